@@ -1,0 +1,52 @@
+//! What one log is told by its operator.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lucarne_ct::{LogKey, Policy};
+
+/// The settings of one log. Names follow Sunlight's configuration keys.
+#[derive(Clone, Debug)]
+pub struct LogConfig {
+    /// Short name, unique in the process: the label in metrics and messages.
+    pub shortname: String,
+    /// Free text for `log.v3.json` and the pages.
+    pub description: String,
+    /// The checkpoint origin: the submission prefix without scheme and
+    /// trailing slash (static-ct-api, "Checkpoints").
+    pub origin: String,
+    /// Where clients submit, with scheme and trailing slash.
+    pub submission_prefix: String,
+    /// Where clients read, with scheme and trailing slash.
+    pub monitoring_prefix: String,
+    /// The key that signs SCTs and checkpoints.
+    pub key: Arc<LogKey>,
+    /// What the log accepts.
+    pub policy: Policy,
+    /// Shortest distance between the starts of two rounds.
+    pub period: Duration,
+    /// Most entries that wait for a round; beyond, submissions are answered
+    /// 503 with a Retry-After.
+    pub pool_size: usize,
+    /// Longest age of the checkpoint of an idle log before it is signed anew.
+    pub checkpoint_interval: Duration,
+    /// Directory of the dedup index. It can be lost: it is rebuilt from the
+    /// log's own tiles.
+    pub cache: PathBuf,
+    /// Bytes of memory for tiles that are read.
+    pub read_cache_bytes: u64,
+}
+
+/// Seven days after its window ends a shard takes no submissions any more.
+const GRACE_MS: u64 = 7 * 24 * 3600 * 1000;
+
+impl LogConfig {
+    /// Whether the shard is retired at `now_ms`: read-only since seven days
+    /// after the end of its notAfter window. A log without a window never is.
+    pub fn retired(&self, now_ms: u64) -> bool {
+        self.policy
+            .not_after_limit
+            .is_some_and(|limit| now_ms >= limit.saturating_add(GRACE_MS))
+    }
+}

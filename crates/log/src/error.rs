@@ -1,0 +1,89 @@
+//! What goes wrong, for the submitter, the reader and the operator.
+
+use lucarne_ct::Rejection;
+
+/// Why a submission got no SCT.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum SubmitError {
+    /// The chain is not acceptable, and never will be as it is (400).
+    #[error("{0}")]
+    Rejected(Rejection),
+    /// The pool is full (503 with Retry-After).
+    #[error("the pool is full; come back in {retry_after_seconds} s")]
+    Full {
+        /// Depth of the pool over its drain rate, rounded up.
+        retry_after_seconds: u32,
+    },
+    /// The log is starting, or stopped by an error (503 with Retry-After).
+    /// The entry may or may not be in the log: a retry gets the same SCT.
+    #[error("{reason}; come back in {retry_after_seconds} s")]
+    Unavailable {
+        /// When to come back.
+        retry_after_seconds: u32,
+        /// In words fit for the public.
+        reason: String,
+    },
+    /// The shard is retired (410).
+    #[error("this log is retired and takes no more submissions")]
+    Gone,
+}
+
+/// Why a read got no answer. Absence is not an error.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The storage failed.
+    #[error("{0}")]
+    Storage(String),
+    /// What is stored is not what the log wrote.
+    #[error("{path}: {problem}")]
+    Damaged {
+        /// The asset's path.
+        path: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+/// Why a log cannot be opened, or had to stop. Fatal to this log alone.
+#[derive(Debug, thiserror::Error)]
+pub enum Fatal {
+    /// The storage failed.
+    #[error(transparent)]
+    Storage(#[from] lucarne_storage::Error),
+    /// The lock failed.
+    #[error(transparent)]
+    Lock(#[from] lucarne_storage::LockError),
+    /// The dedup index failed.
+    #[error("dedup index {path}: {problem}")]
+    Dedup {
+        /// Its directory.
+        path: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// There is no log of this key in the lock.
+    #[error("{lock} holds no log with ID {log_id} ({name}): create it with `lucarne init`, or look for a wrong key, or a wrong lock")]
+    NotCreated {
+        /// Where the lock is.
+        lock: String,
+        /// The log's ID, base64.
+        log_id: String,
+        /// The log's short name.
+        name: String,
+    },
+    /// Lock, journal and storage contradict each other.
+    #[error("{0}")]
+    Inconsistent(String),
+    /// Verify-before-sign failed: nothing was signed.
+    #[error("verification before signing failed: {0}; nothing was signed, the round never happened")]
+    Verify(String),
+    /// Signing failed.
+    #[error("signing failed: {0}")]
+    Sign(String),
+    /// The clock is too far behind the log's own timestamps.
+    #[error("the clock is {behind_ms} ms behind the last signed timestamp: correct it; the log goes on by itself once it has caught up")]
+    Clock {
+        /// Milliseconds.
+        behind_ms: u64,
+    },
+}
