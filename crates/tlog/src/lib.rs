@@ -1,1 +1,37 @@
-//! placeholder
+//! The append-only Merkle tree of a transparency log, and what is published of it.
+//!
+//! | module | concept | specification |
+//! |---|---|---|
+//! | [`hash`] | leaf and node hashes | RFC 6962 2.1 |
+//! | [`tile`] | tiles, their paths and extents | C2SP tlog-tiles, static-ct-api |
+//! | [`edge`] | the rightmost tiles: growing the tree, tile by tile | C2SP tlog-tiles |
+//! | [`frontier`] | the same root by another way, to check the first | RFC 6962 2.1 |
+//! | [`proof`] | inclusion and consistency: made from tiles, verified | RFC 6962 2.1.1, 2.1.2 |
+//! | [`note`] | a text and its signature lines | C2SP signed-note |
+//! | [`checkpoint`] | the tree head that a note carries | C2SP tlog-checkpoint |
+//!
+//! Everything here is a pure function of its arguments: no I/O, no clock, no
+//! randomness, no thread.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod checkpoint;
+pub mod edge;
+pub mod frontier;
+pub mod hash;
+pub mod note;
+pub mod proof;
+pub mod tile;
+
+pub use checkpoint::{Checkpoint, CheckpointError};
+pub use edge::{LoadError, RightEdge, tile_root};
+pub use frontier::Frontier;
+pub use hash::{EMPTY_ROOT, Hash, leaf_hash, node_hash};
+pub use note::{NoteError, NoteSignature, SignedNote};
+pub use proof::{
+    HashReader, MakeProofError, ProofError, consistency_proof, consistency_tiles, inclusion_proof,
+    inclusion_tiles, tree_root, verify_consistency, verify_inclusion,
+};
+pub use tile::{
+    Level, MAX_TREE_SIZE, TILE_WIDTH, Tile, TilePathError, data_tiles_between, tiles_between,
+};

@@ -1,0 +1,224 @@
+//! The right edge of the tree: the partial hash tile at the end of each level
+//! (C2SP tlog-tiles, "Partial Tiles"). It is all that a publisher needs to
+//! carry from one round to the next.
+
+use crate::hash::{EMPTY_ROOT, Hash, node_hash};
+use crate::tile::{Level, MAX_LEVEL, MAX_TREE_SIZE, TILE_WIDTH, Tile};
+
+const LEVELS: usize = MAX_LEVEL as usize + 1;
+
+/// The rightmost partial hash tile of each level.
+///
+/// The root is computed anew from these tiles, the very hashes that are
+/// published, each time it is asked for; nothing between them and the root is
+/// remembered that could disagree with them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RightEdge {
+    size: u64,
+    /// The partial tile of each level: fewer than 256 hashes, possibly none.
+    levels: [Vec<Hash>; LEVELS],
+}
+
+/// Why a right edge could not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError<E> {
+    /// The reader's own error.
+    #[error("reading {}: {error}", tile.path())]
+    Read {
+        /// The tile that was asked for.
+        tile: Tile,
+        /// What the reader said.
+        error: E,
+    },
+    /// The tile has another length than its width demands.
+    #[error("{} has {length} bytes instead of {}", tile.path(), usize::from(tile.width()) * Hash::LENGTH)]
+    Length {
+        /// The tile that was asked for.
+        tile: Tile,
+        /// How many bytes it has.
+        length: usize,
+    },
+    /// No static CT log is this large.
+    #[error("a tree of {0} leaves is larger than the 2^40 of static-ct-api")]
+    Size(u64),
+}
+
+impl RightEdge {
+    /// The edge of the empty tree.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            size: 0,
+            levels: Default::default(),
+        }
+    }
+
+    /// Reads the edge of a tree of `size` leaves from its tiles: `read` is
+    /// called for each rightmost partial hash tile.
+    ///
+    /// That the tiles belong to the tree is not known before
+    /// [`root`](Self::root) has been compared with a signed one.
+    pub fn load<E>(
+        size: u64,
+        mut read: impl FnMut(Tile) -> Result<Vec<u8>, E>,
+    ) -> Result<Self, LoadError<E>> {
+        if size > MAX_TREE_SIZE {
+            return Err(LoadError::Size(size));
+        }
+        let mut edge = Self {
+            size,
+            ..Self::new()
+        };
+        for tile in Self::tiles(size) {
+            let bytes = read(tile).map_err(|error| LoadError::Read { tile, error })?;
+            let Level::Hashes(level) = tile.level() else {
+                continue;
+            };
+            edge.levels[usize::from(level)] = read_hashes(&bytes)
+                .filter(|hashes| hashes.len() == usize::from(tile.width()))
+                .ok_or(LoadError::Length {
+                    tile,
+                    length: bytes.len(),
+                })?;
+        }
+        Ok(edge)
+    }
+
+    /// The tiles that [`load`](Self::load) asks for, to fetch them beforehand.
+    pub fn tiles(size: u64) -> impl Iterator<Item = Tile> {
+        (0..=MAX_LEVEL).filter_map(move |level| Tile::rightmost_partial(Level::Hashes(level), size))
+    }
+
+    /// The number of leaves.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The hashes of the partial tile at the end of `level`; empty where the
+    /// last tile is full, and above level 5.
+    #[must_use]
+    pub fn partial(&self, level: u8) -> &[Hash] {
+        self.levels
+            .get(usize::from(level))
+            .map_or(&[], Vec::as_slice)
+    }
+
+    /// The Merkle tree hash (RFC 6962 section 2.1).
+    ///
+    /// What lies to the right of a level's last tile is one incomplete subtree:
+    /// its root joins the tile as one more hash, and the row is halved, a lone
+    /// last hash moving up as it is, until one is left. That takes as many
+    /// hashes as the edge holds, at most 1,275 and usually a tenth of it.
+    #[must_use]
+    pub fn root(&self) -> Hash {
+        let mut right = None;
+        for level in &self.levels {
+            let mut row = level.clone();
+            row.extend(right);
+            right = halve_to_root(&mut row);
+        }
+        right.unwrap_or(EMPTY_ROOT)
+    }
+
+    /// Appends leaves by their hashes and returns the tiles to write, in the
+    /// order of [`tiles_between`](crate::tile::tiles_between): per level, those
+    /// that became full and then the partial one, if it changed.
+    ///
+    /// # Panics
+    ///
+    /// If the tree grew beyond [`MAX_TREE_SIZE`].
+    pub fn append(&mut self, leaves: &[Hash]) -> Vec<(Tile, Vec<u8>)> {
+        let old_size = self.size;
+        self.size += leaves.len() as u64;
+        assert!(
+            self.size <= MAX_TREE_SIZE,
+            "a static CT log has at most 2^40 entries"
+        );
+
+        let mut tiles = Vec::new();
+        let mut entries = leaves.to_vec();
+        for (level, partial) in (0..).map(Level::Hashes).zip(&mut self.levels) {
+            if entries.is_empty() {
+                break;
+            }
+            let index = old_size / level.entry_leaves() / TILE_WIDTH;
+            entries = append_to_level(partial, &entries, level, index, &mut tiles);
+        }
+        tiles
+    }
+}
+
+impl Default for RightEdge {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Appends `entries` to the partial tile number `index` of `level`, adds the
+/// tiles to write to `tiles`, and returns the entries of the level above.
+fn append_to_level(
+    partial: &mut Vec<Hash>,
+    mut entries: &[Hash],
+    level: Level,
+    index: u64,
+    tiles: &mut Vec<(Tile, Vec<u8>)>,
+) -> Vec<Hash> {
+    let mut above = Vec::new();
+    for index in index.. {
+        let room = TILE_WIDTH as usize - partial.len();
+        let (now, later) = entries.split_at(room.min(entries.len()));
+        partial.extend_from_slice(now);
+        entries = later;
+        // Widths and indices are in range as long as the size is.
+        tiles.extend(
+            Tile::new(level, index, partial.len() as u16).map(|tile| (tile, write_hashes(partial))),
+        );
+        if partial.len() < TILE_WIDTH as usize {
+            break;
+        }
+        above.extend(halve_to_root(partial));
+        partial.clear();
+    }
+    above
+}
+
+/// The root over the hashes of a full tile, which is one entry of the tile
+/// above (C2SP tlog-tiles); `None` unless there are 256 × 32 bytes.
+#[must_use]
+pub fn tile_root(full_tile_bytes: &[u8]) -> Option<Hash> {
+    let mut row = read_hashes(full_tile_bytes)?;
+    (row.len() as u64 == TILE_WIDTH).then(|| halve_to_root(&mut row))?
+}
+
+/// The root over a row of hashes (RFC 6962 section 2.1), row by row from the
+/// bottom; `None` if it is empty. Leaves the root alone in the row.
+pub(crate) fn halve_to_root(row: &mut Vec<Hash>) -> Option<Hash> {
+    while row.len() > 1 {
+        let pairs = row.len() / 2;
+        for pair in 0..pairs {
+            row[pair] = node_hash(&row[2 * pair], &row[2 * pair + 1]);
+        }
+        if row.len() % 2 == 1 {
+            row[pairs] = row[2 * pairs];
+        }
+        row.truncate(row.len().div_ceil(2));
+    }
+    row.first().copied()
+}
+
+/// The hashes in the bytes of a tile; `None` if they are not whole.
+pub(crate) fn read_hashes(bytes: &[u8]) -> Option<Vec<Hash>> {
+    let (hashes, rest) = bytes.as_chunks::<{ Hash::LENGTH }>();
+    rest.is_empty()
+        .then(|| hashes.iter().copied().map(Hash).collect())
+}
+
+/// The bytes of a tile with these hashes (C2SP tlog-tiles): one after the other.
+fn write_hashes(hashes: &[Hash]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(hashes.len() * Hash::LENGTH);
+    hashes
+        .iter()
+        .for_each(|hash| bytes.extend_from_slice(&hash.0));
+    bytes
+}

@@ -1,0 +1,238 @@
+//! Making proofs from tiles. Every hash of a proof is the root over a range of
+//! leaves; a range falls into perfect subtrees; each of them lies in one tile.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::edge::{halve_to_root, read_hashes};
+use crate::hash::{EMPTY_ROOT, Hash, node_hash};
+use crate::tile::{Level, MAX_TREE_SIZE, Tile};
+
+/// Where the hash tiles come from.
+///
+/// Implemented by closures. For tiles that must be fetched asynchronously,
+/// fetch those that [`inclusion_tiles`] or [`consistency_tiles`] name and read
+/// from what was fetched.
+pub trait HashReader {
+    /// What can go wrong.
+    type Error;
+
+    /// The bytes of a hash tile at exactly this width: 32 for each hash.
+    fn read(&mut self, tile: Tile) -> Result<Vec<u8>, Self::Error>;
+}
+
+impl<F, E> HashReader for F
+where
+    F: FnMut(Tile) -> Result<Vec<u8>, E>,
+{
+    type Error = E;
+
+    fn read(&mut self, tile: Tile) -> Result<Vec<u8>, E> {
+        self(tile)
+    }
+}
+
+/// Why a proof could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum MakeProofError<E> {
+    /// There is no such leaf or tree: the leaf is outside the tree, the older
+    /// tree larger than the newer one, or the tree beyond [`MAX_TREE_SIZE`].
+    #[error("no proof of {0} in a tree of {1} leaves")]
+    Range(u64, u64),
+    /// The reader's own error.
+    #[error("reading {}: {error}", tile.path())]
+    Read {
+        /// The tile that was asked for.
+        tile: Tile,
+        /// What the reader said.
+        error: E,
+    },
+    /// The tile has another length than its width demands.
+    #[error("{} has {length} bytes instead of {}", tile.path(), usize::from(tile.width()) * Hash::LENGTH)]
+    Length {
+        /// The tile that was asked for.
+        tile: Tile,
+        /// How many bytes it has.
+        length: usize,
+    },
+}
+
+/// The proof that leaf `index` is in the tree of `size` leaves, nearest sibling
+/// first: PATH(m, D[n]) of RFC 6962 section 2.1.1.
+pub fn inclusion_proof<R: HashReader>(
+    index: u64,
+    size: u64,
+    reader: &mut R,
+) -> Result<Vec<Hash>, MakeProofError<R::Error>> {
+    if index >= size || size > MAX_TREE_SIZE {
+        return Err(MakeProofError::Range(index, size));
+    }
+    roots_of(&inclusion_ranges(index, size), size, reader)
+}
+
+/// The proof that the tree of `new_size` leaves begins with that of `old_size`:
+/// PROOF(m, D[n]) of RFC 6962 section 2.1.2, and empty where it is not defined,
+/// for an older tree that is empty.
+pub fn consistency_proof<R: HashReader>(
+    old_size: u64,
+    new_size: u64,
+    reader: &mut R,
+) -> Result<Vec<Hash>, MakeProofError<R::Error>> {
+    if old_size > new_size || new_size > MAX_TREE_SIZE {
+        return Err(MakeProofError::Range(old_size, new_size));
+    }
+    roots_of(&consistency_ranges(old_size, new_size), new_size, reader)
+}
+
+/// The Merkle tree hash of the first `size` leaves (RFC 6962 section 2.1).
+pub fn tree_root<R: HashReader>(
+    size: u64,
+    reader: &mut R,
+) -> Result<Hash, MakeProofError<R::Error>> {
+    if size > MAX_TREE_SIZE {
+        return Err(MakeProofError::Range(size, size));
+    }
+    if size == 0 {
+        return Ok(EMPTY_ROOT);
+    }
+    Ok(roots_of(&[0..size], size, reader)?[0])
+}
+
+/// The tiles that [`inclusion_proof`] reads; none for a leaf outside the tree.
+#[must_use]
+pub fn inclusion_tiles(index: u64, size: u64) -> Vec<Tile> {
+    tiles_of(&inclusion_ranges(index, size), size)
+}
+
+/// The tiles that [`consistency_proof`] reads.
+#[must_use]
+pub fn consistency_tiles(old_size: u64, new_size: u64) -> Vec<Tile> {
+    tiles_of(&consistency_ranges(old_size, new_size), new_size)
+}
+
+/// The ranges of leaves whose roots are PATH(index, D[size]).
+fn inclusion_ranges(index: u64, size: u64) -> Vec<Range<u64>> {
+    let mut ranges = Vec::new();
+    let mut tree = 0..if index < size { size } else { 0 };
+    while tree.end - tree.start > 1 {
+        let middle = split(&tree);
+        if index < middle {
+            ranges.push(middle..tree.end);
+            tree.end = middle;
+        } else {
+            ranges.push(tree.start..middle);
+            tree.start = middle;
+        }
+    }
+    ranges.reverse();
+    ranges
+}
+
+/// The ranges of leaves whose roots are PROOF(old_size, D[new_size]).
+fn consistency_ranges(old_size: u64, new_size: u64) -> Vec<Range<u64>> {
+    let mut ranges = Vec::new();
+    if old_size == 0 || old_size >= new_size {
+        return ranges;
+    }
+    let mut tree = 0..new_size;
+    while old_size < tree.end {
+        let middle = split(&tree);
+        if old_size <= middle {
+            ranges.push(middle..tree.end);
+            tree.end = middle;
+        } else {
+            ranges.push(tree.start..middle);
+            tree.start = middle;
+        }
+    }
+    // The verifier knows the old root: the subtree is left out if it is that.
+    if tree.start > 0 {
+        ranges.push(tree);
+    }
+    ranges.reverse();
+    ranges
+}
+
+/// Where a tree of at least two leaves is split: after the largest power of two
+/// smaller than its size (RFC 6962 section 2.1).
+fn split(tree: &Range<u64>) -> u64 {
+    tree.start + (1 << (tree.end - tree.start - 1).ilog2())
+}
+
+/// A perfect subtree of 2^height leaves.
+#[derive(Clone, Copy)]
+struct Subtree {
+    start: u64,
+    height: u32,
+}
+
+impl Subtree {
+    /// The perfect subtrees of a range, the largest and leftmost first.
+    fn of_range(range: &Range<u64>) -> impl Iterator<Item = Self> {
+        let mut rest = range.clone();
+        std::iter::from_fn(move || {
+            let height = (rest.end - rest.start).checked_ilog2()?;
+            let subtree = Self {
+                start: rest.start,
+                height,
+            };
+            rest.start += 1 << height;
+            Some(subtree)
+        })
+    }
+
+    /// The tile that the subtree lies in, as the tree of `size` leaves has it,
+    /// and the tile's hashes under it.
+    fn place(self, size: u64) -> Option<(Tile, Range<usize>)> {
+        let level = Level::Hashes(u8::try_from(self.height / 8).ok()?);
+        let entry = self.start / level.entry_leaves();
+        let first = usize::try_from(entry % 256).ok()?;
+        let tile = Tile::widest(level, entry / 256, size)?;
+        Some((tile, first..first + (1 << (self.height % 8))))
+    }
+}
+
+fn tiles_of(ranges: &[Range<u64>], size: u64) -> Vec<Tile> {
+    let subtrees = ranges.iter().flat_map(Subtree::of_range);
+    let mut tiles: Vec<_> = subtrees.filter_map(|s| Some(s.place(size)?.0)).collect();
+    tiles.sort_unstable();
+    tiles.dedup();
+    tiles
+}
+
+/// The Merkle tree hash of each range, reading each tile once.
+fn roots_of<R: HashReader>(
+    ranges: &[Range<u64>],
+    size: u64,
+    reader: &mut R,
+) -> Result<Vec<Hash>, MakeProofError<R::Error>> {
+    let mut tiles = BTreeMap::new();
+    for tile in tiles_of(ranges, size) {
+        let bytes = reader
+            .read(tile)
+            .map_err(|error| MakeProofError::Read { tile, error })?;
+        let hashes = read_hashes(&bytes)
+            .filter(|hashes| hashes.len() == usize::from(tile.width()))
+            .ok_or(MakeProofError::Length {
+                tile,
+                length: bytes.len(),
+            })?;
+        tiles.insert(tile, hashes);
+    }
+    let root_of = |range: &Range<u64>| {
+        let roots: Option<Vec<_>> = Subtree::of_range(range)
+            .map(|subtree| {
+                let (tile, under) = subtree.place(size)?;
+                halve_to_root(&mut tiles.get(&tile)?.get(under)?.to_vec())
+            })
+            .collect();
+        roots?
+            .into_iter()
+            .rev()
+            .reduce(|right, left| node_hash(&left, &right))
+    };
+    ranges
+        .iter()
+        .map(|range| root_of(range).ok_or(MakeProofError::Range(range.end, size)))
+        .collect()
+}
