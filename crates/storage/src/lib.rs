@@ -1,1 +1,33 @@
-//! placeholder
+//! Where a log keeps what it publishes, and what it signed last.
+//!
+//! Two traits, deliberately apart:
+//!
+//! - [`Assets`] are the public, immutable files of the static CT API, and the
+//!   journal that makes a round durable before anything of it is seen.
+//! - [`Lock`] holds the last signed checkpoint of each log, *outside* the
+//!   assets. Its compare-and-swap is the point of no return of a round, and
+//!   what stops a log that was restored from a backup from signing a fork.
+//!
+//! [`PosixAssets`] and [`SqlLock`] are the ones to run; [`memory`] has both for
+//! tests. Whoever adds another back end runs [`conformance`] on it.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod assets;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod error;
+mod lock;
+pub mod memory;
+mod path;
+mod posix;
+mod sql;
+mod stats;
+
+pub use assets::{Asset, AssetKind, Assets, Encoding};
+pub use error::Error;
+pub use lock::{Lock, LockError, LogId};
+pub use memory::{MemoryAssets, MemoryLock};
+pub use posix::PosixAssets;
+pub use sql::SqlLock;
+pub use stats::Stats;

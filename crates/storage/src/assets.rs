@@ -1,0 +1,179 @@
+//! The trait [`Assets`]: public files and the journal of rounds.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use crate::{Error, Stats};
+
+/// The public files of one log, and the journal that makes its rounds durable.
+///
+/// A round calls, in this order: [`stage`](Self::stage) (the durability point),
+/// then the commit in the [`Lock`](crate::Lock), then
+/// [`publish`](Self::publish) for tiles and issuers, then `publish` for the
+/// checkpoint. Now and then, beside the rounds, [`settle`](Self::settle) cuts
+/// the journal.
+///
+/// # Recovery
+///
+/// Starts with [`staged`](Self::staged). Its records may contain rounds that
+/// never happened: staged, then the commit failed or the process died. A later
+/// round may then have staged another record of the same or of a smaller size.
+/// The one that happened is found backwards: sizes only grow from commit to
+/// commit, so the *last* record with `new_size` equal to the size in the lock
+/// is the committed one; the one before it is the last record, before that
+/// place, whose `new_size` is where this one begins; and so on. Everything on
+/// that path is published again before the next `settle`, even where a file
+/// seems to be there already: after a power failure only the journal is known
+/// to be whole.
+#[async_trait]
+pub trait Assets: Send + Sync + 'static {
+    /// Appends a round to the journal. When this returns, the record is on
+    /// stable storage (POSIX: one append, one `fdatasync`; object stores: one
+    /// object).
+    ///
+    /// `new_size` is the size of the tree, in entries, after the round.
+    ///
+    /// # Errors
+    ///
+    /// After any error it is unknown whether the record is durable. Nothing
+    /// more can be staged ([`Error::Poisoned`]) until [`staged`](Self::staged)
+    /// has been called again, that is, until the log has been reopened.
+    async fn stage(&self, new_size: u64, record: Bytes) -> Result<(), Error>;
+
+    /// All whole records that are not settled yet, oldest first, and possibly
+    /// some that are. Opens the journal anew: the first call of a recovery.
+    ///
+    /// A torn tail is dropped: it was never acknowledged.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Damaged`] for damage anywhere else, with file and offset.
+    async fn staged(&self) -> Result<Vec<Bytes>, Error>;
+
+    /// Makes each file visible to readers, atomically, but not necessarily
+    /// durable. Files of one call may appear in any order; those of a later
+    /// call appear after those of an earlier one that has returned.
+    ///
+    /// # Errors
+    ///
+    /// Some of the files may then have been published. Publishing them again
+    /// is allowed.
+    async fn publish(&self, assets: Vec<Asset>) -> Result<(), Error>;
+
+    /// Makes everything durable that was published before the call, then drops
+    /// staged records with `new_size <= size` (in whole segments, so some may
+    /// stay until the next call). `size` is that of a published checkpoint.
+    ///
+    /// Runs beside [`stage`](Self::stage) and [`publish`](Self::publish)
+    /// without blocking them.
+    ///
+    /// # Errors
+    ///
+    /// Files published since the last successful call may be lost although
+    /// readers see them now. No later call can succeed until the log has been
+    /// reopened with [`staged`](Self::staged) and has published them again.
+    async fn settle(&self, size: u64) -> Result<(), Error>;
+
+    /// The bytes of a file exactly as stored, or `None` if there is none.
+    async fn get(&self, path: &str) -> Result<Option<Bytes>, Error>;
+
+    /// Removes every file under `<tile>.p/` for each of these full tile paths
+    /// (`tile/0/x001/234`). Only to be called once the full tiles are settled.
+    async fn remove_partials(&self, tiles: &[String]) -> Result<(), Error>;
+
+    /// The widths that are present under `<tile_path>.p/`, ascending.
+    async fn partials(&self, tile_path: &str) -> Result<Vec<u16>, Error>;
+
+    /// Bytes that can still be written; `None` where that has no meaning.
+    async fn headroom(&self) -> Result<Option<u64>, Error>;
+
+    /// What has been written so far, for metrics.
+    fn stats(&self) -> &Stats;
+
+    /// For messages: where the files are (a directory, a bucket).
+    fn location(&self) -> String;
+}
+
+/// One public file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asset {
+    /// As in the static CT API, relative to the monitoring prefix:
+    /// `checkpoint`, `tile/0/x001/234.p/5`, `issuer/<fingerprint>`.
+    pub path: String,
+    /// What is stored, already encoded.
+    pub bytes: Bytes,
+    /// What it is, from which follow the headers it is served with.
+    pub kind: AssetKind,
+}
+
+impl Asset {
+    /// An asset of `kind` at `path`.
+    pub fn new(path: impl Into<String>, bytes: impl Into<Bytes>, kind: AssetKind) -> Self {
+        Self {
+            path: path.into(),
+            bytes: bytes.into(),
+            kind,
+        }
+    }
+}
+
+/// The kinds of public files (static-ct-api, "Monitoring APIs").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AssetKind {
+    /// The signed tree head; the only file that changes.
+    Checkpoint,
+    /// A tile of Merkle tree hashes, full or partial.
+    HashTile,
+    /// A tile of entries.
+    DataTile {
+        /// How the bytes are stored.
+        encoding: Encoding,
+    },
+    /// A DER certificate of some chain, named after its SHA-256.
+    Issuer,
+    /// `log.v3.json`: the log's metadata.
+    LogJson,
+}
+
+/// How bytes are stored, in the terms of `Content-Encoding`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Encoding {
+    /// As they are.
+    Identity,
+    /// RFC 1952.
+    Gzip,
+}
+
+impl AssetKind {
+    /// `Content-Type` of the file.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::Checkpoint => "text/plain; charset=utf-8",
+            Self::HashTile | Self::DataTile { .. } => "application/octet-stream",
+            Self::Issuer => "application/pkix-cert",
+            Self::LogJson => "application/json",
+        }
+    }
+
+    /// `Cache-Control` of the file. A tile, partial ones included, and an
+    /// issuer never change; a checkpoint is superseded within a round.
+    pub fn cache_control(self) -> &'static str {
+        match self {
+            Self::Checkpoint => "public, max-age=2",
+            Self::HashTile | Self::DataTile { .. } | Self::Issuer => {
+                "public, max-age=31536000, immutable"
+            }
+            Self::LogJson => "public, max-age=300",
+        }
+    }
+
+    /// `Content-Encoding` of the stored bytes, if any.
+    pub fn content_encoding(self) -> Option<&'static str> {
+        match self {
+            Self::DataTile {
+                encoding: Encoding::Gzip,
+            } => Some("gzip"),
+            _ => None,
+        }
+    }
+}

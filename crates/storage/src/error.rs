@@ -1,0 +1,141 @@
+//! What can go wrong with [`Assets`](crate::Assets).
+
+use std::io;
+
+/// Why assets could not be written or read. Each says what happened, to which
+/// file, and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No space, inodes or quota left.
+    #[error(
+        "cannot {action} {path}: the disk is full ({source}). \
+         Nothing acknowledged is lost; free space or enlarge the disk, and the log goes on"
+    )]
+    Full {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file system or directory does not let us write.
+    #[error(
+        "cannot {action} {path}: {source}. The log must be able to write there: \
+         check owner, mode and mount options"
+    )]
+    ReadOnly {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Another process has the directory open.
+    #[error(
+        "{directory} is in use by {}. Two processes must never run one log; stop that one first",
+        owner(.pid)
+    )]
+    InUse {
+        /// The directory.
+        directory: String,
+        /// The process that holds it, as far as known.
+        pid: Option<u32>,
+    },
+    /// The directory of a log does not exist.
+    #[error(
+        "there is no directory {directory}. If the path is right and the log is new, \
+         `lucarne init` makes it; otherwise mount or restore it"
+    )]
+    Missing {
+        /// The directory.
+        directory: String,
+    },
+    /// A file that was durable once is not what was written.
+    #[error(
+        "{file} is damaged at byte {offset}: {detail}. \
+         Keep the file, check the disk, and see docs/storage.md before removing anything"
+    )]
+    Damaged {
+        /// The file.
+        file: String,
+        /// Where the damage begins.
+        offset: u64,
+        /// What was found.
+        detail: String,
+    },
+    /// A write or sync failed before, so that nothing may be built on it.
+    #[error("{location}: {reason}; the log must be reopened, which recovers from the journal")]
+    Poisoned {
+        /// Where the files are.
+        location: String,
+        /// The failure that came first.
+        reason: String,
+    },
+    /// The path is none that a log publishes.
+    #[error("{path:?} is not a path of the static CT API")]
+    BadPath {
+        /// The path, shortened.
+        path: String,
+    },
+    /// A directory that must be on the file system of the root is not.
+    #[error(
+        "{path} is on another file system than {directory}. One sync must cover the whole \
+         log: mount the file system at the log's directory itself"
+    )]
+    OtherFileSystem {
+        /// The mount point or symbolic link.
+        path: String,
+        /// The log's directory.
+        directory: String,
+    },
+    /// Anything else.
+    #[error("cannot {action} {path}: {source}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// Sorts an error of the operating system: `action` as in "cannot `action`
+    /// `path`".
+    pub(crate) fn io(action: &'static str, path: impl Into<String>, source: io::Error) -> Self {
+        let path = path.into();
+        use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+        match source.kind() {
+            StorageFull | QuotaExceeded => Self::Full {
+                action,
+                path,
+                source,
+            },
+            ReadOnlyFilesystem | PermissionDenied => Self::ReadOnly {
+                action,
+                path,
+                source,
+            },
+            _ => Self::Io {
+                action,
+                path,
+                source,
+            },
+        }
+    }
+
+    /// True if space is what is missing: the log can go on once there is some.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Full { .. })
+    }
+}
+
+fn owner(pid: &Option<u32>) -> String {
+    match pid {
+        Some(pid) => format!("process {pid}"),
+        None => "another process".into(),
+    }
+}

@@ -1,0 +1,274 @@
+//! [`MemoryAssets`] and [`MemoryLock`]: for tests. They keep every promise of
+//! the traits except, of course, surviving the process.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use crate::{Asset, Assets, Error, Lock, LockError, LogId, Stats, path};
+
+/// A call on [`MemoryAssets`], for [`MemoryAssets::inject`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// [`Assets::stage`]
+    Stage,
+    /// [`Assets::staged`]
+    Staged,
+    /// [`Assets::publish`]
+    Publish,
+    /// [`Assets::settle`]
+    Settle,
+    /// [`Assets::get`]
+    Get,
+}
+
+type Fault = dyn Fn(Operation) -> Option<Error> + Send + Sync;
+
+/// Assets in memory. Clones share their content, so that a clone stands for
+/// the same directory opened again.
+#[derive(Clone, Default)]
+pub struct MemoryAssets {
+    inner: Arc<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    files: Mutex<BTreeMap<String, Bytes>>,
+    journal: Mutex<Journal>,
+    fault: Mutex<Option<Arc<Fault>>>,
+    stats: Stats,
+}
+
+#[derive(Default)]
+struct Journal {
+    records: Vec<(u64, Bytes)>,
+    poisoned: Option<String>,
+}
+
+impl MemoryAssets {
+    /// Nothing stored, nothing staged.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes calls fail from now on: `fault` is asked before each and returns
+    /// the error to fail with. A failed `stage` or `settle` poisons as it does
+    /// on disk.
+    pub fn inject(&self, fault: impl Fn(Operation) -> Option<Error> + Send + Sync + 'static) {
+        *self.inner.fault.lock() = Some(Arc::new(fault));
+    }
+
+    /// Undoes [`inject`](Self::inject).
+    pub fn heal(&self) {
+        *self.inner.fault.lock() = None;
+    }
+
+    /// All paths that are published, in order.
+    pub fn paths(&self) -> Vec<String> {
+        self.inner.files.lock().keys().cloned().collect()
+    }
+
+    /// Puts or (with `None`) takes away a file behind the log's back.
+    pub fn tamper(&self, path: &str, bytes: Option<Bytes>) {
+        let mut files = self.inner.files.lock();
+        match bytes {
+            Some(bytes) => files.insert(path.into(), bytes),
+            None => files.remove(path),
+        };
+    }
+
+    /// A copy that shares nothing: a backup.
+    pub fn snapshot(&self) -> Self {
+        let copy = Self::new();
+        *copy.inner.files.lock() = self.inner.files.lock().clone();
+        copy.inner.journal.lock().records = self.inner.journal.lock().records.clone();
+        copy
+    }
+
+    fn fault(&self, operation: Operation) -> Result<(), Error> {
+        let fault = self.inner.fault.lock().clone();
+        fault.and_then(|f| f(operation)).map_or(Ok(()), Err)
+    }
+
+    fn journaled(&self, operation: Operation) -> Result<(), Error> {
+        if let Some(reason) = &self.inner.journal.lock().poisoned {
+            return Err(Error::Poisoned {
+                location: self.location(),
+                reason: reason.clone(),
+            });
+        }
+        self.fault(operation).inspect_err(|error| {
+            self.inner.journal.lock().poisoned = Some(error.to_string());
+        })
+    }
+}
+
+#[async_trait]
+impl Assets for MemoryAssets {
+    async fn stage(&self, new_size: u64, record: Bytes) -> Result<(), Error> {
+        self.journaled(Operation::Stage)?;
+        self.inner.stats.appended(record.len() as u64);
+        self.inner.stats.synced();
+        self.inner.journal.lock().records.push((new_size, record));
+        Ok(())
+    }
+
+    async fn staged(&self) -> Result<Vec<Bytes>, Error> {
+        self.fault(Operation::Staged)?;
+        let mut journal = self.inner.journal.lock();
+        journal.poisoned = None;
+        Ok(journal.records.iter().map(|(_, r)| r.clone()).collect())
+    }
+
+    async fn publish(&self, assets: Vec<Asset>) -> Result<(), Error> {
+        for asset in &assets {
+            path::check(&asset.path)?;
+        }
+        for asset in assets {
+            self.fault(Operation::Publish)?;
+            self.inner.stats.published(asset.bytes.len() as u64);
+            self.inner.files.lock().insert(asset.path, asset.bytes);
+        }
+        Ok(())
+    }
+
+    async fn settle(&self, size: u64) -> Result<(), Error> {
+        self.journaled(Operation::Settle)?;
+        self.inner.stats.synced();
+        let mut journal = self.inner.journal.lock();
+        journal.records.retain(|(new_size, _)| *new_size > size);
+        Ok(())
+    }
+
+    async fn get(&self, path: &str) -> Result<Option<Bytes>, Error> {
+        path::check(path)?;
+        self.fault(Operation::Get)?;
+        Ok(self.inner.files.lock().get(path).cloned())
+    }
+
+    async fn remove_partials(&self, tiles: &[String]) -> Result<(), Error> {
+        for tile in tiles {
+            path::check(tile)?;
+            let prefix = format!("{tile}.p/");
+            self.inner.files.lock().retain(|path, _| {
+                let superseded = path.starts_with(&prefix);
+                if superseded {
+                    self.inner.stats.removed();
+                }
+                !superseded
+            });
+        }
+        Ok(())
+    }
+
+    async fn partials(&self, tile_path: &str) -> Result<Vec<u16>, Error> {
+        path::check(tile_path)?;
+        let prefix = format!("{tile_path}.p/");
+        let files = self.inner.files.lock();
+        let names = files.keys().filter_map(|path| path.strip_prefix(&prefix));
+        let mut widths: Vec<u16> = names.filter_map(path::width).collect();
+        widths.sort_unstable();
+        Ok(widths)
+    }
+
+    async fn headroom(&self) -> Result<Option<u64>, Error> {
+        Ok(None)
+    }
+
+    fn stats(&self) -> &Stats {
+        &self.inner.stats
+    }
+
+    fn location(&self) -> String {
+        "memory".into()
+    }
+}
+
+/// A lock in memory. Clones share their content.
+#[derive(Clone, Default)]
+pub struct MemoryLock {
+    inner: Arc<LockInner>,
+}
+
+#[derive(Default)]
+struct LockInner {
+    rows: Mutex<HashMap<LogId, Vec<u8>>>,
+    fault: Mutex<Option<String>>,
+}
+
+impl MemoryLock {
+    /// A lock without any log.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes every call fail with this reason (`None`: work again).
+    pub fn fail(&self, reason: Option<&str>) {
+        *self.inner.fault.lock() = reason.map(Into::into);
+    }
+
+    /// Puts or (with `None`) takes away a checkpoint behind the log's back.
+    pub fn tamper(&self, log: &LogId, body: Option<Vec<u8>>) {
+        let mut rows = self.inner.rows.lock();
+        match body {
+            Some(body) => rows.insert(*log, body),
+            None => rows.remove(log),
+        };
+    }
+
+    fn fault(&self, action: &'static str) -> Result<(), LockError> {
+        match self.inner.fault.lock().clone() {
+            Some(reason) => Err(LockError::Failed {
+                location: self.location(),
+                action,
+                reason,
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Lock for MemoryLock {
+    async fn load(&self, log: &LogId) -> Result<Option<Vec<u8>>, LockError> {
+        self.fault("load the checkpoint")?;
+        Ok(self.inner.rows.lock().get(log).cloned())
+    }
+
+    async fn create(&self, log: &LogId, body: &[u8]) -> Result<(), LockError> {
+        self.fault("create the log")?;
+        let mut rows = self.inner.rows.lock();
+        if rows.contains_key(log) {
+            return Err(LockError::Exists {
+                location: self.location(),
+            });
+        }
+        rows.insert(*log, body.to_vec());
+        Ok(())
+    }
+
+    async fn replace(&self, log: &LogId, old: &[u8], new: &[u8]) -> Result<(), LockError> {
+        self.fault("commit the checkpoint")?;
+        match self.inner.rows.lock().get_mut(log) {
+            Some(body) if body == old => {
+                *body = new.to_vec();
+                Ok(())
+            }
+            other => Err(LockError::Conflict {
+                location: self.location(),
+                found: other.cloned(),
+            }),
+        }
+    }
+
+    async fn check(&self) -> Result<(), LockError> {
+        self.fault("write")
+    }
+
+    fn location(&self) -> String {
+        "memory".into()
+    }
+}

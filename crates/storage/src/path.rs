@@ -1,0 +1,70 @@
+//! Which paths an asset may have.
+
+use crate::Error;
+
+/// Checks that `path` names a file below the public root: components of
+/// letters, digits, `-`, `_` and `.`, none of them empty or starting with a
+/// dot. That excludes absolute paths, `..`, and our own `.lucarne/`.
+pub(crate) fn check(path: &str) -> Result<&str, Error> {
+    if !path.is_empty() && path.len() <= 512 && path.split('/').all(component) {
+        return Ok(path);
+    }
+    Err(Error::BadPath {
+        path: path.chars().take(512).collect(),
+    })
+}
+
+fn component(name: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    !name.is_empty() && !name.starts_with('.') && name.len() <= 255 && name.bytes().all(allowed)
+}
+
+/// The width that the name of a partial tile's file says: 1 to 255, in decimal
+/// without leading zeros (static-ct-api, "Partial tiles").
+pub(crate) fn width(name: &str) -> Option<u16> {
+    let width = name.parse().ok().filter(|w| (1..=255).contains(w))?;
+    (u16::to_string(&width) == name).then_some(width)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+
+    #[test]
+    fn paths_of_the_static_ct_api_are_accepted() {
+        for path in [
+            "checkpoint",
+            "log.v3.json",
+            "tile/0/x001/x234/067.p/255",
+            "tile/data/000",
+            "issuer/0f",
+        ] {
+            assert_eq!(check(path).unwrap(), path);
+        }
+    }
+
+    #[test]
+    fn paths_that_leave_the_directory_are_refused() {
+        for path in [
+            "",
+            "/",
+            "/etc/passwd",
+            "..",
+            "../x",
+            "tile/../../x",
+            "tile//0",
+            "tile/",
+            "./tile",
+            ".lucarne/lock",
+            "tile/.hidden",
+            "a\0b",
+            "a\\b",
+            "tile/0 0",
+            "é",
+        ] {
+            assert!(check(path).is_err(), "{path:?}");
+        }
+        assert!(check(&"a".repeat(256)).is_err());
+        assert!(check(&"a/".repeat(400)).is_err());
+    }
+}

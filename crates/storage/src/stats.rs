@@ -1,0 +1,57 @@
+//! Counters for metrics.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What a back end has done since it was opened. Only ever grows.
+#[derive(Debug, Default)]
+pub struct Stats {
+    syncs: AtomicU64,
+    journal_bytes: AtomicU64,
+    published_bytes: AtomicU64,
+    published_files: AtomicU64,
+    removed_files: AtomicU64,
+}
+
+impl Stats {
+    /// Sync operations: `fdatasync`, `fsync` and `syncfs` calls.
+    pub fn syncs(&self) -> u64 {
+        self.syncs.load(Relaxed)
+    }
+
+    /// Bytes appended to the journal, headers included.
+    pub fn journal_bytes(&self) -> u64 {
+        self.journal_bytes.load(Relaxed)
+    }
+
+    /// Bytes of public files.
+    pub fn published_bytes(&self) -> u64 {
+        self.published_bytes.load(Relaxed)
+    }
+
+    /// Number of public files written.
+    pub fn published_files(&self) -> u64 {
+        self.published_files.load(Relaxed)
+    }
+
+    /// Number of superseded partial tiles removed.
+    pub fn removed_files(&self) -> u64 {
+        self.removed_files.load(Relaxed)
+    }
+
+    pub(crate) fn synced(&self) {
+        self.syncs.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn appended(&self, bytes: u64) {
+        self.journal_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    pub(crate) fn published(&self, bytes: u64) {
+        self.published_bytes.fetch_add(bytes, Relaxed);
+        self.published_files.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn removed(&self) {
+        self.removed_files.fetch_add(1, Relaxed);
+    }
+}
