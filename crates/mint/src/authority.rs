@@ -1,0 +1,373 @@
+use std::sync::Arc;
+
+use crate::{
+    Chain, Error, Extension, KeyPair, KeyType, LeafOptions, Lengths, Name, SignatureAlgorithm,
+    Template, Time, Version, der, extension, oid, pem, random, sct_list::sct_list,
+};
+
+/// What a CA shall be. Start from [`named`](Self::named).
+#[derive(Clone, Debug)]
+pub struct CaOptions {
+    /// The CA's name.
+    pub name: Name,
+    /// The kind of its key.
+    pub key: KeyType,
+    /// Validity, from.
+    pub not_before: Time,
+    /// Validity, through.
+    pub not_after: Time,
+    /// pathLenConstraint.
+    pub path_length: Option<u8>,
+    /// How the issuer signs this CA; `None`: its key's default.
+    pub algorithm: Option<SignatureAlgorithm>,
+}
+
+impl CaOptions {
+    /// A CA of this common name, valid for ten years from yesterday.
+    pub fn named(name: &str, key: KeyType) -> Self {
+        let not_before = Time::now().plus_days(-1);
+        CaOptions {
+            name: Name::of_ca("XX", "Lucarne Test", name),
+            key,
+            not_before,
+            not_after: not_before.plus_days(3652),
+            path_length: None,
+            algorithm: None,
+        }
+    }
+}
+
+/// A certificate authority: its key, its certificate, and those above it.
+///
+/// Cheap to clone; issuing takes `&self` and can be done from many threads.
+#[derive(Clone, Debug)]
+pub struct Authority {
+    key: Arc<KeyPair>,
+    name: Name,
+    /// Own certificate first, the root last.
+    certificates: Arc<[Vec<u8>]>,
+    /// Extensions of every leaf of this CA that do not depend on the leaf.
+    constant: Arc<[Extension]>,
+}
+
+impl Authority {
+    /// A self-signed root.
+    ///
+    /// # Errors
+    /// A key type that cannot be generated.
+    pub fn root(options: &CaOptions) -> Result<Self, Error> {
+        let key = KeyPair::generate(options.key)?;
+        let mut template = ca_template(options, &key)?;
+        template.issuer = options.name.clone();
+        template.algorithm = options.algorithm.unwrap_or(key.default_algorithm());
+        let certificate = template.sign(&key)?;
+        Self::new(key, vec![certificate])
+    }
+
+    /// A CA below this one.
+    ///
+    /// # Errors
+    /// A key type that cannot be generated.
+    pub fn intermediate(&self, options: &CaOptions) -> Result<Self, Error> {
+        let key = KeyPair::generate(options.key)?;
+        let mut template = self.ca_template(options, &key)?;
+        template.extensions.push(extension::extended_key_usage(&[
+            oid::CLIENT_AUTH,
+            oid::SERVER_AUTH,
+        ]));
+        self.subordinate(key, &template)
+    }
+
+    /// A Precertificate Signing Certificate of this CA (RFC 6962 3.1): a CA
+    /// with the Certificate Transparency extended key usage.
+    ///
+    /// # Errors
+    /// A key type that cannot be generated.
+    pub fn precert_signing(&self, options: &CaOptions) -> Result<Self, Error> {
+        let key = KeyPair::generate(options.key)?;
+        let mut template = self.ca_template(options, &key)?;
+        let purpose = extension::extended_key_usage(&[oid::PRECERT_SIGNING]);
+        template.extensions.push(purpose);
+        self.subordinate(key, &template)
+    }
+
+    /// A CA below this one whose certificate is this template, however odd.
+    ///
+    /// # Errors
+    /// A template whose algorithm this CA's key cannot sign with.
+    pub fn subordinate(&self, key: KeyPair, template: &Template) -> Result<Self, Error> {
+        let mut certificates = vec![self.sign(template)?];
+        certificates.extend_from_slice(&self.certificates);
+        Self::new(key, certificates)
+    }
+
+    /// An authority of a key and its certificate, followed by those above it.
+    ///
+    /// # Errors
+    /// A certificate that cannot be read, or that is not of this key.
+    pub fn new(key: KeyPair, certificates: Vec<Vec<u8>>) -> Result<Self, Error> {
+        let own = certificates
+            .first()
+            .ok_or(Error::Certificate("there is none"))?;
+        let parts = Parts::read(own).ok_or(Error::Certificate("its DER cannot be read"))?;
+        if parts.spki != key.spki() {
+            return Err(Error::Mismatch);
+        }
+        Ok(Self {
+            name: Name::from_der(parts.subject),
+            constant: constant_extensions(parts.key_id, &key),
+            key: Arc::new(key),
+            certificates: certificates.into(),
+        })
+    }
+
+    /// From PEM: one PKCS#8 private key, then the CA's certificate, then those
+    /// above it (in any order of key and certificates).
+    ///
+    /// # Errors
+    /// Text that is not this.
+    pub fn from_pem(text: &str) -> Result<Self, Error> {
+        let (mut keys, mut certificates) = (Vec::new(), Vec::new());
+        for (label, der) in pem::decode(text)? {
+            match label.as_str() {
+                "PRIVATE KEY" => keys.push(der),
+                "CERTIFICATE" => certificates.push(der),
+                _ => {
+                    return Err(Error::Pem(format!(
+                        "unexpected PEM block {label} in a CA file"
+                    )));
+                }
+            }
+        }
+        match &keys[..] {
+            [key] => Self::new(KeyPair::from_pkcs8(key)?, certificates),
+            _ => Err(Error::Pem(format!(
+                "a CA file holds one PRIVATE KEY (PKCS#8), this one {}",
+                keys.len()
+            ))),
+        }
+    }
+
+    /// Everything of this CA as PEM: private key, certificate, those above it.
+    /// **Secret.**
+    ///
+    /// # Errors
+    /// Only if the cryptographic library fails.
+    pub fn to_pem(&self) -> Result<String, Error> {
+        let mut text = pem::encode("PRIVATE KEY", &self.key.to_pkcs8()?);
+        for certificate in self.certificates.iter() {
+            text.push_str(&pem::encode("CERTIFICATE", certificate));
+        }
+        Ok(text)
+    }
+
+    /// The CA's certificate as PEM.
+    pub fn certificate_pem(&self) -> String {
+        pem::encode("CERTIFICATE", self.cert_der())
+    }
+
+    /// The CA's certificate, in DER.
+    pub fn cert_der(&self) -> &[u8] {
+        &self.certificates[0]
+    }
+
+    /// Its own certificate and those above it, the root last.
+    pub fn certificates(&self) -> &[Vec<u8>] {
+        &self.certificates
+    }
+
+    /// The CA's key.
+    pub fn key(&self) -> &KeyPair {
+        &self.key
+    }
+
+    /// The CA's name, as it stands in what it issues.
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// `leaf` and the certificates up to the root, which is left out (unless
+    /// this is the root itself: then the leaf stands alone).
+    pub fn chain(&self, leaf: Vec<u8>) -> Chain {
+        let above = &self.certificates[..self.certificates.len() - 1];
+        Chain::new([&[leaf], above].concat())
+    }
+
+    /// `leaf` and the certificates up to the root, root included.
+    pub fn full_chain(&self, leaf: Vec<u8>) -> Chain {
+        Chain::new([&[leaf], &self.certificates[..]].concat())
+    }
+
+    /// Issues a leaf or a precertificate, in DER.
+    ///
+    /// # Errors
+    /// An algorithm that does not fit the CA's key.
+    pub fn issue(&self, options: &LeafOptions) -> Result<Vec<u8>, Error> {
+        self.sign(&self.leaf_template(options)?)
+    }
+
+    /// What [`issue`](Self::issue) signs, to be changed first.
+    ///
+    /// # Errors
+    /// Only if the cryptographic library fails.
+    pub fn leaf_template(&self, options: &LeafOptions) -> Result<Template, Error> {
+        let subject = options.names.iter().find(|name| name.len() <= 64);
+        let mut template = Template {
+            version: Version::V3,
+            serial: options.serial.clone().map_or_else(serial, Ok)?,
+            algorithm: options.algorithm.unwrap_or(self.key.default_algorithm()),
+            inner_algorithm: None,
+            outer_algorithm: None,
+            issuer: self.name.clone(),
+            not_before: options.not_before,
+            not_after: options.not_after,
+            subject: subject.map_or_else(Name::empty, |name| Name::common_name(name)),
+            spki: options.key.spki().to_vec(),
+            extensions: self.leaf_extensions(options)?,
+            lengths: Lengths::Minimal,
+        };
+        if let Some(poison) = options.poison {
+            poison.insert(&mut template.extensions);
+        }
+        Ok(template)
+    }
+
+    fn leaf_extensions(&self, options: &LeafOptions) -> Result<Vec<Extension>, Error> {
+        let rsa = matches!(options.key.kind(), KeyType::Rsa(_));
+        let mut extensions = Vec::with_capacity(12);
+        extensions.push(extension::leaf_key_usage(rsa));
+        if !options.eku.is_empty() {
+            extensions.push(extension::extended_key_usage(&options.eku));
+        }
+        extensions.push(extension::end_entity());
+        extensions.push(extension::subject_key_id(options.key.id()));
+        extensions.extend_from_slice(&self.constant);
+        extensions.push(extension::subject_alt_name(&options.names));
+        if options.scts > 0 && options.poison.is_none() {
+            let issued_ms = u64::try_from(options.not_before.unix()).unwrap_or(0) * 1000;
+            extensions.push(sct_list(options.scts, issued_ms)?);
+        }
+        extensions.extend_from_slice(&options.extra_extensions);
+        Ok(extensions)
+    }
+
+    /// What [`intermediate`](Self::intermediate) signs, less the extended key
+    /// usage, for a CA with this key.
+    ///
+    /// # Errors
+    /// Only if the cryptographic library fails.
+    pub fn ca_template(&self, options: &CaOptions, key: &KeyPair) -> Result<Template, Error> {
+        let mut template = ca_template(options, key)?;
+        template.issuer = self.name.clone();
+        template.algorithm = options.algorithm.unwrap_or(self.key.default_algorithm());
+        template.extensions.extend_from_slice(&self.constant);
+        Ok(template)
+    }
+
+    /// Signs a template as it stands.
+    ///
+    /// # Errors
+    /// An algorithm that does not fit the CA's key.
+    pub fn sign(&self, template: &Template) -> Result<Vec<u8>, Error> {
+        template.sign(&self.key)
+    }
+}
+
+/// A CA certificate without issuer-dependent parts.
+fn ca_template(options: &CaOptions, key: &KeyPair) -> Result<Template, Error> {
+    Ok(Template {
+        version: Version::V3,
+        serial: serial()?,
+        algorithm: key.default_algorithm(),
+        inner_algorithm: None,
+        outer_algorithm: None,
+        issuer: Name::empty(),
+        not_before: options.not_before,
+        not_after: options.not_after,
+        subject: options.name.clone(),
+        spki: key.spki().to_vec(),
+        extensions: vec![
+            extension::ca_key_usage(),
+            extension::ca(options.path_length),
+            extension::subject_key_id(key.id()),
+        ],
+        lengths: Lengths::Minimal,
+    })
+}
+
+/// AKI, AIA, CRL DP and policies: the same in all that a CA issues, so made
+/// once. The URLs carry a piece of the key identifier, as those of real CAs do.
+fn constant_extensions(key_id: Option<&[u8]>, key: &KeyPair) -> Arc<[Extension]> {
+    let tag: String = key.id()[..2]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let mut extensions = Vec::new();
+    extensions.extend(key_id.map(extension::authority_key_id));
+    extensions.extend([
+        extension::authority_info_access(None, &format!("http://r{tag}.i.example.test/")),
+        extension::policies(&[oid::DOMAIN_VALIDATED]),
+        extension::crl_distribution_point(&format!("http://r{tag}.c.example.test/7.crl")),
+    ]);
+    extensions.into()
+}
+
+/// A serial number of 128 random bits, positive and of fixed length: what RFC
+/// 5280 (at most 20 octets) and the CA/Browser Forum (at least 64 bits from a
+/// CSPRNG) ask for.
+fn serial() -> Result<Vec<u8>, Error> {
+    let mut serial = [0; 17];
+    random(&mut serial)?;
+    serial[0] = 0x04; // never negative, never padded: 128 random bits follow
+    Ok(serial.to_vec())
+}
+
+/// What a CA must know of its own certificate.
+struct Parts<'a> {
+    subject: &'a [u8],
+    spki: &'a [u8],
+    key_id: Option<&'a [u8]>,
+}
+
+impl<'a> Parts<'a> {
+    fn read(mut certificate: &'a [u8]) -> Option<Self> {
+        let mut certificate = der::read(&mut certificate)?.content;
+        let mut tbs = der::read(&mut certificate)?.content;
+        let mut ahead = tbs;
+        if der::read(&mut ahead)?.tag == 0xa0 {
+            tbs = ahead;
+        }
+        for _serial_algorithm_issuer_validity in 0..4 {
+            der::read(&mut tbs)?;
+        }
+        let subject = der::read(&mut tbs)?.encoded;
+        let spki = der::read(&mut tbs)?.encoded;
+        let mut key_id = None;
+        while let Some(element) = der::read(&mut tbs) {
+            if element.tag == 0xa3 {
+                key_id = subject_key_id(element.content);
+            }
+        }
+        Some(Self {
+            subject,
+            spki,
+            key_id,
+        })
+    }
+}
+
+fn subject_key_id(mut extensions: &[u8]) -> Option<&[u8]> {
+    let mut list = der::read(&mut extensions)?.content;
+    while let Some(extension) = der::read(&mut list) {
+        let mut parts = extension.content;
+        if der::read(&mut parts)?.content == oid::SUBJECT_KEY_ID.as_bytes() {
+            let mut value = parts;
+            let mut octets = der::read(&mut value)?;
+            if octets.tag == der::tag::BOOLEAN {
+                octets = der::read(&mut value)?;
+            }
+            return Some(der::read(&mut { octets.content })?.content);
+        }
+    }
+    None
+}

@@ -1,0 +1,28 @@
+/// Why a key or certificate could not be made or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The cryptographic library refused; names what was attempted.
+    #[error("the cryptographic library failed: {0}")]
+    Crypto(&'static str),
+    /// A key type that cannot be generated here.
+    #[error("cannot generate RSA keys of {0} bits: 2048, 3072, 4096 and 8192 are possible")]
+    RsaSize(u32),
+    /// The signature algorithm does not fit the key.
+    #[error("a {key:?} key cannot sign with {algorithm:?}")]
+    Algorithm {
+        /// The key asked to sign.
+        key: crate::KeyType,
+        /// The algorithm it was asked to use.
+        algorithm: crate::SignatureAlgorithm,
+    },
+    /// PEM text that is not what it should be.
+    #[error("{0}")]
+    Pem(String),
+    /// A CA certificate that this crate cannot issue from.
+    #[error("not a usable CA certificate: {0}")]
+    Certificate(&'static str),
+    /// The private key and the certificate are not of one pair.
+    #[error("the private key does not belong to the CA certificate beside it")]
+    Mismatch,
+}

@@ -1,0 +1,85 @@
+//! A small public key infrastructure for tests, benchmarks and the demo.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::{Authority, CaOptions, Chain, Error, KeyPair, KeyType, LeafOptions, pem};
+
+/// A root with three intermediates as the WebPKI has them, and one key that
+/// all leaves share.
+#[derive(Clone, Debug)]
+pub struct Pki {
+    /// RSA-2048 root.
+    pub root: Authority,
+    /// RSA-2048 intermediate.
+    pub rsa: Authority,
+    /// P-256 intermediate.
+    pub p256: Authority,
+    /// P-384 intermediate.
+    pub p384: Authority,
+    /// The key of every leaf that [`leaf`](Self::leaf) describes (P-256).
+    pub leaf_key: Arc<KeyPair>,
+}
+
+impl Pki {
+    /// A new one. Costs two RSA keys: see [`shared`](Self::shared).
+    ///
+    /// # Errors
+    /// Only if the cryptographic library fails.
+    pub fn new() -> Result<Self, Error> {
+        let root = Authority::root(&CaOptions::named(
+            "Lucarne Test Root X1",
+            KeyType::Rsa(2048),
+        ))?;
+        let below = |name, key| {
+            root.intermediate(&CaOptions {
+                path_length: Some(0),
+                ..CaOptions::named(name, key)
+            })
+        };
+        Ok(Pki {
+            rsa: below("Lucarne Test R1", KeyType::Rsa(2048))?,
+            p256: below("Lucarne Test E1", KeyType::EcdsaP256)?,
+            p384: below("Lucarne Test E2", KeyType::EcdsaP384)?,
+            leaf_key: Arc::new(KeyPair::generate(KeyType::EcdsaP256)?),
+            root,
+        })
+    }
+
+    /// The one of this process, made on first use.
+    ///
+    /// # Panics
+    /// If the cryptographic library fails.
+    #[allow(clippy::expect_used)]
+    pub fn shared() -> &'static Pki {
+        static PKI: OnceLock<Pki> = OnceLock::new();
+        PKI.get_or_init(|| Pki::new().expect("minting a test PKI"))
+    }
+
+    /// Options of a leaf for this name with the shared key.
+    pub fn leaf(&self, name: &str) -> LeafOptions {
+        LeafOptions::with_key([name, &format!("www.{name}")], self.leaf_key.clone())
+    }
+
+    /// The chain of a certificate for `name` from `issuer`, root left out:
+    /// from the RSA intermediate about 2.7 kB of JSON, the usual size.
+    ///
+    /// # Errors
+    /// Only if the cryptographic library fails.
+    pub fn certificate(&self, issuer: &Authority, name: &str) -> Result<Chain, Error> {
+        Ok(issuer.chain(issuer.issue(&self.leaf(name))?))
+    }
+
+    /// The chain of a precertificate for `name` from `issuer`, root left out:
+    /// what CAs submit to add-pre-chain all day.
+    ///
+    /// # Errors
+    /// Only if the cryptographic library fails.
+    pub fn precertificate(&self, issuer: &Authority, name: &str) -> Result<Chain, Error> {
+        Ok(issuer.chain(issuer.issue(&self.leaf(name).precertificate())?))
+    }
+
+    /// The accepted root, as the PEM file a log is configured with.
+    pub fn roots_pem(&self) -> String {
+        pem::encode("CERTIFICATE", self.root.cert_der())
+    }
+}
