@@ -49,7 +49,9 @@ fn append_and_root(c: &mut Criterion) {
             b.iter_batched_ref(
                 || frontier.clone(),
                 |frontier| {
-                    black_box(&leaves).iter().for_each(|leaf| frontier.push(*leaf));
+                    black_box(&leaves)
+                        .iter()
+                        .for_each(|leaf| frontier.push(*leaf));
                     frontier.root()
                 },
                 BatchSize::SmallInput,

@@ -12,6 +12,23 @@
 //!
 //! Everything here is a pure function of its arguments: no I/O, no clock, no
 //! randomness, no thread.
+//!
+//! A publisher appends leaves and writes the tiles it is given; anybody can
+//! then prove from these tiles what is in the tree:
+//!
+//! ```
+//! use std::collections::HashMap;
+//! use lucarne_tlog::*;
+//!
+//! let leaves: Vec<Hash> = (0..300u32).map(|i| leaf_hash(&i.to_be_bytes())).collect();
+//! let mut edge = RightEdge::new();
+//! let published: HashMap<Tile, Vec<u8>> = edge.append(&leaves).into_iter().collect();
+//! assert_eq!(published[&Tile::parse("tile/0/001.p/44").unwrap()].len(), 44 * 32);
+//!
+//! let mut reader = |tile: Tile| published.get(&tile).cloned().ok_or("not published");
+//! let proof = inclusion_proof(7, 300, &mut reader).unwrap();
+//! verify_inclusion(&leaves[7], 7, 300, &edge.root(), &proof).unwrap();
+//! ```
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -20,7 +20,7 @@ pub struct SignedNote {
 /// One signature line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoteSignature {
-    /// The key's name: not empty, without white space or `+`.
+    /// The key's name, see [`is_key_name`].
     pub name: String,
     /// The key's identifier, see [`key_id`].
     pub key_id: [u8; 4],
@@ -127,7 +127,8 @@ fn parse_line(line: &str) -> Option<NoteSignature> {
 }
 
 /// Whether this can be the name of a key: "non-empty, and not containing
-/// Unicode spaces or plus (U+002B)" (C2SP signed-note).
+/// Unicode spaces or plus (U+002B)" (C2SP signed-note), nor control characters,
+/// which no note may have.
 #[must_use]
 pub fn is_key_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(|c: char| c.is_whitespace() || c.is_control() || c == '+')

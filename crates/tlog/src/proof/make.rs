@@ -95,7 +95,8 @@ pub fn tree_root<R: HashReader>(
     if size == 0 {
         return Ok(EMPTY_ROOT);
     }
-    Ok(roots_of(&[0..size], size, reader)?[0])
+    let whole = 0..size;
+    Ok(roots_of(std::slice::from_ref(&whole), size, reader)?[0])
 }
 
 /// The tiles that [`inclusion_proof`] reads; none for a leaf outside the tree.

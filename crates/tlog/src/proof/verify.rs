@@ -154,7 +154,7 @@ impl Climb {
         if self.at_root() {
             return None;
         }
-        while self.node == self.last && self.node % 2 == 0 {
+        while self.node == self.last && self.node.is_multiple_of(2) {
             self.up();
         }
         let side = if self.node % 2 == 1 {
