@@ -58,7 +58,7 @@ pub enum MakeProofError<E> {
 }
 
 /// The proof that leaf `index` is in the tree of `size` leaves, nearest sibling
-/// first: PATH(m, D[n]) of RFC 6962 section 2.1.1.
+/// first: `PATH(m, D[n])` of RFC 6962 section 2.1.1.
 pub fn inclusion_proof<R: HashReader>(
     index: u64,
     size: u64,
@@ -71,7 +71,7 @@ pub fn inclusion_proof<R: HashReader>(
 }
 
 /// The proof that the tree of `new_size` leaves begins with that of `old_size`:
-/// PROOF(m, D[n]) of RFC 6962 section 2.1.2, and empty where it is not defined,
+/// `PROOF(m, D[n])` of RFC 6962 section 2.1.2, and empty where it is not defined,
 /// for an older tree that is empty.
 pub fn consistency_proof<R: HashReader>(
     old_size: u64,
@@ -111,7 +111,7 @@ pub fn consistency_tiles(old_size: u64, new_size: u64) -> Vec<Tile> {
     tiles_of(&consistency_ranges(old_size, new_size), new_size)
 }
 
-/// The ranges of leaves whose roots are PATH(index, D[size]).
+/// The ranges of leaves whose roots are `PATH(index, D[size])`.
 fn inclusion_ranges(index: u64, size: u64) -> Vec<Range<u64>> {
     let mut ranges = Vec::new();
     let mut tree = 0..if index < size { size } else { 0 };
@@ -129,7 +129,7 @@ fn inclusion_ranges(index: u64, size: u64) -> Vec<Range<u64>> {
     ranges
 }
 
-/// The ranges of leaves whose roots are PROOF(old_size, D[new_size]).
+/// The ranges of leaves whose roots are `PROOF(old_size, D[new_size])`.
 fn consistency_ranges(old_size: u64, new_size: u64) -> Vec<Range<u64>> {
     let mut ranges = Vec::new();
     if old_size == 0 || old_size >= new_size {
