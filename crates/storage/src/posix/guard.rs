@@ -1,0 +1,50 @@
+//! One process per directory.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::Error;
+
+/// Holds the directory for this process. The kernel lets go of it when the
+/// process ends, however it ends; the file stays and means nothing by itself.
+pub(super) struct Guard {
+    _file: File,
+}
+
+impl Guard {
+    /// Takes `<own>/lock` for the log in `directory`.
+    pub(super) fn take(directory: &Path, own: &Path) -> Result<Self, Error> {
+        let path = own.join("lock");
+        let failed = |action| {
+            let path = path.display().to_string();
+            move |e| Error::io(action, path, e)
+        };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let mut file = options.mode(0o600).open(&path).map_err(failed("open"))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let mut pid = String::new();
+                let _ = file.read_to_string(&mut pid);
+                return Err(Error::InUse {
+                    directory: directory.display().to_string(),
+                    pid: pid.trim().parse().ok(),
+                });
+            }
+            Err(e) => return Err(failed("lock")(e.into())),
+        }
+        // For people and for the message above; the lock does not depend on it.
+        let noted = file
+            .set_len(0)
+            .and_then(|()| writeln!(file, "{}", std::process::id()));
+        if let Err(e) = noted {
+            tracing::debug!(path = %path.display(), error = %e, "cannot note the process id");
+        }
+        Ok(Self { _file: file })
+    }
+}

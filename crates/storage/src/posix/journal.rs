@@ -1,0 +1,326 @@
+//! The journal: rounds that are durable but perhaps not yet published durably.
+//!
+//! It is a directory of segments (see [`segment`](super::segment)), numbered
+//! without end. Only the newest is ever appended to; [`Journal::open`] and
+//! [`Journal::rotate`] begin a new one, never continue an old one, so that no
+//! byte is ever written behind one of doubtful state.
+
+use std::fs::File;
+use std::io::{self, IoSlice, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::segment::{Salt, Segment, record_header, segment_header};
+use crate::{Error, Stats};
+
+pub(super) struct Journal {
+    directory: PathBuf,
+    stats: Arc<Stats>,
+    state: Mutex<State>,
+}
+
+enum State {
+    /// Not read yet.
+    Closed,
+    Open(Open),
+    /// A write or sync failed, for this reason. The kernel may have dropped
+    /// the bytes it could not write and call them clean: a second sync would
+    /// then report success for what is not on the disk. So there is none; the
+    /// way on is [`Journal::open`], which trusts nothing that was not
+    /// acknowledged.
+    Poisoned(String),
+}
+
+struct Open {
+    active: Active,
+    /// Segments before the active one, oldest first: file and the greatest
+    /// `new_size` in it.
+    older: Vec<(PathBuf, u64)>,
+}
+
+/// The segment that is appended to.
+struct Active {
+    number: u64,
+    path: PathBuf,
+    file: File,
+    salt: Salt,
+    /// Greatest `new_size` in it, `None` while it has no record.
+    newest: Option<u64>,
+}
+
+/// A segment that exists but is not appended to yet.
+pub(super) struct Next(Active);
+
+impl Next {
+    /// The file, for who syncs file by file.
+    pub(super) fn file(&self) -> &File {
+        &self.0.file
+    }
+}
+
+impl Journal {
+    pub(super) fn new(directory: PathBuf, stats: Arc<Stats>) -> Self {
+        Self {
+            directory,
+            stats,
+            state: Mutex::new(State::Closed),
+        }
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Reads all segments and begins a new one. Clears the poison: descriptors
+    /// are new, and so is the file that is written from now on.
+    pub(super) fn open(&self) -> Result<Vec<Bytes>, Error> {
+        let mut state = self.state.lock();
+        *state = State::Closed;
+        let (open, records) = self.read()?;
+        *state = State::Open(open);
+        Ok(records)
+    }
+
+    /// One append, one sync. When it returns, the record is durable.
+    pub(super) fn append(&self, new_size: u64, record: &[u8]) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        if let State::Closed = *state {
+            *state = State::Open(self.read()?.0);
+        }
+        let open = self.opened(&mut state)?;
+        let result = open.active.append(new_size, record);
+        let (action, error) = match result {
+            Ok(written) => {
+                self.stats.appended(written as u64);
+                self.stats.synced();
+                return Ok(());
+            }
+            Err(failure) => failure,
+        };
+        let error = Error::io(action, open.active.path.display().to_string(), error);
+        *state = State::Poisoned(error.to_string());
+        Err(error)
+    }
+
+    /// Makes the segment that is to follow the active one, without syncing
+    /// anything; `None` if the active one has no record yet.
+    pub(super) fn prepare(&self) -> Result<Option<Next>, Error> {
+        let number = match &*self.state.lock() {
+            State::Open(open) if open.active.newest.is_some() => open.active.number + 1,
+            State::Poisoned(reason) => return Err(self.poisoned(reason)),
+            _ => return Ok(None),
+        };
+        // `sealed`: `rotate` takes this segment into use only if all appends
+        // to the one before have succeeded. Should it never be taken into use,
+        // `read` removes it, and its word with it.
+        let next = Active::create(&self.directory, number, true)?;
+        Ok(Some(Next(next)))
+    }
+
+    /// Appends to `next` from now on. Its header and its directory entry must
+    /// be durable.
+    pub(super) fn rotate(&self, next: Next) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        let open = self.opened(&mut state)?;
+        let full = std::mem::replace(&mut open.active, next.0);
+        if let Some(newest) = full.newest {
+            open.older.push((full.path, newest));
+        }
+        Ok(())
+    }
+
+    /// Removes the segments that hold nothing beyond `size`. That they are
+    /// gone need not be durable: records that come back are settled ones,
+    /// which [`Assets::staged`](crate::Assets::staged) may return.
+    pub(super) fn drop_settled(&self, size: u64) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        let State::Open(open) = &mut *state else {
+            return Ok(());
+        };
+        let is_settled = |(_, newest): &mut (PathBuf, u64)| *newest <= size;
+        let settled: Vec<_> = open.older.extract_if(.., is_settled).collect();
+        drop(state);
+        for (path, _) in settled {
+            remove(&path)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses all further work until [`open`](Self::open).
+    pub(super) fn poison(&self, reason: String) {
+        let mut state = self.state.lock();
+        if !matches!(*state, State::Poisoned(_)) {
+            *state = State::Poisoned(reason);
+        }
+    }
+
+    fn opened<'s>(&self, state: &'s mut State) -> Result<&'s mut Open, Error> {
+        match state {
+            State::Open(open) => Ok(open),
+            State::Poisoned(reason) => Err(self.poisoned(reason)),
+            State::Closed => Err(self.poisoned("the journal was not read yet")),
+        }
+    }
+
+    fn poisoned(&self, reason: &str) -> Error {
+        Error::Poisoned {
+            location: self.directory.display().to_string(),
+            reason: reason.to_owned(),
+        }
+    }
+
+    fn read(&self) -> Result<(Open, Vec<Bytes>), Error> {
+        let files = self.segments()?;
+        let number = files.last().map_or(1, |file| file.number + 1);
+        let mut older = Vec::new();
+        let mut records = Vec::new();
+        for (at, file) in files.iter().enumerate() {
+            let segment = file.parse()?;
+            if let Some(offset) = segment.torn_at {
+                file.allow_tear(offset, files.get(at + 1))?;
+            }
+            let sizes = segment.records.iter().map(|(size, _)| *size);
+            older.push((file.path.clone(), sizes.max().unwrap_or(0)));
+            records.extend(segment.records.into_iter().map(|(_, record)| record));
+        }
+        // Not `sealed`: the last record of the segment before may be whole in
+        // the page cache only, after a sync that failed.
+        let active = Active::create(&self.directory, number, false)?;
+        self.sync("sync", &active.path, &active.file)?;
+        self.sync("sync", &self.directory, &open_directory(&self.directory)?)?;
+        Ok((Open { active, older }, records))
+    }
+
+    /// All segments that were ever used, oldest first.
+    fn segments(&self) -> Result<Vec<SegmentFile>, Error> {
+        let failed = |e| Error::io("list", self.directory.display().to_string(), e);
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(&self.directory).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            if let Some(number) = number(&path) {
+                files.push((number, path));
+            }
+        }
+        files.sort_unstable();
+        let mut segments = Vec::new();
+        for (number, path) in files {
+            let failed = |e| Error::io("read", path.display().to_string(), e);
+            let bytes = Bytes::from(std::fs::read(&path).map_err(failed)?);
+            segments.push(SegmentFile {
+                number,
+                path,
+                bytes,
+            });
+        }
+        while let Some(unused) = segments.pop_if(|last| Segment::never_used(&last.bytes)) {
+            remove(&unused.path)?;
+        }
+        Ok(segments)
+    }
+
+    fn sync(&self, action: &'static str, path: &Path, file: &File) -> Result<(), Error> {
+        self.stats.synced();
+        file.sync_all()
+            .map_err(|e| Error::io(action, path.display().to_string(), e))
+    }
+}
+
+struct SegmentFile {
+    number: u64,
+    path: PathBuf,
+    bytes: Bytes,
+}
+
+impl SegmentFile {
+    fn parse(&self) -> Result<Segment, Error> {
+        Segment::parse(&self.bytes).map_err(|damage| self.damaged(damage.offset, damage.detail))
+    }
+
+    /// A tear is what a crash left if this was the last segment then, that is,
+    /// if there is none after it or the one after it was begun by a recovery.
+    fn allow_tear(&self, offset: usize, next: Option<&SegmentFile>) -> Result<(), Error> {
+        if let Some(next) = next
+            && next.parse()?.sealed
+        {
+            return Err(self.damaged(offset, "a record that was whole is not any more"));
+        }
+        tracing::warn!(
+            file = %self.path.display(),
+            offset,
+            bytes = self.bytes.len() - offset,
+            "dropped the unfinished end of the journal: it was never acknowledged"
+        );
+        Ok(())
+    }
+
+    fn damaged(&self, offset: usize, detail: &str) -> Error {
+        Error::Damaged {
+            file: self.path.display().to_string(),
+            offset: offset as u64,
+            detail: detail.to_owned(),
+        }
+    }
+}
+
+impl Active {
+    /// A new segment, synced by the caller.
+    fn create(directory: &Path, number: u64, sealed: bool) -> Result<Self, Error> {
+        let path = directory.join(format!("{number:016}"));
+        let salt = Salt::random();
+        let create = || -> io::Result<File> {
+            let mut file = File::create_new(&path)?;
+            file.write_all(&segment_header(salt, sealed))?;
+            Ok(file)
+        };
+        let file = create().map_err(|e| Error::io("begin", path.display().to_string(), e))?;
+        Ok(Self {
+            number,
+            path,
+            file,
+            salt,
+            newest: None,
+        })
+    }
+
+    /// Returns the number of bytes written, or what failed.
+    fn append(&mut self, new_size: u64, record: &[u8]) -> Result<usize, (&'static str, io::Error)> {
+        let header = record_header(self.salt, new_size, record);
+        write_both(&mut self.file, &header, record).map_err(|e| ("append to", e))?;
+        // Data and the file's new length; its entry is durable since it began.
+        self.file.sync_data().map_err(|e| ("sync", e))?;
+        self.newest = self.newest.max(Some(new_size));
+        Ok(header.len() + record.len())
+    }
+}
+
+/// One `writev` in all normal cases. The system may write less, most likely
+/// because the disk is full; the rest then says why.
+fn write_both(file: &mut File, header: &[u8], record: &[u8]) -> io::Result<()> {
+    let written = loop {
+        match file.write_vectored(&[IoSlice::new(header), IoSlice::new(record)]) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            result => break result?,
+        }
+    };
+    file.write_all(header.get(written..).unwrap_or_default())?;
+    file.write_all(&record[written.saturating_sub(header.len())..])
+}
+
+fn number(path: &Path) -> Option<u64> {
+    let name = path.file_name()?.to_str()?;
+    (name.len() == 16).then_some(name)?.parse().ok()
+}
+
+fn remove(path: &Path) -> Result<(), Error> {
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result.map_err(|e| Error::io("remove", path.display().to_string(), e)),
+    }
+}
+
+pub(super) fn open_directory(path: &Path) -> Result<File, Error> {
+    File::open(path).map_err(|e| Error::io("open", path.display().to_string(), e))
+}

@@ -1,0 +1,253 @@
+//! Files become visible: written beside, then renamed into place.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use rustix::fs::{AtFlags, Mode, OFlags, fstat, mkdirat, openat, renameat, statat, unlinkat};
+use rustix::io::Errno;
+
+use crate::{Asset, Error, Stats, path};
+
+/// Where files are written before they are renamed: in our own directory, so
+/// that readers never see one, and one sweep at start clears what a crash
+/// left. It is on the file system of the root, as a rename needs.
+pub(super) const TEMPORARY: &str = ".lucarne/tmp";
+
+const FILE_MODE: Mode = Mode::from_raw_mode(0o644);
+const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o755);
+
+pub(super) struct Publisher {
+    root: File,
+    path: PathBuf,
+    device: u64,
+    /// The process has a umask that would hide public files.
+    umask: bool,
+    counter: AtomicU64,
+    /// Directories known to exist.
+    directories: Mutex<HashSet<String>>,
+    /// What no sync has covered yet.
+    unsettled: Mutex<HashSet<String>>,
+    stats: Arc<Stats>,
+}
+
+impl Publisher {
+    /// For the public root `path`, in which [`TEMPORARY`] exists.
+    pub(super) fn new(path: &Path, stats: Arc<Stats>) -> Result<Self, Error> {
+        let failed = |e| Error::io("open", path.display().to_string(), e);
+        let root = File::open(path).map_err(failed)?;
+        let device = fstat(&root).map_err(|e| failed(e.into()))?.st_dev;
+        let mut publisher = Self {
+            root,
+            path: path.to_owned(),
+            device,
+            umask: false,
+            counter: AtomicU64::new(0),
+            directories: Mutex::default(),
+            unsettled: Mutex::default(),
+            stats,
+        };
+        publisher.sweep()?;
+        publisher.umask = publisher.probe()?;
+        Ok(publisher)
+    }
+
+    /// The descriptor that has been open since before the first write: only
+    /// one that has is told of every write that fails later.
+    pub(super) fn root(&self) -> &File {
+        &self.root
+    }
+
+    pub(super) fn absolute(&self, path: &str) -> PathBuf {
+        self.path.join(path)
+    }
+
+    pub(super) fn publish(&self, assets: &[Asset]) -> Result<(), Error> {
+        for asset in assets {
+            path::check(&asset.path)?;
+        }
+        for asset in assets {
+            self.write(asset)?;
+        }
+        Ok(())
+    }
+
+    fn write(&self, asset: &Asset) -> Result<(), Error> {
+        let directory = asset.path.rsplit_once('/').map_or("", |(parent, _)| parent);
+        self.ensure(directory)?;
+        let temporary = self.write_temporary(&asset.bytes)?;
+        let mut renamed = self.rename(&temporary, &asset.path);
+        if renamed.is_err_and(|e| e == Errno::NOENT) {
+            // `remove_partials` or a person removed the directory.
+            self.forget(directory);
+            self.ensure(directory)?;
+            renamed = self.rename(&temporary, &asset.path);
+        }
+        if let Err(e) = renamed {
+            let _ = unlinkat(&self.root, &temporary, AtFlags::empty());
+            return Err(self.failed("publish", &asset.path)(e.into()));
+        }
+        self.unsettled.lock().insert(asset.path.clone());
+        self.stats.published(asset.bytes.len() as u64);
+        Ok(())
+    }
+
+    fn rename(&self, temporary: &str, path: &str) -> Result<(), Errno> {
+        renameat(&self.root, temporary, &self.root, path)
+    }
+
+    /// No sync: what a power failure takes of it, the journal brings back.
+    fn write_temporary(&self, bytes: &[u8]) -> Result<String, Error> {
+        let name = format!("{TEMPORARY}/{}", self.counter.fetch_add(1, Relaxed));
+        let write = || -> io::Result<()> {
+            let mut file = self.create(&name)?;
+            file.write_all(bytes)
+        };
+        write().map_err(|e| {
+            let _ = unlinkat(&self.root, &name, AtFlags::empty());
+            self.failed("write", &name)(e)
+        })?;
+        Ok(name)
+    }
+
+    fn create(&self, name: &str) -> io::Result<File> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let file = File::from(openat(&self.root, name, flags, FILE_MODE)?);
+        if self.umask {
+            rustix::fs::fchmod(&file, FILE_MODE)?;
+        }
+        Ok(file)
+    }
+
+    /// Makes `directory` and those above it, unless known to exist.
+    fn ensure(&self, directory: &str) -> Result<(), Error> {
+        if directory.is_empty() || self.directories.lock().contains(directory) {
+            return Ok(());
+        }
+        if let Some((parent, _)) = directory.rsplit_once('/') {
+            self.ensure(parent)?;
+        }
+        self.make(directory)
+            .map_err(|e| self.failed("make the directory", directory)(e.into()))?;
+        let status = statat(&self.root, directory, AtFlags::empty())
+            .map_err(|e| self.failed("examine", directory)(e.into()))?;
+        if status.st_dev != self.device {
+            return Err(Error::OtherFileSystem {
+                path: self.absolute(directory).display().to_string(),
+                directory: self.path.display().to_string(),
+            });
+        }
+        self.directories.lock().insert(directory.to_owned());
+        Ok(())
+    }
+
+    fn make(&self, directory: &str) -> Result<(), Errno> {
+        match mkdirat(&self.root, directory, DIRECTORY_MODE) {
+            Ok(()) if self.umask => {
+                rustix::fs::chmodat(&self.root, directory, DIRECTORY_MODE, AtFlags::empty())
+            }
+            Err(Errno::EXIST) => Ok(()),
+            result => result,
+        }
+    }
+
+    pub(super) fn read(&self, path: &str) -> Result<Option<Bytes>, Error> {
+        path::check(path)?;
+        let read = || -> io::Result<Vec<u8>> {
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            let mut file = File::from(openat(&self.root, path, flags, Mode::empty())?);
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        use io::ErrorKind::{IsADirectory, NotADirectory, NotFound};
+        match read() {
+            Ok(bytes) => Ok(Some(bytes.into())),
+            Err(e) if matches!(e.kind(), NotFound | NotADirectory | IsADirectory) => Ok(None),
+            Err(e) => Err(self.failed("read", path)(e)),
+        }
+    }
+
+    /// Removes `<tile>.p` and what is in it.
+    pub(super) fn remove_partials(&self, tile: &str) -> Result<(), Error> {
+        path::check(tile)?;
+        let directory = format!("{tile}.p");
+        for name in self.list(&directory)? {
+            let path = format!("{directory}/{name}");
+            match unlinkat(&self.root, &path, AtFlags::empty()) {
+                Ok(()) => self.stats.removed(),
+                Err(Errno::NOENT) => {}
+                Err(e) => return Err(self.failed("remove", &path)(e.into())),
+            }
+            self.unsettled.lock().remove(&path);
+        }
+        self.forget(&directory);
+        match unlinkat(&self.root, &directory, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
+            Err(e) => Err(self.failed("remove", &directory)(e.into())),
+        }
+    }
+
+    pub(super) fn partials(&self, tile: &str) -> Result<Vec<u16>, Error> {
+        path::check(tile)?;
+        let names = self.list(&format!("{tile}.p"))?;
+        let mut widths: Vec<u16> = names.iter().filter_map(|name| path::width(name)).collect();
+        widths.sort_unstable();
+        Ok(widths)
+    }
+
+    /// The paths that a power failure could take, and forgets them.
+    pub(super) fn take_unsettled(&self) -> HashSet<String> {
+        std::mem::take(&mut self.unsettled.lock())
+    }
+
+    fn list(&self, directory: &str) -> Result<Vec<String>, Error> {
+        let failed = self.failed("list", directory);
+        let entries = match std::fs::read_dir(self.absolute(directory)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            result => result,
+        };
+        let names = entries.and_then(|entries| {
+            entries
+                .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+                .collect()
+        });
+        names.map_err(failed)
+    }
+
+    /// The directory may not exist any more.
+    fn forget(&self, directory: &str) {
+        self.directories.lock().remove(directory);
+    }
+
+    /// Clears what a crash left.
+    fn sweep(&self) -> Result<(), Error> {
+        for name in self.list(TEMPORARY)? {
+            let path = format!("{TEMPORARY}/{name}");
+            unlinkat(&self.root, &path, AtFlags::empty())
+                .map_err(|e| self.failed("remove", &path)(e.into()))?;
+        }
+        Ok(())
+    }
+
+    /// Shows that files can be made, and whether a umask takes from their mode.
+    fn probe(&self) -> Result<bool, Error> {
+        let name = format!("{TEMPORARY}/probe");
+        let probe = || -> io::Result<bool> {
+            let mode = Mode::from_raw_mode(fstat(self.create(&name)?)?.st_mode);
+            unlinkat(&self.root, &name, AtFlags::empty())?;
+            Ok(!mode.contains(FILE_MODE))
+        };
+        probe().map_err(self.failed("write", &name))
+    }
+
+    fn failed(&self, action: &'static str, path: &str) -> impl FnOnce(io::Error) -> Error {
+        let path = self.absolute(path).display().to_string();
+        move |e| Error::io(action, path, e)
+    }
+}
