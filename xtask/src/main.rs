@@ -1,1 +1,74 @@
-fn main() {}
+//! The project's own commands: `cargo xtask test` and `cargo xtask fuzz`.
+//!
+//! It depends on next to nothing, so that it starts while the rest is not built.
+
+mod fuzz;
+mod step;
+mod test;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+const USAGE: &str = "\
+Usage: cargo xtask <command>
+
+Commands:
+  test                  everything that must pass before a change lands: format,
+                        clippy, tests, doc tests, documentation, a minute of fuzzing
+  fuzz [--seconds N] [TARGET...]
+                        fuzz the targets of fuzz/targets (all, unless named), each for
+                        N seconds [default: all of them share a minute]
+";
+
+fn main() -> ExitCode {
+    match run(std::env::args().skip(1).collect()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("cargo xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Vec<String>) -> Result<()> {
+    let Some((command, rest)) = arguments.split_first() else {
+        bail!("say what to do\n\n{USAGE}");
+    };
+    match command.as_str() {
+        "test" if rest.is_empty() => test::everything(),
+        "fuzz" => {
+            let (each, targets) = fuzz_arguments(rest)?;
+            fuzz::run(each, targets)
+        }
+        "help" | "--help" | "-h" => {
+            print!("{USAGE}");
+            Ok(())
+        }
+        _ => bail!("cannot do `{}`\n\n{USAGE}", arguments.join(" ")),
+    }
+}
+
+/// The seconds for each target, if said, and the targets named.
+fn fuzz_arguments(arguments: &[String]) -> Result<(Option<Duration>, &[String])> {
+    let (seconds, targets) = match arguments {
+        [flag, seconds, targets @ ..] if flag == "--seconds" => (Some(seconds), targets),
+        targets => (None, targets),
+    };
+    if let Some(flag) = targets.iter().find(|target| target.starts_with('-')) {
+        bail!("cannot read `{flag}` here\n\n{USAGE}");
+    }
+    let each = seconds
+        .map(|text| text.parse().map(Duration::from_secs))
+        .transpose()
+        .context("--seconds takes a whole number")?;
+    Ok((each, targets))
+}
+
+/// The root of the workspace.
+fn root() -> &'static Path {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here)
+}

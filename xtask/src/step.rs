@@ -1,0 +1,75 @@
+//! One step of a command: announced, run, timed.
+
+use std::fmt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::root;
+
+/// `cargo` with these arguments, at the root of the workspace.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(root());
+    command
+}
+
+/// Runs a command and fails with what it was if it fails.
+pub(crate) fn check(command: &mut Command) -> Result<()> {
+    let line = words(command);
+    let status = command
+        .status()
+        .with_context(|| format!("starting `{line}`"))?;
+    if !status.success() {
+        bail!("`{line}` failed ({status})");
+    }
+    Ok(())
+}
+
+/// Steps run so far, and how long each took.
+#[derive(Default)]
+pub(crate) struct Steps {
+    done: Vec<(&'static str, Duration)>,
+}
+
+impl Steps {
+    /// Announces a step, runs it, and says how long it took.
+    pub(crate) fn run(
+        &mut self,
+        name: &'static str,
+        step: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        println!("\n==> {name}");
+        let start = Instant::now();
+        let outcome = step();
+        let took = start.elapsed();
+        self.done.push((name, took));
+        match &outcome {
+            Ok(()) => println!("==> {name}: ok, {}", seconds(took)),
+            Err(_) => println!("==> {name}: FAILED after {}", seconds(took)),
+        }
+        outcome.with_context(|| format!("{name} failed"))
+    }
+}
+
+impl fmt::Display for Steps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, took) in &self.done {
+            writeln!(f, "{:>9}  {name}", seconds(*took))?;
+        }
+        let total = self.done.iter().map(|(_, took)| *took).sum();
+        write!(f, "{:>9}  in all", seconds(total))
+    }
+}
+
+fn seconds(duration: Duration) -> String {
+    format!("{:.1} s", duration.as_secs_f64())
+}
+
+/// The command as one would type it.
+fn words(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+    words.join(" ")
+}

@@ -1,0 +1,47 @@
+//! Everything that must pass before a change lands, cheapest first. Tests,
+//! their binary and the doc tests share one build.
+
+use anyhow::Result;
+
+use crate::fuzz;
+use crate::step::{Steps, cargo, check};
+
+pub(crate) fn everything() -> Result<()> {
+    let mut steps = Steps::default();
+    steps.run("format", || {
+        check(&mut cargo(&["fmt", "--all", "--check"]))?;
+        check(&mut cargo(&[
+            "fmt",
+            "--manifest-path",
+            "fuzz/Cargo.toml",
+            "--check",
+        ]))
+    })?;
+    steps.run("clippy", || {
+        check(&mut cargo(&[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--locked",
+            "--",
+            "--deny",
+            "warnings",
+        ]))
+    })?;
+    steps.run("documentation", || {
+        let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
+        check(doc.env("RUSTDOCFLAGS", "--deny warnings"))
+    })?;
+    steps.run("build of the tests", || {
+        check(&mut cargo(&["test", "--workspace", "--locked", "--no-run"]))
+    })?;
+    steps.run("tests", || {
+        check(&mut cargo(&["test", "--workspace", "--locked", "--tests"]))
+    })?;
+    steps.run("doc tests", || {
+        check(&mut cargo(&["test", "--workspace", "--locked", "--doc"]))
+    })?;
+    steps.run("fuzzing", || fuzz::run(None, &[]))?;
+    println!("\nEverything passed.\n{steps}");
+    Ok(())
+}
