@@ -1,0 +1,212 @@
+//! Signature algorithms, as certificates name them.
+
+use crate::certificate::Certificate;
+use crate::der::{DerError, Reader, Tlv, tag};
+use crate::oid;
+use crate::policy::Policy;
+use crate::rejection::{Code, Rejection};
+
+/// The digests of accepted signatures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hash {
+    Sha1,
+    Sha256,
+    Sha384,
+    Sha512,
+}
+
+/// What a certificate says it is signed with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SignatureAlgorithm {
+    RsaPkcs1(Hash),
+    RsaPss(Hash),
+    Ecdsa(Hash),
+    Ed25519,
+}
+
+impl SignatureAlgorithm {
+    /// The algorithm of the certificate at `index` of a chain, if the log takes it.
+    ///
+    /// # Errors
+    /// [`Code::AlgorithmMismatch`], [`Code::WeakAlgorithm`], [`Code::Sha1Refused`],
+    /// [`Code::UnsupportedAlgorithm`], [`Code::InvalidCertificate`].
+    pub(crate) fn of(
+        index: usize,
+        certificate: &Certificate<'_>,
+        policy: &Policy,
+    ) -> Result<Self, Rejection> {
+        let reject = |code, detail: String| Rejection::of(index, code, detail);
+        let malformed = |error: DerError| reject(Code::InvalidCertificate, error.to_string());
+        let outer = Identifier::read(certificate.algorithm()).map_err(malformed)?;
+        let inner = Identifier::read(certificate.tbs_algorithm()).map_err(malformed)?;
+        if !outer.same_as(&inner) {
+            let (inner, outer) = (oid::display(inner.oid), oid::display(outer.oid));
+            return Err(reject(
+                Code::AlgorithmMismatch,
+                format!(
+                    "{inner} in the signed part, {outer} beside the signature, or other parameters"
+                ),
+            ));
+        }
+        let algorithm = outer.algorithm().map_err(|refused| match refused {
+            Refused::Weak(name) => reject(
+                Code::WeakAlgorithm,
+                format!(
+                    "signed with {name}; accepted are SHA-2 and, unless configured otherwise, SHA-1"
+                ),
+            ),
+            Refused::Unknown => reject(
+                Code::UnsupportedAlgorithm,
+                format!(
+                    "signature algorithm {} is unknown or has unknown parameters; {ACCEPTED}",
+                    oid::display(outer.oid)
+                ),
+            ),
+        })?;
+        if algorithm.uses_sha1() && !policy.accept_sha1 {
+            let detail = "signed with SHA-1, which this log is configured to refuse";
+            return Err(reject(Code::Sha1Refused, detail.to_owned()));
+        }
+        Ok(algorithm)
+    }
+
+    fn uses_sha1(self) -> bool {
+        matches!(
+            self,
+            Self::RsaPkcs1(Hash::Sha1) | Self::RsaPss(Hash::Sha1) | Self::Ecdsa(Hash::Sha1)
+        )
+    }
+}
+
+/// For messages.
+pub(crate) const ACCEPTED: &str =
+    "accepted are RSA PKCS#1 and PSS, ECDSA on P-256, P-384 and P-521, and Ed25519";
+
+enum Refused {
+    Weak(&'static str),
+    Unknown,
+}
+
+/// An AlgorithmIdentifier.
+struct Identifier<'a> {
+    oid: &'a [u8],
+    /// Absent and NULL are told apart by nobody, so NULL is `None` too.
+    parameters: Option<Tlv<'a>>,
+}
+
+impl<'a> Identifier<'a> {
+    fn read(raw: &'a [u8]) -> Result<Self, DerError> {
+        let mut fields = Reader::new(raw)
+            .expect(tag::SEQUENCE, "AlgorithmIdentifier")?
+            .reader();
+        let oid = fields.expect(tag::OID, "algorithm")?.value;
+        let parameters = match fields.is_empty() {
+            true => None,
+            false => Some(fields.any("parameters")?).filter(|tlv| tlv.tag != tag::NULL),
+        };
+        Ok(Self { oid, parameters })
+    }
+
+    fn same_as(&self, other: &Self) -> bool {
+        let raw = |parameters: Option<Tlv<'a>>| parameters.map(|tlv| tlv.raw);
+        self.oid == other.oid && raw(self.parameters) == raw(other.parameters)
+    }
+
+    fn algorithm(&self) -> Result<SignatureAlgorithm, Refused> {
+        use SignatureAlgorithm::{Ecdsa, Ed25519, RsaPkcs1, RsaPss};
+        Ok(match self.oid {
+            RSA_SHA1 | OIW_RSA_SHA1 => RsaPkcs1(Hash::Sha1),
+            RSA_SHA256 => RsaPkcs1(Hash::Sha256),
+            RSA_SHA384 => RsaPkcs1(Hash::Sha384),
+            RSA_SHA512 => RsaPkcs1(Hash::Sha512),
+            RSA_PSS => RsaPss(self.pss_hash().ok_or(Refused::Unknown)?),
+            ECDSA_SHA1 => Ecdsa(Hash::Sha1),
+            ECDSA_SHA256 => Ecdsa(Hash::Sha256),
+            ECDSA_SHA384 => Ecdsa(Hash::Sha384),
+            ECDSA_SHA512 => Ecdsa(Hash::Sha512),
+            ED25519 => Ed25519,
+            RSA_MD2 => return Err(Refused::Weak("MD2")),
+            RSA_MD4 => return Err(Refused::Weak("MD4")),
+            RSA_MD5 | OIW_RSA_MD5 => return Err(Refused::Weak("MD5")),
+            _ => return Err(Refused::Unknown),
+        })
+    }
+
+    /// The digest of RSASSA-PSS-params (RFC 4055 section 3.1). Signatures are verified with a
+    /// salt as long as the digest and MGF1 with the same digest, as RFC 8017 recommends and
+    /// everybody does, so the other parameters need not be read.
+    fn pss_hash(&self) -> Option<Hash> {
+        let mut fields = self.parameters?.reader();
+        let Ok(Some(hash)) = fields.optional(tag::context(0), "hashAlgorithm") else {
+            return Some(Hash::Sha1);
+        };
+        match Identifier::read(hash.value).ok()?.oid {
+            SHA1 => Some(Hash::Sha1),
+            SHA256 => Some(Hash::Sha256),
+            SHA384 => Some(Hash::Sha384),
+            SHA512 => Some(Hash::Sha512),
+            _ => None,
+        }
+    }
+}
+
+// 1.2.840.113549.1.1 (RFC 8017)
+const RSA_MD2: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 2];
+const RSA_MD4: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 3];
+const RSA_MD5: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 4];
+const RSA_SHA1: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 5];
+const RSA_PSS: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 10];
+const RSA_SHA256: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 11];
+const RSA_SHA384: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 12];
+const RSA_SHA512: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 13];
+// 1.2.840.10045.4 (RFC 5758)
+const ECDSA_SHA1: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 1];
+const ECDSA_SHA256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2];
+const ECDSA_SHA384: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 3];
+const ECDSA_SHA512: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 4];
+// 1.3.14.3.2, before PKCS #1 had identifiers of its own
+const OIW_RSA_MD5: &[u8] = &[0x2b, 14, 3, 2, 3];
+const SHA1: &[u8] = &[0x2b, 14, 3, 2, 26];
+const OIW_RSA_SHA1: &[u8] = &[0x2b, 14, 3, 2, 29];
+// 2.16.840.1.101.3.4.2 (RFC 4055)
+const SHA256: &[u8] = &[0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, 1];
+const SHA384: &[u8] = &[0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, 2];
+const SHA512: &[u8] = &[0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, 3];
+// 1.3.101 (RFC 8410)
+const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identifier(oid: &[u8], parameters: &[u8]) -> Vec<u8> {
+        let mut der = vec![tag::SEQUENCE, (2 + oid.len() + parameters.len()) as u8];
+        der.extend_from_slice(&[tag::OID, oid.len() as u8]);
+        der.extend_from_slice(&[oid, parameters].concat());
+        der
+    }
+
+    #[test]
+    fn null_and_absent_parameters_are_the_same() {
+        let (absent, null) = (identifier(RSA_SHA256, &[]), identifier(RSA_SHA256, &[5, 0]));
+        let other = identifier(RSA_SHA256, &[2, 1, 0]);
+        let read = |der| Identifier::read(der).unwrap();
+        assert!(read(&absent).same_as(&read(&null)));
+        assert!(!read(&absent).same_as(&read(&other)));
+        assert!(!read(&absent).same_as(&read(&identifier(RSA_SHA384, &[]))));
+    }
+
+    #[test]
+    fn identifiers_are_those_of_the_standards() {
+        for (oid, dotted) in [
+            (RSA_SHA512, "1.2.840.113549.1.1.13"),
+            (ECDSA_SHA1, "1.2.840.10045.4.1"),
+            (ECDSA_SHA512, "1.2.840.10045.4.3.4"),
+            (OIW_RSA_SHA1, "1.3.14.3.2.29"),
+            (SHA512, "2.16.840.1.101.3.4.2.3"),
+            (ED25519, "1.3.101.112"),
+        ] {
+            assert_eq!(oid::display(oid), dotted);
+        }
+    }
+}

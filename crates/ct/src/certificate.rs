@@ -1,0 +1,269 @@
+//! A certificate as a view of its bytes (RFC 5280 section 4.1).
+
+use crate::der::{DerError, Reader, Tlv, tag};
+use crate::{oid, time};
+
+/// A certificate, borrowed from its DER. Every slice is as it stands there.
+///
+/// Well-formed means: the frame of RFC 5280 is there, nothing follows the certificate, and
+/// the extensions can be told apart. The values of names, times, keys and extensions are
+/// only looked at when something depends on them.
+#[derive(Debug, Clone, Copy)]
+pub struct Certificate<'a> {
+    raw: &'a [u8],
+    tbs: Tlv<'a>,
+    version: u8,
+    tbs_algorithm: Tlv<'a>,
+    issuer: Tlv<'a>,
+    validity: Tlv<'a>,
+    subject: Tlv<'a>,
+    spki: Tlv<'a>,
+    /// `[3]`, and the SEQUENCE OF Extension inside.
+    extensions: Option<(Tlv<'a>, Tlv<'a>)>,
+    algorithm: Tlv<'a>,
+    signature: &'a [u8],
+}
+
+impl<'a> Certificate<'a> {
+    /// Walks one certificate.
+    ///
+    /// # Errors
+    /// The first field that is not where RFC 5280 has it, with its place.
+    pub fn parse(der: &'a [u8]) -> Result<Self, DerError> {
+        let mut outer = Reader::new(der);
+        let certificate = outer.expect(tag::SEQUENCE, "Certificate")?;
+        outer.finish("Certificate")?;
+        let mut fields = certificate.reader();
+        let tbs = fields.expect(tag::SEQUENCE, "tbsCertificate")?;
+        let algorithm = fields.expect(tag::SEQUENCE, "signatureAlgorithm")?;
+        let signature = fields.expect(tag::BIT_STRING, "signatureValue")?;
+        fields.finish("signatureValue")?;
+        let tbs_fields = TbsFields::walk(tbs)?;
+        Ok(Self {
+            raw: der,
+            tbs,
+            version: tbs_fields.version,
+            tbs_algorithm: tbs_fields.algorithm,
+            issuer: tbs_fields.issuer,
+            validity: tbs_fields.validity,
+            subject: tbs_fields.subject,
+            spki: tbs_fields.spki,
+            extensions: tbs_fields.extensions,
+            algorithm,
+            signature: signature.value.get(1..).unwrap_or_default(),
+        })
+    }
+
+    /// The whole certificate.
+    pub fn raw(&self) -> &'a [u8] {
+        self.raw
+    }
+
+    /// The TBSCertificate, tag and length included: what the signature covers.
+    pub fn tbs(&self) -> &'a [u8] {
+        self.tbs.raw
+    }
+
+    /// 1, 2 or 3 (or whatever else it claims).
+    pub fn version(&self) -> u8 {
+        self.version
+    }
+
+    /// The issuer's Name, tag and length included.
+    pub fn issuer(&self) -> &'a [u8] {
+        self.issuer.raw
+    }
+
+    /// The subject's Name, tag and length included.
+    pub fn subject(&self) -> &'a [u8] {
+        self.subject.raw
+    }
+
+    /// The SubjectPublicKeyInfo, tag and length included.
+    pub fn spki(&self) -> &'a [u8] {
+        self.spki.raw
+    }
+
+    /// The AlgorithmIdentifier beside the signature.
+    pub fn algorithm(&self) -> &'a [u8] {
+        self.algorithm.raw
+    }
+
+    /// The AlgorithmIdentifier inside the signed part.
+    pub fn tbs_algorithm(&self) -> &'a [u8] {
+        self.tbs_algorithm.raw
+    }
+
+    /// The signature, without the BIT STRING's octet of unused bits.
+    pub fn signature(&self) -> &'a [u8] {
+        self.signature
+    }
+
+    /// notBefore in milliseconds since 1970, if it is a readable time.
+    pub fn not_before(&self) -> Option<i64> {
+        time::milliseconds(self.validity.reader().any("notBefore").ok()?)
+    }
+
+    /// notAfter in milliseconds since 1970, if it is a readable time.
+    pub fn not_after(&self) -> Option<i64> {
+        let mut validity = self.validity.reader();
+        validity.any("notBefore").ok()?;
+        time::milliseconds(validity.any("notAfter").ok()?)
+    }
+
+    /// The extensions, in order.
+    pub fn extensions(&self) -> impl Iterator<Item = Extension<'a>> + use<'a> {
+        let mut list = self.extensions.map(|(_, list)| list.reader());
+        std::iter::from_fn(move || match &mut list {
+            Some(list) if !list.is_empty() => Extension::read(list).ok(),
+            _ => None,
+        })
+    }
+
+    /// The first extension with this identifier (DER content octets).
+    pub fn extension(&self, oid: &[u8]) -> Option<Extension<'a>> {
+        self.extensions().find(|extension| extension.oid == oid)
+    }
+
+    /// Whether this is a version 3 certificate with basicConstraints CA:TRUE.
+    pub fn is_authority(&self) -> bool {
+        let constraints = self.extension(oid::BASIC_CONSTRAINTS);
+        self.version >= 3 && constraints.is_some_and(|extension| says_ca(extension.value))
+    }
+
+    /// The extended key usages (DER content octets), `None` if there is no such extension.
+    pub fn extended_key_usages(&self) -> Option<impl Iterator<Item = &'a [u8]> + use<'a>> {
+        let value = self.extension(oid::EXT_KEY_USAGE)?.value;
+        let mut usages = Reader::new(value)
+            .expect(tag::SEQUENCE, "extKeyUsage")
+            .ok()
+            .map(|list| list.reader());
+        Some(std::iter::from_fn(move || {
+            let usage = usages.as_mut()?.expect(tag::OID, "KeyPurposeId").ok()?;
+            Some(usage.value)
+        }))
+    }
+
+    pub(crate) fn tbs_tlv(&self) -> Tlv<'a> {
+        self.tbs
+    }
+
+    pub(crate) fn issuer_tlv(&self) -> Tlv<'a> {
+        self.issuer
+    }
+
+    pub(crate) fn spki_tlv(&self) -> Tlv<'a> {
+        self.spki
+    }
+
+    /// `[3]`, and the SEQUENCE OF Extension inside.
+    pub(crate) fn extensions_tlv(&self) -> Option<(Tlv<'a>, Tlv<'a>)> {
+        self.extensions
+    }
+}
+
+/// The fields of a TBSCertificate.
+struct TbsFields<'a> {
+    version: u8,
+    algorithm: Tlv<'a>,
+    issuer: Tlv<'a>,
+    validity: Tlv<'a>,
+    subject: Tlv<'a>,
+    spki: Tlv<'a>,
+    extensions: Option<(Tlv<'a>, Tlv<'a>)>,
+}
+
+impl<'a> TbsFields<'a> {
+    fn walk(tbs: Tlv<'a>) -> Result<Self, DerError> {
+        let mut fields = tbs.reader();
+        let version = match fields.optional(tag::context(0), "version")? {
+            Some(version) => read_version(version)?,
+            None => 1,
+        };
+        fields.expect(tag::INTEGER, "serialNumber")?;
+        let algorithm = fields.expect(tag::SEQUENCE, "signature")?;
+        let issuer = fields.expect(tag::SEQUENCE, "issuer")?;
+        let validity = fields.expect(tag::SEQUENCE, "validity")?;
+        let subject = fields.expect(tag::SEQUENCE, "subject")?;
+        let spki = fields.expect(tag::SEQUENCE, "subjectPublicKeyInfo")?;
+        for (number, field) in [(1, "issuerUniqueID"), (2, "subjectUniqueID")] {
+            fields.optional(tag::context(number) & !0x20, field)?;
+            fields.optional(tag::context(number), field)?;
+        }
+        let extensions = match fields.optional(tag::context(3), "extensions")? {
+            Some(wrapper) => Some((wrapper, walk_extensions(wrapper)?)),
+            None => None,
+        };
+        fields.finish("extensions")?;
+        Ok(Self {
+            version,
+            algorithm,
+            issuer,
+            validity,
+            subject,
+            spki,
+            extensions,
+        })
+    }
+}
+
+fn read_version(wrapper: Tlv<'_>) -> Result<u8, DerError> {
+    let value = wrapper.reader().expect(tag::INTEGER, "version")?.value;
+    Ok(value.last().map_or(1, |version| version.saturating_add(1)))
+}
+
+/// Checks once that every extension can be read, and gives the list.
+fn walk_extensions(wrapper: Tlv<'_>) -> Result<Tlv<'_>, DerError> {
+    let mut inside = wrapper.reader();
+    let list = inside.expect(tag::SEQUENCE, "extensions")?;
+    inside.finish("extensions")?;
+    let mut extensions = list.reader();
+    while !extensions.is_empty() {
+        Extension::read(&mut extensions)?;
+    }
+    Ok(list)
+}
+
+fn says_ca(basic_constraints: &[u8]) -> bool {
+    let read = || {
+        Reader::new(basic_constraints)
+            .expect(tag::SEQUENCE, "basicConstraints")?
+            .reader()
+            .optional(tag::BOOLEAN, "cA")
+    };
+    matches!(read(), Ok(Some(ca)) if is_true(ca))
+}
+
+/// Any octet but zero: DER wants ff, the WebPKI has 01 too.
+fn is_true(boolean: Tlv<'_>) -> bool {
+    boolean.value.iter().any(|octet| *octet != 0)
+}
+
+/// One extension of a certificate.
+#[derive(Debug, Clone, Copy)]
+pub struct Extension<'a> {
+    /// The whole Extension.
+    pub raw: &'a [u8],
+    /// The identifier's DER content octets.
+    pub oid: &'a [u8],
+    /// Whether it is marked critical.
+    pub critical: bool,
+    /// What the OCTET STRING contains.
+    pub value: &'a [u8],
+}
+
+impl<'a> Extension<'a> {
+    fn read(list: &mut Reader<'a>) -> Result<Self, DerError> {
+        let extension = list.expect(tag::SEQUENCE, "Extension")?;
+        let mut fields = extension.reader();
+        let oid = fields.expect(tag::OID, "extnID")?;
+        let critical = fields.optional(tag::BOOLEAN, "critical")?;
+        let value = fields.expect(tag::OCTET_STRING, "extnValue")?;
+        Ok(Self {
+            raw: extension.raw,
+            oid: oid.value,
+            critical: critical.is_some_and(is_true),
+            value: value.value,
+        })
+    }
+}

@@ -1,0 +1,312 @@
+//! A submitted chain in one buffer, decoded straight out of the JSON body.
+
+use std::fmt;
+
+use bytes::Bytes;
+use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use crate::rejection::{Code, Rejection};
+
+/// What a body may cost before anything else is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest body in bytes.
+    pub max_body: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_body: 512 * 1024,
+        }
+    }
+}
+
+/// A chain as submitted: the leaf, then what certifies it. One buffer, and where each
+/// certificate ends in it; nothing has been looked at inside. Never empty.
+#[derive(Clone)]
+pub struct Chain {
+    bytes: Bytes,
+    ends: Vec<u32>,
+}
+
+impl Chain {
+    /// Decodes the body of `add-chain` and `add-pre-chain`: `{"chain":["base64",…]}`
+    /// (RFC 6962 section 4.1). Unknown fields are ignored; white space within the base64
+    /// (which JSON can only carry escaped) and missing padding are tolerated.
+    ///
+    /// # Errors
+    /// [`Code::BodyTooLarge`], [`Code::InvalidJson`], [`Code::MissingChain`],
+    /// [`Code::EmptyChain`], [`Code::InvalidBase64`], [`Code::InvalidCertificate`] for an
+    /// empty element.
+    pub fn decode_json(body: &[u8], limits: &Limits) -> Result<Self, Rejection> {
+        if body.len() > limits.max_body {
+            return Err(Rejection::new(
+                Code::BodyTooLarge,
+                format!(
+                    "the body has {} bytes, this log takes up to {}",
+                    body.len(),
+                    limits.max_body
+                ),
+            ));
+        }
+        let mut decoder = Decoder::new(body.len());
+        let mut json = serde_json::Deserializer::from_slice(body);
+        let outcome = decoder.deserialize(&mut json).and_then(|()| json.end());
+        match (decoder.rejection, outcome) {
+            (Some(rejection), _) => Err(rejection),
+            (None, Err(error)) => Err(Rejection::new(
+                Code::InvalidJson,
+                format!("the body is not {{\"chain\":[\"base64\",…]}}: {error}"),
+            )),
+            (None, Ok(())) => Self::new(decoder.bytes, decoder.ends),
+        }
+    }
+
+    /// The chain of these certificates, leaf first.
+    ///
+    /// # Errors
+    /// [`Code::EmptyChain`]; [`Code::BodyTooLarge`] over 4 GiB.
+    pub fn from_ders<D: AsRef<[u8]>>(ders: impl IntoIterator<Item = D>) -> Result<Self, Rejection> {
+        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+        for der in ders {
+            bytes.extend_from_slice(der.as_ref());
+            ends.push(u32::try_from(bytes.len()).map_err(|_| {
+                Rejection::new(Code::BodyTooLarge, "the chain is larger than 4 GiB")
+            })?);
+        }
+        Self::new(bytes, Some(ends))
+    }
+
+    fn new(bytes: Vec<u8>, ends: Option<Vec<u32>>) -> Result<Self, Rejection> {
+        let accepted = "accepted is {\"chain\":[leaf, its issuer, …]}, each in base64";
+        match ends {
+            None => Err(Rejection::new(
+                Code::MissingChain,
+                format!("the body has no chain; {accepted}"),
+            )),
+            Some(ends) if ends.is_empty() => Err(Rejection::new(
+                Code::EmptyChain,
+                format!("the chain is empty; {accepted}"),
+            )),
+            Some(ends) => Ok(Self {
+                bytes: Bytes::from(bytes),
+                ends,
+            }),
+        }
+    }
+
+    /// The number of certificates, at least 1.
+    #[allow(clippy::len_without_is_empty)] // never empty
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The leaf.
+    pub fn leaf(&self) -> &[u8] {
+        &self.bytes[..self.leaf_end()]
+    }
+
+    /// The certificates, leaf first.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        let mut start = 0;
+        self.ends.iter().map(move |end| {
+            let end = *end as usize;
+            let certificate = &self.bytes[start..end];
+            start = end;
+            certificate
+        })
+    }
+
+    /// The leaf, sharing the chain's buffer.
+    pub(crate) fn leaf_bytes(&self) -> Bytes {
+        self.bytes.slice(..self.leaf_end())
+    }
+
+    /// Everything after the leaf in one slice, and the places where certificates end: together
+    /// they determine the certificates.
+    pub(crate) fn tail(&self) -> (&[u8], &[u32]) {
+        (&self.bytes[self.leaf_end()..], &self.ends)
+    }
+
+    fn leaf_end(&self) -> usize {
+        self.ends.first().map_or(0, |end| *end as usize)
+    }
+}
+
+impl fmt::Debug for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Chain({} certificates, {} bytes)",
+            self.len(),
+            self.bytes.len()
+        )
+    }
+}
+
+/// Collects the certificates while the JSON is read. The first rejection is kept here, since
+/// an error that travels through the JSON reader loses everything but its text.
+struct Decoder {
+    bytes: Vec<u8>,
+    /// `None` until the field `chain` has been seen.
+    ends: Option<Vec<u32>>,
+    rejection: Option<Rejection>,
+}
+
+impl Decoder {
+    fn new(body: usize) -> Self {
+        Self {
+            bytes: Vec::with_capacity(body / 4 * 3),
+            ends: None,
+            rejection: None,
+        }
+    }
+
+    fn reject<E: de::Error>(&mut self, rejection: Rejection) -> E {
+        let error = E::custom(&rejection.detail);
+        self.rejection = Some(rejection);
+        error
+    }
+
+    fn push<E: de::Error>(&mut self, index: usize, base64: &[u8]) -> Result<u32, E> {
+        let before = self.bytes.len();
+        if let Err(detail) = decode_base64(base64, &mut self.bytes) {
+            return Err(self.reject(Rejection::of(index, Code::InvalidBase64, detail)));
+        }
+        if self.bytes.len() == before {
+            let detail = "an empty element where a certificate was expected";
+            return Err(self.reject(Rejection::of(index, Code::InvalidCertificate, detail)));
+        }
+        Ok(self.bytes.len() as u32)
+    }
+}
+
+/// Decodes strictly, which is fast; and only if that fails, forgivingly.
+fn decode_base64(base64: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+    let before = out.len();
+    if base64_simd::STANDARD.decode_append(base64, out).is_ok() {
+        return Ok(());
+    }
+    out.truncate(before);
+    match base64_simd::forgiving_decode_to_vec(base64) {
+        Ok(bytes) => out.extend_from_slice(&bytes),
+        Err(_) => {
+            let odd = |byte: &u8| !byte.is_ascii_alphanumeric() && !b"+/= \n\r\t".contains(byte);
+            return Err(match base64.iter().position(odd) {
+                Some(at) => format!("not base64 at character {at}; accepted is A–Z a–z 0–9 + / ="),
+                None => "not base64: a wrong number of characters".to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+impl<'de> DeserializeSeed<'de> for &mut Decoder {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for &mut Decoder {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with the field chain")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(is_chain) = map.next_key_seed(IsChain)? {
+            if !is_chain {
+                map.next_value::<IgnoredAny>()?;
+            } else if self.ends.is_some() {
+                return Err(de::Error::custom("the field chain appears twice"));
+            } else {
+                map.next_value_seed(Elements(self))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A key of the object: whether it is `chain`. Other keys are not copied.
+struct IsChain;
+
+impl<'de> DeserializeSeed<'de> for IsChain {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<bool, D::Error> {
+        json.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for IsChain {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a field name")
+    }
+
+    fn visit_str<E>(self, key: &str) -> Result<bool, E> {
+        Ok(key == "chain")
+    }
+}
+
+/// The array of certificates.
+struct Elements<'d>(&'d mut Decoder);
+
+impl<'de> DeserializeSeed<'de> for Elements<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Elements<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of base64 strings")
+    }
+
+    /// `"chain": null`, which some clients send for no chain at all.
+    fn visit_unit<E: de::Error>(self) -> Result<(), E> {
+        let detail = "chain is null; accepted is an array of certificates in base64";
+        Err(self.0.reject(Rejection::new(Code::MissingChain, detail)))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<(), A::Error> {
+        let mut ends = Vec::with_capacity(4);
+        while let Some(end) = elements.next_element_seed(Element(self.0, ends.len()))? {
+            ends.push(end);
+        }
+        self.0.ends = Some(ends);
+        Ok(())
+    }
+}
+
+/// One certificate, and its place in the chain.
+struct Element<'d>(&'d mut Decoder, usize);
+
+impl<'de> DeserializeSeed<'de> for Element<'_> {
+    type Value = u32;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<u32, D::Error> {
+        json.deserialize_bytes(self)
+    }
+}
+
+impl Visitor<'_> for Element<'_> {
+    type Value = u32;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a certificate in base64")
+    }
+
+    fn visit_bytes<E: de::Error>(self, base64: &[u8]) -> Result<u32, E> {
+        self.0.push(self.1, base64)
+    }
+}

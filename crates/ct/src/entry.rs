@@ -1,0 +1,161 @@
+//! What a submission becomes once it is accepted.
+
+use std::fmt;
+use std::sync::Arc;
+
+use aws_lc_rs::digest;
+use bytes::Bytes;
+
+/// The two kinds of entry, with the `entry_type` of RFC 6962 section 3.1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u16)]
+pub enum EntryKind {
+    /// A final certificate, from `add-chain`.
+    X509 = 0,
+    /// A precertificate, from `add-pre-chain`.
+    Precert = 1,
+}
+
+/// SHA-256 of what an entry certifies: `entry_type`, the issuer's key hash for a
+/// precertificate, then certificate or TBSCertificate. Two submissions are the same entry if
+/// and only if their identities are equal; deduplication is keyed on all 32 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Identity(pub [u8; 32]);
+
+impl Identity {
+    pub(crate) fn of_x509(certificate: &[u8]) -> Self {
+        Self(sha256(&[
+            &(EntryKind::X509 as u16).to_be_bytes(),
+            certificate,
+        ]))
+    }
+
+    pub(crate) fn of_precert(issuer_key_hash: &[u8; 32], tbs: &[u8]) -> Self {
+        let kind = (EntryKind::Precert as u16).to_be_bytes();
+        Self(sha256(&[&kind, issuer_key_hash, tbs]))
+    }
+}
+
+/// SHA-256 of a certificate's DER: the name of an issuer in the static CT API.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Fingerprint(pub [u8; 32]);
+
+impl Fingerprint {
+    /// The fingerprint of a certificate.
+    pub fn of(der: &[u8]) -> Self {
+        Self(sha256(&[der]))
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(self.0))
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Identity({self})")
+    }
+}
+
+/// Lower-case hex, as in `issuer/<fingerprint>`.
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(self.0))
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fingerprint({self})")
+    }
+}
+
+/// A certificate above a leaf, served at `issuer/<fingerprint>`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Issuer {
+    /// SHA-256 of [`der`](Self::der).
+    pub fingerprint: Fingerprint,
+    /// The certificate as it was submitted, or as it stands among the roots.
+    pub der: Bytes,
+}
+
+impl Issuer {
+    /// Fingerprints a certificate.
+    pub fn new(der: Bytes) -> Self {
+        Self {
+            fingerprint: Fingerprint::of(&der),
+            der,
+        }
+    }
+}
+
+impl fmt::Debug for Issuer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Issuer({}, {} bytes)", self.fingerprint, self.der.len())
+    }
+}
+
+/// What the log signs for an entry (`signed_entry` of RFC 6962 section 3.2).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SignedEntry {
+    /// A final certificate.
+    X509 {
+        /// Its DER, as submitted.
+        certificate: Bytes,
+    },
+    /// A precertificate.
+    Precert {
+        /// SHA-256 of the SubjectPublicKeyInfo of the CA that will issue the final certificate.
+        issuer_key_hash: [u8; 32],
+        /// The TBSCertificate without the poison, issuer and key identifier those of that CA.
+        tbs: Bytes,
+    },
+}
+
+impl SignedEntry {
+    /// The kind of entry.
+    pub fn kind(&self) -> EntryKind {
+        match self {
+            SignedEntry::X509 { .. } => EntryKind::X509,
+            SignedEntry::Precert { .. } => EntryKind::Precert,
+        }
+    }
+
+    /// The identity by which the log deduplicates.
+    pub fn identity(&self) -> Identity {
+        match self {
+            SignedEntry::X509 { certificate } => Identity::of_x509(certificate),
+            SignedEntry::Precert {
+                issuer_key_hash,
+                tbs,
+            } => Identity::of_precert(issuer_key_hash, tbs),
+        }
+    }
+}
+
+/// An accepted submission: everything that a log stores, except index and timestamp.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// The identity by which the log deduplicates; equal to `signed.identity()`.
+    pub identity: Identity,
+    /// What the log signs.
+    pub signed: SignedEntry,
+    /// The precertificate as submitted; `None` for a final certificate.
+    pub precertificate: Option<Bytes>,
+    /// The chain above the leaf: issuer first, accepted root last, completed if it was left
+    /// out. Empty only when the leaf itself is an accepted root.
+    pub issuers: Arc<[Arc<Issuer>]>,
+}
+
+/// SHA-256 of the concatenation of `parts`.
+pub(crate) fn sha256(parts: &[&[u8]]) -> [u8; 32] {
+    let mut context = digest::Context::new(&digest::SHA256);
+    for part in parts {
+        context.update(part);
+    }
+    let mut hash = [0; 32];
+    hash.copy_from_slice(context.finish().as_ref());
+    hash
+}

@@ -1,0 +1,286 @@
+//! Log keys: ECDSA on P-256 with SHA-256, the only kind that static CT logs use.
+
+use std::fmt;
+
+use aws_lc_rs::agreement;
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, ParsedPublicKey,
+};
+
+use crate::der::{DerError, Reader, tag};
+use crate::entry::sha256;
+use crate::{pem, seed};
+
+/// SHA-256 of a log's SubjectPublicKeyInfo (RFC 6962 section 3.2).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LogId(pub [u8; 32]);
+
+/// Base64, as log lists have it.
+impl fmt::Display for LogId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&base64_simd::STANDARD.encode_to_string(self.0))
+    }
+}
+
+impl fmt::Debug for LogId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LogId({self})")
+    }
+}
+
+/// Why a key cannot be had or used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// A seed of another length than Sunlight's.
+    #[error("a seed has {expected} bytes, this one has {found}", expected = seed::SEED_LEN)]
+    SeedLength {
+        /// Its length in bytes.
+        found: usize,
+    },
+    /// Chance of 2^-64: a seed that gives no key.
+    #[error("this seed gives no key; make another one")]
+    Derivation,
+    /// No private key among the PEM blocks.
+    #[error("no block EC PRIVATE KEY or PRIVATE KEY in the PEM file")]
+    NoPem,
+    /// A PEM block that is damaged.
+    #[error("the PEM block at line {line} is damaged: {why}")]
+    Pem {
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// Not SEC 1, PKCS #8 or SubjectPublicKeyInfo.
+    #[error("the key is not valid DER: {0}")]
+    Der(#[from] DerError),
+    /// Another curve, another type.
+    #[error("the key is not an ECDSA P-256 key, which is what a log signs with")]
+    NotP256,
+    /// aws-lc-rs could not sign, which only happens without randomness.
+    #[error("the cryptographic library could not sign")]
+    Signing,
+}
+
+/// What precedes the point in the SubjectPublicKeyInfo of a P-256 key.
+const SPKI_PREFIX: [u8; 26] = [
+    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
+    0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+];
+/// prime256v1, 1.2.840.10045.3.1.7.
+const PRIME256V1: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
+/// id-ecPublicKey, 1.2.840.10045.2.1.
+const EC_PUBLIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
+
+/// The private key of a log.
+pub struct LogKey {
+    pair: EcdsaKeyPair,
+    spki: Vec<u8>,
+    log_id: LogId,
+}
+
+impl fmt::Debug for LogKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LogKey({})", self.log_id)
+    }
+}
+
+impl LogKey {
+    /// The key that a Sunlight seed file of 32 bytes stands for.
+    ///
+    /// # Errors
+    /// [`KeyError::SeedLength`], [`KeyError::Derivation`].
+    pub fn from_seed(seed: &[u8]) -> Result<Self, KeyError> {
+        let found = seed.len();
+        let seed = seed
+            .try_into()
+            .map_err(|_| KeyError::SeedLength { found })?;
+        Self::from_scalar(&seed::log_scalar(seed)?)
+    }
+
+    /// The first private key of a PEM file: SEC 1 (`EC PRIVATE KEY`, as `openssl ecparam`
+    /// and TesseraCT have it) or PKCS #8 (`PRIVATE KEY`), on P-256.
+    ///
+    /// # Errors
+    /// Everything but those of seeds and of signing.
+    pub fn from_pem(text: &str) -> Result<Self, KeyError> {
+        let named = |label: &str| matches!(label, "EC PRIVATE KEY" | "PRIVATE KEY");
+        let block = pem::blocks(text.as_bytes())
+            .into_iter()
+            .find(|block| named(&block.label))
+            .ok_or(KeyError::NoPem)?;
+        let line = block.line;
+        let der = block.contents.map_err(|why| KeyError::Pem { line, why })?;
+        let scalar = match block.label.as_str() {
+            "PRIVATE KEY" => read_pkcs8(&der)?,
+            _ => read_sec1(&der)?,
+        };
+        Self::from_scalar(&scalar)
+    }
+
+    fn from_scalar(scalar: &[u8; 32]) -> Result<Self, KeyError> {
+        let point = agreement::PrivateKey::from_private_key(&agreement::ECDH_P256, scalar)
+            .map_err(|_| KeyError::NotP256)?
+            .compute_public_key()
+            .map_err(|_| KeyError::NotP256)?;
+        let pair = EcdsaKeyPair::from_private_key_and_public_key(
+            &ECDSA_P256_SHA256_ASN1_SIGNING,
+            scalar,
+            point.as_ref(),
+        )
+        .map_err(|_| KeyError::NotP256)?;
+        let spki = [&SPKI_PREFIX, point.as_ref()].concat();
+        let log_id = LogId(sha256(&[&spki]));
+        Ok(Self { pair, spki, log_id })
+    }
+
+    /// The log ID: SHA-256 of [`public_key_spki`](Self::public_key_spki).
+    pub fn log_id(&self) -> LogId {
+        self.log_id
+    }
+
+    /// The public key as a SubjectPublicKeyInfo in DER.
+    pub fn public_key_spki(&self) -> &[u8] {
+        &self.spki
+    }
+
+    /// The public key, for verifying what this key has signed.
+    pub fn public_key(&self) -> Result<PublicKey, KeyError> {
+        PublicKey::from_spki(&self.spki)
+    }
+
+    /// A DigitallySigned (RFC 5246 section 4.7) over `message`: SHA-256, ECDSA, the length
+    /// and the DER signature.
+    pub(crate) fn digitally_sign(&self, message: &[u8]) -> Result<Vec<u8>, KeyError> {
+        let signature = self
+            .pair
+            .sign(&SystemRandom::new(), message)
+            .map_err(|_| KeyError::Signing)?;
+        let signature = signature.as_ref();
+        let mut out = Vec::with_capacity(4 + signature.len());
+        out.extend_from_slice(&SHA256_ECDSA);
+        out.extend_from_slice(&(signature.len() as u16).to_be_bytes());
+        out.extend_from_slice(signature);
+        Ok(out)
+    }
+}
+
+/// HashAlgorithm sha256 and SignatureAlgorithm ecdsa (RFC 5246 section 7.4.1.4.1).
+const SHA256_ECDSA: [u8; 2] = [4, 3];
+
+/// ECPrivateKey (RFC 5915).
+fn read_sec1(der: &[u8]) -> Result<[u8; 32], KeyError> {
+    let mut fields = Reader::new(der)
+        .expect(tag::SEQUENCE, "ECPrivateKey")?
+        .reader();
+    fields.expect(tag::INTEGER, "version")?;
+    let scalar = fields.expect(tag::OCTET_STRING, "privateKey")?.value;
+    if let Some(parameters) = fields.optional(tag::context(0), "parameters")? {
+        let curve = parameters.reader().expect(tag::OID, "namedCurve")?;
+        if curve.value != PRIME256V1 {
+            return Err(KeyError::NotP256);
+        }
+    }
+    left_padded(scalar).ok_or(KeyError::NotP256)
+}
+
+/// PrivateKeyInfo (RFC 5958).
+fn read_pkcs8(der: &[u8]) -> Result<[u8; 32], KeyError> {
+    let mut fields = Reader::new(der)
+        .expect(tag::SEQUENCE, "PrivateKeyInfo")?
+        .reader();
+    fields.expect(tag::INTEGER, "version")?;
+    let mut algorithm = fields
+        .expect(tag::SEQUENCE, "privateKeyAlgorithm")?
+        .reader();
+    let kind = algorithm.expect(tag::OID, "algorithm")?;
+    let is_p256 = kind.value == EC_PUBLIC_KEY
+        && algorithm.expect(tag::OID, "namedCurve")?.value == PRIME256V1;
+    match is_p256 {
+        true => read_sec1(fields.expect(tag::OCTET_STRING, "privateKey")?.value),
+        false => Err(KeyError::NotP256),
+    }
+}
+
+/// Some writers drop leading zeros of the scalar.
+fn left_padded(scalar: &[u8]) -> Option<[u8; 32]> {
+    let mut padded = [0; 32];
+    let start = padded.len().checked_sub(scalar.len())?;
+    padded[start..].copy_from_slice(scalar);
+    Some(padded)
+}
+
+/// The public key of a log, for whoever checks it.
+#[derive(Debug)]
+pub struct PublicKey {
+    key: ParsedPublicKey,
+    log_id: LogId,
+}
+
+impl PublicKey {
+    /// The key in a SubjectPublicKeyInfo, which must be on P-256.
+    ///
+    /// # Errors
+    /// [`KeyError::NotP256`].
+    pub fn from_spki(spki: &[u8]) -> Result<Self, KeyError> {
+        let key = ParsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, spki);
+        Ok(Self {
+            key: key.map_err(|_| KeyError::NotP256)?,
+            log_id: LogId(sha256(&[spki])),
+        })
+    }
+
+    /// The log ID: SHA-256 of the SubjectPublicKeyInfo.
+    pub fn log_id(&self) -> LogId {
+        self.log_id
+    }
+
+    /// Whether a DigitallySigned is this key's over `message`.
+    pub(crate) fn verify(&self, message: &[u8], digitally_signed: &[u8]) -> bool {
+        let Some(rest) = digitally_signed.strip_prefix(&SHA256_ECDSA) else {
+            return false;
+        };
+        let Some((length, signature)) = rest.split_first_chunk() else {
+            return false;
+        };
+        usize::from(u16::from_be_bytes(*length)) == signature.len()
+            && self.key.verify_sig(message, signature).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn base64(bytes: &[u8]) -> String {
+        base64_simd::STANDARD.encode_to_string(bytes)
+    }
+
+    /// Made with `sunlight-keygen`.
+    #[test]
+    fn sunlight_seeds() {
+        let counted: Vec<u8> = (0..32).collect();
+        for (seed, log_id, spki) in [
+            (
+                &counted[..],
+                "vajQ/CaKPdKwq3De7U+r1exMHdq4cu1OxwlURya7KaI=",
+                "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEJYiFX1XUJTOISfsKZeBUvOun+vC8k8a8XclPz5nki3AJNivyNffzHlczWPzCYGKmfS8oGZkHhQmSq+mp7ItrOA==",
+            ),
+            (
+                &[0xff; 32],
+                "hMAax0PPdyDMAkBH9XSfq7Hl2MPuF1P0Vzmde/AxFUQ=",
+                "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE9PM/NakueWnU2izD1jwdEgEr93ZA/fAB49i94ezvBa3V5ofHFSNTxf13rmY/4XIQ33FKluafqqgRQ9TV+n8FUA==",
+            ),
+        ] {
+            let key = LogKey::from_seed(seed).unwrap();
+            assert_eq!(key.log_id().to_string(), log_id);
+            assert_eq!(base64(key.public_key_spki()), spki);
+            assert_eq!(key.public_key().unwrap().log_id(), key.log_id());
+        }
+        assert_eq!(
+            LogKey::from_seed(&[0; 16]).unwrap_err(),
+            KeyError::SeedLength { found: 16 }
+        );
+    }
+}

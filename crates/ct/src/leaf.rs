@@ -1,0 +1,316 @@
+//! MerkleTreeLeaf (RFC 6962 section 3.4) and TileLeaf (static-ct-api, "Log Entries").
+//!
+//! Three things share their middle, the TimestampedEntry: what the tree hashes
+//! (`00 00` before it), what an SCT signs (the same bytes, as it happens), and what a data
+//! tile stores (the precertificate and the fingerprints of the chain after it).
+
+use crate::entry::{Entry, Fingerprint, Identity, SignedEntry};
+
+/// Type and length of the `leaf_index` extension, before its five bytes.
+const LEAF_INDEX_HEADER: [u8; 3] = [0, 0, 5];
+/// Length of the extensions that this log writes.
+const EXTENSIONS_LEN: u16 = 8;
+
+/// The extensions of an SCT and of a leaf: the `leaf_index` alone (static-ct-api, "SCT
+/// Extension"). Indexes are below 2^40.
+pub(crate) fn leaf_index_extension(index: u64) -> [u8; EXTENSIONS_LEN as usize] {
+    let [_, _, _, a, b, c, d, e] = index.to_be_bytes();
+    let [kind, high, low] = LEAF_INDEX_HEADER;
+    [kind, high, low, a, b, c, d, e]
+}
+
+/// The index in a list of extensions, if there is a `leaf_index` among them.
+pub(crate) fn leaf_index(mut extensions: &[u8]) -> Option<u64> {
+    loop {
+        let kind = take(&mut extensions, 1)?;
+        let length = take(&mut extensions, 2)?;
+        let value = take(
+            &mut extensions,
+            usize::from(length[0]) << 8 | usize::from(length[1]),
+        )?;
+        if kind == [0] {
+            let value: [u8; 5] = value.try_into().ok()?;
+            return Some(
+                value
+                    .iter()
+                    .fold(0, |index, byte| index << 8 | u64::from(*byte)),
+            );
+        }
+    }
+}
+
+/// Appends the MerkleTreeLeaf of an entry: what the tree hashes, and what an SCT signs.
+///
+/// `timestamp` is in milliseconds since 1970, `index` is the entry's place in the tree.
+pub fn merkle_tree_leaf(timestamp: u64, signed: &SignedEntry, index: u64, out: &mut Vec<u8>) {
+    out.reserve(2 + timestamped_entry_len(signed.into()));
+    out.extend_from_slice(&[0, 0]); // version v1, leaf_type timestamped_entry
+    timestamped_entry(timestamp, signed.into(), &leaf_index_extension(index), out);
+}
+
+fn timestamped_entry_len(signed: SignedEntryRef<'_>) -> usize {
+    let body = match signed {
+        SignedEntryRef::X509 { certificate } => certificate.len(),
+        SignedEntryRef::Precert { tbs, .. } => 32 + tbs.len(),
+    };
+    8 + 2 + 3 + body + 2 + usize::from(EXTENSIONS_LEN)
+}
+
+/// The TimestampedEntry: timestamp, entry type, entry, extensions.
+pub(crate) fn timestamped_entry(
+    timestamp: u64,
+    signed: SignedEntryRef<'_>,
+    extensions: &[u8],
+    out: &mut Vec<u8>,
+) {
+    out.extend_from_slice(&timestamp.to_be_bytes());
+    match signed {
+        SignedEntryRef::X509 { certificate } => {
+            out.extend_from_slice(&[0, 0]);
+            push_u24(certificate, out);
+        }
+        SignedEntryRef::Precert {
+            issuer_key_hash,
+            tbs,
+        } => {
+            out.extend_from_slice(&[0, 1]);
+            out.extend_from_slice(issuer_key_hash);
+            push_u24(tbs, out);
+        }
+    }
+    out.extend_from_slice(&(extensions.len() as u16).to_be_bytes());
+    out.extend_from_slice(extensions);
+}
+
+/// `opaque<1..2^24-1>`. The limits on a body keep everything submitted far below 2^24.
+fn push_u24(bytes: &[u8], out: &mut Vec<u8>) {
+    debug_assert!(bytes.len() < 1 << 24);
+    out.extend_from_slice(&(bytes.len() as u32).to_be_bytes()[1..]);
+    out.extend_from_slice(bytes);
+}
+
+/// Writes TileLeaf structures, the elements of a data tile.
+#[derive(Debug)]
+pub struct TileLeaf;
+
+impl TileLeaf {
+    /// Appends the TileLeaf of an entry; `timestamp` in milliseconds since 1970.
+    pub fn encode(timestamp: u64, entry: &Entry, index: u64, out: &mut Vec<u8>) {
+        let signed = SignedEntryRef::from(&entry.signed);
+        let precertificate = entry.precertificate.as_deref();
+        out.reserve(
+            timestamped_entry_len(signed)
+                + precertificate.map_or(0, |der| 3 + der.len())
+                + 2
+                + 32 * entry.issuers.len(),
+        );
+        timestamped_entry(timestamp, signed, &leaf_index_extension(index), out);
+        if let Some(precertificate) = precertificate {
+            push_u24(precertificate, out);
+        }
+        out.extend_from_slice(&(32 * entry.issuers.len() as u16).to_be_bytes());
+        for issuer in entry.issuers.iter() {
+            out.extend_from_slice(&issuer.fingerprint.0);
+        }
+    }
+}
+
+/// What the log signed for an entry, borrowed from a data tile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignedEntryRef<'a> {
+    /// A final certificate.
+    X509 {
+        /// Its DER.
+        certificate: &'a [u8],
+    },
+    /// A precertificate.
+    Precert {
+        /// SHA-256 of the issuer's SubjectPublicKeyInfo.
+        issuer_key_hash: &'a [u8; 32],
+        /// The TBSCertificate without the poison.
+        tbs: &'a [u8],
+    },
+}
+
+impl SignedEntryRef<'_> {
+    /// The identity by which the log deduplicates.
+    pub fn identity(&self) -> Identity {
+        match self {
+            SignedEntryRef::X509 { certificate } => Identity::of_x509(certificate),
+            SignedEntryRef::Precert {
+                issuer_key_hash,
+                tbs,
+            } => Identity::of_precert(issuer_key_hash, tbs),
+        }
+    }
+}
+
+impl<'a> From<&'a SignedEntry> for SignedEntryRef<'a> {
+    fn from(signed: &'a SignedEntry) -> Self {
+        match signed {
+            SignedEntry::X509 { certificate } => SignedEntryRef::X509 { certificate },
+            SignedEntry::Precert {
+                issuer_key_hash,
+                tbs,
+            } => SignedEntryRef::Precert {
+                issuer_key_hash,
+                tbs,
+            },
+        }
+    }
+}
+
+/// An element of a data tile, borrowed from the tile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TileLeafRef<'a> {
+    /// Milliseconds since 1970.
+    pub timestamp: u64,
+    /// What the log signed.
+    pub signed: SignedEntryRef<'a>,
+    /// The extensions as stored, the `leaf_index` among them.
+    pub extensions: &'a [u8],
+    /// The precertificate as submitted; `None` for a final certificate.
+    pub precertificate: Option<&'a [u8]>,
+    /// The entry's place in the tree, from its extensions.
+    pub index: u64,
+    /// The chain above the leaf: issuer first, accepted root last.
+    pub fingerprints: Fingerprints<'a>,
+}
+
+/// Bytes that are not a TileLeaf.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TileLeafError {
+    /// The bytes end before the structure does.
+    #[error("the data tile ends in the middle of an entry, in its {0}")]
+    Truncated(&'static str),
+    /// An entry type other than 0 and 1.
+    #[error("unknown entry type {0}")]
+    UnknownEntryType(u16),
+    /// No `leaf_index` among the extensions.
+    #[error("an entry without the leaf_index extension")]
+    NoLeafIndex,
+    /// The fingerprints are not a multiple of 32 bytes.
+    #[error("{0} bytes of fingerprints are not a multiple of 32")]
+    Fingerprints(usize),
+}
+
+impl<'a> TileLeafRef<'a> {
+    /// Reads one TileLeaf and moves `tile` past it; on error `tile` has not moved.
+    pub fn read(tile: &mut &'a [u8]) -> Result<Self, TileLeafError> {
+        let mut rest = *tile;
+        let leaf = Self::read_from(&mut rest)?;
+        *tile = rest;
+        Ok(leaf)
+    }
+
+    fn read_from(rest: &mut &'a [u8]) -> Result<Self, TileLeafError> {
+        let timestamp = u64::from_be_bytes(read_array(rest, "timestamp")?);
+        let signed = match u16::from_be_bytes(read_array(rest, "entry type")?) {
+            0 => SignedEntryRef::X509 {
+                certificate: read_vector::<3>(rest, "certificate")?,
+            },
+            1 => SignedEntryRef::Precert {
+                issuer_key_hash: read_hash(rest, "issuer key hash")?,
+                tbs: read_vector::<3>(rest, "TBSCertificate")?,
+            },
+            unknown => return Err(TileLeafError::UnknownEntryType(unknown)),
+        };
+        let extensions = read_vector::<2>(rest, "extensions")?;
+        let precertificate = match signed {
+            SignedEntryRef::X509 { .. } => None,
+            SignedEntryRef::Precert { .. } => Some(read_vector::<3>(rest, "precertificate")?),
+        };
+        let fingerprints = read_vector::<2>(rest, "fingerprints")?;
+        if fingerprints.len() % 32 != 0 {
+            return Err(TileLeafError::Fingerprints(fingerprints.len()));
+        }
+        Ok(Self {
+            timestamp,
+            signed,
+            extensions,
+            precertificate,
+            index: leaf_index(extensions).ok_or(TileLeafError::NoLeafIndex)?,
+            fingerprints: Fingerprints(fingerprints),
+        })
+    }
+
+    /// Appends the MerkleTreeLeaf: what the tree hashed for this entry.
+    pub fn merkle_tree_leaf(&self, out: &mut Vec<u8>) {
+        out.reserve(2 + timestamped_entry_len(self.signed));
+        out.extend_from_slice(&[0, 0]);
+        timestamped_entry(self.timestamp, self.signed, self.extensions, out);
+    }
+
+    /// Appends the TileLeaf again, byte for byte as it was read.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        timestamped_entry(self.timestamp, self.signed, self.extensions, out);
+        if let Some(precertificate) = self.precertificate {
+            push_u24(precertificate, out);
+        }
+        out.extend_from_slice(&(self.fingerprints.0.len() as u16).to_be_bytes());
+        out.extend_from_slice(self.fingerprints.0);
+    }
+
+    /// The identity by which the log deduplicates.
+    pub fn identity(&self) -> Identity {
+        self.signed.identity()
+    }
+}
+
+/// The fingerprints of a chain above its leaf, borrowed from a data tile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fingerprints<'a>(&'a [u8]);
+
+impl Iterator for Fingerprints<'_> {
+    type Item = Fingerprint;
+
+    fn next(&mut self) -> Option<Fingerprint> {
+        let (first, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(Fingerprint(*first))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.0.len() / 32, Some(self.0.len() / 32))
+    }
+}
+
+impl ExactSizeIterator for Fingerprints<'_> {}
+
+/// Takes the first `length` bytes off `rest`.
+pub(crate) fn take<'a>(rest: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
+    let (taken, left) = rest.split_at_checked(length)?;
+    *rest = left;
+    Some(taken)
+}
+
+fn read_hash<'a>(rest: &mut &'a [u8], what: &'static str) -> Result<&'a [u8; 32], TileLeafError> {
+    let (hash, left) = rest
+        .split_first_chunk()
+        .ok_or(TileLeafError::Truncated(what))?;
+    *rest = left;
+    Ok(hash)
+}
+
+fn read_array<const N: usize>(
+    rest: &mut &[u8],
+    what: &'static str,
+) -> Result<[u8; N], TileLeafError> {
+    let (array, left) = rest
+        .split_first_chunk()
+        .ok_or(TileLeafError::Truncated(what))?;
+    *rest = left;
+    Ok(*array)
+}
+
+/// A vector with a length of `N` bytes before it.
+fn read_vector<'a, const N: usize>(
+    rest: &mut &'a [u8],
+    what: &'static str,
+) -> Result<&'a [u8], TileLeafError> {
+    let length: [u8; N] = read_array(rest, what)?;
+    let length = length
+        .iter()
+        .fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+    take(rest, length).ok_or(TileLeafError::Truncated(what))
+}

@@ -1,0 +1,243 @@
+//! Comparing and showing X.501 Names.
+//!
+//! Two names match if their bytes are equal, or if they are equal once the printable string
+//! types are folded as RFC 5280 section 7.1 describes: upper and lower case, white space and
+//! the kind of string do not count. Certificates in use rely on it: an issuer in lower case
+//! under a subject in mixed case, a UTF8String where the parent has a PrintableString.
+
+use std::fmt::Write;
+
+use crate::der::{DerError, Reader, Tlv, tag};
+use crate::oid;
+
+/// Whether two DER Names (tag and length included) name the same entity.
+pub fn names_match(a: &[u8], b: &[u8]) -> bool {
+    a == b || canonical(a) == canonical(b)
+}
+
+/// A form of the name that is equal for names that match; what is not a Name stands for itself.
+pub(crate) fn canonical(name: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(name.len() + 16);
+    if push_canonical(name, &mut out).is_err() {
+        out.clear();
+        out.extend_from_slice(name);
+    }
+    out
+}
+
+fn push_canonical(name: &[u8], out: &mut Vec<u8>) -> Result<(), DerError> {
+    let mut sets = Reader::new(name).expect(tag::SEQUENCE, "Name")?.reader();
+    while !sets.is_empty() {
+        let mut attributes = sets.expect(tag::SET, "RelativeDistinguishedName")?.reader();
+        let mut folded = Vec::new();
+        while !attributes.is_empty() {
+            folded.push(fold_attribute(Attribute::read(&mut attributes)?));
+        }
+        folded.sort_unstable();
+        out.push(tag::SET);
+        out.extend_from_slice(&(folded.len() as u32).to_be_bytes());
+        for attribute in folded {
+            out.extend_from_slice(&(attribute.len() as u32).to_be_bytes());
+            out.extend_from_slice(&attribute);
+        }
+    }
+    Ok(())
+}
+
+/// One AttributeTypeAndValue.
+struct Attribute<'a> {
+    oid: Tlv<'a>,
+    value: Tlv<'a>,
+}
+
+impl<'a> Attribute<'a> {
+    fn read(attributes: &mut Reader<'a>) -> Result<Self, DerError> {
+        let mut fields = attributes
+            .expect(tag::SEQUENCE, "AttributeTypeAndValue")?
+            .reader();
+        Ok(Self {
+            oid: fields.expect(tag::OID, "AttributeType")?,
+            value: fields.any("AttributeValue")?,
+        })
+    }
+}
+
+fn fold_attribute(attribute: Attribute<'_>) -> Vec<u8> {
+    let mut out = attribute.oid.raw.to_vec();
+    match text(attribute.value) {
+        Some(text) => {
+            out.push(tag::UTF8_STRING);
+            out.extend_from_slice(fold(&text).as_bytes());
+        }
+        None => out.extend_from_slice(attribute.value.raw),
+    }
+    out
+}
+
+/// Lower case, no white space at the ends, one space for any other run of it.
+fn fold(text: &str) -> String {
+    let mut folded = String::with_capacity(text.len());
+    for word in text.split_whitespace() {
+        if !folded.is_empty() {
+            folded.push(' ');
+        }
+        folded.extend(word.chars().flat_map(char::to_lowercase));
+    }
+    folded
+}
+
+/// The text of a string type; `None` for other types and for octets that are not such a string.
+fn text(value: Tlv<'_>) -> Option<String> {
+    let octets = value.value;
+    match value.tag {
+        tag::UTF8_STRING | tag::PRINTABLE_STRING | tag::IA5_STRING | tag::VISIBLE_STRING => {
+            String::from_utf8(octets.to_vec()).ok()
+        }
+        // T.61 in theory, Latin-1 in every certificate that has it.
+        tag::TELETEX_STRING => Some(octets.iter().map(|octet| char::from(*octet)).collect()),
+        tag::BMP_STRING => {
+            let units = octets.chunks_exact(2);
+            let whole = units.remainder().is_empty();
+            let units = units.map(|unit| u16::from_be_bytes([unit[0], unit[1]]));
+            let text: Result<String, _> = char::decode_utf16(units).collect();
+            text.ok().filter(|_| whole)
+        }
+        tag::UNIVERSAL_STRING => {
+            let points = octets.chunks_exact(4);
+            let whole = points.remainder().is_empty();
+            let text: Option<String> = points
+                .map(|point| char::from_u32(u32::from_be_bytes(point.try_into().ok()?)))
+                .collect();
+            text.filter(|_| whole)
+        }
+        _ => None,
+    }
+}
+
+/// Longest name shown to people.
+const SHOWN: usize = 400;
+
+/// A Name for people, most specific part first: `CN=Example CA, O=Example, C=DE`.
+pub fn display_name(name: &[u8]) -> String {
+    let mut parts = Vec::new();
+    // What was readable before an error is still worth showing.
+    let _ = push_parts(name, &mut parts);
+    if parts.is_empty() {
+        return "(empty name)".to_owned();
+    }
+    parts.reverse();
+    let mut shown = parts.join(", ");
+    if let Some((cut, _)) = shown.char_indices().nth(SHOWN) {
+        shown.truncate(cut);
+        shown.push('…');
+    }
+    shown
+}
+
+fn push_parts(name: &[u8], parts: &mut Vec<String>) -> Result<(), DerError> {
+    let mut sets = Reader::new(name).expect(tag::SEQUENCE, "Name")?.reader();
+    while !sets.is_empty() {
+        let mut attributes = sets.expect(tag::SET, "RelativeDistinguishedName")?.reader();
+        while !attributes.is_empty() {
+            let attribute = Attribute::read(&mut attributes)?;
+            let mut part = short_name(attribute.oid.value);
+            part.push('=');
+            match text(attribute.value) {
+                Some(text) => part.extend(text.chars().filter(|c| !c.is_control())),
+                None => {
+                    let _ = write!(part, "#{}", hex::encode(attribute.value.raw));
+                }
+            }
+            parts.push(part);
+        }
+    }
+    Ok(())
+}
+
+fn short_name(attribute: &[u8]) -> String {
+    let short = match attribute {
+        [0x55, 4, 3] => "CN",
+        [0x55, 4, 5] => "serialNumber",
+        [0x55, 4, 6] => "C",
+        [0x55, 4, 7] => "L",
+        [0x55, 4, 8] => "ST",
+        [0x55, 4, 10] => "O",
+        [0x55, 4, 11] => "OU",
+        other => return oid::display(other),
+    };
+    short.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::der::push_header;
+
+    fn element(tag: u8, value: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        push_header(tag, value.len(), &mut out);
+        out.extend_from_slice(value);
+        out
+    }
+
+    fn attribute(last: u8, string: u8, value: &[u8]) -> Vec<u8> {
+        let fields = [element(tag::OID, &[0x55, 4, last]), element(string, value)].concat();
+        element(tag::SEQUENCE, &fields)
+    }
+
+    fn name(sets: &[&[Vec<u8>]]) -> Vec<u8> {
+        let sets: Vec<u8> = sets
+            .iter()
+            .flat_map(|set| element(tag::SET, &set.concat()))
+            .collect();
+        element(tag::SEQUENCE, &sets)
+    }
+
+    #[test]
+    fn case_space_and_string_type_do_not_count() {
+        let one = name(&[&[attribute(3, tag::UTF8_STRING, b"Example  CA ")]]);
+        for (string, value) in [
+            (tag::PRINTABLE_STRING, &b"EXAMPLE ca"[..]),
+            (tag::TELETEX_STRING, b"example CA"),
+            (tag::BMP_STRING, b"\0E\0x\0a\0m\0p\0l\0e\0 \0C\0A"),
+        ] {
+            assert!(names_match(&one, &name(&[&[attribute(3, string, value)]])));
+        }
+        assert!(!names_match(
+            &one,
+            &name(&[&[attribute(3, tag::UTF8_STRING, b"ExampleCA")]])
+        ));
+        assert!(!names_match(
+            &one,
+            &name(&[&[attribute(10, tag::UTF8_STRING, b"Example CA")]])
+        ));
+    }
+
+    #[test]
+    fn sets_have_no_order_and_sequences_do() {
+        let cn = attribute(3, tag::UTF8_STRING, b"a");
+        let o = attribute(10, tag::UTF8_STRING, b"b");
+        let both = name(&[&[cn.clone(), o.clone()]]);
+        assert!(names_match(&both, &name(&[&[o.clone(), cn.clone()]])));
+        let sequence = name(&[&[cn.clone()], &[o.clone()]]);
+        assert!(!names_match(&both, &sequence));
+        assert!(!names_match(&sequence, &name(&[&[o], &[cn]])));
+    }
+
+    #[test]
+    fn what_is_no_name_only_equals_itself() {
+        assert!(names_match(b"\x30\x05", b"\x30\x05"));
+        assert!(!names_match(b"\x30\x05", b"\x30\x06"));
+        assert_eq!(display_name(b"\x30\x05"), "(empty name)");
+    }
+
+    #[test]
+    fn shown_from_the_most_specific_part() {
+        let shown = name(&[
+            &[attribute(6, tag::PRINTABLE_STRING, b"DE")],
+            &[attribute(3, tag::UTF8_STRING, b"Example\nCA")],
+            &[attribute(99, tag::INTEGER, b"\x01")],
+        ]);
+        assert_eq!(display_name(&shown), "2.5.4.99=#020101, CN=ExampleCA, C=DE");
+    }
+}

@@ -1,0 +1,125 @@
+//! Precertificates: the poison, and the TBSCertificate that the log signs (RFC 6962
+//! sections 3.1 and 3.2).
+//!
+//! The TBSCertificate is spliced out of the submitted bytes: the poison is cut out, the
+//! lengths of the three structures around it are written anew, and every other byte stays
+//! as the authority wrote it, so that it is the one of the final certificate.
+
+use crate::certificate::Certificate;
+use crate::der::{push_header, tag};
+use crate::entry::EntryKind;
+use crate::oid;
+use crate::rejection::{Code, Rejection};
+use crate::signer::PreissuerRewrite;
+
+/// Checks that a leaf is of the kind that its endpoint takes.
+pub(crate) fn check_kind(leaf: &Certificate<'_>, kind: EntryKind) -> Result<(), Rejection> {
+    let mut poisons = leaf
+        .extensions()
+        .filter(|extension| extension.oid == oid::POISON);
+    let reject = |code, detail| Err(Rejection::of(0, code, detail));
+    match (kind, poisons.next()) {
+        (EntryKind::X509, None) => Ok(()),
+        (EntryKind::X509, Some(_)) => reject(
+            Code::PrecertificateOnAddChain,
+            "the leaf has the precertificate poison; accepted on add-pre-chain",
+        ),
+        (EntryKind::Precert, None) => reject(
+            Code::CertificateOnAddPreChain,
+            "the leaf has no precertificate poison (1.3.6.1.4.1.11129.2.4.3); accepted on add-chain",
+        ),
+        (EntryKind::Precert, Some(_)) if poisons.next().is_some() => reject(
+            Code::InvalidPoison,
+            "the precertificate poison appears more than once; accepted is exactly one",
+        ),
+        (EntryKind::Precert, Some(poison)) if !poison.critical => reject(
+            Code::InvalidPoison,
+            "the precertificate poison is not critical; RFC 6962 demands it",
+        ),
+        (EntryKind::Precert, Some(poison)) if poison.value != [tag::NULL, 0] => reject(
+            Code::InvalidPoison,
+            "the precertificate poison's value is not NULL (05 00); RFC 6962 demands it",
+        ),
+        (EntryKind::Precert, Some(_)) => Ok(()),
+    }
+}
+
+/// The TBSCertificate of a precertificate without its poison: what the final certificate's
+/// will be without its SCTs. If the poison is the only extension, `[3]` disappears.
+///
+/// A certificate without poison gives its TBSCertificate (with minimal lengths around the
+/// extensions).
+pub fn tbs_without_poison(precertificate: &Certificate<'_>) -> Vec<u8> {
+    splice(precertificate, None)
+}
+
+/// As [`tbs_without_poison`], for a precertificate signed by a Precertificate Signing
+/// Certificate: the issuer becomes that certificate's issuer, the authorityKeyIdentifier
+/// becomes that certificate's too. It is appended where there was none, and removed where
+/// the signing certificate has none.
+pub fn tbs_without_poison_for(
+    precertificate: &Certificate<'_>,
+    preissuer: &Certificate<'_>,
+) -> Vec<u8> {
+    splice(precertificate, PreissuerRewrite::of(preissuer).as_ref())
+}
+
+pub(crate) fn splice(certificate: &Certificate<'_>, rewrite: Option<&PreissuerRewrite>) -> Vec<u8> {
+    let raw = certificate.raw();
+    let tbs = certificate.tbs_tlv();
+    let fields_start = tbs.end() - tbs.value.len();
+    let fields_end = certificate
+        .extensions_tlv()
+        .map_or(tbs.end(), |(wrapper, _)| wrapper.start());
+    let issuer = certificate.issuer_tlv();
+    let new_issuer = rewrite.map_or(issuer.raw, |rewrite| &rewrite.issuer);
+    let extensions = spliced_extensions(certificate, rewrite);
+    let fields = [
+        &raw[fields_start..issuer.start()],
+        new_issuer,
+        &raw[issuer.end()..fields_end],
+        &extensions,
+    ];
+    let mut out = Vec::with_capacity(tbs.raw.len() + new_issuer.len() + 16);
+    push_header(
+        tag::SEQUENCE,
+        fields.iter().map(|field| field.len()).sum(),
+        &mut out,
+    );
+    for field in fields {
+        out.extend_from_slice(field);
+    }
+    out
+}
+
+/// `[3]` with everything in it, empty if no extension is left.
+fn spliced_extensions(
+    certificate: &Certificate<'_>,
+    rewrite: Option<&PreissuerRewrite>,
+) -> Vec<u8> {
+    let Some((wrapper, _)) = certificate.extensions_tlv() else {
+        return Vec::new();
+    };
+    let mut list = Vec::with_capacity(wrapper.raw.len() + 64);
+    let mut identifier = rewrite.map(|rewrite| rewrite.authority_key_identifier.as_deref());
+    for extension in certificate.extensions() {
+        match extension.oid {
+            oid::POISON => {}
+            oid::AUTHORITY_KEY_IDENTIFIER if rewrite.is_some() => {
+                list.extend_from_slice(identifier.take().flatten().unwrap_or_default());
+            }
+            _ => list.extend_from_slice(extension.raw),
+        }
+    }
+    list.extend_from_slice(identifier.flatten().unwrap_or_default());
+    if list.is_empty() {
+        return list;
+    }
+    let mut sequence = Vec::with_capacity(list.len() + 16);
+    push_header(tag::SEQUENCE, list.len(), &mut sequence);
+    let mut out = Vec::with_capacity(list.len() + 16);
+    push_header(tag::context(3), sequence.len() + list.len(), &mut out);
+    out.extend_from_slice(&sequence);
+    out.extend_from_slice(&list);
+    out
+}

@@ -1,0 +1,176 @@
+//! Why a submission was refused: a stable code for programs, a sentence for people.
+
+use std::fmt;
+
+/// A refused submission.
+///
+/// `detail` says what was found and what would have been accepted instead (the
+/// window, the EKU, the subject of the root that was looked for).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}{}: {detail}", .code.as_str(), At(*.certificate_index))]
+pub struct Rejection {
+    /// What is wrong, from a closed list that never changes its meaning.
+    pub code: Code,
+    /// The certificate at fault, counted from 0 = the leaf, where one is at fault.
+    pub certificate_index: Option<usize>,
+    /// What was found, and what would have been accepted.
+    pub detail: String,
+}
+
+impl Rejection {
+    /// A rejection of the submission as a whole.
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self {
+            code,
+            certificate_index: None,
+            detail: detail.into(),
+        }
+    }
+
+    /// A rejection because of the certificate at `index` (0 = the leaf).
+    pub fn of(index: usize, code: Code, detail: impl Into<String>) -> Self {
+        Self {
+            code,
+            certificate_index: Some(index),
+            detail: detail.into(),
+        }
+    }
+
+    /// The HTTP status to answer with: 413 for a body over the limit, else 400.
+    pub fn status(&self) -> u16 {
+        match self.code {
+            Code::BodyTooLarge => 413,
+            _ => 400,
+        }
+    }
+}
+
+struct At(Option<usize>);
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(index) => write!(f, " (certificate {index})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Defines [`Code`] together with its stable names, so that neither can be forgotten.
+macro_rules! codes {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        /// The closed list of reasons for a refusal. Names are stable: programs may match on them.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Code { $($(#[$doc])* $variant,)* }
+
+        impl Code {
+            /// Every code, in the order of the documentation.
+            pub const ALL: &'static [Code] = &[$(Code::$variant,)*];
+
+            /// The stable snake_case name, as it appears in answers and metrics.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Code::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    /// The body is larger than the limit. Accepted: a body up to the limit named in the detail.
+    BodyTooLarge = "body_too_large",
+    /// The body is not JSON. Accepted: an object as in RFC 6962 section 4.1, `{"chain":["…"]}`.
+    InvalidJson = "invalid_json",
+    /// The object has no `chain`, or it is not an array of strings.
+    MissingChain = "missing_chain",
+    /// The chain is empty. Accepted: at least the leaf.
+    EmptyChain = "empty_chain",
+    /// An element of the chain is not base64. Accepted: standard alphabet, white space tolerated.
+    InvalidBase64 = "invalid_base64",
+    /// The chain has more certificates than the log takes. The detail names the limit.
+    ChainTooLong = "chain_too_long",
+    /// An element is not one whole DER certificate. The detail names the field and the byte.
+    InvalidCertificate = "invalid_certificate",
+    /// A certificate directly follows itself. Accepted: each certificate once.
+    DuplicateCertificate = "duplicate_certificate",
+    /// A certificate's issuer is not the subject of the next one. Accepted: leaf first, each
+    /// certificate directly certifying the one before it (RFC 6962 section 4.1).
+    WrongOrder = "wrong_order",
+    /// The chain ends neither in an accepted root nor below one. Accepted: what `get-roots`
+    /// lists; the detail names the subject that was looked for.
+    UnknownRoot = "unknown_root",
+    /// An intermediate is not a certificate authority: an X.509 v1 certificate, or one without
+    /// `basicConstraints` CA:TRUE. Accepted roots are exempt.
+    NotACertificateAuthority = "not_a_certificate_authority",
+    /// `signatureAlgorithm` differs inside and outside the signed part (RFC 5280 section 4.1.1.2).
+    AlgorithmMismatch = "algorithm_mismatch",
+    /// Signed with MD2, MD4 or MD5. Accepted: SHA-1 (unless configured otherwise) and SHA-2.
+    WeakAlgorithm = "weak_algorithm",
+    /// Signed with SHA-1, and this log is configured to refuse it.
+    Sha1Refused = "sha1_refused",
+    /// A signature algorithm or a combination of key and algorithm that is not known here.
+    /// Accepted: RSA PKCS#1 and PSS, ECDSA on P-256, P-384, P-521, Ed25519.
+    UnsupportedAlgorithm = "unsupported_algorithm",
+    /// The issuer's public key cannot be used: unknown type or curve, RSA outside 1024–8192 bits.
+    UnsupportedKey = "unsupported_key",
+    /// A signature does not verify with the key of the next certificate, or of any accepted
+    /// root of that name where the chain ends there.
+    InvalidSignature = "invalid_signature",
+    /// The leaf lacks the extended key usage serverAuth (anyExtendedKeyUsage does too), and this
+    /// log demands it.
+    MissingServerAuth = "missing_server_auth",
+    /// The leaf's notAfter is outside of the log's window, which the detail names.
+    OutsideWindow = "outside_window",
+    /// The leaf has expired, and this log is configured to refuse such.
+    Expired = "expired",
+    /// The leaf has not expired yet, and this log is configured to take only expired ones.
+    NotExpired = "not_expired",
+    /// The leaf's validity cannot be read, and this log has rules about it.
+    InvalidValidity = "invalid_validity",
+    /// The leaf has an extension that this log is configured to refuse. The detail names it.
+    ExtensionRefused = "extension_refused",
+    /// A precertificate was sent to `add-chain`. Accepted: on `add-pre-chain`.
+    PrecertificateOnAddChain = "precertificate_on_add_chain",
+    /// A certificate without poison was sent to `add-pre-chain`. Accepted: on `add-chain`.
+    CertificateOnAddPreChain = "certificate_on_add_pre_chain",
+    /// The poison is not exactly one critical extension with the value NULL (RFC 6962 section 3.1).
+    InvalidPoison = "invalid_poison",
+    /// A precertificate that is itself an accepted root and names no other issuer: there is no
+    /// issuer key to log.
+    MissingIssuer = "missing_issuer",
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_snake_case() {
+        let mut names: Vec<_> = Code::ALL.iter().map(|code| code.as_str()).collect();
+        assert!(
+            names
+                .iter()
+                .flat_map(|name| name.chars())
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        );
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Code::ALL.len());
+    }
+
+    #[test]
+    fn reads_as_a_sentence() {
+        let rejection = Rejection::of(1, Code::WrongOrder, "issuer is not the next subject");
+        assert_eq!(
+            rejection.to_string(),
+            "wrong_order (certificate 1): issuer is not the next subject"
+        );
+        assert_eq!(rejection.status(), 400);
+        assert_eq!(Rejection::new(Code::BodyTooLarge, "").status(), 413);
+    }
+}

@@ -1,0 +1,233 @@
+//! The accepted roots.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+
+use crate::certificate::Certificate;
+use crate::entry::{Fingerprint, Issuer};
+use crate::name::{canonical, display_name};
+use crate::pem;
+use crate::signature::IssuerKey;
+use crate::signer::{PrecertIssuer, PreissuerRewrite, Signer, key_hash};
+
+/// The accepted roots of a log: certificates found by their subject, or by being themselves.
+///
+/// Any certificate can be one. A root whose key cannot be used is still accepted at the end
+/// of a chain, only nothing verifies with it.
+#[derive(Debug, Default)]
+pub struct Roots {
+    /// In the order in which they were given; `get-roots` lists them so.
+    roots: Vec<Arc<Root>>,
+    by_fingerprint: HashMap<Fingerprint, usize>,
+    by_subject: HashMap<Vec<u8>, Vec<usize>>,
+    get_roots: OnceLock<Bytes>,
+}
+
+/// One accepted root.
+#[derive(Debug)]
+pub struct Root {
+    signer: Arc<Signer>,
+    /// SHA-256 of its SubjectPublicKeyInfo.
+    key_hash: [u8; 32],
+    not_after: Option<i64>,
+}
+
+impl Root {
+    fn new(der: &[u8]) -> Result<Self, String> {
+        let certificate = Certificate::parse(der).map_err(|error| error.to_string())?;
+        let key_hash = key_hash(&certificate);
+        let signer = Signer {
+            issuers: Arc::from([Arc::new(Issuer::new(Bytes::copy_from_slice(der)))]),
+            subject: Bytes::copy_from_slice(certificate.subject()),
+            key: IssuerKey::new(&certificate),
+            precerts: match PreissuerRewrite::of(&certificate) {
+                Some(_) => PrecertIssuer::Unknown,
+                None => PrecertIssuer::Itself { key_hash },
+            },
+        };
+        Ok(Self {
+            signer: Arc::new(signer),
+            key_hash,
+            not_after: certificate.not_after(),
+        })
+    }
+
+    /// The certificate and its fingerprint.
+    pub fn issuer(&self) -> &Arc<Issuer> {
+        &self.signer.issuers[0]
+    }
+
+    /// The certificate's DER.
+    pub fn der(&self) -> &[u8] {
+        &self.issuer().der
+    }
+
+    /// SHA-256 of the certificate.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.issuer().fingerprint
+    }
+
+    /// The subject, for people.
+    pub fn subject(&self) -> String {
+        display_name(&self.signer.subject)
+    }
+
+    /// notAfter in milliseconds since 1970, if it is a readable time.
+    pub fn not_after(&self) -> Option<i64> {
+        self.not_after
+    }
+
+    pub(crate) fn key_hash(&self) -> &[u8; 32] {
+        &self.key_hash
+    }
+
+    pub(crate) fn signer(&self) -> &Arc<Signer> {
+        &self.signer
+    }
+}
+
+/// A certificate of a roots file that could not be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SkippedRoot {
+    /// Its place among the certificates (or records) of the file, counted from 0.
+    pub index: usize,
+    /// The line where it begins, counted from 1.
+    pub line: usize,
+    /// Why it was skipped.
+    pub reason: String,
+}
+
+impl std::fmt::Display for SkippedRoot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "certificate {} (line {}): {}",
+            self.index + 1,
+            self.line,
+            self.reason
+        )
+    }
+}
+
+impl Roots {
+    /// No roots: nothing is accepted.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The certificates of a PEM bundle. Text between them is passed over; a block that is
+    /// not a certificate is skipped and said. A certificate that appears twice counts once.
+    pub fn from_pem(text: &[u8]) -> (Self, Vec<SkippedRoot>) {
+        let mut roots = Self::new();
+        let mut skipped = Vec::new();
+        for (index, block) in pem::blocks(text).into_iter().enumerate() {
+            if let Err(reason) = roots.add_block(&block) {
+                let line = block.line;
+                skipped.push(SkippedRoot {
+                    index,
+                    line,
+                    reason,
+                });
+            }
+        }
+        (roots, skipped)
+    }
+
+    fn add_block(&mut self, block: &pem::Block) -> Result<(), String> {
+        match (block.label.as_str(), &block.contents) {
+            ("CERTIFICATE" | "X509 CERTIFICATE", Ok(der)) => self.add(der),
+            ("CERTIFICATE" | "X509 CERTIFICATE", Err(why)) => Err((*why).to_owned()),
+            (label, _) => Err(format!(
+                "a block {label:?} where a CERTIFICATE was expected"
+            )),
+        }
+    }
+
+    /// Adds one certificate, unless it is there already.
+    ///
+    /// # Errors
+    /// What is wrong with the certificate, for people.
+    pub fn add(&mut self, der: &[u8]) -> Result<(), String> {
+        let root = Root::new(der)?;
+        self.insert(Arc::new(root));
+        Ok(())
+    }
+
+    /// Adds the roots of `other` that are not there yet, after one's own.
+    pub fn merge(&mut self, other: &Roots) {
+        for root in &other.roots {
+            self.insert(root.clone());
+        }
+    }
+
+    fn insert(&mut self, root: Arc<Root>) {
+        let place = self.roots.len();
+        if self.by_fingerprint.contains_key(&root.fingerprint()) {
+            return;
+        }
+        self.by_fingerprint.insert(root.fingerprint(), place);
+        self.by_subject
+            .entry(canonical(&root.signer.subject))
+            .or_default()
+            .push(place);
+        self.roots.push(root);
+        self.get_roots = OnceLock::new();
+    }
+
+    /// The number of roots.
+    pub fn len(&self) -> usize {
+        self.roots.len()
+    }
+
+    /// Whether there is no root at all.
+    pub fn is_empty(&self) -> bool {
+        self.roots.is_empty()
+    }
+
+    /// The roots, in the order in which they were given.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<Root>> {
+        self.roots.iter()
+    }
+
+    /// The roots with this subject (a DER Name, tag and length included), as
+    /// [`names_match`](crate::names_match) compares them: several roots can share a name.
+    pub fn find_by_subject(&self, name: &[u8]) -> impl Iterator<Item = &Arc<Root>> {
+        let places = self.by_subject.get(&canonical(name));
+        places
+            .into_iter()
+            .flatten()
+            .filter_map(|place| self.roots.get(*place))
+    }
+
+    /// The root that is this very certificate.
+    pub fn find(&self, certificate: &Certificate<'_>) -> Option<&Arc<Root>> {
+        let place = self
+            .by_fingerprint
+            .get(&Fingerprint::of(certificate.raw()))?;
+        self.roots.get(*place)
+    }
+
+    /// The body of `get-roots` (RFC 6962 section 4.7), built at the first call.
+    pub fn get_roots_json(&self) -> Bytes {
+        self.get_roots.get_or_init(|| self.build_json()).clone()
+    }
+
+    fn build_json(&self) -> Bytes {
+        let size: usize = self
+            .roots
+            .iter()
+            .map(|root| root.der().len() / 3 * 4 + 8)
+            .sum();
+        let mut json = String::with_capacity(size + 32);
+        json.push_str("{\"certificates\":[");
+        for (place, root) in self.roots.iter().enumerate() {
+            json.push_str(if place == 0 { "\"" } else { ",\"" });
+            base64_simd::STANDARD.encode_append(root.der(), &mut json);
+            json.push('"');
+        }
+        json.push_str("]}");
+        Bytes::from(json)
+    }
+}

@@ -1,0 +1,209 @@
+//! Signed Certificate Timestamps (RFC 6962 section 3.2) with the `leaf_index` extension.
+
+use base64_simd::STANDARD;
+use serde::Deserialize;
+
+use crate::entry::SignedEntry;
+use crate::key::{KeyError, LogId, LogKey, PublicKey};
+use crate::leaf::{leaf_index, leaf_index_extension, timestamped_entry};
+
+/// A log's promise to a submitter, version 1.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sct {
+    /// The log.
+    pub log_id: LogId,
+    /// Milliseconds since 1970.
+    pub timestamp: u64,
+    /// The extensions; of a static CT log the `leaf_index`.
+    pub extensions: Vec<u8>,
+    /// DigitallySigned: algorithms, length and signature.
+    pub signature: Vec<u8>,
+}
+
+/// Why an answer is not an SCT, or not one for this entry.
+#[derive(Debug, thiserror::Error)]
+pub enum SctError {
+    /// Not the JSON of RFC 6962 section 4.1.
+    #[error("not an SCT: {0}")]
+    Json(#[from] serde_json::Error),
+    /// A field that is not base64, or has another length than it should.
+    #[error("not an SCT: the field {0} is not the base64 that it should be")]
+    Field(&'static str),
+    /// Another version than v1 (0).
+    #[error("SCT version {0} is unknown")]
+    Version(u8),
+    /// By another log than the key's.
+    #[error("the SCT is by log {found}, not {expected}")]
+    OtherLog {
+        /// The log that the key belongs to.
+        expected: LogId,
+        /// The log that the SCT names.
+        found: LogId,
+    },
+    /// The signature is not over this entry.
+    #[error("the SCT's signature does not verify for this entry")]
+    Signature,
+}
+
+impl LogKey {
+    /// Signs the SCT of an entry.
+    ///
+    /// `timestamp` is in milliseconds since 1970, `index` is the entry's place in the tree.
+    ///
+    /// # Errors
+    /// [`KeyError::Signing`].
+    pub fn sign_sct(
+        &self,
+        timestamp: u64,
+        signed: &SignedEntry,
+        index: u64,
+    ) -> Result<Sct, KeyError> {
+        let extensions = leaf_index_extension(index).to_vec();
+        let message = signed_data(timestamp, signed, &extensions);
+        Ok(Sct {
+            log_id: self.log_id(),
+            timestamp,
+            signature: self.digitally_sign(&message)?,
+            extensions,
+        })
+    }
+}
+
+/// What an SCT signs: version v1, signature_type certificate_timestamp, TimestampedEntry.
+fn signed_data(timestamp: u64, signed: &SignedEntry, extensions: &[u8]) -> Vec<u8> {
+    let mut message = Vec::with_capacity(2048);
+    message.extend_from_slice(&[0, 0]);
+    timestamped_entry(timestamp, signed.into(), extensions, &mut message);
+    message
+}
+
+impl Sct {
+    /// The answer of `add-chain` and `add-pre-chain` (RFC 6962 section 4.1).
+    pub fn to_json(&self) -> Vec<u8> {
+        let mut json = Vec::with_capacity(256);
+        json.extend_from_slice(b"{\"sct_version\":0,\"id\":\"");
+        STANDARD.encode_append(self.log_id.0, &mut json);
+        json.extend_from_slice(b"\",\"timestamp\":");
+        json.extend_from_slice(self.timestamp.to_string().as_bytes());
+        json.extend_from_slice(b",\"extensions\":\"");
+        STANDARD.encode_append(&self.extensions, &mut json);
+        json.extend_from_slice(b"\",\"signature\":\"");
+        STANDARD.encode_append(&self.signature, &mut json);
+        json.extend_from_slice(b"\"}");
+        json
+    }
+
+    /// Parses the answer of a log.
+    ///
+    /// # Errors
+    /// [`SctError::Json`], [`SctError::Version`], [`SctError::Field`].
+    pub fn parse(json: &[u8]) -> Result<Self, SctError> {
+        let answer: Answer = serde_json::from_slice(json)?;
+        if answer.sct_version != 0 {
+            return Err(SctError::Version(answer.sct_version));
+        }
+        let field = |name, base64: String| {
+            STANDARD
+                .decode_to_vec(base64)
+                .map_err(|_| SctError::Field(name))
+        };
+        let id = field("id", answer.id)?;
+        Ok(Self {
+            log_id: LogId(id.try_into().map_err(|_| SctError::Field("id"))?),
+            timestamp: answer.timestamp,
+            extensions: field("extensions", answer.extensions)?,
+            signature: field("signature", answer.signature)?,
+        })
+    }
+
+    /// The entry's place in the tree, if the SCT tells it.
+    pub fn index(&self) -> Option<u64> {
+        leaf_index(&self.extensions)
+    }
+
+    /// Checks that the log signed this SCT for this entry.
+    ///
+    /// # Errors
+    /// [`SctError::OtherLog`], [`SctError::Signature`].
+    pub fn verify(&self, key: &PublicKey, signed: &SignedEntry) -> Result<(), SctError> {
+        let (expected, found) = (key.log_id(), self.log_id);
+        if expected != found {
+            return Err(SctError::OtherLog { expected, found });
+        }
+        let message = signed_data(self.timestamp, signed, &self.extensions);
+        match key.verify(&message, &self.signature) {
+            true => Ok(()),
+            false => Err(SctError::Signature),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    sct_version: u8,
+    id: String,
+    timestamp: u64,
+    extensions: String,
+    signature: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    #[test]
+    fn signed_shown_parsed_verified() {
+        let key = LogKey::from_seed(&[7; 32]).unwrap();
+        let public = key.public_key().unwrap();
+        let certificate = Bytes::from_static(b"a certificate");
+        let entry = SignedEntry::X509 { certificate };
+        let sct = key
+            .sign_sct(1_767_225_600_123, &entry, 0x01_0203_0405)
+            .unwrap();
+        assert_eq!(sct.extensions, [0, 0, 5, 1, 2, 3, 4, 5]);
+        assert_eq!(sct.index(), Some(0x01_0203_0405));
+        let json = String::from_utf8(sct.to_json()).unwrap();
+        let start = format!(
+            "{{\"sct_version\":0,\"id\":\"{}\",\"timestamp\":1767225600123,\"extensions\":\"AAAFAQIDBAU=\",\"signature\":\"BAM",
+            key.log_id()
+        );
+        assert!(json.starts_with(&start), "{json}");
+        let parsed = Sct::parse(json.as_bytes()).unwrap();
+        assert_eq!(parsed, sct);
+        parsed.verify(&public, &entry).unwrap();
+
+        let other = SignedEntry::Precert {
+            issuer_key_hash: [0; 32],
+            tbs: Bytes::from_static(b"a certificate"),
+        };
+        assert!(matches!(
+            sct.verify(&public, &other),
+            Err(SctError::Signature)
+        ));
+        let late = Sct {
+            timestamp: sct.timestamp + 1,
+            ..sct.clone()
+        };
+        assert!(matches!(
+            late.verify(&public, &entry),
+            Err(SctError::Signature)
+        ));
+        let stranger = LogKey::from_seed(&[8; 32]).unwrap().public_key().unwrap();
+        let verdict = sct.verify(&stranger, &entry);
+        assert!(matches!(verdict, Err(SctError::OtherLog { .. })));
+    }
+
+    #[test]
+    fn what_is_no_sct() {
+        for json in [
+            "",
+            "{}",
+            r#"{"sct_version":1,"id":"","timestamp":0,"extensions":"","signature":""}"#,
+            r#"{"sct_version":0,"id":"AA==","timestamp":0,"extensions":"","signature":""}"#,
+            r#"{"sct_version":0,"id":"?","timestamp":-1,"extensions":"","signature":""}"#,
+        ] {
+            assert!(Sct::parse(json.as_bytes()).is_err(), "{json}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Who signed a leaf, once everything above it has been verified.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::certificate::Certificate;
+use crate::entry::{Issuer, sha256};
+use crate::oid;
+use crate::signature::IssuerKey;
+
+/// The issuer of leaves, at the bottom of a chain that has verified up to an accepted root.
+/// Kept in a cache, so that a submission costs the verification of its leaf only.
+#[derive(Debug)]
+pub(crate) struct Signer {
+    /// This issuer first, the accepted root last.
+    pub(crate) issuers: Arc<[Arc<Issuer>]>,
+    /// Its subject, the Name as it stands.
+    pub(crate) subject: Bytes,
+    pub(crate) key: IssuerKey,
+    pub(crate) precerts: PrecertIssuer,
+}
+
+/// Whose name and key a precertificate's entry carries (RFC 6962 section 3.2).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum PrecertIssuer {
+    /// The signer itself: SHA-256 of its SubjectPublicKeyInfo.
+    Itself { key_hash: [u8; 32] },
+    /// The signer is a Precertificate Signing Certificate; the CA above it will issue.
+    Above {
+        key_hash: [u8; 32],
+        rewrite: PreissuerRewrite,
+    },
+    /// The signer is a Precertificate Signing Certificate and itself an accepted root: the CA
+    /// above it is not known.
+    Unknown,
+}
+
+impl PrecertIssuer {
+    pub(crate) fn key_hash(&self) -> Option<&[u8; 32]> {
+        match self {
+            Self::Itself { key_hash } | Self::Above { key_hash, .. } => Some(key_hash),
+            Self::Unknown => None,
+        }
+    }
+}
+
+/// What replaces issuer and key identifier of a TBSCertificate that a Precertificate Signing
+/// Certificate has signed: its own issuer and authorityKeyIdentifier.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PreissuerRewrite {
+    /// The Name, tag and length included.
+    pub(crate) issuer: Bytes,
+    /// The whole Extension; without one the TBSCertificate loses its own.
+    pub(crate) authority_key_identifier: Option<Bytes>,
+}
+
+impl PreissuerRewrite {
+    /// The rewriting that `signer` calls for, if it is a Precertificate Signing Certificate:
+    /// a CA with the extended key usage Certificate Transparency (RFC 6962 section 3.1).
+    pub(crate) fn of(signer: &Certificate<'_>) -> Option<Self> {
+        let named = signer
+            .extended_key_usages()
+            .is_some_and(|mut usages| usages.any(|usage| usage == oid::PRECERT_SIGNING));
+        (named && signer.is_authority()).then(|| Self {
+            issuer: Bytes::copy_from_slice(signer.issuer()),
+            authority_key_identifier: signer
+                .extension(oid::AUTHORITY_KEY_IDENTIFIER)
+                .map(|extension| Bytes::copy_from_slice(extension.raw)),
+        })
+    }
+}
+
+/// `issuer_key_hash` of RFC 6962 section 3.2.
+pub(crate) fn key_hash(certificate: &Certificate<'_>) -> [u8; 32] {
+    sha256(&[certificate.spki()])
+}
+
+impl Signer {
+    /// Roughly the memory it takes, in bytes.
+    pub(crate) fn weight(&self) -> u32 {
+        let certificates: usize = self
+            .issuers
+            .iter()
+            .map(|issuer| issuer.der.len() + 96)
+            .sum();
+        u32::try_from(certificates + self.subject.len() + 2048).unwrap_or(u32::MAX)
+    }
+}

@@ -1,0 +1,415 @@
+//! From a chain to an entry, in two steps: what needs no signature, then the signatures.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use moka::sync::Cache;
+
+use crate::algorithm::SignatureAlgorithm;
+use crate::certificate::Certificate;
+use crate::chain::Chain;
+use crate::entry::{Entry, EntryKind, Identity, SignedEntry, sha256};
+use crate::policy::{Policy, Require};
+use crate::precert::{check_kind, splice};
+use crate::rejection::{Code, Rejection};
+use crate::roots::{Root, Roots};
+use crate::signer::{PrecertIssuer, PreissuerRewrite, Signer};
+use crate::tail::{self, Precerts, Signed, Tail, Upwards, only, root_that_signed};
+use crate::{oid, time};
+
+/// Bytes of certificates that the cache of verified tails may hold. The whole WebPKI has a
+/// few thousand issuing CAs of 2 kB each.
+const CACHE_BYTES: u64 = 16 << 20;
+
+/// Decides what a log accepts: its roots, its policy, and a memory of the chain tails that
+/// have verified before. Other roots or another policy need another validator.
+#[derive(Debug)]
+pub struct Validator {
+    roots: Arc<Roots>,
+    policy: Policy,
+    /// By SHA-256 of everything after the leaf.
+    verified: Cache<[u8; 32], Arc<Signer>>,
+}
+
+impl Validator {
+    /// A validator with an empty memory.
+    pub fn new(roots: Arc<Roots>, policy: Policy) -> Self {
+        let verified = Cache::builder()
+            .max_capacity(CACHE_BYTES)
+            .weigher(|_, signer: &Arc<Signer>| signer.weight())
+            .build();
+        Self {
+            roots,
+            policy,
+            verified,
+        }
+    }
+
+    /// The accepted roots.
+    pub fn roots(&self) -> &Arc<Roots> {
+        &self.roots
+    }
+
+    /// The rules.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Everything that can be told without verifying a signature: the form and the kind of
+    /// the leaf, the policy, names and order of the chain, and the root. Gives the identity
+    /// by which the log knows whether it has the entry already.
+    ///
+    /// `now_ms` is the time in milliseconds since 1970, for policies about expiry.
+    ///
+    /// # Errors
+    /// Every [`Code`] but those of the body and of signatures.
+    pub fn examine<'c>(
+        &self,
+        chain: &'c Chain,
+        kind: EntryKind,
+        now_ms: u64,
+    ) -> Result<Examined<'c>, Rejection> {
+        self.check_length(chain)?;
+        let leaf = tail::parse(0, chain.leaf())?;
+        check_kind(&leaf, kind)?;
+        check_policy(&leaf, &self.policy, now_ms)?;
+        let path = self.path(chain, &leaf)?;
+        let submission = match kind {
+            EntryKind::X509 => Submission::X509(Identity::of_x509(chain.leaf())),
+            EntryKind::Precert => path.precert(&leaf)?,
+        };
+        Ok(Examined {
+            chain,
+            leaf,
+            path,
+            submission,
+        })
+    }
+
+    fn check_length(&self, chain: &Chain) -> Result<(), Rejection> {
+        if chain.len() <= self.policy.max_chain {
+            return Ok(());
+        }
+        let (length, limit) = (chain.len(), self.policy.max_chain);
+        let detail = format!("{length} certificates, this log takes chains of up to {limit}");
+        Err(Rejection::new(Code::ChainTooLong, detail))
+    }
+
+    fn path<'c>(&self, chain: &'c Chain, leaf: &Certificate<'c>) -> Result<Path<'c>, Rejection> {
+        if chain.len() == 1 && self.roots.find(leaf).is_some() {
+            return Ok(Path::Itself);
+        }
+        let algorithm = SignatureAlgorithm::of(0, leaf, &self.policy)?;
+        let cache_key = cache_key(chain);
+        if let Some(signer) = self.verified.get(&cache_key) {
+            tail::check_order(0, leaf, &signer.issuers[0].der, &signer.subject)?;
+            return Ok(Path::Signer(algorithm, signer));
+        }
+        let above = chain.iter().skip(1);
+        Ok(
+            match Upwards::examine(leaf, above, &self.roots, &self.policy)? {
+                Upwards::Roots(roots) => Path::Roots(algorithm, roots),
+                Upwards::Tail(tail) => Path::Tail {
+                    algorithm,
+                    tail,
+                    cache_key,
+                },
+            },
+        )
+    }
+
+    /// Verifies the signatures and completes the entry. A tail that has verified before costs
+    /// nothing, so that a submission costs the verification of its leaf.
+    ///
+    /// # Errors
+    /// [`Code::InvalidSignature`], [`Code::UnsupportedKey`], [`Code::UnsupportedAlgorithm`],
+    /// [`Code::MissingIssuer`].
+    pub fn verify(&self, examined: Examined<'_>) -> Result<Entry, Rejection> {
+        let Examined {
+            chain,
+            leaf,
+            path,
+            submission,
+        } = examined;
+        let leaf = |algorithm| Signed {
+            index: 0,
+            certificate: leaf,
+            algorithm,
+        };
+        let signer = match path {
+            Path::Itself => return entry(chain, submission, None),
+            Path::Roots(algorithm, roots) => {
+                let root = root_that_signed(&leaf(algorithm), &roots)?;
+                return entry(chain, submission, Some(root.signer()));
+            }
+            Path::Signer(algorithm, signer) => {
+                leaf(algorithm).verify_with(&signer)?;
+                signer
+            }
+            Path::Tail {
+                algorithm,
+                tail,
+                cache_key,
+            } => {
+                let signer = Arc::new(tail.verify()?);
+                self.verified.insert(cache_key, signer.clone());
+                leaf(algorithm).verify_with(&signer)?;
+                signer
+            }
+        };
+        entry(chain, submission, Some(&signer))
+    }
+}
+
+/// A submission about which everything is known but its signatures.
+#[derive(Debug)]
+pub struct Examined<'c> {
+    chain: &'c Chain,
+    leaf: Certificate<'c>,
+    path: Path<'c>,
+    submission: Submission,
+}
+
+impl Examined<'_> {
+    /// The identity by which the log deduplicates. `None` for a precertificate whose issuer
+    /// was left out and could be one of several roots with different keys: it is known only
+    /// once its signature has verified.
+    pub fn identity(&self) -> Option<&Identity> {
+        match &self.submission {
+            Submission::X509(identity) => Some(identity),
+            Submission::Precert { known, .. } => known.as_ref().map(|(identity, _)| identity),
+        }
+    }
+
+    /// What the log signs for this entry: for a duplicate, of which no signature is verified
+    /// again. `None` where [`identity`](Self::identity) is.
+    pub fn signed(&self) -> Option<SignedEntry> {
+        match &self.submission {
+            Submission::X509(_) => Some(SignedEntry::X509 {
+                certificate: self.chain.leaf_bytes(),
+            }),
+            Submission::Precert { tbs, known } => {
+                known.map(|(_, issuer_key_hash)| SignedEntry::Precert {
+                    issuer_key_hash,
+                    tbs: tbs.clone(),
+                })
+            }
+        }
+    }
+
+    /// The kind of entry.
+    pub fn kind(&self) -> EntryKind {
+        match &self.submission {
+            Submission::X509(_) => EntryKind::X509,
+            Submission::Precert { .. } => EntryKind::Precert,
+        }
+    }
+
+    /// The leaf.
+    pub fn leaf(&self) -> &Certificate<'_> {
+        &self.leaf
+    }
+}
+
+/// What has to be verified.
+#[derive(Debug)]
+enum Path<'c> {
+    /// Nothing: the leaf is an accepted root itself.
+    Itself,
+    /// The leaf, by one of these roots.
+    Roots(SignatureAlgorithm, Vec<Arc<Root>>),
+    /// The leaf: everything above it has verified before.
+    Signer(SignatureAlgorithm, Arc<Signer>),
+    /// The leaf, and everything above it.
+    Tail {
+        algorithm: SignatureAlgorithm,
+        tail: Tail<'c>,
+        cache_key: [u8; 32],
+    },
+}
+
+/// What the log will sign.
+#[derive(Debug)]
+enum Submission {
+    X509(Identity),
+    Precert {
+        tbs: Bytes,
+        /// Identity and `issuer_key_hash`, if the issuer is known.
+        known: Option<(Identity, [u8; 32])>,
+    },
+}
+
+impl Path<'_> {
+    /// The entry of a precertificate that goes this way.
+    fn precert(&self, leaf: &Certificate<'_>) -> Result<Submission, Rejection> {
+        let (key_hash, rewrite) = match self {
+            Path::Itself => return Err(missing_issuer()),
+            Path::Roots(_, roots) => (only(roots.iter().map(|root| root.key_hash())), None),
+            Path::Signer(_, signer) => match &signer.precerts {
+                PrecertIssuer::Itself { key_hash } => (Some(*key_hash), None),
+                PrecertIssuer::Above { key_hash, rewrite } => (Some(*key_hash), Some(rewrite)),
+                PrecertIssuer::Unknown => return Err(missing_issuer()),
+            },
+            Path::Tail { tail, .. } => {
+                let Precerts { key_hash, rewrite } = tail.precerts();
+                return Ok(precert(leaf, key_hash, rewrite.as_ref()));
+            }
+        };
+        Ok(precert(leaf, key_hash, rewrite))
+    }
+}
+
+fn precert(
+    leaf: &Certificate<'_>,
+    key_hash: Option<[u8; 32]>,
+    rewrite: Option<&PreissuerRewrite>,
+) -> Submission {
+    let tbs = Bytes::from(splice(leaf, rewrite));
+    let known = key_hash.map(|key_hash| (Identity::of_precert(&key_hash, &tbs), key_hash));
+    Submission::Precert { tbs, known }
+}
+
+fn missing_issuer() -> Rejection {
+    let detail = "the authority that will issue the final certificate is not in the chain, so that there is no issuer key to log; accepted with that authority's certificate";
+    Rejection::of(0, Code::MissingIssuer, detail)
+}
+
+/// The entry of a verified submission; `signer` is `None` for a leaf that is a root.
+fn entry(
+    chain: &Chain,
+    submission: Submission,
+    signer: Option<&Arc<Signer>>,
+) -> Result<Entry, Rejection> {
+    let issuers = signer.map_or_else(|| Arc::from([]), |signer| signer.issuers.clone());
+    let leaf = chain.leaf_bytes();
+    Ok(match submission {
+        Submission::X509(identity) => Entry {
+            identity,
+            signed: SignedEntry::X509 { certificate: leaf },
+            precertificate: None,
+            issuers,
+        },
+        Submission::Precert { tbs, known } => {
+            let key_hash = signer.and_then(|signer| signer.precerts.key_hash());
+            let issuer_key_hash = *key_hash.ok_or_else(missing_issuer)?;
+            let identity = match known {
+                Some((identity, known)) if known == issuer_key_hash => identity,
+                _ => Identity::of_precert(&issuer_key_hash, &tbs),
+            };
+            Entry {
+                identity,
+                signed: SignedEntry::Precert {
+                    issuer_key_hash,
+                    tbs,
+                },
+                precertificate: Some(leaf),
+                issuers,
+            }
+        }
+    })
+}
+
+impl Signed<'_> {
+    fn verify_with(&self, signer: &Signer) -> Result<(), Rejection> {
+        let verified = signer.key.verify(&self.certificate, self.algorithm);
+        verified.map_err(|error| self.reject(error))
+    }
+}
+
+/// SHA-256 of everything after the leaf, and of where its certificates end.
+fn cache_key(chain: &Chain) -> [u8; 32] {
+    let (bytes, ends) = chain.tail();
+    let mut lengths = Vec::with_capacity(4 * ends.len());
+    for pair in ends.windows(2) {
+        lengths.extend_from_slice(&(pair[1] - pair[0]).to_be_bytes());
+    }
+    sha256(&[bytes, &lengths])
+}
+
+fn check_policy(leaf: &Certificate<'_>, policy: &Policy, now_ms: u64) -> Result<(), Rejection> {
+    if policy.require == Require::ServerAuth {
+        check_server_auth(leaf)?;
+    }
+    check_not_after(leaf, policy, now_ms)?;
+    let refused = leaf.extensions().find(|extension| {
+        let refused = policy.reject_extensions.iter();
+        refused
+            .clone()
+            .any(|oid| oid.as_der_content() == extension.oid)
+    });
+    match refused {
+        None => Ok(()),
+        Some(extension) => {
+            let oid = oid::display(extension.oid);
+            let detail =
+                format!("this log is configured to refuse leaves with the extension {oid}");
+            Err(Rejection::of(0, Code::ExtensionRefused, detail))
+        }
+    }
+}
+
+fn check_server_auth(leaf: &Certificate<'_>) -> Result<(), Rejection> {
+    let usages = || leaf.extended_key_usages().into_iter().flatten();
+    if usages().any(|usage| usage == oid::SERVER_AUTH || usage == oid::ANY_EXT_KEY_USAGE) {
+        return Ok(());
+    }
+    let found: Vec<_> = usages().map(oid::display).collect();
+    let found = match found.is_empty() {
+        true => "no extended key usage".to_owned(),
+        false => format!("the extended key usages {}", found.join(", ")),
+    };
+    let detail =
+        format!("the leaf has {found}; this log takes leaves with serverAuth (1.3.6.1.5.5.7.3.1)");
+    Err(Rejection::of(0, Code::MissingServerAuth, detail))
+}
+
+fn check_not_after(leaf: &Certificate<'_>, policy: &Policy, now_ms: u64) -> Result<(), Rejection> {
+    let window = policy.not_after_start.is_some() || policy.not_after_limit.is_some();
+    if !window && !policy.reject_expired && !policy.reject_unexpired {
+        return Ok(());
+    }
+    let reject = |code, detail: String| Err(Rejection::of(0, code, detail));
+    let Some(not_after) = leaf.not_after() else {
+        let detail = "notAfter is not a readable time, and this log has rules about it";
+        return reject(Code::InvalidValidity, detail.to_owned());
+    };
+    let shown = time::display(not_after);
+    if policy
+        .not_after_start
+        .is_some_and(|start| not_after < signed(start))
+        || policy
+            .not_after_limit
+            .is_some_and(|limit| not_after >= signed(limit))
+    {
+        let window = show_window(policy);
+        return reject(
+            Code::OutsideWindow,
+            format!("notAfter {shown} is outside of {window}"),
+        );
+    }
+    match not_after < signed(now_ms) {
+        true if policy.reject_expired => reject(
+            Code::Expired,
+            format!("expired at {shown}; this log takes unexpired certificates"),
+        ),
+        false if policy.reject_unexpired => reject(
+            Code::NotExpired,
+            format!("expires at {shown}; this log takes expired certificates"),
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// `[2026-01-01T00:00:00Z, 2026-07-01T00:00:00Z)`.
+fn show_window(policy: &Policy) -> String {
+    let show = |bound: Option<u64>, open: &str| {
+        bound.map_or_else(|| open.to_owned(), |bound| time::display(signed(bound)))
+    };
+    let start = show(policy.not_after_start, "the beginning of time");
+    let limit = show(policy.not_after_limit, "the end of time");
+    format!("this log's window [{start}, {limit})")
+}
+
+fn signed(milliseconds: u64) -> i64 {
+    i64::try_from(milliseconds).unwrap_or(i64::MAX)
+}
