@@ -1,1 +1,41 @@
-//! placeholder
+//! The HTTP side of the logs: the submission API (RFC 6962), the monitoring API
+//! (static-ct-api), pages, metrics, health, and the listeners that serve them.
+//!
+//! ```no_run
+//! # use std::sync::Arc;
+//! # use lucarne_http::{Limits, Listener, Site, serve};
+//! # async fn run(logs: Vec<Arc<lucarne_log::Log>>) -> Result<(), Box<dyn std::error::Error>> {
+//! # let registry = prometheus_client::registry::Registry::default();
+//! let site = Site::new(logs, registry, Limits::default())?;
+//! let listener = Listener::bind("127.0.0.1:6962").await?;
+//! serve(vec![listener], site, async { tokio::signal::ctrl_c().await.unwrap_or(()) }).await;
+//! # Ok(()) }
+//! ```
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod activity;
+mod body;
+mod connection;
+mod encoding;
+mod etag;
+mod health;
+mod limits;
+mod listener;
+mod logjson;
+mod metrics;
+mod monitoring;
+mod pages;
+mod range;
+mod refusal;
+mod reply;
+mod route;
+mod signal;
+mod site;
+mod submission;
+mod tls;
+
+pub use limits::Limits;
+pub use listener::{BindError, Listener, serve};
+pub use route::PrefixError;
+pub use site::{Site, Surface};
+pub use tls::{Tls, TlsError};

@@ -1,0 +1,334 @@
+//! One connection: which protocol it speaks, how long it may take, how it ends.
+
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::{HttpService, service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_rustls::TlsAcceptor;
+
+use crate::activity::{Activity, Overdue, Watch, Watched};
+use crate::body::Body;
+use crate::reply::Response;
+use crate::signal::Signal;
+use crate::site::{Site, Surface};
+
+/// What all connections share.
+pub(crate) struct Shared {
+    pub(crate) site: Arc<Site>,
+    /// Finish what is in flight, take nothing new.
+    pub(crate) closing: Signal,
+    /// The time to finish is over.
+    pub(crate) cut: Signal,
+    /// Connections that are open.
+    pub(crate) open: AtomicUsize,
+    /// Told when the last one has gone.
+    pub(crate) empty: Notify,
+    http1: http1::Builder,
+    http2: http2::Builder<TokioExecutor>,
+}
+
+/// Largest head of a request, and hyper's read buffer: no request of either
+/// API comes near.
+const MAX_HEAD: usize = 16 << 10;
+
+impl Shared {
+    pub(crate) fn new(site: Arc<Site>) -> Self {
+        let mut http1 = http1::Builder::new();
+        http1
+            // Timed by `Watch` instead, which costs nothing per request.
+            .header_read_timeout(None)
+            // A client that closes its side after the request still gets its
+            // answer; and hyper need not try to read while a submission waits.
+            .half_close(true)
+            .max_header_size(MAX_HEAD)
+            .max_buf_size(4 * MAX_HEAD);
+        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        http2
+            .timer(TokioTimer::new())
+            .keep_alive_interval(Some(Duration::from_secs(30)))
+            .keep_alive_timeout(Duration::from_secs(15))
+            .max_concurrent_streams(128)
+            .max_header_list_size(MAX_HEAD as u32)
+            .initial_stream_window_size(256 << 10)
+            .initial_connection_window_size(1 << 20);
+        Shared {
+            site,
+            closing: Signal::default(),
+            cut: Signal::default(),
+            open: AtomicUsize::new(0),
+            empty: Notify::new(),
+            http1,
+            http2,
+        }
+    }
+}
+
+/// Counts a connection for as long as it lives.
+pub(crate) struct Open(Arc<Shared>);
+
+impl Open {
+    pub(crate) fn new(shared: &Arc<Shared>) -> Self {
+        shared.open.fetch_add(1, Ordering::SeqCst);
+        shared.site.metrics.open.inc();
+        shared.site.metrics.accepted.inc();
+        Open(shared.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.site.metrics.open.dec();
+        if self.0.open.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.0.empty.notify_waiters();
+        }
+    }
+}
+
+/// How a connection came to its end.
+enum Ending {
+    /// As HTTP has it.
+    Done,
+    /// It is given up.
+    Overdue(Overdue),
+    /// The server has no more time.
+    Cut,
+}
+
+/// Serves a connection until its end.
+pub(crate) async fn serve(tcp: TcpStream, tls: Option<TlsAcceptor>, surface: Surface, open: Open) {
+    let shared = &open.0;
+    // Until the first byte a connection is little more than its socket: what
+    // HTTP needs comes after, in a box of its own.
+    let Some(acceptor) = tls else {
+        return match first_bytes(&tcp, shared).await {
+            Some(Protocol::Http1) => Box::pin(http1(tcp, surface, shared)).await,
+            Some(Protocol::Http2) => Box::pin(http2(tcp, surface, shared)).await,
+            None => {}
+        };
+    };
+    let patience = shared.site.limits.header_timeout;
+    match timeout(patience, Box::pin(acceptor.accept(tcp))).await {
+        Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
+            Box::pin(http2(stream, surface, shared)).await;
+        }
+        Ok(Ok(stream)) => Box::pin(http1(stream, surface, shared)).await,
+        Ok(Err(error)) => tracing::debug!("TLS handshake: {error}"),
+        Err(_) => shared.site.metrics.cut("handshake"),
+    }
+}
+
+enum Protocol {
+    Http1,
+    Http2,
+}
+
+/// Waits for the first bytes, which stay where they are: HTTP/2 without TLS
+/// begins with a request line of its own.
+///
+/// `hyper_util`'s automatic builder does the same, but puts a buffer of its own
+/// between hyper and the socket for the rest of the connection, and waits for
+/// the first bytes for ever.
+async fn first_bytes(tcp: &TcpStream, shared: &Shared) -> Option<Protocol> {
+    const PREFACE: &[u8] = b"PRI ";
+    let sniff = async {
+        let mut first = [0; PREFACE.len()];
+        loop {
+            match tcp.peek(&mut first).await {
+                Ok(0) | Err(_) => return None,
+                Ok(n) if first[..n] != PREFACE[..n] => return Some(Protocol::Http1),
+                Ok(n) if n == PREFACE.len() => return Some(Protocol::Http2),
+                // One to three bytes that could be either: rare, so it may wait.
+                Ok(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+            }
+        }
+    };
+    tokio::select! {
+        protocol = timeout(shared.site.limits.idle_timeout, sniff) => protocol.ok().flatten(),
+        () = shared.closing.raised() => None,
+    }
+}
+
+async fn http1<S: AsyncRead + AsyncWrite + Unpin>(stream: S, surface: Surface, shared: &Shared) {
+    let activity = Arc::new(Activity::new());
+    let io = watched(stream, &activity);
+    let service = service(shared, surface, &activity);
+    let mut connection = shared.http1.serve_connection(io, service);
+    let finish = |c: Pin<&mut http1::Connection<_, _>>| c.graceful_shutdown();
+    let ending = drive(&mut connection, finish, true, &activity, shared).await;
+    let stream = connection.into_parts().io.into_inner().stream;
+    let overdue = match ending {
+        Ending::Overdue(overdue) => Some(overdue),
+        Ending::Done => None,
+        Ending::Cut => return,
+    };
+    note(overdue, shared);
+    match overdue {
+        Some(Overdue::Writing) => {}
+        _ if activity.ended() => {}
+        Some(Overdue::Head) => close(stream, REQUEST_TIMEOUT).await,
+        Some(Overdue::Idle) | None => close(stream, b"").await,
+    }
+}
+
+async fn http2<S>(stream: S, surface: Surface, shared: &Shared)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let activity = Arc::new(Activity::new());
+    let io = watched(stream, &activity);
+    let service = service(shared, surface, &activity);
+    let mut connection = shared.http2.serve_connection(io, service);
+    let finish = |c: Pin<&mut http2::Connection<_, _, _>>| c.graceful_shutdown();
+    if let Ending::Overdue(overdue) = drive(&mut connection, finish, false, &activity, shared).await
+    {
+        note(Some(overdue), shared);
+    }
+}
+
+fn watched<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    activity: &Arc<Activity>,
+) -> TokioIo<Watched<S>> {
+    TokioIo::new(Watched {
+        stream,
+        activity: activity.clone(),
+    })
+}
+
+fn service(
+    shared: &Shared,
+    surface: Surface,
+    activity: &Arc<Activity>,
+) -> impl HttpService<Incoming, ResBody = Body, Error = Infallible, Future: Send> + Unpin + use<> {
+    let (site, activity) = (shared.site.clone(), activity.clone());
+    service_fn(move |request: Request<Incoming>| {
+        let (site, activity) = (site.clone(), activity.clone());
+        async move {
+            activity.begin();
+            let answering = Answering(activity);
+            let response: Response = site.answer(surface, request).await;
+            drop(answering);
+            Ok(response)
+        }
+    })
+}
+
+/// A request in flight, also if it is dropped halfway.
+struct Answering(Arc<Activity>);
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// Polls a connection to its end, and watches that it gets there.
+async fn drive<C, F>(
+    connection: &mut C,
+    finish: F,
+    heads: bool,
+    activity: &Activity,
+    shared: &Shared,
+) -> Ending
+where
+    C: Future<Output = hyper::Result<()>> + Unpin,
+    F: Fn(Pin<&mut C>),
+{
+    let limits = &shared.site.limits;
+    let mut watch = Watch::new();
+    let mut alarm = pin!(sleep_until(Instant::now() + limits.idle_timeout));
+    let mut armed = false;
+    let mut closing = pin!(shared.closing.raised());
+    let mut cut = pin!(shared.cut.raised());
+    let mut finishing = false;
+    poll_fn(|cx| {
+        if cut.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Ending::Cut);
+        }
+        if !finishing && closing.as_mut().poll(cx).is_ready() {
+            finishing = true;
+            finish(Pin::new(connection));
+        }
+        if let Poll::Ready(outcome) = Pin::new(&mut *connection).poll(cx) {
+            if let Err(error) = outcome {
+                tracing::debug!("connection: {error}");
+            }
+            return Poll::Ready(Ending::Done);
+        }
+        // The alarm is set too early rather than again and again: when it
+        // rings, or when less time is left than it knows of, it is set anew.
+        while let Some(deadline) = watch.look(activity, limits, heads) {
+            let deadline = Instant::from_std(deadline);
+            if alarm.is_elapsed() && Instant::now() >= deadline {
+                return Poll::Ready(Ending::Overdue(watch.overdue()));
+            }
+            if armed && !alarm.is_elapsed() && alarm.deadline() <= deadline {
+                break;
+            }
+            alarm.as_mut().reset(deadline);
+            armed = true;
+            if alarm.as_mut().poll(cx).is_pending() {
+                break;
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+fn note(overdue: Option<Overdue>, shared: &Shared) {
+    match overdue {
+        Some(Overdue::Head) => shared.site.metrics.cut("head"),
+        Some(Overdue::Writing) => shared.site.metrics.cut("writing"),
+        Some(Overdue::Idle) => shared.site.metrics.cut("idle"),
+        None => {}
+    }
+}
+
+const REQUEST_TIMEOUT: &[u8] = b"HTTP/1.1 408 Request Timeout\r\n\
+    content-type: text/plain; charset=utf-8\r\nconnection: close\r\ncontent-length: 40\r\n\r\n\
+    the request's head took too long to come";
+
+pub(crate) const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
+    content-type: text/plain; charset=utf-8\r\nconnection: close\r\nretry-after: 5\r\n\
+    content-length: 49\r\n\r\nthe server has as many connections as it may have";
+
+/// Says a last word, closes this side, and listens for a while: closing a
+/// socket with unread bytes resets it, and the client might never see the
+/// answer to the body that it is still sending.
+pub(crate) async fn close<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, last: &'static [u8]) {
+    let farewell = async {
+        stream.write_all(last).await?;
+        stream.shutdown().await?;
+        let mut unread = vec![0; 4 << 10];
+        while stream.read(&mut unread).await? > 0 {}
+        std::io::Result::Ok(())
+    };
+    let _ = timeout(Duration::from_secs(3), farewell).await;
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_fixed_answers_count_right() {
+        for answer in [super::REQUEST_TIMEOUT, super::TOO_MANY] {
+            let text = std::str::from_utf8(answer).unwrap();
+            let (head, body) = text.split_once("\r\n\r\n").unwrap();
+            let length = format!("content-length: {}", body.len());
+            assert!(head.contains(&length), "{length}");
+        }
+    }
+}

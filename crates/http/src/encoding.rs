@@ -1,0 +1,149 @@
+//! Which encoding of a data tile a reader gets (RFC 9110, 12.5.3).
+
+/// An encoding that a data tile can be sent in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Coding {
+    /// As the specification lays it out.
+    Identity,
+    /// As full tiles are stored.
+    Gzip,
+    /// Transcoded in the background.
+    Zstd,
+}
+
+/// What a reader accepts: quality values in thousandths, 0 for "refused".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Accepted {
+    identity: u16,
+    gzip: u16,
+    zstd: u16,
+}
+
+impl Accepted {
+    /// Reads an `Accept-Encoding` header.
+    ///
+    /// Without one, gzip is taken for granted: static-ct-api lets data tiles
+    /// be compressed without negotiation, and that is how they are stored.
+    pub(crate) fn parse(header: Option<&[u8]>) -> Self {
+        let Some(header) = header else {
+            return Accepted {
+                identity: 1,
+                gzip: 1000,
+                zstd: 0,
+            };
+        };
+        let (mut identity, mut gzip, mut zstd, mut any) = (None, None, None, None);
+        for item in header.split(|&b| b == b',') {
+            let (name, quality) = split_quality(item);
+            let slot = match name {
+                n if n.eq_ignore_ascii_case(b"gzip") || n.eq_ignore_ascii_case(b"x-gzip") => {
+                    &mut gzip
+                }
+                n if n.eq_ignore_ascii_case(b"zstd") => &mut zstd,
+                n if n.eq_ignore_ascii_case(b"identity") => &mut identity,
+                b"*" => &mut any,
+                _ => continue,
+            };
+            *slot = Some(quality);
+        }
+        Accepted {
+            // Identity stays acceptable, last of all, unless it is refused.
+            identity: identity.unwrap_or(if any == Some(0) { 0 } else { 1 }),
+            gzip: gzip.or(any).unwrap_or(0),
+            zstd: zstd.or(any).unwrap_or(0),
+        }
+    }
+
+    /// The encodings in the order to try them; the first that is there is
+    /// sent. On equal terms gzip wins: it is what is stored, and costs nothing.
+    pub(crate) fn order(self) -> [Option<Coding>; 3] {
+        let mut order = [
+            (self.gzip, Coding::Gzip),
+            (self.zstd, Coding::Zstd),
+            (self.identity, Coding::Identity),
+        ];
+        order.sort_by_key(|&(quality, _)| std::cmp::Reverse(quality));
+        order.map(|(quality, coding)| (quality > 0).then_some(coding))
+    }
+
+    /// Whether the plain bytes may be sent.
+    pub(crate) fn identity(self) -> bool {
+        self.identity > 0
+    }
+}
+
+/// Splits `gzip;q=0.5` into its name and its quality in thousandths. A quality
+/// that makes no sense counts as 0: what is not understood is not wanted.
+fn split_quality(item: &[u8]) -> (&[u8], u16) {
+    let mut parts = item.split(|&b| b == b';');
+    let name = parts.next().unwrap_or_default().trim_ascii();
+    let quality = parts
+        .map(<[u8]>::trim_ascii)
+        .find_map(|p| p.strip_prefix(b"q=").or_else(|| p.strip_prefix(b"Q=")))
+        .map_or(1000, |value| thousandths(value).unwrap_or(0));
+    (name, quality)
+}
+
+/// `0`, `1`, `0.5`, `0.123`, `1.000` (RFC 9110, 12.4.2).
+fn thousandths(value: &[u8]) -> Option<u16> {
+    let (whole, fraction) = match value {
+        [whole] => (whole, &[][..]),
+        [whole, b'.', fraction @ ..] if fraction.len() <= 3 => (whole, fraction),
+        _ => return None,
+    };
+    let mut quality = match whole {
+        b'0' => 0,
+        b'1' => 1000,
+        _ => return None,
+    };
+    for (digit, unit) in fraction.iter().zip([100, 10, 1]) {
+        quality += u16::from(digit.checked_sub(b'0').filter(|d| *d < 10)?) * unit;
+    }
+    (quality <= 1000).then_some(quality)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Coding::*;
+
+    fn order(header: &str) -> Vec<Coding> {
+        let accepted = Accepted::parse(Some(header.as_bytes()));
+        accepted.order().into_iter().flatten().collect()
+    }
+
+    #[test]
+    fn without_a_header_the_tile_goes_as_stored() {
+        let order: Vec<_> = Accepted::parse(None)
+            .order()
+            .into_iter()
+            .flatten()
+            .collect();
+        assert_eq!(order, [Gzip, Identity]);
+    }
+
+    #[test]
+    fn quality_values_decide() {
+        assert_eq!(order("gzip"), [Gzip, Identity]);
+        assert_eq!(order("gzip, deflate, br, zstd"), [Gzip, Zstd, Identity]);
+        assert_eq!(order("gzip;q=0.5, zstd;q=0.8"), [Zstd, Gzip, Identity]);
+        assert_eq!(order("gzip;q=0.5 , identity; q=0.8"), [Identity, Gzip]);
+        assert_eq!(order("identity"), [Identity]);
+        assert_eq!(order("br"), [Identity]);
+        assert_eq!(order(""), [Identity]);
+        assert_eq!(order("*"), [Gzip, Zstd, Identity]);
+        assert_eq!(order("*;q=0"), []);
+        assert_eq!(order("gzip;q=0, *"), [Zstd, Identity]);
+        assert_eq!(order("zstd, identity;q=0"), [Zstd]);
+        assert_eq!(order("GZIP;Q=1.000"), [Gzip, Identity]);
+    }
+
+    #[test]
+    fn nonsense_is_not_wanted() {
+        assert_eq!(order("gzip;q=2"), [Identity]);
+        assert_eq!(order("gzip;q=0.1234"), [Identity]);
+        assert_eq!(order("gzip;q=1.1"), [Identity]);
+        assert_eq!(order("gzip;q=abc, zstd;q="), [Identity]);
+        assert_eq!(order(";;;,,,;q=1"), [Identity]);
+    }
+}

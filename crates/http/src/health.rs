@@ -1,0 +1,78 @@
+//! `/health`: the truth about every log.
+
+use http::{Method, StatusCode};
+use lucarne_log::{Log, State};
+use serde::Serialize;
+
+use crate::reply::{Response, plain, value};
+use crate::site::Site;
+
+#[derive(Serialize)]
+struct Report<'a> {
+    status: &'static str,
+    logs: Vec<LogReport<'a>>,
+}
+
+#[derive(Serialize)]
+struct LogReport<'a> {
+    name: &'a str,
+    healthy: bool,
+    state: &'static str,
+    checks: Vec<Check>,
+}
+
+#[derive(Serialize)]
+struct Check {
+    name: &'static str,
+    ok: bool,
+    detail: String,
+}
+
+/// 200 if every log that should run is healthy, else 503; which and why is in
+/// the body. A retired log need not run, but has to be readable.
+pub(crate) async fn answer(site: &Site, method: &Method) -> Response {
+    let mut logs = Vec::new();
+    for log in site.logs() {
+        logs.push(report(log).await);
+    }
+    let healthy = logs.iter().all(|log| log.healthy);
+    let (status, words) = match healthy {
+        true => (StatusCode::OK, "ok"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "failing"),
+    };
+    let report = Report {
+        status: words,
+        logs,
+    };
+    let json = serde_json::to_vec_pretty(&report).unwrap_or_default();
+    plain(status, &value::JSON, &value::NO_STORE, json, method)
+}
+
+async fn report(log: &Log) -> LogReport<'_> {
+    let health = log.health().await;
+    LogReport {
+        name: &log.config().shortname,
+        healthy: health.ok(),
+        state: state_name(&log.state()),
+        checks: health
+            .checks
+            .into_iter()
+            .map(|check| Check {
+                name: check.name,
+                ok: check.ok,
+                detail: check.detail,
+            })
+            .collect(),
+    }
+}
+
+/// One word for a state.
+pub(crate) fn state_name(state: &State) -> &'static str {
+    match state {
+        State::Starting => "starting",
+        State::Running => "running",
+        State::Stopped { .. } => "stopped",
+        State::Retired => "retired",
+        State::Closed => "closed",
+    }
+}

@@ -1,0 +1,37 @@
+//! What one client may take of the server.
+
+use std::time::Duration;
+
+/// Limits of the listeners, for all logs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most bytes in the body of a submission; beyond: 413.
+    pub body_bytes: usize,
+    /// Longest time from the first byte of a request's head to its last; also
+    /// of a TLS handshake. Beyond: 408.
+    pub header_timeout: Duration,
+    /// Longest time in which the body of a submission must arrive. Beyond: 408.
+    pub body_timeout: Duration,
+    /// Longest time that a connection may stay open without a request.
+    pub idle_timeout: Duration,
+    /// Longest time without the client taking a single byte of an answer.
+    pub write_timeout: Duration,
+    /// Longest time that requests in flight get to finish at shutdown.
+    pub drain_timeout: Duration,
+    /// Most connections over all listeners; beyond: 503, then closed.
+    pub connections: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            body_bytes: 512 << 10,
+            header_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(75),
+            write_timeout: Duration::from_secs(30),
+            drain_timeout: Duration::from_secs(15),
+            connections: 16_384,
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Accepting connections, and letting go of them.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
+
+use crate::connection::{Open, Shared, TOO_MANY, close, serve as serve_connection};
+use crate::site::{Site, Surface};
+use crate::tls::Tls;
+
+/// A socket that listens, with or without TLS.
+pub struct Listener {
+    socket: TcpListener,
+    tls: Option<Arc<Tls>>,
+    surface: Surface,
+}
+
+/// Why an address cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// Another process has it.
+    #[error("{address} is taken by another process: stop that one, or listen elsewhere")]
+    Taken {
+        /// The address as configured.
+        address: String,
+    },
+    /// It is no address, or none of this machine, or not for this user.
+    #[error("cannot listen on {address}: {error}")]
+    Unusable {
+        /// The address as configured.
+        address: String,
+        /// What the system says.
+        error: io::Error,
+    },
+}
+
+/// Connections that the kernel keeps while we are busy.
+const BACKLOG: u32 = 4096;
+
+impl Listener {
+    /// Listens on `host:port` (`:port` for every address); port 0 for any.
+    ///
+    /// # Errors
+    /// See [`BindError`].
+    pub async fn bind(address: &str) -> Result<Self, BindError> {
+        let socket = bind(address).await.map_err(|error| {
+            let address = address.to_owned();
+            match error.kind() {
+                io::ErrorKind::AddrInUse => BindError::Taken { address },
+                _ => BindError::Unusable { address, error },
+            }
+        })?;
+        Ok(Listener {
+            socket,
+            tls: None,
+            surface: Surface::default(),
+        })
+    }
+
+    /// Speaks TLS with this certificate, HTTP/2 or HTTP/1.1 as clients like.
+    #[must_use]
+    pub fn with_tls(mut self, tls: Arc<Tls>) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// Serves this part of the site. Default: everything.
+    #[must_use]
+    pub fn with_surface(mut self, surface: Surface) -> Self {
+        self.surface = surface;
+        self
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// If the system does not say.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+}
+
+async fn bind(address: &str) -> io::Result<TcpListener> {
+    let everywhere = address.strip_prefix(':').map(|port| format!("[::]:{port}"));
+    let mut last = io::Error::new(io::ErrorKind::InvalidInput, "no such host");
+    for address in lookup_host(everywhere.as_deref().unwrap_or(address)).await? {
+        match listen(address) {
+            Ok(socket) => return Ok(socket),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    // Start again at once after a stop; two at a time still cannot listen.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// Serves the site on all listeners until `shutdown` is ready; then accepts
+/// nothing more, lets the requests in flight finish for up to
+/// [`Limits::drain_timeout`](crate::Limits::drain_timeout), and returns.
+///
+/// Submissions in flight wait for a round: shut the logs down beside this, not
+/// before it.
+pub async fn serve(listeners: Vec<Listener>, site: Arc<Site>, shutdown: impl Future<Output = ()>) {
+    let shared = Arc::new(Shared::new(site));
+    for listener in listeners {
+        tokio::spawn(accept(listener, shared.clone()));
+    }
+    shutdown.await;
+    shared.closing.raise();
+    let drained = tokio::time::timeout(shared.site.limits.drain_timeout, gone(&shared));
+    if drained.await.is_err() {
+        let open = shared.open.load(Ordering::SeqCst);
+        tracing::warn!("{open} connections were not done in time and have been cut");
+        shared.cut.raise();
+    }
+}
+
+async fn gone(shared: &Shared) {
+    loop {
+        let mut empty = std::pin::pin!(shared.empty.notified());
+        // Listening before looking: the last connection cannot slip through.
+        empty.as_mut().enable();
+        if shared.open.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        empty.await;
+    }
+}
+
+async fn accept(listener: Listener, shared: Arc<Shared>) {
+    let stop = shared.clone();
+    let accepting = async {
+        loop {
+            match listener.socket.accept().await {
+                Ok((stream, _)) => take(stream, &listener, &shared),
+                Err(error) => wait_out(&error).await,
+            }
+        }
+    };
+    tokio::select! {
+        () = accepting => {}
+        () = stop.closing.raised() => {}
+    }
+}
+
+fn take(stream: TcpStream, listener: &Listener, shared: &Arc<Shared>) {
+    let most = shared.site.limits.connections;
+    let open = shared.open.load(Ordering::SeqCst);
+    if open >= most {
+        shared.site.metrics.cut("too many");
+        // A word of explanation, as long as explaining is not the problem.
+        if listener.tls.is_none() && open < most + EXPLAINED {
+            let open = Open::new(shared);
+            tokio::spawn(async move {
+                close(stream, TOO_MANY).await;
+                drop(open);
+            });
+        }
+        return;
+    }
+    // Answers are written in one piece: waiting for more gains nothing.
+    let _ = stream.set_nodelay(true);
+    let tls = listener.tls.as_ref().map(|tls| tls.acceptor());
+    tokio::spawn(serve_connection(
+        stream,
+        tls,
+        listener.surface,
+        Open::new(shared),
+    ));
+}
+
+/// Connections beyond the limit that are told so; the others are just closed.
+const EXPLAINED: usize = 256;
+
+/// A connection that is gone already is nobody's problem; anything else, such
+/// as too many open files, will not be better at once.
+async fn wait_out(error: &io::Error) {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset};
+    if !matches!(error.kind(), ConnectionAborted | ConnectionReset) {
+        tracing::warn!("cannot accept connections: {error}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}

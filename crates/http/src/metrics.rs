@@ -1,0 +1,231 @@
+//! Counting requests without a request noticing.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use http::StatusCode;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+/// The kinds of requests that are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Endpoint {
+    AddChain,
+    AddPreChain,
+    GetRoots,
+    Checkpoint,
+    Tile,
+    DataTile,
+    Issuer,
+    LogJson,
+    Page,
+    Operations,
+    Unknown,
+}
+
+impl Endpoint {
+    const COUNT: usize = Endpoint::Unknown as usize + 1;
+
+    fn label(self) -> &'static str {
+        match self {
+            Endpoint::AddChain => "add-chain",
+            Endpoint::AddPreChain => "add-pre-chain",
+            Endpoint::GetRoots => "get-roots",
+            Endpoint::Checkpoint => "checkpoint",
+            Endpoint::Tile => "tile",
+            Endpoint::DataTile => "tile-data",
+            Endpoint::Issuer => "issuer",
+            Endpoint::LogJson => "log.v3.json",
+            Endpoint::Page => "page",
+            Endpoint::Operations => "operations",
+            Endpoint::Unknown => "unknown",
+        }
+    }
+}
+
+/// The statuses that this server answers with; anything else counts as 500.
+const STATUSES: [u16; 18] = [
+    200, 204, 206, 301, 303, 304, 400, 404, 405, 408, 410, 413, 415, 416, 421, 500, 503, 0,
+];
+
+fn slot(status: StatusCode) -> usize {
+    let code = status.as_u16();
+    let known = STATUSES.iter().position(|&s| s == code);
+    known.unwrap_or(STATUSES.len() - 1)
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Answered {
+    log: String,
+    endpoint: &'static str,
+    code: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct At {
+    log: String,
+    endpoint: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct For {
+    reason: &'static str,
+}
+
+/// Metrics of the listeners and of every log's requests.
+pub(crate) struct Metrics {
+    requests: Family<Answered, Counter>,
+    seconds: Family<At, Histogram, fn() -> Histogram>,
+    sent: Family<At, Counter>,
+    /// Connections that are open.
+    pub(crate) open: Gauge,
+    /// Connections accepted since the start.
+    pub(crate) accepted: Counter,
+    /// Connections that the server cut, by reason.
+    cut: Family<For, Counter>,
+}
+
+impl Metrics {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        let metrics = Metrics {
+            requests: Family::default(),
+            // From 4 µs, a checkpoint, to 16 s.
+            seconds: Family::new_with_constructor(|| {
+                Histogram::new(exponential_buckets(4e-6, 4.0, 12))
+            }),
+            sent: Family::default(),
+            open: Gauge::default(),
+            accepted: Counter::default(),
+            cut: Family::default(),
+        };
+        let r = registry.sub_registry_with_prefix("lucarne_http");
+        r.register(
+            "requests",
+            "Requests by log, endpoint and status",
+            metrics.requests.clone(),
+        );
+        r.register_with_unit(
+            "request_duration",
+            "From a request's head to its answer's first byte",
+            Unit::Seconds,
+            metrics.seconds.clone(),
+        );
+        r.register_with_unit(
+            "sent",
+            "Bodies of answers",
+            Unit::Bytes,
+            metrics.sent.clone(),
+        );
+        r.register("connections", "Open connections", metrics.open.clone());
+        r.register(
+            "connections_accepted",
+            "Connections accepted",
+            metrics.accepted.clone(),
+        );
+        r.register(
+            "connections_cut",
+            "Connections closed by the server before the client was done, by reason",
+            metrics.cut.clone(),
+        );
+        metrics
+    }
+
+    /// The metrics of one log (or of none: the empty name).
+    pub(crate) fn of(&self, log: &str) -> LogMetrics {
+        LogMetrics {
+            log: log.to_owned(),
+            requests: self.requests.clone(),
+            seconds: self.seconds.clone(),
+            sent: self.sent.clone(),
+            endpoints: std::array::from_fn(|_| EndpointMetrics::default()),
+        }
+    }
+
+    pub(crate) fn cut(&self, reason: &'static str) {
+        self.cut.get_or_create_owned(&For { reason }).inc();
+    }
+}
+
+/// Handles on the metrics of one log, resolved at their first use: from then
+/// on a request costs no hashing, no lock of a family and no allocation.
+pub(crate) struct LogMetrics {
+    log: String,
+    requests: Family<Answered, Counter>,
+    seconds: Family<At, Histogram, fn() -> Histogram>,
+    sent: Family<At, Counter>,
+    endpoints: [EndpointMetrics; Endpoint::COUNT],
+}
+
+#[derive(Default)]
+struct EndpointMetrics {
+    timing: OnceLock<(Histogram, Counter)>,
+    requests: [OnceLock<Counter>; STATUSES.len()],
+}
+
+impl LogMetrics {
+    /// Counts one answer.
+    pub(crate) fn note(&self, endpoint: Endpoint, status: StatusCode, took: Duration, sent: usize) {
+        let metrics = &self.endpoints[endpoint as usize];
+        let slot = slot(status);
+        let requests = metrics.requests[slot].get_or_init(|| {
+            self.requests.get_or_create_owned(&Answered {
+                log: self.log.clone(),
+                endpoint: endpoint.label(),
+                code: STATUSES[slot],
+            })
+        });
+        let (seconds, bytes) = metrics.timing.get_or_init(|| {
+            let at = At {
+                log: self.log.clone(),
+                endpoint: endpoint.label(),
+            };
+            let seconds = self.seconds.get_or_create_owned(&at);
+            (seconds, self.sent.get_or_create_owned(&at))
+        });
+        requests.inc();
+        seconds.observe(took.as_secs_f64());
+        bytes.inc_by(sent as u64);
+    }
+}
+
+/// All metrics of the process as text (OpenMetrics).
+pub(crate) fn render(registry: &Registry) -> String {
+    let mut text = String::with_capacity(16 << 10);
+    // Writing into a string cannot fail.
+    let _ = prometheus_client::encoding::text::encode(&mut text, registry);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_by_log_endpoint_and_status() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        let log = metrics.of("demo");
+        for _ in 0..3 {
+            log.note(
+                Endpoint::Checkpoint,
+                StatusCode::OK,
+                Duration::from_micros(5),
+                200,
+            );
+        }
+        log.note(Endpoint::DataTile, StatusCode::NOT_FOUND, Duration::ZERO, 7);
+        let text = render(&registry);
+        for line in [
+            r#"lucarne_http_requests_total{log="demo",endpoint="checkpoint",code="200"} 3"#,
+            r#"lucarne_http_requests_total{log="demo",endpoint="tile-data",code="404"} 1"#,
+            r#"lucarne_http_request_duration_seconds_count{log="demo",endpoint="checkpoint"} 3"#,
+            r#"lucarne_http_sent_bytes_total{log="demo",endpoint="checkpoint"} 600"#,
+        ] {
+            assert!(text.contains(line), "{line}\nnot in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! The monitoring API (static-ct-api, "Monitoring APIs"): what readers get.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use flate2::bufread::MultiGzDecoder;
+use http::header::{ACCEPT_ENCODING, ALLOW, HeaderMap, RANGE};
+use http::{HeaderValue, Method, StatusCode};
+use lucarne_ct::Fingerprint;
+use lucarne_log::{Encoding, Log, Published, Stored};
+use lucarne_tlog::Tile;
+use tokio::sync::Semaphore;
+
+use crate::encoding::{Accepted, Coding};
+use crate::etag;
+use crate::reply::{Representation, Response, plain, value};
+use crate::route::Resource;
+
+/// What readers of one log need beside the log.
+pub(crate) struct Monitoring {
+    tags: etag::Immutable,
+    /// The newest checkpoint that was asked for, with its entity tag.
+    head: ArcSwapOption<Head>,
+    /// Bounds the tiles being decompressed for readers who refuse gzip.
+    decompressing: Semaphore,
+}
+
+struct Head {
+    published: Arc<Published>,
+    etag: HeaderValue,
+}
+
+/// Tiles of one log decompressed at once. It is rare that somebody asks.
+const DECOMPRESSING: usize = 2;
+
+impl Monitoring {
+    pub(crate) fn new(log_id: &[u8]) -> Self {
+        Monitoring {
+            tags: etag::Immutable::new(log_id),
+            head: ArcSwapOption::empty(),
+            decompressing: Semaphore::new(DECOMPRESSING),
+        }
+    }
+
+    /// `checkpoint`: the signed note (C2SP tlog-checkpoint).
+    pub(crate) fn checkpoint(&self, log: &Log, method: &Method, asked: HeaderMap) -> Response {
+        let Some(published) = log.published() else {
+            let words = "this log has not published a checkpoint yet; come back in a moment\n";
+            return unavailable(words, method);
+        };
+        let cached = self.head.load();
+        match &*cached {
+            Some(head) if Arc::ptr_eq(&head.published, &published) => head.answer(method, asked),
+            _ => {
+                let etag = etag::of_bytes(&published.checkpoint);
+                let head = Arc::new(Head { published, etag });
+                self.head.store(Some(head.clone()));
+                head.answer(method, asked)
+            }
+        }
+    }
+
+    /// `tile/<L>/<N>[.p/<W>]` and `tile/data/<N>[.p/<W>]`.
+    pub(crate) async fn tile(
+        &self,
+        log: &Log,
+        tile: Tile,
+        method: &Method,
+        asked: HeaderMap,
+    ) -> Response {
+        let stored = match log.tile(tile).await {
+            Ok(Some(stored)) => stored,
+            Ok(None) => return not_yet(&beyond(log, tile), method),
+            Err(error) => return failed(&error, method),
+        };
+        // Only full data tiles are worth compressing; partial ones are served
+        // plain: they are replaced within seconds, and every width is another.
+        if tile.is_full() && Resource::is_data(tile) {
+            return self.data_tile(log, tile, stored, method, asked).await;
+        }
+        let representation = self.immutable(stored.bytes, Coding::Identity, false);
+        representation.answer(method, asked)
+    }
+
+    async fn data_tile(
+        &self,
+        log: &Log,
+        tile: Tile,
+        stored: Stored,
+        method: &Method,
+        asked: HeaderMap,
+    ) -> Response {
+        let accepted = Accepted::parse(asked.get(ACCEPT_ENCODING).map(HeaderValue::as_bytes));
+        let ranged = asked.contains_key(RANGE) && method == Method::GET && accepted.identity();
+        // A range is one of the plain bytes.
+        let order = match ranged {
+            true => [Some(Coding::Identity), None, None],
+            false => accepted.order(),
+        };
+        for coding in order.into_iter().flatten() {
+            let bytes = match coding {
+                Coding::Gzip if stored.encoding == Encoding::Gzip => stored.bytes.clone(),
+                Coding::Gzip => continue,
+                Coding::Zstd => match log.tile_zstd(tile) {
+                    Some(bytes) => bytes,
+                    None => continue,
+                },
+                Coding::Identity => return self.plain_tile(stored, method, asked).await,
+            };
+            return self.immutable(bytes, coding, true).answer(method, asked);
+        }
+        // Nothing acceptable is at hand: any answer is better than none
+        // (RFC 9110, 12.5.3), and plain bytes are what everybody can read.
+        self.plain_tile(stored, method, asked).await
+    }
+
+    async fn plain_tile(&self, stored: Stored, method: &Method, asked: HeaderMap) -> Response {
+        let known = etag::already_there(&asked, self.tags.of(Coding::Identity));
+        if stored.encoding == Encoding::Identity || known {
+            return self
+                .immutable(stored.bytes, Coding::Identity, true)
+                .answer(method, asked);
+        }
+        // The semaphore is never closed.
+        let _permit = self.decompressing.acquire().await;
+        let unpacked = tokio::task::spawn_blocking(move || gunzip(&stored.bytes)).await;
+        match unpacked {
+            Ok(Ok(bytes)) => self
+                .immutable(bytes, Coding::Identity, true)
+                .answer(method, asked),
+            Ok(Err(error)) => failed(&error, method),
+            Err(error) => failed(&error, method),
+        }
+    }
+
+    /// `issuer/<fingerprint>`: one DER certificate.
+    pub(crate) async fn issuer(
+        &self,
+        log: &Log,
+        fingerprint: Fingerprint,
+        method: &Method,
+        asked: HeaderMap,
+    ) -> Response {
+        match log.issuer(&fingerprint).await {
+            Ok(Some(der)) => {
+                let mut representation = self.immutable(der, Coding::Identity, false);
+                representation.content_type = &value::PKIX;
+                representation.answer(method, asked)
+            }
+            Ok(None) => not_yet("no entry of this log refers to such an issuer\n", method),
+            Err(error) => failed(&error, method),
+        }
+    }
+
+    fn immutable(&self, bytes: Bytes, coding: Coding, varies: bool) -> Representation<'_> {
+        Representation {
+            bytes,
+            content_type: &value::OCTETS,
+            cache: &value::FOREVER,
+            etag: self.tags.of(coding),
+            encoding: match coding {
+                Coding::Identity => None,
+                Coding::Gzip => Some(&value::GZIP),
+                Coding::Zstd => Some(&value::ZSTD),
+            },
+            varies,
+        }
+    }
+}
+
+impl Head {
+    fn answer(&self, method: &Method, asked: HeaderMap) -> Response {
+        let representation = Representation {
+            bytes: self.published.checkpoint.clone(),
+            content_type: &value::TEXT,
+            cache: &value::MOMENT,
+            etag: &self.etag,
+            encoding: None,
+            varies: false,
+        };
+        representation.answer(method, asked)
+    }
+}
+
+fn gunzip(packed: &[u8]) -> std::io::Result<Bytes> {
+    let mut plain = Vec::with_capacity(packed.len() * 4);
+    MultiGzDecoder::new(packed).read_to_end(&mut plain)?;
+    Ok(plain.into())
+}
+
+fn beyond(log: &Log, tile: Tile) -> String {
+    match log.published() {
+        Some(published) => format!(
+            "{} ends at entry {}, the tree has {} entries\n",
+            tile.path(),
+            tile.end_leaf(),
+            published.size
+        ),
+        None => "this log has not published a checkpoint yet\n".to_owned(),
+    }
+}
+
+/// 404 for what may be there in a moment: cached for as long as that.
+pub(crate) fn not_yet(words: &str, method: &Method) -> Response {
+    plain(
+        StatusCode::NOT_FOUND,
+        &value::TEXT,
+        &value::NOT_YET,
+        words.to_owned(),
+        method,
+    )
+}
+
+/// 405 of everything that is only read.
+pub(crate) fn read_only(method: &Method) -> Response {
+    let words = format!("{method} makes no sense here; allowed: GET, HEAD, OPTIONS\n");
+    let status = StatusCode::METHOD_NOT_ALLOWED;
+    let mut response = plain(status, &value::TEXT, &value::NO_STORE, words, method);
+    response
+        .headers_mut()
+        .insert(ALLOW, HeaderValue::from_static("GET, HEAD, OPTIONS"));
+    response
+}
+
+fn unavailable(words: &str, method: &Method) -> Response {
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    let mut response = plain(
+        status,
+        &value::TEXT,
+        &value::NO_STORE,
+        words.to_owned(),
+        method,
+    );
+    let retry = http::header::RETRY_AFTER;
+    response
+        .headers_mut()
+        .insert(retry, HeaderValue::from_static("1"));
+    response
+}
+
+/// 500: what the operator has to look at; readers are not told of paths.
+fn failed(error: &dyn std::fmt::Display, method: &Method) -> Response {
+    tracing::error!("a read failed: {error}");
+    let words = "the log cannot read what it has stored; its operator has been told\n";
+    let status = StatusCode::INTERNAL_SERVER_ERROR;
+    plain(
+        status,
+        &value::TEXT,
+        &value::NO_STORE,
+        words.to_owned(),
+        method,
+    )
+}

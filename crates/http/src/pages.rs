@@ -1,0 +1,231 @@
+//! Pages for people: what logs there are, and how one is doing.
+//!
+//! Facts are rendered here; a few dozen lines of our own JavaScript draw the
+//! chart and check the checkpoint's signature. No chart library: one line over
+//! five minutes is a `polyline`, a vendored bundle would be the largest file of
+//! the tree and the one that nobody reads. Nothing is inline, so the content
+//! security policy forbids every script but that one.
+
+use std::time::Duration;
+
+use askama::Template;
+use base64_simd::STANDARD;
+use http::header::CONTENT_SECURITY_POLICY;
+use http::{HeaderValue, Method, StatusCode};
+use lucarne_log::{Check, Log, State};
+use serde::Serialize;
+
+use crate::health::state_name;
+use crate::logjson::rfc3339;
+use crate::reply::{Response, plain, value};
+
+#[derive(Template)]
+#[template(path = "index.html")]
+struct Index {
+    logs: Vec<Summary>,
+}
+
+struct Summary {
+    name: String,
+    description: String,
+    page: String,
+    state: &'static str,
+    size: String,
+    rate: String,
+    window: String,
+}
+
+#[derive(Template)]
+#[template(path = "log.html")]
+struct LogPage {
+    summary: Summary,
+    reason: Option<String>,
+    origin: String,
+    submission: String,
+    monitoring: String,
+    log_id: String,
+    key: String,
+    root: String,
+    timestamp: String,
+    p50: String,
+    p99: String,
+    checks: Vec<Check>,
+    roots: Vec<RootRow>,
+    version: &'static str,
+}
+
+struct RootRow {
+    subject: String,
+    not_after: String,
+}
+
+/// `/`: the logs.
+pub(crate) fn index<'a>(logs: impl Iterator<Item = &'a Log>, method: &Method) -> Response {
+    let logs = logs.map(summary).collect();
+    page(&Index { logs }, method)
+}
+
+/// A log's page.
+pub(crate) async fn log(log: &Log, method: &Method) -> Response {
+    let (config, stats, published) = (log.config(), log.stats(), log.published());
+    let published = published.as_deref();
+    let roots = log.roots();
+    let roots = roots.iter().map(|root| RootRow {
+        subject: root.subject(),
+        not_after: root.not_after().map_or_else(String::new, date),
+    });
+    let template = LogPage {
+        summary: summary(log),
+        reason: match log.state() {
+            State::Stopped {
+                reason,
+                retry_at_ms,
+                ..
+            } => Some(format!(
+                "{reason} (next attempt at {})",
+                rfc3339(retry_at_ms)
+            )),
+            _ => None,
+        },
+        origin: config.origin.clone(),
+        submission: config.submission_prefix.clone(),
+        monitoring: config.monitoring_prefix.clone(),
+        log_id: STANDARD.encode_to_string(config.key.log_id().0),
+        key: STANDARD.encode_to_string(config.key.public_key_spki()),
+        root: published.map_or_else(String::new, |p| p.root.to_string()),
+        timestamp: published.map_or_else(|| "none yet".into(), |p| rfc3339(p.timestamp_ms)),
+        p50: milliseconds(stats.latency_p50),
+        p99: milliseconds(stats.latency_p99),
+        checks: log.health().await.checks,
+        roots: roots.collect(),
+        version: env!("CARGO_PKG_VERSION"),
+    };
+    page(&template, method)
+}
+
+fn summary(log: &Log) -> Summary {
+    let config = log.config();
+    let window = match (config.policy.not_after_start, config.policy.not_after_limit) {
+        (None, None) => "any notAfter".to_owned(),
+        (start, limit) => {
+            let date = |ms: Option<u64>| ms.map_or_else(|| "…".to_owned(), rfc3339);
+            format!("{} to {}", date(start), date(limit))
+        }
+    };
+    Summary {
+        name: config.shortname.clone(),
+        description: config.description.clone(),
+        page: config.monitoring_prefix.clone(),
+        state: state_name(&log.state()),
+        size: grouped(log.published().map_or(0, |published| published.size)),
+        rate: format!("{:.1}", log.stats().entries_per_second),
+        window,
+    }
+}
+
+/// What the page's script asks for every two seconds.
+#[derive(Serialize)]
+struct Feed {
+    state: &'static str,
+    size: u64,
+    timestamp_ms: u64,
+    entries_per_second: f64,
+    latency_p50_ms: f64,
+    latency_p99_ms: f64,
+    pool_depth: usize,
+    round_entries: usize,
+    round_ms: f64,
+}
+
+/// `stats.json`: the recent figures of a log.
+pub(crate) fn stats(log: &Log, method: &Method) -> Response {
+    let (stats, published) = (log.stats(), log.published());
+    let ms = |duration: Duration| (duration.as_secs_f64() * 1e5).round() / 100.0;
+    let feed = Feed {
+        state: state_name(&log.state()),
+        size: published.as_ref().map_or(0, |p| p.size),
+        timestamp_ms: published.as_ref().map_or(0, |p| p.timestamp_ms),
+        entries_per_second: stats.entries_per_second,
+        latency_p50_ms: ms(stats.latency_p50),
+        latency_p99_ms: ms(stats.latency_p99),
+        pool_depth: stats.pool_depth,
+        round_entries: stats.round_entries,
+        round_ms: ms(stats.round_duration),
+    };
+    let json = serde_json::to_vec(&feed).unwrap_or_default();
+    plain(StatusCode::OK, &value::JSON, &value::NO_STORE, json, method)
+}
+
+pub(crate) fn style(method: &Method) -> Response {
+    let css = include_bytes!("../assets/page.css");
+    plain(
+        StatusCode::OK,
+        &value::CSS,
+        &value::MINUTE,
+        &css[..],
+        method,
+    )
+}
+
+pub(crate) fn script(method: &Method) -> Response {
+    let js = include_bytes!("../assets/page.js");
+    plain(
+        StatusCode::OK,
+        &value::JAVASCRIPT,
+        &value::MINUTE,
+        &js[..],
+        method,
+    )
+}
+
+fn page(template: &impl Template, method: &Method) -> Response {
+    const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; \
+         connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+    // Our templates render numbers and strings: nothing that can fail.
+    let html = template.render().unwrap_or_default();
+    let mut response = plain(StatusCode::OK, &value::HTML, &value::NO_STORE, html, method);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    response
+}
+
+fn milliseconds(duration: Duration) -> String {
+    format!("{:.1}", duration.as_secs_f64() * 1e3)
+}
+
+/// Unix seconds as a day.
+fn date(seconds: i64) -> String {
+    let text = rfc3339(
+        u64::try_from(seconds)
+            .unwrap_or_default()
+            .saturating_mul(1000),
+    );
+    text.split('T').next().unwrap_or_default().to_owned()
+}
+
+/// `1234567` as `1 234 567`, with narrow spaces.
+fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::with_capacity(digits.len() * 2);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push('\u{202f}');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1000), "1\u{202f}000");
+        assert_eq!(grouped(1_234_567), "1\u{202f}234\u{202f}567");
+        assert_eq!(date(0), "1970-01-01");
+    }
+}

@@ -1,0 +1,183 @@
+//! What a submitter is told when there is no SCT: JSON, always of one shape.
+
+use http::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, RETRY_AFTER};
+use http::{HeaderValue, Method, StatusCode};
+use lucarne_ct::{Code, Rejection};
+use lucarne_log::SubmitError;
+use serde::Serialize;
+
+use crate::reply::{Response, plain, value};
+
+/// An answer other than an SCT:
+/// `{"error": …, "code": …, "certificate_index": …, "detail": …}`.
+///
+/// `error` names the kind of problem for people, `code` for programs,
+/// `certificate_index` counts from the leaf and is null where no certificate is
+/// at fault, `detail` says what was found and what would have been accepted.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    status: StatusCode,
+    shape: Shape,
+    retry_after: Option<u32>,
+    allow: Option<&'static str>,
+    close: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Shape {
+    error: &'static str,
+    code: &'static str,
+    certificate_index: Option<usize>,
+    detail: String,
+}
+
+impl Refusal {
+    pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+        Refusal {
+            status,
+            shape: Shape {
+                error: title(status),
+                code,
+                certificate_index: None,
+                detail: detail.into(),
+            },
+            retry_after: None,
+            allow: None,
+            close: false,
+        }
+    }
+
+    /// Closes the connection after the answer: what is left of the request is
+    /// not worth reading.
+    pub(crate) fn and_close(mut self) -> Self {
+        self.close = true;
+        self
+    }
+
+    pub(crate) fn too_large(limit: usize) -> Self {
+        let detail = format!("the body has more than {limit} bytes, the most this log takes");
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            Code::BodyTooLarge.as_str(),
+            detail,
+        )
+        .and_close()
+    }
+
+    pub(crate) fn method(method: &Method, allow: &'static str) -> Self {
+        let detail = format!("{method} makes no sense here; allowed: {allow}");
+        let mut refusal = Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail);
+        refusal.allow = Some(allow);
+        refusal
+    }
+
+    fn retry(code: &'static str, after: u32, detail: impl Into<String>) -> Self {
+        let mut refusal = Self::new(StatusCode::SERVICE_UNAVAILABLE, code, detail);
+        refusal.retry_after = Some(after.max(1));
+        refusal
+    }
+
+    pub(crate) fn into_response(self) -> Response {
+        let json = serde_json::to_vec(&self.shape).unwrap_or_default();
+        let mut response = plain(
+            self.status,
+            &value::JSON,
+            &value::NO_STORE,
+            json,
+            &Method::GET,
+        );
+        let headers = response.headers_mut();
+        if let Some(seconds) = self.retry_after {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Some(allow) = self.allow {
+            headers.insert(ALLOW, HeaderValue::from_static(allow));
+        }
+        if self.status == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+            // RFC 7694: what would have been accepted.
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        }
+        if self.close {
+            headers.insert(CONNECTION, value::CLOSE.clone());
+        }
+        response
+    }
+}
+
+fn title(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::BAD_REQUEST => "the submission was refused",
+        StatusCode::SERVICE_UNAVAILABLE => "the log takes no submissions right now",
+        StatusCode::GONE => "the log takes no more submissions",
+        StatusCode::PAYLOAD_TOO_LARGE => "the body is too large",
+        StatusCode::REQUEST_TIMEOUT => "the request took too long",
+        StatusCode::METHOD_NOT_ALLOWED => "the method is not allowed here",
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => "the body's encoding is not supported",
+        StatusCode::NOT_FOUND => "there is nothing here",
+        _ => "the log failed",
+    }
+}
+
+impl From<Rejection> for Refusal {
+    fn from(rejection: Rejection) -> Self {
+        let status = StatusCode::from_u16(rejection.status()).unwrap_or(StatusCode::BAD_REQUEST);
+        let mut refusal = Self::new(status, rejection.code.as_str(), rejection.detail);
+        refusal.shape.certificate_index = rejection.certificate_index;
+        refusal
+    }
+}
+
+impl From<SubmitError> for Refusal {
+    fn from(error: SubmitError) -> Self {
+        let words = error.to_string();
+        match error {
+            SubmitError::Rejected(rejection) => rejection.into(),
+            SubmitError::Full {
+                retry_after_seconds,
+            } => Self::retry("pool_full", retry_after_seconds, words),
+            SubmitError::Unavailable {
+                retry_after_seconds,
+                ..
+            } => Self::retry("unavailable", retry_after_seconds, words),
+            SubmitError::Gone => Self::new(StatusCode::GONE, "gone", words),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(response: &Response) -> &str {
+        std::str::from_utf8(response.body().bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_rejection_keeps_its_code_and_certificate() {
+        let rejection = Rejection::of(1, Code::WrongOrder, "the issuer is \"X\"");
+        let response = Refusal::from(SubmitError::Rejected(rejection)).into_response();
+        assert_eq!(response.status(), 400);
+        assert_eq!(
+            body(&response),
+            r#"{"error":"the submission was refused","code":"wrong_order","certificate_index":1,"detail":"the issuer is \"X\""}"#
+        );
+    }
+
+    #[test]
+    fn retry_after_is_whole_seconds_and_never_none() {
+        let error = SubmitError::Full {
+            retry_after_seconds: 0,
+        };
+        let response = Refusal::from(error).into_response();
+        assert_eq!(response.status(), 503);
+        assert_eq!(response.headers()[RETRY_AFTER], "1");
+        assert!(body(&response).contains(r#""code":"pool_full","certificate_index":null"#));
+    }
+
+    #[test]
+    fn a_retired_log_is_gone() {
+        let response = Refusal::from(SubmitError::Gone).into_response();
+        assert_eq!(response.status(), 410);
+        assert!(!response.headers().contains_key(RETRY_AFTER));
+    }
+}

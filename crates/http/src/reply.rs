@@ -1,0 +1,228 @@
+//! Putting an answer together without allocating.
+
+use http::header::{
+    ACCEPT_RANGES, ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH,
+    CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap, RANGE, VARY,
+};
+use http::{HeaderValue, Method, StatusCode};
+
+use crate::body::Body;
+use crate::{etag, range};
+
+pub(crate) type Response = http::Response<Body>;
+
+/// Header values that never change, parsed once.
+pub(crate) mod value {
+    macro_rules! values {
+        ($($name:ident = $text:literal,)*) => {
+            $(pub(crate) static $name: http::HeaderValue = http::HeaderValue::from_static($text);)*
+        };
+    }
+    values! {
+        ANY = "*",
+        BYTES = "bytes",
+        CLOSE = "close",
+        CSS = "text/css; charset=utf-8",
+        GZIP = "gzip",
+        HTML = "text/html; charset=utf-8",
+        JAVASCRIPT = "text/javascript; charset=utf-8",
+        JSON = "application/json",
+        METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        OCTETS = "application/octet-stream",
+        PKIX = "application/pkix-cert",
+        TEXT = "text/plain; charset=utf-8",
+        VARY_ENCODING = "accept-encoding",
+        ZSTD = "zstd",
+
+        // What never changes.
+        FOREVER = "public, max-age=31536000, immutable",
+        // A checkpoint is old after a second or two.
+        MOMENT = "public, max-age=1, must-revalidate",
+        // What may be there in a moment: a tile, an issuer.
+        NOT_YET = "public, max-age=2",
+        // What an operator may change.
+        MINUTE = "public, max-age=60",
+        NO_STORE = "no-store",
+    }
+}
+
+/// Something to be read, and how readers may cache it.
+pub(crate) struct Representation<'a> {
+    pub(crate) bytes: bytes::Bytes,
+    pub(crate) content_type: &'static HeaderValue,
+    pub(crate) cache: &'static HeaderValue,
+    pub(crate) etag: &'a HeaderValue,
+    /// `Content-Encoding`; ranges are only served without one.
+    pub(crate) encoding: Option<&'static HeaderValue>,
+    /// Whether another `Accept-Encoding` gets other bytes.
+    pub(crate) varies: bool,
+}
+
+impl Representation<'_> {
+    /// Answers a GET or HEAD: whole, in part, or not at all because the reader
+    /// has it (RFC 9110, 13.2.2 says in which order).
+    ///
+    /// The header map of the request becomes that of the answer, and hyper
+    /// makes it that of the connection's next request: nothing is allocated.
+    pub(crate) fn answer(self, method: &Method, asked: HeaderMap) -> Response {
+        if etag::already_there(&asked, self.etag) {
+            return self.not_modified(asked);
+        }
+        let plain = self.encoding.is_none();
+        let part = match asked.get(RANGE) {
+            Some(wanted) if plain && method == Method::GET => {
+                match etag::range_applies(&asked, self.etag) {
+                    true => range::wanted(wanted.as_bytes(), self.bytes.len()),
+                    false => range::Wanted::All,
+                }
+            }
+            _ => range::Wanted::All,
+        };
+        let (status, bytes, content_range) = match part {
+            range::Wanted::All => (StatusCode::OK, self.bytes.clone(), None),
+            range::Wanted::Part(part) => {
+                let total = self.bytes.len();
+                let header = format!("bytes {}-{}/{total}", part.start, part.end - 1);
+                (
+                    StatusCode::PARTIAL_CONTENT,
+                    self.bytes.slice(part),
+                    Some(header),
+                )
+            }
+            range::Wanted::Nothing => {
+                let header = format!("bytes */{}", self.bytes.len());
+                (
+                    StatusCode::RANGE_NOT_SATISFIABLE,
+                    bytes::Bytes::new(),
+                    Some(header),
+                )
+            }
+        };
+
+        let mut headers = self.caching(asked);
+        headers.insert(CONTENT_TYPE, self.content_type.clone());
+        match self.encoding {
+            Some(encoding) => headers.insert(CONTENT_ENCODING, encoding.clone()),
+            None => headers.insert(ACCEPT_RANGES, value::BYTES.clone()),
+        };
+        if let Some(Ok(content_range)) = content_range.map(HeaderValue::try_from) {
+            headers.insert(CONTENT_RANGE, content_range);
+        }
+        respond(status, headers, bytes, method)
+    }
+
+    fn not_modified(&self, asked: HeaderMap) -> Response {
+        let mut response = Response::default();
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        *response.headers_mut() = self.caching(asked);
+        response
+    }
+
+    /// The headers that 200 and 304 share.
+    fn caching(&self, mut headers: HeaderMap) -> HeaderMap {
+        headers.clear();
+        headers.insert(ETAG, self.etag.clone());
+        headers.insert(CACHE_CONTROL, self.cache.clone());
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, value::ANY.clone());
+        if self.varies {
+            headers.insert(VARY, value::VARY_ENCODING.clone());
+        }
+        headers
+    }
+}
+
+/// An answer of these parts; to HEAD, the body's length instead of the body.
+fn respond(
+    status: StatusCode,
+    mut headers: HeaderMap,
+    bytes: bytes::Bytes,
+    method: &Method,
+) -> Response {
+    let body = if method == Method::HEAD {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+        Body::default()
+    } else {
+        Body::from(bytes)
+    };
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
+}
+
+/// A short answer made for this request alone.
+pub(crate) fn plain(
+    status: StatusCode,
+    content_type: &HeaderValue,
+    cache: &HeaderValue,
+    bytes: impl Into<bytes::Bytes>,
+    method: &Method,
+) -> Response {
+    let mut headers = HeaderMap::with_capacity(8);
+    headers.insert(CONTENT_TYPE, content_type.clone());
+    headers.insert(CACHE_CONTROL, cache.clone());
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, value::ANY.clone());
+    respond(status, headers, bytes.into(), method)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::header::{IF_NONE_MATCH, IF_RANGE};
+
+    use super::*;
+
+    static TAG: HeaderValue = HeaderValue::from_static("\"t\"");
+
+    fn answer(method: Method, asked: &[(http::HeaderName, &'static str)]) -> Response {
+        let asked = asked
+            .iter()
+            .map(|(n, v)| (n.clone(), HeaderValue::from_static(v)));
+        let representation = Representation {
+            bytes: bytes::Bytes::from_static(b"0123456789"),
+            content_type: &value::OCTETS,
+            cache: &value::FOREVER,
+            etag: &TAG,
+            encoding: None,
+            varies: false,
+        };
+        representation.answer(&method, asked.collect())
+    }
+
+    #[test]
+    fn nothing_of_the_request_comes_back() {
+        let response = answer(Method::GET, &[(http::header::COOKIE, "secret")]);
+        assert_eq!(response.status(), 200);
+        assert!(!response.headers().contains_key(http::header::COOKIE));
+        assert_eq!(&response.body().bytes()[..], b"0123456789");
+    }
+
+    #[test]
+    fn head_has_the_length_and_no_body() {
+        let response = answer(Method::HEAD, &[(RANGE, "bytes=0-1")]);
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()[CONTENT_LENGTH], "10");
+        assert!(response.body().bytes().is_empty());
+    }
+
+    #[test]
+    fn conditions_come_before_ranges() {
+        let response = answer(
+            Method::GET,
+            &[(IF_NONE_MATCH, "\"t\""), (RANGE, "bytes=0-1")],
+        );
+        assert_eq!(response.status(), 304);
+        assert_eq!(response.headers()[ETAG], "\"t\"");
+        let response = answer(
+            Method::GET,
+            &[(IF_NONE_MATCH, "\"u\""), (RANGE, "bytes=2-3")],
+        );
+        assert_eq!(response.status(), 206);
+        assert_eq!(response.headers()[CONTENT_RANGE], "bytes 2-3/10");
+        assert_eq!(&response.body().bytes()[..], b"23");
+        let response = answer(Method::GET, &[(IF_RANGE, "\"u\""), (RANGE, "bytes=2-3")]);
+        assert_eq!(response.status(), 200);
+        let response = answer(Method::GET, &[(RANGE, "bytes=10-")]);
+        assert_eq!(response.status(), 416);
+        assert_eq!(response.headers()[CONTENT_RANGE], "bytes */10");
+    }
+}

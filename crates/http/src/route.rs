@@ -1,0 +1,442 @@
+//! From a URL to a log: the longest prefix wins, the rest is matched by hand.
+//!
+//! There is no web framework here. The table of prefixes is known only when
+//! the configuration is, each prefix stands for one or both of two small APIs
+//! (static-ct-api, "Submission APIs" and "Monitoring APIs"), and a request for
+//! a tile has a budget of ten microseconds, system calls included: a handful of
+//! `starts_with` is what fits, and what a reader of this file can check.
+//!
+//! Paths are compared byte by byte and never decoded: no path of either API
+//! needs escapes, and what is not decoded cannot be decoded twice. Nothing of a
+//! path ever reaches the storage: tiles and issuers are parsed into numbers.
+
+use std::fmt;
+
+use http::Uri;
+use lucarne_ct::Fingerprint;
+use lucarne_tlog::{Level, Tile, TilePathError};
+
+/// Which of a log's two APIs a prefix stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Roles {
+    pub(crate) submission: bool,
+    pub(crate) monitoring: bool,
+}
+
+impl Roles {
+    pub(crate) const SUBMISSION: Roles = Roles {
+        submission: true,
+        monitoring: false,
+    };
+    pub(crate) const MONITORING: Roles = Roles {
+        submission: false,
+        monitoring: true,
+    };
+
+    fn or(self, other: Roles) -> Roles {
+        Roles {
+            submission: self.submission || other.submission,
+            monitoring: self.monitoring || other.monitoring,
+        }
+    }
+}
+
+/// Why the prefixes of the logs do not go together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PrefixError {
+    /// Not a usable URL.
+    #[error("{url}: {problem}; expected something like https://ct.example.org/2026h1/")]
+    Url {
+        /// The prefix as configured.
+        url: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Two logs claim one prefix.
+    #[error(
+        "{prefix} is a prefix of two logs, {first} and {second}: requests could not be told apart"
+    )]
+    Taken {
+        /// Host and path.
+        prefix: String,
+        /// Short name of one log.
+        first: String,
+        /// Short name of the other.
+        second: String,
+    },
+}
+
+/// Host (with port, lower case) and path (with both slashes) of a prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Prefix {
+    pub(crate) host: String,
+    pub(crate) path: String,
+}
+
+impl Prefix {
+    pub(crate) fn parse(url: &str) -> Result<Self, PrefixError> {
+        let wrong = |problem: &str| PrefixError::Url {
+            url: url.to_owned(),
+            problem: problem.to_owned(),
+        };
+        let uri: Uri = url.parse().map_err(|_| wrong("not a URL"))?;
+        if !matches!(uri.scheme_str(), Some("http" | "https")) {
+            return Err(wrong("neither http:// nor https://"));
+        }
+        let host = uri.authority().ok_or_else(|| wrong("no host"))?.as_str();
+        if uri.query().is_some() || host.contains('@') {
+            return Err(wrong(
+                "a prefix has a host, maybe a port, and a path, nothing else",
+            ));
+        }
+        let mut path = uri.path().to_owned();
+        if !path.ends_with('/') {
+            path.push('/');
+        }
+        Ok(Prefix {
+            host: host.to_ascii_lowercase(),
+            path,
+        })
+    }
+}
+
+/// The prefixes of all logs, longest first.
+#[derive(Debug, Default)]
+pub(crate) struct Routes(Vec<Route>);
+
+#[derive(Debug)]
+struct Route {
+    path: Box<str>,
+    targets: Vec<Target>,
+}
+
+#[derive(Debug)]
+struct Target {
+    host: Box<str>,
+    log: usize,
+    roles: Roles,
+}
+
+/// A log, what its prefix stands for, and what of the path comes after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found<'p> {
+    pub(crate) log: usize,
+    pub(crate) roles: Roles,
+    pub(crate) rest: &'p str,
+}
+
+impl Routes {
+    /// Adds a prefix of log number `log`; `name` gives a log's name for the error.
+    pub(crate) fn add(
+        &mut self,
+        prefix: Prefix,
+        roles: Roles,
+        log: usize,
+        name: impl Fn(usize) -> String,
+    ) -> Result<(), PrefixError> {
+        let position = match self.0.iter().position(|r| *r.path == prefix.path) {
+            Some(position) => position,
+            None => {
+                let longer = |r: &Route| r.path.len() >= prefix.path.len();
+                let position = self.0.iter().take_while(|r| longer(r)).count();
+                let path = prefix.path.clone().into();
+                let targets = Vec::new();
+                self.0.insert(position, Route { path, targets });
+                position
+            }
+        };
+        let targets = &mut self.0[position].targets;
+        if let Some(other) = targets
+            .iter()
+            .find(|t| *t.host == prefix.host && t.log != log)
+        {
+            return Err(PrefixError::Taken {
+                prefix: format!("{}{}", prefix.host, prefix.path),
+                first: name(other.log),
+                second: name(log),
+            });
+        }
+        targets.push(Target {
+            host: prefix.host.into(),
+            log,
+            roles,
+        });
+        Ok(())
+    }
+
+    /// Finds the log of a path. The host counts only where two logs share a
+    /// path: behind a proxy it is often not the one that clients see.
+    pub(crate) fn find<'p>(&self, path: &'p str, host: Option<&str>) -> Option<Found<'p>> {
+        let (route, rest) = self
+            .0
+            .iter()
+            .find_map(|route| Some((route, path.strip_prefix(&*route.path)?)))?;
+        let first = route.targets.first()?;
+        let log = if route.targets.iter().all(|t| t.log == first.log) {
+            first.log
+        } else {
+            let host = host?;
+            let same = |t: &&Target| t.host.eq_ignore_ascii_case(host);
+            route.targets.iter().find(same)?.log
+        };
+        let shared = route.targets.iter().any(|t| t.log != log);
+        let roles = route
+            .targets
+            .iter()
+            .filter(|t| t.log == log)
+            .filter(|t| !shared || host.is_some_and(|h| t.host.eq_ignore_ascii_case(h)))
+            .map(|t| t.roles)
+            .reduce(Roles::or)?;
+        Some(Found { log, roles, rest })
+    }
+}
+
+/// What a request is about. Small and borrowed from nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resource {
+    AddChain,
+    AddPreChain,
+    GetRoots,
+    Checkpoint,
+    Tile(Tile),
+    Issuer(Fingerprint),
+    LogJson,
+    /// The log's page and what it loads.
+    Page,
+    Stats,
+    Style,
+    Script,
+    /// A submission prefix without a path: the page is elsewhere.
+    Elsewhere,
+    /// A path under a log's prefix that is nothing.
+    Nothing(Mistake),
+}
+
+/// How a path under a log's prefix came to be nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mistake {
+    Unknown,
+    Tile(TilePathError),
+    Issuer,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Mistake::Unknown => f.write_str(
+                "a log has checkpoint, tile/…, issuer/… and log.v3.json under its monitoring \
+                 prefix, ct/v1/add-chain, ct/v1/add-pre-chain and ct/v1/get-roots under its \
+                 submission prefix",
+            ),
+            Mistake::Tile(error) => error.fmt(f),
+            Mistake::Issuer => {
+                f.write_str("expected issuer/ and the SHA-256 of a certificate in lower-case hex")
+            }
+        }
+    }
+}
+
+impl Resource {
+    /// Reads what follows a log's prefix.
+    pub(crate) fn parse(rest: &str, roles: Roles) -> Self {
+        if roles.monitoring {
+            match rest {
+                "checkpoint" => return Resource::Checkpoint,
+                "log.v3.json" => return Resource::LogJson,
+                "" => return Resource::Page,
+                "stats.json" => return Resource::Stats,
+                "page.css" => return Resource::Style,
+                "page.js" => return Resource::Script,
+                _ if rest.starts_with("tile/") => {
+                    return match Tile::parse(rest) {
+                        Ok(tile) => Resource::Tile(tile),
+                        Err(error) => Resource::Nothing(Mistake::Tile(error)),
+                    };
+                }
+                _ => {}
+            }
+            if let Some(hex) = rest.strip_prefix("issuer/") {
+                return match fingerprint(hex) {
+                    Some(fingerprint) => Resource::Issuer(fingerprint),
+                    None => Resource::Nothing(Mistake::Issuer),
+                };
+            }
+        }
+        if roles.submission {
+            match rest {
+                "ct/v1/add-chain" => return Resource::AddChain,
+                "ct/v1/add-pre-chain" => return Resource::AddPreChain,
+                "ct/v1/get-roots" => return Resource::GetRoots,
+                "" => return Resource::Elsewhere,
+                _ => {}
+            }
+        }
+        Resource::Nothing(Mistake::Unknown)
+    }
+
+    /// Whether this is a full data tile: what compression is about.
+    pub(crate) fn is_data(tile: Tile) -> bool {
+        tile.level() == Level::Data
+    }
+}
+
+fn fingerprint(text: &str) -> Option<Fingerprint> {
+    if text.bytes().any(|b| b.is_ascii_uppercase()) {
+        return None;
+    }
+    let mut bytes = [0; 32];
+    hex::decode_to_slice(text, &mut bytes).ok()?;
+    Some(Fingerprint(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOTH: Roles = Roles {
+        submission: true,
+        monitoring: true,
+    };
+
+    fn routes(prefixes: &[(&str, Roles, usize)]) -> Result<Routes, PrefixError> {
+        let mut routes = Routes::default();
+        for (url, roles, log) in prefixes {
+            routes.add(Prefix::parse(url)?, *roles, *log, |n| format!("log{n}"))?;
+        }
+        Ok(routes)
+    }
+
+    fn found(routes: &Routes, host: &str, path: &str) -> Option<(usize, Roles, String)> {
+        let found = routes.find(path, (!host.is_empty()).then_some(host))?;
+        Some((found.log, found.roles, found.rest.to_owned()))
+    }
+
+    #[test]
+    fn prefixes_may_have_ports_and_plain_http() {
+        let prefix = Prefix::parse("http://Log.Example:8080/2026h1").unwrap();
+        assert_eq!(prefix.host, "log.example:8080");
+        assert_eq!(prefix.path, "/2026h1/");
+        assert_eq!(Prefix::parse("http://127.0.0.1:6962").unwrap().path, "/");
+        for wrong in [
+            "ct.example/x/",
+            "ftp://a/b/",
+            "https:///x",
+            "https://a/?q",
+            "https://u@a/",
+        ] {
+            assert!(Prefix::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_longest_prefix_wins_and_the_host_does_not_count() {
+        let routes = routes(&[
+            ("https://a.example/", BOTH, 0),
+            ("https://a.example/2026h1/", Roles::SUBMISSION, 1),
+            ("https://mon.a.example/2026h1/", Roles::MONITORING, 1),
+            ("https://a.example/2026h1/deeper/", BOTH, 2),
+        ])
+        .unwrap();
+        assert_eq!(
+            found(&routes, "", "/checkpoint"),
+            Some((0, BOTH, "checkpoint".into()))
+        );
+        let one = Some((1, BOTH, "checkpoint".into()));
+        assert_eq!(found(&routes, "proxy", "/2026h1/checkpoint"), one);
+        assert_eq!(found(&routes, "", "/2026h1/deeper/x").unwrap().0, 2);
+        assert_eq!(found(&routes, "", "/2026h1").unwrap().0, 0);
+        assert_eq!(found(&routes, "", "*"), None);
+    }
+
+    #[test]
+    fn the_host_counts_where_logs_share_a_path() {
+        let routes = routes(&[
+            ("https://a.example/", BOTH, 0),
+            ("https://sub.b.example:444/", Roles::SUBMISSION, 1),
+            ("https://mon.b.example/", Roles::MONITORING, 1),
+        ])
+        .unwrap();
+        assert_eq!(found(&routes, "A.example", "/x").unwrap().0, 0);
+        let submission = Some((1, Roles::SUBMISSION, "x".into()));
+        assert_eq!(found(&routes, "sub.b.example:444", "/x"), submission);
+        let monitoring = Some((1, Roles::MONITORING, "x".into()));
+        assert_eq!(found(&routes, "mon.b.example", "/x"), monitoring);
+        assert_eq!(found(&routes, "other", "/x"), None);
+        assert_eq!(found(&routes, "", "/x"), None);
+    }
+
+    #[test]
+    fn two_logs_cannot_share_host_and_path() {
+        let error = routes(&[
+            ("https://a.example/x/", Roles::SUBMISSION, 0),
+            ("https://a.example/x", Roles::MONITORING, 1),
+        ]);
+        let message = error.unwrap_err().to_string();
+        assert!(
+            message.contains("a.example/x/") && message.contains("log0 and log1"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn resources_by_role() {
+        let tile = |path| Resource::Tile(Tile::parse(path).unwrap());
+        assert_eq!(Resource::parse("checkpoint", BOTH), Resource::Checkpoint);
+        assert_eq!(
+            Resource::parse("tile/0/x001/234.p/5", BOTH),
+            tile("tile/0/x001/234.p/5")
+        );
+        assert_eq!(
+            Resource::parse("tile/data/000", BOTH),
+            tile("tile/data/000")
+        );
+        assert_eq!(Resource::parse("ct/v1/add-chain", BOTH), Resource::AddChain);
+        assert_eq!(Resource::parse("", BOTH), Resource::Page);
+        assert_eq!(Resource::parse("", Roles::SUBMISSION), Resource::Elsewhere);
+        let nothing = Resource::Nothing(Mistake::Unknown);
+        assert_eq!(
+            Resource::parse("ct/v1/add-chain", Roles::MONITORING),
+            nothing
+        );
+        assert_eq!(Resource::parse("checkpoint", Roles::SUBMISSION), nothing);
+        assert_eq!(Resource::parse("checkpoint/", BOTH), nothing);
+        assert_eq!(Resource::parse("/checkpoint", BOTH), nothing);
+    }
+
+    #[test]
+    fn nothing_escapes() {
+        for path in [
+            "tile/../checkpoint",
+            "tile/0/../../etc/passwd",
+            "tile/0/000/",
+            "tile/0/0%300",
+            "tile/%30/000",
+            "tile/0/000.p/0",
+            "tile/0/000.p/256",
+            "tile/0/000.p/05",
+            "tile/6/000",
+            "tile/00/000",
+            "tile/0/1",
+            "tile/0/x000/001/",
+            "issuer/../checkpoint",
+            "issuer/00",
+            "issuer/",
+            ".lucarne/lock",
+            "check%70oint",
+        ] {
+            let resource = Resource::parse(path, BOTH);
+            assert!(
+                matches!(resource, Resource::Nothing(_)),
+                "{path}: {resource:?}"
+            );
+        }
+        let upper = format!("issuer/{}", "AB".repeat(32));
+        assert_eq!(
+            Resource::parse(&upper, BOTH),
+            Resource::Nothing(Mistake::Issuer)
+        );
+        let lower = format!("issuer/{}", "ab".repeat(32));
+        let fingerprint = Fingerprint([0xab; 32]);
+        assert_eq!(Resource::parse(&lower, BOTH), Resource::Issuer(fingerprint));
+    }
+}

@@ -1,0 +1,82 @@
+//! Something that happens once, and that ten thousand connections wait for.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+/// A flag that is raised once. Waiting for it costs one load per poll, no lock:
+/// a connection is polled for every request, the flag is raised once.
+#[derive(Default)]
+pub(crate) struct Signal {
+    raised: AtomicBool,
+    notify: Notify,
+}
+
+impl Signal {
+    pub(crate) fn raise(&self) {
+        self.raised.store(true, Ordering::SeqCst);
+        self.notify.notify_waiters();
+    }
+
+    pub(crate) fn is_raised(&self) -> bool {
+        self.raised.load(Ordering::Acquire)
+    }
+
+    /// Ready once the flag is up. To be polled by one task only: the waker is
+    /// registered at the first poll.
+    pub(crate) fn raised(&self) -> Raised<'_> {
+        Raised {
+            signal: self,
+            notified: Box::pin(self.notify.notified()),
+            registered: false,
+        }
+    }
+}
+
+pub(crate) struct Raised<'a> {
+    signal: &'a Signal,
+    notified: Pin<Box<Notified<'a>>>,
+    registered: bool,
+}
+
+impl Future for Raised<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        // Registered before the flag is read: raising in between is not missed.
+        if !self.registered {
+            let _ = self.notified.as_mut().poll(cx);
+            self.registered = true;
+        }
+        match self.signal.is_raised() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn wakes_those_who_wait_and_those_who_come_later() {
+        let signal = Arc::new(Signal::default());
+        let waiter = {
+            let signal = signal.clone();
+            tokio::spawn(async move { signal.raised().await })
+        };
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        assert!(!waiter.is_finished());
+        signal.raise();
+        waiter.await.unwrap();
+        signal.raised().await;
+    }
+}

@@ -1,0 +1,297 @@
+//! Everything that is served: the logs of the process, and what is about them.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use http::header::{HOST, HeaderMap, LOCATION};
+use http::request::Parts;
+use http::{HeaderValue, Method, Request, StatusCode};
+use hyper::body::Incoming;
+use lucarne_ct::EntryKind;
+use lucarne_log::Log;
+use prometheus_client::registry::Registry;
+
+use crate::limits::Limits;
+use crate::metrics::{Endpoint, LogMetrics, Metrics};
+use crate::monitoring::{Monitoring, not_yet, read_only};
+use crate::refusal::Refusal;
+use crate::reply::{Response, plain, value};
+use crate::route::{Mistake, Prefix, PrefixError, Resource, Roles, Routes};
+use crate::{health, logjson, metrics, pages, submission};
+
+/// What a listener serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Surface {
+    /// The logs, their pages, `/metrics` and `/health`.
+    #[default]
+    Everything,
+    /// The logs and their pages: for a listener that strangers reach.
+    Logs,
+    /// `/metrics` and `/health` alone: for a listener that they do not.
+    Operations,
+}
+
+/// The logs of a process and everything that is served of them. Shared by all
+/// listeners.
+pub struct Site {
+    logs: Vec<Served>,
+    routes: Routes,
+    registry: Registry,
+    pub(crate) metrics: Metrics,
+    elsewhere: LogMetrics,
+    pub(crate) limits: Limits,
+}
+
+/// One log, and what is prepared for its requests.
+pub(crate) struct Served {
+    pub(crate) log: Arc<Log>,
+    monitoring: Monitoring,
+    metrics: LogMetrics,
+}
+
+impl Site {
+    /// Lays out the site. `registry` has everybody's metrics and gets ours.
+    ///
+    /// # Errors
+    /// If a prefix is not a URL, or two logs have the same.
+    pub fn new(
+        logs: Vec<Arc<Log>>,
+        mut registry: Registry,
+        limits: Limits,
+    ) -> Result<Arc<Self>, PrefixError> {
+        let metrics = Metrics::register(&mut registry);
+        let routes = routes(&logs)?;
+        let logs = logs.into_iter().map(|log| Served {
+            monitoring: Monitoring::new(&log.config().key.log_id().0),
+            metrics: metrics.of(&log.config().shortname),
+            log,
+        });
+        Ok(Arc::new(Site {
+            logs: logs.collect(),
+            routes,
+            elsewhere: metrics.of(""),
+            registry,
+            metrics,
+            limits,
+        }))
+    }
+
+    /// The logs, in the order of the configuration.
+    pub fn logs(&self) -> impl Iterator<Item = &Log> {
+        self.logs.iter().map(|served| &*served.log)
+    }
+
+    /// All metrics of the process as text (OpenMetrics).
+    pub fn render_metrics(&self) -> String {
+        metrics::render(&self.registry)
+    }
+
+    /// Answers one request.
+    pub(crate) async fn answer(&self, surface: Surface, request: Request<Incoming>) -> Response {
+        let start = Instant::now();
+        let (parts, body) = request.into_parts();
+        tracing::debug!(method = %parts.method, uri = %parts.uri, "request");
+        let found = match surface {
+            Surface::Operations => None,
+            _ => self.find(&parts),
+        };
+        let (metrics, endpoint, response) = match found {
+            Some((served, resource)) => {
+                let endpoint = endpoint(resource);
+                let response = served.answer(resource, parts, body, &self.limits).await;
+                (&served.metrics, endpoint, response)
+            }
+            None => {
+                let (endpoint, response) = self.operations(surface, parts).await;
+                (&self.elsewhere, endpoint, response)
+            }
+        };
+        metrics.note(
+            endpoint,
+            response.status(),
+            start.elapsed(),
+            response.body().len(),
+        );
+        response
+    }
+
+    /// The log of a request and what of it is asked for. `None` where a path
+    /// of the site's own is meant: those count where a log has nothing.
+    fn find(&self, parts: &Parts) -> Option<(&Served, Resource)> {
+        let path = parts.uri.path();
+        let authority = parts.uri.authority().map(|authority| authority.as_str());
+        let host = authority.or_else(|| parts.headers.get(HOST)?.to_str().ok());
+        let found = self.routes.find(path, host)?;
+        let resource = Resource::parse(found.rest, found.roles);
+        let site = ["/", "/metrics", "/health", "/page.css"];
+        if is_page(resource) && site.contains(&path) {
+            return None;
+        }
+        Some((self.logs.get(found.log)?, resource))
+    }
+
+    /// Answers what is not about one log.
+    async fn operations(&self, surface: Surface, parts: Parts) -> (Endpoint, Response) {
+        let (method, path) = (&parts.method, parts.uri.path());
+        let operations = surface != Surface::Logs;
+        let pages = surface != Surface::Operations;
+        let endpoint = match path {
+            "/metrics" | "/health" if operations => Endpoint::Operations,
+            "/" | "/page.css" if pages => Endpoint::Page,
+            _ => return (Endpoint::Unknown, self.nothing(&parts)),
+        };
+        let response = match path {
+            _ if method == Method::OPTIONS => submission::options("GET, HEAD, OPTIONS"),
+            _ if method != Method::GET && method != Method::HEAD => read_only(method),
+            "/health" => health::answer(self, method).await,
+            "/metrics" => {
+                let text = self.render_metrics();
+                plain(
+                    StatusCode::OK,
+                    &value::METRICS,
+                    &value::NO_STORE,
+                    text,
+                    method,
+                )
+            }
+            "/page.css" => pages::style(method),
+            _ => pages::index(self.logs(), method),
+        };
+        (endpoint, response)
+    }
+
+    /// 404, with what there is instead; 301 where only the slash is missing.
+    fn nothing(&self, parts: &Parts) -> Response {
+        let path = parts.uri.path();
+        let slashed = format!("{path}/");
+        if let Some(found) = self.routes.find(&slashed, None)
+            && found.rest.is_empty()
+            && let Ok(location) = HeaderValue::try_from(slashed)
+        {
+            return redirect(StatusCode::MOVED_PERMANENTLY, location, &parts.method);
+        }
+        let mut words = String::from("there is nothing here; the logs of this server:\n");
+        for log in self.logs() {
+            let config = log.config();
+            words += &format!("{}: {}\n", config.shortname, config.monitoring_prefix);
+        }
+        not_yet(&words, &parts.method)
+    }
+}
+
+fn routes(logs: &[Arc<Log>]) -> Result<Routes, PrefixError> {
+    let mut routes = Routes::default();
+    let name = |n: usize| logs[n].config().shortname.clone();
+    for (n, log) in logs.iter().enumerate() {
+        let config = log.config();
+        let submission = Prefix::parse(&config.submission_prefix)?;
+        routes.add(submission, Roles::SUBMISSION, n, name)?;
+        let monitoring = Prefix::parse(&config.monitoring_prefix)?;
+        routes.add(monitoring, Roles::MONITORING, n, name)?;
+    }
+    Ok(routes)
+}
+
+impl Served {
+    async fn answer(
+        &self,
+        resource: Resource,
+        parts: Parts,
+        body: Incoming,
+        limits: &Limits,
+    ) -> Response {
+        let (method, headers) = (parts.method, parts.headers);
+        match resource {
+            Resource::AddChain => {
+                self.add(EntryKind::X509, method, headers, body, limits)
+                    .await
+            }
+            Resource::AddPreChain => {
+                self.add(EntryKind::Precert, method, headers, body, limits)
+                    .await
+            }
+            _ if method == Method::GET || method == Method::HEAD => {
+                self.read(resource, &method, headers).await
+            }
+            Resource::Nothing(mistake) => nothing(mistake, &method),
+            _ if method == Method::OPTIONS => submission::options("GET, HEAD, OPTIONS"),
+            _ => read_only(&method),
+        }
+    }
+
+    async fn add(
+        &self,
+        kind: EntryKind,
+        method: Method,
+        headers: HeaderMap,
+        body: Incoming,
+        limits: &Limits,
+    ) -> Response {
+        const ALLOW: &str = "POST, OPTIONS";
+        match method {
+            // In a box of its own: a connection that only reads tiles should
+            // not have room for a submission.
+            Method::POST => Box::pin(submission::add(&self.log, kind, limits, headers, body)).await,
+            Method::OPTIONS => submission::options(ALLOW),
+            _ => Refusal::method(&method, ALLOW).into_response(),
+        }
+    }
+
+    async fn read(&self, resource: Resource, method: &Method, asked: HeaderMap) -> Response {
+        let (log, monitoring) = (&*self.log, &self.monitoring);
+        match resource {
+            Resource::Checkpoint => monitoring.checkpoint(log, method, asked),
+            Resource::Tile(tile) => monitoring.tile(log, tile, method, asked).await,
+            Resource::Issuer(of) => monitoring.issuer(log, of, method, asked).await,
+            Resource::GetRoots => submission::roots(log, method),
+            Resource::LogJson => {
+                let published = log.published();
+                logjson::answer(log.config(), &log.state(), published.as_deref(), method)
+            }
+            Resource::Page => Box::pin(pages::log(log, method)).await,
+            Resource::Stats => pages::stats(log, method),
+            Resource::Style => pages::style(method),
+            Resource::Script => pages::script(method),
+            Resource::Elsewhere => match HeaderValue::try_from(&log.config().monitoring_prefix) {
+                Ok(location) => redirect(StatusCode::SEE_OTHER, location, method),
+                Err(_) => nothing(Mistake::Unknown, method),
+            },
+            Resource::Nothing(mistake) => nothing(mistake, method),
+            Resource::AddChain | Resource::AddPreChain => nothing(Mistake::Unknown, method),
+        }
+    }
+}
+
+fn nothing(mistake: Mistake, method: &Method) -> Response {
+    not_yet(&format!("there is nothing here: {mistake}\n"), method)
+}
+
+fn redirect(status: StatusCode, location: HeaderValue, method: &Method) -> Response {
+    let mut response = plain(status, &value::TEXT, &value::MINUTE, "", method);
+    response.headers_mut().insert(LOCATION, location);
+    response
+}
+
+fn is_page(resource: Resource) -> bool {
+    use Resource::{Elsewhere, Nothing, Page, Style};
+    matches!(resource, Elsewhere | Nothing(_) | Page | Style)
+}
+
+fn endpoint(resource: Resource) -> Endpoint {
+    match resource {
+        Resource::AddChain => Endpoint::AddChain,
+        Resource::AddPreChain => Endpoint::AddPreChain,
+        Resource::GetRoots => Endpoint::GetRoots,
+        Resource::Checkpoint => Endpoint::Checkpoint,
+        Resource::Tile(tile) if Resource::is_data(tile) => Endpoint::DataTile,
+        Resource::Tile(_) => Endpoint::Tile,
+        Resource::Issuer(_) => Endpoint::Issuer,
+        Resource::LogJson => Endpoint::LogJson,
+        Resource::Nothing(_) => Endpoint::Unknown,
+        Resource::Page
+        | Resource::Stats
+        | Resource::Style
+        | Resource::Script
+        | Resource::Elsewhere => Endpoint::Page,
+    }
+}
