@@ -1,1 +1,33 @@
-//! placeholder
+//! What black-box tests and benchmarks of the `lucarne` binary need: a real
+//! process that never outlives its test, a plain HTTP client, the corpus of
+//! real certificates, and an auditor that checks a log from outside.
+//!
+//! Not published, used by nothing that ships.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod audit;
+mod corpus;
+mod http;
+mod log_under_test;
+mod process;
+mod server;
+
+pub use audit::{Audit, Report};
+pub use corpus::{Case, Corpus, corpus};
+pub use http::{Client, Response, raw_exchange};
+pub use log_under_test::LogUnderTest;
+pub use process::{Usage, usage};
+pub use rustix::process::Signal;
+pub use server::{Launch, Server, free_port};
+pub use tempfile::TempDir;
+
+/// A new directory that goes away with the value.
+///
+/// # Panics
+/// If the system has no room for one.
+pub fn temp_dir() -> TempDir {
+    tempfile::Builder::new()
+        .prefix("lucarne-test-")
+        .tempdir()
+        .unwrap_or_else(|error| panic!("cannot make a temporary directory: {error}"))
+}

@@ -1,0 +1,188 @@
+use std::{
+    fs,
+    net::SocketAddr,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, ensure};
+use lucarne_ct::LogKey;
+use tempfile::TempDir;
+
+use crate::{Audit, Client, Launch, Server, free_port, temp_dir};
+
+/// A directory with everything one log needs, made with `lucarne init`, and
+/// what a test must know to talk to it. Several runs of the server on the same
+/// directory are several calls of [`start`](Self::start).
+#[derive(Debug)]
+pub struct LogUnderTest {
+    binary: PathBuf,
+    directory: TempDir,
+    port: u16,
+    key: Vec<u8>,
+    roots: String,
+    core: Option<usize>,
+}
+
+impl LogUnderTest {
+    /// A log that accepts these roots (PEM). `settings` are more lines of the
+    /// log's section of the configuration (`period: 50`), unindented.
+    ///
+    /// # Errors
+    /// `lucarne init` failed: with all that it printed.
+    pub fn create(binary: impl Into<PathBuf>, roots: &str, settings: &str) -> Result<Self> {
+        let log = Self::prepare(binary, roots, settings)?;
+        let output = log.launch("init").run()?;
+        ensure!(
+            output.status.success(),
+            "lucarne init failed ({}):\n{}{}",
+            output.status,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(log)
+    }
+
+    /// The same without `lucarne init`: files only.
+    ///
+    /// # Errors
+    /// Only if the disk refuses.
+    pub fn prepare(binary: impl Into<PathBuf>, roots: &str, settings: &str) -> Result<Self> {
+        let directory = temp_dir();
+        let (port, path) = (free_port(), directory.path());
+        let seed: [u8; 32] = rand::random();
+        let secret = path.join("seed.bin");
+        fs::write(&secret, seed)?;
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o600))?;
+        fs::write(path.join("roots.pem"), roots)?;
+        let settings: String = settings
+            .lines()
+            .map(|line| format!("    {line}\n"))
+            .collect();
+        fs::write(
+            path.join("lucarne.yaml"),
+            configuration(path, port, &settings),
+        )?;
+        Ok(Self {
+            binary: binary.into(),
+            key: LogKey::from_seed(&seed)
+                .context("log key")?
+                .public_key_spki()
+                .to_vec(),
+            roots: roots.to_owned(),
+            directory,
+            port,
+            core: None,
+        })
+    }
+
+    /// Runs the server on this core only.
+    pub fn pin(mut self, core: Option<usize>) -> Self {
+        self.core = core;
+        self
+    }
+
+    /// `lucarne <subcommand> -c lucarne.yaml`, not started.
+    pub fn launch(&self, subcommand: &str) -> Launch {
+        Launch::new(&self.binary)
+            .args([subcommand, "-c"])
+            .arg(self.configuration())
+            .directory(self.path())
+            .pin(self.core)
+    }
+
+    /// `lucarne serve`, until it answers.
+    ///
+    /// # Errors
+    /// It did not.
+    pub fn start(&self) -> Result<Server> {
+        self.launch("serve").start(self.address())
+    }
+
+    /// The directory of everything.
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The configuration file.
+    pub fn configuration(&self) -> PathBuf {
+        self.path().join("lucarne.yaml")
+    }
+
+    /// The log's directory, with its public files.
+    pub fn data(&self) -> PathBuf {
+        self.path().join("data")
+    }
+
+    /// Where the server listens.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port))
+    }
+
+    /// The log's URL: submission and monitoring prefix, no trailing slash.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.origin())
+    }
+
+    /// The log's origin.
+    pub fn origin(&self) -> String {
+        format!("127.0.0.1:{}/test", self.port)
+    }
+
+    /// The log's public key (SPKI, DER).
+    pub fn public_key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// A client of the log.
+    pub fn client(&self) -> Client {
+        Client::new(self.url())
+    }
+
+    /// An auditor of the log.
+    ///
+    /// # Errors
+    /// Never for a log made here.
+    pub fn audit(&self) -> Result<Audit> {
+        Audit::new(
+            &self.url(),
+            &self.origin(),
+            &self.key,
+            self.roots.as_bytes(),
+        )
+    }
+
+    /// Waits until the log serves a checkpoint.
+    ///
+    /// # Errors
+    /// Not within `patience`.
+    pub async fn ready(&self, patience: Duration) -> Result<()> {
+        let client = self.client();
+        let attempts = async {
+            while !matches!(client.get("checkpoint").await, Ok(answer) if answer.status == 200) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let waited = tokio::time::timeout(patience, attempts).await;
+        waited.with_context(|| format!("no checkpoint at {} after {patience:?}", self.url()))
+    }
+}
+
+fn configuration(directory: &Path, port: u16, settings: &str) -> String {
+    let directory = directory.display();
+    format!(
+        "listen:
+  - 127.0.0.1:{port}
+checkpoints: {directory}/lock.sqlite
+logs:
+  - shortname: test
+    submissionprefix: http://127.0.0.1:{port}/test
+    monitoringprefix: http://127.0.0.1:{port}/test
+    secret: {directory}/seed.bin
+    cache: {directory}/cache
+    localdirectory: {directory}/data
+    roots: {directory}/roots.pem
+{settings}"
+    )
+}

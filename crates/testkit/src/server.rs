@@ -1,0 +1,366 @@
+use std::{
+    ffi::OsString,
+    io::{BufRead, BufReader, Read},
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::PathBuf,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::Signal;
+
+/// A loopback port that was free a moment ago.
+///
+/// # Panics
+/// If there is none.
+pub fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .unwrap_or_else(|error| panic!("no free port on 127.0.0.1: {error}"))
+        .port()
+}
+
+/// How a server is to be started.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    binary: PathBuf,
+    args: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+    directory: Option<PathBuf>,
+    core: Option<usize>,
+    patience: Duration,
+}
+
+impl Launch {
+    /// This binary, without arguments. Tests give `env!("CARGO_BIN_EXE_lucarne")`.
+    pub fn new(binary: impl Into<PathBuf>) -> Self {
+        Self {
+            binary: binary.into(),
+            args: Vec::new(),
+            env: Vec::new(),
+            directory: None,
+            core: None,
+            patience: Duration::from_secs(30),
+        }
+    }
+
+    /// One more argument.
+    pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    /// More arguments.
+    pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// An environment variable.
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// The directory to run in.
+    pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.directory = Some(directory.into());
+        self
+    }
+
+    /// Run on this core only (`taskset`).
+    pub fn pin(mut self, core: Option<usize>) -> Self {
+        self.core = core;
+        self
+    }
+
+    /// How long [`start`](Self::start) waits for an answer (30 s).
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    fn command(&self) -> Command {
+        let mut command = match self.core {
+            None => Command::new(&self.binary),
+            Some(core) => {
+                // taskset replaces itself by the binary: the pid is the server's.
+                let mut command = Command::new("taskset");
+                command.args(["-c", &core.to_string()]).arg(&self.binary);
+                command
+            }
+        };
+        command.args(&self.args).envs(self.env.iter().cloned());
+        if let Some(directory) = &self.directory {
+            command.current_dir(directory);
+        }
+        command
+    }
+
+    /// Runs it to its end, for subcommands that end by themselves.
+    ///
+    /// # Errors
+    /// A binary that cannot be started.
+    pub fn run(&self) -> Result<std::process::Output> {
+        let mut command = self.command();
+        command.stdin(Stdio::null());
+        command
+            .output()
+            .with_context(|| format!("cannot run {command:?}"))
+    }
+
+    /// Starts it without waiting for anything.
+    ///
+    /// # Errors
+    /// A binary that cannot be started.
+    pub fn spawn(&self) -> Result<Server> {
+        let mut command = self.command();
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .with_context(|| format!("cannot start {command:?}"))?;
+        let output = Output::default();
+        let readers = [
+            child.stdout.take().map(|pipe| output.collect(pipe)),
+            child.stderr.take().map(|pipe| output.collect(pipe)),
+        ];
+        Ok(Server {
+            child,
+            output,
+            readers: readers.into_iter().flatten().collect(),
+        })
+    }
+
+    /// Starts it and waits until something accepts connections at `address`.
+    ///
+    /// # Errors
+    /// It ended first, or did not answer in time: with all that it printed.
+    pub fn start(&self, address: SocketAddr) -> Result<Server> {
+        let mut server = self.spawn()?;
+        let deadline = Instant::now() + self.patience;
+        while TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_err() {
+            if let Some(status) = server.try_wait()? {
+                bail!(
+                    "the server ended ({status}) before it answered:\n{}",
+                    server.output()
+                );
+            }
+            if Instant::now() > deadline {
+                bail!(
+                    "nothing at {address} after {:?}:\n{}",
+                    self.patience,
+                    server.output()
+                );
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(server)
+    }
+}
+
+/// A running server: a real process, killed when this value is dropped.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    output: Output,
+    readers: Vec<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// All that it has printed so far, standard output and standard error in
+    /// the order in which they were read.
+    pub fn output(&self) -> String {
+        self.output.text()
+    }
+
+    /// Sends a signal.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn signal(&mut self, signal: Signal) -> Result<()> {
+        if let Some(status) = self.try_wait()? {
+            bail!(
+                "the server has already ended ({status}):\n{}",
+                self.output()
+            );
+        }
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal)
+            .context("cannot send a signal")
+    }
+
+    /// SIGTERM, and its exit status; killed if it takes longer than `patience`.
+    ///
+    /// # Errors
+    /// It did not end in time.
+    pub fn stop(&mut self, patience: Duration) -> Result<ExitStatus> {
+        self.signal(Signal::TERM)?;
+        self.wait(patience)
+    }
+
+    /// SIGKILL: what a power cut looks like to everything but the disk.
+    ///
+    /// # Errors
+    /// Only if the system refuses.
+    pub fn kill(&mut self) -> Result<ExitStatus> {
+        self.child.kill().context("cannot kill the server")?;
+        let status = self.child.wait()?;
+        self.finish_reading();
+        Ok(status)
+    }
+
+    /// Its exit status, if it has ended.
+    ///
+    /// # Errors
+    /// Only if the system refuses.
+    pub fn try_wait(&mut self) -> Result<Option<ExitStatus>> {
+        let status = self.child.try_wait()?;
+        if status.is_some() {
+            self.finish_reading();
+        }
+        Ok(status)
+    }
+
+    /// Waits until it ends.
+    ///
+    /// # Errors
+    /// It did not end in time, and was killed: with all that it printed.
+    pub fn wait(&mut self, patience: Duration) -> Result<ExitStatus> {
+        let deadline = Instant::now() + patience;
+        loop {
+            if let Some(status) = self.try_wait()? {
+                return Ok(status);
+            }
+            if Instant::now() > deadline {
+                self.kill()?;
+                bail!(
+                    "the server did not end within {patience:?}:\n{}",
+                    self.output()
+                );
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits until it has printed a line with `text`, and returns that line.
+    ///
+    /// # Errors
+    /// It ended without, or took longer than `patience`.
+    pub fn wait_for_output(&mut self, text: &str, patience: Duration) -> Result<String> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let ended = self.try_wait()?.is_some();
+            if let Some(line) = self.output().lines().find(|line| line.contains(text)) {
+                return Ok(line.to_owned());
+            }
+            if ended || Instant::now() > deadline {
+                bail!("the server never printed {text:?}:\n{}", self.output());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn finish_reading(&mut self) {
+        for reader in self.readers.drain(..) {
+            let _ = reader.join();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.finish_reading();
+    }
+}
+
+/// What a process prints, collected by threads so that its pipes never fill.
+#[derive(Clone, Debug, Default)]
+struct Output(Arc<Mutex<String>>);
+
+impl Output {
+    /// A test may run for hours: what it keeps of a chatty server is bounded.
+    const MOST: usize = 4 << 20;
+
+    fn collect(&self, pipe: impl Read + Send + 'static) -> JoinHandle<()> {
+        let output = self.clone();
+        thread::spawn(move || {
+            let mut lines = BufReader::new(pipe);
+            let mut line = Vec::new();
+            while matches!(lines.read_until(b'\n', &mut line), Ok(1..)) {
+                let mut text = output.0.lock().unwrap_or_else(PoisonError::into_inner);
+                if text.len() > Self::MOST {
+                    text.clear();
+                }
+                text.push_str(&String::from_utf8_lossy(&line));
+                line.clear();
+            }
+        })
+    }
+
+    fn text(&self) -> String {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Launch {
+        Launch::new("/bin/sh").args(["-c", script])
+    }
+
+    #[test]
+    fn output_and_status_are_captured() {
+        let mut server = shell("echo out; echo err >&2; exit 3").spawn().unwrap();
+        let status = server.wait(Duration::from_secs(10)).unwrap();
+        assert_eq!(status.code(), Some(3));
+        let output = server.output();
+        assert!(output.contains("out\n") && output.contains("err\n"));
+        assert!(server.signal(Signal::TERM).is_err());
+    }
+
+    #[test]
+    fn a_server_that_dies_is_not_waited_for() {
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
+        let error = shell("echo no such file; exit 1")
+            .start(address)
+            .unwrap_err();
+        assert!(error.to_string().contains("no such file"), "{error}");
+    }
+
+    #[test]
+    fn signals_arrive_and_dropping_kills() {
+        let mut polite = shell("trap 'exit 7' TERM; echo ready; while :; do sleep 0.01; done");
+        polite = polite.env("A", "b");
+        let mut server = polite.spawn().unwrap();
+        server
+            .wait_for_output("ready", Duration::from_secs(10))
+            .unwrap();
+        assert_eq!(
+            server.stop(Duration::from_secs(10)).unwrap().code(),
+            Some(7)
+        );
+
+        let server = shell("exec sleep 1000").spawn().unwrap();
+        let proc = format!("/proc/{}", server.pid());
+        assert!(std::path::Path::new(&proc).exists());
+        drop(server);
+        assert!(!std::path::Path::new(&proc).exists());
+    }
+}
