@@ -223,7 +223,7 @@ enum Path<'c> {
     /// The leaf, and everything above it.
     Tail {
         algorithm: SignatureAlgorithm,
-        tail: Tail<'c>,
+        tail: Box<Tail<'c>>,
         cache_key: [u8; 32],
     },
 }

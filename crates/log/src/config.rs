@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use lucarne_ct::{LogKey, Policy};
 
+use crate::Clock;
+
 /// The settings of one log. Names follow Sunlight's configuration keys.
 #[derive(Clone, Debug)]
 pub struct LogConfig {
@@ -36,6 +38,8 @@ pub struct LogConfig {
     pub cache: PathBuf,
     /// Bytes of memory for tiles that are read.
     pub read_cache_bytes: u64,
+    /// Where the log reads the time: [`Clock::system`], except in tests.
+    pub clock: Clock,
 }
 
 /// Seven days after its window ends a shard takes no submissions any more.

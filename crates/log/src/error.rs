@@ -62,7 +62,9 @@ pub enum Fatal {
         problem: String,
     },
     /// There is no log of this key in the lock.
-    #[error("{lock} holds no log with ID {log_id} ({name}): create it with `lucarne init`, or look for a wrong key, or a wrong lock")]
+    #[error(
+        "{lock} holds no log with ID {log_id} ({name}): create it with `lucarne init`, or look for a wrong key, or a wrong lock"
+    )]
     NotCreated {
         /// Where the lock is.
         lock: String,
@@ -75,13 +77,17 @@ pub enum Fatal {
     #[error("{0}")]
     Inconsistent(String),
     /// Verify-before-sign failed: nothing was signed.
-    #[error("verification before signing failed: {0}; nothing was signed, the round never happened")]
+    #[error(
+        "verification before signing failed: {0}; nothing was signed, the round never happened"
+    )]
     Verify(String),
     /// Signing failed.
     #[error("signing failed: {0}")]
     Sign(String),
     /// The clock is too far behind the log's own timestamps.
-    #[error("the clock is {behind_ms} ms behind the last signed timestamp: correct it; the log goes on by itself once it has caught up")]
+    #[error(
+        "the clock is {behind_ms} ms behind the last signed timestamp: correct it; the log goes on by itself once it has caught up"
+    )]
     Clock {
         /// Milliseconds.
         behind_ms: u64,

@@ -4,15 +4,33 @@
 //! tiles by name.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod catchup;
+mod clock;
+mod compress;
 mod config;
+mod dedup;
 mod error;
+mod health;
 mod log;
 mod metrics;
+mod pool;
+mod reader;
+mod recent;
+mod record;
+mod recover;
+mod round;
+mod sequencer;
 mod state;
+mod stored;
+mod tree;
+mod verify;
 
+pub use clock::Clock;
 pub use config::LogConfig;
 pub use error::{Fatal, ReadError, SubmitError};
-pub use log::{Log, Stored};
+pub use log::Log;
 pub use lucarne_storage::Encoding;
 pub use metrics::Metrics;
+pub use reader::Stored;
+pub use record::{Record, RecordError, Step};
 pub use state::{Check, Health, Published, State, Stats};

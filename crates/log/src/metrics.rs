@@ -1,14 +1,234 @@
 //! Prometheus metrics of all logs of a process, labelled by short name.
 
-use prometheus_client::registry::Registry;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfLog {
+    log: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WithResult {
+    log: String,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct InPhase {
+    log: String,
+    phase: &'static str,
+}
+
+type Seconds<L> = Family<L, Histogram, fn() -> Histogram>;
+
+/// From 0.2 ms to 13 s, each bucket twice the last.
+fn seconds() -> Histogram {
+    Histogram::new(exponential_buckets(0.0002, 2.0, 17))
+}
+
+/// From 1 to 32,768 entries.
+fn entries() -> Histogram {
+    Histogram::new(exponential_buckets(1.0, 2.0, 16))
+}
 
 /// The metric families, registered once per process.
-#[derive(Clone, Default)]
-pub struct Metrics {}
+#[derive(Clone)]
+pub struct Metrics {
+    submissions: Family<WithResult, Counter>,
+    submission_seconds: Seconds<OfLog>,
+    round_seconds: Seconds<InPhase>,
+    round_entries: Seconds<OfLog>,
+    tree_size: Family<OfLog, Gauge>,
+    checkpoint_timestamp: Family<OfLog, Gauge>,
+    pool_entries: Family<OfLog, Gauge>,
+    dedup_indexed: Family<OfLog, Gauge>,
+    up: Family<OfLog, Gauge>,
+    restarts: Family<OfLog, Counter>,
+    syncs: Family<OfLog, Counter>,
+    journal_bytes: Family<OfLog, Counter>,
+    published_bytes: Family<OfLog, Counter>,
+    headroom: Family<OfLog, Gauge>,
+}
 
 impl Metrics {
-    /// Registers the families.
-    pub fn register(_registry: &mut Registry) -> Self {
-        Metrics {}
+    /// Registers the families under the prefix `lucarne`.
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Metrics {
+            submissions: Family::default(),
+            submission_seconds: Family::new_with_constructor(seconds),
+            round_seconds: Family::new_with_constructor(seconds),
+            round_entries: Family::new_with_constructor(entries),
+            tree_size: Family::default(),
+            checkpoint_timestamp: Family::default(),
+            pool_entries: Family::default(),
+            dedup_indexed: Family::default(),
+            up: Family::default(),
+            restarts: Family::default(),
+            syncs: Family::default(),
+            journal_bytes: Family::default(),
+            published_bytes: Family::default(),
+            headroom: Family::default(),
+        };
+        metrics.describe(registry.sub_registry_with_prefix("lucarne"));
+        metrics
+    }
+
+    fn describe(&self, r: &mut Registry) {
+        r.register(
+            "submissions",
+            "Submissions by result",
+            self.submissions.clone(),
+        );
+        r.register_with_unit(
+            "submission",
+            "Time from a decoded submission to its SCT",
+            Unit::Seconds,
+            self.submission_seconds.clone(),
+        );
+        r.register_with_unit(
+            "round",
+            "Time of each phase of a round: prepare, stage, commit, publish, and their total",
+            Unit::Seconds,
+            self.round_seconds.clone(),
+        );
+        r.register(
+            "round_entries",
+            "New entries per round",
+            self.round_entries.clone(),
+        );
+        r.register(
+            "tree_size",
+            "Entries in the published checkpoint",
+            self.tree_size.clone(),
+        );
+        r.register_with_unit(
+            "checkpoint_timestamp",
+            "Unix time of the published checkpoint",
+            Unit::Seconds,
+            self.checkpoint_timestamp.clone(),
+        );
+        r.register(
+            "pool_entries",
+            "Entries waiting for the next round",
+            self.pool_entries.clone(),
+        );
+        r.register(
+            "dedup_indexed_entries",
+            "Entries in the dedup index",
+            self.dedup_indexed.clone(),
+        );
+        r.register("log_up", "1 while the log is sequencing", self.up.clone());
+        r.register(
+            "log_failures",
+            "Times the log was stopped by a fatal error",
+            self.restarts.clone(),
+        );
+        r.register(
+            "storage_syncs",
+            "Operations that waited for stable storage",
+            self.syncs.clone(),
+        );
+        r.register_with_unit(
+            "storage_journal",
+            "Written to the journal",
+            Unit::Bytes,
+            self.journal_bytes.clone(),
+        );
+        r.register_with_unit(
+            "storage_published",
+            "Written to public files",
+            Unit::Bytes,
+            self.published_bytes.clone(),
+        );
+        r.register_with_unit(
+            "storage_headroom",
+            "Free space, as of the last health check",
+            Unit::Bytes,
+            self.headroom.clone(),
+        );
+    }
+
+    /// The metrics of one log, looked up once.
+    pub(crate) fn of(&self, log: &str) -> LogMetrics {
+        let label = OfLog { log: log.into() };
+        let result = |result| {
+            self.submissions.get_or_create_owned(&WithResult {
+                log: log.into(),
+                result,
+            })
+        };
+        let phase = |phase| {
+            self.round_seconds.get_or_create_owned(&InPhase {
+                log: log.into(),
+                phase,
+            })
+        };
+        LogMetrics {
+            accepted: result("accepted"),
+            duplicate: result("duplicate"),
+            rejected: result("rejected"),
+            full: result("full"),
+            unavailable: result("unavailable"),
+            submission_seconds: self.submission_seconds.get_or_create_owned(&label),
+            prepare: phase("prepare"),
+            stage: phase("stage"),
+            commit: phase("commit"),
+            publish: phase("publish"),
+            total: phase("total"),
+            round_entries: self.round_entries.get_or_create_owned(&label),
+            tree_size: self.tree_size.get_or_create_owned(&label),
+            checkpoint_timestamp: self.checkpoint_timestamp.get_or_create_owned(&label),
+            pool_entries: self.pool_entries.get_or_create_owned(&label),
+            dedup_indexed: self.dedup_indexed.get_or_create_owned(&label),
+            up: self.up.get_or_create_owned(&label),
+            failures: self.restarts.get_or_create_owned(&label),
+            syncs: self.syncs.get_or_create_owned(&label),
+            journal_bytes: self.journal_bytes.get_or_create_owned(&label),
+            published_bytes: self.published_bytes.get_or_create_owned(&label),
+            headroom: self.headroom.get_or_create_owned(&label),
+        }
+    }
+}
+
+/// The metrics of one log.
+pub(crate) struct LogMetrics {
+    pub(crate) accepted: Counter,
+    pub(crate) duplicate: Counter,
+    pub(crate) rejected: Counter,
+    pub(crate) full: Counter,
+    pub(crate) unavailable: Counter,
+    pub(crate) submission_seconds: Histogram,
+    pub(crate) prepare: Histogram,
+    pub(crate) stage: Histogram,
+    pub(crate) commit: Histogram,
+    pub(crate) publish: Histogram,
+    pub(crate) total: Histogram,
+    pub(crate) round_entries: Histogram,
+    pub(crate) tree_size: Gauge,
+    pub(crate) checkpoint_timestamp: Gauge,
+    pub(crate) pool_entries: Gauge,
+    pub(crate) dedup_indexed: Gauge,
+    pub(crate) up: Gauge,
+    pub(crate) failures: Counter,
+    pub(crate) syncs: Counter,
+    pub(crate) journal_bytes: Counter,
+    pub(crate) published_bytes: Counter,
+    pub(crate) headroom: Gauge,
+}
+
+impl LogMetrics {
+    /// Brings the storage counters up to what storage has counted.
+    pub(crate) fn note_storage(&self, stats: &lucarne_storage::Stats) {
+        let raise = |counter: &Counter, to: u64| {
+            counter.inc_by(to.saturating_sub(counter.get()));
+        };
+        raise(&self.syncs, stats.syncs());
+        raise(&self.journal_bytes, stats.journal_bytes());
+        raise(&self.published_bytes, stats.published_bytes());
     }
 }

@@ -1,0 +1,136 @@
+//! A truthful answer to "is this log well?".
+
+use std::time::{Duration, Instant};
+
+use tokio::sync::Mutex;
+
+use crate::log::Shared;
+use crate::state::{Check, Health, State};
+
+/// How long an answer stands: probes cost the lock and the disk something.
+const FRESH: Duration = Duration::from_secs(1);
+/// The MMD of a static log: a checkpoint must never be older.
+const MAX_CHECKPOINT_AGE_MS: u64 = 60_000;
+/// Below this, operators must act.
+const MIN_HEADROOM: u64 = 512 << 20;
+/// A checkpoint further in the future than this shows that the clock went back.
+const MAX_AHEAD_MS: u64 = 10_000;
+/// A lock or disk that does not answer within this is not well.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Asks at most once a second, whoever wants to know.
+#[derive(Default)]
+pub(crate) struct Prober {
+    last: Mutex<Option<(Instant, Health)>>,
+}
+
+impl Prober {
+    pub(crate) async fn health(&self, log: &Shared, state: State) -> Health {
+        let mut last = self.last.lock().await;
+        if let Some((at, health)) = last.as_ref()
+            && at.elapsed() < FRESH
+        {
+            return health.clone();
+        }
+        let health = Health {
+            checks: probe(log, state).await,
+        };
+        *last = Some((Instant::now(), health.clone()));
+        health
+    }
+}
+
+async fn probe(log: &Shared, state: State) -> Vec<Check> {
+    let retired = state == State::Retired;
+    let mut checks = vec![
+        state_check(state),
+        lock_check(log).await,
+        storage_check(log).await,
+    ];
+    // A retired log signs nothing any more, and its last checkpoint grows old.
+    if !retired {
+        let now_ms = log.config.clock.now_ms();
+        let signed_ms = log
+            .reader
+            .published()
+            .map(|published| published.timestamp_ms);
+        checks.push(age_check(now_ms, signed_ms));
+        checks.push(clock_check(now_ms, signed_ms));
+    }
+    checks
+}
+
+fn state_check(state: State) -> Check {
+    let (ok, detail) = match state {
+        State::Running => (true, "running".into()),
+        State::Retired => (true, "retired: read-only".into()),
+        State::Starting => (false, "starting".into()),
+        State::Closed => (false, "shut down".into()),
+        State::Stopped { reason, .. } => (false, reason),
+    };
+    Check {
+        name: "state",
+        ok,
+        detail,
+    }
+}
+
+async fn lock_check(log: &Shared) -> Check {
+    let answer = tokio::time::timeout(PATIENCE, log.lock.check()).await;
+    let (ok, detail) = match answer {
+        Ok(Ok(())) => (true, format!("{} is writable", log.lock.location())),
+        Ok(Err(error)) => (false, error.to_string()),
+        Err(_) => (false, format!("{} does not answer", log.lock.location())),
+    };
+    Check {
+        name: "lock",
+        ok,
+        detail,
+    }
+}
+
+async fn storage_check(log: &Shared) -> Check {
+    let answer = tokio::time::timeout(PATIENCE, log.assets.headroom()).await;
+    let location = log.assets.location();
+    let (ok, detail) = match answer {
+        Ok(Ok(None)) => (true, format!("{location} answers")),
+        Ok(Ok(Some(bytes))) => {
+            log.metrics
+                .headroom
+                .set(i64::try_from(bytes).unwrap_or(i64::MAX));
+            let detail = format!("{location}: {} MiB free", bytes >> 20);
+            (bytes >= MIN_HEADROOM, detail)
+        }
+        Ok(Err(error)) => (false, error.to_string()),
+        Err(_) => (false, format!("{location} does not answer")),
+    };
+    Check {
+        name: "storage",
+        ok,
+        detail,
+    }
+}
+
+fn age_check(now_ms: u64, signed_ms: Option<u64>) -> Check {
+    let age_ms = signed_ms.map(|signed_ms| now_ms.saturating_sub(signed_ms));
+    Check {
+        name: "checkpoint_age",
+        ok: age_ms.is_some_and(|age_ms| age_ms <= MAX_CHECKPOINT_AGE_MS),
+        detail: match age_ms {
+            Some(age_ms) => format!("{:.1} s", age_ms as f64 / 1000.0),
+            None => "no checkpoint is published".into(),
+        },
+    }
+}
+
+fn clock_check(now_ms: u64, signed_ms: Option<u64>) -> Check {
+    let ahead_ms = signed_ms.unwrap_or(0).saturating_sub(now_ms);
+    Check {
+        name: "clock",
+        ok: ahead_ms <= MAX_AHEAD_MS,
+        detail: match ahead_ms {
+            0 => "agrees with the log".into(),
+            ahead_ms => format!("{ahead_ms} ms behind the newest checkpoint"),
+        },
+    }
+}

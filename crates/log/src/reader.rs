@@ -1,0 +1,198 @@
+//! The read path: tiles by name, from the right edge in memory, from a bounded
+//! cache, from storage. Nothing is served before its checkpoint.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use lucarne_ct::Fingerprint;
+use lucarne_storage::{Assets, Encoding};
+use lucarne_tlog::{Hash, Level, Tile};
+use moka::sync::Cache;
+use parking_lot::Mutex;
+
+use crate::compress::{gunzip, is_gzip, zstd};
+use crate::tree::Tree;
+use crate::{Published, ReadError, stored};
+
+/// A tile or issuer as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// The stored bytes.
+    pub bytes: Bytes,
+    /// How they are encoded.
+    pub encoding: Encoding,
+}
+
+/// What readers may see: a checkpoint, and the right edge that belongs to it.
+struct View {
+    published: Arc<Published>,
+    /// The rightmost tile of each level and of the data, if it is in memory.
+    edge: Option<Arc<Tree>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Key {
+    Tile(Tile),
+    Zstd(Tile),
+    Issuer(Fingerprint),
+}
+
+/// The read path of one log.
+pub(crate) struct Reader {
+    assets: Arc<dyn Assets>,
+    view: ArcSwapOption<View>,
+    cache: Cache<Key, Stored>,
+    transcoding: Arc<Mutex<HashSet<Tile>>>,
+}
+
+/// Most tiles that wait to be transcoded: beyond, readers are served gzip.
+const MAX_TRANSCODING: usize = 8;
+
+impl Reader {
+    pub(crate) fn new(assets: Arc<dyn Assets>, cache_bytes: u64) -> Self {
+        Reader {
+            assets,
+            view: ArcSwapOption::empty(),
+            cache: Cache::builder()
+                .max_capacity(cache_bytes)
+                .weigher(|_, stored: &Stored| stored.bytes.len() as u32 + 128)
+                .build(),
+            transcoding: Arc::default(),
+        }
+    }
+
+    /// Lets readers see this checkpoint, and the tree that it signs.
+    pub(crate) fn publish(&self, published: Published, edge: Option<Arc<Tree>>) {
+        self.view.store(Some(Arc::new(View {
+            published: Arc::new(published),
+            edge,
+        })));
+    }
+
+    pub(crate) fn published(&self) -> Option<Arc<Published>> {
+        self.view.load().as_ref().map(|view| view.published.clone())
+    }
+
+    pub(crate) async fn tile(&self, tile: Tile) -> Result<Option<Stored>, ReadError> {
+        {
+            let view = self.view.load();
+            let Some(view) = view.as_ref() else {
+                return Ok(None);
+            };
+            if !tile.covered_by(view.published.size) {
+                return Ok(None);
+            }
+            if let Some(bytes) = view.edge.as_ref().and_then(|edge| from_edge(edge, tile)) {
+                return Ok(Some(identity(bytes)));
+            }
+        }
+        if tile.is_full() {
+            return self.full(tile).await;
+        }
+        let bytes = match self.cache.get(&Key::Tile(tile.full())) {
+            Some(full) => Some(cut(tile, full.bytes)?),
+            None => stored::tile(&*self.assets, tile).await?,
+        };
+        Ok(bytes.map(identity))
+    }
+
+    async fn full(&self, tile: Tile) -> Result<Option<Stored>, ReadError> {
+        if let Some(stored) = self.cache.get(&Key::Tile(tile)) {
+            return Ok(Some(stored));
+        }
+        let Some(bytes) = self.assets.get(&tile.path()).await? else {
+            return Err(ReadError::Damaged {
+                path: tile.path(),
+                problem: "is missing, although a checkpoint covers it".into(),
+            });
+        };
+        let encoding = match tile.level() {
+            Level::Data if is_gzip(&bytes) => Encoding::Gzip,
+            _ => Encoding::Identity,
+        };
+        let stored = Stored { bytes, encoding };
+        self.cache.insert(Key::Tile(tile), stored.clone());
+        Ok(Some(stored))
+    }
+
+    /// The tile in zstd, if it is ready; if not, it is made ready.
+    pub(crate) fn zstd(&self, tile: Tile) -> Option<Bytes> {
+        if !tile.is_full() || tile.level() != Level::Data {
+            return None;
+        }
+        if let Some(stored) = self.cache.get(&Key::Zstd(tile)) {
+            return Some(stored.bytes);
+        }
+        let covered = self.published()?.size;
+        if tile.covered_by(covered) {
+            self.transcode(tile);
+        }
+        None
+    }
+
+    fn transcode(&self, tile: Tile) {
+        {
+            let mut waiting = self.transcoding.lock();
+            if waiting.len() >= MAX_TRANSCODING || !waiting.insert(tile) {
+                return;
+            }
+        }
+        let (assets, cache) = (self.assets.clone(), self.cache.clone());
+        let transcoding = self.transcoding.clone();
+        tokio::spawn(async move {
+            if let Ok(Some(plain)) = stored::tile(&*assets, tile).await {
+                let packed = tokio::task::spawn_blocking(move || zstd(&plain)).await;
+                if let Ok(Ok(packed)) = packed {
+                    cache.insert(Key::Zstd(tile), identity(packed.into()));
+                }
+            }
+            transcoding.lock().remove(&tile);
+        });
+    }
+
+    pub(crate) async fn issuer(&self, of: &Fingerprint) -> Result<Option<Bytes>, ReadError> {
+        if let Some(stored) = self.cache.get(&Key::Issuer(*of)) {
+            return Ok(Some(stored.bytes));
+        }
+        let bytes = self.assets.get(&format!("issuer/{of}")).await?;
+        if let Some(bytes) = &bytes {
+            self.cache.insert(Key::Issuer(*of), identity(bytes.clone()));
+        }
+        Ok(bytes)
+    }
+}
+
+/// The tile as a prefix of the rightmost one of its level, if that is where it is.
+fn from_edge(tree: &Tree, tile: Tile) -> Option<Bytes> {
+    let rightmost = Tile::rightmost_partial(tile.level(), tree.size())?;
+    if tile.index() != rightmost.index() {
+        return None;
+    }
+    match tile.level() {
+        Level::Data => tree.data.prefix(tile.width()),
+        Level::Hashes(level) => {
+            let hashes = tree.edge.partial(level).get(..usize::from(tile.width()))?;
+            let mut bytes = Vec::with_capacity(hashes.len() * Hash::LENGTH);
+            hashes
+                .iter()
+                .for_each(|hash| bytes.extend_from_slice(&hash.0));
+            Some(bytes.into())
+        }
+    }
+}
+
+fn cut(tile: Tile, full: Bytes) -> Result<Bytes, ReadError> {
+    let damaged = |problem: String| ReadError::Damaged {
+        path: tile.full().path(),
+        problem,
+    };
+    let plain = gunzip(full).map_err(|error| damaged(error.to_string()))?;
+    stored::prefix(tile, plain).map_err(damaged)
+}
+
+fn identity(bytes: Bytes) -> Stored {
+    let encoding = Encoding::Identity;
+    Stored { bytes, encoding }
+}

@@ -1,0 +1,280 @@
+//! Opening a log: what lock, journal and storage say together.
+//!
+//! The lock is the truth. The journal is rolled forward to it, what it does
+//! not lead to never happened, and storage may be behind it but never ahead.
+//! Any other combination means that something was rolled back, copied or lost,
+//! and the log refuses to sign anything.
+
+use bytes::Bytes;
+use lucarne_ct::{Fingerprint, TileLeafRef, verify_checkpoint};
+use lucarne_storage::{Asset, AssetKind, Assets, Lock};
+use lucarne_tlog::{Checkpoint, EMPTY_ROOT, Frontier, Hash, leaf_hash};
+
+use crate::record::Record;
+use crate::round::{issuer_asset, tile_assets};
+use crate::tree::{NewTiles, Tree};
+use crate::{Fatal, LogConfig, Published, stored};
+
+/// A log ready to be sequenced.
+pub(crate) struct Recovered {
+    /// The tree that the lock's checkpoint signs.
+    pub(crate) tree: Tree,
+    /// That checkpoint, as it lies in the lock.
+    pub(crate) committed: Bytes,
+    /// Size of the tree before the first round of the journal.
+    pub(crate) base: u64,
+}
+
+/// A signed checkpoint that has been verified.
+pub(crate) struct Head {
+    pub(crate) checkpoint: Checkpoint,
+    pub(crate) timestamp_ms: u64,
+    pub(crate) note: Bytes,
+}
+
+impl Head {
+    pub(crate) fn verify(note: Bytes, config: &LogConfig) -> Result<Head, String> {
+        let (checkpoint, timestamp_ms) =
+            verify_checkpoint(&note, &config.origin, config.key.public_key_spki())
+                .map_err(|error| error.to_string())?;
+        Ok(Head {
+            checkpoint,
+            timestamp_ms,
+            note,
+        })
+    }
+
+    pub(crate) fn published(&self) -> Published {
+        Published {
+            size: self.checkpoint.size,
+            root: self.checkpoint.root,
+            timestamp_ms: self.timestamp_ms,
+            checkpoint: self.note.clone(),
+            at: std::time::Instant::now(),
+        }
+    }
+}
+
+/// The checkpoint that storage publishes, if any.
+///
+/// # Errors
+/// If it is not one of this log.
+pub(crate) async fn published(
+    config: &LogConfig,
+    assets: &dyn Assets,
+) -> Result<Option<Head>, Fatal> {
+    let Some(note) = assets.get("checkpoint").await? else {
+        return Ok(None);
+    };
+    Head::verify(note, config).map(Some).map_err(|problem| {
+        Fatal::Inconsistent(format!(
+            "{}/checkpoint is not one of {}: {problem}. Either the directory or the key is \
+             another log's",
+            assets.location(),
+            config.origin
+        ))
+    })
+}
+
+/// Reads lock, journal and storage, and rolls storage forward to the lock.
+///
+/// # Errors
+/// If they contradict each other, or one of them fails.
+pub(crate) async fn recover(
+    config: &LogConfig,
+    assets: &dyn Assets,
+    lock: &dyn Lock,
+) -> Result<Recovered, Fatal> {
+    let head = committed(config, lock).await?;
+    let published = published(config, assets).await?;
+    if let Some(published) = &published {
+        not_newer(published, &head, assets, lock)?;
+    }
+    let path = rounds_to(&head.checkpoint, records(assets).await?);
+    let base = path
+        .first()
+        .map_or((head.checkpoint.size, head.checkpoint.root), |record| {
+            (record.step.old_size, record.step.old_root)
+        });
+    let mut tree = tree_at(base, &head, assets, lock).await?;
+    if !path.is_empty() {
+        tracing::info!(
+            log = config.shortname,
+            rounds = path.len(),
+            from = base.0,
+            to = head.checkpoint.size,
+            "rolling forward from the journal"
+        );
+    }
+    for record in path {
+        roll_forward(&mut tree, record, assets).await?;
+    }
+    tree.frontier = Frontier::from_right_edge(&tree.edge);
+    tree.timestamp_ms = head.timestamp_ms;
+    if published.is_none_or(|published| published.note != head.note) {
+        let checkpoint = Asset::new("checkpoint", head.note.clone(), AssetKind::Checkpoint);
+        assets.publish(vec![checkpoint]).await?;
+    }
+    Ok(Recovered {
+        tree,
+        committed: head.note,
+        base: base.0,
+    })
+}
+
+async fn committed(config: &LogConfig, lock: &dyn Lock) -> Result<Head, Fatal> {
+    let log_id = config.key.log_id();
+    let Some(note) = lock.load(&log_id.0).await? else {
+        return Err(Fatal::NotCreated {
+            lock: lock.location(),
+            log_id: log_id.to_string(),
+            name: config.shortname.clone(),
+        });
+    };
+    Head::verify(note.into(), config).map_err(|problem| {
+        Fatal::Inconsistent(format!(
+            "{} holds, for this key, something that is no checkpoint of {}: {problem}. Has the \
+             submission prefix changed? A log's origin never does",
+            lock.location(),
+            config.origin
+        ))
+    })
+}
+
+/// Storage may be behind the lock, by a crash between commit and publication,
+/// but it is never ahead of it.
+fn not_newer(
+    published: &Head,
+    committed: &Head,
+    assets: &dyn Assets,
+    lock: &dyn Lock,
+) -> Result<(), Fatal> {
+    let (p, c) = (&published.checkpoint, &committed.checkpoint);
+    let forked = p.size == c.size && p.root != c.root;
+    if p.size <= c.size && published.timestamp_ms <= committed.timestamp_ms && !forked {
+        return Ok(());
+    }
+    Err(Fatal::Inconsistent(format!(
+        "{} publishes a checkpoint of {} entries signed at {}, the lock {} only knows {} entries \
+         signed at {}{}. The lock was rolled back, or it belongs to a copy of this log. Put the \
+         newest lock database back; never start the log with an older one: it would sign a fork",
+        assets.location(),
+        p.size,
+        published.timestamp_ms,
+        lock.location(),
+        c.size,
+        committed.timestamp_ms,
+        if forked { ", with another root" } else { "" },
+    )))
+}
+
+async fn records(assets: &dyn Assets) -> Result<Vec<Record>, Fatal> {
+    assets
+        .staged()
+        .await?
+        .into_iter()
+        .map(|bytes| {
+            Record::parse(bytes).map_err(|error| {
+                Fatal::Inconsistent(format!(
+                    "the journal in {} is not readable by this version: {error}. Start the \
+                     version that wrote it and stop it cleanly once: that empties the journal",
+                    assets.location()
+                ))
+            })
+        })
+        .collect()
+}
+
+/// The rounds that lead to the signed head, oldest first. Walking back by size
+/// and root leaves out every round that was staged and never committed.
+fn rounds_to(head: &Checkpoint, records: Vec<Record>) -> Vec<Record> {
+    let (mut size, mut root) = (head.size, head.root);
+    let mut path = Vec::new();
+    for record in records.into_iter().rev() {
+        let step = record.step;
+        if step.new_size == size && step.new_root == root && step.old_size < size {
+            (size, root) = (step.old_size, step.old_root);
+            path.push(record);
+        }
+    }
+    path.reverse();
+    path
+}
+
+/// The tree before the first round of the journal, checked against its root.
+async fn tree_at(
+    (size, root): (u64, Hash),
+    head: &Head,
+    assets: &dyn Assets,
+    lock: &dyn Lock,
+) -> Result<Tree, Fatal> {
+    let found = if size == 0 {
+        Ok(Tree::empty())
+    } else {
+        stored::tree(assets, size).await
+    };
+    let problem = match found {
+        Ok(tree) if tree.root == root => return Ok(tree),
+        Ok(tree) if size == 0 => format!(
+            "the empty tree has the root {EMPTY_ROOT}, not {}",
+            tree.root
+        ),
+        Ok(tree) => format!(
+            "the tiles of {size} entries give the root {}, not {root}",
+            tree.root
+        ),
+        Err(error) => error.to_string(),
+    };
+    Err(Fatal::Inconsistent(format!(
+        "the lock {} has signed {} entries, and neither journal nor storage in {} lead there: \
+         {problem}. Storage was rolled back, emptied, damaged, or belongs to another log. Put \
+         the newest storage back; nothing is signed until then",
+        lock.location(),
+        head.checkpoint.size,
+        assets.location(),
+    )))
+}
+
+/// Publishes one round again, exactly as it was.
+async fn roll_forward(tree: &mut Tree, record: Record, assets: &dyn Assets) -> Result<(), Fatal> {
+    let size = record.step.new_size;
+    let damaged = |problem: String| {
+        Fatal::Inconsistent(format!(
+            "the journal in {} does not lead to the {size} entries that were signed: {problem}",
+            assets.location()
+        ))
+    };
+    let (leaves, ends) = leaves(&record.entries).map_err(damaged)?;
+    let first = tree.size();
+    let tiles = NewTiles {
+        hashes: tree.append_leaves(&leaves),
+        data: tree.append_data(first, &record.entries, &ends),
+    };
+    if (tree.size(), tree.root) != (size, record.step.new_root) {
+        return Err(damaged(format!(
+            "its entries give {} entries and the root {}",
+            tree.size(),
+            tree.root
+        )));
+    }
+    let mut batch = tile_assets(tiles)?;
+    for der in &record.issuers {
+        batch.push(issuer_asset(&Fingerprint::of(der), der));
+    }
+    Ok(assets.publish(batch).await?)
+}
+
+/// Leaf hashes, and where each entry ends.
+fn leaves(entries: &Bytes) -> Result<(Vec<Hash>, Vec<u32>), String> {
+    let mut rest = entries.as_ref();
+    let mut buffer = Vec::new();
+    let (mut leaves, mut ends) = (Vec::new(), Vec::new());
+    while !rest.is_empty() {
+        let leaf = TileLeafRef::read(&mut rest).map_err(|error| error.to_string())?;
+        buffer.clear();
+        leaf.merkle_tree_leaf(&mut buffer);
+        leaves.push(leaf_hash(&buffer));
+        ends.push((entries.len() - rest.len()) as u32);
+    }
+    Ok((leaves, ends))
+}

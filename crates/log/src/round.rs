@@ -1,0 +1,163 @@
+//! One round on its way into the tree: encoded, and not yet trusted.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use lucarne_ct::{Entry, Fingerprint, Issuer, TileLeaf, merkle_tree_leaf};
+use lucarne_storage::{Asset, AssetKind, Encoding};
+use lucarne_tlog::{Hash, Level, Tile, leaf_hash};
+
+use crate::compress::{gunzip, gzip};
+use crate::record::{RecordWriter, Step};
+use crate::tree::{NewTiles, Tree};
+use crate::{Fatal, verify};
+
+/// A round that has been encoded and verified: ready to be staged and signed.
+pub(crate) struct Round {
+    pub(crate) step: Step,
+    /// The journal's record.
+    pub(crate) record: Bytes,
+    /// What is to be published, uncompressed.
+    pub(crate) tiles: NewTiles,
+    /// The issuers that this round stores.
+    pub(crate) issuers: Vec<Arc<Issuer>>,
+    /// The tree after the round.
+    pub(crate) tree: Tree,
+}
+
+impl Round {
+    /// Encodes the entries after `tree`, and verifies the result from the very
+    /// bytes that will be published. `issuers` are those not yet stored.
+    ///
+    /// # Errors
+    /// If verification fails. Nothing has happened then.
+    pub(crate) fn prepare(
+        tree: &Tree,
+        entries: &[Arc<Entry>],
+        issuers: Vec<Arc<Issuer>>,
+        timestamp_ms: u64,
+    ) -> Result<Round, Fatal> {
+        let encoded = Encoded::of(entries, tree.size(), timestamp_ms, &issuers);
+        let mut grown = tree.clone();
+        grown.timestamp_ms = timestamp_ms;
+        let hashes = grown.append_leaves(&encoded.leaves);
+        let step = Step {
+            old_size: tree.size(),
+            new_size: grown.size(),
+            timestamp_ms,
+            old_root: tree.root,
+            new_root: grown.root,
+        };
+        let (record, bytes) = encoded
+            .writer
+            .finish(&step, issuers.iter().map(|issuer| issuer.der.as_ref()));
+        let data = grown.append_data(step.old_size, &bytes, &encoded.ends);
+        let mut round = Round {
+            step,
+            record,
+            tiles: NewTiles { hashes, data },
+            issuers,
+            tree: grown,
+        };
+        round.tree.frontier = verify::round(tree, entries, &round).map_err(Fatal::Verify)?;
+        Ok(round)
+    }
+}
+
+/// Entries in the form of the journal and the data tiles.
+struct Encoded {
+    writer: RecordWriter,
+    ends: Vec<u32>,
+    leaves: Vec<Hash>,
+}
+
+impl Encoded {
+    fn of(
+        entries: &[Arc<Entry>],
+        first_index: u64,
+        timestamp_ms: u64,
+        issuers: &[Arc<Issuer>],
+    ) -> Self {
+        let issuer_bytes: usize = issuers.iter().map(|issuer| issuer.der.len() + 4).sum();
+        let mut encoded = Encoded {
+            writer: RecordWriter::with_capacity(entries.len() * 2048 + issuer_bytes),
+            ends: Vec::with_capacity(entries.len()),
+            leaves: Vec::with_capacity(entries.len()),
+        };
+        let mut leaf = Vec::with_capacity(4096);
+        for (index, entry) in (first_index..).zip(entries) {
+            TileLeaf::encode(timestamp_ms, entry, index, encoded.writer.entries());
+            encoded.ends.push(encoded.writer.entries_len() as u32);
+            leaf.clear();
+            merkle_tree_leaf(timestamp_ms, &entry.signed, index, &mut leaf);
+            encoded.leaves.push(leaf_hash(&leaf));
+        }
+        encoded
+    }
+}
+
+/// The issuers of these entries that are not among the `known`.
+pub(crate) fn new_issuers(
+    entries: &[Arc<Entry>],
+    known: &HashSet<Fingerprint>,
+) -> Vec<Arc<Issuer>> {
+    let mut new = HashSet::new();
+    let mut last: Option<&Arc<[Arc<Issuer>]>> = None;
+    let mut issuers = Vec::new();
+    for entry in entries {
+        // Entries of one CA share one verified tail.
+        if last.is_some_and(|last| Arc::ptr_eq(last, &entry.issuers)) {
+            continue;
+        }
+        last = Some(&entry.issuers);
+        for issuer in entry.issuers.iter() {
+            if !known.contains(&issuer.fingerprint) && new.insert(issuer.fingerprint) {
+                issuers.push(issuer.clone());
+            }
+        }
+    }
+    issuers
+}
+
+/// The tiles as they are published: full data tiles compressed, and the
+/// compressed bytes read back, for they are what the log will be judged by.
+///
+/// # Errors
+/// If what comes out of the compressor is not what went in.
+pub(crate) fn tile_assets(tiles: NewTiles) -> Result<Vec<Asset>, Fatal> {
+    let mut assets = Vec::with_capacity(tiles.hashes.len() + tiles.data.len());
+    for (tile, bytes) in tiles.data {
+        assets.push(data_asset(&tile, bytes)?);
+    }
+    for (tile, bytes) in tiles.hashes {
+        assets.push(Asset::new(tile.path(), bytes, AssetKind::HashTile));
+    }
+    Ok(assets)
+}
+
+fn data_asset(tile: &Tile, plain: Bytes) -> Result<Asset, Fatal> {
+    debug_assert_eq!(tile.level(), Level::Data);
+    let path = tile.path();
+    if !tile.is_full() {
+        let encoding = Encoding::Identity;
+        return Ok(Asset::new(path, plain, AssetKind::DataTile { encoding }));
+    }
+    let unsound = |problem: String| Fatal::Verify(format!("{path}: compression: {problem}"));
+    let packed = Bytes::from(gzip(&plain).map_err(|error| unsound(error.to_string()))?);
+    let back = gunzip(packed.clone()).map_err(|error| unsound(error.to_string()))?;
+    if back != plain {
+        return Err(unsound("what comes out is not what went in".into()));
+    }
+    let encoding = Encoding::Gzip;
+    Ok(Asset::new(path, packed, AssetKind::DataTile { encoding }))
+}
+
+/// The issuers as they are published.
+pub(crate) fn issuer_asset(fingerprint: &Fingerprint, der: &Bytes) -> Asset {
+    Asset::new(
+        format!("issuer/{fingerprint}"),
+        der.clone(),
+        AssetKind::Issuer,
+    )
+}

@@ -1,0 +1,423 @@
+//! The loop that turns pools of entries into published rounds.
+//!
+//! ```text
+//! seal → prepare (encode, verify) → stage → sign, commit → publish → decide
+//! ```
+//!
+//! What holds when the process dies, at each arrow:
+//! - before *stage* returns: the round never happened. A torn journal tail is
+//!   dropped, nobody was answered.
+//! - between *stage* and *commit*: a record that no signed head leads to. It
+//!   is passed over at the next start, nobody was answered.
+//! - after *commit*: the round happened. The next start publishes it from the
+//!   journal. Nobody was answered, but whoever retries gets the same place,
+//!   for the dedup index catches up before anything is accepted.
+//! - after *publish*: only now are the waiters answered.
+//!
+//! Tiles are not synced one by one: the journal has them until `settle` has
+//! made all of storage durable, and only then is it cut.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use lucarne_ct::{Fingerprint, Identity};
+use lucarne_storage::{Asset, AssetKind, Assets};
+use lucarne_tlog::{data_tiles_between, tiles_between};
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{Instant, sleep_until};
+
+use crate::Fatal;
+use crate::dedup::{Dedup, Place};
+use crate::log::Shared;
+use crate::pool::{Pool, Sealed, Sequenced};
+use crate::recover::{Head, Recovered};
+use crate::round::{Round, issuer_asset, new_issuers, tile_assets};
+use crate::tree::Tree;
+
+/// Journal size at which storage is made durable and the journal is cut.
+const SETTLE_BYTES: u64 = 64 << 20;
+
+/// Superseded partial tiles are looked for this far back when a log is opened:
+/// a crash may have come between settling and removing them.
+const SWEEP_BACK: u64 = 1 << 16;
+
+/// A clock this far behind the last timestamp is waited for: SCTs would lie in
+/// the future.
+const MAX_CLOCK_LAG_MS: u64 = 10_000;
+
+/// Rounds that may wait for the dedup index before sequencing waits for it.
+const MAX_UNINDEXED_ROUNDS: usize = 64;
+
+/// What submissions of one opening of the log share.
+pub(crate) struct Session {
+    pub(crate) pool: Pool,
+    pub(crate) dedup: Dedup,
+}
+
+impl Session {
+    pub(crate) fn new(pool_size: usize, dedup: Dedup) -> Self {
+        Session {
+            pool: Pool::new(pool_size),
+            dedup,
+        }
+    }
+}
+
+struct Indexing {
+    entries: Vec<(Identity, Place)>,
+    size: u64,
+}
+
+/// The sequencer of one opening of a log.
+pub(crate) struct Sequencer {
+    log: Arc<Shared>,
+    session: Arc<Session>,
+    tree: Arc<Tree>,
+    /// The lock's checkpoint, byte for byte.
+    committed: Bytes,
+    committed_at: Instant,
+    known_issuers: HashSet<Fingerprint>,
+    to_index: mpsc::Sender<Indexing>,
+    indexer: JoinHandle<Result<(), Fatal>>,
+    /// Bytes staged since the journal was last cut.
+    staged_bytes: u64,
+    /// Size of the tree up to which superseded partials have been removed.
+    swept: u64,
+    settling: Option<JoinHandle<Result<u64, Fatal>>>,
+}
+
+impl Sequencer {
+    pub(crate) fn new(log: Arc<Shared>, session: Arc<Session>, recovered: Recovered) -> Self {
+        let (to_index, rounds) = mpsc::channel(MAX_UNINDEXED_ROUNDS);
+        let indexer = tokio::spawn(index(log.clone(), session.clone(), rounds));
+        Sequencer {
+            tree: Arc::new(recovered.tree),
+            committed: recovered.committed,
+            committed_at: Instant::now(),
+            known_issuers: HashSet::new(),
+            to_index,
+            indexer,
+            // Whatever the journal holds from before is settled first.
+            staged_bytes: SETTLE_BYTES,
+            swept: recovered.base.saturating_sub(SWEEP_BACK),
+            settling: None,
+            log,
+            session,
+        }
+    }
+
+    /// Sequences until the pool is closed and empty. Whatever happens, nobody
+    /// is left waiting and nothing runs on afterwards.
+    pub(crate) async fn run(mut self) -> Result<(), Fatal> {
+        let result = self.rounds().await;
+        self.session.pool.abandon();
+        let result = match result {
+            Ok(()) => self.settle_all().await,
+            Err(fatal) => Err(fatal),
+        };
+        drop(self.to_index);
+        let indexed = joined(self.indexer.await);
+        if let Some(settling) = self.settling {
+            let _ = settling.await;
+        }
+        result.and(indexed)
+    }
+
+    async fn rounds(&mut self) -> Result<(), Fatal> {
+        self.show();
+        loop {
+            if self.log.config.retired(self.log.config.clock.now_ms()) {
+                self.session.pool.close();
+            }
+            let closed = self.session.pool.is_closed();
+            let next = Instant::now() + self.log.config.period;
+            self.round().await?;
+            self.settle_if_due().await?;
+            if closed {
+                return self.closed();
+            }
+            self.wait(next).await?;
+        }
+    }
+
+    /// The pool is closed, and what was in it is published.
+    fn closed(&self) -> Result<(), Fatal> {
+        match self.session.pool.failure() {
+            None => Ok(()),
+            Some(problem) => Err(Fatal::Dedup {
+                path: self.log.config.cache.display().to_string(),
+                problem,
+            }),
+        }
+    }
+
+    /// Waits until there is something to sequence, or the checkpoint has
+    /// become old; and in any case until `next`, unless the pool closes.
+    async fn wait(&mut self, next: Instant) -> Result<(), Fatal> {
+        let stale = self.committed_at + self.log.config.checkpoint_interval;
+        tokio::select! {
+            () = self.session.pool.arrival() => {}
+            () = sleep_until(stale.max(next)) => {}
+            failed = &mut self.indexer => return joined(failed),
+        }
+        tokio::select! {
+            () = sleep_until(next) => {}
+            () = self.session.pool.closing() => {}
+        }
+        Ok(())
+    }
+
+    async fn round(&mut self) -> Result<(), Fatal> {
+        let timestamp_ms = self.next_timestamp()?;
+        let started = Instant::now();
+        let sealed = self.session.pool.seal();
+        if sealed.entries.is_empty() {
+            return self.resign(timestamp_ms).await;
+        }
+        let count = sealed.entries.len();
+        self.sequence(sealed, timestamp_ms, started).await?;
+        let took = started.elapsed();
+        self.log.metrics.total.observe(took.as_secs_f64());
+        self.log.metrics.round_entries.observe(count as f64);
+        self.session
+            .pool
+            .note_drain(count, took.max(self.log.config.period));
+        self.log.recent.lock().note_round(count, took);
+        self.log
+            .metrics
+            .pool_entries
+            .set(self.session.pool.depth() as i64);
+        Ok(())
+    }
+
+    /// Takes a sealed round all the way.
+    async fn sequence(
+        &mut self,
+        sealed: Sealed,
+        timestamp_ms: u64,
+        started: Instant,
+    ) -> Result<(), Fatal> {
+        let round = self.prepare(&sealed, timestamp_ms).await?;
+        let prepared = self.log.lap(started, &self.log.metrics.prepare);
+        let first_index = round.step.old_size;
+        let Round {
+            step,
+            record,
+            tiles,
+            issuers,
+            tree,
+        } = round;
+
+        // Compression needs the processor while journal and lock need the disk.
+        let compressed = spawn_blocking(move || tile_assets(tiles));
+        let record_len = record.len() as u64;
+        self.log.assets.stage(step.new_size, record).await?;
+        self.staged_bytes += record_len;
+        let staged = self.log.lap(prepared, &self.log.metrics.stage);
+        self.commit(&tree, timestamp_ms).await?;
+        self.tree = Arc::new(tree);
+        let committed = self.log.lap(staged, &self.log.metrics.commit);
+
+        // The point of no return is behind us: from here on, any failure is
+        // made good by rolling forward.
+        let mut batch = compressed.await.map_err(panicked)??;
+        batch.extend(issuers.iter().map(|i| issuer_asset(&i.fingerprint, &i.der)));
+        self.log.assets.publish(batch).await?;
+        self.publish_checkpoint().await?;
+        self.log.lap(committed, &self.log.metrics.publish);
+
+        sealed.round.decide(Ok(Sequenced {
+            first_index,
+            timestamp_ms,
+        }));
+        self.known_issuers
+            .extend(issuers.iter().map(|i| i.fingerprint));
+        self.index(&sealed, first_index, timestamp_ms).await
+    }
+
+    async fn prepare(&self, sealed: &Sealed, timestamp_ms: u64) -> Result<Round, Fatal> {
+        let tree = self.tree.clone();
+        let entries = sealed.entries.clone();
+        let issuers = new_issuers(&entries, &self.known_issuers);
+        spawn_blocking(move || Round::prepare(&tree, &entries, issuers, timestamp_ms))
+            .await
+            .map_err(panicked)?
+    }
+
+    /// Signs the tree and swaps it into the lock. An error leaves open whether
+    /// it is there: reading the lock again tells.
+    async fn commit(&mut self, tree: &Tree, timestamp_ms: u64) -> Result<(), Fatal> {
+        let config = &self.log.config;
+        let note = config
+            .key
+            .sign_checkpoint(&config.origin, tree.size(), &tree.root, timestamp_ms)
+            .map_err(|error| Fatal::Sign(error.to_string()))?;
+        let note = Bytes::from(note);
+        // A signature that does not verify must never be committed.
+        Head::verify(note.clone(), config).map_err(Fatal::Sign)?;
+        let log_id = config.key.log_id();
+        self.log
+            .lock
+            .replace(&log_id.0, &self.committed, &note)
+            .await?;
+        self.committed = note;
+        self.committed_at = Instant::now();
+        Ok(())
+    }
+
+    /// Signs the same tree anew, so that an idle log is seen to live.
+    async fn resign(&mut self, timestamp_ms: u64) -> Result<(), Fatal> {
+        let mut tree = Tree::clone(&self.tree);
+        tree.timestamp_ms = timestamp_ms;
+        self.commit(&tree, timestamp_ms).await?;
+        self.tree = Arc::new(tree);
+        self.publish_checkpoint().await
+    }
+
+    async fn publish_checkpoint(&mut self) -> Result<(), Fatal> {
+        let checkpoint = Asset::new("checkpoint", self.committed.clone(), AssetKind::Checkpoint);
+        self.log.assets.publish(vec![checkpoint]).await?;
+        self.show();
+        Ok(())
+    }
+
+    /// Lets readers of this process see the committed tree.
+    fn show(&self) {
+        let metrics = &self.log.metrics;
+        metrics.tree_size.set(self.tree.size() as i64);
+        metrics
+            .checkpoint_timestamp
+            .set((self.tree.timestamp_ms / 1000) as i64);
+        metrics.note_storage(self.log.assets.stats());
+        let published = crate::Published {
+            size: self.tree.size(),
+            root: self.tree.root,
+            timestamp_ms: self.tree.timestamp_ms,
+            checkpoint: self.committed.clone(),
+            at: std::time::Instant::now(),
+        };
+        self.log.reader.publish(published, Some(self.tree.clone()));
+    }
+
+    /// Timestamps never go back, whatever the clock does.
+    fn next_timestamp(&self) -> Result<u64, Fatal> {
+        let now_ms = self.log.config.clock.now_ms();
+        let next = now_ms.max(self.tree.timestamp_ms + 1);
+        let behind_ms = next - now_ms;
+        if behind_ms > MAX_CLOCK_LAG_MS {
+            return Err(Fatal::Clock { behind_ms });
+        }
+        Ok(next)
+    }
+
+    /// Hands the round to the indexer; waits for it only if it is far behind.
+    async fn index(
+        &mut self,
+        sealed: &Sealed,
+        first_index: u64,
+        timestamp_ms: u64,
+    ) -> Result<(), Fatal> {
+        let entries = (first_index..)
+            .zip(&sealed.entries)
+            .map(|(index, entry)| {
+                let place = Place {
+                    index,
+                    timestamp_ms,
+                };
+                (entry.identity, place)
+            })
+            .collect();
+        let size = self.tree.size();
+        if self
+            .to_index
+            .send(Indexing { entries, size })
+            .await
+            .is_err()
+        {
+            return joined((&mut self.indexer).await);
+        }
+        Ok(())
+    }
+
+    /// Makes storage durable beside the rounds, and cuts the journal.
+    async fn settle_if_due(&mut self) -> Result<(), Fatal> {
+        if let Some(settling) = self.settling.take_if(|settling| settling.is_finished()) {
+            self.swept = joined(settling.await)?;
+        }
+        if self.staged_bytes >= SETTLE_BYTES && self.settling.is_none() {
+            self.staged_bytes = 0;
+            self.settling = Some(tokio::spawn(self.settle()));
+        }
+        Ok(())
+    }
+
+    async fn settle_all(&mut self) -> Result<(), Fatal> {
+        if let Some(settling) = self.settling.take() {
+            self.swept = joined(settling.await)?;
+        }
+        self.swept = self.settle().await?;
+        Ok(())
+    }
+
+    /// The returned future owns what it needs.
+    fn settle(&self) -> impl Future<Output = Result<u64, Fatal>> + Send + 'static {
+        let assets = self.log.assets.clone();
+        let (from, to) = (self.swept, self.tree.size());
+        async move {
+            assets.settle(to).await?;
+            remove_superseded(&*assets, from, to).await?;
+            Ok(to)
+        }
+    }
+}
+
+/// Removes the partials of tiles that have become full, and durable.
+async fn remove_superseded(assets: &dyn Assets, from: u64, to: u64) -> Result<(), Fatal> {
+    let full: Vec<String> = tiles_between(from, to)
+        .chain(data_tiles_between(from, to))
+        .filter(lucarne_tlog::Tile::is_full)
+        .map(|tile| tile.path())
+        .collect();
+    Ok(assets.remove_partials(&full).await?)
+}
+
+/// Puts published rounds into the dedup index, in order, and then forgets them
+/// in memory.
+async fn index(
+    log: Arc<Shared>,
+    session: Arc<Session>,
+    mut rounds: mpsc::Receiver<Indexing>,
+) -> Result<(), Fatal> {
+    while let Some(Indexing { entries, size }) = rounds.recv().await {
+        let indexed = session.clone();
+        spawn_blocking(move || indexed.dedup.extend(entries.into_iter(), size))
+            .await
+            .map_err(panicked)??;
+        session.pool.forget_oldest();
+        log.metrics.dedup_indexed.set(size as i64);
+    }
+    Ok(())
+}
+
+fn joined<T>(result: Result<Result<T, Fatal>, tokio::task::JoinError>) -> Result<T, Fatal> {
+    result.map_err(panicked)?
+}
+
+fn panicked(error: tokio::task::JoinError) -> Fatal {
+    Fatal::Verify(format!("a task of the round failed: {error}"))
+}
+
+impl Shared {
+    /// Observes the time since `start`, and gives the time it is now.
+    fn lap(
+        &self,
+        start: Instant,
+        histogram: &prometheus_client::metrics::histogram::Histogram,
+    ) -> Instant {
+        let now = Instant::now();
+        histogram.observe(now.duration_since(start).as_secs_f64());
+        now
+    }
+}

@@ -1,0 +1,113 @@
+//! Tiles as they lie in storage, whoever wrote them.
+//!
+//! A narrower partial tile is a prefix of a wider one, and of the full tile.
+//! Full data tiles are gzip, partial ones are not; Sunlight compresses both,
+//! TesseraCT neither. So whatever holds the entries asked for will do.
+
+use bytes::Bytes;
+use lucarne_ct::TileLeafRef;
+use lucarne_storage::Assets;
+use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile};
+
+use crate::ReadError;
+use crate::compress::gunzip;
+use crate::tree::{DataEdge, Tree};
+
+impl From<lucarne_storage::Error> for ReadError {
+    fn from(error: lucarne_storage::Error) -> Self {
+        ReadError::Storage(error.to_string())
+    }
+}
+
+/// The bytes of exactly this tile, uncompressed, from the narrowest stored
+/// tile that holds them. `None` if there is none.
+pub(crate) async fn tile(assets: &dyn Assets, tile: Tile) -> Result<Option<Bytes>, ReadError> {
+    for path in candidates(assets, tile).await? {
+        let Some(bytes) = assets.get(&path).await? else {
+            continue;
+        };
+        let damaged = |problem: String| ReadError::Damaged {
+            path: path.clone(),
+            problem,
+        };
+        let plain = gunzip(bytes).map_err(|error| damaged(format!("gzip: {error}")))?;
+        return prefix(tile, plain).map(Some).map_err(damaged);
+    }
+    Ok(None)
+}
+
+/// Where the tile may be: at its own path, in a wider partial, in the full one.
+async fn candidates(assets: &dyn Assets, tile: Tile) -> Result<Vec<String>, ReadError> {
+    let mut paths = vec![tile.path()];
+    if !tile.is_full() {
+        let full = tile.full().path();
+        paths.push(full.clone());
+        let widths = assets.partials(&full).await?;
+        let wider = widths.into_iter().filter(|width| *width > tile.width());
+        paths.extend(wider.map(|width| format!("{full}.p/{width}")));
+    }
+    Ok(paths)
+}
+
+/// Cuts a tile down to its width.
+pub(crate) fn prefix(tile: Tile, bytes: Bytes) -> Result<Bytes, String> {
+    let length = match tile.level() {
+        Level::Hashes(_) => usize::from(tile.width()) * Hash::LENGTH,
+        Level::Data => match entry_ends(&bytes, tile.width())?.last() {
+            Some(end) => *end as usize,
+            None => 0,
+        },
+    };
+    if bytes.len() < length {
+        return Err(format!("{} bytes, where {length} are due", bytes.len()));
+    }
+    Ok(bytes.slice(..length))
+}
+
+/// Where each of the first `count` entries of a data tile ends.
+pub(crate) fn entry_ends(bytes: &[u8], count: u16) -> Result<Vec<u32>, String> {
+    let mut rest = bytes;
+    (0..count)
+        .map(|n| {
+            TileLeafRef::read(&mut rest).map_err(|error| format!("entry {n}: {error}"))?;
+            Ok((bytes.len() - rest.len()) as u32)
+        })
+        .collect()
+}
+
+/// The tree of `size` entries, from its rightmost tiles. That they belong to
+/// it is not known before its root is compared with a signed one.
+pub(crate) async fn tree(assets: &dyn Assets, size: u64) -> Result<Tree, ReadError> {
+    let mut found = Vec::new();
+    for tile in RightEdge::tiles(size) {
+        found.push((tile, whole(assets, tile).await?));
+    }
+    let edge = RightEdge::load(size, |tile| {
+        let bytes = found.iter().find(|(found, _)| *found == tile);
+        bytes.map(|(_, bytes)| bytes.to_vec()).ok_or("not read")
+    })
+    .map_err(|error| ReadError::Storage(error.to_string()))?;
+    Ok(Tree::from_edges(edge, data_edge(assets, size).await?))
+}
+
+async fn data_edge(assets: &dyn Assets, size: u64) -> Result<DataEdge, ReadError> {
+    let Some(tile) = Tile::rightmost_partial(Level::Data, size) else {
+        return Ok(DataEdge::default());
+    };
+    let bytes = whole(assets, tile).await?;
+    let ends = entry_ends(&bytes, tile.width()).map_err(|problem| ReadError::Damaged {
+        path: tile.path(),
+        problem,
+    })?;
+    debug_assert!((ends.len() as u64) < TILE_WIDTH);
+    Ok(DataEdge { bytes, ends })
+}
+
+async fn whole(assets: &dyn Assets, tile: Tile) -> Result<Bytes, ReadError> {
+    self::tile(assets, tile)
+        .await?
+        .ok_or_else(|| ReadError::Damaged {
+            path: tile.path(),
+            problem: "is missing, and no wider tile is there".into(),
+        })
+}

@@ -1,0 +1,341 @@
+//! Verify before sign: the second path to the root.
+//!
+//! Whatever is about to be published is read back from its own bytes: each
+//! entry is parsed, compared with what was submitted, and hashed again; the
+//! root is computed by the frontier, which shares no code with the tiles; the
+//! tiles are compared hash by hash. A bit that flipped since the chain was
+//! examined changes the identity, one that flips later changes a hash: either
+//! way the round never happens, and nothing is signed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use lucarne_ct::{
+    Certificate, Entry, SignedEntryRef, TileLeafRef, tbs_without_poison, tbs_without_poison_for,
+};
+use lucarne_tlog::{Frontier, Hash, Level, TILE_WIDTH, Tile, leaf_hash, tile_root};
+
+use crate::record::Record;
+use crate::round::Round;
+use crate::tree::Tree;
+
+/// Checks a round against the tree before it and the entries submitted.
+/// Returns the frontier after it; otherwise, what is wrong.
+pub(crate) fn round(
+    before: &Tree,
+    entries: &[Arc<Entry>],
+    round: &Round,
+) -> Result<Frontier, String> {
+    let record = Record::parse(round.record.clone()).map_err(|error| error.to_string())?;
+    check(record.step == round.step, || {
+        "the record's header differs".into()
+    })?;
+    // Consistency with the last signed head: the frontier still gives its root.
+    check(before.frontier.root() == round.step.old_root, || {
+        "the tree before the round no longer has the root that was signed".into()
+    })?;
+
+    let leaves = leaves(&record, entries)?;
+    let mut frontier = before.frontier.clone();
+    leaves.iter().for_each(|leaf| frontier.push(*leaf));
+    check(frontier.size() == round.step.new_size, || {
+        "the size differs".into()
+    })?;
+    check(frontier.root() == round.step.new_root, || {
+        format!(
+            "the root by tiles is {}, by leaves {}",
+            round.step.new_root,
+            frontier.root()
+        )
+    })?;
+    hash_tiles(before, &leaves, &round.tiles.hashes)?;
+    data_tiles(before, &record, &round.tiles.data)?;
+    Ok(frontier)
+}
+
+/// Reads the entries back and hashes them.
+fn leaves(record: &Record, entries: &[Arc<Entry>]) -> Result<Vec<Hash>, String> {
+    let mut rest = record.entries.as_ref();
+    let mut buffer = Vec::with_capacity(4096);
+    let mut leaves = Vec::with_capacity(entries.len());
+    for (index, entry) in (record.step.old_size..).zip(entries) {
+        let leaf =
+            TileLeafRef::read(&mut rest).map_err(|error| format!("entry {index}: {error}"))?;
+        same_entry(&leaf, entry, index, record.step.timestamp_ms)
+            .map_err(|problem| format!("entry {index}: {problem}"))?;
+        buffer.clear();
+        leaf.merkle_tree_leaf(&mut buffer);
+        leaves.push(leaf_hash(&buffer));
+    }
+    check(rest.is_empty(), || {
+        format!("{} bytes after the last entry", rest.len())
+    })?;
+    Ok(leaves)
+}
+
+fn same_entry(
+    leaf: &TileLeafRef<'_>,
+    entry: &Entry,
+    index: u64,
+    timestamp_ms: u64,
+) -> Result<(), String> {
+    check(leaf.index == index, || {
+        format!("carries index {}", leaf.index)
+    })?;
+    check(leaf.timestamp == timestamp_ms, || {
+        "carries another timestamp".into()
+    })?;
+    // The identity was computed from the submitted bytes before their
+    // signature was verified: equal identities tie the leaf to what the CA signed.
+    check(leaf.identity() == entry.identity, || {
+        "is not what was submitted".into()
+    })?;
+    check(
+        leaf.precertificate == entry.precertificate.as_deref(),
+        || "the precertificate is not what was submitted".into(),
+    )?;
+    check(
+        leaf.fingerprints
+            .eq(entry.issuers.iter().map(|issuer| issuer.fingerprint)),
+        || "the chain is not what was submitted".into(),
+    )?;
+    same_tbs(leaf, entry)
+}
+
+/// Nessie 2024: the TBSCertificate that is logged must come from the
+/// precertificate beside it, by itself or by its signing certificate.
+fn same_tbs(leaf: &TileLeafRef<'_>, entry: &Entry) -> Result<(), String> {
+    let (SignedEntryRef::Precert { tbs, .. }, Some(der)) = (leaf.signed, leaf.precertificate)
+    else {
+        return Ok(());
+    };
+    let parse = |der| Certificate::parse(der).map_err(|error| format!("{error}"));
+    let precertificate = parse(der)?;
+    if tbs_without_poison(&precertificate) == tbs {
+        return Ok(());
+    }
+    let signer = entry.issuers.first().ok_or("no issuer")?;
+    check(
+        tbs_without_poison_for(&precertificate, &parse(&signer.der)?) == tbs,
+        || "the TBSCertificate is not that of its precertificate".into(),
+    )
+}
+
+/// Compares the hash tiles with the leaves, and each level with the one below.
+fn hash_tiles(
+    before: &Tree,
+    leaves: &[Hash],
+    tiles: &[(Tile, bytes::Bytes)],
+) -> Result<(), String> {
+    let mut level_hashes: Vec<Hash> = leaves.to_vec();
+    let mut first = before.size();
+    for level in 0..=lucarne_tlog::MAX_LEVEL {
+        if level_hashes.is_empty() {
+            return check(tiles.iter().all(|(tile, _)| below(tile, level)), || {
+                format!("tiles of level {level} that nothing asks for")
+            });
+        }
+        let here: HashMap<u64, &[u8]> = tiles
+            .iter()
+            .filter(|(tile, _)| tile.level() == Level::Hashes(level))
+            .map(|(tile, bytes)| (tile.index(), bytes.as_ref()))
+            .collect();
+        // A partial tile is written again whole: what was in it before, too.
+        let old = before.edge.partial(level).iter();
+        let old = (first - first % TILE_WIDTH..).zip(old);
+        for (position, hash) in old.chain((first..).zip(&level_hashes)) {
+            let offset = (position % TILE_WIDTH) as usize * Hash::LENGTH;
+            let found = here
+                .get(&(position / TILE_WIDTH))
+                .and_then(|bytes| bytes.get(offset..offset + Hash::LENGTH));
+            check(found == Some(hash.0.as_slice()), || {
+                format!("hash {position} of level {level} is not in its tile")
+            })?;
+        }
+        let completed = first / TILE_WIDTH..(first + level_hashes.len() as u64) / TILE_WIDTH;
+        first /= TILE_WIDTH;
+        level_hashes = completed
+            .map(|index| {
+                here.get(&index)
+                    .and_then(|bytes| tile_root(bytes))
+                    .ok_or_else(|| format!("tile {index} of level {level} is not whole"))
+            })
+            .collect::<Result<_, _>>()?;
+    }
+    Ok(())
+}
+
+fn below(tile: &Tile, level: u8) -> bool {
+    matches!(tile.level(), Level::Hashes(l) if l < level)
+}
+
+/// Compares the data tiles with the entries staged, byte for byte.
+fn data_tiles(
+    before: &Tree,
+    record: &Record,
+    tiles: &[(Tile, bytes::Bytes)],
+) -> Result<(), String> {
+    // The first tile begins with the old partial one, the others with new entries.
+    let mut old = before.data.bytes.as_ref();
+    let mut new = record.entries.as_ref();
+    for (tile, bytes) in tiles {
+        let rest = bytes
+            .strip_prefix(old)
+            .and_then(|here| new.strip_prefix(here));
+        new = rest.ok_or_else(|| format!("{} is not what was staged", tile.path()))?;
+        old = &[];
+    }
+    check(new.is_empty(), || {
+        "the data tiles do not hold all that was staged".into()
+    })
+}
+
+fn check(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(otherwise()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use lucarne_ct::{EntryKind, Issuer, SignedEntry};
+
+    use super::*;
+
+    fn entries(range: std::ops::Range<u32>) -> Vec<Arc<Entry>> {
+        let issuers: Arc<[Arc<Issuer>]> = [Arc::new(Issuer::new(Bytes::from_static(b"ca")))].into();
+        range.map(|n| Arc::new(entry(n, issuers.clone()))).collect()
+    }
+
+    /// Every eighth is a real precertificate, the others are any bytes.
+    fn entry(n: u32, issuers: Arc<[Arc<Issuer>]>) -> Entry {
+        let body = Bytes::from(n.to_be_bytes().repeat(20));
+        let (signed, precertificate) = if n % 8 == 3 {
+            let precertificate = precertificate();
+            let parsed = Certificate::parse(precertificate).unwrap();
+            let mut issuer_key_hash = [9; 32];
+            issuer_key_hash[..4].copy_from_slice(&n.to_be_bytes());
+            let tbs = tbs_without_poison(&parsed).into();
+            let signed = SignedEntry::Precert {
+                issuer_key_hash,
+                tbs,
+            };
+            (signed, Some(Bytes::from_static(precertificate)))
+        } else {
+            (SignedEntry::X509 { certificate: body }, None)
+        };
+        Entry {
+            identity: signed.identity(),
+            signed,
+            precertificate,
+            issuers,
+        }
+    }
+
+    fn precertificate() -> &'static [u8] {
+        static DER: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
+        DER.get_or_init(|| {
+            let pki = lucarne_mint::testing::Pki::shared();
+            let chain = pki.precertificate(&pki.p256, "flip.example").unwrap();
+            chain.into_certificates().swap_remove(0)
+        })
+    }
+
+    fn prepare(tree: &Tree, entries: &[Arc<Entry>]) -> Round {
+        Round::prepare(tree, entries, Vec::new(), tree.timestamp_ms + 1).unwrap()
+    }
+
+    fn flipped(bytes: &Bytes, bit: usize) -> Bytes {
+        let mut bytes = bytes.to_vec();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        bytes.into()
+    }
+
+    #[test]
+    fn rounds_of_all_shapes_are_sound() {
+        let mut tree = Tree::empty();
+        let mut next = 0;
+        for count in [1, 2, 253, 1, 255, 256, 257, 512, 700, 3] {
+            let entries = entries(next..next + count);
+            next += count;
+            tree = prepare(&tree, &entries).tree;
+            assert_eq!(tree.size(), u64::from(next));
+            assert_eq!(tree.frontier.root(), tree.root);
+            assert_eq!(tree.data.ends.len() as u64, tree.size() % TILE_WIDTH);
+        }
+    }
+
+    /// Yeti 2022, Nimbus 2018: one flipped bit, wherever it is.
+    #[test]
+    fn any_flipped_bit_is_noticed() {
+        let tree = prepare(&Tree::empty(), &entries(0..250)).tree;
+        let entries = entries(250..262);
+        let mut round_ = prepare(&tree, &entries);
+        let sound = (
+            round_.record.clone(),
+            round_.tiles.hashes.clone(),
+            round_.tiles.data.clone(),
+        );
+        assert!(round(&tree, &entries, &round_).is_ok());
+        for bit in 0..8 * round_.record.len() {
+            round_.record = flipped(&sound.0, bit);
+            assert!(
+                round(&tree, &entries, &round_).is_err(),
+                "record, bit {bit}"
+            );
+        }
+        round_.record = sound.0.clone();
+        for tile in 0..sound.1.len() {
+            let (name, bytes) = &sound.1[tile];
+            for bit in 0..8 * bytes.len() {
+                round_.tiles.hashes[tile].1 = flipped(bytes, bit);
+                assert!(
+                    round(&tree, &entries, &round_).is_err(),
+                    "{}, bit {bit}",
+                    name.path()
+                );
+            }
+            round_.tiles.hashes = sound.1.clone();
+        }
+        for tile in 0..sound.2.len() {
+            let (name, bytes) = &sound.2[tile];
+            for bit in (0..8 * bytes.len()).step_by(3) {
+                round_.tiles.data[tile].1 = flipped(bytes, bit);
+                assert!(
+                    round(&tree, &entries, &round_).is_err(),
+                    "{}, bit {bit}",
+                    name.path()
+                );
+            }
+            round_.tiles.data = sound.2.clone();
+        }
+    }
+
+    #[test]
+    fn an_entry_that_changed_since_it_was_examined_is_noticed() {
+        let tree = Tree::empty();
+        let entries = entries(0..4);
+        let mut changed = entries.clone();
+        let mut entry = Entry::clone(&entries[2]);
+        entry.signed = SignedEntry::X509 {
+            certificate: Bytes::from_static(b"another"),
+        };
+        assert_eq!(entry.signed.kind(), EntryKind::X509);
+        changed[2] = Arc::new(entry);
+        let error = Round::prepare(&tree, &changed, Vec::new(), 1)
+            .err()
+            .unwrap();
+        assert!(
+            error
+                .to_string()
+                .contains("entry 2: is not what was submitted"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_tree_that_changed_since_it_was_signed_is_noticed() {
+        let mut tree = prepare(&Tree::empty(), &entries(0..9)).tree;
+        tree.root = Hash([3; 32]);
+        assert!(Round::prepare(&tree, &entries(9..10), Vec::new(), 2).is_err());
+    }
+}

@@ -1,0 +1,146 @@
+//! The life of a submission, from the chain to the tile.
+#![allow(clippy::unwrap_used)]
+
+mod fixture;
+
+use fixture::{Submission, World, audit, place, plain, submit_all};
+use lucarne_ct::Code;
+use lucarne_log::SubmitError;
+use lucarne_storage::Assets;
+use lucarne_tlog::{Level, Tile};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_sct_points_at_its_entry() {
+    let world = World::new().await;
+    let log = world.run().await;
+    let submissions: Vec<_> = (0..300).map(Submission::number).collect();
+    let scts = submit_all(&log, &submissions).await;
+    let entries = audit(&log).await;
+    assert_eq!(entries.len(), 300);
+    for (submission, sct) in submissions.iter().zip(&scts) {
+        let (index, timestamp) = place(sct);
+        let (identity, logged_at) = entries[index as usize];
+        assert_eq!(timestamp, logged_at);
+        // A certificate's identity can be computed here without the log's help.
+        if submission.kind == lucarne_ct::EntryKind::X509 {
+            let signed = lucarne_ct::SignedEntry::X509 {
+                certificate: submission.ders[0].clone().into(),
+            };
+            assert_eq!(signed.identity().0, identity);
+            sct.verify(&world.config.key.public_key().unwrap(), &signed)
+                .unwrap();
+        }
+    }
+    log.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_duplicate_gets_the_same_place_at_any_time() {
+    let world = World::new().await;
+    let log = world.run().await;
+    let submission = Submission::number(1);
+    let copies = vec![submission.clone(); 50];
+    let first = submit_all(&log, &copies).await;
+    let places: Vec<_> = first.iter().map(place).collect();
+    assert!(places.iter().all(|p| *p == places[0]), "in one round");
+    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    let later = submission.to(&log).await.unwrap();
+    assert_eq!(place(&later), places[0], "from the index");
+    log.shutdown().await;
+
+    let log = world.run().await;
+    let after_restart = submission.to(&log).await.unwrap();
+    assert_eq!(place(&after_restart), places[0], "after a restart");
+    log.shutdown().await;
+
+    let log = world.crashed().await.run().await;
+    let rebuilt = submission.to(&log).await.unwrap();
+    assert_eq!(place(&rebuilt), places[0], "after the index was lost");
+    assert_eq!(audit(&log).await.len(), 1);
+    log.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_chain_is_refused_and_costs_nothing() {
+    let world = World::new().await;
+    let log = world.run().await;
+    let mut submission = Submission::number(1);
+    let last = submission.ders[0].len() - 1;
+    submission.ders[0][last] ^= 1;
+    let error = submission.to(&log).await.unwrap_err();
+    let SubmitError::Rejected(rejection) = error else {
+        panic!("{error}");
+    };
+    assert_eq!(rejection.code, Code::InvalidSignature);
+    assert_eq!(rejection.certificate_index, Some(0));
+    assert_eq!(audit(&log).await.len(), 0);
+    log.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_partial_width_is_served_and_none_before_its_checkpoint() {
+    let world = World::new().await;
+    let log = world.run().await;
+    let submissions: Vec<_> = (0..270).map(Submission::number).collect();
+    for chunk in submissions.chunks(90) {
+        submit_all(&log, chunk).await;
+    }
+    let full = plain(&log, Level::Data, 0, 256).await;
+    let hashes = plain(&log, Level::Hashes(0), 0, 256).await;
+    for width in 1..=255 {
+        let data = plain(&log, Level::Data, 0, width).await;
+        assert!(full.starts_with(&data));
+        assert_eq!(
+            plain(&log, Level::Hashes(0), 0, width).await,
+            hashes[..32 * usize::from(width)]
+        );
+    }
+    assert_eq!(plain(&log, Level::Hashes(0), 1, 14).await.len(), 14 * 32);
+    for absent in [
+        "tile/0/001.p/15",
+        "tile/data/001.p/15",
+        "tile/1/000",
+        "tile/0/001",
+    ] {
+        let tile = Tile::parse(absent).unwrap();
+        assert!(log.tile(tile).await.unwrap().is_none(), "{absent}");
+    }
+    log.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn superseded_partials_go_and_the_newest_stays() {
+    let world = World::new().await;
+    let log = world.run().await;
+    let submissions: Vec<_> = (0..300).map(Submission::number).collect();
+    for chunk in submissions.chunks(25) {
+        submit_all(&log, chunk).await;
+    }
+    log.shutdown().await;
+    let paths = world.assets.paths();
+    let partials_of = |tile: &str| paths.iter().any(|p| p.starts_with(&format!("{tile}.p/")));
+    for tile in ["tile/0/000", "tile/data/000"] {
+        assert!(paths.contains(&tile.to_string()));
+        assert!(!partials_of(tile), "{paths:?}");
+    }
+    for partial in ["tile/0/001.p/44", "tile/data/001.p/44", "tile/1/000.p/1"] {
+        assert!(world.assets.get(partial).await.unwrap().is_some());
+    }
+    assert!(world.assets.staged().await.unwrap().is_empty(), "journal");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_log_signs_anew_and_answers_at_once() {
+    let mut world = World::new().await;
+    world.config.checkpoint_interval = std::time::Duration::from_millis(50);
+    world.config.period = std::time::Duration::from_millis(10);
+    let log = world.run().await;
+    let before = log.published().unwrap();
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    let after = log.published().unwrap();
+    assert!(after.timestamp_ms > before.timestamp_ms);
+    assert_eq!((after.size, after.root), (before.size, before.root));
+    Submission::number(1).to(&log).await.unwrap();
+    assert!(log.health().await.ok(), "{:?}", log.health().await);
+    log.shutdown().await;
+}

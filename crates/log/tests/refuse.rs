@@ -1,0 +1,135 @@
+//! What a log refuses to start from, and what it says.
+#![allow(clippy::unwrap_used)]
+
+mod fixture;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use fixture::{Submission, World, audit, reached, submit_all};
+use lucarne_log::{Log, State};
+use lucarne_storage::{Assets, Lock, MemoryAssets};
+
+async fn refusal(world: &World) -> String {
+    let log = world.start();
+    reached(&log, |state| matches!(state, State::Stopped { .. })).await;
+    let State::Stopped { reason, .. } = log.state() else {
+        unreachable!();
+    };
+    log.shutdown().await;
+    reason
+}
+
+/// A log with some entries, stopped, and a copy from before the last ones.
+async fn grown() -> (World, World) {
+    let world = World::new().await;
+    let log = world.run().await;
+    let submissions: Vec<_> = (0..10).map(Submission::number).collect();
+    submit_all(&log, &submissions[..5]).await;
+    let earlier = world.crashed().await;
+    submit_all(&log, &submissions[5..]).await;
+    log.shutdown().await;
+    (world, earlier)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_lock_is_refused() {
+    let (mut world, earlier) = grown().await;
+    world.lock = earlier.lock;
+    let reason = refusal(&world).await;
+    assert!(reason.contains("The lock was rolled back"), "{reason}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn older_storage_is_refused_unless_its_journal_leads_on() {
+    let (mut world, earlier) = grown().await;
+    world.assets = earlier.assets;
+    let reason = refusal(&world).await;
+    assert!(reason.contains("Storage was rolled back"), "{reason}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn empty_storage_under_a_used_lock_is_refused() {
+    let (mut world, _) = grown().await;
+    world.assets = MemoryAssets::new();
+    let reason = refusal(&world).await;
+    assert!(reason.contains("emptied"), "{reason}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flipped_bit_on_the_right_edge_is_refused() {
+    let (world, _) = grown().await;
+    let path = "tile/0/000.p/10";
+    let mut bytes = world.assets.get(path).await.unwrap().unwrap().to_vec();
+    bytes[77] ^= 4;
+    world.assets.tamper(path, Some(bytes.into()));
+    let reason = refusal(&world).await;
+    assert!(reason.contains("damaged"), "{reason}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_was_never_created_is_not_made_by_starting_it() {
+    let mut world = World::new().await;
+    world.lock = Arc::new(lucarne_storage::MemoryLock::new());
+    let reason = refusal(&world).await;
+    assert!(reason.contains("lucarne init"), "{reason}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_logs_storage_is_refused() {
+    let (world, _) = grown().await;
+    let mut other = World::new().await;
+    other.config.origin = "log.example/other".into();
+    other.lock = world.lock.clone();
+    other.assets = world.assets.clone();
+    let reason = refusal(&other).await;
+    assert!(reason.contains("origin"), "{reason}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_is_created_once() {
+    let world = World::new().await;
+    let again = Log::create(&world.config, &world.assets, &*world.lock).await;
+    assert!(again.unwrap_err().to_string().contains("already holds"));
+    let elsewhere = Log::create(&world.config, &MemoryAssets::new(), &*world.lock).await;
+    assert!(elsewhere.unwrap_err().to_string().contains("exists"));
+    let id = world.config.key.log_id().0;
+    assert!(world.lock.load(&id).await.unwrap().is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn timestamps_never_go_back_and_a_clock_far_behind_is_waited_for() {
+    let world = World::new().await;
+    let log = world.run().await;
+    let first = Submission::number(1).to(&log).await.unwrap();
+    world
+        .skew_ms
+        .store(3_000_u64.wrapping_neg(), Ordering::SeqCst);
+    let second = Submission::number(2).to(&log).await.unwrap();
+    assert!(second.timestamp > first.timestamp);
+    world
+        .skew_ms
+        .store(60_000_u64.wrapping_neg(), Ordering::SeqCst);
+    assert!(Submission::number(3).to(&log).await.is_err());
+    reached(&log, |state| matches!(state, State::Stopped { .. })).await;
+    world.skew_ms.store(0, Ordering::SeqCst);
+    reached(&log, |state| *state == State::Running).await;
+    Submission::number(3).to(&log).await.unwrap();
+    assert_eq!(audit(&log).await.len(), 3);
+    log.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retired_shard_answers_gone_and_is_well() {
+    let mut world = World::new().await;
+    world.config.policy.not_after_start = Some(1_000_000_000_000);
+    world.config.policy.not_after_limit = Some(1_010_000_000_000);
+    let log = world.start();
+    reached(&log, |state| *state == State::Retired).await;
+    let error = Submission::number(1).to(&log).await.unwrap_err();
+    assert!(matches!(error, lucarne_log::SubmitError::Gone));
+    assert!(log.health().await.ok());
+    assert!(log.published().is_some());
+    log.shutdown().await;
+    assert_eq!(log.state(), State::Closed);
+}
