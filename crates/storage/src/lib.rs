@@ -14,7 +14,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod assets;
-#[cfg(feature = "conformance")]
+#[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod error;
 mod lock;

@@ -14,6 +14,8 @@ mod journal;
 mod publisher;
 mod segment;
 mod settle;
+#[cfg(test)]
+mod tests;
 
 use std::fs::DirBuilder;
 use std::io;
@@ -77,6 +79,10 @@ impl PosixAssets {
             },
             _ => Error::io("open", path.display().to_string(), e),
         })?;
+        if !path.is_dir() {
+            let error = io::ErrorKind::NotADirectory.into();
+            return Err(Error::io("open", path.display().to_string(), error));
+        }
         let own = path.join(".lucarne");
         make_durably(&own, 0o700)?;
         let guard = Guard::take(&path, &own)?;
@@ -189,7 +195,11 @@ pub(crate) fn make_durably(path: &Path, mode: u32) -> Result<(), Error> {
     make_durably(parent, 0o755)?;
     let failed = |e| Error::io("make the directory", path.display().to_string(), e);
     match DirBuilder::new().mode(mode).create(path) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            if !path.is_dir() {
+                return Err(failed(io::ErrorKind::NotADirectory.into()));
+            }
+        }
         result => result.map_err(failed)?,
     }
     open_directory(parent)?.sync_all().map_err(failed)

@@ -1,0 +1,315 @@
+//! The cases for [`Assets`](crate::Assets).
+
+use bytes::Bytes;
+
+use super::AssetsBackend;
+use crate::{Asset, AssetKind, Assets, Encoding, Error};
+
+type Backend<'b> = &'b dyn AssetsBackend;
+
+async fn publish(assets: &dyn Assets, path: &str, bytes: &[u8]) {
+    let asset = Asset::new(path, bytes.to_vec(), AssetKind::HashTile);
+    assets.publish(vec![asset]).await.unwrap();
+}
+
+async fn get(assets: &dyn Assets, path: &str) -> Option<Bytes> {
+    assets.get(path).await.unwrap()
+}
+
+async fn stage(assets: &dyn Assets, sizes: impl IntoIterator<Item = u64>) {
+    for size in sizes {
+        let record = Bytes::from(format!("round to {size}"));
+        assets.stage(size, record).await.unwrap();
+    }
+}
+
+async fn staged(assets: &dyn Assets) -> Vec<String> {
+    let records = assets.staged().await.unwrap();
+    let text = |record: Bytes| String::from_utf8(record.to_vec()).unwrap();
+    records.into_iter().map(text).collect()
+}
+
+fn rounds(sizes: impl IntoIterator<Item = u64>) -> Vec<String> {
+    let text = |size| format!("round to {size}");
+    sizes.into_iter().map(text).collect()
+}
+
+/// `stage`, then `staged` in the same process.
+pub async fn staged_records_read_back_in_order(backend: Backend<'_>) {
+    let assets = backend.open().await;
+    stage(&*assets, [3, 7, 400]).await;
+    assert_eq!(staged(&*assets).await, rounds([3, 7, 400]));
+    stage(&*assets, [401]).await;
+    assert_eq!(staged(&*assets).await, rounds([3, 7, 400, 401]));
+}
+
+/// An empty place has an empty journal.
+pub async fn nothing_is_staged_at_first(backend: Backend<'_>) {
+    for _ in 0..3 {
+        let assets = backend.open().await;
+        assert!(staged(&*assets).await.is_empty());
+    }
+}
+
+/// The journal outlives its process, also when it is reopened without a round
+/// in between, and when nobody asks for it.
+pub async fn staged_records_survive_reopening(backend: Backend<'_>) {
+    stage(&*backend.open().await, [1, 2]).await;
+    stage(&*backend.open().await, [3]).await;
+    for _ in 0..3 {
+        assert_eq!(staged(&*backend.open().await).await, rounds([1, 2, 3]));
+    }
+    let assets = backend.open().await;
+    staged(&*assets).await;
+    stage(&*assets, [4]).await;
+    drop(assets);
+    assert_eq!(staged(&*backend.open().await).await, rounds([1, 2, 3, 4]));
+}
+
+/// From no bytes to many megabytes.
+pub async fn records_of_any_length_read_back(backend: Backend<'_>) {
+    let lengths = [0, 1, 4095, 4096, 4097, 5_000_000];
+    let record = |length: usize| -> Bytes { (0..length).map(|i| (i % 251) as u8).collect() };
+    let assets = backend.open().await;
+    for (size, length) in lengths.into_iter().enumerate() {
+        assets.stage(size as u64, record(length)).await.unwrap();
+    }
+    drop(assets);
+    let records = backend.open().await.staged().await.unwrap();
+    assert_eq!(records.len(), lengths.len());
+    for (found, length) in records.iter().zip(lengths) {
+        assert!(*found == record(length), "{length} bytes");
+    }
+}
+
+/// A round that was staged but not committed may be followed by a smaller one.
+pub async fn a_record_may_be_staged_again_with_a_smaller_size(backend: Backend<'_>) {
+    stage(&*backend.open().await, [10, 20]).await;
+    let assets = backend.open().await;
+    stage(&*assets, [15, 20]).await;
+    drop(assets);
+    let assets = backend.open().await;
+    assert_eq!(staged(&*assets).await, rounds([10, 20, 15, 20]));
+}
+
+/// No record beyond the size may go; all others have to, in the end.
+pub async fn settling_drops_what_is_settled_and_nothing_else(backend: Backend<'_>) {
+    let assets = backend.open().await;
+    stage(&*assets, [10, 20, 30]).await;
+    assets.settle(10).await.unwrap();
+    let left = staged(&*assets).await;
+    assert!(left.ends_with(&rounds([20, 30])), "{left:?}");
+
+    stage(&*assets, [40]).await;
+    assets.settle(30).await.unwrap();
+    let left = staged(&*assets).await;
+    assert!(left.ends_with(&rounds([40])), "{left:?}");
+
+    assets.settle(40).await.unwrap();
+    assets.settle(40).await.unwrap();
+    assert!(staged(&*assets).await.is_empty());
+    stage(&*assets, [50]).await;
+    drop(assets);
+    assert_eq!(staged(&*backend.open().await).await, rounds([50]));
+}
+
+/// `settle` with nothing published, nothing staged, or both long ago.
+pub async fn settling_an_idle_log_is_harmless(backend: Backend<'_>) {
+    let assets = backend.open().await;
+    for _ in 0..3 {
+        assets.settle(0).await.unwrap();
+    }
+    stage(&*assets, [5]).await;
+    for _ in 0..3 {
+        assets.settle(4).await.unwrap();
+    }
+    assert_eq!(staged(&*assets).await, rounds([5]));
+}
+
+/// Rounds go on while the journal is cut again and again.
+pub async fn settling_runs_beside_rounds(backend: Backend<'_>) {
+    let assets = backend.open().await;
+    let rounds_done = std::sync::atomic::AtomicU64::new(0);
+    let work = async {
+        for size in 1..=200 {
+            stage(&*assets, [size]).await;
+            publish(&*assets, &format!("tile/0/{:03}", size % 50), b"x").await;
+            rounds_done.store(size, std::sync::atomic::Ordering::SeqCst);
+        }
+    };
+    let settle = async {
+        loop {
+            let published = rounds_done.load(std::sync::atomic::Ordering::SeqCst);
+            assets.settle(published).await.unwrap();
+            if published == 200 {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::join!(work, settle);
+    stage(&*assets, [201, 202]).await;
+    let left = staged(&*assets).await;
+    assert!(left.ends_with(&rounds([201, 202])), "{left:?}");
+}
+
+/// Published in one process, read in it and in the next, settled or not.
+pub async fn published_files_read_back(backend: Backend<'_>) {
+    let paths = [
+        "checkpoint",
+        "log.v3.json",
+        "issuer/00ff",
+        "tile/0/000",
+        "tile/0/x001/x234/067",
+        "tile/0/x001/x234/067.p/5",
+        "tile/data/x001/000",
+    ];
+    let assets = backend.open().await;
+    for path in paths {
+        publish(&*assets, path, path.as_bytes()).await;
+        assert_eq!(get(&*assets, path).await.unwrap(), path);
+    }
+    assets.settle(1).await.unwrap();
+    publish(&*assets, "tile/1/000.p/1", b"later").await;
+    drop(assets);
+    let assets = backend.open().await;
+    for path in paths {
+        assert_eq!(get(&*assets, path).await.unwrap(), path);
+    }
+    assert_eq!(get(&*assets, "tile/1/000.p/1").await.unwrap(), "later");
+}
+
+/// A checkpoint is replaced at every round, by a shorter one too.
+pub async fn publishing_replaces(backend: Backend<'_>) {
+    let assets = backend.open().await;
+    for body in ["a long first checkpoint", "short", ""] {
+        let asset = Asset::new("checkpoint", body, AssetKind::Checkpoint);
+        assets.publish(vec![asset]).await.unwrap();
+        assert_eq!(get(&*assets, "checkpoint").await.unwrap(), body);
+    }
+}
+
+/// What is not there, and what is a directory where those exist.
+pub async fn an_absent_file_is_none(backend: Backend<'_>) {
+    let assets = backend.open().await;
+    publish(&*assets, "tile/0/000.p/1", b"x").await;
+    for path in ["checkpoint", "tile", "tile/0/000", "tile/0/000.p/1/2"] {
+        assert_eq!(get(&*assets, path).await, None, "{path}");
+    }
+}
+
+/// Compressed bytes are not touched on the way in or out.
+pub async fn bytes_are_stored_as_given(backend: Backend<'_>) {
+    let gzip = b"\x1f\x8b\x08\x00 whatever";
+    let kind = AssetKind::DataTile {
+        encoding: Encoding::Gzip,
+    };
+    let assets = backend.open().await;
+    let asset = Asset::new("tile/data/000", &gzip[..], kind);
+    assets.publish(vec![asset]).await.unwrap();
+    assert_eq!(get(&*assets, "tile/data/000").await.unwrap(), &gzip[..]);
+}
+
+/// Nothing outside the log's place can be written or read.
+pub async fn paths_outside_are_refused(backend: Backend<'_>) {
+    let assets = backend.open().await;
+    for path in [
+        "",
+        "/checkpoint",
+        "../x",
+        "tile/../x",
+        ".lucarne/lock",
+        "tile//0",
+    ] {
+        let asset = Asset::new(path, "x", AssetKind::HashTile);
+        let refused = assets.publish(vec![asset]).await;
+        assert!(matches!(refused, Err(Error::BadPath { .. })), "{path:?}");
+        assert!(matches!(assets.get(path).await, Err(Error::BadPath { .. })));
+        let tiles = [path.to_owned()];
+        let refused = assets.remove_partials(&tiles).await;
+        assert!(matches!(refused, Err(Error::BadPath { .. })), "{path:?}");
+    }
+}
+
+/// Paths are looked at before anything is written.
+pub async fn one_bad_path_publishes_nothing(backend: Backend<'_>) {
+    let assets = backend.open().await;
+    let batch = ["tile/0/000", "../x"].map(|p| Asset::new(p, "x", AssetKind::HashTile));
+    assert!(assets.publish(batch.to_vec()).await.is_err());
+    assert_eq!(get(&*assets, "tile/0/000").await, None);
+}
+
+/// Widths are numbers, not names.
+pub async fn partials_are_listed_in_order(backend: Backend<'_>) {
+    let assets = backend.open().await;
+    assert!(assets.partials("tile/0/000").await.unwrap().is_empty());
+    for name in ["9", "100", "255", "20", "0", "256", "07", "x"] {
+        publish(&*assets, &format!("tile/0/000.p/{name}"), b"x").await;
+    }
+    publish(&*assets, "tile/0/001.p/7", b"x").await;
+    let widths = assets.partials("tile/0/000").await.unwrap();
+    assert_eq!(widths, [9, 20, 100, 255]);
+}
+
+/// Only those of the tiles named, and never the full tile.
+pub async fn partials_of_full_tiles_are_removed(backend: Backend<'_>) {
+    let assets = backend.open().await;
+    for path in [
+        "tile/0/000",
+        "tile/0/000.p/1",
+        "tile/0/000.p/200",
+        "tile/0/001.p/1",
+        "tile/data/000.p/3",
+        "tile/0/0000.p/1",
+    ] {
+        publish(&*assets, path, b"x").await;
+    }
+    let full = ["tile/0/000", "tile/data/000", "tile/5/000"].map(String::from);
+    for _ in 0..2 {
+        assets.remove_partials(&full).await.unwrap();
+    }
+    assert_eq!(assets.partials("tile/0/000").await.unwrap(), []);
+    assert_eq!(assets.partials("tile/data/000").await.unwrap(), []);
+    for path in ["tile/0/000", "tile/0/001.p/1", "tile/0/0000.p/1"] {
+        assert!(get(&*assets, path).await.is_some(), "{path}");
+    }
+    assets.settle(1).await.unwrap();
+}
+
+/// A recovery publishes a partial tile that was already removed.
+pub async fn a_removed_partial_can_be_published_again(backend: Backend<'_>) {
+    let assets = backend.open().await;
+    for _ in 0..3 {
+        publish(&*assets, "tile/0/000.p/1", b"x").await;
+        let tiles = ["tile/0/000".to_owned()];
+        assets.remove_partials(&tiles).await.unwrap();
+        assert_eq!(get(&*assets, "tile/0/000.p/1").await, None);
+    }
+}
+
+/// A batch far larger than any round's, with new directories throughout.
+pub async fn many_files_at_once(backend: Backend<'_>) {
+    let path = |i: u32| format!("tile/0/x{:03}/{:03}", i / 10, i % 10);
+    let asset = |i| Asset::new(path(i), i.to_string(), AssetKind::HashTile);
+    let assets = backend.open().await;
+    assets.publish((0..500).map(asset).collect()).await.unwrap();
+    for i in 0..500 {
+        assert_eq!(get(&*assets, &path(i)).await.unwrap(), i.to_string());
+    }
+}
+
+/// What metrics show.
+pub async fn statistics_count(backend: Backend<'_>) {
+    let assets = backend.open().await;
+    stage(&*assets, [1]).await;
+    publish(&*assets, "checkpoint", b"12345").await;
+    publish(&*assets, "tile/0/000.p/1", b"1").await;
+    let tiles = ["tile/0/000".to_owned()];
+    assets.remove_partials(&tiles).await.unwrap();
+    assert!(!assets.location().is_empty());
+    let stats = assets.stats();
+    assert!(stats.journal_bytes() >= "round to 1".len() as u64);
+    assert_eq!(stats.published_bytes(), 6);
+    assert_eq!(stats.published_files(), 2);
+    assert_eq!(stats.removed_files(), 1);
+}

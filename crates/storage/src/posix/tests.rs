@@ -1,0 +1,92 @@
+//! What cannot be seen from outside: the way of syncing that Linux does not
+//! need, failures of a settle, and when syncs are made.
+
+use async_trait::async_trait;
+use tempfile::TempDir;
+
+use super::{Durability, PosixAssets};
+use crate::conformance::AssetsBackend;
+use crate::{Asset, AssetKind, Assets, Error};
+
+struct EachFile(TempDir);
+
+#[async_trait]
+impl AssetsBackend for EachFile {
+    async fn open(&self) -> Box<dyn Assets> {
+        Box::new(open(&self.0, Durability::EachFile))
+    }
+}
+
+crate::assets_conformance!(EachFile(TempDir::new().unwrap()));
+
+fn open(directory: &TempDir, durability: Durability) -> PosixAssets {
+    PosixAssets::open_with(directory.path(), Some(durability)).unwrap()
+}
+
+async fn publish(assets: &PosixAssets, path: &str) {
+    let asset = Asset::new(path, "x", AssetKind::HashTile);
+    assets.publish(vec![asset]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_failed_settle_ends_the_journal_until_it_is_reopened() {
+    let directory = TempDir::new().unwrap();
+    let assets = open(&directory, Durability::EachFile);
+    assets.stage(1, "round".into()).await.unwrap();
+    publish(&assets, "tile/0/000").await;
+    let obstacle = directory.path().join("tile/0");
+    std::fs::remove_dir_all(&obstacle).unwrap();
+    std::fs::write(&obstacle, "a file where a directory was").unwrap();
+
+    assert!(matches!(assets.settle(1).await, Err(Error::Io { .. })));
+    let again = assets.settle(1).await;
+    assert!(matches!(again, Err(Error::Poisoned { .. })), "{again:?}");
+    let staging = assets.stage(2, "next".into()).await;
+    assert!(matches!(staging, Err(Error::Poisoned { .. })));
+
+    std::fs::remove_file(&obstacle).unwrap();
+    assert_eq!(assets.staged().await.unwrap(), ["round"]);
+    publish(&assets, "tile/0/000").await;
+    assets.settle(1).await.unwrap();
+    assert!(assets.staged().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_round_costs_one_sync_and_a_settle_one_more() {
+    let directory = TempDir::new().unwrap();
+    let assets = open(&directory, Durability::FileSystem);
+    assets.staged().await.unwrap();
+    let start = assets.stats().syncs();
+    for size in 1..=10 {
+        assets.stage(size, "round".into()).await.unwrap();
+        publish(&assets, "tile/0/000").await;
+        publish(&assets, "checkpoint").await;
+    }
+    assert_eq!(assets.stats().syncs() - start, 10);
+    assets.settle(10).await.unwrap();
+    assert_eq!(assets.stats().syncs() - start, 11);
+    for _ in 0..5 {
+        assets.settle(10).await.unwrap();
+    }
+    assert_eq!(assets.stats().syncs() - start, 11, "nothing to settle");
+}
+
+#[tokio::test]
+async fn segments_do_not_pile_up() {
+    let directory = TempDir::new().unwrap();
+    let journal = directory.path().join(".lucarne/journal");
+    let segments = || std::fs::read_dir(&journal).unwrap().count();
+    for _ in 0..10 {
+        let assets = open(&directory, Durability::FileSystem);
+        assets.staged().await.unwrap();
+        assert_eq!(segments(), 1);
+    }
+    let assets = open(&directory, Durability::FileSystem);
+    for size in 1..=50 {
+        assets.stage(size, "round".into()).await.unwrap();
+        assets.settle(size - 1).await.unwrap();
+        assert!(segments() <= 3);
+    }
+    assets.settle(50).await.unwrap();
+    assert_eq!(segments(), 1);
+}

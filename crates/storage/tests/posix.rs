@@ -1,0 +1,260 @@
+//! The directory of a log: damage, rights, and who may open it.
+
+#![allow(clippy::unwrap_used)]
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use lucarne_storage::conformance::{Fate, PowerLoss};
+use lucarne_storage::{Asset, AssetKind, Assets, Error, PosixAssets};
+use tempfile::TempDir;
+
+const RECORDS: [&str; 3] = ["the first", "", "the third and last"];
+
+fn open(directory: &TempDir) -> PosixAssets {
+    PosixAssets::open(directory.path()).unwrap()
+}
+
+fn asset(path: &str, bytes: &str) -> Vec<Asset> {
+    vec![Asset::new(path, bytes.to_owned(), AssetKind::HashTile)]
+}
+
+fn journal(directory: &Path) -> PathBuf {
+    directory.join(".lucarne/journal")
+}
+
+fn segments(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(journal(directory)).unwrap();
+    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths
+}
+
+/// One segment with [`RECORDS`].
+async fn segment() -> Vec<u8> {
+    let directory = TempDir::new().unwrap();
+    let assets = open(&directory);
+    for (size, record) in RECORDS.into_iter().enumerate() {
+        assets.stage(size as u64 + 1, record.into()).await.unwrap();
+    }
+    let segments = segments(directory.path());
+    assert_eq!(segments.len(), 1);
+    std::fs::read(&segments[0]).unwrap()
+}
+
+/// A directory whose journal is this one segment.
+fn with_segment(bytes: &[u8]) -> TempDir {
+    // In memory where that is possible: hundreds of these sync hundreds of times.
+    let memory = TempDir::new_in("/dev/shm");
+    let directory = memory.or_else(|_| TempDir::new()).unwrap();
+    std::fs::create_dir_all(journal(directory.path())).unwrap();
+    std::fs::write(journal(directory.path()).join("0000000000000001"), bytes).unwrap();
+    directory
+}
+
+/// How many of [`RECORDS`] these are; they must be the first ones.
+fn whole(records: &[Bytes]) -> usize {
+    assert!(
+        records.iter().zip(RECORDS).all(|(a, b)| a == b),
+        "{records:?}"
+    );
+    records.len()
+}
+
+#[tokio::test]
+async fn a_tail_torn_at_any_byte_is_dropped_and_the_log_goes_on() {
+    let file = segment().await;
+    let mut last = 0;
+    for length in 0..=file.len() {
+        let directory = with_segment(&file[..length]);
+        let records = open(&directory).staged().await.unwrap();
+        let kept = whole(&records);
+        assert!(kept >= last, "length {length}");
+        last = kept;
+
+        let assets = open(&directory);
+        assets.stage(9, "after the crash".into()).await.unwrap();
+        drop(assets);
+        // The tear is still there, now before the newest segment.
+        let mut records = open(&directory).staged().await.unwrap();
+        assert_eq!(records.pop().unwrap(), "after the crash");
+        assert_eq!(whole(&records), kept, "length {length}");
+    }
+    assert_eq!(last, RECORDS.len());
+}
+
+#[tokio::test]
+async fn a_flipped_bit_is_found_and_its_place_named() {
+    let file = segment().await;
+    let last = file.len() - RECORDS[2].len() - 56;
+    for byte in 0..file.len() {
+        let mut flipped = file.clone();
+        flipped[byte] ^= 1 << (byte % 8);
+        let directory = with_segment(&flipped);
+        match open(&directory).staged().await {
+            Err(Error::Damaged { file, offset, .. }) => {
+                assert!(byte < last && offset <= byte as u64);
+                assert!(file.ends_with(".lucarne/journal/0000000000000001"));
+            }
+            Ok(records) => assert!(byte >= last && whole(&records) == 2, "byte {byte}"),
+            Err(other) => panic!("byte {byte}: {other}"),
+        }
+        assert!(segments(directory.path())[0].ends_with("0000000000000001"));
+    }
+}
+
+/// A settle begins a segment only after all appends to the one before have
+/// succeeded: that one's end cannot be torn.
+#[tokio::test]
+async fn the_end_of_a_finished_segment_is_no_tear() {
+    let directory = TempDir::new().unwrap();
+    let assets = open(&directory);
+    assets
+        .stage(5, "in the first segment".into())
+        .await
+        .unwrap();
+    assets.settle(4).await.unwrap();
+    assets
+        .stage(6, "in the second segment".into())
+        .await
+        .unwrap();
+    drop(assets);
+    let first = &segments(directory.path())[0];
+    let mut bytes = std::fs::read(first).unwrap();
+    bytes.pop();
+    std::fs::write(first, bytes).unwrap();
+    let refused = open(&directory).staged().await;
+    assert!(matches!(refused, Err(Error::Damaged { .. })), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_directory_is_opened_once() {
+    let directory = TempDir::new().unwrap();
+    let assets = open(&directory);
+    let message = PosixAssets::open(directory.path())
+        .err()
+        .unwrap()
+        .to_string();
+    let path = directory.path().display().to_string();
+    assert!(message.contains(&path), "{message}");
+    let pid = format!("process {}", std::process::id());
+    assert!(message.contains(&pid), "{message}");
+    drop(assets);
+    open(&directory);
+}
+
+#[test]
+fn a_missing_directory_is_never_made_by_opening() {
+    let parent = TempDir::new().unwrap();
+    let path = parent.path().join("logs/2026h1");
+    let refused = PosixAssets::open(&path).err().unwrap();
+    assert!(matches!(refused, Error::Missing { .. }));
+    assert!(refused.to_string().contains("lucarne init"), "{refused}");
+    assert!(!path.exists());
+    PosixAssets::create(&path).unwrap();
+    PosixAssets::create(&path).unwrap();
+}
+
+#[test]
+fn a_file_instead_of_a_directory_is_refused() {
+    let parent = TempDir::new().unwrap();
+    let file = parent.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    for path in [file.clone(), file.join("log")] {
+        for opened in [PosixAssets::open(&path), PosixAssets::create(&path)] {
+            let message = opened.err().unwrap().to_string();
+            assert!(message.contains(&file.display().to_string()), "{message}");
+            assert!(
+                message.to_lowercase().contains("not a directory"),
+                "{message}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn public_files_are_public_and_ours_are_not() {
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    let parent = TempDir::new().unwrap();
+    let log = parent.path().join("log");
+    let assets = PosixAssets::create(&log).unwrap();
+    assets
+        .publish(asset("tile/0/x001/000.p/5", "x"))
+        .await
+        .unwrap();
+    for path in ["", "tile", "tile/0/x001/000.p"] {
+        assert_eq!(mode(&log.join(path)), 0o755, "{path}");
+    }
+    assert_eq!(mode(&log.join("tile/0/x001/000.p/5")), 0o644);
+    assert_eq!(mode(&log.join(".lucarne")), 0o700);
+}
+
+/// Also what a crash left of a file on its way.
+#[tokio::test]
+async fn no_temporary_file_stays() {
+    let directory = TempDir::new().unwrap();
+    let temporary = directory.path().join(".lucarne/tmp");
+    std::fs::create_dir_all(&temporary).unwrap();
+    std::fs::write(temporary.join("7"), "half a til").unwrap();
+    let assets = open(&directory);
+    assets.publish(asset("checkpoint", "x")).await.unwrap();
+    // A directory is in the way.
+    std::fs::create_dir_all(directory.path().join("tile/0/000/x")).unwrap();
+    let refused = assets.publish(asset("tile/0/000", "x")).await.unwrap_err();
+    assert!(refused.to_string().contains("tile/0/000"), "{refused}");
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0);
+}
+
+/// Sunlight stores data tiles gzipped, partial ones too; TesseraCT does not.
+#[tokio::test]
+async fn directories_of_other_logs_are_read_as_they_are() {
+    let directory = TempDir::new().unwrap();
+    let tiles = directory.path().join("tile/data/000.p");
+    std::fs::create_dir_all(&tiles).unwrap();
+    std::fs::write(tiles.join("3"), b"\x1f\x8bgzip").unwrap();
+    std::fs::create_dir(directory.path().join(".state")).unwrap();
+    let assets = open(&directory);
+    let partial = assets.get("tile/data/000.p/3").await.unwrap().unwrap();
+    assert_eq!(partial, &b"\x1f\x8bgzip"[..]);
+    assert_eq!(assets.partials("tile/data/000").await.unwrap(), [3]);
+    assert!(assets.headroom().await.unwrap().unwrap() > 0);
+}
+
+#[tokio::test]
+async fn a_power_failure_takes_only_what_was_not_settled() {
+    let directory = TempDir::new().unwrap();
+    let assets = PowerLoss::new(open(&directory));
+    assets
+        .publish(asset("checkpoint", "settled"))
+        .await
+        .unwrap();
+    assets.publish(asset("tile/0/000.p/1", "1")).await.unwrap();
+    assets.settle(1).await.unwrap();
+    assert!(assets.unsettled().is_empty());
+    for path in ["checkpoint", "tile/0/000", "tile/1/000", "tile/2/000"] {
+        assets.publish(asset(path, "later")).await.unwrap();
+    }
+    assets
+        .remove_partials(&["tile/0/000".into()])
+        .await
+        .unwrap();
+    assets.stage(2, "round".into()).await.unwrap();
+    assets.tear_journal(b"an append that was never finished");
+    assert_eq!(assets.unsettled().len(), 5);
+    assets.fail_power(|path| match path {
+        "tile/1/000" => Fate::Truncated(0),
+        "tile/2/000" => Fate::Zeroed,
+        _ => Fate::Undone,
+    });
+    drop(assets);
+
+    let assets = open(&directory);
+    let get = async |path| assets.get(path).await.unwrap();
+    assert_eq!(get("checkpoint").await.unwrap(), "settled");
+    assert_eq!(get("tile/0/000").await, None);
+    assert_eq!(get("tile/0/000.p/1").await.unwrap(), "1");
+    assert_eq!(get("tile/1/000").await.unwrap(), "");
+    assert_eq!(get("tile/2/000").await.unwrap(), "\0\0\0\0\0");
+    assert_eq!(assets.staged().await.unwrap(), ["round"]);
+}

@@ -1,0 +1,210 @@
+//! Lock databases: ours, Sunlight's, and what is none.
+
+#![allow(clippy::unwrap_used)]
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use lucarne_storage::{Lock, LockError, SqlLock};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{ConnectOptions, Connection};
+use tempfile::TempDir;
+
+const LOG: [u8; 32] = [9; 32];
+
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(TempDir::new().unwrap())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("locks.db")
+    }
+
+    fn text(&self) -> String {
+        self.path().display().to_string()
+    }
+
+    async fn refusal(&self) -> String {
+        match SqlLock::open(&self.text()).await {
+            Err(error @ LockError::Unusable { .. }) => {
+                assert!(error.to_string().contains(&self.text()), "{error}");
+                error.to_string()
+            }
+            Err(other) => panic!("{other:?}"),
+            Ok(_) => panic!("it was opened"),
+        }
+    }
+
+    /// A database that someone else made.
+    async fn made_with(&self, statement: &'static str) -> SqliteConnection {
+        let mut connection = connect(&self.path(), true).await;
+        sqlx::query(statement)
+            .execute(&mut connection)
+            .await
+            .unwrap();
+        connection
+    }
+}
+
+async fn connect(path: &Path, create: bool) -> SqliteConnection {
+    let options = SqliteConnectOptions::new().filename(path);
+    options.create_if_missing(create).connect().await.unwrap()
+}
+
+async fn kind_of_body(path: &Path) -> String {
+    let query = sqlx::query_scalar("SELECT typeof(body) FROM checkpoints");
+    query
+        .fetch_one(&mut connect(path, false).await)
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_missing_database_is_never_made_by_opening() {
+    let place = Place::new();
+    assert!(place.refusal().await.contains("lucarne init"));
+    assert!(!place.path().exists());
+}
+
+#[tokio::test]
+async fn what_is_no_database_is_refused() {
+    let place = Place::new();
+    std::fs::create_dir(place.path()).unwrap();
+    assert!(place.refusal().await.contains("directory"));
+    std::fs::remove_dir(place.path()).unwrap();
+    for bytes in ["", "SQLite", "not a database, but long enough to be one\n"] {
+        std::fs::write(place.path(), bytes).unwrap();
+        assert!(place.refusal().await.contains("not an SQLite database"));
+        assert_eq!(std::fs::read_to_string(place.path()).unwrap(), bytes);
+    }
+}
+
+#[tokio::test]
+async fn another_database_is_refused() {
+    let place = Place::new();
+    place
+        .made_with("CREATE TABLE certificates (body BLOB)")
+        .await;
+    assert!(place.refusal().await.contains("not a lock database"));
+}
+
+#[tokio::test]
+async fn a_damaged_database_is_an_error() {
+    let place = Place::new();
+    SqlLock::create(&place.text()).await.unwrap().close().await;
+    let mut bytes = std::fs::read(place.path()).unwrap();
+    bytes[100..].fill(0xa5);
+    std::fs::write(place.path(), bytes).unwrap();
+    assert!(place.refusal().await.contains("docs/storage.md"));
+}
+
+#[tokio::test]
+async fn a_new_database_is_for_its_owner_and_never_overwritten() {
+    let place = Place::new();
+    let lock = SqlLock::create(&place.text()).await.unwrap();
+    lock.create(&LOG, b"0").await.unwrap();
+    for entry in std::fs::read_dir(place.0.path()).unwrap() {
+        let entry = entry.unwrap();
+        let mode = entry.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{:?}", entry.file_name());
+    }
+    let again = SqlLock::create(&place.text()).await.err().unwrap();
+    assert!(again.to_string().contains("never overwritten"), "{again}");
+    assert_eq!(lock.load(&LOG).await.unwrap().unwrap(), b"0");
+}
+
+#[tokio::test]
+async fn places_may_be_urls() {
+    let place = Place::new();
+    SqlLock::create(&place.text()).await.unwrap();
+    for prefix in ["", "sqlite:", "sqlite://"] {
+        let place = format!("{prefix}{}", place.text());
+        assert!(SqlLock::open(&place).await.is_ok(), "{place}");
+    }
+    let refused = SqlLock::open("mysql://user:secret@host/db").await;
+    let message = refused.err().unwrap().to_string();
+    assert!(
+        message.contains("not supported") && !message.contains("secret"),
+        "{message}"
+    );
+}
+
+/// In rollback-journal mode, as `sqlite3` makes it from Sunlight's README.
+#[tokio::test]
+async fn databases_of_sunlight_are_accepted() {
+    let place = Place::new();
+    let statement = "CREATE TABLE checkpoints (logID BLOB PRIMARY KEY, body BLOB NOT NULL) STRICT";
+    place.made_with(statement).await.close().await.unwrap();
+    let lock = SqlLock::open(&place.text()).await.unwrap();
+    lock.create(&LOG, b"0").await.unwrap();
+    lock.replace(&LOG, b"0", b"1").await.unwrap();
+    assert_eq!(kind_of_body(&place.path()).await, "blob");
+}
+
+#[tokio::test]
+async fn old_databases_of_sunlight_stay_readable_for_it() {
+    let place = Place::new();
+    let statement = "CREATE TABLE checkpoints (logID BLOB PRIMARY KEY, body TEXT)";
+    let mut connection = place.made_with(statement).await;
+    let body = "origin\n0\nroot\n\n— origin sig\n";
+    let insert = sqlx::query("INSERT INTO checkpoints VALUES (?, ?)");
+    let insert = insert.bind(&LOG[..]).bind(body).execute(&mut connection);
+    insert.await.unwrap();
+    connection.close().await.unwrap();
+
+    let lock = SqlLock::open(&place.text()).await.unwrap();
+    assert_eq!(lock.load(&LOG).await.unwrap().unwrap(), body.as_bytes());
+    lock.replace(&LOG, body.as_bytes(), "— new".as_bytes())
+        .await
+        .unwrap();
+    assert_eq!(lock.load(&LOG).await.unwrap().unwrap(), "— new".as_bytes());
+    assert_eq!(kind_of_body(&place.path()).await, "text");
+    let conflict = lock.replace(&LOG, b"other", b"x").await;
+    assert!(matches!(
+        conflict,
+        Err(LockError::Conflict { found: Some(_), .. })
+    ));
+}
+
+#[tokio::test]
+async fn a_database_replaced_while_in_use_is_noticed() {
+    let place = Place::new();
+    let lock = SqlLock::create(&place.text()).await.unwrap();
+    lock.check().await.unwrap();
+    std::fs::rename(place.path(), place.0.path().join("away")).unwrap();
+    assert!(
+        lock.check()
+            .await
+            .unwrap_err()
+            .to_string()
+            .contains("replaced")
+    );
+    std::fs::copy(place.0.path().join("away"), place.path()).unwrap();
+    assert!(
+        lock.check()
+            .await
+            .unwrap_err()
+            .to_string()
+            .contains("replaced")
+    );
+}
+
+#[tokio::test]
+async fn a_database_that_another_process_holds_says_so() {
+    let place = Place::new();
+    let lock = SqlLock::create(&place.text()).await.unwrap();
+    lock.create(&LOG, b"0").await.unwrap();
+    let mut other = connect(&place.path(), false).await;
+    sqlx::query("BEGIN IMMEDIATE")
+        .execute(&mut other)
+        .await
+        .unwrap();
+    let error = lock.replace(&LOG, b"0", b"1").await.unwrap_err();
+    assert!(error.to_string().contains("write lock"), "{error}");
+    assert_eq!(lock.load(&LOG).await.unwrap().unwrap(), b"0");
+    sqlx::query("ROLLBACK").execute(&mut other).await.unwrap();
+    lock.replace(&LOG, b"0", b"1").await.unwrap();
+}
