@@ -1,0 +1,362 @@
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use lucarne_testkit::{LogUnderTest, Server, Usage, usage};
+
+use crate::{
+    Common,
+    chains::{Issuer, Store},
+    floor,
+    load::{self, Arrivals, Outcome, Plan},
+    syncs::Counter,
+    table::{Row, failures, latencies, millis, print},
+};
+
+#[derive(Clone, clap::Args)]
+pub(crate) struct Options {
+    /// Signer of the leaves; without it, the whole table
+    #[arg(long)]
+    issuer: Option<Issuer>,
+    /// Submissions per second, open loop: latency counts from the intended start
+    #[arg(long, conflicts_with_all = ["max", "fraction"])]
+    rate: Option<f64>,
+    /// As fast as answers come (the default for one issuer)
+    #[arg(long)]
+    max: bool,
+    /// Measure the highest rate, then run at this fraction of it
+    #[arg(long, conflicts_with = "max")]
+    fraction: Option<f64>,
+    /// Keep-alive HTTP/1.1 connections
+    #[arg(long, default_value_t = 1000)]
+    connections: usize,
+    /// Measured seconds per run
+    #[arg(long, default_value_t = 8.0)]
+    duration: f64,
+    /// Seconds before that, not measured
+    #[arg(long, default_value_t = 2.0)]
+    warm_up: f64,
+    /// The log's period in milliseconds
+    #[arg(long, default_value_t = 50)]
+    period: u64,
+    /// Share of submissions that repeat an earlier one
+    #[arg(long, default_value_t = 0.1)]
+    duplicates: f64,
+    /// Count sync operations with strace (slows the server: use with --rate)
+    #[arg(long)]
+    syncs: bool,
+    /// More lines for the log's section of the configuration (`poolsize: 8000`)
+    #[arg(long)]
+    setting: Vec<String>,
+}
+
+/// What one run is about.
+struct Run {
+    issuer: Issuer,
+    arrivals: Arrivals,
+    period: u64,
+    syncs: bool,
+}
+
+/// What one run gave.
+struct Figures {
+    outcome: Outcome,
+    before: Usage,
+    after: Usage,
+    body: usize,
+    syncs: Option<Vec<(String, u64)>>,
+}
+
+impl Figures {
+    fn rate(&self) -> f64 {
+        self.outcome.new as f64 / self.outcome.seconds
+    }
+
+    fn per_new(&self, amount: u64) -> f64 {
+        amount as f64 / self.outcome.new.max(1) as f64
+    }
+
+    fn cpu_us(&self) -> f64 {
+        self.per_new(self.after.cpu_us - self.before.cpu_us)
+    }
+
+    fn written(&self) -> f64 {
+        self.per_new(self.after.written - self.before.written)
+    }
+
+    /// Sync operations per 1,000 new entries.
+    fn syncs_per_1000(&self) -> Option<f64> {
+        let all = self.syncs.as_ref()?.iter().map(|(_, count)| count).sum();
+        Some(1000.0 * self.per_new(all))
+    }
+}
+
+pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
+    let bench = Bench {
+        common,
+        options,
+        store: Store::open(&common.store)?,
+    };
+    let Some(issuer) = options.issuer else {
+        return bench.table();
+    };
+    let once = |arrivals| Run {
+        issuer,
+        arrivals,
+        period: options.period,
+        syncs: options.syncs,
+    };
+    let arrivals = match (options.rate, options.fraction) {
+        (Some(rate), _) => Arrivals::Open(rate),
+        (None, Some(fraction)) => {
+            let highest = bench.run(&once(Arrivals::Closed))?;
+            bench.print(&once(Arrivals::Closed), &highest);
+            Arrivals::Open(fraction * submissions_per_second(&highest.outcome))
+        }
+        (None, None) => Arrivals::Closed,
+    };
+    let run = once(arrivals);
+    bench.print(&run, &bench.run(&run)?);
+    Ok(())
+}
+
+fn submissions_per_second(outcome: &Outcome) -> f64 {
+    outcome.answered as f64 / outcome.seconds
+}
+
+struct Bench<'a> {
+    common: &'a Common,
+    options: &'a Options,
+    store: Store,
+}
+
+impl Bench<'_> {
+    /// One log, made new; one server; one load.
+    fn run(&self, run: &Run) -> Result<Figures> {
+        let options = self.options;
+        let settings = format!("period: {}\n{}", run.period, options.setting.join("\n"));
+        let log = LogUnderTest::create(
+            std::path::absolute(&self.common.binary)?,
+            &self.store.pki.roots_pem(),
+            settings.trim(),
+        )?
+        .pin(self.common.server_core);
+        let server = log.start()?;
+        let seconds = options.warm_up + options.duration;
+        let chains = (seconds * rate_expected(run)) as usize;
+        let host = log.address().to_string();
+        let path = "/test/ct/v1/add-chain";
+        let mut requests =
+            self.store
+                .submissions(run.issuer, chains, &host, path, options.duplicates)?;
+        let body = requests.body_length();
+        let plan = Plan {
+            connections: options.connections,
+            arrivals: run.arrivals,
+            warm_up: Duration::from_secs_f64(options.warm_up),
+            duration: Duration::from_secs_f64(options.duration),
+        };
+        let mut marks = Vec::new();
+        let mut counter = None;
+        let mut syncs = None;
+        let mut mark = || -> Result<()> {
+            if marks.is_empty() && run.syncs {
+                counter = Counter::attach(server.pid(), log.path());
+            } else if let Some(counter) = counter.take() {
+                syncs = Some(counter.finish()?);
+            }
+            marks.push(usage(server.pid())?);
+            Ok(())
+        };
+        let outcome = load::run(log.address(), &plan, &mut requests, &mut mark)
+            .with_context(|| server.output())?;
+        self.check_size(&log, &server, &outcome)?;
+        Ok(Figures {
+            outcome,
+            before: marks[0],
+            after: marks[1],
+            body,
+            syncs,
+        })
+    }
+
+    /// The log must hold exactly the new entries that it acknowledged.
+    fn check_size(&self, log: &LogUnderTest, server: &Server, outcome: &Outcome) -> Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let checkpoint = runtime.block_on(async { log.client().get("checkpoint").await?.ok() })?;
+        let text = String::from_utf8_lossy(&checkpoint).into_owned();
+        let size: u64 = text
+            .lines()
+            .nth(1)
+            .and_then(|line| line.parse().ok())
+            .unwrap_or(0);
+        let all = outcome.new_in_all;
+        if !outcome.failures.is_empty() {
+            println!("  not all answered 200: {}", failures(outcome));
+        }
+        ensure!(
+            size >= all && (size == all || !outcome.failures.is_empty()),
+            "the log has {size} entries, {all} were acknowledged as new\n{}",
+            server.output()
+        );
+        Ok(())
+    }
+
+    fn print(&self, run: &Run, figures: &Figures) {
+        let outcome = &figures.outcome;
+        let mut rows = vec![
+            Row::new("new entries", format!("{:.0}/s", figures.rate())),
+            Row::new(
+                "submissions",
+                format!("{:.0}/s", submissions_per_second(outcome)),
+            ),
+            Row::new(
+                "server CPU per new entry",
+                format!("{:.1} µs", figures.cpu_us()),
+            ),
+            Row::new("latency", latencies(outcome)),
+            Row::new("RSS, peak", megabytes(figures.after.peak_rss)),
+            Row::new("RSS, at the end", megabytes(figures.after.rss)),
+            Row::new(
+                "written per new entry",
+                format!("{:.0} bytes", figures.written()),
+            ),
+            Row::new("failures", failures(outcome)),
+            Row::new(
+                "load's own CPU per response",
+                format!("{:.1} µs", outcome.own_cpu_us),
+            ),
+        ];
+        if run.syncs {
+            rows.push(sync_row(figures, None));
+        }
+        if outcome.cut_short {
+            let when = format!("after {:.1} s", outcome.seconds);
+            rows.push(Row::new("chains ran out", when));
+        }
+        let how = match run.arrivals {
+            Arrivals::Closed => "as fast as it answers".to_owned(),
+            Arrivals::Open(rate) => format!("{rate:.0} submissions/s"),
+        };
+        let title = format!(
+            "{} issuer, {how}, {} connections, period {} ms, {:.0} % duplicates, body {} bytes",
+            run.issuer.name(),
+            self.options.connections,
+            run.period,
+            self.options.duplicates * 100.0,
+            figures.body,
+        );
+        print(&title, &rows);
+    }
+
+    /// The whole table of the issue.
+    fn table(&self) -> Result<()> {
+        let period = self.options.period;
+        let run = |issuer, arrivals| Run {
+            issuer,
+            arrivals,
+            period,
+            syncs: false,
+        };
+        let mut rows = Vec::new();
+        let floor = floor::measure(self.common, &self.store, self.options.connections)?;
+        rows.push(Row::new(
+            "floor: hyper, decode, verify RSA, sign",
+            format!("{floor:.1} µs"),
+        ));
+
+        let mut highest = 0.0;
+        for (issuer, target) in [
+            (Issuer::Rsa, 75.0),
+            (Issuer::P256, 115.0),
+            (Issuer::P384, 270.0),
+        ] {
+            let run = run(issuer, Arrivals::Closed);
+            let figures = self.run(&run)?;
+            self.print(&run, &figures);
+            let name = issuer.name();
+            rows.push(Row::new(
+                format!("{name}: highest rate"),
+                format!("{:.0}/s", figures.rate()),
+            ));
+            let what = format!("{name}: CPU per new entry");
+            rows.push(Row::at_most(what, figures.cpu_us(), "µs", target));
+            let peak = figures.after.peak_rss as f64 / 1e6;
+            rows.push(Row::at_most(format!("{name}: peak RSS"), peak, "MB", 150.0));
+            if issuer == Issuer::Rsa {
+                highest = submissions_per_second(&figures.outcome);
+                let ratio = format!("{:.2}", figures.cpu_us() / floor);
+                rows.push(Row::new("RSA-2048: CPU, times the floor", ratio));
+            }
+        }
+
+        let at = |rate| run(Issuer::Rsa, Arrivals::Open(rate));
+        let slow = self.run(&at(250.0))?;
+        self.print(&at(250.0), &slow);
+        rows.push(Row::at_most(
+            "p50 at 250/s",
+            millis(&slow.outcome, 50.0),
+            "ms",
+            25.0,
+        ));
+        let busy = self.run(&at(0.8 * highest))?;
+        self.print(&at(0.8 * highest), &busy);
+        let most = 2.0 * period as f64;
+        rows.push(Row::at_most(
+            "p99 at 80 %",
+            millis(&busy.outcome, 99.0),
+            "ms",
+            most,
+        ));
+
+        let plain = self.run(&at(500.0))?;
+        self.print(&at(500.0), &plain);
+        rows.push(Row::new(
+            "CPU per new entry at 500/s",
+            format!("{:.1} µs", plain.cpu_us()),
+        ));
+        for period in [period, 200] {
+            let counted = Run {
+                period,
+                syncs: true,
+                ..at(500.0)
+            };
+            let mut row = sync_row(&self.run(&counted)?, Some(20.0));
+            row.what = format!("syncs per 1,000 at 500/s, period {period} ms");
+            rows.push(row);
+        }
+        print(&format!("Summary (period {period} ms)"), &rows);
+        Ok(())
+    }
+}
+
+fn sync_row(figures: &Figures, target: Option<f64>) -> Row {
+    let (Some(rate), Some(kinds)) = (figures.syncs_per_1000(), &figures.syncs) else {
+        let hint = "not counted: strace is absent or may not attach (apt-get install strace)";
+        return Row::new("syncs per 1,000 new entries", hint);
+    };
+    let kinds: Vec<String> = kinds
+        .iter()
+        .map(|(name, n)| format!("{n} {name}"))
+        .collect();
+    Row {
+        what: "syncs per 1,000 new entries".to_owned(),
+        figure: format!("{rate:.1} ({})", kinds.join(", ")),
+        target: target.map(|target| (rate, target)),
+    }
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}
+
+/// So many different chains per second are made ready.
+fn rate_expected(run: &Run) -> f64 {
+    match (run.arrivals, run.issuer) {
+        (Arrivals::Open(rate), _) => rate + 10.0,
+        (Arrivals::Closed, Issuer::Rsa) => 16_000.0,
+        (Arrivals::Closed, Issuer::P256) => 10_000.0,
+        (Arrivals::Closed, Issuer::P384) => 5_000.0,
+    }
+}

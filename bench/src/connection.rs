@@ -1,0 +1,152 @@
+use std::{
+    io::{self, ErrorKind, IoSlice, Read, Write},
+    net::SocketAddr,
+    time::Instant,
+};
+
+use mio::net::TcpStream;
+
+/// A request's pieces, written one after the other.
+pub(crate) type Pieces<'a> = [&'a [u8]; 4];
+
+/// One kept-alive HTTP/1.1 connection with at most one request under way.
+/// Bodies are counted, not kept.
+pub(crate) struct Connection {
+    pub(crate) stream: TcpStream,
+    /// The request under way: its number and when it should have started.
+    pub(crate) request: Option<(u32, Instant)>,
+    /// What the socket did not take yet.
+    unsent: Vec<u8>,
+    /// The beginning of a response whose header is not whole yet.
+    header: Vec<u8>,
+    response: Option<Response>,
+}
+
+/// A response whose header has been read.
+#[derive(Clone, Copy)]
+struct Response {
+    status: u16,
+    remaining: usize,
+}
+
+impl Connection {
+    pub(crate) fn open(address: SocketAddr) -> io::Result<Self> {
+        let stream = std::net::TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        Ok(Self {
+            stream: TcpStream::from_std(stream),
+            request: None,
+            unsent: Vec::new(),
+            header: Vec::new(),
+            response: None,
+        })
+    }
+
+    /// Sends a request, or as much of it as the socket takes.
+    pub(crate) fn send(&mut self, id: u32, due: Instant, pieces: Pieces<'_>) -> io::Result<()> {
+        self.request = Some((id, due));
+        let slices = pieces.map(IoSlice::new);
+        let mut sent = match self.stream.write_vectored(&slices) {
+            Ok(sent) => sent,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+            Err(error) => return Err(error),
+        };
+        for piece in pieces {
+            let skip = sent.min(piece.len());
+            sent -= skip;
+            self.unsent.extend_from_slice(&piece[skip..]);
+        }
+        Ok(())
+    }
+
+    /// The socket takes more.
+    pub(crate) fn writable(&mut self) -> io::Result<()> {
+        while !self.unsent.is_empty() {
+            match self.stream.write(&self.unsent) {
+                Ok(sent) => drop(self.unsent.drain(..sent)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The socket has more: the status of the response, once it is whole.
+    pub(crate) fn readable(&mut self, buffer: &mut [u8]) -> io::Result<Option<u16>> {
+        loop {
+            let read = match self.stream.read(buffer) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(read) => read,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            if let Some(status) = self.take(&buffer[..read])? {
+                return Ok(Some(status));
+            }
+            // Less than the buffer holds: the socket is empty, and polling is
+            // edge-triggered, so nothing is missed.
+            if read < buffer.len() {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn take(&mut self, mut bytes: &[u8]) -> io::Result<Option<u16>> {
+        let mut response = match self.response {
+            Some(response) => response,
+            None => {
+                // Almost always the header is whole at once: nothing is copied.
+                let earlier = self.header.len();
+                if earlier > 0 {
+                    self.header.extend_from_slice(bytes);
+                }
+                let so_far = if earlier > 0 { &self.header[..] } else { bytes };
+                let Some(length) = header_length(so_far) else {
+                    if earlier == 0 {
+                        self.header.extend_from_slice(bytes);
+                    }
+                    return Ok(None);
+                };
+                let response = parse_header(&so_far[..length])?;
+                bytes = &bytes[length - earlier..];
+                self.header.clear();
+                response
+            }
+        };
+        let over = bytes.len() > response.remaining;
+        if over {
+            return Err(io::Error::other("more bytes than the response should have"));
+        }
+        response.remaining -= bytes.len();
+        self.response = (response.remaining > 0).then_some(response);
+        Ok((response.remaining == 0).then_some(response.status))
+    }
+}
+
+fn header_length(bytes: &[u8]) -> Option<usize> {
+    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
+    Some(end + 4)
+}
+
+fn parse_header(header: &[u8]) -> io::Result<Response> {
+    let bad = || io::Error::other("not an HTTP/1.1 response with a Content-Length");
+    let status = header.get(9..12).and_then(number).ok_or_else(bad)?;
+    let mut lines = header.split(|byte| *byte == b'\n');
+    let length = lines.find_map(|line| {
+        let (name, value) = line.split_at_checked(15)?;
+        name.eq_ignore_ascii_case(b"content-length:")
+            .then_some(value)
+    });
+    let remaining = length
+        .and_then(|value| number(value.trim_ascii()))
+        .ok_or_else(bad)?;
+    Ok(Response {
+        status: status as u16,
+        remaining,
+    })
+}
+
+fn number(digits: &[u8]) -> Option<usize> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}

@@ -1,0 +1,79 @@
+//! Drives the real `lucarne` binary and says what it costs. See the scripts
+//! beside: `bench/add-chain`, `bench/read`, `bench/floor`.
+
+mod add_chain;
+mod chains;
+mod connection;
+mod floor;
+mod load;
+mod nginx;
+mod read;
+mod syncs;
+mod table;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+#[derive(Parser)]
+#[command(about = "What submitting to and reading from a log costs")]
+struct Options {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What all measurements share.
+#[derive(Clone, clap::Args)]
+struct Common {
+    /// The lucarne binary to measure
+    #[arg(long, default_value = "target/release/lucarne")]
+    binary: PathBuf,
+    /// The core that the server runs on (none: wherever it likes)
+    #[arg(long)]
+    server_core: Option<usize>,
+    /// Where pre-made chains are kept between runs
+    #[arg(long, default_value = "target/bench")]
+    store: PathBuf,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Submits pre-made chains; without options, prints the whole table
+    AddChain(add_chain::Options),
+    /// Reads tiles and checkpoints, beside nginx
+    Read(read::Options),
+    /// Measures a bare server that decodes, verifies and signs
+    Floor(floor::Options),
+    /// Is that server
+    #[command(hide = true)]
+    FloorServer(floor::ServerOptions),
+}
+
+fn main() -> Result<()> {
+    let options = Options::parse();
+    raise_file_limit();
+    match options.command {
+        Command::AddChain(command) => add_chain::run(&options.common, &command),
+        Command::Read(command) => read::run(&options.common, &command),
+        Command::Floor(command) => floor::run(&options.common, &command),
+        Command::FloorServer(command) => floor::serve(&command),
+    }
+}
+
+/// A thousand connections need more files than a shell usually allows, here
+/// and in the server, which inherits the limit.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    let _ = setrlimit(Resource::Nofile, raised);
+}

@@ -1,0 +1,74 @@
+use crate::load::Outcome;
+
+/// One line of results: what was measured, the figure, what it should be.
+pub(crate) struct Row {
+    pub(crate) what: String,
+    pub(crate) figure: String,
+    /// The figure and its target, where there is one: at most.
+    pub(crate) target: Option<(f64, f64)>,
+}
+
+impl Row {
+    pub(crate) fn new(what: impl Into<String>, figure: impl Into<String>) -> Self {
+        Row {
+            what: what.into(),
+            figure: figure.into(),
+            target: None,
+        }
+    }
+
+    /// A figure that should be at most `target`.
+    pub(crate) fn at_most(what: impl Into<String>, value: f64, unit: &str, target: f64) -> Self {
+        Row {
+            what: what.into(),
+            figure: format!("{value:.1} {unit}"),
+            target: Some((value, target)),
+        }
+    }
+}
+
+/// Prints rows under a title, columns aligned.
+pub(crate) fn print(title: &str, rows: &[Row]) {
+    println!("\n{title}");
+    let wide = |text: &str| text.chars().count();
+    let left = rows.iter().map(|row| wide(&row.what)).max().unwrap_or(0);
+    let right = rows.iter().map(|row| wide(&row.figure)).max().unwrap_or(0);
+    for row in rows {
+        let verdict = row.target.map_or(String::new(), |(value, target)| {
+            let mark = if value <= target { "ok" } else { "MISSED" };
+            format!("   at most {target}: {mark}")
+        });
+        let pad = " ".repeat(left - wide(&row.what));
+        println!("  {}{pad}  {:>right$}{verdict}", row.what, row.figure);
+    }
+}
+
+/// A latency percentile of an outcome, in milliseconds.
+pub(crate) fn millis(outcome: &Outcome, percentile: f64) -> f64 {
+    outcome.latency.value_at_quantile(percentile / 100.0) as f64 / 1000.0
+}
+
+/// "p50 1.2 p90 3.4 p99 5.6 p99.9 7.8 max 9.0 ms".
+pub(crate) fn latencies(outcome: &Outcome) -> String {
+    let points = [50.0, 90.0, 99.0, 99.9];
+    let points: String = points
+        .iter()
+        .map(|p| format!("p{p} {:.1}  ", millis(outcome, *p)))
+        .collect();
+    format!(
+        "{points}max {:.1} ms",
+        outcome.latency.max() as f64 / 1000.0
+    )
+}
+
+/// "none", or how many of what.
+pub(crate) fn failures(outcome: &Outcome) -> String {
+    if outcome.failures.is_empty() {
+        return "none".to_owned();
+    }
+    let each = outcome.failures.iter().map(|(status, count)| match status {
+        0 => format!("{count} connections broken"),
+        status => format!("{count} × {status}"),
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
