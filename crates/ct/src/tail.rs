@@ -42,7 +42,7 @@ pub(crate) enum Upwards<'c> {
     /// Straight to a root: one of these has to have signed the leaf.
     Roots(Vec<Arc<Root>>),
     /// Through intermediates.
-    Tail(Tail<'c>),
+    Tail(Box<Tail<'c>>),
 }
 
 impl<'c> Upwards<'c> {
@@ -74,11 +74,11 @@ impl<'c> Upwards<'c> {
             .map(|(place, certificate)| intermediate(place + 1, certificate, roots, policy));
         Ok(match signed.next().transpose()? {
             None => Self::Roots(anchors),
-            Some(signer) => Self::Tail(Tail {
+            Some(signer) => Self::Tail(Box::new(Tail {
                 signer,
                 above: signed.collect::<Result<_, _>>()?,
                 roots: anchors,
-            }),
+            })),
         })
     }
 }
@@ -250,7 +250,8 @@ impl Signed<'_> {
     }
 }
 
-/// The root whose key verifies this signature.
+/// The root whose key verifies this signature. The certificate is not itself an accepted root,
+/// byte for byte, or its signature would not matter.
 ///
 /// # Errors
 /// What the first of them says, if none does.
