@@ -1,0 +1,108 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::demo::Options as Demo;
+use crate::config::Flags;
+use crate::logging::Format;
+
+/// A Certificate Transparency log.
+#[derive(Debug, Parser)]
+#[command(
+    name = "lucarne",
+    version,
+    about = "A Certificate Transparency log for the static CT API",
+    after_help = "Exit codes: 0 done, or stopped on request; 1 a problem, which was said; 2 wrong \
+                  usage; 130 stopped at once by a second signal.\n\n\
+                  Start here: `lucarne demo`. Every key of the configuration file is in \
+                  docs/configuration.md."
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+
+    /// How log lines look
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value = "text",
+        help_heading = "Logging"
+    )]
+    pub log_format: Format,
+
+    /// What to log: a level (error, warn, info, debug, trace), or target=level,…
+    /// [default: info; for demo, warn]
+    #[arg(
+        long = "log",
+        global = true,
+        value_name = "FILTER",
+        env = "LUCARNE_LOG",
+        help_heading = "Logging"
+    )]
+    pub log_filter: Option<String>,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run one or many logs: submission and monitoring in one process
+    ///
+    /// SIGTERM and SIGINT stop taking submissions, finish the round, answer
+    /// those who wait, and exit 0; a second one exits at once. SIGHUP reads
+    /// roots and TLS files again (changed TLS files are noticed anyway).
+    Serve(Box<Serve>),
+
+    /// Read the configuration and everything it names, and say what is wrong
+    ///
+    /// Does all of `serve` short of starting: every problem at once, and
+    /// warnings of what will bite later. Exit code 0 if `serve` would start.
+    Check(File),
+
+    /// Make the lock database, the directories and the logs that a file names
+    ///
+    /// Does nothing to what exists, and says what it did. Needed once for
+    /// every log, unless the log's `inception` is the day of its first start.
+    Init(File),
+
+    /// Make the key of a log
+    ///
+    /// Writes 32 random bytes, mode 0600, and prints Log ID and public key.
+    /// A file that exists is never changed: its Log ID and key are printed.
+    /// The key derivation is Sunlight's.
+    Keygen(Keygen),
+
+    /// A complete log in one command: keys, a CA, configuration, submissions
+    Demo(Demo),
+}
+
+/// Where the configuration is.
+#[derive(Debug, clap::Args)]
+pub struct File {
+    /// Configuration file
+    #[arg(short, long, value_name = "FILE", default_value = "lucarne.yaml")]
+    pub config: PathBuf,
+}
+
+/// A configuration file, or flags.
+#[derive(Debug, clap::Args)]
+pub struct Serve {
+    /// Configuration file [default: lucarne.yaml]
+    #[arg(short, long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Flags that make a configuration by themselves.
+    #[command(flatten)]
+    pub flags: Flags,
+}
+
+/// Which file to make.
+#[derive(Debug, clap::Args)]
+pub struct Keygen {
+    /// The seed file to make
+    #[arg(short, long, value_name = "FILE")]
+    pub file: PathBuf,
+}

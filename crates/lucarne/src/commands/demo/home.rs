@@ -1,0 +1,122 @@
+//! The demo's directory: keys, authorities, configuration.
+//!
+//! What is there is kept. In a new half year, a log is added to the
+//! configuration.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::authorities::Authorities;
+use super::half::Half;
+use crate::commands::keygen;
+use crate::config::Listen;
+
+/// The configuration's file name.
+pub(super) const CONFIGURATION: &str = "lucarne.yaml";
+
+/// The demo's directory.
+pub(super) struct Home {
+    directory: PathBuf,
+    half: Half,
+    pub(super) authorities: Authorities,
+}
+
+impl Home {
+    /// Opens the directory, making what is not there.
+    pub(super) fn open(directory: &Path, listen: Option<&Listen>) -> Result<Self> {
+        std::fs::create_dir_all(directory)
+            .with_context(|| format!("cannot make directory {}", directory.display()))?;
+        let directory = directory.canonicalize()?;
+        let authorities = Authorities::open(&directory.join("ca"))?;
+        let home = Home {
+            half: Half::current(),
+            authorities,
+            directory,
+        };
+        home.write("roots.pem", &home.authorities.root.certificate_pem())?;
+        home.seed()?;
+        home.configure(listen)?;
+        Ok(home)
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The configuration file.
+    pub(super) fn configuration(&self) -> PathBuf {
+        self.directory.join(CONFIGURATION)
+    }
+
+    /// The short name of today's log.
+    pub(super) fn log_name(&self) -> String {
+        format!("demo{}", self.half.name())
+    }
+
+    /// Writes a file into the directory.
+    pub(super) fn write(&self, name: &str, text: &str) -> Result<PathBuf> {
+        let file = self.directory.join(name);
+        std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        Ok(file)
+    }
+
+    fn seed(&self) -> Result<()> {
+        let seed = self
+            .directory
+            .join(format!("{}.seed.bin", self.half.name()));
+        if !seed.exists() {
+            keygen::make(&seed)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the configuration, or adds today's log to it.
+    fn configure(&self, listen: Option<&Listen>) -> Result<()> {
+        let listen = listen.map_or_else(|| super::LISTEN.to_owned(), super::reachable);
+        let file = self.configuration();
+        let text = std::fs::read_to_string(&file);
+        let mut text = text.unwrap_or_else(|_| self.head(&listen));
+        let name = format!("- shortname: {}\n", self.log_name());
+        if text.contains(&name) {
+            return Ok(());
+        }
+        text.push_str(&self.log(&listen));
+        self.write(CONFIGURATION, &text)?;
+        Ok(())
+    }
+
+    fn head(&self, listen: &str) -> String {
+        format!(
+            "# Written by `lucarne demo`, and a configuration like any other:\n\
+             #   lucarne check -c lucarne.yaml\n\
+             #   lucarne serve -c lucarne.yaml\n\
+             # Every key is explained in docs/configuration.md.\n\
+             \n\
+             listen:\n  - {listen}\n\
+             \n\
+             # Holds the last signed checkpoint of each log. Never roll it back.\n\
+             checkpoints: checkpoints.db\n\
+             \n\
+             logs:\n"
+        )
+    }
+
+    fn log(&self, listen: &str) -> String {
+        let half = self.half.name();
+        let (start, limit) = self.half.window();
+        format!(
+            "  - shortname: {name}\n    \
+             description: Lucarne demo log {half}\n    \
+             submissionprefix: http://{listen}/{half}/\n    \
+             monitoringprefix: http://{listen}/{half}/\n    \
+             secret: {half}.seed.bin\n    \
+             localdirectory: data/{half}\n    \
+             cache: cache/{half}\n    \
+             roots: roots.pem\n    \
+             notafterstart: {start}\n    \
+             notafterlimit: {limit}\n",
+            name = self.log_name()
+        )
+    }
+}

@@ -1,0 +1,76 @@
+//! What the demo shows in the terminal.
+
+use std::io::IsTerminal;
+use std::path::Path;
+
+/// Prints, in colour where that can be seen.
+#[derive(Clone, Copy)]
+pub(super) struct Screen {
+    colour: bool,
+}
+
+impl Screen {
+    pub(super) fn new() -> Self {
+        let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        Screen {
+            colour: wanted && std::io::stdout().is_terminal(),
+        }
+    }
+
+    /// `text` with an SGR code around it.
+    fn paint(self, code: &str, text: &str) -> String {
+        match self.colour {
+            true => format!("\x1b[{code}m{text}\x1b[0m"),
+            false => text.to_owned(),
+        }
+    }
+
+    fn strong(self, text: &str) -> String {
+        self.paint("1", text)
+    }
+
+    fn faint(self, text: &str) -> String {
+        self.paint("2", text)
+    }
+
+    pub(super) fn title(self, directory: &Path) {
+        let (name, place) = (self.paint("1;36", "◖ Lucarne"), directory.display());
+        println!("\n  {name} {}\n", self.faint(&format!("demo in {place}")));
+    }
+
+    /// One line of what has been done.
+    pub(super) fn done(self, what: &str, detail: &str) {
+        println!(
+            "  {} {what:<11} {}",
+            self.paint("32", "✓"),
+            self.faint(detail)
+        );
+    }
+
+    /// A heading over [`line`](Self::line)s or [`command`](Self::command)s.
+    pub(super) fn heading(self, text: &str) {
+        println!("\n  {}", self.strong(text));
+    }
+
+    /// A name and a URL.
+    pub(super) fn line(self, name: &str, url: &str) {
+        println!("    {name:<12} {}", self.paint("4;36", url));
+    }
+
+    /// A command to paste.
+    pub(super) fn command(self, command: &str, comment: &str) {
+        println!(
+            "    {}\n    {}\n",
+            self.faint(&format!("# {comment}")),
+            command
+        );
+    }
+
+    pub(super) fn end(self) {
+        println!("  {}", self.faint("Ctrl-C finishes the round and stops."));
+    }
+
+    pub(super) fn trouble(self, error: &anyhow::Error) {
+        eprintln!("  {} {error:#}", self.paint("31", "✗"));
+    }
+}

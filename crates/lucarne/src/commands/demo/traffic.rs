@@ -1,0 +1,226 @@
+//! What the demo submits to its own log, over HTTP like any stranger.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use lucarne_mint::{Authority, Chain, KeyPair, KeyType, LeafOptions, Poison, Time};
+
+use super::home::Home;
+use super::screen::Screen;
+use crate::config::{LogSettings, rfc3339};
+use crate::web::Client;
+
+/// Submissions at the start.
+const FIRST: usize = 24;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A submitter, and what it knows of the log.
+pub(super) struct Traffic {
+    home: Home,
+    client: Client,
+    /// URL of the log, with trailing slash.
+    url: String,
+    base: String,
+    window: (u64, u64),
+}
+
+/// An endpoint, and a chain that fits it.
+struct Submission {
+    endpoint: &'static str,
+    chain: Chain,
+}
+
+impl Traffic {
+    /// `base` is where the server is reached: the log's path is the same there.
+    pub(super) fn new(home: Home, log: &LogSettings, base: String) -> Self {
+        let origin = log.submission.value.origin();
+        let path = origin.split_once('/').map_or("", |(_, path)| path);
+        Traffic {
+            url: format!("{base}/{path}/"),
+            home,
+            base,
+            client: Client::new(PATIENCE),
+            window: (
+                log.policy.not_after_start.unwrap_or(0),
+                log.policy.not_after_limit.unwrap_or(u64::MAX),
+            ),
+        }
+    }
+
+    /// Submits a few chains, says what there is to see, and goes on submitting.
+    pub(super) fn show(&self, screen: &Screen, rate: u32) -> Result<()> {
+        self.wait()?;
+        let directory = self.home.directory().display();
+        screen.done(
+            "authorities",
+            &format!("RSA-2048, P-256 and P-384 below one root, in {directory}/ca"),
+        );
+        let (start, limit) = (rfc3339(self.window.0), rfc3339(self.window.1));
+        screen.done(
+            "log",
+            &format!("{}, notAfter from {start} to {limit}", self.home.log_name()),
+        );
+        let key = Arc::new(KeyPair::generate(KeyType::EcdsaP256)?);
+        let mut times = Vec::new();
+        for number in 0..FIRST {
+            times.push(self.submit(&self.submission(number, &key)?)?);
+        }
+        times.sort();
+        let median = times[times.len() / 2].as_millis();
+        let detail = format!(
+            "{FIRST} chains, half of them precertificates; half got their SCT within {median} ms"
+        );
+        screen.done("submitted", &detail);
+        self.invite(screen, &key)?;
+        for number in FIRST.. {
+            let Some(pause) = Duration::from_secs(1).checked_div(rate) else {
+                break;
+            };
+            std::thread::sleep(pause);
+            // The server may be draining: the end of the demo, not an error.
+            if self.submit(&self.submission(number, &key)?).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the log is there.
+    fn wait(&self) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        let checkpoint = format!("{}checkpoint", self.url);
+        loop {
+            match self.client.get(&checkpoint, 1 << 20) {
+                Ok(_) => return Ok(()),
+                Err(error) if Instant::now() > deadline => {
+                    return Err(error).with_context(|| format!("nothing at {checkpoint}"));
+                }
+                Err(_) => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+
+    /// Prints the URLs and commands that a newcomer wants.
+    fn invite(&self, screen: &Screen, key: &Arc<KeyPair>) -> Result<()> {
+        let certificate = self.submission(0, key)?;
+        let precertificate = self.submission(1, key)?;
+        let chain = self
+            .home
+            .write("chain.json", &certificate.chain.to_json())?;
+        let prechain = self
+            .home
+            .write("prechain.json", &precertificate.chain.to_json())?;
+        let url = &self.url;
+        screen.heading("Look");
+        screen.line("page", url);
+        screen.line("checkpoint", &format!("{url}checkpoint"));
+        screen.line("log.v3.json", &format!("{url}log.v3.json"));
+        screen.line("metrics", &format!("{}/metrics", self.base));
+        screen.line("health", &format!("{}/health", self.base));
+        screen.heading("Try");
+        screen.command(
+            &format!("curl -d @{} {url}ct/v1/add-chain", short(&chain)),
+            "submit a certificate; again, and the same SCT comes back",
+        );
+        screen.command(
+            &format!("curl -d @{} {url}ct/v1/add-pre-chain", short(&prechain)),
+            "submit a precertificate",
+        );
+        screen.command(
+            &format!("curl -s {url}checkpoint"),
+            "the signed tree, which it is in",
+        );
+        screen.command(
+            &format!("lucarne serve -c {}", short(&self.home.configuration())),
+            "run the same log without the demo",
+        );
+        screen.end();
+        Ok(())
+    }
+
+    /// Submits, and says how long the SCT took.
+    fn submit(&self, submission: &Submission) -> Result<Duration> {
+        let url = format!("{}ct/v1/{}", self.url, submission.endpoint);
+        let start = Instant::now();
+        let (status, body) = self.client.post_json(&url, &submission.chain.to_json())?;
+        ensure!(status == 200, "{url} answered {status}: {body}");
+        Ok(start.elapsed())
+    }
+
+    /// A new chain: each authority in turn, a precertificate every other time.
+    fn submission(&self, number: usize, key: &Arc<KeyPair>) -> Result<Submission> {
+        let authorities = &self.home.authorities.intermediates;
+        let authority = &authorities[number / 2 % authorities.len()];
+        let precertificate = number % 2 == 1;
+        let mut options = LeafOptions::with_key(names()?, Arc::clone(key));
+        options.not_after = self.expiry(options.not_before);
+        match precertificate {
+            true => options.poison = Some(Poison::Last),
+            false => options.scts = 2,
+        }
+        Ok(Submission {
+            endpoint: if precertificate {
+                "add-pre-chain"
+            } else {
+                "add-chain"
+            },
+            chain: issue(authority, &options)?,
+        })
+    }
+
+    /// 90 days, but within the window.
+    fn expiry(&self, not_before: Time) -> Time {
+        let last = i64::try_from(self.window.1 / 1000).unwrap_or(i64::MAX) - 1;
+        let wanted = not_before.plus_days(90);
+        if wanted.unix() > last {
+            Time::from_unix(last)
+        } else {
+            wanted
+        }
+    }
+}
+
+fn issue(authority: &Authority, options: &LeafOptions) -> Result<Chain> {
+    Ok(authority.chain(authority.issue(options)?))
+}
+
+/// Names such as a bakery might have.
+fn names() -> Result<Vec<String>> {
+    const FIRST: [&str; 16] = [
+        "harbour", "north", "silver", "green", "old-town", "river", "blue", "sunny", "maple",
+        "stone", "lakeside", "amber", "little", "golden", "central", "quiet",
+    ];
+    const SECOND: [&str; 16] = [
+        "bakery", "cycles", "books", "dental", "garage", "flowers", "coffee", "travel", "music",
+        "school", "garden", "records", "cinema", "pottery", "sailing", "clinic",
+    ];
+    let mut random = [0u8; 4];
+    aws_lc_rs::rand::fill(&mut random).map_err(|_| anyhow::anyhow!("no random numbers"))?;
+    let [first, second, high, low] = random;
+    let number = u16::from_be_bytes([high, low]);
+    let first = FIRST[usize::from(first) % FIRST.len()];
+    let second = SECOND[usize::from(second) % SECOND.len()];
+    let domain = format!("{first}-{second}-{number}.example");
+    Ok(vec![
+        domain.clone(),
+        format!("www.{domain}"),
+        format!("mail.{domain}"),
+    ])
+}
+
+/// Relative to the working directory, where that is shorter.
+fn short(path: &std::path::Path) -> String {
+    let here = std::env::current_dir().and_then(|here| here.canonicalize());
+    let relative = here
+        .ok()
+        .and_then(|here| Some(path.strip_prefix(here).ok()?.to_owned()));
+    let path = relative
+        .unwrap_or_else(|| path.to_owned())
+        .display()
+        .to_string();
+    match path.contains(' ') {
+        true => format!("'{path}'"),
+        false => path,
+    }
+}

@@ -1,0 +1,86 @@
+//! `lucarne init`: makes what a configuration names and is not there yet.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use lucarne_storage::{Lock, SqlLock};
+
+use super::failed;
+use crate::config::{Config, LogSettings};
+use crate::{inception, runtime, survey};
+
+/// Makes the lock database, directories and logs of the file at `path`.
+pub(crate) fn run(path: &Path) -> ExitCode {
+    let (config, report) = Config::read(path);
+    let config = match (config, report.problems()) {
+        (Some(config), []) => config,
+        _ => {
+            for line in report.problem_lines() {
+                eprintln!("problem: {line}");
+            }
+            return failed("nothing was made; correct this first");
+        }
+    };
+    let made = runtime::build()
+        .map_err(anyhow::Error::from)
+        .and_then(|runtime| runtime.block_on(all(&config)));
+    match made {
+        Ok(said) => {
+            println!("{}", said.join("\n"));
+            ExitCode::SUCCESS
+        }
+        Err(error) => failed(format_args!("{error:#}")),
+    }
+}
+
+/// Makes everything, and says what was made and what was kept. Logs that fail
+/// do not keep the others from being made.
+pub(crate) async fn all(config: &Config) -> Result<Vec<String>> {
+    let (lock, mut said) = lock(&config.checkpoints.value).await?;
+    let mut failures = Vec::new();
+    for settings in &config.logs {
+        match log(settings, &lock).await {
+            Ok(line) => said.push(line),
+            Err(error) => failures.push(format!("{error:#}")),
+        }
+    }
+    if failures.is_empty() {
+        return Ok(said);
+    }
+    said.append(&mut failures);
+    anyhow::bail!("{}", said.join("\n"));
+}
+
+/// Opens the lock database, making it first where there is none.
+pub(crate) async fn lock(path: &Path) -> Result<(Arc<dyn Lock>, Vec<String>)> {
+    if path.exists() {
+        let lock = survey::open_lock(path).await.map_err(anyhow::Error::msg)?;
+        let said = format!("kept lock database {}", path.display());
+        return Ok((Arc::new(lock), vec![said]));
+    }
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory)
+            .with_context(|| format!("cannot make directory {}", directory.display()))?;
+    }
+    let lock = SqlLock::create(&path.to_string_lossy()).await?;
+    let said = format!("made lock database {}", path.display());
+    Ok((Arc::new(lock), vec![said]))
+}
+
+async fn log(settings: &LogSettings, lock: &Arc<dyn Lock>) -> Result<String> {
+    let name = &settings.shortname.value;
+    let cache = &settings.cache.value;
+    std::fs::create_dir_all(cache)
+        .with_context(|| format!("log `{name}`: cannot make directory {}", cache.display()))?;
+    if inception::exists(settings, lock).await? {
+        return Ok(format!("kept log {name}"));
+    }
+    inception::create(settings, lock.as_ref()).await?;
+    Ok(format!(
+        "made log {name} in {}, Log ID {}",
+        settings.directory.value.display(),
+        base64_simd::STANDARD.encode_to_string(settings.key.log_id().0)
+    ))
+}

@@ -1,0 +1,69 @@
+//! `lucarne keygen`: the key of a log.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use lucarne_ct::LogKey;
+
+use super::failed;
+use crate::config::{describe_key, read_key};
+
+/// Makes `file`, or reads it if it exists, and prints the public key.
+pub(crate) fn run(file: &Path) -> ExitCode {
+    match make_or_read(file) {
+        Ok(key) => {
+            print!("{}", describe_key(&key));
+            ExitCode::SUCCESS
+        }
+        Err(error) => failed(format_args!("{error:#}")),
+    }
+}
+
+fn make_or_read(file: &Path) -> Result<LogKey> {
+    match make(file) {
+        Ok(key) => {
+            let file = file.display();
+            eprintln!("made {file}; keep it secret, and keep a copy: the log is lost without it");
+            Ok(key)
+        }
+        Err(error) if is_already_there(&error) => {
+            let key = read_key(file).map_err(|why| {
+                anyhow::anyhow!("{} exists and {why}; nothing was changed", file.display())
+            })?;
+            eprintln!(
+                "{} exists and was not changed; this is its key",
+                file.display()
+            );
+            Ok(key)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn is_already_there(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<std::io::Error>();
+    error.is_some_and(|error| error.kind() == ErrorKind::AlreadyExists)
+}
+
+/// Writes a new seed: never over a file that exists, readable by nobody else,
+/// on stable storage before anything is said of it.
+pub(crate) fn make(file: &Path) -> Result<LogKey> {
+    let mut seed = [0; 32];
+    aws_lc_rs::rand::fill(&mut seed).map_err(|_| anyhow::anyhow!("no random numbers"))?;
+    let key = LogKey::from_seed(&seed).context("cannot derive a key")?;
+    let mut writing = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(file)
+        .with_context(|| format!("cannot make {}", file.display()))?;
+    writing
+        .write_all(&seed)
+        .and_then(|()| writing.sync_all())
+        .with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(key)
+}

@@ -1,0 +1,70 @@
+//! No two logs may share a name, a key, a prefix or a directory.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use super::report::Report;
+use super::section::join;
+
+/// What logs claim for themselves, also those with other problems.
+#[derive(Default)]
+pub(super) struct Claims {
+    owners: HashMap<(&'static str, String), Owner>,
+}
+
+/// The log that claimed something first.
+struct Owner {
+    index: usize,
+    path: String,
+    line: usize,
+}
+
+/// The log that claims, for messages.
+#[derive(Clone, Copy)]
+pub(super) struct Claimant<'p> {
+    /// Its place in the list.
+    pub(super) index: usize,
+    /// Such as `logs[rome2026h1]`.
+    pub(super) path: &'p str,
+    /// Where it begins.
+    pub(super) line: usize,
+}
+
+impl Claims {
+    /// Claims `value`, which is a `what` (name, key, prefix, directory) given
+    /// under `key`; reported if another log has it.
+    pub(super) fn claim(
+        &mut self,
+        who: Claimant<'_>,
+        (what, key): (&'static str, &str),
+        (value, line): (String, Option<usize>),
+        report: &mut Report,
+    ) {
+        let owner = self.owners.entry((what, value)).or_insert(Owner {
+            index: who.index,
+            path: who.path.to_owned(),
+            line: who.line,
+        });
+        if owner.index != who.index {
+            let message = format!(
+                "is the same {what} as that of {} (line {}): each log needs its own",
+                owner.path, owner.line
+            );
+            report.problem(line, join(who.path, key), message);
+        }
+    }
+}
+
+/// A directory as a claim: without links, as far as it exists.
+pub(super) fn real(path: &Path) -> String {
+    fn resolve(path: &Path) -> PathBuf {
+        match (path.canonicalize(), path.parent(), path.file_name()) {
+            (Ok(real), ..) => real,
+            (Err(_), Some(parent), Some(name)) => resolve(parent).join(name),
+            _ => path.to_path_buf(),
+        }
+    }
+    resolve(&std::path::absolute(path).unwrap_or(path.to_path_buf()))
+        .to_string_lossy()
+        .into_owned()
+}

@@ -1,0 +1,354 @@
+//! One log from command line flags alone, as TesseraCT's POSIX server takes
+//! them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use lucarne_ct::{Policy, Require};
+use lucarne_http::Limits;
+
+use super::log::{self, LogSettings, RootSources};
+use super::report::Report;
+use super::section::Located;
+use super::server::TlsFiles;
+use super::values::{self, Prefix};
+use super::{Config, key};
+
+/// The flags. Each can be written with `-` or, as TesseraCT has them, `_`.
+#[derive(clap::Args, Clone, Debug, Default)]
+#[command(next_help_heading = "One log from flags alone (TesseraCT's)")]
+pub struct Flags {
+    /// Origin of the log: its submission prefix without scheme, such as ct.example.com/2026h1
+    #[arg(long, value_name = "ORIGIN", conflicts_with = "config")]
+    pub origin: Option<String>,
+
+    /// Key of the log: PEM (EC P-256) or a seed file
+    #[arg(long, alias = "private_key", value_name = "FILE", requires = "origin")]
+    pub private_key: Option<PathBuf>,
+
+    /// Directory of the log's data; a log is created in a fresh one
+    #[arg(long, alias = "storage_dir", value_name = "DIR", requires = "origin")]
+    pub storage_dir: Option<PathBuf>,
+
+    /// PEM file with the accepted roots
+    #[arg(
+        long,
+        alias = "roots_pem_file",
+        value_name = "FILE",
+        requires = "origin"
+    )]
+    pub roots_pem_file: Option<PathBuf>,
+
+    /// Where to listen [default: localhost:6962]
+    #[arg(
+        long,
+        alias = "http_endpoint",
+        value_name = "HOST:PORT",
+        requires = "origin"
+    )]
+    pub http_endpoint: Option<String>,
+
+    /// Lock database [default: <storage-dir>.checkpoints.db, beside the data; made with the log]
+    #[arg(long, value_name = "FILE", requires = "origin")]
+    pub checkpoints: Option<PathBuf>,
+
+    /// First notAfter accepted (RFC 3339)
+    #[arg(
+        long,
+        alias = "not_after_start",
+        value_name = "TIME",
+        requires = "origin"
+    )]
+    pub not_after_start: Option<String>,
+
+    /// First notAfter no longer accepted (RFC 3339)
+    #[arg(
+        long,
+        alias = "not_after_limit",
+        value_name = "TIME",
+        requires = "origin"
+    )]
+    pub not_after_limit: Option<String>,
+
+    /// Path under which to serve [default: the path of the origin]
+    #[arg(long, alias = "path_prefix", value_name = "PATH", requires = "origin")]
+    pub path_prefix: Option<String>,
+
+    /// Longest age of an idle log's checkpoint, such as 1500ms or 5s
+    #[arg(
+        long,
+        alias = "checkpoint_interval",
+        value_name = "DURATION",
+        requires = "origin"
+    )]
+    pub checkpoint_interval: Option<String>,
+
+    /// Refuse certificates that have expired
+    #[arg(long, alias = "reject_expired", requires = "origin", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub reject_expired: Option<bool>,
+
+    /// Refuse certificates that have not expired
+    #[arg(long, alias = "reject_unexpired", requires = "origin", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub reject_unexpired: Option<bool>,
+
+    /// Extended key usage demanded: ServerAuth or Any
+    #[arg(
+        long,
+        alias = "ext_key_usages",
+        value_name = "EKU",
+        requires = "origin"
+    )]
+    pub ext_key_usages: Option<String>,
+
+    /// Refuse certificates with this extension; may be repeated
+    #[arg(
+        long,
+        alias = "reject_extension",
+        value_name = "OID",
+        requires = "origin",
+        value_delimiter = ','
+    )]
+    pub reject_extension: Vec<String>,
+
+    /// Accept certificates signed with SHA-1 [default: true]
+    #[arg(long, alias = "accept_sha1_signing_algorithms", requires = "origin", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub accept_sha1_signing_algorithms: Option<bool>,
+
+    /// PEM file of the TLS certificate and its intermediates; plain HTTP without
+    #[arg(long, value_name = "FILE", requires = "tls_key", requires = "origin")]
+    pub tls_certificate: Option<PathBuf>,
+
+    /// PEM file of the TLS key
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub tls_key: Option<PathBuf>,
+}
+
+/// The flag that stands for a key of the configuration file, for messages.
+pub(super) fn name_of(key: &str) -> String {
+    let flag = match key {
+        "shortname" | "submissionprefix" => "origin",
+        "monitoringprefix" => "path-prefix",
+        "secret" => "private-key",
+        "localdirectory" | "cache" => "storage-dir",
+        "roots" => "roots-pem-file",
+        "listen" => "http-endpoint",
+        "notafterstart" => "not-after-start",
+        "notafterlimit" => "not-after-limit",
+        other => other,
+    };
+    format!("--{flag}")
+}
+
+impl Flags {
+    /// Whether any of the flags is given: then there is no file.
+    pub fn given(&self) -> bool {
+        self.origin.is_some()
+    }
+
+    /// The configuration that the flags mean, all problems reported.
+    pub fn read(&self) -> (Option<Config>, Report) {
+        let mut report = Report::on(None);
+        let config = self.config(&mut report);
+        (config, report)
+    }
+
+    fn config(&self, report: &mut Report) -> Option<Config> {
+        let mut parse = Parse(report);
+        let endpoint = self.http_endpoint.as_deref().unwrap_or("localhost:6962");
+        let listen = parse.value("http-endpoint", endpoint, values::listen);
+        let directory = parse.present("storage-dir", self.storage_dir.as_ref());
+        let checkpoints = self
+            .checkpoints
+            .clone()
+            .or_else(|| Some(beside(directory?)));
+        let log = self.log(&mut parse, directory);
+        let tls = self.tls(&mut parse);
+        Some(Config {
+            listen: vec![unplaced(listen?)],
+            checkpoints: unplaced(checkpoints?),
+            tls,
+            http: Limits::default(),
+            logs: vec![log?],
+        })
+    }
+
+    fn tls(&self, parse: &mut Parse<'_>) -> Option<TlsFiles> {
+        let (certificate, key) = self.tls_certificate.as_ref().zip(self.tls_key.as_ref())?;
+        if let Err(error) = crate::tls::load(certificate, key) {
+            parse.problem("tls-certificate", format!("{error:#}"));
+        }
+        Some(TlsFiles {
+            certificate: unplaced(certificate.clone()),
+            key: unplaced(key.clone()),
+        })
+    }
+
+    fn log(&self, parse: &mut Parse<'_>, directory: Option<&PathBuf>) -> Option<LogSettings> {
+        let origin = self.origin.as_deref().unwrap_or_default();
+        let prefix = parse.value("origin", origin, origin_prefix);
+        let served = match &self.path_prefix {
+            Some(path) => prefix.clone().map(|prefix| at_path(&prefix, path)),
+            None => prefix.clone(),
+        };
+        let secret = parse.present("private-key", self.private_key.as_ref());
+        let key = secret.and_then(|file| {
+            let key = key::read(file).map_err(|why| format!("{} {why}", file.display()));
+            parse.or_problem("private-key", key)
+        });
+        let roots = parse.present("roots-pem-file", self.roots_pem_file.as_ref());
+        let interval = self.checkpoint_interval.as_deref();
+        let interval = interval.and_then(|text| parse.value("checkpoint-interval", text, duration));
+        let policy = self.policy(parse);
+        let (prefix, served, directory) = (prefix?, served?, directory?);
+        Some(LogSettings {
+            line: None,
+            shortname: unplaced(short(prefix.origin())),
+            description: prefix.origin().to_owned(),
+            inception: None,
+            origin: prefix.origin().to_owned(),
+            submission: unplaced(served.clone()),
+            monitoring: unplaced(served),
+            secret: unplaced(secret?.clone()),
+            key: Arc::new(key?),
+            cache: unplaced(directory.join(".lucarne/cache")),
+            directory: unplaced(directory.clone()),
+            roots: RootSources {
+                pem: Some(unplaced(roots?.clone())),
+                ..RootSources::default()
+            },
+            period: unplaced(log::PERIOD),
+            pool_size: unplaced(log::POOL_SIZE),
+            checkpoint_interval: interval.unwrap_or(log::CHECKPOINT_INTERVAL),
+            read_cache: log::READ_CACHE,
+            policy,
+        })
+    }
+
+    fn policy(&self, parse: &mut Parse<'_>) -> Policy {
+        let mut time = |flag, text: &Option<String>| {
+            let text = text.as_deref()?;
+            parse.value(flag, text, values::time)
+        };
+        let not_after_start = time("not-after-start", &self.not_after_start);
+        let not_after_limit = time("not-after-limit", &self.not_after_limit);
+        if not_after_start >= not_after_limit
+            && not_after_start.is_some()
+            && not_after_limit.is_some()
+        {
+            parse.problem(
+                "not-after-limit",
+                "is not after --not-after-start: no certificate could be logged",
+            );
+        }
+        let usage = self.ext_key_usages.as_deref();
+        let require = usage.and_then(|text| parse.value("ext-key-usages", text, require));
+        let reject_extensions = self.reject_extension.iter();
+        let reject_extensions = reject_extensions
+            .filter_map(|text| parse.value("reject-extension", text, values::oid))
+            .collect();
+        Policy {
+            require: require.unwrap_or_default(),
+            accept_sha1: self.accept_sha1_signing_algorithms.unwrap_or(true),
+            reject_expired: self.reject_expired.unwrap_or(false),
+            reject_unexpired: self.reject_unexpired.unwrap_or(false),
+            reject_extensions,
+            not_after_start,
+            not_after_limit,
+            max_chain: Policy::DEFAULT_MAX_CHAIN,
+        }
+    }
+}
+
+/// Parses flags and reports under their names.
+struct Parse<'r>(&'r mut Report);
+
+impl Parse<'_> {
+    fn problem(&mut self, flag: &str, message: impl Into<String>) {
+        self.0.problem(None, format!("--{flag}"), message);
+    }
+
+    fn present<'f>(&mut self, flag: &str, value: Option<&'f PathBuf>) -> Option<&'f PathBuf> {
+        if value.is_none() {
+            self.problem(flag, "is missing; it goes with --origin");
+        }
+        value
+    }
+
+    fn or_problem<T>(&mut self, flag: &str, value: Result<T, String>) -> Option<T> {
+        value.map_err(|why| self.problem(flag, why)).ok()
+    }
+
+    fn value<T>(
+        &mut self,
+        flag: &str,
+        text: &str,
+        parser: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        let value = parser(text).map_err(|why| format!("`{text}` {why}"));
+        self.or_problem(flag, value)
+    }
+}
+
+fn unplaced<T>(value: T) -> Located<T> {
+    Located { value, line: None }
+}
+
+/// The lock must not lie in the data: a backup of one would roll back both.
+fn beside(directory: &Path) -> PathBuf {
+    let mut name = directory.to_path_buf().into_os_string();
+    name.push(".checkpoints.db");
+    PathBuf::from(name)
+}
+
+/// The prefix of an origin. TesseraCT's origins have no scheme: https is what
+/// clients will use, whatever stands in front of this process.
+fn origin_prefix(origin: &str) -> Result<Prefix, String> {
+    if origin.contains("://") {
+        return Err("has a scheme: an origin is a submission prefix without it".into());
+    }
+    values::prefix(&format!("https://{origin}")).map_err(|why| why.replace("a prefix", "an origin"))
+}
+
+/// The same host, at another path.
+fn at_path(prefix: &Prefix, path: &str) -> Prefix {
+    let path = path.trim_matches('/');
+    let slash = if path.is_empty() { "" } else { "/" };
+    Prefix {
+        url: format!("https://{}/{path}{slash}", prefix.authority()),
+    }
+}
+
+/// `ct.example.com/2026h1` is `2026h1` for short, `ct.example.com` itself.
+fn short(origin: &str) -> String {
+    origin
+        .rsplit('/')
+        .next()
+        .unwrap_or(origin)
+        .replace(':', "-")
+}
+
+/// ServerAuth or Any; TesseraCT allows a list, in which Any wins.
+fn require(text: &str) -> Result<Require, String> {
+    let usages: Vec<&str> = text.split(',').map(str::trim).collect();
+    match usages.as_slice() {
+        usages if usages.contains(&"Any") => Ok(Require::Any),
+        ["ServerAuth"] => Ok(Require::ServerAuth),
+        _ => Err("is neither ServerAuth nor Any".into()),
+    }
+}
+
+/// Go's way of writing durations, as far as anybody does here.
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || "is not a duration such as 1500ms or 5s".to_owned();
+    let (digits, unit) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
+        (Some(digits), _) => (digits, 0.001),
+        (None, Some(digits)) => (digits, 1.0),
+        (None, None) => return Err(wrong()),
+    };
+    let seconds = digits.parse::<f64>().map_err(|_| wrong())? * unit;
+    match seconds {
+        0.1..=60.0 => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("is not between 100ms and 60s".into()),
+    }
+}

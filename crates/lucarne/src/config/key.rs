@@ -1,0 +1,52 @@
+//! `secret`: the log's key, as Sunlight's seed file or as PEM.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use lucarne_ct::LogKey;
+
+/// Reads a log key: a seed file of 32 bytes, or a PEM file with an EC P-256
+/// key. Says what is wrong in words that follow the path.
+pub(crate) fn read(path: &Path) -> Result<LogKey, String> {
+    let bytes = std::fs::read(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            "does not exist; make one with `lucarne keygen -f <file>`".to_owned()
+        }
+        _ => format!("cannot be read: {error}"),
+    })?;
+    if bytes.len() == 32 {
+        return LogKey::from_seed(&bytes).map_err(|error| format!("is no seed: {error}"));
+    }
+    let pem = std::str::from_utf8(&bytes)
+        .ok()
+        .filter(|text| text.contains("-----BEGIN"));
+    match pem {
+        Some(pem) => LogKey::from_pem(pem).map_err(|error| format!("is no log key: {error}")),
+        None => Err(format!(
+            "is neither a seed of 32 bytes (it has {}) nor a PEM file with an EC P-256 key",
+            bytes.len()
+        )),
+    }
+}
+
+/// Who else may read the file at `path`, if anybody.
+pub(super) fn readable_by_others(path: &Path) -> Option<&'static str> {
+    let mode = std::fs::metadata(path).ok()?.permissions().mode();
+    match mode & 0o077 {
+        0 => None,
+        others if others & 0o007 != 0 => Some("everybody on this machine"),
+        _ => Some("its group"),
+    }
+}
+
+/// Log ID, then the public key in base64 DER and in PEM, for people.
+pub(crate) fn describe(key: &LogKey) -> String {
+    let encode = |bytes: &[u8]| base64_simd::STANDARD.encode_to_string(bytes);
+    let spki = key.public_key_spki();
+    format!(
+        "Log ID:     {}\nPublic key: {}\n\n{}",
+        encode(&key.log_id().0),
+        encode(spki),
+        lucarne_mint::pem::encode("PUBLIC KEY", spki)
+    )
+}

@@ -1,0 +1,129 @@
+//! Every key the configuration file knows, and the keys of other logs' files
+//! that mean nothing here.
+//!
+//! `docs/configuration.md` documents each; a test holds the two together.
+
+/// Keys at the top of the file.
+pub const TOP: &[&str] = &["listen", "checkpoints", "tls", "http", "defaults", "logs"];
+
+/// Keys under `tls`.
+pub const TLS: &[&str] = &["certificate", "key"];
+
+/// Keys under `http`.
+pub const HTTP: &[&str] = &[
+    "maxbody",
+    "maxconnections",
+    "headertimeout",
+    "bodytimeout",
+    "idletimeout",
+    "writetimeout",
+    "draintimeout",
+];
+
+/// Keys that identify one log: not to be shared through `defaults`.
+pub const IDENTITY: &[&str] = &[
+    "shortname",
+    "description",
+    "inception",
+    "submissionprefix",
+    "monitoringprefix",
+    "secret",
+    "cache",
+    "localdirectory",
+    "name",
+    "seed",
+];
+
+/// Keys of a log that `defaults` may give for all.
+pub const SHARED: &[&str] = &[
+    "roots",
+    "ccadbroots",
+    "extraroots",
+    "rootsurl",
+    "period",
+    "poolsize",
+    "checkpointinterval",
+    "notafterstart",
+    "notafterlimit",
+    "require",
+    "accept_sha1",
+    "reject_expired",
+    "reject_unexpired",
+    "reject_extensions",
+    "maxchain",
+    "readcache",
+];
+
+/// All keys of a log.
+pub fn log() -> Vec<&'static str> {
+    [IDENTITY, SHARED].concat()
+}
+
+const OBJECT_STORES: &str =
+    "is for object stores, which this version does not have yet: use `localdirectory`";
+const OTHER_LOCKS: &str = "names a lock that this version does not have yet: \
+     use `checkpoints`, a lock database on this machine";
+const PREFIX: &str =
+    "is Sunlight's old way of naming the endpoint: write the whole URL into `submissionprefix`";
+
+/// Keys of other logs' files that have no meaning here, and what to do.
+const FOREIGN: &[(&str, &str)] = &[
+    (
+        "acme",
+        "is not done by Lucarne: get the certificate with any ACME client and name the files in \
+         `tls`, or terminate TLS in front; the files are read again when they change",
+    ),
+    ("etags3", OTHER_LOCKS),
+    ("dynamodb", OTHER_LOCKS),
+    (
+        "witness",
+        "configures Sunlight's witness, which Lucarne does not have: remove it",
+    ),
+    ("s3region", OBJECT_STORES),
+    ("s3bucket", OBJECT_STORES),
+    ("s3endpoint", OBJECT_STORES),
+    ("s3keyprefix", OBJECT_STORES),
+    ("httphost", PREFIX),
+    ("httpprefix", PREFIX),
+    (
+        "key",
+        "is an old name for `secret`, which takes a seed file or a PEM key",
+    ),
+    (
+        "homeredirect",
+        "belongs to Sunlight's read server: Lucarne serves its own page, remove it",
+    ),
+];
+
+/// What to say of a key that is not one of `known`.
+pub(crate) fn unknown(key: &str, known: &[&str]) -> String {
+    if let Some((_, advice)) = FOREIGN.iter().find(|(foreign, _)| *foreign == key) {
+        return (*advice).to_owned();
+    }
+    match nearest(key, known) {
+        Some(near) => format!("no such key; did you mean `{near}`?"),
+        None if log().contains(&key) => {
+            "no such key here; it belongs to a log, under `logs:`".to_owned()
+        }
+        None if TOP.contains(&key) => {
+            "no such key here; it belongs at the top of the file".to_owned()
+        }
+        None => format!("no such key; there are {}", known.join(", ")),
+    }
+}
+
+/// The known key that `key` most looks like, if it looks like one.
+pub(crate) fn nearest<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
+    let plain = |text: &str| text.to_lowercase().replace(['_', '-'], "");
+    known
+        .iter()
+        .map(|candidate| {
+            (
+                strsim::normalized_damerau_levenshtein(&plain(key), &plain(candidate)),
+                *candidate,
+            )
+        })
+        .filter(|(likeness, _)| *likeness >= 0.6)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, candidate)| candidate)
+}

@@ -1,0 +1,145 @@
+//! What the operator wants, read from a YAML file (Sunlight's keys and ours)
+//! or from flags (TesseraCT's).
+//!
+//! Reading never stops at the first problem: the [`Report`] has them all.
+
+mod distinct;
+mod flags;
+mod key;
+pub mod keys;
+mod log;
+mod report;
+mod section;
+mod server;
+mod tree;
+mod values;
+
+use std::path::{Path, PathBuf};
+
+use lucarne_http::Limits;
+use section::{Reader, Section};
+use tree::{Node, Value};
+
+pub use flags::Flags;
+pub(crate) use key::{describe as describe_key, read as read_key};
+pub use log::{Ccadb, LogSettings, RootSources};
+pub use report::{Finding, Report};
+pub use section::Located;
+pub use server::TlsFiles;
+pub use values::{Listen, Prefix};
+pub(crate) use values::{listen, rfc3339};
+
+/// A whole configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where to listen.
+    pub listen: Vec<Located<Listen>>,
+    /// The lock database.
+    pub checkpoints: Located<PathBuf>,
+    /// Certificate and key; plain HTTP without.
+    pub tls: Option<TlsFiles>,
+    /// Limits of the HTTP server.
+    pub http: Limits,
+    /// The logs, in the order of the file.
+    pub logs: Vec<LogSettings>,
+}
+
+impl Config {
+    /// Reads the file at `path`. The configuration is whole only if the report
+    /// has no problems; logs with problems are left out of it.
+    pub fn read(path: &Path) -> (Option<Config>, Report) {
+        let mut report = Report::on(Some(path));
+        let config = match std::fs::read_to_string(path) {
+            Ok(yaml) => {
+                let directory = path.parent().unwrap_or(Path::new(""));
+                Config::parse(&yaml, directory, &mut report)
+            }
+            Err(error) => {
+                let message = format!("cannot be read: {error}");
+                report.problem(None, "", message);
+                None
+            }
+        };
+        (config, report)
+    }
+
+    /// Reads `yaml`; relative paths are relative to `directory`. Files that
+    /// the configuration names are looked at, too.
+    pub fn parse(yaml: &str, directory: &Path, report: &mut Report) -> Option<Config> {
+        let root = match tree::parse(yaml) {
+            Ok(root) => root,
+            Err(error) => {
+                report.problem(
+                    Some(error.line),
+                    "",
+                    format!("is not YAML: {}", error.message),
+                );
+                return None;
+            }
+        };
+        let top = Section::open(&root, "", keys::TOP, report)?;
+        let defaults = top.get("defaults").and_then(|node| defaults(node, report));
+        let logs = logs(&top, defaults, directory, report);
+        let http = server::http(&top, directory, report);
+        let tls = server::tls(&top, directory, report);
+        let mut reader = Reader::new(top, "", directory, report);
+        let listen = reader.list("listen", values::listen);
+        if top.get("listen").is_none() {
+            reader.problem(
+                None,
+                "listen",
+                "is missing; for example `listen: [\":443\"]`",
+            );
+        }
+        let checkpoints = reader.path("checkpoints");
+        let checkpoints = reader.required("checkpoints", checkpoints, "checkpoints.db");
+        Some(Config {
+            listen,
+            checkpoints: checkpoints?,
+            tls,
+            http,
+            logs,
+        })
+    }
+}
+
+/// `defaults:` takes the keys that logs may share, and says so of the others.
+fn defaults<'t>(node: &'t Node, report: &mut Report) -> Option<Section<'t>> {
+    let allowed = keys::log();
+    let section = Section::open(node, "defaults", &allowed, report)?;
+    if let Value::Map(entries) = &node.value {
+        for entry in entries {
+            if keys::IDENTITY.contains(&entry.key.as_str()) {
+                let key = section::join("defaults", &entry.key);
+                let message = "is each log's own: write it under the log";
+                report.problem(Some(entry.line), key, message);
+            }
+        }
+    }
+    Some(section)
+}
+
+/// The logs under `logs:`.
+fn logs(
+    top: &Section<'_>,
+    defaults: Option<Section<'_>>,
+    directory: &Path,
+    report: &mut Report,
+) -> Vec<LogSettings> {
+    let nodes = match top.get("logs").map(|node| (node.line, &node.value)) {
+        Some((_, Value::List(nodes))) if !nodes.is_empty() => nodes.as_slice(),
+        Some((line, Value::Map(_) | Value::Scalar(_))) => {
+            let message = "must be a list: one `- shortname: …` for each log";
+            report.problem(Some(line), "logs", message);
+            return Vec::new();
+        }
+        _ => {
+            let message = "is missing: one `- shortname: …` for each log";
+            report.problem(None, "logs", message);
+            return Vec::new();
+        }
+    };
+    let mut claims = distinct::Claims::default();
+    let read = |(index, node)| log::read(index, node, defaults, directory, &mut claims, report);
+    nodes.iter().enumerate().filter_map(read).collect()
+}

@@ -1,0 +1,241 @@
+//! One map of the file being read: looks up keys, parses values, reports what
+//! is wrong and goes on.
+
+use std::path::{Path, PathBuf};
+
+use super::keys;
+use super::report::Report;
+use super::tree::{Entry, Node, Value};
+
+/// A value and the place it came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Located<T> {
+    /// The value.
+    pub value: T,
+    /// Its line in the configuration file; none on the command line.
+    pub line: Option<usize>,
+}
+
+impl<T> Located<T> {
+    pub(crate) fn new(value: T, line: usize) -> Self {
+        Located {
+            value,
+            line: Some(line),
+        }
+    }
+
+    /// Applies `f` to the value.
+    pub(crate) fn map<U>(self, f: impl FnOnce(T) -> U) -> Located<U> {
+        Located {
+            value: f(self.value),
+            line: self.line,
+        }
+    }
+}
+
+/// A map, with the map to fall back on for keys it does not have.
+#[derive(Clone, Copy)]
+pub(crate) struct Section<'t> {
+    entries: &'t [Entry],
+    fallback: &'t [Entry],
+    /// Line of the map itself, for keys that are missing.
+    pub(crate) line: usize,
+}
+
+impl<'t> Section<'t> {
+    /// Takes `node` as a map. Unknown and repeated keys are reported.
+    pub(crate) fn open(
+        node: &'t Node,
+        path: &str,
+        known: &[&str],
+        report: &mut Report,
+    ) -> Option<Self> {
+        let entries = match &node.value {
+            Value::Map(entries) => entries.as_slice(),
+            Value::Nothing => &[],
+            other => {
+                let message = format!("must be a map of keys, but is {}", other.kind());
+                report.problem(Some(node.line), path, message);
+                return None;
+            }
+        };
+        for (index, entry) in entries.iter().enumerate() {
+            let key = join(path, &entry.key);
+            if !known.contains(&entry.key.as_str()) {
+                report.problem(Some(entry.line), key, keys::unknown(&entry.key, known));
+            } else if let Some(first) = entries[..index].iter().find(|e| e.key == entry.key) {
+                let message = format!("is given twice, first on line {}", first.line);
+                report.problem(Some(entry.line), key, message);
+            }
+        }
+        Some(Section {
+            entries,
+            fallback: &[],
+            line: node.line,
+        })
+    }
+
+    /// The same section, falling back on `defaults`.
+    pub(crate) fn or(self, defaults: Option<Section<'t>>) -> Self {
+        Section {
+            fallback: defaults.map_or(&[], |section| section.entries),
+            ..self
+        }
+    }
+
+    /// The node under `key`, if one is written (`key:` with nothing is not).
+    pub(crate) fn get(&self, key: &str) -> Option<&'t Node> {
+        let find = |entries: &'t [Entry]| entries.iter().find(|entry| entry.key == key);
+        find(self.entries)
+            .or_else(|| find(self.fallback))
+            .map(|entry| &entry.value)
+            .filter(|node| !matches!(node.value, Value::Nothing))
+    }
+}
+
+/// Reads the keys of one section into values.
+pub(crate) struct Reader<'t, 'r> {
+    section: Section<'t>,
+    path: String,
+    directory: &'r Path,
+    report: &'r mut Report,
+}
+
+impl<'t, 'r> Reader<'t, 'r> {
+    /// `directory` is what relative paths are relative to.
+    pub(crate) fn new(
+        section: Section<'t>,
+        path: impl Into<String>,
+        directory: &'r Path,
+        report: &'r mut Report,
+    ) -> Self {
+        Reader {
+            section,
+            path: path.into(),
+            directory,
+            report,
+        }
+    }
+
+    pub(crate) fn problem(&mut self, line: Option<usize>, key: &str, message: impl Into<String>) {
+        self.report.problem(line, join(&self.path, key), message);
+    }
+
+    pub(crate) fn warning(&mut self, line: Option<usize>, key: &str, message: impl Into<String>) {
+        self.report.warning(line, join(&self.path, key), message);
+    }
+
+    /// A key that must be there.
+    pub(crate) fn required<T>(
+        &mut self,
+        key: &str,
+        value: Option<Located<T>>,
+        example: &str,
+    ) -> Option<Located<T>> {
+        if value.is_none() && self.section.get(key).is_none() {
+            let line = Some(self.section.line);
+            self.problem(
+                line,
+                key,
+                format!("is missing; for example `{key}: {example}`"),
+            );
+        }
+        value
+    }
+
+    /// Whether anything is written under `key`.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.section.get(key).is_some()
+    }
+
+    /// A single value as it is written.
+    pub(crate) fn text(&mut self, key: &str) -> Option<Located<&'t str>> {
+        let node = self.section.get(key)?;
+        self.scalar(key, node)
+    }
+
+    fn scalar(&mut self, key: &str, node: &'t Node) -> Option<Located<&'t str>> {
+        match &node.value {
+            Value::Scalar(text) => Some(Located::new(text.as_str(), node.line)),
+            other => {
+                let message = format!("must be a single value, but is {}", other.kind());
+                self.problem(Some(node.line), key, message);
+                None
+            }
+        }
+    }
+
+    /// A single value, parsed; what the parser says is reported.
+    pub(crate) fn parse<T>(
+        &mut self,
+        key: &str,
+        parser: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<Located<T>> {
+        let text = self.text(key)?;
+        self.parsed(key, text, parser)
+    }
+
+    fn parsed<T>(
+        &mut self,
+        key: &str,
+        text: Located<&str>,
+        parser: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<Located<T>> {
+        match parser(text.value) {
+            Ok(value) => Some(Located {
+                value,
+                line: text.line,
+            }),
+            Err(why) => {
+                self.problem(text.line, key, format!("`{}` {why}", text.value));
+                None
+            }
+        }
+    }
+
+    /// A list of values, or a single one, each parsed.
+    pub(crate) fn list<T>(
+        &mut self,
+        key: &str,
+        parser: impl Fn(&str) -> Result<T, String>,
+    ) -> Vec<Located<T>> {
+        let Some(node) = self.section.get(key) else {
+            return Vec::new();
+        };
+        let items = match &node.value {
+            Value::List(items) => items.as_slice(),
+            _ => std::slice::from_ref(node),
+        };
+        items
+            .iter()
+            .filter_map(|item| {
+                let text = self.scalar(key, item)?;
+                self.parsed(key, text, &parser)
+            })
+            .collect()
+    }
+
+    /// A path, made absolute against the configuration file's directory.
+    pub(crate) fn path(&mut self, key: &str) -> Option<Located<PathBuf>> {
+        let text = self.text(key)?;
+        Some(text.map(|path| self.directory.join(path)))
+    }
+
+    /// A URL as it is written, or a path as in [`path`](Self::path).
+    pub(crate) fn url_or_path(&mut self, key: &str) -> Option<Located<String>> {
+        let text = self.text(key)?;
+        Some(text.map(|text| match text.contains("://") {
+            true => text.to_owned(),
+            false => self.directory.join(text).to_string_lossy().into_owned(),
+        }))
+    }
+}
+
+/// `path.key`, or whichever of the two there is.
+pub(crate) fn join(path: &str, key: &str) -> String {
+    match (path, key) {
+        ("", key) => key.to_owned(),
+        (path, "") => path.to_owned(),
+        (path, key) => format!("{path}.{key}"),
+    }
+}

@@ -1,0 +1,68 @@
+//! The keys `tls` and `http`.
+
+use std::path::{Path, PathBuf};
+
+use lucarne_http::Limits;
+
+use super::report::Report;
+use super::section::{Located, Reader, Section};
+use super::{keys, values};
+
+/// The files that TLS is served with; read again when they change.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// PEM: the certificate and its intermediates, leaf first.
+    pub certificate: Located<PathBuf>,
+    /// PEM: the private key.
+    pub key: Located<PathBuf>,
+}
+
+/// Reads `http`.
+pub(super) fn http(top: &Section<'_>, directory: &Path, report: &mut Report) -> Limits {
+    let mut limits = Limits::default();
+    let section = top.get("http");
+    let section = section.and_then(|node| Section::open(node, "http", keys::HTTP, report));
+    let Some(section) = section else {
+        return limits;
+    };
+    let mut reader = Reader::new(section, "http", directory, report);
+    for (key, limit) in [
+        ("headertimeout", &mut limits.header_timeout),
+        ("bodytimeout", &mut limits.body_timeout),
+        ("idletimeout", &mut limits.idle_timeout),
+        ("writetimeout", &mut limits.write_timeout),
+        ("draintimeout", &mut limits.drain_timeout),
+    ] {
+        if let Some(value) = reader.parse(key, values::milliseconds(1, 3_600_000)) {
+            *limit = value.value;
+        }
+    }
+    for (key, unit, least, limit) in [
+        ("maxbody", "bytes", 1024, &mut limits.body_bytes),
+        ("maxconnections", "connections", 1, &mut limits.connections),
+    ] {
+        if let Some(value) = reader.parse(key, values::number(least, 1 << 30, unit)) {
+            *limit = value.value as usize;
+        }
+    }
+    limits
+}
+
+/// Reads `tls`: both files, and that they fit together.
+pub(super) fn tls(top: &Section<'_>, directory: &Path, report: &mut Report) -> Option<TlsFiles> {
+    let node = top.get("tls")?;
+    let section = Section::open(node, "tls", keys::TLS, report)?;
+    let mut reader = Reader::new(section, "tls", directory, report);
+    let certificate = reader.path("certificate");
+    let certificate = reader.required("certificate", certificate, "fullchain.pem");
+    let key = reader.path("key");
+    let key = reader.required("key", key, "privkey.pem");
+    let files = TlsFiles {
+        certificate: certificate?,
+        key: key?,
+    };
+    if let Err(error) = crate::tls::load(&files.certificate.value, &files.key.value) {
+        reader.problem(Some(node.line), "", format!("{error:#}"));
+    }
+    Some(files)
+}

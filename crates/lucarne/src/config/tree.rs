@@ -1,0 +1,212 @@
+//! A YAML document as a tree in which every node knows its line.
+//!
+//! Scalars stay text, as they are written: a log may be called `2026e1`
+//! without becoming the number 20260. Anchors, aliases and merge keys (`<<`)
+//! work, so that several logs can share settings.
+
+use std::collections::HashMap;
+
+use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, ScanError};
+
+/// A node and the line on which it stands (1 is the first).
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) line: usize,
+    pub(crate) value: Value,
+}
+
+/// What a node is.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    /// Nothing was written, or `null`, or `~`.
+    Nothing,
+    Scalar(String),
+    List(Vec<Node>),
+    Map(Vec<Entry>),
+}
+
+/// One `key: value` of a map.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) line: usize,
+    pub(crate) key: String,
+    pub(crate) value: Node,
+    /// Came in through `<<`: gives way to a key that is written out.
+    merged: bool,
+}
+
+impl Value {
+    /// In words, for messages.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Value::Nothing => "nothing",
+            Value::Scalar(_) => "a single value",
+            Value::List(_) => "a list",
+            Value::Map(_) => "a map of keys",
+        }
+    }
+}
+
+/// Why the file is not YAML, and where.
+pub(crate) struct SyntaxError {
+    pub(crate) line: usize,
+    pub(crate) message: String,
+}
+
+impl From<ScanError> for SyntaxError {
+    fn from(error: ScanError) -> Self {
+        SyntaxError {
+            line: error.marker().line(),
+            message: error.info(),
+        }
+    }
+}
+
+/// Reads the first document of `yaml`; an empty file is an empty map.
+pub(crate) fn parse(yaml: &str) -> Result<Node, SyntaxError> {
+    let mut builder = Builder {
+        events: Parser::new_from_str(yaml),
+        anchors: HashMap::new(),
+    };
+    loop {
+        match builder.next()? {
+            (Event::StreamEnd, _) => {
+                return Ok(Node {
+                    line: 1,
+                    value: Value::Map(Vec::new()),
+                });
+            }
+            (Event::StreamStart | Event::DocumentStart(..), _) => {}
+            (event, line) => return builder.node(event, line),
+        }
+    }
+}
+
+struct Builder<'y, I: Iterator<Item = Spanned<'y>>> {
+    events: I,
+    anchors: HashMap<usize, Node>,
+}
+
+type Spanned<'y> = Result<(Event<'y>, serde_saphyr::granit_parser::Span), ScanError>;
+
+impl<'y, I: Iterator<Item = Spanned<'y>>> Builder<'y, I> {
+    /// The next event that is not a comment, and its line.
+    fn next(&mut self) -> Result<(Event<'y>, usize), SyntaxError> {
+        loop {
+            match self.events.next().transpose()? {
+                None => return Ok((Event::StreamEnd, 0)),
+                Some((Event::Comment(..), _)) => {}
+                Some((event, span)) => return Ok((event, span.start.line())),
+            }
+        }
+    }
+
+    fn node(&mut self, event: Event<'y>, line: usize) -> Result<Node, SyntaxError> {
+        let anchor = event.anchor_id();
+        let value = match event {
+            Event::Alias(id) => self.alias(id, line)?,
+            Event::Scalar(text, style, ..) => scalar(text.into_owned(), style),
+            Event::SequenceStart(..) => self.list()?,
+            Event::MappingStart(..) => self.map()?,
+            _ => return Err(unexpected(line)),
+        };
+        let node = Node { line, value };
+        if let Some(id) = anchor {
+            self.anchors.insert(id, node.clone());
+        }
+        Ok(node)
+    }
+
+    fn alias(&self, id: usize, line: usize) -> Result<Value, SyntaxError> {
+        let target = self.anchors.get(&id).ok_or(SyntaxError {
+            line,
+            message: "this alias refers to an anchor that is not complete here".into(),
+        })?;
+        Ok(target.value.clone())
+    }
+
+    fn list(&mut self) -> Result<Value, SyntaxError> {
+        let mut items = Vec::new();
+        loop {
+            match self.next()? {
+                (Event::SequenceEnd, _) => return Ok(Value::List(items)),
+                (event, line) => items.push(self.node(event, line)?),
+            }
+        }
+    }
+
+    fn map(&mut self) -> Result<Value, SyntaxError> {
+        let mut entries: Vec<Entry> = Vec::new();
+        loop {
+            let (event, line) = self.next()?;
+            let key = match event {
+                Event::MappingEnd => return Ok(Value::Map(settle(entries))),
+                Event::Scalar(text, ..) => text.into_owned(),
+                _ => return Err(unexpected(line)),
+            };
+            let (event, value_line) = self.next()?;
+            let value = self.node(event, value_line)?;
+            if key == "<<" {
+                merge(value, &mut entries)?;
+            } else {
+                entries.push(Entry {
+                    line,
+                    key,
+                    value,
+                    merged: false,
+                });
+            }
+        }
+    }
+}
+
+fn scalar(text: String, style: ScalarStyle) -> Value {
+    let plain = style == ScalarStyle::Plain;
+    match text.as_str() {
+        "" | "~" | "null" | "Null" | "NULL" if plain => Value::Nothing,
+        _ => Value::Scalar(text),
+    }
+}
+
+/// Takes the entries of a merge key's map (or list of maps) in.
+fn merge(source: Node, entries: &mut Vec<Entry>) -> Result<(), SyntaxError> {
+    match source.value {
+        Value::Map(merged) => entries.extend(merged.into_iter().map(|entry| Entry {
+            merged: true,
+            ..entry
+        })),
+        Value::List(maps) => {
+            for map in maps {
+                merge(map, entries)?;
+            }
+        }
+        _ => {
+            return Err(SyntaxError {
+                line: source.line,
+                message: "`<<` takes a map, or a list of maps".into(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Drops merged entries that a written one, or an earlier merge, overrides.
+/// Written duplicates stay: they are reported.
+fn settle(entries: Vec<Entry>) -> Vec<Entry> {
+    let mut settled: Vec<Entry> = Vec::with_capacity(entries.len());
+    let (merged, written): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.merged);
+    settled.extend(written);
+    for entry in merged {
+        if settled.iter().all(|other| other.key != entry.key) {
+            settled.push(entry);
+        }
+    }
+    settled
+}
+
+fn unexpected(line: usize) -> SyntaxError {
+    SyntaxError {
+        line,
+        message: "a key or a value is expected here".into(),
+    }
+}

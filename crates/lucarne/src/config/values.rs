@@ -1,0 +1,242 @@
+//! How single values are written: numbers, dates, addresses, URLs, OIDs.
+//!
+//! Each parser says what it wants in words that follow the value:
+//! "`soon` is not a whole number of milliseconds".
+
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+
+/// `true` or `false`.
+pub(crate) fn boolean(text: &str) -> Result<bool, String> {
+    match text {
+        "true" | "True" | "TRUE" => Ok(true),
+        "false" | "False" | "FALSE" => Ok(false),
+        _ => Err("is neither true nor false".into()),
+    }
+}
+
+/// A whole number from `least` to `most`.
+pub(crate) fn number(least: u64, most: u64, unit: &str) -> impl Fn(&str) -> Result<u64, String> {
+    move |text| {
+        let value: u64 = text
+            .parse()
+            .map_err(|_| format!("is not a whole number of {unit}"))?;
+        if value < least {
+            return Err(format!("is too small: at least {least} {unit}"));
+        }
+        if value > most {
+            return Err(format!("is too large: at most {most} {unit}"));
+        }
+        Ok(value)
+    }
+}
+
+/// Whole milliseconds, from `least` to `most`.
+pub(crate) fn milliseconds(least: u64, most: u64) -> impl Fn(&str) -> Result<Duration, String> {
+    let number = number(least, most, "milliseconds");
+    move |text| number(text).map(Duration::from_millis)
+}
+
+/// A date such as `2026-01-31`.
+pub(crate) fn date(text: &str) -> Result<Date, String> {
+    if text.len() == 10
+        && let Ok(date) = text.parse()
+    {
+        return Ok(date);
+    }
+    Err("is not a date such as 2026-01-31".into())
+}
+
+/// An RFC 3339 time such as `2026-01-01T00:00:00Z`, or a date, which is its
+/// midnight in UTC. In Unix milliseconds.
+pub(crate) fn time(text: &str) -> Result<u64, String> {
+    let wrong = "is not a time such as 2026-01-01T00:00:00Z";
+    let timestamp = match date(text) {
+        Ok(date) => date
+            .to_zoned(TimeZone::UTC)
+            .map(|zoned| zoned.timestamp())
+            .map_err(|_| wrong.to_owned())?,
+        Err(_) => text.parse::<Timestamp>().map_err(|_| wrong.to_owned())?,
+    };
+    u64::try_from(timestamp.as_millisecond()).map_err(|_| "is before 1970".into())
+}
+
+/// Unix milliseconds as RFC 3339.
+pub(crate) fn rfc3339(ms: u64) -> String {
+    i64::try_from(ms)
+        .ok()
+        .and_then(|ms| Timestamp::from_millisecond(ms).ok())
+        .map_or_else(|| format!("{ms} ms"), |timestamp| timestamp.to_string())
+}
+
+/// An address to listen on: `host:port`, `[::1]:port`, or `:port` for all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listen {
+    text: String,
+    /// What it resolves to; the first that can be bound is used.
+    pub addresses: Vec<SocketAddr>,
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// See [`Listen`]. `:http` and `:https` are ports too, as in Sunlight's file.
+pub(crate) fn listen(text: &str) -> Result<Listen, String> {
+    let (host, port) = text
+        .rsplit_once(':')
+        .ok_or("has no port; write host:port, or :port for every address")?;
+    let port: u16 = match port {
+        "http" => 80,
+        "https" => 443,
+        port => port
+            .parse()
+            .map_err(|_| "does not end in a port number (0 to 65535)")?,
+    };
+    let addresses: Vec<SocketAddr> = if host.is_empty() {
+        vec![
+            SocketAddr::from(([0u16; 8], port)),
+            SocketAddr::from(([0u8; 4], port)),
+        ]
+    } else {
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        (host, port)
+            .to_socket_addrs()
+            .map_err(|error| format!("names a host that cannot be resolved: {error}"))?
+            .collect()
+    };
+    Ok(Listen {
+        text: text.to_owned(),
+        addresses,
+    })
+}
+
+/// A submission or monitoring prefix: an `http://` or `https://` URL, whose
+/// trailing slash may be left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    /// With scheme and trailing slash.
+    pub url: String,
+}
+
+impl Prefix {
+    /// Without scheme and trailing slash: for the submission prefix this is
+    /// the checkpoint origin (static-ct-api, "Checkpoints").
+    pub fn origin(&self) -> &str {
+        let (_, rest) = self.url.split_once("://").unwrap_or(("", &self.url));
+        rest.trim_end_matches('/')
+    }
+
+    /// Host and, if given, port.
+    pub fn authority(&self) -> &str {
+        self.origin().split('/').next().unwrap_or_default()
+    }
+}
+
+/// See [`Prefix`].
+pub(crate) fn prefix(text: &str) -> Result<Prefix, String> {
+    let rest = text
+        .strip_prefix("https://")
+        .or_else(|| text.strip_prefix("http://"))
+        .ok_or("does not begin with https:// or http://")?;
+    if rest.contains(['?', '#', '@']) {
+        return Err("has a query, a fragment or a user name, which a prefix cannot have".into());
+    }
+    if rest
+        .chars()
+        .any(|c| c.is_whitespace() || c.is_control() || c == '+')
+    {
+        // A `+` or a space would not survive as a signed note's key name.
+        return Err("has a space or a plus sign, which a checkpoint's origin cannot have".into());
+    }
+    let authority = rest.split('/').next().unwrap_or_default();
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (authority, None),
+    };
+    if host.is_empty() {
+        return Err("has no host name".into());
+    }
+    if port.is_some_and(|port| port.parse::<u16>().is_err()) {
+        return Err("has a port that is not a number from 0 to 65535".into());
+    }
+    if host.chars().any(|c| c.is_ascii_uppercase()) {
+        return Err("has capital letters in its host name; write it in small letters".into());
+    }
+    if rest.contains("//") {
+        return Err("has an empty path element (`//`)".into());
+    }
+    Ok(Prefix {
+        url: format!("{}/", text.trim_end_matches('/')),
+    })
+}
+
+/// A log's short name: it labels metrics and messages.
+pub(crate) fn shortname(text: &str) -> Result<String, String> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if text.is_empty() || !text.chars().all(allowed) {
+        return Err("is not a short name: letters, digits, `-`, `_` and `.`".into());
+    }
+    Ok(text.to_owned())
+}
+
+/// An object identifier such as `1.3.6.1.5.5.7.1.1`.
+pub(crate) fn oid(text: &str) -> Result<lucarne_ct::Oid, String> {
+    text.parse()
+        .map_err(|_| "is not an object identifier such as 1.3.6.1.5.5.7.1.1".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_date_is_midnight_in_utc() {
+        assert_eq!(time("2026-01-01"), time("2026-01-01T00:00:00Z"));
+        assert_eq!(time("2026-01-01T01:00:00+01:00"), Ok(1_767_225_600_000));
+        assert!(time("2026-13-01").is_err());
+        assert!(time("1969-01-01").is_err());
+    }
+
+    #[test]
+    fn prefixes_take_ports_and_plain_http() {
+        let prefix = |text| super::prefix(text).map(|p| p.url);
+        assert_eq!(
+            prefix("http://127.0.0.1:6962/a").unwrap(),
+            "http://127.0.0.1:6962/a/"
+        );
+        assert_eq!(
+            prefix("https://ct.example/a/").unwrap(),
+            "https://ct.example/a/"
+        );
+        assert_eq!(prefix("http://[::1]:80/").unwrap(), "http://[::1]:80/");
+        assert_eq!(prefix("https://[::1]/").unwrap(), "https://[::1]/");
+        for wrong in [
+            "ct.example/a",
+            "https:///a",
+            "https://ct.example:https/",
+            "https://ct.example/a?b",
+            "https://CT.example/",
+            "https://ct.example/a b",
+            "https://ct.example//a",
+        ] {
+            assert!(prefix(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn listening_addresses() {
+        assert_eq!(listen(":80").unwrap().addresses.len(), 2);
+        assert_eq!(listen(":https").unwrap().addresses[0].port(), 443);
+        assert_eq!(listen("[::1]:0").unwrap().addresses.len(), 1);
+        assert!(listen("127.0.0.1").is_err());
+        assert!(listen("127.0.0.1:x").is_err());
+    }
+}

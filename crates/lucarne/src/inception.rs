@@ -1,0 +1,87 @@
+//! When a log may come into being.
+//!
+//! A log that the lock does not know is either new, or known to another lock:
+//! creating it then would fork it. So `serve` creates it on one day only.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use jiff::civil::Date;
+use jiff::{Timestamp, tz::TimeZone};
+use lucarne_log::Log;
+use lucarne_storage::{Lock, PosixAssets};
+
+use crate::config::LogSettings;
+
+/// Whether `serve` may create a log now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Birth {
+    /// It may: the inception is today, in UTC.
+    Today,
+    /// The day has passed.
+    Past(Date),
+    /// The day has not come.
+    Future(Date),
+    /// No day is given.
+    Unset,
+}
+
+/// Whether `log` may be created now.
+pub(crate) fn birth(log: &LogSettings) -> Birth {
+    let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
+    match &log.inception {
+        None => Birth::Unset,
+        Some(day) if day.value == today => Birth::Today,
+        Some(day) if day.value < today => Birth::Past(day.value),
+        Some(day) => Birth::Future(day.value),
+    }
+}
+
+impl Birth {
+    /// Why the log is not created, and what to do.
+    pub(crate) fn refusal(self, log: &LogSettings, lock: &Path) -> String {
+        let day = match self {
+            Birth::Past(day) => format!("its inception was on {day}, not today"),
+            Birth::Future(day) => format!("its inception is on {day}, not today"),
+            Birth::Unset | Birth::Today => "it has no inception day".to_owned(),
+        };
+        format!(
+            "log `{}` does not exist in {}, and {day}. A mistyped path or key must not fork a log: \
+             correct it, or, if the log is new, create it with `lucarne init`",
+            log.shortname.value,
+            lock.display()
+        )
+    }
+}
+
+/// Creates the directory and the log in it.
+///
+/// # Errors
+/// If the log exists, or lock or directory cannot be written.
+pub(crate) async fn create(log: &LogSettings, lock: &dyn Lock) -> Result<()> {
+    let directory = log.directory.value.clone();
+    ensure!(
+        !directory.join("checkpoint").exists(),
+        "log `{}`: {} holds a log, but {} does not know it. Creating it anew would fork it: name \
+         the lock database that belongs to it, or restore that (docs/operations.md, \"The lock is \
+         lost\")",
+        log.shortname.value,
+        directory.display(),
+        lock.location()
+    );
+    let assets = tokio::task::spawn_blocking(move || PosixAssets::create(directory))
+        .await?
+        .with_context(|| format!("log `{}`", log.shortname.value))?;
+    Log::create(&log.to_log_config(), &assets, lock)
+        .await
+        .with_context(|| format!("log `{}`", log.shortname.value))
+}
+
+/// Whether the lock knows the log.
+///
+/// # Errors
+/// If it cannot be asked.
+pub(crate) async fn exists(log: &LogSettings, lock: &Arc<dyn Lock>) -> Result<bool> {
+    Ok(lock.load(&log.key.log_id().0).await?.is_some())
+}

@@ -1,0 +1,50 @@
+//! Lucarne, a Certificate Transparency log: the command line, the
+//! configuration, and the wiring of the crates that do the work.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod ccadb;
+pub mod cli;
+mod commands;
+pub mod config;
+mod inception;
+mod listen;
+mod logging;
+mod open;
+mod roots;
+mod runtime;
+mod server;
+mod signals;
+mod survey;
+mod tls;
+mod web;
+
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use cli::{Cli, Command};
+
+/// Does what the command line asks for.
+pub fn run(cli: &Cli) -> ExitCode {
+    let level = match cli.command {
+        Command::Demo(_) => "warn",
+        _ => "info",
+    };
+    let filter = cli.log_filter.as_deref().unwrap_or(level);
+    let logging = match logging::Logging::start(cli.log_format, filter) {
+        Ok(logging) => logging,
+        Err(error) => return commands::failed(error),
+    };
+    match &cli.command {
+        Command::Serve(options) => commands::serve::run(options, &logging),
+        Command::Check(file) => commands::check::run(&file.config),
+        Command::Init(file) => commands::init::run(&file.config),
+        Command::Keygen(keygen) => commands::keygen::run(&keygen.file),
+        Command::Demo(options) => commands::demo::run(options, &logging),
+    }
+}
+
+/// The time, in Unix milliseconds.
+pub(crate) fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}

@@ -1,0 +1,91 @@
+//! What the process says of itself, on standard error.
+//!
+//! Lines go through a bounded queue to a thread of their own. When whoever
+//! reads them stalls, lines are dropped and counted: a round never waits for a
+//! log line.
+
+use std::io::IsTerminal;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::registry::Registry;
+use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::EnvFilter;
+
+/// Lines that may wait to be written.
+const QUEUE: usize = 16_384;
+
+/// How lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Keeps the writer alive: dropping it writes out what is queued.
+pub(crate) struct Logging {
+    _guard: WorkerGuard,
+    dropped: ErrorCounter,
+}
+
+impl Logging {
+    /// Starts logging for the whole process. `filter` is a level, or
+    /// `target=level,…`.
+    ///
+    /// # Errors
+    /// If the filter cannot be understood, or logging was started before.
+    pub(crate) fn start(format: Format, filter: &str) -> anyhow::Result<Self> {
+        let filter = EnvFilter::builder().parse(filter).map_err(|error| {
+            anyhow::anyhow!(
+                "--log (or LUCARNE_LOG) `{filter}`: {error}; write a level such as `info`, or \
+                 `warn,lucarne_log=debug`"
+            )
+        })?;
+        let (writer, guard) = NonBlockingBuilder::default()
+            .lossy(true)
+            .buffered_lines_limit(QUEUE)
+            .thread_name("lucarne-log")
+            .finish(std::io::stderr());
+        let dropped = writer.error_counter();
+        let builder = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(writer);
+        let started = match format {
+            Format::Json => builder.json().flatten_event(true).try_init(),
+            Format::Text => builder
+                .with_ansi(std::io::stderr().is_terminal())
+                .with_target(false)
+                .try_init(),
+        };
+        started.map_err(|error| anyhow::anyhow!("cannot start logging: {error}"))?;
+        Ok(Logging {
+            _guard: guard,
+            dropped,
+        })
+    }
+
+    /// Adds the number of dropped lines to the metrics.
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        registry.register_collector(Box::new(Dropped(self.dropped.clone())));
+    }
+}
+
+#[derive(Debug)]
+struct Dropped(ErrorCounter);
+
+impl Collector for Dropped {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let counter = ConstCounter::new(self.0.dropped_lines() as u64);
+        let metric = encoder.encode_descriptor(
+            "lucarne_log_lines_dropped",
+            "Log lines dropped because standard error was not read fast enough",
+            None,
+            counter.metric_type(),
+        )?;
+        counter.encode(metric)
+    }
+}

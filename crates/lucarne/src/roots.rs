@@ -1,0 +1,118 @@
+//! The roots that a log accepts, from all of its sources.
+
+use std::path::Path;
+
+use anyhow::{Context, ensure};
+use lucarne_ct::{CcadbError, CcadbProgramme, Roots, SkippedRoot};
+
+use crate::ccadb;
+use crate::config::{Ccadb, LogSettings, Report};
+
+/// Whether CCADB roots that are new may be written into the log's cache.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Remember {
+    Yes,
+    No,
+}
+
+/// Reads all sources of `log`'s roots. Sources that fail and certificates that
+/// are skipped are reported; whatever could be read is returned.
+pub(crate) fn load(log: &LogSettings, remember: Remember, report: &mut Report) -> Roots {
+    let mut roots = Roots::new();
+    let files = [("roots", &log.roots.pem), ("extraroots", &log.roots.extra)];
+    for (key, file) in files {
+        if let Some(file) = file {
+            let place = (file.line, log.key_path(key));
+            match std::fs::read(&file.value) {
+                Ok(pem) => add(&mut roots, &pem, &file.value, place, report),
+                Err(error) => {
+                    let message = format!("{} cannot be read: {error}", file.value.display());
+                    report.problem(place.0, place.1, message);
+                }
+            }
+        }
+    }
+    ccadb_roots(log, &mut roots, remember, report);
+    if roots.is_empty() && report.problems().is_empty() {
+        let message = "there is not one accepted root: every submission would be refused";
+        report.problem(log.line, log.key_path("roots"), message);
+    }
+    roots
+}
+
+/// CCADB's roots: what its report says now, and what it ever said before (a
+/// root is never removed by itself). A report out of reach is only a warning
+/// if there are roots of an earlier start.
+fn ccadb_roots(log: &LogSettings, roots: &mut Roots, remember: Remember, report: &mut Report) {
+    let Some(ccadb) = &log.roots.ccadb else {
+        return;
+    };
+    let key = log.key_path("ccadbroots");
+    let file = log.ccadb_file();
+    let (mut known, _) = Roots::from_pem(&std::fs::read(&file).unwrap_or_default());
+    match fetch(&ccadb.value) {
+        Ok((fetched, skipped)) => {
+            for root in skipped {
+                let message = format!("{}: {root}", ccadb.value.source);
+                report.warning(ccadb.line, key.clone(), message);
+            }
+            known.merge(&fetched);
+            if remember == Remember::Yes
+                && let Err(error) = ccadb::remember(&file, &known)
+            {
+                report.warning(ccadb.line, key, format!("{error:#}"));
+            }
+        }
+        Err(error) if known.is_empty() => report.problem(ccadb.line, key, format!("{error:#}")),
+        Err(error) => {
+            let message = format!(
+                "{error:#}; the {} roots of {} are used",
+                known.len(),
+                file.display()
+            );
+            report.warning(ccadb.line, key, message);
+        }
+    }
+    roots.merge(&known);
+}
+
+fn fetch(ccadb: &Ccadb) -> anyhow::Result<(Roots, Vec<SkippedRoot>)> {
+    let csv = ccadb::fetch(&ccadb.source)?;
+    let read = match Roots::from_ccadb_csv(&csv, ccadb.programme) {
+        // A report without any programme's status is CCADB's list of those
+        // that are included: all of it counts.
+        Err(CcadbError::NoColumn(_)) => Roots::from_ccadb_csv(&csv, CcadbProgramme::Testing),
+        read => read,
+    };
+    let (roots, skipped) = read.with_context(|| ccadb.source.clone())?;
+    ensure!(
+        !roots.is_empty(),
+        "{}: there is no root in it",
+        ccadb.source
+    );
+    Ok((roots, skipped))
+}
+
+/// Adds the certificates of one PEM file; those skipped become warnings.
+fn add(
+    roots: &mut Roots,
+    pem: &[u8],
+    source: &Path,
+    place: (Option<usize>, String),
+    report: &mut Report,
+) {
+    let (read, skipped) = Roots::from_pem(pem);
+    for root in skipped {
+        let message = format!("{}: {root}", source.display());
+        report.warning(place.0, place.1.clone(), message);
+    }
+    roots.merge(&read);
+}
+
+/// Whether Chrome's Merge Delay Monitor root is among `roots`: Chrome's log
+/// policy demands it.
+pub(crate) fn has_merge_delay_monitor(roots: &Roots) -> bool {
+    roots
+        .iter()
+        .any(|root| root.subject().contains("Merge Delay Monitor Root"))
+}

@@ -1,0 +1,236 @@
+//! What will bite later: things that are allowed, and that an operator should
+//! hear of before the log is in use.
+
+use std::net::TcpListener;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use lucarne_ct::{Roots, verify_checkpoint};
+use lucarne_storage::{Lock, SqlLock};
+
+use crate::config::{Config, LogSettings, Report, rfc3339};
+use crate::inception::{self, Birth};
+use crate::roots::has_merge_delay_monitor;
+
+/// The world issues about 250 certificates a second, each logged two or three
+/// times; a log below this has to refuse some of them.
+const WORLD_ENTRIES_PER_SECOND: u64 = 500;
+/// A round longer than this is long for whoever waits for an SCT.
+const LONG_PERIOD: Duration = Duration::from_secs(1);
+/// Half of the shortest maximum merge delay that log policies know.
+const LONG_INTERVAL: Duration = Duration::from_secs(30);
+/// A log grows by about this much in a busy day.
+const LITTLE_SPACE: u64 = 10 << 30;
+
+/// Looks at everything of one log that can be looked at without starting it.
+pub(crate) fn log(settings: &LogSettings, roots: &Roots, now_ms: u64, report: &mut Report) {
+    window(settings, now_ms, report);
+    rounds(settings, report);
+    if settings.roots.ccadb.is_some() && !has_merge_delay_monitor(roots) {
+        report.warning(
+            settings.line,
+            settings.key_path("extraroots"),
+            "Google's Merge Delay Monitor Root is not among the roots: Chrome's log policy \
+             demands it, and CCADB does not have it; add it with `extraroots`",
+        );
+    }
+    let url = &settings.submission.value.url;
+    if url.starts_with("http://") && !is_local(settings.submission.value.authority()) {
+        report.warning(
+            settings.submission.line,
+            settings.key_path("submissionprefix"),
+            "clients will not submit over http://, which is for tests and private use",
+        );
+    }
+}
+
+fn is_local(authority: &str) -> bool {
+    ["localhost", "127.", "[::1]"]
+        .iter()
+        .any(|local| authority.starts_with(local))
+}
+
+fn window(settings: &LogSettings, now_ms: u64, report: &mut Report) {
+    let policy = &settings.policy;
+    match (policy.not_after_start, policy.not_after_limit) {
+        (Some(_), Some(limit)) if limit <= now_ms => {
+            let end = rfc3339(limit);
+            let message = if settings.to_log_config().retired(now_ms) {
+                format!("the window ended on {end}: the log is read-only, submissions get 410 Gone")
+            } else {
+                format!("the window ended on {end}: only expired certificates fit into it")
+            };
+            report.warning(settings.line, settings.key_path("notafterlimit"), message);
+        }
+        (Some(_), Some(_)) => {}
+        (start, _) => {
+            let (key, message) = match start {
+                Some(_) => ("notafterlimit", "the notAfter window has no end"),
+                None if policy.not_after_limit.is_some() => {
+                    ("notafterstart", "the notAfter window has no start")
+                }
+                None => ("notafterstart", "there is no notAfter window"),
+            };
+            let message = format!(
+                "{message}: good for tests and private use, but no public log list takes it"
+            );
+            report.warning(settings.line, settings.key_path(key), message);
+        }
+    }
+}
+
+fn rounds(settings: &LogSettings, report: &mut Report) {
+    let period = settings.period.value;
+    if period > LONG_PERIOD {
+        let message = format!(
+            "{} ms: submitters wait up to that long for each SCT; 1000 ms is the most that is usual",
+            period.as_millis()
+        );
+        report.warning(settings.period.line, settings.key_path("period"), message);
+    }
+    let entries = settings.pool_size.value as u64;
+    let per_second = entries * 1000 / (period.as_millis() as u64).max(1);
+    let place = (settings.pool_size.line, settings.key_path("poolsize"));
+    if per_second < WORLD_ENTRIES_PER_SECOND {
+        let message = format!(
+            "{entries} entries each {} ms are at most {per_second} entries/s; a public log needs \
+             {WORLD_ENTRIES_PER_SECOND}",
+            period.as_millis()
+        );
+        report.warning(place.0, place.1, message);
+    } else if entries >= u64::from(u32::MAX) {
+        let message = "0 is no limit: under overload memory grows until the process is killed";
+        report.warning(place.0, place.1, message);
+    }
+    if settings.checkpoint_interval > LONG_INTERVAL {
+        let message =
+            "an idle log's checkpoint gets older than half the maximum merge delay of 60 s";
+        report.warning(None, settings.key_path("checkpointinterval"), message);
+    }
+}
+
+/// Looks at the places where the data of all logs is.
+pub(crate) fn places(config: &Config, report: &mut Report) {
+    let lock = device(&config.checkpoints.value);
+    for log in &config.logs {
+        let directory = &log.directory.value;
+        if lock.is_some() && lock == device(directory) {
+            let message = format!(
+                "the lock database {} is on the same file system as {}: a restored snapshot or \
+                 backup would roll back both, and the log could sign a fork; put it on another",
+                config.checkpoints.value.display(),
+                directory.display()
+            );
+            report.warning(config.checkpoints.line, "checkpoints", message);
+        }
+        if let Some(free) = free(directory).filter(|free| *free < LITTLE_SPACE) {
+            let message = format!(
+                "only {} MiB are free in {}",
+                free >> 20,
+                directory.display()
+            );
+            report.warning(log.directory.line, log.key_path("localdirectory"), message);
+        }
+    }
+    for listen in &config.listen {
+        let taken = |address| TcpListener::bind(address).is_err();
+        if listen.value.addresses.iter().copied().all(taken) {
+            let message = format!(
+                "{} cannot be listened on now: in use, perhaps by a running Lucarne, or not \
+                 permitted",
+                listen.value
+            );
+            report.warning(listen.line, "listen", message);
+        }
+    }
+}
+
+/// The file system on which `path` is, or would be.
+fn device(path: &Path) -> Option<u64> {
+    let exists = path.ancestors().find(|path| path.exists())?;
+    Some(exists.metadata().ok()?.dev())
+}
+
+fn free(path: &Path) -> Option<u64> {
+    let exists = path.ancestors().find(|path| path.exists())?;
+    let file_system = rustix::fs::statvfs(exists).ok()?;
+    Some(file_system.f_bavail * file_system.f_frsize)
+}
+
+/// Looks into the lock: is each log there, under this origin, and is its
+/// directory?
+pub(crate) async fn lock(config: &Config, report: &mut Report) {
+    let path = &config.checkpoints.value;
+    let lock = match open_lock(path).await {
+        Ok(lock) => lock,
+        Err(why) => return report.problem(config.checkpoints.line, "checkpoints", why),
+    };
+    if let Err(error) = lock.check().await {
+        report.problem(config.checkpoints.line, "checkpoints", error.to_string());
+    }
+    for log in &config.logs {
+        match lock.load(&log.key.log_id().0).await {
+            Ok(Some(checkpoint)) => existing(log, &checkpoint, report),
+            Ok(None) => absent(log, path, report),
+            Err(error) => report.problem(log.line, log.key_path(""), error.to_string()),
+        }
+    }
+}
+
+/// Opens the lock database, which must exist.
+///
+/// # Errors
+/// What is wrong with it, and what to do.
+pub(crate) async fn open_lock(path: &Path) -> Result<SqlLock, String> {
+    if !path.exists() {
+        return Err(format!(
+            "{} does not exist; if no log was ever created with it, `lucarne init` makes it",
+            path.display()
+        ));
+    }
+    let path = path.to_string_lossy();
+    SqlLock::open(&path)
+        .await
+        .map_err(|error| error.to_string())
+}
+
+fn existing(log: &LogSettings, checkpoint: &[u8], report: &mut Report) {
+    if let Err(error) = verify_checkpoint(checkpoint, &log.origin, log.key.public_key_spki()) {
+        let message = format!(
+            "the lock database holds another checkpoint for this key than one of `{}`: {error}; \
+             was the prefix changed?",
+            log.origin
+        );
+        report.problem(
+            log.submission.line,
+            log.key_path("submissionprefix"),
+            message,
+        );
+    }
+    if !log.directory.value.is_dir() {
+        let message = format!(
+            "{} is not there, but the log exists: mount it or restore it",
+            log.directory.value.display()
+        );
+        report.problem(log.directory.line, log.key_path("localdirectory"), message);
+    } else if rustix::fs::access(&log.directory.value, rustix::fs::Access::WRITE_OK).is_err() {
+        let message = format!("{} cannot be written", log.directory.value.display());
+        report.problem(log.directory.line, log.key_path("localdirectory"), message);
+    }
+}
+
+fn absent(log: &LogSettings, lock: &Path, report: &mut Report) {
+    match inception::birth(log) {
+        Birth::Today => report.warning(
+            log.line,
+            log.key_path("inception"),
+            "is today and the log does not exist: `serve` will create it",
+        ),
+        other => report.problem(
+            log.line,
+            log.key_path("inception"),
+            other.refusal(log, lock),
+        ),
+    }
+}
