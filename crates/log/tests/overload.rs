@@ -12,13 +12,14 @@ use lucarne_log::{Log, SubmitError};
 use lucarne_mint::testing::Pki;
 
 /// A round that takes for ever, so that the pool fills.
-async fn slow(pool_size: usize) -> (World, Arc<Log>) {
+async fn slow(pool_size: usize) -> (World, Arc<Log>, Submission) {
     let mut world = World::new().await;
     world.config.pool_size = pool_size;
     world.config.period = Duration::from_secs(3);
     let log = world.run().await;
-    Submission::number(0).to(&log).await.unwrap();
-    (world, log)
+    let logged = Submission::number(0);
+    logged.to(&log).await.unwrap();
+    (world, log, logged)
 }
 
 fn spawn(
@@ -31,10 +32,9 @@ fn spawn(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_pool_refuses_and_still_answers_duplicates() {
-    let (_world, log) = slow(16).await;
-    let first: Vec<_> = (1..=14)
-        .map(|n| spawn(&log, Submission::number(n)))
-        .collect();
+    let (_world, log, logged) = slow(16).await;
+    let waiting: Vec<_> = (1..=14).map(Submission::number).collect();
+    let first: Vec<_> = waiting.iter().map(|one| spawn(&log, one.clone())).collect();
     tokio::time::sleep(Duration::from_millis(200)).await;
     let refused = Submission::number(99).to(&log).await.unwrap_err();
     let SubmitError::Full {
@@ -45,8 +45,8 @@ async fn a_full_pool_refuses_and_still_answers_duplicates() {
     };
     assert!((1..=60).contains(&retry_after_seconds));
     // In the pool already, and in the log already: neither needs room.
-    let in_pool = spawn(&log, Submission::number(5));
-    assert_eq!(place_of(&log, Submission::number(0)).await, 0);
+    let in_pool = spawn(&log, waiting[5].clone());
+    assert_eq!(logged.to(&log).await.unwrap().index().unwrap(), 0);
     for task in first {
         task.await.unwrap().unwrap();
     }
@@ -55,13 +55,9 @@ async fn a_full_pool_refuses_and_still_answers_duplicates() {
     log.shutdown().await;
 }
 
-async fn place_of(log: &Arc<Log>, submission: Submission) -> u64 {
-    submission.to(log).await.unwrap().index().unwrap()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backfill_leaves_room_for_others() {
-    let (_world, log) = slow(16).await;
+    let (_world, log, _) = slow(16).await;
     let backfill: Vec<_> = (1..40)
         .map(|n| spawn(&log, Submission::number(n)))
         .collect();
