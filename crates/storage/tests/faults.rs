@@ -83,6 +83,8 @@ async fn a_full_disk_loses_nothing_that_was_acknowledged() {
     // Still full: reopening says so, and may be tried again.
     let filler = fill(&place);
     assert!(assets.staged().await.unwrap_err().is_full());
+    let unopened = assets.stage(acknowledged + 1, Bytes::new()).await;
+    assert!(matches!(unopened, Err(Error::Poisoned { .. })));
     std::fs::remove_file(filler).unwrap();
     std::fs::remove_file(reserve).unwrap();
     let records = assets.staged().await.unwrap();

@@ -78,10 +78,16 @@ impl Journal {
     /// are new, and so is the file that is written from now on.
     pub(super) fn open(&self) -> Result<Vec<Bytes>, Error> {
         let mut state = self.state.lock();
-        *state = State::Closed;
-        let (open, records) = self.read()?;
-        *state = State::Open(open);
-        Ok(records)
+        match self.read() {
+            Ok((open, records)) => {
+                *state = State::Open(open);
+                Ok(records)
+            }
+            Err(error) => {
+                *state = State::Poisoned(error.to_string());
+                Err(error)
+            }
+        }
     }
 
     /// One append, one sync. When it returns, the record is durable.
