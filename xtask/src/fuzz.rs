@@ -163,24 +163,23 @@ fn fuzz(binary: &Path, target: &str, corpus: &Path, time: Duration) -> Result<()
     let text = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
     if !status.success() {
         bail!(
-            "fuzz target {target} failed ({status}):\n{}\nTo run it on the input again: {} {}/{target}-<…>",
+            "fuzz target {target} failed ({status}):\n{}\nTo run it on that input again:\n  {} {}",
             end_of(&text),
             binary.display(),
-            artifacts.display()
+            after(&text, "Test unit written to ").unwrap_or("<no input was written>"),
         );
     }
-    let value = |key: &str| {
-        let value = text
-            .rsplit_once(key)
-            .and_then(|(_, rest)| rest.split_whitespace().next());
-        value.unwrap_or("?").to_owned()
-    };
     println!(
-        "{target:>16}: {:>9} inputs, {:>5} edges covered",
-        value("stat::number_of_executed_units:"),
-        value(" cov: ")
+        "{target:>18}: {:>9} inputs, {:>5} edges covered",
+        after(&text, "stat::number_of_executed_units:").unwrap_or("?"),
+        after(&text, " cov: ").unwrap_or("?"),
     );
     Ok(())
+}
+
+/// The word after the last occurrence of `key`.
+fn after<'t>(text: &'t str, key: &str) -> Option<&'t str> {
+    text.rsplit_once(key)?.1.split_whitespace().next()
 }
 
 /// The end of a failed target's output: the panic, the stack, the input.

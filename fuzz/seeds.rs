@@ -1,0 +1,225 @@
+//! Writes what the fuzz targets start from: `seeds <folder>`, one folder inside
+//! for each target. All of it is minted here; real certificates are added where
+//! they are at hand (CONTRIBUTING.md, "Testing").
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+// Instrumented code needs libFuzzer's counters, also in a plain binary.
+use libfuzzer_sys as _;
+use lucarne_ct::{Certificate, Chain, EntryKind, Policy, Roots, TileLeaf, Validator};
+use lucarne_fuzz::{HEADS, ORIGIN, log_key};
+use lucarne_mint::testing::Pki;
+use lucarne_mint::{Authority, CaOptions, KeyType, Poison, oid, pem};
+
+#[allow(dead_code)]
+#[path = "../crates/log/src/record.rs"]
+mod record;
+
+type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
+
+const NOW_MS: u64 = 1_790_000_000_000;
+
+fn main() -> Outcome {
+    let folder = std::env::args_os().nth(1).ok_or("usage: seeds <folder>")?;
+    let mut seeds = Seeds {
+        folder: folder.into(),
+        count: HashMap::new(),
+    };
+    texts(&mut seeds)?;
+    let chains = minted()?;
+    for chain in &chains {
+        certificates(&mut seeds, chain)?;
+    }
+    entries(&mut seeds, &chains)?;
+    let real = real_chains();
+    for chain in &real {
+        certificates(&mut seeds, chain)?;
+    }
+    println!(
+        "seeds: {} minted chains, {} real ones",
+        chains.len(),
+        real.len()
+    );
+    Ok(())
+}
+
+/// Numbered files in one folder for each target.
+struct Seeds {
+    folder: PathBuf,
+    count: HashMap<&'static str, usize>,
+}
+
+impl Seeds {
+    fn add(&mut self, target: &'static str, seed: impl AsRef<[u8]>) -> Outcome {
+        let folder = self.folder.join(target);
+        let count = self.count.entry(target).or_default();
+        if *count == 0 {
+            let _ = fs::remove_dir_all(&folder);
+            fs::create_dir_all(&folder)?;
+        }
+        fs::write(folder.join(format!("{count:04}")), seed)?;
+        *count += 1;
+        Ok(())
+    }
+}
+
+/// Checkpoints, notes and tile paths.
+fn texts(seeds: &mut Seeds) -> Outcome {
+    let key = log_key();
+    for (size, root, timestamp) in HEADS {
+        let note = key.sign_checkpoint(ORIGIN, size, &root, timestamp)?;
+        seeds.add("note", &note)?;
+        seeds.add("signed_checkpoint", &note)?;
+        let text = note.split_inclusive('\n').take(3).collect::<String>();
+        seeds.add("checkpoint", &text)?;
+        seeds.add("checkpoint", format!("{text}extension\n"))?;
+    }
+    for path in [
+        "tile/0/000",
+        "tile/0/x001/234.p/5",
+        "tile/5/000.p/255",
+        "tile/data/x999/x001/000",
+        "tile/data/001.p/1",
+    ] {
+        seeds.add("tile_path", path)?;
+    }
+    Ok(())
+}
+
+/// A chain of DER certificates, the root last.
+type Ders = Vec<Vec<u8>>;
+
+/// Certificates and precertificates of each intermediate, poisons of every kind,
+/// and one from a Precertificate Signing Certificate.
+fn minted() -> Outcome<Vec<Ders>> {
+    let pki = Pki::new()?;
+    let signing = pki
+        .p256
+        .precert_signing(&CaOptions::named("Signer", KeyType::EcdsaP256))?;
+    let mut chains = Vec::new();
+    let mut issue = |issuer: &Authority, poison| -> Outcome {
+        let mut leaf = pki.leaf("fuzz.example");
+        leaf.poison = poison;
+        leaf.scts = 2;
+        chains.push(issuer.full_chain(issuer.issue(&leaf)?).into_certificates());
+        Ok(())
+    };
+    for issuer in [&pki.root, &pki.rsa, &pki.p256, &pki.p384] {
+        issue(issuer, None)?;
+        issue(issuer, Some(Poison::Last))?;
+    }
+    issue(&signing, Some(Poison::Last))?;
+    for poison in [
+        Poison::First,
+        Poison::Middle,
+        Poison::NonCritical,
+        Poison::NonNull,
+        Poison::Twice,
+    ] {
+        issue(&pki.p256, Some(poison))?;
+    }
+    Ok(chains)
+}
+
+/// What a chain is a seed of by itself.
+fn certificates(seeds: &mut Seeds, chain: &Ders) -> Outcome {
+    let json = lucarne_mint::Chain::new(chain.clone()).to_json();
+    seeds.add("chain_json", &json)?;
+    seeds.add("submission", &json)?;
+    for der in chain {
+        seeds.add("certificate", der)?;
+    }
+    let leaf = &chain[0];
+    let poison = Certificate::parse(leaf)
+        .ok()
+        .and_then(|leaf| leaf.extension(oid::POISON.as_bytes()));
+    if poison.is_some() {
+        let issuer = chain.get(1).map_or(&[][..], Vec::as_slice);
+        let length = u16::try_from(leaf.len())?.to_be_bytes();
+        seeds.add("precert_tbs", [&length, leaf.as_slice(), issuer].concat())?;
+    }
+    let pem: String = chain
+        .iter()
+        .map(|der| pem::encode("CERTIFICATE", der))
+        .collect();
+    seeds.add("roots_pem", format!("# a comment\n{pem}"))?;
+    let last = chain
+        .last()
+        .map(|der| pem::encode("CERTIFICATE", der))
+        .unwrap_or_default();
+    let header = "CA Owner,Certificate Record Type,Mozilla Status,X.509 Certificate (PEM)";
+    let csv = format!("{header}\nan owner,Root Certificate,Included,\"'{last}'\"\n");
+    seeds.add("ccadb_csv", csv)
+}
+
+/// What becomes of the chains that a log accepts: leaves, records, SCTs.
+fn entries(seeds: &mut Seeds, chains: &[Ders]) -> Outcome {
+    let mut tile = Vec::new();
+    let key = log_key();
+    for (chain, index) in chains.iter().zip(0..) {
+        let mut roots = Roots::new();
+        roots.add(chain.last().ok_or("an empty chain")?)?;
+        let validator = Validator::new(Arc::new(roots), Policy::default());
+        let chain = Chain::from_ders(chain).map_err(|rejection| rejection.detail)?;
+        for kind in [EntryKind::X509, EntryKind::Precert] {
+            let examined = validator.examine(&chain, kind, NOW_MS);
+            let Ok(entry) = examined.and_then(|examined| validator.verify(examined)) else {
+                continue;
+            };
+            TileLeaf::encode(NOW_MS, &entry, index, &mut tile);
+            seeds.add(
+                "sct_json",
+                key.sign_sct(NOW_MS, &entry.signed, index)?.to_json(),
+            )?;
+        }
+        seeds.add("tile_leaf", &tile)?;
+    }
+    let mut writer = record::RecordWriter::with_capacity(tile.len());
+    writer.entries().extend_from_slice(&tile);
+    let step = record::Step {
+        old_size: 0,
+        new_size: chains.len() as u64,
+        timestamp_ms: NOW_MS,
+        old_root: HEADS[0].1,
+        new_root: HEADS[1].1,
+    };
+    let issuers = chains
+        .iter()
+        .filter_map(|chain| chain.last())
+        .map(Vec::as_slice);
+    seeds.add("round_record", writer.finish(&step, issuers).0)
+}
+
+/// The chains of the corpus of real certificates, none where it is absent.
+fn real_chains() -> Vec<Ders> {
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpus");
+    let corpus = std::env::var_os("LUCARNE_CORPUS").map_or_else(beside, PathBuf::from);
+    let mut chains = Vec::new();
+    let mut folders = vec![corpus];
+    while let Some(folder) = folders.pop() {
+        for file in fs::read_dir(folder).into_iter().flatten().flatten() {
+            if file.path().is_dir() {
+                folders.push(file.path());
+            } else {
+                chains.extend(read_chain(&file.path()));
+            }
+        }
+    }
+    chains
+}
+
+/// The chain in a PEM file, if it is one and no longer than chains are.
+fn read_chain(file: &Path) -> Option<Ders> {
+    let pem = fs::read_to_string(file).ok()?;
+    let chain: Ders = pem::decode(&pem)
+        .ok()?
+        .into_iter()
+        .map(|(_, der)| der)
+        .collect();
+    let sizes = 1..=65_535;
+    ((1..10).contains(&chain.len()) && chain.iter().all(|der| sizes.contains(&der.len())))
+        .then_some(chain)
+}

@@ -1,0 +1,25 @@
+//! A body that decodes gives certificates that, encoded again, are the same chain.
+#![no_main]
+
+use base64_simd::STANDARD;
+use libfuzzer_sys::fuzz_target;
+use lucarne_ct::{Chain, Limits};
+
+fuzz_target!(|body: &[u8]| {
+    let Ok(chain) = Chain::decode_json(body, &Limits::default()) else {
+        return;
+    };
+    assert_eq!(chain.iter().len(), chain.len());
+    assert_eq!(chain.iter().next(), Some(chain.leaf()));
+
+    let base64: Vec<_> = chain
+        .iter()
+        .map(|der| format!("\"{}\"", STANDARD.encode_to_string(der)))
+        .collect();
+    let again = format!("{{\"chain\":[{}]}}", base64.join(","));
+    let limits = Limits {
+        max_body: usize::MAX,
+    };
+    let again = Chain::decode_json(again.as_bytes(), &limits).expect("a plain body");
+    assert!(again.iter().eq(chain.iter()));
+});

@@ -1,0 +1,24 @@
+//! A journal record that parses is written back as it was read.
+#![no_main]
+
+use bytes::Bytes;
+use libfuzzer_sys::fuzz_target;
+
+// The file by itself: its crate would bring two databases along.
+#[allow(dead_code)]
+#[path = "../../crates/log/src/record.rs"]
+mod record;
+
+use record::{Record, RecordWriter};
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(record) = Record::parse(Bytes::copy_from_slice(bytes)) else {
+        return;
+    };
+    let mut writer = RecordWriter::with_capacity(bytes.len());
+    writer.entries().extend_from_slice(&record.entries);
+    let issuers = record.issuers.iter().map(|der| der.as_ref());
+    let (written, entries) = writer.finish(&record.step, issuers);
+    assert_eq!(written, bytes);
+    assert_eq!(entries, record.entries);
+});

@@ -1,0 +1,57 @@
+//! A submission from its body to the tile: the last certificate of the chain is
+//! the accepted root, so that an input stands for itself.
+#![no_main]
+
+use std::sync::Arc;
+
+use libfuzzer_sys::fuzz_target;
+use lucarne_ct::{
+    Chain, EntryKind, Limits, Policy, Require, Roots, TileLeaf, TileLeafRef, Validator,
+};
+
+const NOW_MS: u64 = 1_790_000_000_000;
+
+fuzz_target!(|body: &[u8]| {
+    let Ok(chain) = Chain::decode_json(body, &Limits::default()) else {
+        return;
+    };
+    let mut roots = Roots::new();
+    let _ = chain.iter().last().map(|root| roots.add(root));
+    let roots = Arc::new(roots);
+    for require in [Require::ServerAuth, Require::Any] {
+        let validator = Validator::new(
+            roots.clone(),
+            Policy {
+                require,
+                ..Policy::default()
+            },
+        );
+        submit(&validator, &chain, EntryKind::X509);
+        submit(&validator, &chain, EntryKind::Precert);
+    }
+});
+
+/// What is accepted has the identity that was foretold, and reads back from the
+/// tile with it.
+fn submit(validator: &Validator, chain: &Chain, kind: EntryKind) {
+    let Ok(examined) = validator.examine(chain, kind, NOW_MS) else {
+        return;
+    };
+    let identity = examined.identity().copied();
+    let Ok(entry) = validator.verify(examined) else {
+        return;
+    };
+    assert!(identity.is_none_or(|identity| identity == entry.identity));
+
+    let mut tile = Vec::new();
+    TileLeaf::encode(NOW_MS, &entry, 7, &mut tile);
+    let mut rest = tile.as_slice();
+    let leaf = TileLeafRef::read(&mut rest).expect("its own tile");
+    assert!(rest.is_empty());
+    assert_eq!((leaf.timestamp, leaf.index), (NOW_MS, 7));
+    assert_eq!(leaf.identity(), entry.identity);
+    assert!(
+        leaf.fingerprints
+            .eq(entry.issuers.iter().map(|issuer| issuer.fingerprint))
+    );
+}

@@ -1,0 +1,17 @@
+//! Whatever reads as a TileLeaf is written back byte for byte.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use lucarne_ct::TileLeafRef;
+
+fuzz_target!(|tile: &[u8]| {
+    let mut rest = tile;
+    let mut encoded = Vec::new();
+    while let Ok(leaf) = TileLeafRef::read(&mut rest) {
+        leaf.encode(&mut encoded);
+        assert_eq!(encoded, tile[..tile.len() - rest.len()]);
+        let mut merkle_leaf = Vec::new();
+        leaf.merkle_tree_leaf(&mut merkle_leaf);
+        let _ = (leaf.identity(), leaf.fingerprints.count());
+    }
+});

@@ -1,0 +1,17 @@
+//! A tile path that parses is written back as it was read, and nothing asked of
+//! the tile overflows.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use lucarne_tlog::Tile;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(path) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    if let Ok(tile) = Tile::parse(path) {
+        assert_eq!(tile.path(), path);
+        assert!(tile.covered_by(tile.end_leaf()) && tile.start_leaf() < tile.end_leaf());
+        assert!(tile.full().end_leaf() >= tile.end_leaf());
+    }
+});
