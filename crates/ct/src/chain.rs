@@ -295,7 +295,7 @@ impl<'de> DeserializeSeed<'de> for Element<'_> {
     type Value = u32;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<u32, D::Error> {
-        json.deserialize_bytes(self)
+        json.deserialize_str(self)
     }
 }
 
@@ -306,7 +306,7 @@ impl Visitor<'_> for Element<'_> {
         f.write_str("a certificate in base64")
     }
 
-    fn visit_bytes<E: de::Error>(self, base64: &[u8]) -> Result<u32, E> {
-        self.0.push(self.1, base64)
+    fn visit_str<E: de::Error>(self, base64: &str) -> Result<u32, E> {
+        self.0.push(self.1, base64.as_bytes())
     }
 }

@@ -283,4 +283,48 @@ mod tests {
             KeyError::SeedLength { found: 16 }
         );
     }
+
+    /// Made with openssl for this test, in both forms.
+    const SEC1: &str = "-----BEGIN EC PARAMETERS-----
+BggqhkjOPQMBBw==
+-----END EC PARAMETERS-----
+-----BEGIN EC PRIVATE KEY-----
+MHcCAQEEIFjUUjJOXmgL+FKcnUk76mbhNXlSNgXMqhFJ0YKDtOgUoAoGCCqGSM49
+AwEHoUQDQgAEUjFaoCUqOS7UZl9NqcpiA9F1ipIuQEy/2Wz50XJb0m2ctw96AFec
+hCM/gwCTbvO7CD/48PiCjYHCr1W3awbSag==
+-----END EC PRIVATE KEY-----
+";
+    const PKCS8: &str = "-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgWNRSMk5eaAv4Upyd
+STvqZuE1eVI2BcyqEUnRgoO06BShRANCAARSMVqgJSo5LtRmX02pymID0XWKki5A
+TL/ZbPnRclvSbZy3D3oAV5yEIz+DAJNu87sIP/jw+IKNgcKvVbdrBtJq
+-----END PRIVATE KEY-----
+";
+    const SPKI: &str = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEUjFaoCUqOS7UZl9NqcpiA9F1ipIuQEy/2Wz50XJb0m2ctw96AFechCM/gwCTbvO7CD/48PiCjYHCr1W3awbSag==";
+
+    #[test]
+    fn pem_in_both_forms() {
+        for pem in [SEC1, PKCS8] {
+            let key = LogKey::from_pem(pem).unwrap();
+            assert_eq!(base64(key.public_key_spki()), SPKI);
+        }
+    }
+
+    #[test]
+    fn what_is_no_log_key() {
+        let error = |pem: &str| LogKey::from_pem(pem).unwrap_err();
+        assert_eq!(error("no PEM at all"), KeyError::NoPem);
+        let damaged = PKCS8.replace('M', "?");
+        assert!(matches!(error(&damaged), KeyError::Pem { line: 1, .. }));
+        // Another curve, and no key at all.
+        let other = PKCS8.replace(
+            "MBMGByqGSM49AgEGCCqGSM49AwEH",
+            "MBMGByqGSM49AgEGCCqGSM49AwEG",
+        );
+        assert_ne!(other, PKCS8);
+        assert_eq!(error(&other), KeyError::NotP256);
+        let empty = "-----BEGIN PRIVATE KEY-----\nMAA=\n-----END PRIVATE KEY-----";
+        assert!(matches!(error(empty), KeyError::Der(_)));
+        assert!(PublicKey::from_spki(b"").is_err());
+    }
 }

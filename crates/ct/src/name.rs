@@ -219,7 +219,7 @@ mod tests {
         let o = attribute(10, tag::UTF8_STRING, b"b");
         let both = name(&[&[cn.clone(), o.clone()]]);
         assert!(names_match(&both, &name(&[&[o.clone(), cn.clone()]])));
-        let sequence = name(&[&[cn.clone()], &[o.clone()]]);
+        let sequence = name(&[std::slice::from_ref(&cn), std::slice::from_ref(&o)]);
         assert!(!names_match(&both, &sequence));
         assert!(!names_match(&sequence, &name(&[&[o], &[cn]])));
     }
