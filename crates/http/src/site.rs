@@ -123,8 +123,19 @@ impl Site {
         let host = authority.or_else(|| parts.headers.get(HOST)?.to_str().ok());
         let found = self.routes.find(path, host)?;
         let resource = Resource::parse(found.rest, found.roles);
-        let site = ["/", "/metrics", "/health", "/page.css"];
-        if is_page(resource) && site.contains(&path) {
+        // A log at the root of its host leaves the site's paths alone; the list
+        // of logs is of no use where it is the only one.
+        let own = match path {
+            "/" => self.logs.len() > 1,
+            "/metrics" | "/health" => true,
+            _ => false,
+        };
+        if own
+            && matches!(
+                resource,
+                Resource::Page | Resource::Elsewhere | Resource::Nothing(_)
+            )
+        {
             return None;
         }
         Some((self.logs.get(found.log)?, resource))
@@ -270,11 +281,6 @@ fn redirect(status: StatusCode, location: HeaderValue, method: &Method) -> Respo
     let mut response = plain(status, &value::TEXT, &value::MINUTE, "", method);
     response.headers_mut().insert(LOCATION, location);
     response
-}
-
-fn is_page(resource: Resource) -> bool {
-    use Resource::{Elsewhere, Nothing, Page, Style};
-    matches!(resource, Elsewhere | Nothing(_) | Page | Style)
 }
 
 fn endpoint(resource: Resource) -> Endpoint {

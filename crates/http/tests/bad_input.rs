@@ -1,0 +1,486 @@
+//! What strangers send: each ends in a clear answer, and the log goes on.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use lucarne_http::Limits;
+use support::{Server, TestLog};
+use tokio::io::AsyncWriteExt;
+
+fn hasty() -> Limits {
+    Limits {
+        body_bytes: 20_000,
+        header_timeout: Duration::from_millis(300),
+        body_timeout: Duration::from_millis(300),
+        idle_timeout: Duration::from_millis(900),
+        write_timeout: Duration::from_millis(400),
+        drain_timeout: Duration::from_secs(2),
+        connections: 50,
+    }
+}
+
+async fn demo(limits: Limits) -> (TestLog, Server) {
+    let test = TestLog::start("demo").await;
+    let server = Server::start(vec![test.log.clone()], limits).await;
+    (test, server)
+}
+
+async fn still_there(server: &Server) {
+    assert_eq!(server.get("/demo/checkpoint").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off() {
+    let (test, server) = demo(hasty()).await;
+    let body = test.chain("www.example").to_json();
+    let head = format!(
+        "POST /demo/ct/v1/add-chain HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut client = server.connect().await;
+    client.send(head.as_bytes()).await;
+    client.send(&body.as_bytes()[..100]).await;
+    client.stream.shutdown().await.unwrap();
+    let answer = client.answer().await.unwrap();
+    assert_eq!(
+        (answer.status, &answer.json()["code"]),
+        (400, &"incomplete_body".into())
+    );
+    still_there(&server).await;
+}
+
+#[tokio::test]
+async fn a_client_that_closes_its_side_still_gets_its_answer() {
+    let (test, server) = demo(hasty()).await;
+    let mut client = server.connect().await;
+    let body = test.chain("www.example").to_json();
+    client.post("/demo/ct/v1/add-chain", body.as_bytes()).await;
+    client.stream.shutdown().await.unwrap();
+    assert_eq!(client.answer().await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn a_head_that_takes_too_long() {
+    let (_test, server) = demo(hasty()).await;
+    let mut client = server.connect().await;
+    let start = Instant::now();
+    client.send(b"GET /demo/checkpoint HTTP/1.1\r\n").await;
+    for _ in 0..2 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        client.send(b"x-slow: yes\r\n").await;
+    }
+    let answer = client.answer().await.unwrap();
+    assert_eq!(
+        (answer.status, answer.header("connection")),
+        (408, Some("close"))
+    );
+    assert!(
+        start.elapsed() < Duration::from_millis(800),
+        "{:?}",
+        start.elapsed()
+    );
+    assert!(client.closed().await);
+
+    // The same on a connection that has been good before.
+    let mut client = server.connect().await;
+    assert_eq!(client.get("/demo/checkpoint").await.status, 200);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    client.send(b"GET /demo/che").await;
+    let answer = client.answer().await.unwrap();
+    assert_eq!(answer.status, 408);
+    still_there(&server).await;
+    let metrics = server.get("/metrics").await;
+    assert!(
+        metrics
+            .text()
+            .contains("lucarne_http_connections_cut_total{reason=\"head\"} 2")
+    );
+}
+
+#[tokio::test]
+async fn a_body_that_takes_too_long() {
+    let (_test, server) = demo(hasty()).await;
+    let mut client = server.connect().await;
+    let start = Instant::now();
+    client
+        .send(b"POST /demo/ct/v1/add-chain HTTP/1.1\r\nhost: x\r\ncontent-length: 999\r\n\r\n{")
+        .await;
+    let answer = client.answer().await.unwrap();
+    assert_eq!(
+        (answer.status, &answer.json()["code"]),
+        (408, &"body_timeout".into())
+    );
+    assert_eq!(answer.header("connection"), Some("close"));
+    assert!(
+        start.elapsed() < Duration::from_millis(800),
+        "{:?}",
+        start.elapsed()
+    );
+    assert!(client.closed().await);
+    still_there(&server).await;
+}
+
+#[tokio::test]
+async fn a_client_that_says_nothing() {
+    let (_test, server) = demo(hasty()).await;
+    let mut silent = server.connect().await;
+    let mut done = server.connect().await;
+    assert_eq!(done.get("/demo/checkpoint").await.status, 200);
+    let start = Instant::now();
+    assert!(silent.closed().await);
+    assert!(done.closed().await);
+    let took = start.elapsed();
+    assert!(
+        took > Duration::from_millis(700) && took < Duration::from_secs(2),
+        "{took:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read() {
+    let (test, server) = demo(hasty()).await;
+    test.fill(256).await;
+    let mut client = server.connect().await;
+    let request =
+        "GET /demo/tile/data/000 HTTP/1.1\r\nhost: x\r\naccept-encoding: identity\r\n\r\n";
+    let many = request.repeat(500);
+    // The server stops reading once it cannot write: so may this.
+    let _ = tokio::time::timeout(
+        Duration::from_millis(200),
+        client.stream.write_all(many.as_bytes()),
+    )
+    .await;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    still_there(&server).await;
+    let metrics = server.get("/metrics").await;
+    let cut = "lucarne_http_connections_cut_total{reason=\"writing\"} 1";
+    assert!(metrics.text().contains(cut), "{}", metrics.text());
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large() {
+    let (_test, server) = demo(hasty()).await;
+    // Declared: refused before it is read, and the answer still arrives.
+    let mut client = server.connect().await;
+    let head = "POST /demo/ct/v1/add-chain HTTP/1.1\r\nhost: x\r\ncontent-length: 3000000\r\n\r\n";
+    client.send(head.as_bytes()).await;
+    for _ in 0..30 {
+        client.send(&[b'A'; 100_000]).await;
+    }
+    let answer = client.answer().await.unwrap();
+    assert_eq!(
+        (answer.status, &answer.json()["code"]),
+        (413, &"body_too_large".into())
+    );
+    assert!(answer.text().contains("20000"), "{}", answer.text());
+    assert!(client.closed().await);
+
+    // Not declared: refused once there is too much of it.
+    let mut client = server.connect().await;
+    let head =
+        "POST /demo/ct/v1/add-chain HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
+    client.send(head.as_bytes()).await;
+    for _ in 0..30 {
+        client
+            .send(format!("186a0\r\n{}\r\n", "A".repeat(100_000)).as_bytes())
+            .await;
+    }
+    assert_eq!(client.answer().await.unwrap().status, 413);
+
+    // Expect: 100-continue spares the client the upload.
+    let mut client = server.connect().await;
+    let head = "POST /demo/ct/v1/add-chain HTTP/1.1\r\nhost: x\r\ncontent-length: 3000000\r\nexpect: 100-continue\r\n\r\n";
+    client.send(head.as_bytes()).await;
+    assert_eq!(client.answer().await.unwrap().status, 413);
+    still_there(&server).await;
+}
+
+#[tokio::test]
+async fn a_chunked_body_is_as_good_as_any() {
+    let (test, server) = demo(hasty()).await;
+    let body = test.chain("www.example").to_json();
+    let mut client = server.connect().await;
+    let head =
+        "POST /demo/ct/v1/add-chain HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
+    client.send(head.as_bytes()).await;
+    for piece in body.as_bytes().chunks(100) {
+        client
+            .send(format!("{:x}\r\n", piece.len()).as_bytes())
+            .await;
+        client.send(&[piece, b"\r\n"].concat()).await;
+    }
+    client.send(b"0\r\n\r\n").await;
+    assert_eq!(client.answer().await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn a_gzip_bomb() {
+    let (_test, server) = demo(hasty()).await;
+    let mut bomb = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    for _ in 0..100 {
+        std::io::Write::write_all(&mut bomb, &[0; 100_000]).unwrap();
+    }
+    let bomb = bomb.finish().unwrap();
+    assert!(bomb.len() < 20_000);
+    let mut client = server.connect().await;
+    let head = format!(
+        "POST /demo/ct/v1/add-chain HTTP/1.1\r\nhost: x\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n",
+        bomb.len()
+    );
+    client.send(&[head.as_bytes(), &bomb].concat()).await;
+    let answer = client.answer().await.unwrap();
+    assert_eq!(
+        (answer.status, answer.header("accept-encoding")),
+        (415, Some("identity"))
+    );
+    assert_eq!(answer.json()["code"], "content_encoding");
+    still_there(&server).await;
+}
+
+#[tokio::test]
+async fn a_chain_of_a_hundred() {
+    let limits = Limits::default();
+    let (test, server) = demo(limits).await;
+    let mut chain = test.chain("www.example");
+    for _ in 0..100 {
+        chain = chain.with(test.ca.cert_der());
+    }
+    let answer = server
+        .post("/demo/ct/v1/add-chain", chain.to_json().as_bytes())
+        .await;
+    assert_eq!(
+        (answer.status, &answer.json()["code"]),
+        (400, &"chain_too_long".into())
+    );
+}
+
+#[tokio::test]
+async fn pipelined_requests_are_answered_in_order() {
+    let (test, server) = demo(hasty()).await;
+    test.fill(3).await;
+    let mut client = server.connect().await;
+    let get = |path: &str| format!("GET /demo/{path} HTTP/1.1\r\nhost: x\r\n\r\n");
+    let body = test.chain("www.example").to_json();
+    let post = format!(
+        "POST /demo/ct/v1/add-chain HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let all = [
+        get("tile/0/000.p/1"),
+        get("tile/0/000.p/2"),
+        post,
+        get("nothing"),
+        get("tile/0/000.p/3"),
+    ];
+    client.send(all.concat().as_bytes()).await;
+    let mut seen = Vec::new();
+    for _ in 0..5 {
+        let answer = client.answer().await.unwrap();
+        seen.push((answer.status, answer.body.len() / 32));
+    }
+    assert_eq!(seen[0], (200, 1));
+    assert_eq!(seen[1], (200, 2));
+    assert_eq!(seen[2].0, 200);
+    assert_eq!(seen[3].0, 404);
+    assert_eq!(seen[4], (200, 3));
+}
+
+#[tokio::test]
+async fn odd_targets() {
+    let (_test, server) = demo(hasty()).await;
+    let cases = [
+        ("http://log.example/demo/checkpoint", 200),
+        ("/demo/checkpoint?cache=bust", 200),
+        ("/demo//checkpoint", 404),
+        ("/demo/../demo/checkpoint", 404),
+        ("/demo/%63heckpoint", 404),
+        ("/demo/%2e%2e/etc/passwd", 404),
+        ("/demo/tile/0/..%2f..%2fcheckpoint", 404),
+        ("/demo/.lucarne/lock", 404),
+        ("/demo/tile/0/999999999999999999999", 404),
+        ("//demo/checkpoint", 404),
+        ("/demo", 301),
+    ];
+    for (target, status) in cases {
+        assert_eq!(server.get(target).await.status, status, "{target}");
+    }
+    assert_eq!(server.ask("OPTIONS", "*", &[]).await.status, 404);
+    assert_eq!(
+        server.ask("CONNECT", "log.example:443", &[]).await.status,
+        404
+    );
+}
+
+#[tokio::test]
+async fn what_is_not_http() {
+    let (_test, server) = demo(hasty()).await;
+    let long = format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(100_000));
+    let fields = format!(
+        "GET /demo/checkpoint HTTP/1.1\r\n{}\r\n",
+        "a: b\r\n".repeat(5_000)
+    );
+    for nonsense in [
+        "\x16\x03\x01\x02\x00\x01\x00\x01\u{fc}\x03\x03 a TLS hello\r\n\r\n",
+        "GET\r\n\r\n",
+        "GET /demo/checkpoint HTTP/9.9\r\n\r\n",
+        "GET /demo/checkpoint HTTP/1.1\r\nno colon\r\n\r\n",
+        "POST /demo/ct/v1/add-chain HTTP/1.1\r\ncontent-length: x\r\n\r\n",
+        "POST /demo/ct/v1/add-chain HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
+        "POST /demo/ct/v1/add-chain HTTP/1.1\r\ncontent-length: 99999999999999999999\r\n\r\n",
+        "PRI * HTTP/3.0\r\n\r\n",
+        "P",
+        &long,
+        &fields,
+    ] {
+        let mut client = server.connect().await;
+        let _ = client.stream.write_all(nonsense.as_bytes()).await;
+        // Whatever it is: an error or the end, and soon.
+        let said = tokio::time::timeout(Duration::from_secs(5), client.stream.shutdown()).await;
+        assert!(said.is_ok());
+        assert!(drained(&mut client).await, "{nonsense:.40}");
+    }
+    still_there(&server).await;
+}
+
+/// Reads until the server closes; whether it never said 200 and did close.
+async fn drained(client: &mut support::Client<tokio::net::TcpStream>) -> bool {
+    let mut all = Vec::new();
+    let read = tokio::io::AsyncReadExt::read_to_end(&mut client.stream, &mut all);
+    let closed = tokio::time::timeout(Duration::from_secs(5), read)
+        .await
+        .is_ok();
+    closed && !all.starts_with(b"HTTP/1.1 2") && !all.starts_with(b"HTTP/1.1 5")
+}
+
+#[tokio::test]
+async fn more_connections_than_there_may_be() {
+    let (_test, server) = demo(hasty()).await;
+    let mut within = Vec::new();
+    for _ in 0..50 {
+        within.push(server.connect().await);
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let mut beyond = server.connect().await;
+    beyond
+        .send(b"GET /demo/checkpoint HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await;
+    let answer = beyond.answer().await.unwrap();
+    assert_eq!(
+        (answer.status, answer.header("retry-after")),
+        (503, Some("5"))
+    );
+    assert_eq!(within[0].get("/demo/checkpoint").await.status, 200);
+    drop((within, beyond));
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    still_there(&server).await;
+}
+
+/// Ten thousand connections that do nothing, half of them after a request, do
+/// not keep the log from answering; and what each of them costs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_idle_connections() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut files = getrlimit(Resource::Nofile);
+    files.current = files
+        .maximum
+        .map(|most| most.min(1 << 20))
+        .or(Some(1 << 20));
+    let _ = setrlimit(Resource::Nofile, files);
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20) as usize;
+    // Both ends of each connection are in this process.
+    let count = 10_000.min((most.saturating_sub(200)) / 2);
+    if count < 10_000 {
+        println!("only {count} connections: the limit is {most} open files");
+    }
+
+    let (_test, server) = demo(Limits::default()).await;
+    let before = resident();
+    let mut idle = Vec::with_capacity(count);
+    for n in 0..count {
+        let mut client = server.connect().await;
+        if n % 2 == 0 {
+            assert_eq!(client.get("/demo/checkpoint").await.status, 200);
+        }
+        idle.push(client);
+    }
+    let each = resident().saturating_sub(before) / count;
+    println!("{count} idle connections, {each} bytes each, both ends");
+    assert!(each < 16 << 10, "{each} bytes per connection");
+    let start = Instant::now();
+    still_there(&server).await;
+    assert_eq!(idle[0].get("/demo/checkpoint").await.status, 200);
+    assert_eq!(idle[count - 1].get("/demo/checkpoint").await.status, 200);
+    assert!(
+        start.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        start.elapsed()
+    );
+    // And they do not hold up the end.
+    let start = Instant::now();
+    server.stop().await.unwrap();
+    assert!(
+        start.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+/// Resident memory of this process in bytes.
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok());
+    pages.unwrap_or(0usize) * 4096
+}
+
+#[tokio::test]
+async fn requests_in_flight_are_finished_at_shutdown() {
+    let metrics = lucarne_log::Metrics::register(&mut Default::default());
+    let test = TestLog::start_with("demo", &metrics, |config| {
+        config.period = Duration::from_millis(500);
+    })
+    .await;
+    test.fill(1).await;
+    let server = Server::start(vec![test.log.clone()], hasty()).await;
+    let address = server.address;
+    let mut idle = server.connect().await;
+    assert_eq!(idle.get("/demo/checkpoint").await.status, 200);
+    let mut waiting = server.connect().await;
+    let body = test.chain("late.example").to_json();
+    waiting.post("/demo/ct/v1/add-chain", body.as_bytes()).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let stopped = server.stop();
+    assert!(idle.closed().await, "idle connections are let go at once");
+    let answer = waiting.answer().await.unwrap();
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert!(waiting.closed().await);
+    stopped.await.unwrap();
+    assert!(
+        tokio::net::TcpStream::connect(address).await.is_err(),
+        "nobody listens any more"
+    );
+}
+
+#[tokio::test]
+async fn a_drain_has_an_end() {
+    let (_test, server) = demo(Limits {
+        body_timeout: Duration::from_secs(60),
+        drain_timeout: Duration::from_millis(200),
+        ..Limits::default()
+    })
+    .await;
+    let mut stuck = server.connect().await;
+    stuck
+        .send(b"POST /demo/ct/v1/add-chain HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{")
+        .await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let start = Instant::now();
+    server.stop().await.unwrap();
+    assert!(
+        start.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        start.elapsed()
+    );
+    assert!(stuck.closed().await);
+}

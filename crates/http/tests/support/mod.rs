@@ -1,0 +1,337 @@
+//! A real log in memory behind a real listener on loopback, and a client that
+//! writes bytes rather than requests.
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lucarne_ct::{Chain, EntryKind, LogKey, Policy, Roots, Sct};
+use lucarne_http::{Limits, Listener, Site, Surface, Tls, serve};
+use lucarne_log::{Clock, Log, LogConfig, Metrics, State};
+use lucarne_mint::{Authority, CaOptions, KeyPair, KeyType, LeafOptions};
+use lucarne_storage::memory::{MemoryAssets, MemoryLock};
+use prometheus_client::registry::Registry;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// A running log, its CA, and what it is stored in.
+pub struct TestLog {
+    pub log: Arc<Log>,
+    pub ca: Authority,
+    pub leaf_key: Arc<KeyPair>,
+    pub assets: MemoryAssets,
+    pub lock: MemoryLock,
+    _cache: tempfile::TempDir,
+}
+
+/// The settings of a log for tests; change them in `TestLog::start`.
+pub fn config(name: &str, cache: &std::path::Path) -> LogConfig {
+    let mut seed = [7; 32];
+    seed[..name.len().min(32)].copy_from_slice(&name.as_bytes()[..name.len().min(32)]);
+    LogConfig {
+        shortname: name.to_owned(),
+        description: format!("the log {name}"),
+        origin: format!("log.example/{name}"),
+        submission_prefix: format!("http://log.example/{name}/"),
+        monitoring_prefix: format!("http://log.example/{name}/"),
+        key: Arc::new(LogKey::from_seed(&seed).unwrap()),
+        policy: Policy::default(),
+        period: Duration::from_millis(20),
+        pool_size: 1000,
+        checkpoint_interval: Duration::from_secs(5),
+        cache: cache.to_owned(),
+        read_cache_bytes: 64 << 20,
+        clock: Clock::system(),
+    }
+}
+
+impl TestLog {
+    pub async fn start(name: &str) -> TestLog {
+        Self::start_with(name, &Metrics::register(&mut Registry::default()), |_| {}).await
+    }
+
+    pub async fn start_with(
+        name: &str,
+        metrics: &Metrics,
+        change: impl FnOnce(&mut LogConfig),
+    ) -> TestLog {
+        let test = Self::unstarted(name, metrics, change).await;
+        test.until(|log| matches!(log.state(), State::Running | State::Retired))
+            .await;
+        test.until(|log| log.published().is_some()).await;
+        test
+    }
+
+    pub async fn unstarted(
+        name: &str,
+        metrics: &Metrics,
+        change: impl FnOnce(&mut LogConfig),
+    ) -> TestLog {
+        let cache = tempfile::tempdir().unwrap();
+        let mut config = config(name, cache.path());
+        change(&mut config);
+        let ca = Authority::root(&CaOptions::named(
+            &format!("Root of {name}"),
+            KeyType::EcdsaP256,
+        ))
+        .unwrap();
+        let (roots, _) = Roots::from_pem(ca.certificate_pem().as_bytes());
+        let (assets, lock) = (MemoryAssets::new(), MemoryLock::new());
+        Log::create(&config, &assets, &lock).await.unwrap();
+        let log = Log::start(
+            config,
+            roots,
+            Arc::new(assets.clone()),
+            Arc::new(lock.clone()),
+            metrics,
+        );
+        TestLog {
+            log,
+            ca,
+            leaf_key: Arc::new(KeyPair::generate(KeyType::EcdsaP256).unwrap()),
+            assets,
+            lock,
+            _cache: cache,
+        }
+    }
+
+    pub async fn until(&self, is_so: impl Fn(&Log) -> bool) {
+        for _ in 0..500 {
+            if is_so(&self.log) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("the log never got there: {:?}", self.log.state());
+    }
+
+    /// The certificates of a new leaf, itself first, the root included.
+    pub fn chain(&self, name: &str) -> lucarne_mint::Chain {
+        let options = LeafOptions::with_key([name], self.leaf_key.clone());
+        self.ca.full_chain(self.ca.issue(&options).unwrap())
+    }
+
+    /// Submits so many chains, without HTTP, and waits for all of them.
+    pub async fn fill(&self, count: usize) -> Vec<Sct> {
+        let submissions: Vec<_> = (0..count)
+            .map(|n| {
+                let chain = self.chain(&format!("n{n}.example"));
+                let log = self.log.clone();
+                tokio::spawn(async move {
+                    let chain = Chain::from_ders(chain.certificates()).unwrap();
+                    log.submit(EntryKind::X509, chain).await.unwrap()
+                })
+            })
+            .collect();
+        let mut scts = Vec::new();
+        for submission in submissions {
+            scts.push(submission.await.unwrap());
+        }
+        scts
+    }
+}
+
+/// A site that is being served.
+pub struct Server {
+    pub address: SocketAddr,
+    pub site: Arc<Site>,
+    stop: Option<oneshot::Sender<()>>,
+    served: JoinHandle<()>,
+}
+
+impl Server {
+    pub async fn start(logs: Vec<Arc<Log>>, limits: Limits) -> Server {
+        Self::start_with(logs, limits, Registry::default(), |listener| listener).await
+    }
+
+    pub async fn start_tls(logs: Vec<Arc<Log>>, limits: Limits, tls: Arc<Tls>) -> Server {
+        Self::start_with(logs, limits, Registry::default(), |l| l.with_tls(tls)).await
+    }
+
+    pub async fn start_surface(logs: Vec<Arc<Log>>, surface: Surface) -> Server {
+        let limits = Limits::default();
+        Self::start_with(logs, limits, Registry::default(), |l| {
+            l.with_surface(surface)
+        })
+        .await
+    }
+
+    pub async fn start_with(
+        logs: Vec<Arc<Log>>,
+        limits: Limits,
+        registry: Registry,
+        with: impl FnOnce(Listener) -> Listener,
+    ) -> Server {
+        let site = Site::new(logs, registry, limits).unwrap();
+        let listener = with(Listener::bind("127.0.0.1:0").await.unwrap());
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let served = tokio::spawn(serve(vec![listener], site.clone(), async move {
+            let _ = stopped.await;
+        }));
+        Server {
+            address,
+            site,
+            stop: Some(stop),
+            served,
+        }
+    }
+
+    /// Tells the server to stop, and hands back what to wait for.
+    pub fn stop(mut self) -> JoinHandle<()> {
+        let _ = self.stop.take().unwrap().send(());
+        self.served
+    }
+
+    pub async fn connect(&self) -> Client<TcpStream> {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        Client::new(stream)
+    }
+
+    /// One GET on a connection of its own.
+    pub async fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, &[]).await
+    }
+
+    pub async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
+        let mut request = format!("{method} {path} HTTP/1.1\r\nhost: log.example\r\n");
+        for (name, value) in headers {
+            request += &format!("{name}: {value}\r\n");
+        }
+        let mut client = self.connect().await;
+        client
+            .send(format!("{request}connection: close\r\n\r\n").as_bytes())
+            .await;
+        client.answer_to(method).await.unwrap()
+    }
+
+    pub async fn post(&self, path: &str, body: &[u8]) -> Answer {
+        let mut client = self.connect().await;
+        client.post(path, body).await;
+        client.answer().await.unwrap()
+    }
+}
+
+/// A connection on which bytes are written as the test wants them.
+pub struct Client<S> {
+    pub stream: S,
+    buffer: Vec<u8>,
+}
+
+/// An answer, taken apart.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut found = self.headers.iter().filter(|(n, _)| n == name);
+        let value = found.next().map(|(_, value)| value.as_str());
+        assert!(found.next().is_none(), "{name} twice: {self:?}");
+        value
+    }
+
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
+    pub fn new(stream: S) -> Self {
+        Client {
+            stream,
+            buffer: Vec::new(),
+        }
+    }
+
+    pub async fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).await.unwrap();
+    }
+
+    pub async fn get(&mut self, path: &str) -> Answer {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: log.example\r\n\r\n");
+        self.send(request.as_bytes()).await;
+        self.answer().await.unwrap()
+    }
+
+    pub async fn post(&mut self, path: &str, body: &[u8]) {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: log.example\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        self.send(&[head.as_bytes(), body].concat()).await;
+    }
+
+    /// Reads one answer; `None` if the connection ends before it begins.
+    pub async fn answer(&mut self) -> Option<Answer> {
+        self.answer_to("GET").await
+    }
+
+    pub async fn answer_to(&mut self, method: &str) -> Option<Answer> {
+        let end = loop {
+            match self.buffer.windows(4).position(|w| w == b"\r\n\r\n") {
+                Some(end) => break end,
+                None if !self.more().await => {
+                    assert!(self.buffer.is_empty(), "half an answer: {:?}", self.buffer);
+                    return None;
+                }
+                None => {}
+            }
+        };
+        let head = String::from_utf8(self.buffer[..end].to_vec()).unwrap();
+        let mut lines = head.split("\r\n");
+        let status: u16 = lines.next().unwrap()[9..12].parse().unwrap();
+        let headers: Vec<(String, String)> = lines
+            .map(|line| line.split_once(": ").unwrap())
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        self.buffer.drain(..end + 4);
+        let mut answer = Answer {
+            status,
+            headers,
+            body: Vec::new(),
+        };
+        if method == "HEAD" || status == 304 || status == 204 {
+            return Some(answer);
+        }
+        let length: usize = answer
+            .header("content-length")
+            .unwrap_or("0")
+            .parse()
+            .unwrap();
+        while self.buffer.len() < length {
+            assert!(self.more().await, "the body of {answer:?} broke off");
+        }
+        answer.body = self.buffer.drain(..length).collect();
+        Some(answer)
+    }
+
+    async fn more(&mut self) -> bool {
+        let mut bytes = [0; 16 << 10];
+        match self.stream.read(&mut bytes).await {
+            Ok(0) | Err(_) => false,
+            Ok(n) => {
+                self.buffer.extend_from_slice(&bytes[..n]);
+                true
+            }
+        }
+    }
+
+    /// Whether the server has closed this connection, waiting for it if need be.
+    pub async fn closed(&mut self) -> bool {
+        let mut byte = [0];
+        let read = tokio::time::timeout(Duration::from_secs(10), self.stream.read(&mut byte));
+        matches!(read.await, Ok(Ok(0) | Err(_)))
+    }
+}
