@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use lucarne_ct::{Fingerprint, TileLeafRef, verify_checkpoint};
 use lucarne_storage::{Asset, AssetKind, Assets, Lock};
-use lucarne_tlog::{Checkpoint, EMPTY_ROOT, Frontier, Hash, leaf_hash};
+use lucarne_tlog::{Checkpoint, EMPTY_ROOT, Frontier, Hash, SignedNote, leaf_hash};
 
 use crate::record::Record;
 use crate::round::{issuer_asset, tile_assets};
@@ -57,8 +57,12 @@ impl Head {
 
 /// The checkpoint that storage publishes, if any.
 ///
+/// A power cut may leave the newest one empty, cut or zeroed, for it is not
+/// synced: what is no signed note at all counts as absent, and the lock's is
+/// published in its place.
+///
 /// # Errors
-/// If it is not one of this log.
+/// If it is a note, but not of this log.
 pub(crate) async fn published(
     config: &LogConfig,
     assets: &dyn Assets,
@@ -66,11 +70,15 @@ pub(crate) async fn published(
     let Some(note) = assets.get("checkpoint").await? else {
         return Ok(None);
     };
+    let location = assets.location();
+    if let Err(error) = SignedNote::parse(&note) {
+        tracing::warn!(log = config.shortname, %error, "{location}/checkpoint is no signed note");
+        return Ok(None);
+    }
     Head::verify(note, config).map(Some).map_err(|problem| {
         Fatal::Inconsistent(format!(
-            "{}/checkpoint is not one of {}: {problem}. Either the directory or the key is \
-             another log's",
-            assets.location(),
+            "{location}/checkpoint is not one of {}: {problem}. Either the directory or the key \
+             is another log's",
             config.origin
         ))
     })
