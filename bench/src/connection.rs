@@ -150,3 +150,69 @@ fn parse_header(header: &[u8]) -> io::Result<Response> {
 fn number(digits: &[u8]) -> Option<usize> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn pair() -> (Connection, std::net::TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connection = Connection::open(listener.local_addr().unwrap()).unwrap();
+        (connection, listener.accept().unwrap().0)
+    }
+
+    fn read(connection: &mut Connection) -> io::Result<Option<u16>> {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        connection.readable(&mut [0; 64])
+    }
+
+    #[test]
+    fn responses_arrive_in_any_pieces() {
+        let (mut connection, mut server) = pair();
+        let response = b"HTTP/1.1 200 OK\r\ncontent-LENGTH: 5\r\n\r\nhello";
+        for cut in [1, 12, 30, 38, 40, response.len() - 1] {
+            server.write_all(&response[..cut]).unwrap();
+            assert_eq!(read(&mut connection).unwrap(), None, "cut at {cut}");
+            server.write_all(&response[cut..]).unwrap();
+            assert_eq!(read(&mut connection).unwrap(), Some(200), "cut at {cut}");
+        }
+        let long = format!(
+            "HTTP/1.1 503 X\r\nContent-Length: 200\r\n\r\n{}",
+            "x".repeat(200)
+        );
+        server.write_all(long.as_bytes()).unwrap();
+        assert_eq!(read(&mut connection).unwrap(), Some(503));
+    }
+
+    #[test]
+    fn what_is_no_response_is_an_error() {
+        for bad in ["HTTP/1.1 200 OK\r\n\r\n", "nonsense at length\r\n\r\n"] {
+            let (mut connection, mut server) = pair();
+            server.write_all(bad.as_bytes()).unwrap();
+            assert!(read(&mut connection).is_err(), "{bad}");
+        }
+        let (mut connection, server) = pair();
+        drop(server);
+        assert!(read(&mut connection).is_err());
+    }
+
+    #[test]
+    fn pieces_are_sent_in_order_however_slowly_they_are_taken() {
+        let (mut connection, mut server) = pair();
+        let big = vec![b'b'; 8 << 20];
+        connection
+            .send(7, Instant::now(), [b"a", &big, b"", b"c"])
+            .unwrap();
+        let reader = std::thread::spawn(move || {
+            let mut all = vec![0; (8 << 20) + 2];
+            server.read_exact(&mut all).map(|()| all)
+        });
+        while !connection.unsent.is_empty() {
+            connection.writable().unwrap();
+        }
+        let all = reader.join().unwrap().unwrap();
+        assert!(all.starts_with(b"ab") && all.ends_with(b"bc"));
+    }
+}

@@ -1,6 +1,8 @@
 //! Drives the real `lucarne` binary and says what it costs. See the scripts
 //! beside: `bench/add-chain`, `bench/read`, `bench/floor`.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 mod add_chain;
 mod chains;
 mod connection;

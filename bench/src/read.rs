@@ -99,7 +99,7 @@ pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
 fn fill(log: &LogUnderTest, store: &Store, entries: usize) -> Result<()> {
     let host = log.address().to_string();
     let path = "/test/ct/v1/add-chain";
-    let mut requests = store.submissions(Issuer::P256, entries, &host, path, 0.0)?;
+    let mut requests = store.submissions(Issuer::Rsa, entries, &host, path, 0.0)?;
     let plan = Plan {
         connections: 64,
         arrivals: Arrivals::Closed,

@@ -39,7 +39,8 @@ pub(crate) fn print(title: &str, rows: &[Row]) {
             format!("   at most {target}: {mark}")
         });
         let pad = " ".repeat(left - wide(&row.what));
-        println!("  {}{pad}  {:>right$}{verdict}", row.what, row.figure);
+        let line = format!("  {}{pad}  {:<right$}{verdict}", row.what, row.figure);
+        println!("{}", line.trim_end());
     }
 }
 

@@ -305,7 +305,10 @@ fn constant_extensions(key_id: Option<&[u8]>, key: &KeyPair) -> Arc<[Extension]>
     let mut extensions = Vec::new();
     extensions.extend(key_id.map(extension::authority_key_id));
     extensions.extend([
-        extension::authority_info_access(None, &format!("http://r{tag}.i.example.test/")),
+        extension::authority_info_access(
+            Some(&format!("http://r{tag}.o.example.test")),
+            &format!("http://r{tag}.i.example.test/"),
+        ),
         extension::policies(&[oid::DOMAIN_VALIDATED]),
         extension::crl_distribution_point(&format!("http://r{tag}.c.example.test/7.crl")),
     ]);
