@@ -1,14 +1,4 @@
 //! Roots out of the CSV reports of the Common CA Database (CCADB).
-//!
-//! Reports name their columns in the first record. Read are:
-//!
-//! | column | meaning |
-//! |---|---|
-//! | `X.509 Certificate (PEM)`, `PEM Info`, `PEM` or `Certificate PEM` | the certificate, sometimes within single quotes; demanded |
-//! | `Apple Status`, `Google Chrome Status` (or `Chrome Status`), `Microsoft Status`, `Mozilla Status` | `Included`, `Change Requested`, `Removed`, …; demanded by [`CcadbProgramme::Trusted`] |
-//! | `Certificate Record Type` | `Root Certificate` or `Intermediate Certificate`; where it exists, intermediates are passed over |
-//!
-//! Names are compared without regard to case; other columns do not matter.
 
 use crate::roots::{Roots, SkippedRoot};
 
@@ -61,8 +51,18 @@ const INCLUDED: &[&str] = &[
 impl Roots {
     /// The roots of a CCADB report in CSV, and the records that could not be used.
     ///
+    /// Reports name their columns in the first record. Read are:
+    ///
+    /// | column | meaning |
+    /// |---|---|
+    /// | `X.509 Certificate (PEM)`, `PEM Info`, `PEM` or `Certificate PEM` | the certificate, sometimes within single quotes; demanded |
+    /// | `Apple Status`, `Google Chrome Status` (or `Chrome Status`), `Microsoft Status`, `Mozilla Status` | `Included`, `Change Requested`, `Removed`, …; at least one is demanded by [`CcadbProgramme::Trusted`] |
+    /// | `Certificate Record Type` | `Root Certificate` or `Intermediate Certificate`; where it exists, intermediates are passed over |
+    ///
+    /// Titles are compared without regard to case; other columns do not matter.
+    ///
     /// # Errors
-    /// Not CSV, or without the columns that the [module](crate) needs.
+    /// Not CSV, or without the columns that are demanded.
     pub fn from_ccadb_csv(
         report: &[u8],
         programme: CcadbProgramme,
