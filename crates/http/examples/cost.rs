@@ -73,7 +73,8 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 async fn server(ready: mpsc::Sender<(SocketAddr, String)>, cpu: Arc<AtomicU64>) {
-    let log = TestLog::start("demo").await;
+    let mut log = TestLog::start("demo").await;
+    log.scts = 2;
     log.fill(300).await;
     let chain = log.chain("again.example");
     let server = Server::start(vec![log.log.clone()], Limits::default()).await;
@@ -112,13 +113,13 @@ async fn load(
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.set_nodelay(true).unwrap();
         stream.write_all(&request).await.unwrap();
-        length = whole(&mut stream).await;
+        let mut answer = vec![0; 1 << 20];
+        length = whole(&mut stream, &mut answer).await;
         let (request, count, stop) = (request.clone(), count.clone(), stop.clone());
         clients.push(tokio::spawn(async move {
-            let mut answer = vec![0; length];
             while !stop.load(Ordering::Relaxed) {
                 stream.write_all(&request).await.unwrap();
-                stream.read_exact(&mut answer).await.unwrap();
+                whole(&mut stream, &mut answer).await;
                 count.fetch_add(1, Ordering::Relaxed);
             }
         }));
@@ -140,21 +141,24 @@ async fn load(
     (length, used as f64 / 1e3 / requests as f64, rate)
 }
 
-/// Reads one answer and says how long it was: all those that follow are alike.
-async fn whole(stream: &mut TcpStream) -> usize {
-    let mut bytes = Vec::new();
-    loop {
-        let mut more = [0; 64 << 10];
-        let n = stream.read(&mut more).await.unwrap();
-        assert!(n > 0, "closed: {}", String::from_utf8_lossy(&bytes));
-        bytes.extend_from_slice(&more[..n]);
-        let text = String::from_utf8_lossy(&bytes[..bytes.len().min(1000)]).into_owned();
-        if let Some(end) = text.find("\r\n\r\n") {
-            let length = text.split("content-length: ").nth(1).unwrap();
-            let length: usize = length.split("\r\n").next().unwrap().parse().unwrap();
-            if bytes.len() == end + 4 + length {
-                return bytes.len();
-            }
-        }
+/// Reads one answer and says how long it is.
+async fn whole(stream: &mut TcpStream, buffer: &mut [u8]) -> usize {
+    let (mut read, mut due) = (0, None);
+    while due.is_none_or(|due| read < due) {
+        let n = stream.read(&mut buffer[read..]).await.unwrap();
+        assert!(
+            n > 0,
+            "closed: {}",
+            String::from_utf8_lossy(&buffer[..read])
+        );
+        read += n;
+        due = due.or_else(|| {
+            let end = buffer[..read].windows(4).position(|w| w == b"\r\n\r\n")?;
+            let head = std::str::from_utf8(&buffer[..end]).unwrap();
+            let (_, length) = head.split_once("content-length: ")?;
+            let length: usize = length.split('\r').next()?.parse().ok()?;
+            Some(end + 4 + length)
+        });
     }
+    read
 }

@@ -7,8 +7,6 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::limits::Limits;
-
 /// What the parts of a connection tell its watchdog.
 ///
 /// hyper could time a request's head itself, with a timer made and thrown away
@@ -101,32 +99,41 @@ pub(crate) enum Overdue {
     Writing,
 }
 
+/// How long each phase may last.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// Without a request.
+    pub(crate) idle: Duration,
+    /// From the first byte of a head to its last, where heads can be told.
+    pub(crate) head: Option<Duration>,
+    /// Without the client taking a byte.
+    pub(crate) write: Duration,
+}
+
 /// Finds out when a connection has been in one phase for too long.
 #[derive(Debug)]
 pub(crate) struct Watch {
+    patience: Patience,
     phase: Phase,
     /// When the phase was first seen.
     entered: Instant,
 }
 
 impl Watch {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(patience: Patience) -> Self {
         Watch {
+            patience,
             phase: Phase::Idle(0),
             entered: Instant::now(),
         }
     }
 
-    /// Looks at the connection. The clock is read only when a phase is entered
-    /// that has to be timed from now on.
-    pub(crate) fn look(
-        &mut self,
-        activity: &Activity,
-        limits: &Limits,
-        heads: bool,
-    ) -> Option<Instant> {
+    /// Looks at the connection, and says until when it may go on like this.
+    /// The clock is read only when a phase is entered that has to be timed
+    /// from now on.
+    pub(crate) fn look(&mut self, activity: &Activity) -> Option<Instant> {
         let mut phase = activity.phase();
-        if phase == Phase::Head && !heads {
+        if phase == Phase::Head && self.patience.head.is_none() {
             phase = Phase::Idle(activity.answered.load(RELAXED));
         }
         if phase != self.phase {
@@ -138,9 +145,9 @@ impl Watch {
             };
         }
         let patience = match phase {
-            Phase::Idle(_) => limits.idle_timeout,
-            Phase::Head => limits.header_timeout,
-            Phase::Writing(_) => limits.write_timeout,
+            Phase::Idle(_) => self.patience.idle,
+            Phase::Head => self.patience.head?,
+            Phase::Writing(_) => self.patience.write,
             Phase::Answering => return None,
         };
         Some(self.entered + patience)
@@ -239,33 +246,36 @@ mod tests {
 
     #[test]
     fn each_phase_has_its_patience() {
-        let limits = Limits::default();
         let activity = Activity::new();
-        let mut watch = Watch::new();
-        let idle = watch.look(&activity, &limits, true).unwrap();
+        let mut watch = Watch::new(Patience {
+            idle: Duration::from_secs(60),
+            head: Some(Duration::from_secs(10)),
+            write: Duration::from_secs(30),
+        });
+        let idle = watch.look(&activity).unwrap();
         assert_eq!(watch.overdue(), Overdue::Idle);
 
         activity.head.store(true, RELAXED);
-        let head = watch.look(&activity, &limits, true).unwrap();
+        let head = watch.look(&activity).unwrap();
         assert!(head < idle);
         assert_eq!(watch.overdue(), Overdue::Head);
         assert_eq!(
-            watch.look(&activity, &limits, true),
+            watch.look(&activity),
             Some(head),
             "not renewed by more bytes"
         );
 
         activity.begin();
-        assert_eq!(watch.look(&activity, &limits, true), None);
+        assert_eq!(watch.look(&activity), None);
         activity.end();
-        assert!(watch.look(&activity, &limits, true).is_some());
+        assert!(watch.look(&activity).is_some());
         assert_eq!(watch.overdue(), Overdue::Idle);
 
         activity.blocked.store(true, RELAXED);
-        let blocked = watch.look(&activity, &limits, true).unwrap();
+        let blocked = watch.look(&activity).unwrap();
         activity.writes.store(7, RELAXED);
         assert!(
-            watch.look(&activity, &limits, true).unwrap() > blocked,
+            watch.look(&activity).unwrap() > blocked,
             "renewed by progress"
         );
         assert_eq!(watch.overdue(), Overdue::Writing);

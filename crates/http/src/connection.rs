@@ -19,8 +19,9 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use crate::activity::{Activity, Overdue, Watch, Watched};
+use crate::activity::{Activity, Overdue, Patience, Watch, Watched};
 use crate::body::Body;
+use crate::limits::Limits;
 use crate::reply::Response;
 use crate::signal::Signal;
 use crate::site::{Site, Surface};
@@ -108,23 +109,56 @@ enum Ending {
 }
 
 /// Serves a connection until its end.
-pub(crate) async fn serve(tcp: TcpStream, tls: Option<TlsAcceptor>, surface: Surface, open: Open) {
+pub(crate) async fn serve(
+    mut tcp: TcpStream,
+    tls: Option<TlsAcceptor>,
+    surface: Surface,
+    open: Open,
+) {
     let shared = &open.0;
-    // Until the first byte a connection is little more than its socket: what
-    // HTTP needs comes after, in a box of its own.
-    let Some(acceptor) = tls else {
-        return match first_bytes(&tcp, shared).await {
-            Some(Protocol::Http1) => Box::pin(http1(tcp, surface, shared)).await,
-            Some(Protocol::Http2) => Box::pin(http2(tcp, surface, shared)).await,
-            None => {}
-        };
-    };
+    if let Some(acceptor) = tls {
+        return Box::pin(serve_tls(tcp, acceptor, surface, shared)).await;
+    }
+    let limits = &shared.site.limits;
+    let mut patience = limits.idle_timeout;
+    // Between requests a connection is little more than its socket: what HTTP
+    // needs is in a box of its own, and thrown away after a few idle seconds.
+    // Ten thousand idle clients cost a few megabytes that way.
+    loop {
+        match first_bytes(&tcp, patience, shared).await {
+            Some(Protocol::Http1) => {
+                match Box::pin(http1(tcp, drowsy(limits), surface, shared)).await {
+                    Some(idle) => tcp = idle,
+                    None => return,
+                }
+            }
+            Some(Protocol::Http2) => return Box::pin(http2(tcp, surface, shared)).await,
+            None => return,
+        }
+        patience = limits.idle_timeout - drowsy(limits);
+    }
+}
+
+/// After how long an idle connection is put away.
+fn drowsy(limits: &Limits) -> Duration {
+    Duration::from_secs(5).min(limits.idle_timeout / 2)
+}
+
+/// There is no looking at what TLS has not decrypted: such a connection keeps
+/// what it needs.
+async fn serve_tls(tcp: TcpStream, acceptor: TlsAcceptor, surface: Surface, shared: &Shared) {
     let patience = shared.site.limits.header_timeout;
-    match timeout(patience, Box::pin(acceptor.accept(tcp))).await {
+    match timeout(patience, acceptor.accept(tcp)).await {
         Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
             Box::pin(http2(stream, surface, shared)).await;
         }
-        Ok(Ok(stream)) => Box::pin(http1(stream, surface, shared)).await,
+        Ok(Ok(stream)) => {
+            let idle = shared.site.limits.idle_timeout;
+            if let Some(stream) = Box::pin(http1(stream, idle, surface, shared)).await {
+                shared.site.metrics.cut("idle");
+                close(stream, b"").await;
+            }
+        }
         Ok(Err(error)) => tracing::debug!("TLS handshake: {error}"),
         Err(_) => shared.site.metrics.cut("handshake"),
     }
@@ -141,46 +175,68 @@ enum Protocol {
 /// `hyper_util`'s automatic builder does the same, but puts a buffer of its own
 /// between hyper and the socket for the rest of the connection, and waits for
 /// the first bytes for ever.
-async fn first_bytes(tcp: &TcpStream, shared: &Shared) -> Option<Protocol> {
+async fn first_bytes(tcp: &TcpStream, patience: Duration, shared: &Shared) -> Option<Protocol> {
     const PREFACE: &[u8] = b"PRI ";
     let sniff = async {
         let mut first = [0; PREFACE.len()];
+        let mut pause = Duration::from_millis(5);
         loop {
             match tcp.peek(&mut first).await {
                 Ok(0) | Err(_) => return None,
                 Ok(n) if first[..n] != PREFACE[..n] => return Some(Protocol::Http1),
                 Ok(n) if n == PREFACE.len() => return Some(Protocol::Http2),
-                // One to three bytes that could be either: rare, so it may wait.
-                Ok(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+                // One to three bytes that could be either: the socket stays
+                // readable, so nothing tells when there are more.
+                Ok(_) => tokio::time::sleep(pause).await,
             }
+            pause = (2 * pause).min(Duration::from_secs(1));
         }
     };
     tokio::select! {
-        protocol = timeout(shared.site.limits.idle_timeout, sniff) => protocol.ok().flatten(),
+        protocol = timeout(patience, sniff) => {
+            if protocol.is_err() {
+                shared.site.metrics.cut("idle");
+            }
+            protocol.ok().flatten()
+        }
         () = shared.closing.raised() => None,
     }
 }
 
-async fn http1<S: AsyncRead + AsyncWrite + Unpin>(stream: S, surface: Surface, shared: &Shared) {
+/// Serves HTTP/1 to its end, or until nothing has been asked for `idle`: then
+/// the stream comes back, with nothing read from it that was not answered.
+async fn http1<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    idle: Duration,
+    surface: Surface,
+    shared: &Shared,
+) -> Option<S> {
     let activity = Arc::new(Activity::new());
     let io = watched(stream, &activity);
     let service = service(shared, surface, &activity);
     let mut connection = shared.http1.serve_connection(io, service);
     let finish = |c: Pin<&mut http1::Connection<_, _>>| c.graceful_shutdown();
-    let ending = drive(&mut connection, finish, true, &activity, shared).await;
-    let stream = connection.into_parts().io.into_inner().stream;
-    let overdue = match ending {
-        Ending::Overdue(overdue) => Some(overdue),
-        Ending::Done => None,
-        Ending::Cut => return,
+    let limits = &shared.site.limits;
+    let patience = Patience {
+        idle,
+        head: Some(limits.header_timeout),
+        write: limits.write_timeout,
     };
-    note(overdue, shared);
-    match overdue {
-        Some(Overdue::Writing) => {}
-        _ if activity.ended() => {}
-        Some(Overdue::Head) => close(stream, REQUEST_TIMEOUT).await,
-        Some(Overdue::Idle) | None => close(stream, b"").await,
+    let ending = drive(&mut connection, finish, patience, &activity, shared).await;
+    let parts = connection.into_parts();
+    let stream = parts.io.into_inner().stream;
+    match ending {
+        Ending::Overdue(Overdue::Idle) if parts.read_buf.is_empty() => return Some(stream),
+        Ending::Overdue(Overdue::Idle) => close(stream, b"").await,
+        Ending::Overdue(Overdue::Head) => {
+            shared.site.metrics.cut("head");
+            close(stream, REQUEST_TIMEOUT).await;
+        }
+        Ending::Overdue(Overdue::Writing) => shared.site.metrics.cut("writing"),
+        Ending::Done if !activity.ended() => close(stream, b"").await,
+        Ending::Done | Ending::Cut => {}
     }
+    None
 }
 
 async fn http2<S>(stream: S, surface: Surface, shared: &Shared)
@@ -192,9 +248,17 @@ where
     let service = service(shared, surface, &activity);
     let mut connection = shared.http2.serve_connection(io, service);
     let finish = |c: Pin<&mut http2::Connection<_, _, _>>| c.graceful_shutdown();
-    if let Ending::Overdue(overdue) = drive(&mut connection, finish, false, &activity, shared).await
-    {
-        note(Some(overdue), shared);
+    let limits = &shared.site.limits;
+    let patience = Patience {
+        idle: limits.idle_timeout,
+        // Frames come in at any time; h2 bounds what a head may be.
+        head: None,
+        write: limits.write_timeout,
+    };
+    match drive(&mut connection, finish, patience, &activity, shared).await {
+        Ending::Overdue(Overdue::Writing) => shared.site.metrics.cut("writing"),
+        Ending::Overdue(_) => shared.site.metrics.cut("idle"),
+        Ending::Done | Ending::Cut => {}
     }
 }
 
@@ -239,7 +303,7 @@ impl Drop for Answering {
 async fn drive<C, F>(
     connection: &mut C,
     finish: F,
-    heads: bool,
+    patience: Patience,
     activity: &Activity,
     shared: &Shared,
 ) -> Ending
@@ -247,9 +311,8 @@ where
     C: Future<Output = hyper::Result<()>> + Unpin,
     F: Fn(Pin<&mut C>),
 {
-    let limits = &shared.site.limits;
-    let mut watch = Watch::new();
-    let mut alarm = pin!(sleep_until(Instant::now() + limits.idle_timeout));
+    let mut watch = Watch::new(patience);
+    let mut alarm = pin!(sleep_until(Instant::now() + patience.idle));
     let mut armed = false;
     let mut closing = pin!(shared.closing.raised());
     let mut cut = pin!(shared.cut.raised());
@@ -270,7 +333,7 @@ where
         }
         // The alarm is set too early rather than again and again: when it
         // rings, or when less time is left than it knows of, it is set anew.
-        while let Some(deadline) = watch.look(activity, limits, heads) {
+        while let Some(deadline) = watch.look(activity) {
             let deadline = Instant::from_std(deadline);
             if alarm.is_elapsed() && Instant::now() >= deadline {
                 return Poll::Ready(Ending::Overdue(watch.overdue()));
@@ -287,15 +350,6 @@ where
         Poll::Pending
     })
     .await
-}
-
-fn note(overdue: Option<Overdue>, shared: &Shared) {
-    match overdue {
-        Some(Overdue::Head) => shared.site.metrics.cut("head"),
-        Some(Overdue::Writing) => shared.site.metrics.cut("writing"),
-        Some(Overdue::Idle) => shared.site.metrics.cut("idle"),
-        None => {}
-    }
 }
 
 const REQUEST_TIMEOUT: &[u8] = b"HTTP/1.1 408 Request Timeout\r\n\

@@ -1,6 +1,6 @@
 //! `/health`: the truth about every log.
 
-use http::{Method, StatusCode};
+use http::StatusCode;
 use lucarne_log::{Log, State};
 use serde::Serialize;
 
@@ -30,7 +30,7 @@ struct Check {
 
 /// 200 if every log that should run is healthy, else 503; which and why is in
 /// the body. A retired log need not run, but has to be readable.
-pub(crate) async fn answer(site: &Site, method: &Method) -> Response {
+pub(crate) async fn answer(site: &Site) -> Response {
     let mut logs = Vec::new();
     for log in site.logs() {
         logs.push(report(log).await);
@@ -45,7 +45,7 @@ pub(crate) async fn answer(site: &Site, method: &Method) -> Response {
         logs,
     };
     let json = serde_json::to_vec_pretty(&report).unwrap_or_default();
-    plain(status, &value::JSON, &value::NO_STORE, json, method)
+    plain(status, &value::JSON, &value::NO_STORE, json)
 }
 
 async fn report(log: &Log) -> LogReport<'_> {

@@ -3,7 +3,7 @@
 //! The fields of the log list's version 3, and those that Sunlight adds.
 
 use base64_simd::STANDARD;
-use http::{Method, StatusCode};
+use http::StatusCode;
 use jiff::Timestamp;
 use lucarne_ct::Require;
 use lucarne_log::{LogConfig, Published, State};
@@ -78,14 +78,9 @@ struct Software {
 }
 
 /// Answers a request for `log.v3.json`.
-pub(crate) fn answer(
-    config: &LogConfig,
-    state: &State,
-    published: Option<&Published>,
-    method: &Method,
-) -> Response {
+pub(crate) fn answer(config: &LogConfig, state: &State, published: Option<&Published>) -> Response {
     let json = render(config, state, published);
-    plain(StatusCode::OK, &value::JSON, &value::MINUTE, json, method)
+    plain(StatusCode::OK, &value::JSON, &value::MINUTE, json)
 }
 
 fn render(config: &LogConfig, state: &State, published: Option<&Published>) -> Vec<u8> {

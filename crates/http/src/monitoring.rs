@@ -48,7 +48,7 @@ impl Monitoring {
     pub(crate) fn checkpoint(&self, log: &Log, method: &Method, asked: HeaderMap) -> Response {
         let Some(published) = log.published() else {
             let words = "this log has not published a checkpoint yet; come back in a moment\n";
-            return unavailable(words, method);
+            return unavailable(words);
         };
         let cached = self.head.load();
         match &*cached {
@@ -72,8 +72,8 @@ impl Monitoring {
     ) -> Response {
         let stored = match log.tile(tile).await {
             Ok(Some(stored)) => stored,
-            Ok(None) => return not_yet(&beyond(log, tile), method),
-            Err(error) => return failed(&error, method),
+            Ok(None) => return not_yet(&beyond(log, tile)),
+            Err(error) => return failed(&error),
         };
         // Only full data tiles are worth compressing; partial ones are served
         // plain: they are replaced within seconds, and every width is another.
@@ -130,8 +130,8 @@ impl Monitoring {
             Ok(Ok(bytes)) => self
                 .immutable(bytes, Coding::Identity, true)
                 .answer(method, asked),
-            Ok(Err(error)) => failed(&error, method),
-            Err(error) => failed(&error, method),
+            Ok(Err(error)) => failed(&error),
+            Err(error) => failed(&error),
         }
     }
 
@@ -149,8 +149,8 @@ impl Monitoring {
                 representation.content_type = &value::PKIX;
                 representation.answer(method, asked)
             }
-            Ok(None) => not_yet("no entry of this log refers to such an issuer\n", method),
-            Err(error) => failed(&error, method),
+            Ok(None) => not_yet("no entry of this log refers to such an issuer\n"),
+            Err(error) => failed(&error),
         }
     }
 
@@ -203,13 +203,12 @@ fn beyond(log: &Log, tile: Tile) -> String {
 }
 
 /// 404 for what may be there in a moment: cached for as long as that.
-pub(crate) fn not_yet(words: &str, method: &Method) -> Response {
+pub(crate) fn not_yet(words: &str) -> Response {
     plain(
         StatusCode::NOT_FOUND,
         &value::TEXT,
         &value::NOT_YET,
         words.to_owned(),
-        method,
     )
 }
 
@@ -217,22 +216,16 @@ pub(crate) fn not_yet(words: &str, method: &Method) -> Response {
 pub(crate) fn read_only(method: &Method) -> Response {
     let words = format!("{method} makes no sense here; allowed: GET, HEAD, OPTIONS\n");
     let status = StatusCode::METHOD_NOT_ALLOWED;
-    let mut response = plain(status, &value::TEXT, &value::NO_STORE, words, method);
+    let mut response = plain(status, &value::TEXT, &value::NO_STORE, words);
     response
         .headers_mut()
         .insert(ALLOW, HeaderValue::from_static("GET, HEAD, OPTIONS"));
     response
 }
 
-fn unavailable(words: &str, method: &Method) -> Response {
+fn unavailable(words: &str) -> Response {
     let status = StatusCode::SERVICE_UNAVAILABLE;
-    let mut response = plain(
-        status,
-        &value::TEXT,
-        &value::NO_STORE,
-        words.to_owned(),
-        method,
-    );
+    let mut response = plain(status, &value::TEXT, &value::NO_STORE, words.to_owned());
     let retry = http::header::RETRY_AFTER;
     response
         .headers_mut()
@@ -241,15 +234,9 @@ fn unavailable(words: &str, method: &Method) -> Response {
 }
 
 /// 500: what the operator has to look at; readers are not told of paths.
-fn failed(error: &dyn std::fmt::Display, method: &Method) -> Response {
+fn failed(error: &dyn std::fmt::Display) -> Response {
     tracing::error!("a read failed: {error}");
     let words = "the log cannot read what it has stored; its operator has been told\n";
     let status = StatusCode::INTERNAL_SERVER_ERROR;
-    plain(
-        status,
-        &value::TEXT,
-        &value::NO_STORE,
-        words.to_owned(),
-        method,
-    )
+    plain(status, &value::TEXT, &value::NO_STORE, words.to_owned())
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use askama::Template;
 use base64_simd::STANDARD;
 use http::header::CONTENT_SECURITY_POLICY;
-use http::{HeaderValue, Method, StatusCode};
+use http::{HeaderValue, StatusCode};
 use lucarne_log::{Check, Log, State};
 use serde::Serialize;
 
@@ -60,13 +60,13 @@ struct RootRow {
 }
 
 /// `/`: the logs.
-pub(crate) fn index<'a>(logs: impl Iterator<Item = &'a Log>, method: &Method) -> Response {
+pub(crate) fn index<'a>(logs: impl Iterator<Item = &'a Log>) -> Response {
     let logs = logs.map(summary).collect();
-    page(&Index { logs }, method)
+    page(&Index { logs })
 }
 
 /// A log's page.
-pub(crate) async fn log(log: &Log, method: &Method) -> Response {
+pub(crate) async fn log(log: &Log) -> Response {
     let (config, stats, published) = (log.config(), log.stats(), log.published());
     let published = published.as_deref();
     let roots = log.roots();
@@ -100,7 +100,7 @@ pub(crate) async fn log(log: &Log, method: &Method) -> Response {
         roots: roots.collect(),
         version: env!("CARGO_PKG_VERSION"),
     };
-    page(&template, method)
+    page(&template)
 }
 
 fn summary(log: &Log) -> Summary {
@@ -138,7 +138,7 @@ struct Feed {
 }
 
 /// `stats.json`: the recent figures of a log.
-pub(crate) fn stats(log: &Log, method: &Method) -> Response {
+pub(crate) fn stats(log: &Log) -> Response {
     let (stats, published) = (log.stats(), log.published());
     let ms = |duration: Duration| (duration.as_secs_f64() * 1e5).round() / 100.0;
     let feed = Feed {
@@ -153,37 +153,25 @@ pub(crate) fn stats(log: &Log, method: &Method) -> Response {
         round_ms: ms(stats.round_duration),
     };
     let json = serde_json::to_vec(&feed).unwrap_or_default();
-    plain(StatusCode::OK, &value::JSON, &value::NO_STORE, json, method)
+    plain(StatusCode::OK, &value::JSON, &value::NO_STORE, json)
 }
 
-pub(crate) fn style(method: &Method) -> Response {
+pub(crate) fn style() -> Response {
     let css = include_bytes!("../assets/page.css");
-    plain(
-        StatusCode::OK,
-        &value::CSS,
-        &value::MINUTE,
-        &css[..],
-        method,
-    )
+    plain(StatusCode::OK, &value::CSS, &value::MINUTE, &css[..])
 }
 
-pub(crate) fn script(method: &Method) -> Response {
+pub(crate) fn script() -> Response {
     let js = include_bytes!("../assets/page.js");
-    plain(
-        StatusCode::OK,
-        &value::JAVASCRIPT,
-        &value::MINUTE,
-        &js[..],
-        method,
-    )
+    plain(StatusCode::OK, &value::JAVASCRIPT, &value::MINUTE, &js[..])
 }
 
-fn page(template: &impl Template, method: &Method) -> Response {
+fn page(template: &impl Template) -> Response {
     const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; \
          connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
     // Our templates render numbers and strings: nothing that can fail.
     let html = template.render().unwrap_or_default();
-    let mut response = plain(StatusCode::OK, &value::HTML, &value::NO_STORE, html, method);
+    let mut response = plain(StatusCode::OK, &value::HTML, &value::NO_STORE, html);
     let headers = response.headers_mut();
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
     response

@@ -79,13 +79,7 @@ impl Refusal {
 
     pub(crate) fn into_response(self) -> Response {
         let json = serde_json::to_vec(&self.shape).unwrap_or_default();
-        let mut response = plain(
-            self.status,
-            &value::JSON,
-            &value::NO_STORE,
-            json,
-            &Method::GET,
-        );
+        let mut response = plain(self.status, &value::JSON, &value::NO_STORE, json);
         let headers = response.headers_mut();
         if let Some(seconds) = self.retry_after {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));

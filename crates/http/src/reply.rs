@@ -108,7 +108,7 @@ impl Representation<'_> {
         if let Some(Ok(content_range)) = content_range.map(HeaderValue::try_from) {
             headers.insert(CONTENT_RANGE, content_range);
         }
-        respond(status, headers, bytes, method)
+        respond(status, headers, bytes)
     }
 
     fn not_modified(&self, asked: HeaderMap) -> Response {
@@ -131,20 +131,8 @@ impl Representation<'_> {
     }
 }
 
-/// An answer of these parts; to HEAD, the body's length instead of the body.
-fn respond(
-    status: StatusCode,
-    mut headers: HeaderMap,
-    bytes: bytes::Bytes,
-    method: &Method,
-) -> Response {
-    let body = if method == Method::HEAD {
-        headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
-        Body::default()
-    } else {
-        Body::from(bytes)
-    };
-    let mut response = Response::new(body);
+fn respond(status: StatusCode, headers: HeaderMap, bytes: impl Into<bytes::Bytes>) -> Response {
+    let mut response = Response::new(Body::from(bytes.into()));
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     response
@@ -156,13 +144,25 @@ pub(crate) fn plain(
     content_type: &HeaderValue,
     cache: &HeaderValue,
     bytes: impl Into<bytes::Bytes>,
-    method: &Method,
 ) -> Response {
     let mut headers = HeaderMap::with_capacity(8);
     headers.insert(CONTENT_TYPE, content_type.clone());
     headers.insert(CACHE_CONTROL, cache.clone());
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, value::ANY.clone());
-    respond(status, headers, bytes.into(), method)
+    respond(status, headers, bytes)
+}
+
+/// The answer to HEAD: that to GET, with the length of its body instead of it.
+pub(crate) fn headed(mut response: Response) -> Response {
+    let bytes = std::mem::take(response.body_mut());
+    if !matches!(
+        response.status(),
+        StatusCode::NOT_MODIFIED | StatusCode::NO_CONTENT
+    ) {
+        let length = HeaderValue::from(bytes.len());
+        response.headers_mut().insert(CONTENT_LENGTH, length);
+    }
+    response
 }
 
 #[cfg(test)]
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn head_has_the_length_and_no_body() {
-        let response = answer(Method::HEAD, &[(RANGE, "bytes=0-1")]);
+        let response = headed(answer(Method::HEAD, &[(RANGE, "bytes=0-1")]));
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()[CONTENT_LENGTH], "10");
         assert!(response.body().bytes().is_empty());

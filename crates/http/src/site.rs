@@ -15,7 +15,7 @@ use crate::limits::Limits;
 use crate::metrics::{Endpoint, LogMetrics, Metrics};
 use crate::monitoring::{Monitoring, not_yet, read_only};
 use crate::refusal::Refusal;
-use crate::reply::{Response, plain, value};
+use crate::reply::{Response, headed, plain, value};
 use crate::route::{Mistake, Prefix, PrefixError, Resource, Roles, Routes};
 use crate::{health, logjson, metrics, pages, submission};
 
@@ -91,6 +91,7 @@ impl Site {
         let start = Instant::now();
         let (parts, body) = request.into_parts();
         tracing::debug!(method = %parts.method, uri = %parts.uri, "request");
+        let head = parts.method == Method::HEAD;
         let found = match surface {
             Surface::Operations => None,
             _ => self.find(&parts),
@@ -106,12 +107,9 @@ impl Site {
                 (&self.elsewhere, endpoint, response)
             }
         };
-        metrics.note(
-            endpoint,
-            response.status(),
-            start.elapsed(),
-            response.body().len(),
-        );
+        let response = if head { headed(response) } else { response };
+        let sent = response.body().len();
+        metrics.note(endpoint, response.status(), start.elapsed(), sent);
         response
     }
 
@@ -154,19 +152,13 @@ impl Site {
         let response = match path {
             _ if method == Method::OPTIONS => submission::options("GET, HEAD, OPTIONS"),
             _ if method != Method::GET && method != Method::HEAD => read_only(method),
-            "/health" => health::answer(self, method).await,
+            "/health" => health::answer(self).await,
             "/metrics" => {
                 let text = self.render_metrics();
-                plain(
-                    StatusCode::OK,
-                    &value::METRICS,
-                    &value::NO_STORE,
-                    text,
-                    method,
-                )
+                plain(StatusCode::OK, &value::METRICS, &value::NO_STORE, text)
             }
-            "/page.css" => pages::style(method),
-            _ => pages::index(self.logs(), method),
+            "/page.css" => pages::style(),
+            _ => pages::index(self.logs()),
         };
         (endpoint, response)
     }
@@ -179,14 +171,14 @@ impl Site {
             && found.rest.is_empty()
             && let Ok(location) = HeaderValue::try_from(slashed)
         {
-            return redirect(StatusCode::MOVED_PERMANENTLY, location, &parts.method);
+            return redirect(StatusCode::MOVED_PERMANENTLY, location);
         }
         let mut words = String::from("there is nothing here; the logs of this server:\n");
         for log in self.logs() {
             let config = log.config();
             words += &format!("{}: {}\n", config.shortname, config.monitoring_prefix);
         }
-        not_yet(&words, &parts.method)
+        not_yet(&words)
     }
 }
 
@@ -224,7 +216,7 @@ impl Served {
             _ if method == Method::GET || method == Method::HEAD => {
                 self.read(resource, &method, headers).await
             }
-            Resource::Nothing(mistake) => nothing(mistake, &method),
+            Resource::Nothing(mistake) => nothing(mistake),
             _ if method == Method::OPTIONS => submission::options("GET, HEAD, OPTIONS"),
             _ => read_only(&method),
         }
@@ -254,31 +246,31 @@ impl Served {
             Resource::Checkpoint => monitoring.checkpoint(log, method, asked),
             Resource::Tile(tile) => monitoring.tile(log, tile, method, asked).await,
             Resource::Issuer(of) => monitoring.issuer(log, of, method, asked).await,
-            Resource::GetRoots => submission::roots(log, method),
+            Resource::GetRoots => submission::roots(log),
             Resource::LogJson => {
                 let published = log.published();
-                logjson::answer(log.config(), &log.state(), published.as_deref(), method)
+                logjson::answer(log.config(), &log.state(), published.as_deref())
             }
-            Resource::Page => Box::pin(pages::log(log, method)).await,
-            Resource::Stats => pages::stats(log, method),
-            Resource::Style => pages::style(method),
-            Resource::Script => pages::script(method),
+            Resource::Page => Box::pin(pages::log(log)).await,
+            Resource::Stats => pages::stats(log),
+            Resource::Style => pages::style(),
+            Resource::Script => pages::script(),
             Resource::Elsewhere => match HeaderValue::try_from(&log.config().monitoring_prefix) {
-                Ok(location) => redirect(StatusCode::SEE_OTHER, location, method),
-                Err(_) => nothing(Mistake::Unknown, method),
+                Ok(location) => redirect(StatusCode::SEE_OTHER, location),
+                Err(_) => nothing(Mistake::Unknown),
             },
-            Resource::Nothing(mistake) => nothing(mistake, method),
-            Resource::AddChain | Resource::AddPreChain => nothing(Mistake::Unknown, method),
+            Resource::Nothing(mistake) => nothing(mistake),
+            Resource::AddChain | Resource::AddPreChain => nothing(Mistake::Unknown),
         }
     }
 }
 
-fn nothing(mistake: Mistake, method: &Method) -> Response {
-    not_yet(&format!("there is nothing here: {mistake}\n"), method)
+fn nothing(mistake: Mistake) -> Response {
+    not_yet(&format!("there is nothing here: {mistake}\n"))
 }
 
-fn redirect(status: StatusCode, location: HeaderValue, method: &Method) -> Response {
-    let mut response = plain(status, &value::TEXT, &value::MINUTE, "", method);
+fn redirect(status: StatusCode, location: HeaderValue) -> Response {
+    let mut response = plain(status, &value::TEXT, &value::MINUTE, "");
     response.headers_mut().insert(LOCATION, location);
     response
 }

@@ -7,7 +7,7 @@ use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_MAX_AGE, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap,
 };
-use http::{HeaderValue, Method, StatusCode};
+use http::{HeaderValue, StatusCode};
 use http_body_util::BodyExt;
 use lucarne_ct::{Chain, EntryKind};
 use lucarne_log::Log;
@@ -161,9 +161,9 @@ where
 }
 
 /// `get-roots`: built once per change of the roots.
-pub(crate) fn roots(log: &Log, method: &Method) -> Response {
+pub(crate) fn roots(log: &Log) -> Response {
     let json = log.roots().get_roots_json();
-    plain(StatusCode::OK, &value::JSON, &value::MINUTE, json, method)
+    plain(StatusCode::OK, &value::JSON, &value::MINUTE, json)
 }
 
 /// OPTIONS, so that a page from anywhere may submit and read (CORS).

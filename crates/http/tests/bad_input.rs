@@ -405,6 +405,8 @@ async fn ten_thousand_idle_connections() {
         }
         idle.push(client);
     }
+    // Those that have asked for something are put away after five seconds.
+    tokio::time::sleep(Duration::from_secs(6)).await;
     let each = resident().saturating_sub(before) / count;
     println!("{count} idle connections, {each} bytes each, both ends");
     assert!(each < 16 << 10, "{each} bytes per connection");
@@ -424,6 +426,32 @@ async fn ten_thousand_idle_connections() {
         start.elapsed() < Duration::from_secs(5),
         "{:?}",
         start.elapsed()
+    );
+}
+
+/// A connection that is put away while it idles is as good as before.
+#[tokio::test]
+async fn an_idle_connection_wakes_up() {
+    let (_test, server) = demo(Limits {
+        idle_timeout: Duration::from_millis(600),
+        ..Limits::default()
+    })
+    .await;
+    let mut client = server.connect().await;
+    for _ in 0..5 {
+        assert_eq!(client.get("/demo/checkpoint").await.status, 200);
+        tokio::time::sleep(Duration::from_millis(400)).await;
+    }
+    client.send(b"GET /demo/checkpoint HT").await;
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    client.send(b"TP/1.1\r\nhost: x\r\n\r\n").await;
+    assert_eq!(client.answer().await.unwrap().status, 200);
+    let start = Instant::now();
+    assert!(client.closed().await);
+    let took = start.elapsed();
+    assert!(
+        took > Duration::from_millis(500) && took < Duration::from_secs(1),
+        "{took:?}"
     );
 }
 

@@ -92,6 +92,11 @@ where
     let (head, body) = request("HEAD", "/demo/tile/data/000", String::new()).await;
     assert_eq!(head.headers["content-length"], read.1.len().to_string());
     assert!(body.is_empty());
+    let (head, body) = request("HEAD", "/demo/ct/v1/add-chain", String::new()).await;
+    assert_eq!(
+        (head.status, body.len()),
+        (StatusCode::METHOD_NOT_ALLOWED, 0)
+    );
 }
 
 #[tokio::test]

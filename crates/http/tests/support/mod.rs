@@ -22,6 +22,8 @@ pub struct TestLog {
     pub log: Arc<Log>,
     pub ca: Authority,
     pub leaf_key: Arc<KeyPair>,
+    /// SCTs in every leaf: random bytes, which do not compress.
+    pub scts: usize,
     pub assets: MemoryAssets,
     pub lock: MemoryLock,
     _cache: tempfile::TempDir,
@@ -92,6 +94,7 @@ impl TestLog {
             log,
             ca,
             leaf_key: Arc::new(KeyPair::generate(KeyType::EcdsaP256).unwrap()),
+            scts: 0,
             assets,
             lock,
             _cache: cache,
@@ -110,7 +113,8 @@ impl TestLog {
 
     /// The certificates of a new leaf, itself first, the root included.
     pub fn chain(&self, name: &str) -> lucarne_mint::Chain {
-        let options = LeafOptions::with_key([name], self.leaf_key.clone());
+        let mut options = LeafOptions::with_key([name], self.leaf_key.clone());
+        options.scts = self.scts;
         self.ca.full_chain(self.ca.issue(&options).unwrap())
     }
 
