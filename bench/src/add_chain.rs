@@ -119,6 +119,21 @@ pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// Starts the server and waits until it takes submissions.
+pub(crate) fn start(log: &LogUnderTest) -> Result<Server> {
+    let server = log.start()?;
+    wait(log.ready(Duration::from_secs(30)))?.with_context(|| server.output())?;
+    Ok(server)
+}
+
+/// Runs something asynchronous on this thread.
+pub(crate) fn wait<T>(task: impl Future<Output = T>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    Ok(runtime.block_on(task))
+}
+
 fn submissions_per_second(outcome: &Outcome) -> f64 {
     outcome.answered as f64 / outcome.seconds
 }
@@ -140,7 +155,7 @@ impl Bench<'_> {
             settings.trim(),
         )?
         .pin(self.common.server_core);
-        let server = log.start()?;
+        let server = start(&log)?;
         let seconds = options.warm_up + options.duration;
         let chains = (seconds * rate_expected(run)) as usize;
         let host = log.address().to_string();
@@ -181,10 +196,7 @@ impl Bench<'_> {
 
     /// The log must hold exactly the new entries that it acknowledged.
     fn check_size(&self, log: &LogUnderTest, server: &Server, outcome: &Outcome) -> Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        let checkpoint = runtime.block_on(async { log.client().get("checkpoint").await?.ok() })?;
+        let checkpoint = wait(async { log.client().get("checkpoint").await?.ok() })??;
         let text = String::from_utf8_lossy(&checkpoint).into_owned();
         let size: u64 = text
             .lines()

@@ -5,6 +5,7 @@ use lucarne_testkit::{Client, LogUnderTest, usage};
 
 use crate::{
     Common,
+    add_chain::{start, wait},
     chains::{Issuer, Store},
     connection::Pieces,
     load::{self, Arrivals, Plan, Requests},
@@ -48,7 +49,7 @@ pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
     let binary = std::path::absolute(&common.binary)?;
     let log =
         LogUnderTest::create(binary, &store.pki.roots_pem(), "period: 50")?.pin(common.server_core);
-    let server = log.start()?;
+    let server = start(&log)?;
     fill(&log, &store, options.entries).with_context(|| server.output())?;
     let nginx = nginx::start(&log.data(), log.path(), common.server_core)?;
     let mut targets = vec![Target {
@@ -119,14 +120,11 @@ fn fill(log: &LogUnderTest, store: &Store, entries: usize) -> Result<()> {
 
 /// Both servers must answer with the same bytes: how many.
 fn same_bytes(targets: &[Target], path: &str) -> Result<usize> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
     let mut bodies = Vec::new();
     for target in targets {
         let client = Client::new(format!("http://{}{}", target.address, target.prefix));
         let answer = client.get_with(path, &[("accept-encoding", "gzip")]);
-        let body = runtime.block_on(answer)?.ok();
+        let body = wait(answer)??.ok();
         bodies.push(body.with_context(|| format!("{}: {path}", target.name))?);
     }
     let same = path == "checkpoint" || bodies.windows(2).all(|two| two[0] == two[1]);

@@ -3,7 +3,7 @@ use std::{
     net::SocketAddr,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, ensure};
@@ -153,19 +153,28 @@ impl LogUnderTest {
         )
     }
 
-    /// Waits until the log serves a checkpoint.
+    /// Waits until the server says that it is well (`/health`): only then are
+    /// submissions taken.
     ///
     /// # Errors
-    /// Not within `patience`.
+    /// Not within `patience`: with what it said instead.
     pub async fn ready(&self, patience: Duration) -> Result<()> {
-        let client = self.client();
-        let attempts = async {
-            while !matches!(client.get("checkpoint").await, Ok(answer) if answer.status == 200) {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        let waited = tokio::time::timeout(patience, attempts).await;
-        waited.with_context(|| format!("no checkpoint at {} after {patience:?}", self.url()))
+        let client = Client::new(format!("http://{}", self.address()));
+        let deadline = Instant::now() + patience;
+        loop {
+            let said = match client.get("health").await {
+                Ok(answer) if answer.status == 200 => return Ok(()),
+                Ok(answer) => answer.text(),
+                Err(error) => format!("{error:#}"),
+            };
+            let waited = Instant::now() > deadline;
+            ensure!(
+                !waited,
+                "{} not well after {patience:?}: {said}",
+                self.url()
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 }
 
