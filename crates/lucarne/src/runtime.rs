@@ -1,17 +1,26 @@
 //! What the process asks of the operating system.
 
+use anyhow::Result;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Threads that run tasks: one for each core that the process may use.
-/// Blocking work (files, the dedup index) has threads of its own, whose number
-/// is bounded because memory is.
-pub(crate) fn build() -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread()
+/// Runs `future` to its end.
+///
+/// One thread runs tasks for each core that the process may use. Blocking work
+/// (files, the dedup index) has threads of its own, whose number is bounded
+/// because memory is; a request of ours that hangs is not waited for.
+///
+/// # Errors
+/// That of the future, or if the system gives no threads.
+pub(crate) fn run<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(std::thread::available_parallelism().map_or(2, usize::from))
         .max_blocking_threads(64)
         .thread_name("lucarne")
         .enable_all()
-        .build()
+        .build()?;
+    let result = runtime.block_on(future);
+    runtime.shutdown_background();
+    result
 }
 
 /// Raises the limit of open files as far as it goes without privileges:

@@ -251,47 +251,24 @@ impl Upkeep {
                     }
                     Wish::Reread => {
                         tracing::info!("SIGHUP: reading roots and TLS files again");
-                        self.reread_roots(|_| true).await;
+                        self.reread_roots(|_| true);
                         self.reread_tls();
                     }
                 },
                 _ = look_at_tls.tick() => if watch.changed() {
                     self.reread_tls();
                 },
-                _ = ask_ccadb.tick() => self.reread_roots(|log| log.roots.ccadb.is_some()).await,
+                _ = ask_ccadb.tick() => self.reread_roots(|log| log.roots.ccadb.is_some()),
             }
         }
     }
 
-    /// Reads roots again, beside everything else. A log whose roots have a
-    /// problem keeps those it has.
-    async fn reread_roots(&self, which: impl Fn(&LogSettings) -> bool) {
+    /// Reads roots again, beside everything else.
+    fn reread_roots(&self, which: impl Fn(&LogSettings) -> bool) {
         for (place, log) in self.logs.iter().enumerate() {
-            if !which(&self.config.logs[place]) {
-                continue;
-            }
-            let (config, log) = (Arc::clone(&self.config), Arc::clone(log));
-            let reading = tokio::task::spawn_blocking(move || {
-                let mut report = Report::on(None);
-                let settings = &config.logs[place];
-                let roots = roots::load(settings, Remember::Yes, &mut report);
-                for line in report.warning_lines() {
-                    tracing::warn!("{line}");
-                }
-                for line in report.problem_lines() {
-                    tracing::error!("{line}; the roots stay as they were");
-                }
-                if report.problems().is_empty() {
-                    tracing::info!(
-                        log = settings.shortname.value,
-                        roots = roots.len(),
-                        "roots read"
-                    );
-                    log.set_roots(roots);
-                }
-            });
-            if let Err(error) = reading.await {
-                tracing::error!(%error, "reading roots failed");
+            if which(&self.config.logs[place]) {
+                let (config, log) = (Arc::clone(&self.config), Arc::clone(log));
+                tokio::task::spawn_blocking(move || reread(&config.logs[place], &log));
             }
         }
     }
@@ -308,5 +285,26 @@ impl Upkeep {
                 tracing::error!("{error:#}; the old certificate goes on being served");
             }
         }
+    }
+}
+
+/// Reads the roots of one log again. If there is a problem with them, it keeps
+/// those it has.
+fn reread(settings: &LogSettings, log: &Log) {
+    let mut report = Report::on(None);
+    let roots = roots::load(settings, Remember::Yes, &mut report);
+    for line in report.warning_lines() {
+        tracing::warn!("{line}");
+    }
+    for line in report.problem_lines() {
+        tracing::error!("{line}; the roots stay as they were");
+    }
+    if report.problems().is_empty() {
+        tracing::info!(
+            log = settings.shortname.value,
+            roots = roots.len(),
+            "roots read"
+        );
+        log.set_roots(roots);
     }
 }

@@ -1,5 +1,7 @@
 //! SIGTERM and SIGINT stop, SIGHUP rereads.
 
+use std::time::{Duration, Instant};
+
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Exit code when a second signal cuts the draining short.
@@ -11,6 +13,10 @@ pub(crate) struct Signals {
     interrupt: Signal,
     hangup: Signal,
 }
+
+/// A wrapper may forward what the terminal has sent to us as well: signals
+/// this close to each other are one wish.
+const ONE_WISH: Duration = Duration::from_millis(300);
 
 /// What a signal asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,9 +49,13 @@ impl Signals {
     /// While the process drains: the next request to stop ends it at once.
     /// Nothing that was acknowledged is lost by that.
     pub(crate) fn exit_at_next(mut self) {
+        let first = Instant::now();
         tokio::spawn(async move {
             loop {
-                if let Wish::Stop(name) = self.next().await {
+                let wish = self.next().await;
+                if let Wish::Stop(name) = wish
+                    && first.elapsed() > ONE_WISH
+                {
                     eprintln!("second {name}: exiting at once");
                     std::process::exit(IMPATIENT);
                 }

@@ -15,11 +15,13 @@ pub(crate) fn run(path: &Path) -> ExitCode {
     if let Some(config) = &config {
         summary = look_at(config, &mut report);
         survey::places(config, &mut report);
-        let runtime = match runtime::build() {
-            Ok(runtime) => runtime,
-            Err(error) => return failed(error),
-        };
-        runtime.block_on(survey::lock(config, &mut report));
+        let looked = runtime::run(async {
+            survey::lock(config, &mut report).await;
+            Ok(())
+        });
+        if let Err(error) = looked {
+            return failed(error);
+        }
     }
     print(&summary, &report);
     match report.problems() {

@@ -23,10 +23,7 @@ pub(crate) fn run(path: &Path) -> ExitCode {
             return failed("nothing was made; correct this first");
         }
     };
-    let made = runtime::build()
-        .map_err(anyhow::Error::from)
-        .and_then(|runtime| runtime.block_on(all(&config)));
-    match made {
+    match runtime::run(all(&config)) {
         Ok(said) => {
             println!("{}", said.join("\n"));
             ExitCode::SUCCESS

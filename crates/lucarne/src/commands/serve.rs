@@ -23,16 +23,12 @@ pub(crate) fn run(options: &Serve, logging: &Logging) -> ExitCode {
         for line in report.problem_lines() {
             eprintln!("problem: {line}");
         }
-        return failed("not started; `lucarne check` tells all there is to tell");
+        return failed("not started");
     };
-    let served = runtime::build()
-        .map_err(anyhow::Error::from)
-        .and_then(|runtime| {
-            runtime.block_on(async {
-                let server = Server::start(config, roots, creation, logging).await?;
-                server.run().await
-            })
-        });
+    let served = runtime::run(async {
+        let server = Server::start(config, roots, creation, logging).await?;
+        server.run().await
+    });
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(format_args!("{error:#}")),

@@ -118,11 +118,18 @@ impl<'t, 'r> Reader<'t, 'r> {
     }
 
     pub(crate) fn problem(&mut self, line: Option<usize>, key: &str, message: impl Into<String>) {
-        self.report.problem(line, join(&self.path, key), message);
+        self.report.problem(line, self.path_of(key), message);
     }
 
     pub(crate) fn warning(&mut self, line: Option<usize>, key: &str, message: impl Into<String>) {
-        self.report.warning(line, join(&self.path, key), message);
+        self.report.warning(line, self.path_of(key), message);
+    }
+
+    /// Where `key` is written.
+    fn path_of(&self, key: &str) -> String {
+        let has = |entries: &[Entry]| entries.iter().any(|entry| entry.key == key);
+        let inherited = !has(self.section.entries) && has(self.section.fallback);
+        join(if inherited { "defaults" } else { &self.path }, key)
     }
 
     /// A key that must be there.

@@ -40,10 +40,7 @@ pub struct Options {
 
 /// Runs the demo until a signal asks to stop.
 pub(crate) fn run(options: &Options, logging: &Logging) -> ExitCode {
-    let ran = runtime::build()
-        .map_err(anyhow::Error::from)
-        .and_then(|runtime| runtime.block_on(demo(options, logging)));
-    match ran {
+    match runtime::run(demo(options, logging)) {
         Ok(()) => {
             println!("\n  Stopped; nothing that was submitted is lost. Start it again to go on.");
             ExitCode::SUCCESS

@@ -1,0 +1,91 @@
+//! What the tests of the binary share.
+#![allow(dead_code, clippy::unwrap_used)]
+
+pub(crate) mod tls;
+
+use std::path::Path;
+use std::process::Output;
+use std::time::Duration;
+
+use lucarne_mint::testing::Pki;
+use lucarne_mint::{Authority, LeafOptions};
+use lucarne_testkit::{Launch, LogUnderTest};
+
+/// The binary under test.
+pub(crate) const LUCARNE: &str = env!("CARGO_BIN_EXE_lucarne");
+/// Longer than anything takes on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The test authorities, made once.
+pub(crate) fn pki() -> &'static Pki {
+    Pki::shared()
+}
+
+/// A log that accepts the test authorities' root.
+pub(crate) fn log(settings: &str) -> LogUnderTest {
+    LogUnderTest::create(LUCARNE, &pki().root.certificate_pem(), settings).unwrap()
+}
+
+/// The body of an add-chain that was never submitted before.
+pub(crate) fn submission(authority: &Authority) -> String {
+    let leaf = LeafOptions::with_key(["www.example.com"], pki().leaf_key.clone());
+    authority.chain(authority.issue(&leaf).unwrap()).to_json()
+}
+
+/// Runs `lucarne` in `directory` to its end: exit code, and all it printed.
+pub(crate) fn lucarne(directory: &Path, args: &[&str]) -> (i32, String) {
+    let output = Launch::new(LUCARNE)
+        .args(args)
+        .directory(directory)
+        .run()
+        .unwrap();
+    (output.status.code().unwrap_or(-1), all(&output))
+}
+
+fn all(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    text(&output.stdout) + &text(&output.stderr)
+}
+
+/// Asserts that `text` has `part`, and shows the text if not.
+#[track_caller]
+pub(crate) fn assert_has(text: &str, part: &str) {
+    assert!(text.contains(part), "no {part:?} in:\n{text}");
+}
+
+/// Replaces one thing in a file by another; it must be there.
+#[track_caller]
+pub(crate) fn edit(file: &Path, from: &str, to: &str) {
+    let text = std::fs::read_to_string(file).unwrap();
+    assert_has(&text, from);
+    std::fs::write(file, text.replace(from, to)).unwrap();
+}
+
+/// A runtime for the asynchronous client.
+pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(future)
+}
+
+/// Asks until the answer is yes.
+pub(crate) async fn eventually(what: &str, mut ask: impl AsyncFnMut() -> bool) {
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while !ask().await {
+        assert!(std::time::Instant::now() < deadline, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Waits until the log takes submissions: reading works a little earlier.
+pub(crate) async fn ready(log: &LogUnderTest) {
+    let site = lucarne_testkit::Client::new(format!("http://{}", log.address()));
+    eventually("the log is healthy", async || {
+        let answer = site.get("health").await;
+        answer.is_ok_and(|answer| answer.status == 200)
+    })
+    .await;
+}
