@@ -12,6 +12,10 @@ use crate::root;
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root());
+    if std::env::var_os("CI").is_some() {
+        // Nothing is built twice there, and a first build is quicker without.
+        command.env("CARGO_INCREMENTAL", "0");
+    }
     command
 }
 

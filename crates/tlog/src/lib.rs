@@ -49,6 +49,7 @@ pub use proof::{
     HashReader, MakeProofError, ProofError, consistency_proof, consistency_tiles, inclusion_proof,
     inclusion_tiles, tree_root, verify_consistency, verify_inclusion,
 };
-pub use tile::{MAX_LEVEL, 
-    Level, MAX_TREE_SIZE, TILE_WIDTH, Tile, TilePathError, data_tiles_between, tiles_between,
+pub use tile::{
+    Level, MAX_LEVEL, MAX_TREE_SIZE, TILE_WIDTH, Tile, TilePathError, data_tiles_between,
+    tiles_between,
 };
