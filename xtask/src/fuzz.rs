@@ -100,11 +100,12 @@ fn choose(all: Vec<String>, named: &[String]) -> Result<Vec<String>> {
 fn build() -> Result<PathBuf> {
     require_cpp_compiler()?;
     let host = host()?;
-    let mut build = cargo(&["build", "--release", "--locked", "--bins"]);
+    let mut build = cargo("build --release --locked --bins");
+    build.args(["--manifest-path", "fuzz/Cargo.toml"]);
+    build.args(["--target-dir", "fuzz/target"]);
     // Naming the target keeps the instrumentation away from build scripts and
     // procedural macros, which would not link with it.
-    build.args(["--manifest-path", "fuzz/Cargo.toml", "--target", &host]);
-    build.args(["--target-dir", "fuzz/target"]);
+    build.args(["--target", &host]);
     build
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .env("RUSTFLAGS", INSTRUMENTATION);

@@ -8,10 +8,12 @@ use anyhow::{Context, Result, bail};
 
 use crate::root;
 
-/// `cargo` with these arguments, at the root of the workspace.
-pub(crate) fn cargo(arguments: &[&str]) -> Command {
+/// `cargo` with these arguments, separated by spaces, at the root of the workspace.
+pub(crate) fn cargo(arguments: &str) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(arguments).current_dir(root());
+    command
+        .args(arguments.split_whitespace())
+        .current_dir(root());
     if std::env::var_os("CI").is_some() {
         // Nothing is built twice there, and a first build is quicker without.
         command.env("CARGO_INCREMENTAL", "0");

@@ -9,37 +9,25 @@ use crate::step::{Steps, cargo, check};
 pub(crate) fn everything() -> Result<()> {
     let mut steps = Steps::default();
     steps.run("format", || {
-        check(&mut cargo(&["fmt", "--all", "--check"]))?;
-        check(&mut cargo(&[
-            "fmt",
-            "--manifest-path",
-            "fuzz/Cargo.toml",
-            "--check",
-        ]))
+        check(&mut cargo("fmt --all --check"))?;
+        check(&mut cargo("fmt --manifest-path fuzz/Cargo.toml --check"))
     })?;
     steps.run("clippy", || {
-        check(&mut cargo(&[
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--locked",
-            "--",
-            "--deny",
-            "warnings",
-        ]))
+        let clippy = "clippy --workspace --all-targets --locked -- --deny warnings";
+        check(&mut cargo(clippy))
     })?;
     steps.run("documentation", || {
-        let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
+        let mut doc = cargo("doc --workspace --no-deps --locked");
         check(doc.env("RUSTDOCFLAGS", "--deny warnings"))
     })?;
     steps.run("build of the tests", || {
-        check(&mut cargo(&["test", "--workspace", "--locked", "--no-run"]))
+        check(&mut cargo("test --workspace --tests --locked --no-run"))
     })?;
     steps.run("tests", || {
-        check(&mut cargo(&["test", "--workspace", "--locked", "--tests"]))
+        check(&mut cargo("test --workspace --tests --locked"))
     })?;
     steps.run("doc tests", || {
-        check(&mut cargo(&["test", "--workspace", "--locked", "--doc"]))
+        check(&mut cargo("test --workspace --doc --locked"))
     })?;
     steps.run("fuzzing", || fuzz::run(None, &[]))?;
     println!("\nEverything passed.\n{steps}");
