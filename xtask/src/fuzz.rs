@@ -113,7 +113,8 @@ fn build() -> Result<PathBuf> {
     Ok(root().join("fuzz/target").join(host).join("release"))
 }
 
-fn require_cpp_compiler() -> Result<()> {
+/// Fails with what to install if there is no C++ compiler.
+pub(crate) fn require_cpp_compiler() -> Result<()> {
     let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
     if Command::new(&compiler).arg("--version").output().is_err() {
         bail!(

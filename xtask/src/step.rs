@@ -14,11 +14,16 @@ pub(crate) fn cargo(arguments: &str) -> Command {
     command
         .args(arguments.split_whitespace())
         .current_dir(root());
-    if std::env::var_os("CI").is_some() {
+    if in_ci() {
         // Nothing is built twice there, and a first build is quicker without.
         command.env("CARGO_INCREMENTAL", "0");
     }
     command
+}
+
+/// Whether this is a run of the continuous integration, where nobody reads along.
+pub(crate) fn in_ci() -> bool {
+    std::env::var_os("CI").is_some()
 }
 
 /// Runs a command and fails with what it was if it fails.
@@ -33,10 +38,10 @@ pub(crate) fn check(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Steps run so far, and how long each took.
+/// Steps done so far, and how long each took, or that it was skipped.
 #[derive(Default)]
 pub(crate) struct Steps {
-    done: Vec<(&'static str, Duration)>,
+    done: Vec<(&'static str, Option<Duration>)>,
 }
 
 impl Steps {
@@ -50,21 +55,28 @@ impl Steps {
         let start = Instant::now();
         let outcome = step();
         let took = start.elapsed();
-        self.done.push((name, took));
+        self.done.push((name, Some(took)));
         match &outcome {
             Ok(()) => println!("==> {name}: ok, {}", seconds(took)),
             Err(_) => println!("==> {name}: FAILED after {}", seconds(took)),
         }
         outcome.with_context(|| format!("{name} failed"))
     }
+
+    /// Announces that a step is left out, and why.
+    pub(crate) fn skip(&mut self, name: &'static str, reason: &anyhow::Error) {
+        println!("\n==> {name}: SKIPPED: {reason}");
+        self.done.push((name, None));
+    }
 }
 
 impl fmt::Display for Steps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, took) in &self.done {
-            writeln!(f, "{:>9}  {name}", seconds(*took))?;
+            let took = took.map_or_else(|| "SKIPPED".to_owned(), seconds);
+            writeln!(f, "{took:>9}  {name}")?;
         }
-        let total = self.done.iter().map(|(_, took)| *took).sum();
+        let total = self.done.iter().filter_map(|(_, took)| *took).sum();
         write!(f, "{:>9}  in all", seconds(total))
     }
 }
