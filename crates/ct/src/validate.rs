@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use moka::sync::Cache;
+use xxhash_rust::xxh3::Xxh3Builder;
 
 use crate::algorithm::SignatureAlgorithm;
 use crate::certificate::Certificate;
 use crate::chain::Chain;
-use crate::entry::{Entry, EntryKind, Identity, SignedEntry, sha256};
+use crate::entry::{Entry, EntryKind, Identity, SignedEntry};
 use crate::policy::{Policy, Require};
 use crate::precert::{check_kind, splice};
 use crate::rejection::{Code, Rejection};
@@ -27,8 +28,8 @@ const CACHE_BYTES: u64 = 16 << 20;
 pub struct Validator {
     roots: Arc<Roots>,
     policy: Policy,
-    /// By SHA-256 of everything after the leaf.
-    verified: Cache<[u8; 32], Arc<Signer>>,
+    /// By everything after the leaf.
+    verified: Cache<Vec<u8>, Arc<Signer>, Xxh3Builder>,
 }
 
 impl Validator {
@@ -36,8 +37,8 @@ impl Validator {
     pub fn new(roots: Arc<Roots>, policy: Policy) -> Self {
         let verified = Cache::builder()
             .max_capacity(CACHE_BYTES)
-            .weigher(|_, signer: &Arc<Signer>| signer.weight())
-            .build();
+            .weigher(|key: &Vec<u8>, signer: &Arc<Signer>| signer.weight() + key.len() as u32)
+            .build_with_hasher(seeded());
         Self {
             roots,
             policy,
@@ -224,7 +225,7 @@ enum Path<'c> {
     Tail {
         algorithm: SignatureAlgorithm,
         tail: Box<Tail<'c>>,
-        cache_key: [u8; 32],
+        cache_key: Vec<u8>,
     },
 }
 
@@ -316,14 +317,24 @@ impl Signed<'_> {
     }
 }
 
-/// SHA-256 of everything after the leaf, and of where its certificates end.
-fn cache_key(chain: &Chain) -> [u8; 32] {
+/// Everything after the leaf, and where its certificates end. The key is compared byte for
+/// byte, so that the hash of the cache may be a fast one: seeded, lest somebody choose
+/// intermediates that collide.
+fn cache_key(chain: &Chain) -> Vec<u8> {
     let (bytes, ends) = chain.tail();
-    let mut lengths = Vec::with_capacity(4 * ends.len());
+    let mut key = Vec::with_capacity(bytes.len() + 4 * ends.len());
+    key.extend_from_slice(bytes);
     for pair in ends.windows(2) {
-        lengths.extend_from_slice(&(pair[1] - pair[0]).to_be_bytes());
+        key.extend_from_slice(&(pair[1] - pair[0]).to_be_bytes());
     }
-    sha256(&[bytes, &lengths])
+    key
+}
+
+fn seeded() -> Xxh3Builder {
+    let mut seed = [0; 8];
+    // Without randomness the seed is known, and a collision costs a comparison.
+    let _ = aws_lc_rs::rand::fill(&mut seed);
+    Xxh3Builder::new().with_seed(u64::from_ne_bytes(seed))
 }
 
 fn check_policy(leaf: &Certificate<'_>, policy: &Policy, now_ms: u64) -> Result<(), Rejection> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
 use lucarne_ct::{
-    Chain, Entry, EntryKind, Examined, Fingerprint, Roots, Sct, SignedEntry, Validator,
+    Chain, Entry, EntryKind, Fingerprint, Identity, Roots, Sct, SignedEntry, Validator,
 };
 use lucarne_storage::{Asset, AssetKind, Assets, Lock};
 use lucarne_tlog::{EMPTY_ROOT, Tile};
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use crate::dedup::Place;
 use crate::health::Prober;
 use crate::metrics::LogMetrics;
-use crate::pool::{Joined, Known, Ticket};
+use crate::pool::{Epoch, Joined, Known, Ticket};
 use crate::reader::{Reader, Stored};
 use crate::recent::Recent;
 use crate::sequencer::{Sequencer, Session};
@@ -146,7 +146,6 @@ impl Log {
                 let took = started.elapsed();
                 metrics.submission_seconds.observe(took.as_secs_f64());
                 self.shared.recent.lock().note_latency(took);
-                metrics.accepted.inc();
             }
             Err(SubmitError::Rejected(_)) => drop(metrics.rejected.inc()),
             Err(SubmitError::Full { .. }) => drop(metrics.full.inc()),
@@ -224,17 +223,21 @@ impl Log {
 
 impl Shared {
     async fn submit(&self, kind: EntryKind, chain: Chain) -> Result<Sct, SubmitError> {
-        let (signed, ticket) = match self.place(kind, &chain)? {
-            Placed::InLog(signed, place) => {
-                self.metrics.duplicate.inc();
-                return self.sct(&signed, place.index, place.timestamp_ms);
-            }
-            Placed::InRound(signed, ticket) => (signed, ticket),
+        let Placed {
+            signed,
+            place,
+            duplicate,
+        } = self.place(kind, &chain)?;
+        let (index, timestamp_ms) = match place {
+            At::Index(place) => (place.index, place.timestamp_ms),
+            At::Round(ticket) => ticket.wait().await.map_err(|_| self.unavailable())?,
         };
-        match ticket.wait().await {
-            Ok((index, timestamp_ms)) => self.sct(&signed, index, timestamp_ms),
-            Err(_) => Err(self.unavailable()),
-        }
+        let counter = match duplicate {
+            true => &self.metrics.duplicate,
+            false => &self.metrics.accepted,
+        };
+        counter.inc();
+        self.sct(&signed, index, timestamp_ms)
     }
 
     /// Examines, looks for a duplicate, verifies, joins the open round: all
@@ -246,52 +249,60 @@ impl Shared {
         let examined = validator
             .examine(chain, kind, self.config.clock.now_ms())
             .map_err(SubmitError::Rejected)?;
-        if let Some(placed) = self.known(session, &examined)? {
-            return Ok(placed);
-        }
-        let entry = validator.verify(examined).map_err(SubmitError::Rejected)?;
-        self.join(session, entry)
-    }
-
-    /// A duplicate is answered before any signature is checked.
-    fn known(
-        &self,
-        session: &Session,
-        examined: &Examined<'_>,
-    ) -> Result<Option<Placed>, SubmitError> {
-        let (Some(identity), Some(signed)) = (examined.identity(), examined.signed()) else {
-            return Ok(None);
+        // A duplicate is answered before any signature is checked.
+        let looked = match (examined.identity(), examined.signed()) {
+            (Some(identity), Some(signed)) => match self.look(session, identity)? {
+                Looked::Found(place) => {
+                    return Ok(Placed {
+                        signed,
+                        place,
+                        duplicate: true,
+                    });
+                }
+                Looked::Absent(epoch) => Some(epoch),
+            },
+            _ => None,
         };
-        Ok(match session.pool.find(identity) {
-            Known::Here(ticket) => Some(Placed::InRound(signed, ticket)),
-            Known::NotHere(_) => session
-                .dedup
-                .find(identity)
-                .map_err(|fatal| self.unreadable(session, &fatal))?
-                .map(|place| Placed::InLog(signed, place)),
+        let entry = validator.verify(examined).map_err(SubmitError::Rejected)?;
+        let signed = entry.signed.clone();
+        let place = self.join(session, entry, looked)?;
+        Ok(Placed {
+            signed,
+            place,
+            duplicate: false,
         })
     }
 
-    fn join(&self, session: &Session, entry: Entry) -> Result<Placed, SubmitError> {
-        let signed = entry.signed.clone();
-        let identity = entry.identity;
-        let mut entry = entry;
+    /// Looks for an identity in memory, then in the index.
+    fn look(&self, session: &Session, identity: &Identity) -> Result<Looked, SubmitError> {
+        let epoch = match session.pool.find(identity) {
+            Known::Here(ticket) => return Ok(Looked::Found(At::Round(ticket))),
+            Known::NotHere(epoch) => epoch,
+        };
+        let found = session.dedup.find(identity);
+        let found = found.map_err(|fatal| self.unreadable(session, &fatal))?;
+        Ok(found.map_or(Looked::Absent(epoch), |place| {
+            Looked::Found(At::Index(place))
+        }))
+    }
+
+    /// Joins the open round, once the entry is known to be nowhere else.
+    fn join(
+        &self,
+        session: &Session,
+        mut entry: Entry,
+        mut looked: Option<Epoch>,
+    ) -> Result<At, SubmitError> {
         loop {
-            // Looked at again although `known` has: rounds may have moved to
-            // the index while the signature was verified.
-            let epoch = match session.pool.find(&identity) {
-                Known::Here(ticket) => return Ok(Placed::InRound(signed, ticket)),
-                Known::NotHere(epoch) => epoch,
+            let epoch = match looked.take() {
+                Some(epoch) => epoch,
+                None => match self.look(session, &entry.identity)? {
+                    Looked::Found(place) => return Ok(place),
+                    Looked::Absent(epoch) => epoch,
+                },
             };
-            let place = session
-                .dedup
-                .find(&identity)
-                .map_err(|fatal| self.unreadable(session, &fatal))?;
-            if let Some(place) = place {
-                return Ok(Placed::InLog(signed, place));
-            }
             match session.pool.join(entry, epoch) {
-                Joined::At(ticket) => return Ok(Placed::InRound(signed, ticket)),
+                Joined::At(ticket) => return Ok(At::Round(ticket)),
                 Joined::LookAgain(same) => entry = *same,
                 Joined::Full {
                     retry_after_seconds,
@@ -438,10 +449,25 @@ async fn released(session: Arc<Session>) {
     }
 }
 
-/// Where a submission ended up.
-enum Placed {
-    /// It was there before.
-    InLog(SignedEntry, Place),
-    /// It is in a round that is not published yet.
-    InRound(SignedEntry, Ticket),
+/// A submission that has its place.
+struct Placed {
+    signed: SignedEntry,
+    place: At,
+    /// It was known before any signature was verified.
+    duplicate: bool,
+}
+
+/// Where an entry is.
+enum At {
+    /// In the log.
+    Index(Place),
+    /// In a round that may not be published yet.
+    Round(Ticket),
+}
+
+/// What memory and index know of an identity.
+enum Looked {
+    Found(At),
+    /// It was nowhere at this time.
+    Absent(Epoch),
 }

@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn any_flipped_bit_is_noticed() {
         let tree = prepare(&Tree::empty(), &entries(0..250)).tree;
-        let entries = entries(250..262);
+        let entries = entries(250..257);
         let mut round_ = prepare(&tree, &entries);
         let sound = (
             round_.record.clone(),
