@@ -46,6 +46,7 @@ pub(crate) struct Server {
     tls: Option<Arc<Tls>>,
     site: Arc<Site>,
     signals: Signals,
+    terminal: bool,
 }
 
 /// Reads the roots of every log.
@@ -91,6 +92,7 @@ impl Server {
             tls,
             site,
             signals,
+            terminal: creation == Creation::Done,
         })
     }
 
@@ -106,6 +108,7 @@ impl Server {
             tls,
             site,
             signals,
+            terminal,
         } = self;
         for listener in &listeners {
             tracing::info!(address = %listener.local_addr()?, tls = tls.is_some(), "listening");
@@ -118,6 +121,7 @@ impl Server {
             config: Arc::new(config),
             logs: logs.clone(),
             tls,
+            terminal,
         };
         let signals = upkeep.until_stop(signals).await;
         signals.exit_at_next();
@@ -231,6 +235,8 @@ struct Upkeep {
     config: Arc<Config>,
     logs: Vec<Arc<Log>>,
     tls: Option<Arc<Tls>>,
+    /// Whether SIGHUP means that nobody watches any more: the demo.
+    terminal: bool,
 }
 
 impl Upkeep {
@@ -247,6 +253,10 @@ impl Upkeep {
                 wish = signals.next() => match wish {
                     Wish::Stop(name) => {
                         tracing::info!("{name}: taking no more submissions, finishing the round");
+                        return signals;
+                    }
+                    Wish::Reread if self.terminal => {
+                        tracing::info!("SIGHUP: the terminal is gone, finishing the round");
                         return signals;
                     }
                     Wish::Reread => {

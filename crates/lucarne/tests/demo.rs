@@ -16,7 +16,8 @@ fn the_demo_answers_stops_and_goes_on() {
     let port = free_port();
     let listen = format!("127.0.0.1:{port}");
     let mut sizes = Vec::new();
-    for _ in 0..2 {
+    // Ctrl-C, then a terminal that is closed.
+    for signal in [Signal::INT, Signal::HUP] {
         let mut server = Launch::new(LUCARNE)
             .args(["demo", "--listen", &listen])
             .directory(directory.path())
@@ -52,7 +53,7 @@ fn the_demo_answers_stops_and_goes_on() {
             })
             .await;
         });
-        server.signal(Signal::INT).unwrap();
+        server.signal(signal).unwrap();
         assert_eq!(
             server.wait(PATIENCE).unwrap().code(),
             Some(0),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::civil::Date;
-use lucarne_ct::{CcadbProgramme, LogKey, Policy, Require};
+use lucarne_ct::{CcadbProgramme, LogKey, Policy};
 use lucarne_log::{Clock, LogConfig};
 
 use super::distinct::{Claimant, Claims};
@@ -13,7 +13,7 @@ use super::report::Report;
 use super::section::{Located, Reader, Section, join};
 use super::tree::Node;
 use super::values::Prefix;
-use super::{distinct, key, keys, values};
+use super::{accept, identity, keys, values};
 
 /// One log as the operator wants it.
 #[derive(Clone, Debug)]
@@ -74,13 +74,6 @@ pub struct Ccadb {
     pub programme: CcadbProgramme,
 }
 
-/// CCADB's reports: roots that some program includes, and those plus the ones
-/// that apply.
-const CCADB_TRUSTED: &str =
-    "https://ccadb.my.salesforce-sites.com/ccadb/RootCACertificatesIncludedByRSReportCSV";
-const CCADB_TESTING: &str =
-    "https://ccadb.my.salesforce-sites.com/ccadb/RootCACertificatesInclusionReportCSV";
-
 /// Shortest distance between rounds if `period` is not given.
 pub(super) const PERIOD: Duration = Duration::from_millis(200);
 /// Pool if `poolsize` is not given.
@@ -137,72 +130,33 @@ pub(super) fn read(
     let path = format!("logs[{}]", name_or_index(index, node));
     let section = Section::open(node, &path, &keys::log(), report)?;
     let mut reader = Reader::new(section.or(defaults), &path, directory, report);
-    let shortname = reader.parse("shortname", values::shortname);
-    let shortname = reader.required("shortname", shortname, "rome2026h1");
-    let submission = reader.parse("submissionprefix", values::prefix);
-    let submission = reader.required("submissionprefix", submission, "https://ct.example/2026h1/");
-    let monitoring = reader
-        .parse("monitoringprefix", values::prefix)
-        .or_else(|| submission.clone());
-    if let Some(submission) = &submission {
-        check_name(&mut reader, submission.value.origin());
-    }
-    let secret = secret(&mut reader);
-    let data = reader.path("localdirectory");
-    let data = reader.required("localdirectory", data, "/var/lib/lucarne/rome2026h1");
-    let cache = cache(&mut reader, data.as_ref());
+    let identity = identity::read(&mut reader);
     let inception = reader.parse("inception", values::date);
     let description = reader.text("description").map(|text| text.value.to_owned());
     let rounds = rounds(&mut reader);
-    let roots = roots(&mut reader);
-    let policy = policy(&mut reader);
+    let roots = accept::roots(&mut reader);
+    let policy = accept::policy(&mut reader);
     let who = Claimant {
         index,
         path: &path,
         line: node.line,
     };
-    let mut claim = |what, key, value: Option<(String, Option<usize>)>| {
-        if let Some(value) = value {
-            claims.claim(who, (what, key), value, report);
-        }
-    };
-    let origin = |prefix: &Located<Prefix>| (prefix.value.origin().to_owned(), prefix.line);
-    let place = |path: &Located<PathBuf>| (distinct::real(&path.value), path.line);
-    let id = |(secret, key): &(Located<PathBuf>, Arc<LogKey>)| {
-        (hex::encode(key.log_id().0), secret.line)
-    };
-    claim(
-        "name",
-        "shortname",
-        shortname.clone().map(|name| (name.value, name.line)),
-    );
-    claim("key", "secret", secret.as_ref().map(id));
-    claim(
-        "prefix",
-        "submissionprefix",
-        submission.as_ref().map(origin),
-    );
-    claim(
-        "prefix",
-        "monitoringprefix",
-        monitoring.as_ref().map(origin),
-    );
-    claim("directory", "localdirectory", data.as_ref().map(place));
-    claim("directory", "cache", cache.as_ref().map(place));
-    let (secret, key) = secret?;
-    let submission = submission?;
+    identity.claim(who, claims, report);
+    let (secret, key) = identity.secret?;
+    let submission = identity.submission?;
+    let origin = submission.value.origin().to_owned();
     Some(LogSettings {
         line: Some(node.line),
-        shortname: shortname?,
-        description: description.unwrap_or_else(|| submission.value.origin().to_owned()),
+        shortname: identity.shortname?,
+        description: description.unwrap_or_else(|| origin.clone()),
         inception,
-        origin: submission.value.origin().to_owned(),
-        monitoring: monitoring?,
+        origin,
         submission,
+        monitoring: identity.monitoring?,
         secret,
         key,
-        cache: cache?,
-        directory: data?,
+        cache: identity.cache?,
+        directory: identity.directory?,
         roots,
         period: rounds.period,
         pool_size: rounds.pool_size,
@@ -223,72 +177,6 @@ fn name_or_index(index: usize, node: &Node) -> String {
         Some(Value::Scalar(name)) => name.clone(),
         _ => index.to_string(),
     }
-}
-
-/// Sunlight's deprecated `name` must be what it would be anyway.
-fn check_name(reader: &mut Reader<'_, '_>, origin: &str) {
-    if let Some(name) = reader.text("name")
-        && name.value != origin
-    {
-        let message = format!(
-            "`{}` is not the submission prefix without its scheme, `{origin}`: a log's name \
-                 is its origin; remove this key, or correct `submissionprefix`",
-            name.value
-        );
-        reader.problem(name.line, "name", message);
-    }
-}
-
-/// Reads `secret` (or `seed`, as it was called) and the key in that file.
-fn secret(reader: &mut Reader<'_, '_>) -> Option<(Located<PathBuf>, Arc<LogKey>)> {
-    let mut name = "secret";
-    let mut file = reader.path(name);
-    if file.is_none()
-        && let Some(old) = reader.path("seed")
-    {
-        name = "seed";
-        reader.warning(old.line, name, "is an old name for `secret`");
-        file = Some(old);
-    }
-    let file = reader.required("secret", file, "rome2026h1.seed.bin")?;
-    if let Some(others) = key::readable_by_others(&file.value) {
-        let message = format!(
-            "{} can be read by {others}: whoever has it can sign for the log; chmod 600",
-            file.value.display()
-        );
-        reader.warning(file.line, name, message);
-    }
-    match key::read(&file.value) {
-        Ok(key) => Some((file, Arc::new(key))),
-        Err(why) => {
-            reader.problem(file.line, name, format!("{} {why}", file.value.display()));
-            None
-        }
-    }
-}
-
-/// `cache` is a directory here; where Sunlight's file names its SQLite cache,
-/// the directory lies beside that.
-fn cache(reader: &mut Reader<'_, '_>, data: Option<&Located<PathBuf>>) -> Option<Located<PathBuf>> {
-    let Some(cache) = reader.path("cache") else {
-        return data
-            .cloned()
-            .map(|data| data.map(|path| path.join(".lucarne/cache")));
-    };
-    if !cache.value.is_file() {
-        return Some(cache);
-    }
-    let beside = cache.clone().map(|path| {
-        let mut name = path.into_os_string();
-        name.push(".lucarne");
-        PathBuf::from(name)
-    });
-    let message = format!(
-        "is a file (Sunlight's cache?), which Lucarne does not use: it keeps its own in {}",
-        beside.value.display()
-    );
-    reader.warning(cache.line, "cache", message);
-    Some(beside)
 }
 
 /// How the log sequences.
@@ -332,94 +220,5 @@ pub(super) fn unlimited(entries: usize) -> usize {
         u32::MAX as usize
     } else {
         entries
-    }
-}
-
-fn roots(reader: &mut Reader<'_, '_>) -> RootSources {
-    let pem = file(reader, "roots");
-    let extra = file(reader, "extraroots");
-    let programme = reader.parse("ccadbroots", |text| match text {
-        "trusted" => Ok(CcadbProgramme::Trusted),
-        "testing" => Ok(CcadbProgramme::Testing),
-        _ => Err("is neither `trusted` nor `testing`".into()),
-    });
-    let url = reader.url_or_path("rootsurl");
-    // As in Sunlight, a log without a roots file takes the roots that CCADB
-    // says are trusted.
-    let programme = match programme {
-        None if reader.has("ccadbroots") => None,
-        None if !reader.has("roots") || url.is_some() => Some(Located {
-            value: CcadbProgramme::Trusted,
-            line: url.as_ref().and_then(|url| url.line),
-        }),
-        programme => programme,
-    };
-    let ccadb = programme.map(|programme| {
-        programme.map(|programme| Ccadb {
-            source: url.map_or_else(|| report_of(programme).to_owned(), |url| url.value),
-            programme,
-        })
-    });
-    RootSources { pem, extra, ccadb }
-}
-
-/// CCADB's report of the roots of a programme.
-fn report_of(programme: CcadbProgramme) -> &'static str {
-    match programme {
-        CcadbProgramme::Trusted => CCADB_TRUSTED,
-        CcadbProgramme::Testing => CCADB_TESTING,
-    }
-}
-
-/// A file that must exist.
-fn file(reader: &mut Reader<'_, '_>, key: &str) -> Option<Located<PathBuf>> {
-    let path = reader.path(key)?;
-    if !path.value.is_file() {
-        let message = format!("{} does not exist, or is no file", path.value.display());
-        reader.problem(path.line, key, message);
-        return None;
-    }
-    Some(path)
-}
-
-fn policy(reader: &mut Reader<'_, '_>) -> Policy {
-    let start = reader.parse("notafterstart", values::time);
-    let limit = reader.parse("notafterlimit", values::time);
-    if let (Some(start), Some(limit)) = (&start, &limit)
-        && start.value >= limit.value
-    {
-        let message = "is not after `notafterstart`: no certificate could be logged";
-        reader.problem(limit.line, "notafterlimit", message);
-    }
-    let require = reader.parse("require", |text| match text {
-        "server_auth" => Ok(Require::ServerAuth),
-        "any" => Ok(Require::Any),
-        _ => Err("is neither `server_auth` nor `any`".into()),
-    });
-    let mut flag = |key, default| {
-        let value = reader.parse(key, values::boolean);
-        value.map_or(default, |located| located.value)
-    };
-    let accept_sha1 = flag("accept_sha1", true);
-    let reject_expired = flag("reject_expired", false);
-    let reject_unexpired = flag("reject_unexpired", false);
-    let max_chain = reader.parse("maxchain", values::number(2, 100, "certificates"));
-    if reject_expired && reject_unexpired {
-        let message = "and `reject_expired` together refuse every certificate";
-        reader.problem(None, "reject_unexpired", message);
-    }
-    let extensions = reader.list("reject_extensions", values::oid);
-    Policy {
-        require: require.map_or(Require::ServerAuth, |located| located.value),
-        accept_sha1,
-        reject_expired,
-        reject_unexpired,
-        reject_extensions: extensions
-            .into_iter()
-            .map(|located| located.value)
-            .collect(),
-        not_after_start: start.map(|located| located.value),
-        not_after_limit: limit.map(|located| located.value),
-        max_chain: max_chain.map_or(Policy::DEFAULT_MAX_CHAIN, |located| located.value as usize),
     }
 }

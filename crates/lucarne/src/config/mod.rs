@@ -3,8 +3,10 @@
 //!
 //! Reading never stops at the first problem: the [`Report`] has them all.
 
+mod accept;
 mod distinct;
 mod flags;
+mod identity;
 mod key;
 pub mod keys;
 mod log;

@@ -6,6 +6,7 @@ mod home;
 mod screen;
 mod traffic;
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -42,7 +43,9 @@ pub struct Options {
 pub(crate) fn run(options: &Options, logging: &Logging) -> ExitCode {
     match runtime::run(demo(options, logging)) {
         Ok(()) => {
-            println!("\n  Stopped; nothing that was submitted is lost. Start it again to go on.");
+            let last = "Stopped; nothing that was submitted is lost. Start it again to go on.";
+            // The terminal may be what has gone.
+            let _ = writeln!(std::io::stdout(), "\n  {last}");
             ExitCode::SUCCESS
         }
         Err(error) => failed(format_args!("{error:#}")),

@@ -1,0 +1,107 @@
+//! What a log accepts: roots, and certificates below them.
+
+use std::path::PathBuf;
+
+use lucarne_ct::{CcadbProgramme, Policy, Require};
+
+use super::log::{Ccadb, RootSources};
+use super::section::{Located, Reader};
+use super::values;
+
+/// CCADB's reports: roots that some program includes, and those plus the ones
+/// that apply.
+const CCADB_TRUSTED: &str =
+    "https://ccadb.my.salesforce-sites.com/ccadb/RootCACertificatesIncludedByRSReportCSV";
+const CCADB_TESTING: &str =
+    "https://ccadb.my.salesforce-sites.com/ccadb/RootCACertificatesInclusionReportCSV";
+
+/// Reads where accepted roots come from.
+pub(super) fn roots(reader: &mut Reader<'_, '_>) -> RootSources {
+    let pem = file(reader, "roots");
+    let extra = file(reader, "extraroots");
+    let programme = reader.parse("ccadbroots", |text| match text {
+        "trusted" => Ok(CcadbProgramme::Trusted),
+        "testing" => Ok(CcadbProgramme::Testing),
+        _ => Err("is neither `trusted` nor `testing`".into()),
+    });
+    let url = reader.url_or_path("rootsurl");
+    // As in Sunlight, a log without a roots file takes the roots that CCADB
+    // says are trusted.
+    let programme = match programme {
+        None if reader.has("ccadbroots") => None,
+        None if !reader.has("roots") || url.is_some() => Some(Located {
+            value: CcadbProgramme::Trusted,
+            line: url.as_ref().and_then(|url| url.line),
+        }),
+        programme => programme,
+    };
+    let ccadb = programme.map(|programme| {
+        programme.map(|programme| Ccadb {
+            source: url.map_or_else(|| report_of(programme).to_owned(), |url| url.value),
+            programme,
+        })
+    });
+    RootSources { pem, extra, ccadb }
+}
+
+/// CCADB's report of the roots of a programme.
+fn report_of(programme: CcadbProgramme) -> &'static str {
+    match programme {
+        CcadbProgramme::Trusted => CCADB_TRUSTED,
+        CcadbProgramme::Testing => CCADB_TESTING,
+    }
+}
+
+/// A file that must exist.
+fn file(reader: &mut Reader<'_, '_>, key: &str) -> Option<Located<PathBuf>> {
+    let path = reader.path(key)?;
+    if !path.value.is_file() {
+        let message = format!("{} does not exist, or is no file", path.value.display());
+        reader.problem(path.line, key, message);
+        return None;
+    }
+    Some(path)
+}
+
+/// Reads what is accepted below them.
+pub(super) fn policy(reader: &mut Reader<'_, '_>) -> Policy {
+    let start = reader.parse("notafterstart", values::time);
+    let limit = reader.parse("notafterlimit", values::time);
+    if let (Some(start), Some(limit)) = (&start, &limit)
+        && start.value >= limit.value
+    {
+        let message = "is not after `notafterstart`: no certificate could be logged";
+        reader.problem(limit.line, "notafterlimit", message);
+    }
+    let require = reader.parse("require", |text| match text {
+        "server_auth" => Ok(Require::ServerAuth),
+        "any" => Ok(Require::Any),
+        _ => Err("is neither `server_auth` nor `any`".into()),
+    });
+    let mut flag = |key, default| {
+        let value = reader.parse(key, values::boolean);
+        value.map_or(default, |located| located.value)
+    };
+    let accept_sha1 = flag("accept_sha1", true);
+    let reject_expired = flag("reject_expired", false);
+    let reject_unexpired = flag("reject_unexpired", false);
+    let max_chain = reader.parse("maxchain", values::number(2, 100, "certificates"));
+    if reject_expired && reject_unexpired {
+        let message = "and `reject_expired` together refuse every certificate";
+        reader.problem(None, "reject_unexpired", message);
+    }
+    let extensions = reader.list("reject_extensions", values::oid);
+    Policy {
+        require: require.map_or(Require::ServerAuth, |located| located.value),
+        accept_sha1,
+        reject_expired,
+        reject_unexpired,
+        reject_extensions: extensions
+            .into_iter()
+            .map(|located| located.value)
+            .collect(),
+        not_after_start: start.map(|located| located.value),
+        not_after_limit: limit.map(|located| located.value),
+        max_chain: max_chain.map_or(Policy::DEFAULT_MAX_CHAIN, |located| located.value as usize),
+    }
+}

@@ -1,0 +1,142 @@
+//! What makes a log that log: name, prefixes, key, directories.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use lucarne_ct::LogKey;
+
+use super::distinct::{self, Claimant, Claims};
+use super::key;
+use super::report::Report;
+use super::section::{Located, Reader};
+use super::values::{self, Prefix};
+
+/// As much of it as could be read.
+pub(super) struct Identity {
+    pub(super) shortname: Option<Located<String>>,
+    pub(super) submission: Option<Located<Prefix>>,
+    pub(super) monitoring: Option<Located<Prefix>>,
+    pub(super) secret: Option<(Located<PathBuf>, Arc<LogKey>)>,
+    pub(super) directory: Option<Located<PathBuf>>,
+    pub(super) cache: Option<Located<PathBuf>>,
+}
+
+/// Reads it, and the key in its file.
+pub(super) fn read(reader: &mut Reader<'_, '_>) -> Identity {
+    let shortname = reader.parse("shortname", values::shortname);
+    let shortname = reader.required("shortname", shortname, "rome2026h1");
+    let submission = reader.parse("submissionprefix", values::prefix);
+    let submission = reader.required("submissionprefix", submission, "https://ct.example/2026h1/");
+    let monitoring = reader
+        .parse("monitoringprefix", values::prefix)
+        .or_else(|| submission.clone());
+    if let Some(submission) = &submission {
+        check_name(reader, submission.value.origin());
+    }
+    let secret = secret(reader);
+    let directory = reader.path("localdirectory");
+    let directory = reader.required("localdirectory", directory, "/var/lib/lucarne/rome2026h1");
+    let cache = cache(reader, directory.as_ref());
+    Identity {
+        shortname,
+        submission,
+        monitoring,
+        secret,
+        directory,
+        cache,
+    }
+}
+
+impl Identity {
+    /// Claims all of it; what another log has is reported.
+    pub(super) fn claim(&self, who: Claimant<'_>, claims: &mut Claims, report: &mut Report) {
+        let mut claim = |what, key, value: Option<(String, Option<usize>)>| {
+            if let Some(value) = value {
+                claims.claim(who, (what, key), value, report);
+            }
+        };
+        let name = |name: &Located<String>| (name.value.clone(), name.line);
+        let origin = |prefix: &Located<Prefix>| (prefix.value.origin().to_owned(), prefix.line);
+        let place = |path: &Located<PathBuf>| (distinct::real(&path.value), path.line);
+        let id = |(file, key): &(Located<PathBuf>, Arc<LogKey>)| {
+            (hex::encode(key.log_id().0), file.line)
+        };
+        let (submission, monitoring) = (self.submission.as_ref(), self.monitoring.as_ref());
+        claim("name", "shortname", self.shortname.as_ref().map(name));
+        claim("key", "secret", self.secret.as_ref().map(id));
+        claim("prefix", "submissionprefix", submission.map(origin));
+        claim("prefix", "monitoringprefix", monitoring.map(origin));
+        claim(
+            "directory",
+            "localdirectory",
+            self.directory.as_ref().map(place),
+        );
+        claim("directory", "cache", self.cache.as_ref().map(place));
+    }
+}
+
+/// Sunlight's deprecated `name` must be what it would be anyway.
+fn check_name(reader: &mut Reader<'_, '_>, origin: &str) {
+    if let Some(name) = reader.text("name")
+        && name.value != origin
+    {
+        let message = format!(
+            "`{}` is not the submission prefix without its scheme, `{origin}`: a log's name \
+                 is its origin; remove this key, or correct `submissionprefix`",
+            name.value
+        );
+        reader.problem(name.line, "name", message);
+    }
+}
+
+/// Reads `secret` (or `seed`, as it was called) and the key in that file.
+fn secret(reader: &mut Reader<'_, '_>) -> Option<(Located<PathBuf>, Arc<LogKey>)> {
+    let mut name = "secret";
+    let mut file = reader.path(name);
+    if file.is_none()
+        && let Some(old) = reader.path("seed")
+    {
+        name = "seed";
+        reader.warning(old.line, name, "is an old name for `secret`");
+        file = Some(old);
+    }
+    let file = reader.required("secret", file, "rome2026h1.seed.bin")?;
+    if let Some(others) = key::readable_by_others(&file.value) {
+        let message = format!(
+            "{} can be read by {others}: whoever has it can sign for the log; chmod 600",
+            file.value.display()
+        );
+        reader.warning(file.line, name, message);
+    }
+    match key::read(&file.value) {
+        Ok(key) => Some((file, Arc::new(key))),
+        Err(why) => {
+            reader.problem(file.line, name, format!("{} {why}", file.value.display()));
+            None
+        }
+    }
+}
+
+/// `cache` is a directory here; where Sunlight's file names its SQLite cache,
+/// the directory lies beside that.
+fn cache(reader: &mut Reader<'_, '_>, data: Option<&Located<PathBuf>>) -> Option<Located<PathBuf>> {
+    let Some(cache) = reader.path("cache") else {
+        return data
+            .cloned()
+            .map(|data| data.map(|path| path.join(".lucarne/cache")));
+    };
+    if !cache.value.is_file() {
+        return Some(cache);
+    }
+    let beside = cache.clone().map(|path| {
+        let mut name = path.into_os_string();
+        name.push(".lucarne");
+        PathBuf::from(name)
+    });
+    let message = format!(
+        "is a file (Sunlight's cache?), which Lucarne does not use: it keeps its own in {}",
+        beside.value.display()
+    );
+    reader.warning(cache.line, "cache", message);
+    Some(beside)
+}
