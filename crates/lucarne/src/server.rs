@@ -1,6 +1,7 @@
 //! A running Lucarne: the lock, the logs, the listeners, and what signals do
 //! to them.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +45,7 @@ pub(crate) struct Server {
     logs: Vec<Arc<Log>>,
     listeners: Vec<Listener>,
     tls: Option<Arc<Tls>>,
+    tls_watch: tls::Watch,
     site: Arc<Site>,
     signals: Signals,
     terminal: bool,
@@ -70,6 +72,8 @@ impl Server {
         if let Some(files) = runtime::raise_open_files() {
             tracing::debug!(files, "open files allowed");
         }
+        // Watched from before they are read: no change is missed.
+        let tls_watch = tls::Watch::new(tls_files(&config));
         let tls = match &config.tls {
             Some(files) => Some(tls::load(&files.certificate.value, &files.key.value)?),
             None => None,
@@ -90,6 +94,7 @@ impl Server {
             logs,
             listeners,
             tls,
+            tls_watch,
             site,
             signals,
             terminal: creation == Creation::Done,
@@ -106,6 +111,7 @@ impl Server {
             logs,
             listeners,
             tls,
+            tls_watch,
             site,
             signals,
             terminal,
@@ -121,6 +127,7 @@ impl Server {
             config: Arc::new(config),
             logs: logs.clone(),
             tls,
+            tls_watch,
             terminal,
         };
         let signals = upkeep.until_stop(signals).await;
@@ -139,6 +146,12 @@ impl Server {
         tracing::info!("stopped; every submission that was taken has been answered");
         Ok(())
     }
+}
+
+fn tls_files(config: &Config) -> Vec<PathBuf> {
+    let files = config.tls.iter();
+    let files = files.flat_map(|tls| [&tls.certificate, &tls.key]);
+    files.map(|file| file.value.clone()).collect()
 }
 
 async fn bind(
@@ -235,6 +248,7 @@ struct Upkeep {
     config: Arc<Config>,
     logs: Vec<Arc<Log>>,
     tls: Option<Arc<Tls>>,
+    tls_watch: tls::Watch,
     /// Whether SIGHUP means that nobody watches any more: the demo.
     terminal: bool,
 }
@@ -242,9 +256,6 @@ struct Upkeep {
 impl Upkeep {
     /// Rereads what changes until a signal asks to stop.
     async fn until_stop(&mut self, mut signals: Signals) -> Signals {
-        let files = self.config.tls.iter();
-        let files = files.flat_map(|tls| [tls.certificate.value.clone(), tls.key.value.clone()]);
-        let mut watch = tls::Watch::new(files.collect());
         let mut look_at_tls = tokio::time::interval(WATCH_TLS);
         let mut ask_ccadb = tokio::time::interval(WATCH_CCADB);
         ask_ccadb.reset();
@@ -265,7 +276,7 @@ impl Upkeep {
                         self.reread_tls();
                     }
                 },
-                _ = look_at_tls.tick() => if watch.changed() {
+                _ = look_at_tls.tick() => if self.tls_watch.changed() {
                     self.reread_tls();
                 },
                 _ = ask_ccadb.tick() => self.reread_roots(|log| log.roots.ccadb.is_some()),

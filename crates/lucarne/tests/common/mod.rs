@@ -1,6 +1,8 @@
 //! What the tests of the binary share.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub(crate) mod load;
+pub(crate) mod site;
 pub(crate) mod tls;
 
 use std::path::Path;

@@ -1,0 +1,191 @@
+//! Submitters that never give up, and an auditor who notes all that they are told.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use lucarne_ct::EntryKind;
+use lucarne_mint::{Authority, CaOptions, Chain, KeyType};
+use lucarne_testkit::{Audit, Client, LogUnderTest, Report, Response};
+use rand::seq::IndexedRandom;
+
+use super::pki;
+
+/// No answer may take longer, however badly the log is.
+const NO_HANG: Duration = Duration::from_secs(20);
+
+/// A submission that can be repeated.
+#[derive(Clone)]
+pub(crate) struct Submission {
+    pub(crate) kind: EntryKind,
+    pub(crate) body: String,
+}
+
+impl Submission {
+    /// A certificate or precertificate that nobody has seen before.
+    pub(crate) fn new(issuer: &Authority, kind: EntryKind) -> Self {
+        let leaf = pki().leaf("load.example.com");
+        let leaf = match kind {
+            EntryKind::X509 => leaf,
+            EntryKind::Precert => leaf.precertificate(),
+        };
+        let chain: Chain = issuer.chain(issuer.issue(&leaf).unwrap());
+        let body = chain.to_json();
+        Submission { kind, body }
+    }
+
+    fn path(&self) -> &'static str {
+        match self.kind {
+            EntryKind::X509 => "ct/v1/add-chain",
+            EntryKind::Precert => "ct/v1/add-pre-chain",
+        }
+    }
+}
+
+/// What is asked of one log over its life, from all sides.
+pub(crate) struct Load {
+    client: Client,
+    pub(crate) audit: Audit,
+    issuers: Mutex<Vec<Authority>>,
+    submissions: Mutex<Vec<Submission>>,
+    problems: Mutex<Vec<String>>,
+    pub(crate) promised: AtomicUsize,
+    pub(crate) refused: AtomicUsize,
+    over: AtomicBool,
+}
+
+impl Load {
+    pub(crate) fn new(log: &LogUnderTest) -> Self {
+        let pki = pki();
+        Load {
+            client: log.client(),
+            audit: log.audit().unwrap(),
+            issuers: Mutex::new(vec![pki.p256.clone(), pki.p384.clone(), pki.rsa.clone()]),
+            submissions: Mutex::default(),
+            problems: Mutex::default(),
+            promised: AtomicUsize::new(0),
+            refused: AtomicUsize::new(0),
+            over: AtomicBool::new(false),
+        }
+    }
+
+    /// Submits one thing after the other, new and old, until [`end`](Self::end).
+    pub(crate) async fn submit_on(&self) {
+        while !self.over.load(Ordering::SeqCst) {
+            let submission = self.pick();
+            if self.submit(&submission).await.is_none() {
+                // Stopped, starting, dead: not a reason to spin.
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+    }
+
+    /// Looks at the checkpoint all the time until [`end`](Self::end).
+    pub(crate) async fn poll_on(&self) {
+        while !self.over.load(Ordering::SeqCst) {
+            // A log that is dead for the moment is no finding.
+            let _ = self.audit.poll().await;
+            tokio::time::sleep(Duration::from_millis(4)).await;
+        }
+    }
+
+    pub(crate) fn end(&self) {
+        self.over.store(true, Ordering::SeqCst);
+    }
+
+    /// One submission; true if an SCT came, false for 503, none for no answer.
+    pub(crate) async fn submit(&self, submission: &Submission) -> Option<bool> {
+        let post = self.client.post(submission.path(), submission.body.clone());
+        match tokio::time::timeout(NO_HANG, post).await {
+            Err(_) => self.problem(format!("no answer within {NO_HANG:?}")),
+            Ok(Err(_)) => None,
+            Ok(Ok(answer)) if answer.status == 200 => {
+                let body = submission.body.as_bytes();
+                self.audit.promised(submission.kind, body, &answer.body);
+                self.promised.fetch_add(1, Ordering::SeqCst);
+                Some(true)
+            }
+            Ok(Ok(answer)) if is_retry_later(&answer) => {
+                self.refused.fetch_add(1, Ordering::SeqCst);
+                Some(false)
+            }
+            Ok(Ok(answer)) => {
+                self.problem(format!("answered {}: {}", answer.status, answer.text()))
+            }
+        }
+    }
+
+    /// Submits everything that was ever submitted until all of it is in the
+    /// log, and checks that the log holds that and nothing else.
+    pub(crate) async fn settle_accounts(&self) -> Report {
+        let all = self.submissions.lock().unwrap().clone();
+        let next = AtomicUsize::new(0);
+        let one_by_one = async || {
+            while let Some(submission) = all.get(next.fetch_add(1, Ordering::SeqCst)) {
+                super::eventually("every submission gets its SCT", async || {
+                    self.submit(submission).await == Some(true)
+                })
+                .await;
+            }
+        };
+        // Eight at a time, in this task.
+        let (a, b, c, d) = (one_by_one(), one_by_one(), one_by_one(), one_by_one());
+        let (e, f, g, h) = (one_by_one(), one_by_one(), one_by_one(), one_by_one());
+        tokio::join!(a, b, c, d, e, f, g, h);
+        let mut report = self.audit.run().await.unwrap();
+        report.findings.append(&mut self.problems.lock().unwrap());
+        if report.size != all.len() as u64 {
+            let finding = format!("{} submissions, {} entries", all.len(), report.size);
+            report.findings.push(finding);
+        }
+        report
+    }
+
+    /// How many different things have been submitted.
+    pub(crate) fn count(&self) -> usize {
+        self.submissions.lock().unwrap().len()
+    }
+
+    /// Something new that will be asked about again.
+    pub(crate) fn fresh(&self) -> Submission {
+        let kind = match rand::random_bool(0.5) {
+            true => EntryKind::X509,
+            false => EntryKind::Precert,
+        };
+        let submission = Submission::new(&self.issuer(), kind);
+        self.submissions.lock().unwrap().push(submission.clone());
+        submission
+    }
+
+    fn pick(&self) -> Submission {
+        if rand::random_bool(0.25)
+            && let Some(old) = self.submissions.lock().unwrap().choose(&mut rand::rng())
+        {
+            return old.clone();
+        }
+        self.fresh()
+    }
+
+    /// An intermediate, now and then a new one: issuers are files too.
+    fn issuer(&self) -> Authority {
+        if rand::random_bool(0.02) {
+            let options = CaOptions::named("Lucarne Test New", KeyType::EcdsaP256);
+            let new = pki().root.intermediate(&options).unwrap();
+            self.issuers.lock().unwrap().push(new.clone());
+            return new;
+        }
+        let issuers = self.issuers.lock().unwrap();
+        issuers.choose(&mut rand::rng()).unwrap().clone()
+    }
+
+    fn problem(&self, problem: String) -> Option<bool> {
+        self.problems.lock().unwrap().push(problem);
+        Some(false)
+    }
+}
+
+/// 503, and when to come back in whole seconds.
+pub(crate) fn is_retry_later(answer: &Response) -> bool {
+    let seconds = answer.header("retry-after").parse::<u32>();
+    answer.status == 503 && seconds.is_ok_and(|seconds| (1..=60).contains(&seconds))
+}

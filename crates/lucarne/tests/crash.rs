@@ -1,0 +1,105 @@
+//! Whenever the process is killed, nothing that it promised is lost, nothing
+//! is logged twice, and nothing that it signed is taken back.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use common::load::Load;
+use common::{PATIENCE, assert_has, log, ready};
+use lucarne_testkit::{LogUnderTest, Server};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use tokio::runtime::Runtime;
+
+const SUBMITTERS: usize = 6;
+
+#[test]
+fn fifty_kills_under_load_lose_and_repeat_nothing() {
+    kill_again_and_again(50, |_| ());
+}
+
+/// The dedup index is only a copy of what the tiles say.
+#[test]
+fn a_lost_dedup_index_repeats_nothing() {
+    kill_again_and_again(12, |log| {
+        fs::remove_dir_all(log.path().join("cache")).unwrap();
+    });
+}
+
+/// Runs the log under load, kills it at random moments, does `between` while
+/// it is dead, and in the end settles accounts.
+fn kill_again_and_again(kills: usize, between: impl Fn(&LogUnderTest)) {
+    let seed = match std::env::var("LUCARNE_SEED") {
+        Ok(seed) => seed.parse().expect("LUCARNE_SEED is a number"),
+        Err(_) => rand::random(),
+    };
+    println!("moments of death: LUCARNE_SEED={seed}");
+    let mut moments = StdRng::seed_from_u64(seed);
+    let log = log("period: 20");
+    let runtime = Runtime::new().unwrap();
+    let load = Arc::new(Load::new(&log));
+    let mut at_work: Vec<_> = (0..SUBMITTERS)
+        .map(|_| {
+            let load = load.clone();
+            runtime.spawn(async move { load.submit_on().await })
+        })
+        .collect();
+    let polling = load.clone();
+    at_work.push(runtime.spawn(async move { polling.poll_on().await }));
+
+    let (mut recoveries, mut catching_up) = (0, 0);
+    for number in 0..kills {
+        let mut server = match number % 5 {
+            4 => killed_while_starting(&log, &mut moments),
+            _ => killed_at_work(&log, &load, &mut moments),
+        };
+        server.kill().unwrap();
+        let output = server.output();
+        assert!(!output.contains(" ERROR "), "kill {number}:\n{output}");
+        recoveries += usize::from(output.contains("rolling forward"));
+        catching_up += usize::from(output.contains("dedup index: catching up"));
+        between(&log);
+    }
+
+    let mut server = log.start().unwrap();
+    runtime.block_on(ready(&log));
+    load.end();
+    let report = runtime.block_on(async {
+        for task in at_work {
+            task.await.unwrap();
+        }
+        load.settle_accounts().await
+    });
+    print!("{kills} kills, {recoveries} times the journal was rolled forward, ");
+    println!("{catching_up} times the index caught up\n{report}");
+    report.assert_clean();
+    assert!(report.submissions > 2 * kills && report.scts > report.submissions);
+    assert!(server.stop(PATIENCE).unwrap().success());
+    assert_has(&server.output(), "has been answered");
+}
+
+/// A server that has given SCTs for a while.
+fn killed_at_work(log: &LogUnderTest, load: &Load, moments: &mut StdRng) -> Server {
+    let before = load.promised.load(Ordering::SeqCst);
+    let server = log.start().unwrap();
+    let started = Instant::now();
+    while load.promised.load(Ordering::SeqCst) == before {
+        let waited = started.elapsed();
+        assert!(waited < PATIENCE, "no SCT:\n{}", server.output());
+        sleep(Duration::from_millis(1));
+    }
+    sleep(Duration::from_millis(moments.random_range(20..400)));
+    server
+}
+
+/// A server that is somewhere between its first instruction and its first SCT.
+fn killed_while_starting(log: &LogUnderTest, moments: &mut StdRng) -> Server {
+    let server = log.launch("serve").spawn().unwrap();
+    sleep(Duration::from_millis(moments.random_range(0..150)));
+    server
+}
