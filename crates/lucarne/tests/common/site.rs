@@ -1,0 +1,128 @@
+//! Many logs in one process.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use lucarne_ct::LogKey;
+use lucarne_testkit::{Audit, Client, Launch, Server, TempDir, free_port, temp_dir};
+use serde_json::Value;
+
+use super::{LUCARNE, lucarne, pki};
+
+/// A directory with a configuration of several logs. Unless their settings say
+/// otherwise, they accept the test authorities' root.
+pub(crate) struct Site {
+    directory: TempDir,
+    port: u16,
+}
+
+impl Site {
+    /// Configured and created: logs of these names, each with more settings
+    /// (lines of YAML, unindented).
+    pub(crate) fn create<'a>(logs: impl IntoIterator<Item = (&'a str, String)>) -> Self {
+        let site = Self::prepare(temp_dir(), logs);
+        let (code, said) = lucarne(site.path(), &["init"]);
+        assert_eq!(code, 0, "{said}");
+        site
+    }
+
+    /// Configured only.
+    pub(crate) fn prepare<'a>(
+        directory: TempDir,
+        logs: impl IntoIterator<Item = (&'a str, String)>,
+    ) -> Self {
+        let (port, path) = (free_port(), directory.path().to_owned());
+        fs::write(path.join("roots.pem"), pki().roots_pem()).unwrap();
+        let mut text = format!(
+            "listen: 127.0.0.1:{port}\ncheckpoints: lock.sqlite\n\
+             defaults: {{roots: roots.pem, period: 20}}\nlogs:\n"
+        );
+        for (name, settings) in logs {
+            let seed = path.join(format!("{name}.seed"));
+            fs::write(&seed, rand::random::<[u8; 32]>()).unwrap();
+            fs::set_permissions(&seed, fs::Permissions::from_mode(0o600)).unwrap();
+            text += &format!(
+                "  - shortname: {name}\n    submissionprefix: http://127.0.0.1:{port}/{name}\n    \
+                 secret: {name}.seed\n    localdirectory: {name}\n    cache: {name}-cache\n"
+            );
+            for line in settings.lines() {
+                text += &format!("    {line}\n");
+            }
+        }
+        fs::write(path.join("lucarne.yaml"), text).unwrap();
+        Site { directory, port }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub(crate) fn configuration(&self) -> PathBuf {
+        self.path().join("lucarne.yaml")
+    }
+
+    pub(crate) fn lock(&self) -> PathBuf {
+        self.path().join("lock.sqlite")
+    }
+
+    /// A log's data.
+    pub(crate) fn data(&self, log: &str) -> PathBuf {
+        self.path().join(log)
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port))
+    }
+
+    pub(crate) fn launch(&self) -> Launch {
+        Launch::new(LUCARNE).arg("serve").directory(self.path())
+    }
+
+    pub(crate) fn start(&self) -> Server {
+        self.launch().start(self.address()).unwrap()
+    }
+
+    /// Of the whole site.
+    pub(crate) fn client(&self) -> Client {
+        Client::new(format!("http://{}", self.address()))
+    }
+
+    /// Of one log.
+    pub(crate) fn client_of(&self, log: &str) -> Client {
+        Client::new(format!("http://{}/{log}", self.address()))
+    }
+
+    pub(crate) fn key(&self, log: &str) -> LogKey {
+        let seed = fs::read(self.path().join(format!("{log}.seed"))).unwrap();
+        LogKey::from_seed(&seed).unwrap()
+    }
+
+    /// An auditor of a log with these roots (PEM).
+    pub(crate) fn audit(&self, log: &str, roots: &str) -> Audit {
+        let origin = format!("{}/{log}", self.address());
+        let url = format!("http://{origin}");
+        let key = self.key(log);
+        Audit::new(&url, &origin, key.public_key_spki(), roots.as_bytes()).unwrap()
+    }
+
+    /// What `/health` says of a log.
+    pub(crate) async fn health(&self, log: &str) -> Value {
+        let answer = self.client().get("health").await.unwrap();
+        let logs = answer.json().unwrap()["logs"].take();
+        let logs = logs.as_array().unwrap().iter();
+        logs.filter(|found| found["name"] == log)
+            .next_back()
+            .cloned()
+            .unwrap()
+    }
+
+    /// Waits until this log is well.
+    pub(crate) async fn ready(&self, log: &str) {
+        super::eventually("the log is healthy", async || {
+            self.health(log).await["healthy"] == true
+        })
+        .await;
+    }
+}
