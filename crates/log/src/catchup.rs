@@ -24,7 +24,7 @@ pub(crate) async fn open(
         .await
         .map_err(|error| failed(path, &error))??;
     let dedup = Arc::new(dedup);
-    let mut next = dedup.indexed()?;
+    let mut next = dedup.indexed();
     if next < size {
         tracing::info!(from = next, to = size, path = %path.display(), "dedup index: catching up");
     }
@@ -38,15 +38,11 @@ pub(crate) async fn open(
 }
 
 fn usable(path: &Path, owner: LogId, size: u64) -> Result<Dedup, Fatal> {
-    let opened = match Dedup::open(path, owner) {
-        Ok(dedup) => dedup.indexed().map(|indexed| (dedup, indexed)),
-        Err(fatal) => Err(fatal),
-    };
-    match opened {
-        Ok((dedup, indexed)) if indexed <= size => Ok(dedup),
-        Ok((dedup, indexed)) => {
+    match Dedup::open(path, owner) {
+        Ok(dedup) if dedup.indexed() <= size => Ok(dedup),
+        Ok(dedup) => {
             tracing::warn!(
-                path = %path.display(), indexed, size,
+                path = %path.display(), indexed = dedup.indexed(), size,
                 "the dedup index knows more entries than the log has: it is from another time, rebuilding it"
             );
             drop(dedup);

@@ -1,26 +1,33 @@
-//! The dedup index on disk: identity → index and timestamp.
+//! The dedup index: identity → index and timestamp.
 //!
-//! Keys are full SHA-256 identities. The index follows the log and is never
-//! ahead of it: each batch carries, atomically, the number of entries indexed
-//! so far, so that after a crash it is brought up to date from the log's own
-//! tiles. Nothing is synced for its sake, and losing it costs a rebuild.
+//! Keys are full SHA-256 identities. The newest places are in memory; once
+//! there are 65,536 of them, they are sorted and written as one table, past
+//! fjall's own journal and memtable, whose skip list would cost every look-up
+//! more than all else here. The index follows the log and is never ahead of
+//! it: how far it reaches is noted after the table is there, and what is
+//! missing after a crash is read from the log's own tiles. Nothing waits for
+//! the disk, and losing the index costs a rebuild.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use fjall::config::{
     BloomConstructionPolicy, FilterPolicy, FilterPolicyEntry, PartitioningPolicy, PinningPolicy,
 };
 use fjall::{Database, Keyspace, KeyspaceCreateOptions};
 use lucarne_ct::{Identity, LogId};
+use parking_lot::RwLock;
 
 use crate::Fatal;
 
 /// Memory for blocks of the index that are read.
-const CACHE_BYTES: u64 = 24 << 20;
-/// Memory for entries not yet sorted to disk: about 150,000 of them.
-const MEMTABLE_BYTES: u64 = 12 << 20;
-/// fjall's own journal: bounded to a few memtables.
+const CACHE_BYTES: u64 = 16 << 20;
+/// fjall's own journal, which holds little but how far the index reaches.
 const JOURNAL_BYTES: u64 = 64 << 20;
+/// Places in memory that make a table: 3 MB on disk, and a tenth of a second
+/// of reading tiles after a crash.
+const TABLE_ENTRIES: usize = 1 << 16;
 
 const OWNER: &[u8] = b"log id";
 const INDEXED: &[u8] = b"indexed entries";
@@ -52,9 +59,20 @@ impl Place {
 /// The dedup index of one log.
 pub(crate) struct Dedup {
     path: PathBuf,
-    database: Database,
+    _database: Database,
     places: Keyspace,
     meta: Keyspace,
+    fresh: RwLock<Fresh>,
+}
+
+/// The places that are not in a table yet.
+#[derive(Default)]
+struct Fresh {
+    newest: HashMap<Identity, Place>,
+    /// Being written; empty otherwise.
+    leaving: Arc<HashMap<Identity, Place>>,
+    /// Entries indexed, in memory or in tables.
+    indexed: u64,
 }
 
 impl Dedup {
@@ -81,11 +99,13 @@ impl Dedup {
             .map_err(failed)?;
         let dedup = Dedup {
             path: path.to_path_buf(),
-            database,
+            _database: database,
             places,
             meta,
+            fresh: RwLock::default(),
         };
         dedup.claim(owner)?;
+        dedup.fresh.write().indexed = dedup.in_tables()?;
         Ok(dedup)
     }
 
@@ -111,7 +131,11 @@ impl Dedup {
     }
 
     /// Number of entries indexed: all those below it, and none above.
-    pub(crate) fn indexed(&self) -> Result<u64, Fatal> {
+    pub(crate) fn indexed(&self) -> u64 {
+        self.fresh.read().indexed
+    }
+
+    fn in_tables(&self) -> Result<u64, Fatal> {
         let value = self.meta.get(INDEXED).map_err(|e| self.fatal(&e))?;
         Ok(value
             .and_then(|bytes| Some(u64::from_be_bytes((*bytes).try_into().ok()?)))
@@ -120,6 +144,14 @@ impl Dedup {
 
     /// Where the log has this identity.
     pub(crate) fn find(&self, identity: &Identity) -> Result<Option<Place>, Fatal> {
+        {
+            let fresh = self.fresh.read();
+            let place = fresh.newest.get(identity);
+            if let Some(place) = place.or_else(|| fresh.leaving.get(identity)) {
+                return Ok(Some(*place));
+            }
+        }
+        // What has left memory since is in a table by now.
         let value = self.places.get(identity.0).map_err(|e| self.fatal(&e))?;
         match value {
             None => Ok(None),
@@ -130,19 +162,49 @@ impl Dedup {
     }
 
     /// Adds the entries that follow the indexed ones, up to `indexed` in all.
-    /// The first place of an identity stands: `entries` may not repeat one
-    /// that is there.
+    /// To be called by one task at a time.
     pub(crate) fn extend(
         &self,
         entries: impl Iterator<Item = (Identity, Place)>,
         indexed: u64,
     ) -> Result<(), Fatal> {
-        let mut batch = self.database.batch();
-        for (identity, place) in entries {
-            batch.insert(&self.places, identity.0, place.encode());
+        let full = {
+            let mut fresh = self.fresh.write();
+            fresh.newest.extend(entries);
+            fresh.indexed = indexed;
+            fresh.newest.len() >= TABLE_ENTRIES
+        };
+        if full { self.flush() } else { Ok(()) }
+    }
+
+    /// Writes what is in memory as one table.
+    pub(crate) fn flush(&self) -> Result<(), Fatal> {
+        let (leaving, indexed) = {
+            let mut fresh = self.fresh.write();
+            if !fresh.leaving.is_empty() {
+                // Noting more than is in tables would hide the gap for ever.
+                return Err(self.fatal(&"the last table could not be written"));
+            }
+            fresh.leaving = Arc::new(std::mem::take(&mut fresh.newest));
+            (fresh.leaving.clone(), fresh.indexed)
+        };
+        self.write_table(&leaving).map_err(|e| self.fatal(&e))?;
+        // Only now, and in this order: a crash between the two leaves places
+        // that will be added again, the same ones.
+        let noted = self.meta.insert(INDEXED, indexed.to_be_bytes());
+        noted.map_err(|e| self.fatal(&e))?;
+        self.fresh.write().leaving = Arc::default();
+        Ok(())
+    }
+
+    fn write_table(&self, places: &HashMap<Identity, Place>) -> fjall::Result<()> {
+        let mut sorted: Vec<_> = places.iter().collect();
+        sorted.sort_unstable_by_key(|(identity, _)| **identity);
+        let mut table = self.places.start_ingestion()?;
+        for (identity, place) in sorted {
+            table.write(identity.0, place.encode())?;
         }
-        batch.insert(&self.meta, INDEXED, indexed.to_be_bytes());
-        batch.commit().map_err(|e| self.fatal(&e))
+        table.finish()
     }
 
     fn fatal(&self, problem: &dyn std::fmt::Display) -> Fatal {
@@ -163,7 +225,6 @@ fn fatal(path: &Path, problem: &dyn std::fmt::Display) -> Fatal {
 fn places_options() -> KeyspaceCreateOptions {
     let bloom = FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(12.0));
     KeyspaceCreateOptions::default()
-        .max_memtable_size(MEMTABLE_BYTES)
         .filter_policy(FilterPolicy::all(bloom))
         .filter_block_partitioning_policy(PartitioningPolicy::all(true))
         .index_block_partitioning_policy(PartitioningPolicy::all(true))
@@ -188,20 +249,39 @@ mod tests {
         }
     }
 
+    fn add(dedup: &Dedup, range: std::ops::Range<u64>) {
+        let entries = range.clone().map(|n| (identity(n), place(n)));
+        dedup.extend(entries, range.end).unwrap();
+    }
+
     #[test]
-    fn finds_what_was_added_after_reopening() {
+    fn finds_what_was_added_in_memory_and_in_tables() {
         let dir = tempfile::tempdir().unwrap();
         let owner = LogId([1; 32]);
+        let table = TABLE_ENTRIES as u64;
         {
             let dedup = Dedup::open(dir.path(), owner).unwrap();
-            assert_eq!(dedup.indexed().unwrap(), 0);
-            let entries = (0..1000).map(|n| (identity(n), place(n)));
-            dedup.extend(entries, 1000).unwrap();
+            assert_eq!(dedup.indexed(), 0);
+            add(&dedup, 0..1000);
+            add(&dedup, 1000..table + 5);
+            add(&dedup, table + 5..table + 9);
+            assert_eq!(dedup.indexed(), table + 9);
+            for n in [0, 999, 1000, table, table + 8] {
+                assert_eq!(dedup.find(&identity(n)).unwrap(), Some(place(n)));
+            }
+            assert_eq!(dedup.find(&identity(table + 9)).unwrap(), None);
         }
+        // As after a crash: the table is there, what was in memory is not.
         let dedup = Dedup::open(dir.path(), owner).unwrap();
-        assert_eq!(dedup.indexed().unwrap(), 1000);
-        assert_eq!(dedup.find(&identity(999)).unwrap(), Some(place(999)));
-        assert_eq!(dedup.find(&identity(1000)).unwrap(), None);
+        assert_eq!(dedup.indexed(), table + 5);
+        add(&dedup, table + 5..table + 9);
+        dedup.flush().unwrap();
+        drop(dedup);
+        let dedup = Dedup::open(dir.path(), owner).unwrap();
+        assert_eq!(dedup.indexed(), table + 9);
+        for n in (0..table + 9).step_by(97) {
+            assert_eq!(dedup.find(&identity(n)).unwrap(), Some(place(n)));
+        }
     }
 
     #[test]
@@ -217,11 +297,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let owner = LogId([1; 32]);
         let dedup = Dedup::open(dir.path(), owner).unwrap();
-        let entries = std::iter::once((identity(1), place(1)));
-        dedup.extend(entries, 1).unwrap();
+        add(&dedup, 0..2);
+        dedup.flush().unwrap();
         drop(dedup);
         let dedup = Dedup::rebuild(dir.path(), owner).unwrap();
-        assert_eq!(dedup.indexed().unwrap(), 0);
+        assert_eq!(dedup.indexed(), 0);
         assert_eq!(dedup.find(&identity(1)).unwrap(), None);
     }
 }

@@ -119,10 +119,12 @@ impl Sequencer {
         };
         drop(self.to_index);
         let indexed = joined(self.indexer.await);
+        let session = self.session.clone();
+        let flushed = spawn_blocking(move || session.dedup.flush()).await;
         if let Some(settling) = self.settling {
             let _ = settling.await;
         }
-        result.and(indexed)
+        result.and(indexed).and(joined(flushed))
     }
 
     async fn rounds(&mut self) -> Result<(), Fatal> {
