@@ -54,12 +54,15 @@ mod tests {
 
     #[test]
     fn a_busy_process_has_used_something() {
+        let cpu = || usage(std::process::id()).unwrap().cpu_us;
+        let before = cpu();
         let start = std::time::Instant::now();
-        while start.elapsed().as_millis() < 60 {
-            std::hint::spin_loop();
+        while cpu() < before + 30_000 {
+            // On a busy machine it may take a while to get that much.
+            assert!(start.elapsed().as_secs() < 60, "no CPU time is counted");
         }
         let usage = usage(std::process::id()).unwrap();
-        assert!(usage.cpu_us >= 30_000 && usage.rss > 0 && usage.peak_rss >= usage.rss);
+        assert!(usage.rss > 0 && usage.peak_rss >= usage.rss);
     }
 
     #[test]
