@@ -243,6 +243,14 @@ impl Bench<'_> {
         if run.syncs {
             rows.push(sync_row(figures, None));
         }
+        if let Arrivals::Open(asked) = run.arrivals
+            && submissions_per_second(outcome) < 0.98 * asked
+        {
+            rows.push(Row::new(
+                "NOT ACHIEVED",
+                format!("{asked:.0}/s were asked for"),
+            ));
+        }
         if outcome.cut_short {
             let when = format!("after {:.1} s", outcome.seconds);
             rows.push(Row::new("chains ran out", when));
