@@ -69,13 +69,15 @@ impl Load {
         }
     }
 
-    /// Submits one thing after the other, new and old, until [`end`](Self::end).
+    /// Submits one thing after the other, new and old, each until it has its
+    /// SCT, until [`end`](Self::end).
     pub(crate) async fn submit_on(&self) {
+        let mut submission = self.pick();
         while !self.over.load(Ordering::SeqCst) {
-            let submission = self.pick();
-            if self.submit(&submission).await.is_none() {
+            match self.submit(&submission).await {
+                Some(true) => submission = self.pick(),
                 // Stopped, starting, dead: not a reason to spin.
-                tokio::time::sleep(Duration::from_millis(5)).await;
+                _ => tokio::time::sleep(Duration::from_millis(5)).await,
             }
         }
     }
