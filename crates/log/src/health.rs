@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 
-use crate::log::Shared;
+use crate::shared::Shared;
 use crate::state::{Check, Health, State};
 
 /// How long an answer stands: probes cost the lock and the disk something.
@@ -18,24 +18,26 @@ const MAX_AHEAD_MS: u64 = 10_000;
 /// A lock or disk that does not answer within this is not well.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Asks at most once a second, whoever wants to know.
+/// Asks at most once a second, whoever wants to know, and at once when the
+/// log's state has changed.
 #[derive(Default)]
 pub(crate) struct Prober {
-    last: Mutex<Option<(Instant, Health)>>,
+    last: Mutex<Option<(Instant, State, Health)>>,
 }
 
 impl Prober {
     pub(crate) async fn health(&self, log: &Shared, state: State) -> Health {
         let mut last = self.last.lock().await;
-        if let Some((at, health)) = last.as_ref()
+        if let Some((at, then, health)) = last.as_ref()
             && at.elapsed() < FRESH
+            && *then == state
         {
             return health.clone();
         }
         let health = Health {
-            checks: probe(log, state).await,
+            checks: probe(log, state.clone()).await,
         };
-        *last = Some((Instant::now(), health.clone()));
+        *last = Some((Instant::now(), state, health.clone()));
         health
     }
 }

@@ -20,8 +20,12 @@ mod record;
 mod recover;
 mod round;
 mod sequencer;
+mod session;
+mod shared;
 mod state;
 mod stored;
+mod submit;
+mod supervise;
 mod tree;
 mod verify;
 

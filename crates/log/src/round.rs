@@ -8,12 +8,13 @@ use lucarne_ct::{Entry, Fingerprint, Issuer, TileLeaf, merkle_tree_leaf};
 use lucarne_storage::{Asset, AssetKind, Encoding};
 use lucarne_tlog::{Hash, Level, Tile, leaf_hash};
 
+use crate::Fatal;
 use crate::compress::{gunzip, gzip};
 use crate::record::{RecordWriter, Step};
 use crate::tree::{NewTiles, Tree};
-use crate::{Fatal, verify};
 
-/// A round that has been encoded and verified: ready to be staged and signed.
+/// A round as it will be published. Only [`Verified`](crate::verify::Verified)
+/// rounds go further.
 pub(crate) struct Round {
     pub(crate) step: Step,
     /// The journal's record.
@@ -22,22 +23,18 @@ pub(crate) struct Round {
     pub(crate) tiles: NewTiles,
     /// The issuers that this round stores.
     pub(crate) issuers: Vec<Arc<Issuer>>,
-    /// The tree after the round.
+    /// The tree after the round; its frontier is still that before it.
     pub(crate) tree: Tree,
 }
 
 impl Round {
-    /// Encodes the entries after `tree`, and verifies the result from the very
-    /// bytes that will be published. `issuers` are those not yet stored.
-    ///
-    /// # Errors
-    /// If verification fails. Nothing has happened then.
-    pub(crate) fn prepare(
+    /// Encodes the entries after `tree`. `issuers` are those not yet stored.
+    pub(crate) fn encode(
         tree: &Tree,
         entries: &[Arc<Entry>],
         issuers: Vec<Arc<Issuer>>,
         timestamp_ms: u64,
-    ) -> Result<Round, Fatal> {
+    ) -> Round {
         let encoded = Encoded::of(entries, tree.size(), timestamp_ms, &issuers);
         let mut grown = tree.clone();
         grown.timestamp_ms = timestamp_ms;
@@ -53,15 +50,13 @@ impl Round {
             .writer
             .finish(&step, issuers.iter().map(|issuer| issuer.der.as_ref()));
         let data = grown.append_data(step.old_size, &bytes, &encoded.ends);
-        let mut round = Round {
+        Round {
             step,
             record,
             tiles: NewTiles { hashes, data },
             issuers,
             tree: grown,
-        };
-        round.tree.frontier = verify::round(tree, entries, &round).map_err(Fatal::Verify)?;
-        Ok(round)
+        }
     }
 }
 

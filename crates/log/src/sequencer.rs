@@ -29,12 +29,14 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep_until};
 
 use crate::Fatal;
-use crate::dedup::{Dedup, Place};
-use crate::log::Shared;
-use crate::pool::{Pool, Sealed, Sequenced};
+use crate::dedup::Place;
+use crate::pool::{Sealed, Sequenced};
 use crate::recover::{Head, Recovered};
 use crate::round::{Round, issuer_asset, new_issuers, tile_assets};
+use crate::session::Session;
+use crate::shared::Shared;
 use crate::tree::Tree;
+use crate::verify::Verified;
 
 /// Journal size at which storage is made durable and the journal is cut.
 const SETTLE_BYTES: u64 = 64 << 20;
@@ -49,21 +51,6 @@ const MAX_CLOCK_LAG_MS: u64 = 10_000;
 
 /// Rounds that may wait for the dedup index before sequencing waits for it.
 const MAX_UNINDEXED_ROUNDS: usize = 64;
-
-/// What submissions of one opening of the log share.
-pub(crate) struct Session {
-    pub(crate) pool: Pool,
-    pub(crate) dedup: Dedup,
-}
-
-impl Session {
-    pub(crate) fn new(pool_size: usize, dedup: Dedup) -> Self {
-        Session {
-            pool: Pool::new(pool_size),
-            dedup,
-        }
-    }
-}
 
 struct Indexing {
     entries: Vec<(Identity, Place)>,
@@ -201,16 +188,16 @@ impl Sequencer {
         timestamp_ms: u64,
         started: Instant,
     ) -> Result<(), Fatal> {
-        let round = self.prepare(&sealed, timestamp_ms).await?;
+        let verified = self.prepare(&sealed, timestamp_ms).await?;
         let prepared = self.log.lap(started, &self.log.metrics.prepare);
-        let first_index = round.step.old_size;
         let Round {
             step,
             record,
             tiles,
             issuers,
             tree,
-        } = round;
+        } = verified.into_round();
+        let first_index = step.old_size;
 
         // Compression needs the processor while journal and lock need the disk.
         let compressed = spawn_blocking(move || tile_assets(tiles));
@@ -239,13 +226,16 @@ impl Sequencer {
         self.index(&sealed, first_index, timestamp_ms).await
     }
 
-    async fn prepare(&self, sealed: &Sealed, timestamp_ms: u64) -> Result<Round, Fatal> {
+    async fn prepare(&self, sealed: &Sealed, timestamp_ms: u64) -> Result<Verified, Fatal> {
         let tree = self.tree.clone();
         let entries = sealed.entries.clone();
         let issuers = new_issuers(&entries, &self.known_issuers);
-        spawn_blocking(move || Round::prepare(&tree, &entries, issuers, timestamp_ms))
-            .await
-            .map_err(panicked)?
+        spawn_blocking(move || {
+            let round = Round::encode(&tree, &entries, issuers, timestamp_ms);
+            Verified::check(&tree, &entries, round)
+        })
+        .await
+        .map_err(panicked)?
     }
 
     /// Signs the tree and swaps it into the lock. An error leaves open whether

@@ -15,17 +15,37 @@ use lucarne_ct::{
 };
 use lucarne_tlog::{Frontier, Hash, Level, TILE_WIDTH, Tile, leaf_hash, tile_root};
 
+use crate::Fatal;
 use crate::record::Record;
 use crate::round::Round;
 use crate::tree::Tree;
 
-/// Checks a round against the tree before it and the entries submitted.
-/// Returns the frontier after it; otherwise, what is wrong.
-pub(crate) fn round(
-    before: &Tree,
-    entries: &[Arc<Entry>],
-    round: &Round,
-) -> Result<Frontier, String> {
+/// A round that may be staged and signed. There is no other way to one than
+/// [`Verified::check`].
+pub(crate) struct Verified(Round);
+
+impl Verified {
+    /// Checks a round against the tree before it and the entries submitted.
+    ///
+    /// # Errors
+    /// If anything differs. Nothing has happened then.
+    pub(crate) fn check(
+        before: &Tree,
+        entries: &[Arc<Entry>],
+        mut round: Round,
+    ) -> Result<Verified, Fatal> {
+        round.tree.frontier = check_round(before, entries, &round).map_err(Fatal::Verify)?;
+        Ok(Verified(round))
+    }
+
+    /// The round.
+    pub(crate) fn into_round(self) -> Round {
+        self.0
+    }
+}
+
+/// The frontier after the round; otherwise, what is wrong.
+fn check_round(before: &Tree, entries: &[Arc<Entry>], round: &Round) -> Result<Frontier, String> {
     let record = Record::parse(round.record.clone()).map_err(|error| error.to_string())?;
     check(record.step == round.step, || {
         "the record's header differs".into()
@@ -241,7 +261,8 @@ mod tests {
     }
 
     fn prepare(tree: &Tree, entries: &[Arc<Entry>]) -> Round {
-        Round::prepare(tree, entries, Vec::new(), tree.timestamp_ms + 1).unwrap()
+        let round = Round::encode(tree, entries, Vec::new(), tree.timestamp_ms + 1);
+        Verified::check(tree, entries, round).unwrap().into_round()
     }
 
     fn flipped(bytes: &Bytes, bit: usize) -> Bytes {
@@ -269,44 +290,44 @@ mod tests {
     fn any_flipped_bit_is_noticed() {
         let tree = prepare(&Tree::empty(), &entries(0..250)).tree;
         let entries = entries(250..257);
-        let mut round_ = prepare(&tree, &entries);
+        let mut sample = prepare(&tree, &entries);
         let sound = (
-            round_.record.clone(),
-            round_.tiles.hashes.clone(),
-            round_.tiles.data.clone(),
+            sample.record.clone(),
+            sample.tiles.hashes.clone(),
+            sample.tiles.data.clone(),
         );
-        assert!(round(&tree, &entries, &round_).is_ok());
-        for bit in 0..8 * round_.record.len() {
-            round_.record = flipped(&sound.0, bit);
+        assert!(check_round(&tree, &entries, &sample).is_ok());
+        for bit in 0..8 * sample.record.len() {
+            sample.record = flipped(&sound.0, bit);
             assert!(
-                round(&tree, &entries, &round_).is_err(),
+                check_round(&tree, &entries, &sample).is_err(),
                 "record, bit {bit}"
             );
         }
-        round_.record = sound.0.clone();
+        sample.record = sound.0.clone();
         for tile in 0..sound.1.len() {
             let (name, bytes) = &sound.1[tile];
             for bit in 0..8 * bytes.len() {
-                round_.tiles.hashes[tile].1 = flipped(bytes, bit);
+                sample.tiles.hashes[tile].1 = flipped(bytes, bit);
                 assert!(
-                    round(&tree, &entries, &round_).is_err(),
+                    check_round(&tree, &entries, &sample).is_err(),
                     "{}, bit {bit}",
                     name.path()
                 );
             }
-            round_.tiles.hashes = sound.1.clone();
+            sample.tiles.hashes = sound.1.clone();
         }
         for tile in 0..sound.2.len() {
             let (name, bytes) = &sound.2[tile];
             for bit in (0..8 * bytes.len()).step_by(3) {
-                round_.tiles.data[tile].1 = flipped(bytes, bit);
+                sample.tiles.data[tile].1 = flipped(bytes, bit);
                 assert!(
-                    round(&tree, &entries, &round_).is_err(),
+                    check_round(&tree, &entries, &sample).is_err(),
                     "{}, bit {bit}",
                     name.path()
                 );
             }
-            round_.tiles.data = sound.2.clone();
+            sample.tiles.data = sound.2.clone();
         }
     }
 
@@ -321,9 +342,8 @@ mod tests {
         };
         assert_eq!(entry.signed.kind(), EntryKind::X509);
         changed[2] = Arc::new(entry);
-        let error = Round::prepare(&tree, &changed, Vec::new(), 1)
-            .err()
-            .unwrap();
+        let round = Round::encode(&tree, &changed, Vec::new(), 1);
+        let error = Verified::check(&tree, &changed, round).err().unwrap();
         assert!(
             error
                 .to_string()
@@ -336,6 +356,8 @@ mod tests {
     fn a_tree_that_changed_since_it_was_signed_is_noticed() {
         let mut tree = prepare(&Tree::empty(), &entries(0..9)).tree;
         tree.root = Hash([3; 32]);
-        assert!(Round::prepare(&tree, &entries(9..10), Vec::new(), 2).is_err());
+        let entries = entries(9..10);
+        let round = Round::encode(&tree, &entries, Vec::new(), 2);
+        assert!(Verified::check(&tree, &entries, round).is_err());
     }
 }

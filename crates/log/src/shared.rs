@@ -1,0 +1,61 @@
+//! What the handle of a log, its supervisor and its sequencer share.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use lucarne_ct::{Roots, Validator};
+use lucarne_storage::{Assets, Lock};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::metrics::LogMetrics;
+use crate::reader::Reader;
+use crate::recent::Recent;
+use crate::session::Session;
+use crate::{LogConfig, Metrics, State};
+
+/// One log, as everybody who works for it sees it.
+pub(crate) struct Shared {
+    pub(crate) config: LogConfig,
+    pub(crate) assets: Arc<dyn Assets>,
+    pub(crate) lock: Arc<dyn Lock>,
+    pub(crate) reader: Reader,
+    pub(crate) metrics: LogMetrics,
+    pub(crate) recent: Mutex<Recent>,
+    pub(crate) validator: ArcSwap<Validator>,
+    pub(crate) session: ArcSwapOption<Session>,
+    pub(crate) state: Mutex<State>,
+    pub(crate) closing: AtomicBool,
+    pub(crate) wake: Notify,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        config: LogConfig,
+        roots: Roots,
+        assets: Arc<dyn Assets>,
+        lock: Arc<dyn Lock>,
+        metrics: &Metrics,
+    ) -> Self {
+        let validator = Validator::new(Arc::new(roots), config.policy.clone());
+        Shared {
+            reader: Reader::new(assets.clone(), config.read_cache_bytes),
+            metrics: metrics.of(&config.shortname),
+            recent: Mutex::default(),
+            validator: ArcSwap::from_pointee(validator),
+            session: ArcSwapOption::empty(),
+            state: Mutex::new(State::Starting),
+            closing: AtomicBool::new(false),
+            wake: Notify::new(),
+            config,
+            assets,
+            lock,
+        }
+    }
+
+    pub(crate) fn set_state(&self, state: State) {
+        self.metrics.up.set(i64::from(state == State::Running));
+        *self.state.lock() = state;
+    }
+}
