@@ -167,6 +167,41 @@ async fn a_read_only_file_system_is_refused_with_the_path() {
     );
 }
 
+/// A process that was killed leaves its write-ahead log beside the database:
+/// then SQLite opens both on a read-only disk, too.
+#[tokio::test]
+async fn a_lock_opened_read_only_says_so_and_writes_once_it_can() {
+    let Some(place) = namespace("a_lock_opened_read_only_says_so_and_writes_once_it_can") else {
+        return;
+    };
+    let path = |name: &str| place.join(name).display().to_string();
+    let lock = SqlLock::create(&path("locks.db")).await.unwrap();
+    lock.create(&[1; 32], b"0").await.unwrap();
+    for file in ["", "-wal", "-shm"] {
+        let (from, to) = (format!("locks.db{file}"), format!("left.db{file}"));
+        std::fs::copy(path(&from), path(&to)).unwrap();
+    }
+    lock.close().await;
+    drop(lock);
+    mount(&["-o", "remount,ro", &place.display().to_string()]);
+    let lock = SqlLock::open(&path("left.db")).await.unwrap();
+    for _ in 0..2 {
+        let message = lock.check().await.unwrap_err().to_string();
+        assert!(
+            message.contains("must be writable by this user"),
+            "{message}"
+        );
+        lock.replace(&[1; 32], b"0", b"1").await.unwrap_err();
+    }
+    assert_eq!(lock.load(&[1; 32]).await.unwrap().unwrap(), b"0");
+    mount(&["-o", "remount,rw", &place.display().to_string()]);
+    // What fails once more opens the file anew.
+    let _ = lock.check().await;
+    lock.check().await.unwrap();
+    lock.replace(&[1; 32], b"0", b"1").await.unwrap();
+    assert_eq!(lock.load(&[1; 32]).await.unwrap().unwrap(), b"1");
+}
+
 #[tokio::test]
 async fn a_tile_directory_on_another_file_system_is_refused() {
     let Some(place) = namespace("a_tile_directory_on_another_file_system_is_refused") else {

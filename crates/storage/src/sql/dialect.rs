@@ -13,8 +13,9 @@ pub(super) struct Dialect {
     pub(super) create: &'static str,
     /// (new body, log, old body); changes one row, or none.
     pub(super) replace: &'static str,
-    /// Begins a transaction that may write, so that it fails if none may.
-    pub(super) begin: &'static str,
+    /// Changes nothing, and fails where nothing can be changed. (`BEGIN
+    /// IMMEDIATE` would not do: SQLite lets it pass on a read-only file.)
+    pub(super) probe: &'static str,
 }
 
 /// SQLite as we and newer versions of Sunlight make it.
@@ -25,7 +26,7 @@ pub(super) const SQLITE: Dialect = Dialect {
     load: "SELECT CAST(body AS BLOB) FROM checkpoints WHERE logID = ?",
     create: "INSERT INTO checkpoints (logID, body) VALUES (?, ?) ON CONFLICT DO NOTHING",
     replace: "UPDATE checkpoints SET body = ? WHERE logID = ? AND CAST(body AS BLOB) = ?",
-    begin: "BEGIN IMMEDIATE",
+    probe: "UPDATE checkpoints SET body = body WHERE FALSE",
 };
 
 /// SQLite as older versions of Sunlight made it, with `body TEXT`: written as

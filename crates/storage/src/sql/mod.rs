@@ -7,6 +7,9 @@ mod sqlite;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
+use sqlx::Sqlite;
+use sqlx::query::Query;
+use sqlx::sqlite::SqliteArguments;
 
 use self::dialect::Dialect;
 use self::sqlite::{DatabaseFile, Pools, message, unusable};
@@ -68,6 +71,25 @@ impl SqlLock {
         }
     }
 
+    /// Runs a statement that writes; the number of rows that it changed.
+    async fn write(
+        &self,
+        action: &'static str,
+        statement: Query<'_, Sqlite, SqliteArguments>,
+    ) -> Result<u64, LockError> {
+        let failed = self.failed(action);
+        let mut connection = self.pools.write.acquire().await.map_err(&failed)?;
+        let done = statement.execute(&mut *connection).await;
+        if done.as_ref().is_err_and(sqlite::is_read_only) {
+            // The next ones may write, if none of these is left.
+            let _ = connection.close().await;
+            if let Ok(reading) = self.pools.read.acquire().await {
+                let _ = reading.close().await;
+            }
+        }
+        done.map(|done| done.rows_affected()).map_err(failed)
+    }
+
     async fn body<'e, E>(&self, executor: E, log: &LogId) -> Result<Option<Vec<u8>>, LockError>
     where
         E: sqlx::Executor<'e, Database = sqlx::Sqlite>,
@@ -86,8 +108,7 @@ impl Lock for SqlLock {
 
     async fn create(&self, log: &LogId, body: &[u8]) -> Result<(), LockError> {
         let insert = sqlx::query(self.dialect.create).bind(&log[..]).bind(body);
-        let done = insert.execute(&self.pools.write).await;
-        match done.map_err(self.failed("create the log"))?.rows_affected() {
+        match self.write("create the log", insert).await? {
             1 => Ok(()),
             _ => Err(LockError::Exists {
                 location: self.location(),
@@ -96,13 +117,11 @@ impl Lock for SqlLock {
     }
 
     async fn replace(&self, log: &LogId, old: &[u8], new: &[u8]) -> Result<(), LockError> {
-        let failed = self.failed("commit the checkpoint");
         let update = sqlx::query(self.dialect.replace)
             .bind(new)
             .bind(&log[..])
             .bind(old);
-        let done = update.execute(&self.pools.write).await;
-        match done.map_err(failed)?.rows_affected() {
+        match self.write("commit the checkpoint", update).await? {
             1 => Ok(()),
             _ => Err(LockError::Conflict {
                 location: self.location(),
@@ -113,13 +132,8 @@ impl Lock for SqlLock {
 
     async fn check(&self) -> Result<(), LockError> {
         self.file.still_there()?;
-        let failed = self.failed("write");
-        let transaction = self.pools.write.begin_with(self.dialect.begin).await;
-        transaction
-            .map_err(&failed)?
-            .rollback()
-            .await
-            .map_err(failed)
+        let probe = sqlx::query(self.dialect.probe);
+        self.write("write", probe).await.map(|_| ())
     }
 
     fn location(&self) -> String {

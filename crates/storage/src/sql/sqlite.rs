@@ -206,6 +206,15 @@ pub(super) fn message(error: &sqlx::Error) -> String {
     format!("{error}{advice}")
 }
 
+/// Whether a process's connections can never write: they were opened while the
+/// file could only be read, and stay so even if the file does not. (This is
+/// SQLITE_READONLY without extension: with one, the file has been moved, say,
+/// and the connections are all that still have it.)
+pub(super) fn is_read_only(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|e| e.code());
+    code.as_deref() == Some("8")
+}
+
 fn identity(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
