@@ -49,11 +49,13 @@ pub(crate) async fn answer(site: &Site) -> Response {
 }
 
 async fn report(log: &Log) -> LogReport<'_> {
+    // Before the checks, so that these are never older.
+    let state = log.state();
     let health = log.health().await;
     LogReport {
         name: &log.config().shortname,
         healthy: health.ok(),
-        state: state_name(&log.state()),
+        state: state_name(&state),
         checks: health
             .checks
             .into_iter()
