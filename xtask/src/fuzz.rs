@@ -100,7 +100,8 @@ fn choose(all: Vec<String>, named: &[String]) -> Result<Vec<String>> {
 fn build() -> Result<PathBuf> {
     require_cpp_compiler()?;
     let host = host()?;
-    let mut build = cargo("build --release --locked --bins");
+    // Not locked: a crate's new dependency then enters fuzz/Cargo.lock by itself.
+    let mut build = cargo("build --release --bins");
     build.args(["--manifest-path", "fuzz/Cargo.toml"]);
     build.args(["--target-dir", "fuzz/target"]);
     // Naming the target keeps the instrumentation away from build scripts and
