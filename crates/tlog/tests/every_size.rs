@@ -210,6 +210,11 @@ fn damaged_tiles_are_named() {
         .unwrap_err()
         .to_string();
     assert_eq!(error, "tile/0/000 has 8191 bytes instead of 8192");
+    let narrow = |tile: Tile| Ok::<_, String>(tree.tile(tile)[32..].to_vec());
+    let error = inclusion_proof(0, 300, &mut { narrow })
+        .unwrap_err()
+        .to_string();
+    assert_eq!(error, "tile/0/000 has 8160 bytes instead of 8192");
     let error = consistency_proof(299, 300, &mut { absent })
         .unwrap_err()
         .to_string();
