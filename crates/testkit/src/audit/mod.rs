@@ -12,8 +12,8 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use lucarne_ct::{
-    Chain, CheckpointVerifier, EntryKind, Identity, Issuer, Limits, Policy, PublicKey, Require,
-    Roots, Sct, Validator,
+    Chain, CheckpointVerifier, EntryKind, Fingerprint, Identity, Issuer, Limits, Policy, PublicKey,
+    Require, Roots, Sct, Validator,
 };
 use lucarne_tlog::Checkpoint;
 
@@ -45,7 +45,25 @@ struct State {
 struct Promise {
     index: u64,
     timestamp: u64,
-    issuers: Arc<[Arc<Issuer>]>,
+    /// The chains that it was submitted with: the log keeps one of them.
+    chains: Vec<Issuers>,
+}
+
+type Issuers = Arc<[Arc<Issuer>]>;
+
+impl Promise {
+    fn knows(&mut self, chains: Vec<Issuers>) {
+        for chain in chains {
+            let new = |known: &Issuers| !fingerprints(known).eq(fingerprints(&chain));
+            if self.chains.iter().all(new) {
+                self.chains.push(chain);
+            }
+        }
+    }
+}
+
+fn fingerprints(issuers: &Issuers) -> impl Iterator<Item = Fingerprint> {
+    issuers.iter().map(|issuer| issuer.fingerprint)
 }
 
 /// A checkpoint that was seen at some time.
@@ -140,7 +158,8 @@ impl Audit {
         match outcome {
             Err(error) => state.findings.push(format!("SCT: {error:#}")),
             Ok((identity, promise)) => {
-                let first = state.promises.entry(identity).or_insert(promise.clone());
+                let first = state.promises.entry(identity).or_insert_with(|| promise.clone());
+                first.knows(promise.chains);
                 if (first.index, first.timestamp) != (promise.index, promise.timestamp) {
                     let finding = format!(
                         "one submission was promised twice: index {} at {}, then index {} at {}",
@@ -167,7 +186,7 @@ impl Audit {
         let promise = Promise {
             index: sct.index().context("no leaf_index extension")?,
             timestamp: sct.timestamp,
-            issuers: entry.issuers.clone(),
+            chains: vec![entry.issuers],
         };
         Ok((entry.identity, promise))
     }

@@ -9,7 +9,7 @@ use flate2::read::GzDecoder;
 use lucarne_ct::{Fingerprint, Identity, TileLeafRef};
 use lucarne_tlog::{Frontier, Hash, Level, TILE_WIDTH, Tile, leaf_hash, tile_root};
 
-use super::{Promise, Seen};
+use super::{Promise, Seen, fingerprints};
 use crate::Client;
 
 /// One walk over a log of a given size.
@@ -119,12 +119,12 @@ impl<'a> Walk<'a> {
     }
 
     /// The chain stored with an entry; where the submission is known, it must
-    /// be the submitted one, completed by its root.
+    /// be a submitted one, completed by its root.
     fn chain_of(&mut self, index: u64, leaf: &TileLeafRef<'_>, promise: Option<&Promise>) {
         let stored: Vec<Fingerprint> = leaf.fingerprints.collect();
         if let Some(promise) = promise {
-            let submitted = promise.issuers.iter().map(|issuer| &issuer.fingerprint);
-            if !stored.iter().eq(submitted) {
+            let same = |chain| fingerprints(chain).eq(stored.iter().copied());
+            if !promise.chains.iter().any(same) {
                 self.found(format!(
                     "entry {index} is stored with another chain than submitted"
                 ));
@@ -162,8 +162,9 @@ impl<'a> Walk<'a> {
 
     /// Every issuer ever referenced must be served and hash to its name.
     pub(super) async fn issuers(&mut self, promises: &HashMap<Identity, Promise>) {
-        let submitted = promises.values().flat_map(|promise| promise.issuers.iter());
-        let known: HashMap<Fingerprint, &Bytes> = submitted
+        let chains = promises.values().flat_map(|promise| &promise.chains);
+        let known: HashMap<Fingerprint, &Bytes> = chains
+            .flat_map(|chain| chain.iter())
             .map(|issuer| (issuer.fingerprint, &issuer.der))
             .collect();
         for fingerprint in std::mem::take(&mut self.fingerprints) {
