@@ -56,10 +56,15 @@ pub(crate) struct Load {
 
 impl Load {
     pub(crate) fn new(log: &LogUnderTest) -> Self {
+        Self::on(log.client(), log.audit().unwrap())
+    }
+
+    /// On the log that both of these talk to.
+    pub(crate) fn on(client: Client, audit: Audit) -> Self {
         let pki = pki();
         Load {
-            client: log.client(),
-            audit: log.audit().unwrap(),
+            client,
+            audit,
             issuers: Mutex::new(vec![pki.p256.clone(), pki.p384.clone(), pki.rsa.clone()]),
             submissions: Mutex::default(),
             problems: Mutex::default(),

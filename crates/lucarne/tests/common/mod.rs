@@ -3,6 +3,7 @@
 
 pub(crate) mod load;
 pub(crate) mod site;
+pub(crate) mod small_disk;
 pub(crate) mod tls;
 
 use std::path::Path;

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use lucarne_ct::LogKey;
 use lucarne_testkit::{Audit, Client, Launch, Server, TempDir, free_port, temp_dir};
 use serde_json::Value;
+use sqlx::{Connection, SqliteConnection};
 
+use super::load::Load;
 use super::{LUCARNE, lucarne, pki};
 
 /// A directory with a configuration of several logs. Unless their settings say
@@ -99,6 +101,11 @@ impl Site {
         LogKey::from_seed(&seed).unwrap()
     }
 
+    /// Submitters of a log.
+    pub(crate) fn load(&self, log: &str) -> Load {
+        Load::on(self.client_of(log), self.audit(log, &pki().roots_pem()))
+    }
+
     /// An auditor of a log with these roots (PEM).
     pub(crate) fn audit(&self, log: &str, roots: &str) -> Audit {
         let origin = format!("{}/{log}", self.address());
@@ -111,11 +118,21 @@ impl Site {
     pub(crate) async fn health(&self, log: &str) -> Value {
         let answer = self.client().get("health").await.unwrap();
         let logs = answer.json().unwrap()["logs"].take();
-        let logs = logs.as_array().unwrap().iter();
-        logs.filter(|found| found["name"] == log)
-            .next_back()
-            .cloned()
-            .unwrap()
+        let mut logs = logs.as_array().unwrap().iter();
+        logs.find(|found| found["name"] == log).unwrap().clone()
+    }
+
+    /// Waits until this log is in this state, and gives the reason.
+    pub(crate) async fn reaches(&self, log: &str, state: &str) -> String {
+        let mut reason = String::new();
+        let what = format!("log {log} is {state}");
+        super::eventually(&what, async || {
+            let health = self.health(log).await;
+            reason = health["checks"][0]["detail"].as_str().unwrap().to_owned();
+            health["state"] == state
+        })
+        .await;
+        reason
     }
 
     /// Waits until this log is well.
@@ -124,5 +141,27 @@ impl Site {
             self.health(log).await["healthy"] == true
         })
         .await;
+    }
+
+    /// The lock database, as an operator's shell opens it.
+    pub(crate) async fn database(&self) -> SqliteConnection {
+        let url = format!("sqlite:{}", self.lock().display());
+        SqliteConnection::connect(&url).await.unwrap()
+    }
+
+    /// The checkpoint that the lock has for a log.
+    pub(crate) async fn signed(&self, log: &str) -> Option<Vec<u8>> {
+        let mut database = self.database().await;
+        let row = sqlx::query_scalar("SELECT body FROM checkpoints WHERE logID = ?");
+        let row = row.bind(self.key(log).log_id().0.to_vec());
+        row.fetch_optional(&mut database).await.unwrap()
+    }
+
+    /// Puts another checkpoint there.
+    pub(crate) async fn sign(&self, log: &str, body: &[u8]) {
+        let mut database = self.database().await;
+        let row = sqlx::query("INSERT OR REPLACE INTO checkpoints VALUES (?, ?)");
+        let row = row.bind(self.key(log).log_id().0.to_vec()).bind(body);
+        row.execute(&mut database).await.unwrap();
     }
 }

@@ -1,0 +1,57 @@
+//! A clock that is far behind what the log has signed: it waits, with words,
+//! until time has caught up, and never signs the past.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use bytes::Bytes;
+use common::site::Site;
+use common::{PATIENCE, assert_has, eventually, pki, run, submission};
+use lucarne_ct::{Sct, verify_checkpoint};
+
+/// The clock of a test cannot be set back; but this log has already signed
+/// what is to happen in a while.
+const AHEAD_MS: u64 = 14_000;
+
+#[test]
+fn a_clock_far_behind_is_waited_for() {
+    let site = Site::create([("late", String::new())]);
+    let load = site.load("late");
+    let mut server = site.start();
+    run(async {
+        site.ready("late").await;
+        assert_eq!(load.submit(&load.fresh()).await, Some(true));
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+
+    let key = site.key("late");
+    let origin = format!("{}/late", site.address());
+    let newest = run(site.signed("late")).unwrap();
+    let (head, signed_ms) = verify_checkpoint(&newest, &origin, key.public_key_spki()).unwrap();
+    let future_ms = signed_ms + AHEAD_MS;
+    let note = key.sign_checkpoint(&origin, head.size, &head.root, future_ms);
+    run(site.sign("late", note.unwrap().as_bytes()));
+
+    let mut server = site.start();
+    run(async {
+        let reason = site.reaches("late", "stopped").await;
+        assert_has(&reason, "ms behind the last signed timestamp: correct it");
+        assert_has(&reason, "the log goes on by itself once it has caught up");
+        assert_eq!(load.submit(&load.fresh()).await, Some(false));
+        let health = site.health("late").await.to_string();
+        assert_has(&health, "ms behind the newest checkpoint");
+        let body = submission(&pki().p256);
+        let client = site.client_of("late");
+        let mut sct = Bytes::new();
+        eventually("it goes on", async || {
+            let answer = client.post("ct/v1/add-chain", body.clone()).await.unwrap();
+            sct = answer.body;
+            answer.status == 200
+        })
+        .await;
+        let sct = Sct::parse(&sct).unwrap();
+        assert!(sct.timestamp > future_ms, "{} {future_ms}", sct.timestamp);
+        load.audit.run().await.unwrap().assert_clean();
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
