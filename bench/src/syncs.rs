@@ -66,7 +66,7 @@ impl Drop for Counter {
     }
 }
 
-/// A line of `strace -c`: % time, seconds, µs/call, calls, [errors,] name.
+/// A line of `strace -c`: `% time, seconds, µs/call, calls, [errors,] name`.
 fn counted(line: &str) -> Option<(String, u64)> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let name = *words.last()?;

@@ -9,7 +9,7 @@
 //!   what stops a log that was restored from a backup from signing a fork.
 //!
 //! [`PosixAssets`] and [`SqlLock`] are the ones to run; [`memory`] has both for
-//! tests. Whoever adds another back end runs [`conformance`] on it.
+//! tests. Whoever adds another back end runs `conformance` (a feature) on it.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -49,7 +49,7 @@ pub struct Flags {
     )]
     pub http_endpoint: Option<String>,
 
-    /// Lock database [default: <storage-dir>.checkpoints.db, beside the data; made with the log]
+    /// Lock database [default: STORAGE_DIR.checkpoints.db, beside the data; made with the log]
     #[arg(long, value_name = "FILE", requires = "origin")]
     pub checkpoints: Option<PathBuf>,
 
