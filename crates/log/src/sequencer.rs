@@ -95,10 +95,12 @@ impl Sequencer {
         }
     }
 
-    /// Sequences until the pool is closed and empty. Whatever happens, nobody
-    /// is left waiting and nothing runs on afterwards.
-    pub(crate) async fn run(mut self) -> Result<(), Fatal> {
-        let result = self.rounds().await;
+    /// Sequences until the pool is closed and empty. `proven` is called once
+    /// the log has signed and published: a log that cannot says so before it
+    /// takes anything. Whatever happens, nobody is left waiting and nothing
+    /// runs on afterwards.
+    pub(crate) async fn run(mut self, proven: impl FnOnce() + Send) -> Result<(), Fatal> {
+        let result = self.rounds(proven).await;
         self.session.pool.abandon();
         let result = match result {
             Ok(()) => self.settle_all().await,
@@ -114,7 +116,8 @@ impl Sequencer {
         result.and(indexed).and(joined(flushed))
     }
 
-    async fn rounds(&mut self) -> Result<(), Fatal> {
+    async fn rounds(&mut self, proven: impl FnOnce() + Send) -> Result<(), Fatal> {
+        let mut proven = Some(proven);
         self.show();
         loop {
             if self.log.config.retired(self.log.config.clock.now_ms()) {
@@ -123,6 +126,9 @@ impl Sequencer {
             let closed = self.session.pool.is_closed();
             let next = Instant::now() + self.log.config.period;
             self.round().await?;
+            if let Some(proven) = proven.take() {
+                proven();
+            }
             self.settle_if_due().await?;
             if closed {
                 return self.closed();

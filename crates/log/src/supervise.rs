@@ -78,14 +78,17 @@ impl Shared {
         self.metrics.dedup_indexed.set(size as i64);
         let session = Arc::new(Session::new(self.config.pool_size, dedup));
         let sequencer = Sequencer::new(self.clone(), session.clone(), recovered);
+        sequencer.run(move || self.opened(session, size)).await
+    }
+
+    /// From now on submissions are taken.
+    fn opened(&self, session: Arc<Session>, size: u64) {
         self.session.store(Some(session.clone()));
         if self.closing.load(Ordering::SeqCst) {
             session.pool.close();
         }
         self.set_state(State::Running);
         tracing::info!(log = self.config.shortname, size, "log open");
-        drop(session);
-        sequencer.run().await
     }
 
     /// Reads go on even if the log cannot be opened.

@@ -112,6 +112,11 @@ async fn timestamps_never_go_back_and_a_clock_far_behind_is_waited_for() {
         .store(60_000_u64.wrapping_neg(), Ordering::SeqCst);
     assert!(Submission::number(3).to(&log).await.is_err());
     reached(&log, |state| matches!(state, State::Stopped { .. })).await;
+    // It is tried again, and is not seen to run as long as it cannot sign.
+    for _ in 0..250 {
+        assert_ne!(log.state(), State::Running);
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
     world.skew_ms.store(0, Ordering::SeqCst);
     reached(&log, |state| *state == State::Running).await;
     Submission::number(3).to(&log).await.unwrap();
