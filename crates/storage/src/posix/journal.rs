@@ -138,16 +138,19 @@ impl Journal {
         Ok(())
     }
 
-    /// Removes the segments that hold nothing beyond `size`. That they are
-    /// gone need not be durable: records that come back are settled ones,
-    /// which [`Assets::staged`](crate::Assets::staged) may return.
+    /// Removes the oldest segments, as far as they hold nothing beyond `size`.
+    /// None is taken out of the middle: one that a recovery began says that
+    /// the one before it may be torn. That they are gone need not be durable:
+    /// records that come back are settled ones, which
+    /// [`Assets::staged`](crate::Assets::staged) may return.
     pub(super) fn drop_settled(&self, size: u64) -> Result<(), Error> {
         let mut state = self.state.lock();
         let State::Open(open) = &mut *state else {
             return Ok(());
         };
-        let is_settled = |(_, newest): &mut (PathBuf, u64)| *newest <= size;
-        let settled: Vec<_> = open.older.extract_if(.., is_settled).collect();
+        let older = open.older.iter();
+        let settled = older.take_while(|(_, newest)| *newest <= size).count();
+        let settled: Vec<_> = open.older.drain(..settled).collect();
         drop(state);
         for (path, _) in settled {
             remove(&path)?;

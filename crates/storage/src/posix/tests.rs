@@ -90,3 +90,23 @@ async fn segments_do_not_pile_up() {
     assets.settle(50).await.unwrap();
     assert_eq!(segments(), 1);
 }
+
+/// A round that is staged in vain, as its sync fails, may be whole in the page
+/// cache and torn on the disk.
+#[tokio::test]
+async fn a_tear_stays_one_after_later_segments_are_settled() {
+    let directory = TempDir::new().unwrap();
+    let assets = open(&directory, Durability::FileSystem);
+    assets.stage(100, "staged in vain".into()).await.unwrap();
+    assets.staged().await.unwrap();
+    assets.stage(90, "round".into()).await.unwrap();
+    assets.settle(90).await.unwrap();
+    assets.stage(95, "another".into()).await.unwrap();
+    drop(assets);
+    let first = directory.path().join(".lucarne/journal/0000000000000001");
+    let bytes = std::fs::read(&first).unwrap();
+    std::fs::write(&first, &bytes[..bytes.len() - 1]).unwrap();
+    let assets = open(&directory, Durability::FileSystem);
+    let staged = assets.staged().await.unwrap();
+    assert_eq!(staged, ["round", "another"]);
+}
