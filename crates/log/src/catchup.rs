@@ -12,15 +12,21 @@ use crate::dedup::{Dedup, Place};
 use crate::{Fatal, stored};
 
 /// Opens the index of a log of `size` entries and adds what it lacks. An index
-/// that cannot be read, or knows more than the log has, is rebuilt.
+/// that is damaged, or knows more than the log has, is rebuilt; so is one that
+/// turned out to be damaged later, if `rebuild` says so.
 pub(crate) async fn open(
     path: &Path,
     owner: LogId,
     assets: &dyn Assets,
     size: u64,
+    rebuild: bool,
 ) -> Result<Dedup, Fatal> {
     let at = path.to_path_buf();
-    let dedup = spawn_blocking(move || usable(&at, owner, size))
+    let open = move || match rebuild {
+        true => Dedup::rebuild(&at, owner),
+        false => usable(&at, owner, size),
+    };
+    let dedup = spawn_blocking(open)
         .await
         .map_err(|error| failed(path, &error))??;
     let dedup = Arc::new(dedup);
@@ -48,7 +54,11 @@ fn usable(path: &Path, owner: LogId, size: u64) -> Result<Dedup, Fatal> {
             drop(dedup);
             Dedup::rebuild(path, owner)
         }
-        Err(Fatal::Dedup { problem, .. }) if !problem.contains("Locked") => {
+        Err(Fatal::Dedup {
+            problem,
+            damaged: true,
+            ..
+        }) => {
             tracing::warn!(path = %path.display(), problem, "the dedup index cannot be read, rebuilding it");
             Dedup::rebuild(path, owner)
         }
@@ -102,8 +112,5 @@ async fn add_tile(
 }
 
 fn failed(path: &Path, problem: &dyn std::fmt::Display) -> Fatal {
-    Fatal::Dedup {
-        path: path.display().to_string(),
-        problem: problem.to_string(),
-    }
+    Fatal::Internal(format!("dedup index {}: {problem}", path.display()))
 }

@@ -113,7 +113,9 @@ impl Dedup {
     /// empty one in its place.
     pub(crate) fn rebuild(path: &Path, owner: LogId) -> Result<Self, Fatal> {
         match std::fs::remove_dir_all(path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(fatal(path, &error)),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(fatal(path, &fjall::Error::Io(error)))
+            }
             _ => Dedup::open(path, owner),
         }
     }
@@ -157,7 +159,7 @@ impl Dedup {
             None => Ok(None),
             Some(bytes) => Place::decode(&bytes)
                 .map(Some)
-                .ok_or_else(|| self.fatal(&"a value is not 16 bytes long")),
+                .ok_or_else(|| self.unsound("a value is not 16 bytes long")),
         }
     }
 
@@ -183,7 +185,7 @@ impl Dedup {
             let mut fresh = self.fresh.write();
             if !fresh.leaving.is_empty() {
                 // Noting more than is in tables would hide the gap for ever.
-                return Err(self.fatal(&"the last table could not be written"));
+                return Err(self.unsound("the last table could not be written"));
             }
             fresh.leaving = Arc::new(std::mem::take(&mut fresh.newest));
             (fresh.leaving.clone(), fresh.indexed)
@@ -207,15 +209,38 @@ impl Dedup {
         table.finish()
     }
 
-    fn fatal(&self, problem: &dyn std::fmt::Display) -> Fatal {
-        fatal(&self.path, problem)
+    fn fatal(&self, error: &fjall::Error) -> Fatal {
+        fatal(&self.path, error)
+    }
+
+    fn unsound(&self, problem: &str) -> Fatal {
+        Fatal::Dedup {
+            path: self.path.display().to_string(),
+            problem: problem.into(),
+            damaged: true,
+        }
     }
 }
 
-fn fatal(path: &Path, problem: &dyn std::fmt::Display) -> Fatal {
+/// What fjall reports, and whether rebuilding helps. A lock, a full disk or
+/// want of memory go away by themselves; wrong bytes do not.
+fn fatal(path: &Path, error: &fjall::Error) -> Fatal {
+    use std::io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
+    let damaged = match error {
+        fjall::Error::Locked | fjall::Error::Poisoned => false,
+        fjall::Error::Io(error) | fjall::Error::Storage(fjall::LsmError::Io(error)) => {
+            matches!(error.kind(), InvalidData | NotFound | UnexpectedEof)
+        }
+        _ => true,
+    };
+    let problem = match error {
+        fjall::Error::Locked => "another process has it open".into(),
+        error => error.to_string(),
+    };
     Fatal::Dedup {
         path: path.display().to_string(),
-        problem: problem.to_string(),
+        problem,
+        damaged,
     }
 }
 

@@ -60,6 +60,8 @@ pub enum Fatal {
         path: String,
         /// What is wrong with it.
         problem: String,
+        /// Whether its files are not what was written: it is rebuilt then.
+        damaged: bool,
     },
     /// There is no log of this key in the lock.
     #[error(
@@ -81,6 +83,9 @@ pub enum Fatal {
         "verification before signing failed: {0}; nothing was signed, the round never happened"
     )]
     Verify(String),
+    /// A task panicked: a defect of Lucarne.
+    #[error("internal error: {0}; the log recovers from its journal. Please report it")]
+    Internal(String),
     /// Signing failed.
     #[error("signing failed: {0}")]
     Sign(String),

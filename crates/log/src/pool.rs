@@ -17,6 +17,8 @@ use lucarne_ct::{Entry, Fingerprint, Identity};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::Fatal;
+
 /// What became of a round.
 pub(crate) type Outcome = Result<Sequenced, Abandoned>;
 
@@ -94,7 +96,7 @@ struct Inner {
     recent: VecDeque<RecentRound>,
     epoch: u64,
     closed: bool,
-    failure: Option<String>,
+    failure: Option<Fatal>,
     /// Entries per second that the last rounds drained.
     drained_per_second: f64,
 }
@@ -246,14 +248,14 @@ impl Pool {
     }
 
     /// Takes nothing more, for this reason.
-    pub(crate) fn fail(&self, reason: String) {
-        self.inner.lock().failure.get_or_insert(reason);
+    pub(crate) fn fail(&self, fatal: Fatal) {
+        self.inner.lock().failure.get_or_insert(fatal);
         self.close();
     }
 
     /// Why the pool was closed, if not on request.
-    pub(crate) fn failure(&self) -> Option<String> {
-        self.inner.lock().failure.clone()
+    pub(crate) fn take_failure(&self) -> Option<Fatal> {
+        self.inner.lock().failure.take()
     }
 
     /// Waits until the pool closes.

@@ -76,7 +76,7 @@ impl Reader {
     }
 
     pub(crate) async fn tile(&self, tile: Tile) -> Result<Option<Stored>, ReadError> {
-        {
+        let recovered = {
             let view = self.view.load();
             let Some(view) = view.as_ref() else {
                 return Ok(None);
@@ -87,9 +87,10 @@ impl Reader {
             if let Some(bytes) = view.edge.as_ref().and_then(|edge| from_edge(edge, tile)) {
                 return Ok(Some(identity(bytes)));
             }
-        }
+            view.edge.is_some()
+        };
         if tile.is_full() {
-            return self.full(tile).await;
+            return self.full(tile, recovered).await;
         }
         let bytes = match self.cache.get(&Key::Tile(tile.full())) {
             Some(full) => Some(cut(tile, full.bytes)?),
@@ -98,7 +99,9 @@ impl Reader {
         Ok(bytes.map(identity))
     }
 
-    async fn full(&self, tile: Tile) -> Result<Option<Stored>, ReadError> {
+    /// Before the log has `recovered`, a power cut may have left a torn tile,
+    /// which the journal will mend: one like that is neither served nor kept.
+    async fn full(&self, tile: Tile, recovered: bool) -> Result<Option<Stored>, ReadError> {
         if let Some(stored) = self.cache.get(&Key::Tile(tile)) {
             return Ok(Some(stored));
         }
@@ -113,6 +116,9 @@ impl Reader {
             _ => Encoding::Identity,
         };
         let stored = Stored { bytes, encoding };
+        if !recovered {
+            whole(tile, stored.bytes.clone())?;
+        }
         self.cache.insert(Key::Tile(tile), stored.clone());
         Ok(Some(stored))
     }
@@ -192,7 +198,51 @@ fn cut(tile: Tile, full: Bytes) -> Result<Bytes, ReadError> {
     stored::prefix(tile, plain).map_err(damaged)
 }
 
+/// Tells a full tile from what a power cut leaves of one: it is cut, or some of
+/// it is zero.
+fn whole(tile: Tile, stored: Bytes) -> Result<(), ReadError> {
+    let plain = cut(tile, stored)?;
+    let is_zero = |hash: &[u8]| hash.iter().all(|byte| *byte == 0);
+    match tile.level() {
+        Level::Hashes(_) if plain.chunks(Hash::LENGTH).any(is_zero) => Err(ReadError::Damaged {
+            path: tile.path(),
+            problem: "has hashes of zeros".into(),
+        }),
+        _ => Ok(()),
+    }
+}
+
 fn identity(bytes: Bytes) -> Stored {
     let encoding = Encoding::Identity;
     Stored { bytes, encoding }
+}
+
+#[cfg(test)]
+mod tests {
+    use lucarne_storage::MemoryAssets;
+    use lucarne_tlog::EMPTY_ROOT;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_a_power_cut_left_of_a_tile_is_neither_served_nor_kept() {
+        let assets = MemoryAssets::new();
+        let reader = Reader::new(Arc::new(assets.clone()), 1 << 20);
+        let published = Published {
+            size: 256,
+            root: EMPTY_ROOT,
+            timestamp_ms: 1,
+            checkpoint: Bytes::new(),
+            at: std::time::Instant::now(),
+        };
+        reader.publish(published, None);
+        let tile = Tile::new(Level::Hashes(0), 0, 256).unwrap();
+        for torn in [vec![], vec![7_u8; 4096], vec![0; 256 * Hash::LENGTH]] {
+            assets.tamper(&tile.path(), Some(torn.into()));
+            assert!(reader.tile(tile).await.is_err());
+        }
+        let mended = Bytes::from(vec![7_u8; 256 * Hash::LENGTH]);
+        assets.tamper(&tile.path(), Some(mended.clone()));
+        assert_eq!(reader.tile(tile).await.unwrap(), Some(identity(mended)));
+    }
 }

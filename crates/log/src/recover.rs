@@ -6,9 +6,9 @@
 //! and the log refuses to sign anything.
 
 use bytes::Bytes;
-use lucarne_ct::{Fingerprint, TileLeafRef, verify_checkpoint};
+use lucarne_ct::{Fingerprint, verify_checkpoint};
 use lucarne_storage::{Asset, AssetKind, Assets, Lock};
-use lucarne_tlog::{Checkpoint, EMPTY_ROOT, Frontier, Hash, SignedNote, leaf_hash};
+use lucarne_tlog::{Checkpoint, EMPTY_ROOT, Frontier, Hash, SignedNote};
 
 use crate::record::Record;
 use crate::round::{issuer_asset, tile_assets};
@@ -252,7 +252,7 @@ async fn roll_forward(tree: &mut Tree, record: Record, assets: &dyn Assets) -> R
             assets.location()
         ))
     };
-    let (leaves, ends) = leaves(&record.entries).map_err(damaged)?;
+    let (leaves, ends) = stored::leaves(&record.entries).map_err(damaged)?;
     let first = tree.size();
     let tiles = NewTiles {
         hashes: tree.append_leaves(&leaves),
@@ -270,19 +270,4 @@ async fn roll_forward(tree: &mut Tree, record: Record, assets: &dyn Assets) -> R
         batch.push(issuer_asset(&Fingerprint::of(der), der));
     }
     Ok(assets.publish(batch).await?)
-}
-
-/// Leaf hashes, and where each entry ends.
-fn leaves(entries: &Bytes) -> Result<(Vec<Hash>, Vec<u32>), String> {
-    let mut rest = entries.as_ref();
-    let mut buffer = Vec::new();
-    let (mut leaves, mut ends) = (Vec::new(), Vec::new());
-    while !rest.is_empty() {
-        let leaf = TileLeafRef::read(&mut rest).map_err(|error| error.to_string())?;
-        buffer.clear();
-        leaf.merkle_tree_leaf(&mut buffer);
-        leaves.push(leaf_hash(&buffer));
-        ends.push((entries.len() - rest.len()) as u32);
-    }
-    Ok((leaves, ends))
 }

@@ -38,8 +38,9 @@ use crate::shared::Shared;
 use crate::tree::Tree;
 use crate::verify::Verified;
 
-/// Journal size at which storage is made durable and the journal is cut.
-const SETTLE_BYTES: u64 = 64 << 20;
+/// Bytes staged and published at which storage is made durable, the journal is
+/// cut and superseded partial tiles are removed.
+const SETTLE_BYTES: u64 = 128 << 20;
 
 /// Superseded partial tiles are looked for this far back when a log is opened:
 /// a crash may have come between settling and removing them.
@@ -68,8 +69,9 @@ pub(crate) struct Sequencer {
     known_issuers: HashSet<Fingerprint>,
     to_index: mpsc::Sender<Indexing>,
     indexer: JoinHandle<Result<(), Fatal>>,
-    /// Bytes staged since the journal was last cut.
-    staged_bytes: u64,
+    /// Bytes staged and published since storage was last settled: what the
+    /// journal holds, and the partial tiles that have been superseded.
+    unsettled_bytes: u64,
     /// Size of the tree up to which superseded partials have been removed.
     swept: u64,
     settling: Option<JoinHandle<Result<u64, Fatal>>>,
@@ -87,7 +89,7 @@ impl Sequencer {
             to_index,
             indexer,
             // Whatever the journal holds from before is settled first.
-            staged_bytes: SETTLE_BYTES,
+            unsettled_bytes: SETTLE_BYTES,
             swept: recovered.base.saturating_sub(SWEEP_BACK),
             settling: None,
             log,
@@ -133,35 +135,35 @@ impl Sequencer {
             if closed {
                 return self.closed();
             }
-            self.wait(next).await?;
+            self.wait(next).await;
+            if self.to_index.is_closed() {
+                // The indexer has failed; `run` says how.
+                return Ok(());
+            }
         }
     }
 
     /// The pool is closed, and what was in it is published.
     fn closed(&self) -> Result<(), Fatal> {
-        match self.session.pool.failure() {
+        match self.session.pool.take_failure() {
             None => Ok(()),
-            Some(problem) => Err(Fatal::Dedup {
-                path: self.log.config.cache.display().to_string(),
-                problem,
-            }),
+            Some(fatal) => Err(fatal),
         }
     }
 
     /// Waits until there is something to sequence, or the checkpoint has
     /// become old; and in any case until `next`, unless the pool closes.
-    async fn wait(&mut self, next: Instant) -> Result<(), Fatal> {
+    async fn wait(&mut self, next: Instant) {
         let stale = self.committed_at + self.log.config.checkpoint_interval;
         tokio::select! {
             () = self.session.pool.arrival() => {}
             () = sleep_until(stale.max(next)) => {}
-            failed = &mut self.indexer => return joined(failed),
+            () = self.to_index.closed() => return,
         }
         tokio::select! {
             () = sleep_until(next) => {}
             () = self.session.pool.closing() => {}
         }
-        Ok(())
     }
 
     async fn round(&mut self) -> Result<(), Fatal> {
@@ -205,11 +207,12 @@ impl Sequencer {
         } = verified.into_round();
         let first_index = step.old_size;
 
-        // Compression needs the processor while journal and lock need the disk.
+        // Compression needs the processor while the journal needs the disk.
         let compressed = spawn_blocking(move || tile_assets(tiles));
-        let record_len = record.len() as u64;
+        self.unsettled_bytes += record.len() as u64;
         self.log.assets.stage(step.new_size, record).await?;
-        self.staged_bytes += record_len;
+        let mut batch = compressed.await.map_err(panicked)??;
+        batch.extend(issuers.iter().map(|i| issuer_asset(&i.fingerprint, &i.der)));
         let staged = self.log.lap(prepared, &self.log.metrics.stage);
         self.commit(&tree, timestamp_ms).await?;
         self.tree = Arc::new(tree);
@@ -217,8 +220,8 @@ impl Sequencer {
 
         // The point of no return is behind us: from here on, any failure is
         // made good by rolling forward.
-        let mut batch = compressed.await.map_err(panicked)??;
-        batch.extend(issuers.iter().map(|i| issuer_asset(&i.fingerprint, &i.der)));
+        let published: usize = batch.iter().map(|asset| asset.bytes.len()).sum();
+        self.unsettled_bytes += published as u64;
         self.log.assets.publish(batch).await?;
         self.publish_checkpoint().await?;
         self.log.lap(committed, &self.log.metrics.publish);
@@ -229,7 +232,8 @@ impl Sequencer {
         }));
         self.known_issuers
             .extend(issuers.iter().map(|i| i.fingerprint));
-        self.index(&sealed, first_index, timestamp_ms).await
+        self.index(&sealed, first_index, timestamp_ms).await;
+        Ok(())
     }
 
     async fn prepare(&self, sealed: &Sealed, timestamp_ms: u64) -> Result<Verified, Fatal> {
@@ -311,12 +315,7 @@ impl Sequencer {
     }
 
     /// Hands the round to the indexer; waits for it only if it is far behind.
-    async fn index(
-        &mut self,
-        sealed: &Sealed,
-        first_index: u64,
-        timestamp_ms: u64,
-    ) -> Result<(), Fatal> {
+    async fn index(&mut self, sealed: &Sealed, first_index: u64, timestamp_ms: u64) {
         let entries = (first_index..)
             .zip(&sealed.entries)
             .map(|(index, entry)| {
@@ -328,15 +327,8 @@ impl Sequencer {
             })
             .collect();
         let size = self.tree.size();
-        if self
-            .to_index
-            .send(Indexing { entries, size })
-            .await
-            .is_err()
-        {
-            return joined((&mut self.indexer).await);
-        }
-        Ok(())
+        // An indexer that has failed takes nothing more; `rounds` notices.
+        let _ = self.to_index.send(Indexing { entries, size }).await;
     }
 
     /// Makes storage durable beside the rounds, and cuts the journal.
@@ -344,8 +336,8 @@ impl Sequencer {
         if let Some(settling) = self.settling.take_if(|settling| settling.is_finished()) {
             self.swept = joined(settling.await)?;
         }
-        if self.staged_bytes >= SETTLE_BYTES && self.settling.is_none() {
-            self.staged_bytes = 0;
+        if self.unsettled_bytes >= SETTLE_BYTES && self.settling.is_none() {
+            self.unsettled_bytes = 0;
             self.settling = Some(tokio::spawn(self.settle()));
         }
         Ok(())
@@ -404,7 +396,7 @@ fn joined<T>(result: Result<Result<T, Fatal>, tokio::task::JoinError>) -> Result
 }
 
 fn panicked(error: tokio::task::JoinError) -> Fatal {
-    Fatal::Verify(format!("a task of the round failed: {error}"))
+    Fatal::Internal(error.to_string())
 }
 
 impl Shared {

@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use lucarne_ct::TileLeafRef;
 use lucarne_storage::Assets;
-use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile};
+use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile, leaf_hash};
 
 use crate::ReadError;
 use crate::compress::gunzip;
@@ -75,6 +75,21 @@ pub(crate) fn entry_ends(bytes: &[u8], count: u16) -> Result<Vec<u32>, String> {
         .collect()
 }
 
+/// Leaf hashes, and where each entry ends.
+pub(crate) fn leaves(entries: &[u8]) -> Result<(Vec<Hash>, Vec<u32>), String> {
+    let mut rest = entries;
+    let mut buffer = Vec::new();
+    let (mut leaves, mut ends) = (Vec::new(), Vec::new());
+    while !rest.is_empty() {
+        let leaf = TileLeafRef::read(&mut rest).map_err(|error| error.to_string())?;
+        buffer.clear();
+        leaf.merkle_tree_leaf(&mut buffer);
+        leaves.push(leaf_hash(&buffer));
+        ends.push((entries.len() - rest.len()) as u32);
+    }
+    Ok((leaves, ends))
+}
+
 /// The tree of `size` entries, from its rightmost tiles. That they belong to
 /// it is not known before its root is compared with a signed one.
 pub(crate) async fn tree(assets: &dyn Assets, size: u64) -> Result<Tree, ReadError> {
@@ -87,18 +102,25 @@ pub(crate) async fn tree(assets: &dyn Assets, size: u64) -> Result<Tree, ReadErr
         bytes.map(|(_, bytes)| bytes.to_vec()).ok_or("not read")
     })
     .map_err(|error| ReadError::Storage(error.to_string()))?;
-    Ok(Tree::from_edges(edge, data_edge(assets, size).await?))
+    let data = data_edge(assets, size, edge.partial(0)).await?;
+    Ok(Tree::from_edges(edge, data))
 }
 
-async fn data_edge(assets: &dyn Assets, size: u64) -> Result<DataEdge, ReadError> {
+/// The partial data tile, whose entries must have these hashes: rounds go on
+/// from its bytes, and what was in it before a round is not hashed again.
+async fn data_edge(assets: &dyn Assets, size: u64, hashes: &[Hash]) -> Result<DataEdge, ReadError> {
     let Some(tile) = Tile::rightmost_partial(Level::Data, size) else {
         return Ok(DataEdge::default());
     };
     let bytes = whole(assets, tile).await?;
-    let ends = entry_ends(&bytes, tile.width()).map_err(|problem| ReadError::Damaged {
+    let damaged = |problem: String| ReadError::Damaged {
         path: tile.path(),
         problem,
-    })?;
+    };
+    let (leaves, ends) = leaves(&bytes).map_err(damaged)?;
+    if leaves != hashes {
+        return Err(damaged("does not hold the entries that were hashed".into()));
+    }
     debug_assert!((ends.len() as u64) < TILE_WIDTH);
     Ok(DataEdge { bytes, ends })
 }
@@ -110,4 +132,39 @@ async fn whole(assets: &dyn Assets, tile: Tile) -> Result<Bytes, ReadError> {
             path: tile.path(),
             problem: "is missing, and no wider tile is there".into(),
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use lucarne_ct::{Entry, SignedEntry, TileLeaf};
+    use lucarne_storage::MemoryAssets;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_data_tile_that_is_not_what_was_hashed_is_damaged() {
+        let certificate = Bytes::from_static(b"a certificate");
+        let signed = SignedEntry::X509 { certificate };
+        let entry = Entry {
+            identity: signed.identity(),
+            signed,
+            precertificate: None,
+            issuers: Arc::from([]),
+        };
+        let mut data = Vec::new();
+        TileLeaf::encode(7, &entry, 0, &mut data);
+        let root = leaves(&data).unwrap().0[0];
+        let assets = MemoryAssets::new();
+        let hash = Bytes::copy_from_slice(&root.0);
+        assets.tamper("tile/0/000.p/1", Some(hash));
+        assets.tamper("tile/data/000.p/1", Some(data.clone().into()));
+        assert_eq!(tree(&assets, 1).await.unwrap().root, root);
+        // A bit of the certificate.
+        data[15] ^= 4;
+        assets.tamper("tile/data/000.p/1", Some(data.into()));
+        let error = tree(&assets, 1).await.unwrap_err().to_string();
+        assert!(error.contains("tile/data/000.p/1"), "{error}");
+    }
 }

@@ -1,5 +1,7 @@
 //! The way of a submission to its place in the log.
 
+use std::sync::atomic::Ordering;
+
 use lucarne_ct::{Chain, Entry, EntryKind, Identity, Sct, SignedEntry};
 
 use crate::dedup::Place;
@@ -91,7 +93,7 @@ impl Shared {
             Known::NotHere(epoch) => epoch,
         };
         let found = session.dedup.find(identity);
-        let found = found.map_err(|fatal| self.unreadable(session, &fatal))?;
+        let found = found.map_err(|fatal| self.unreadable(session, fatal))?;
         Ok(found.map_or(Looked::Absent(epoch), |place| {
             Looked::Found(At::Index(place))
         }))
@@ -139,9 +141,9 @@ impl Shared {
 
     /// Without its index the log cannot tell duplicates: it stops, and opens
     /// or rebuilds the index at its next start.
-    fn unreadable(&self, session: &Session, fatal: &Fatal) -> SubmitError {
+    fn unreadable(&self, session: &Session, fatal: Fatal) -> SubmitError {
         tracing::error!(log = self.config.shortname, error = %fatal, "dedup index failed");
-        session.pool.fail(fatal.to_string());
+        session.pool.fail(fatal);
         self.unavailable()
     }
 
@@ -149,6 +151,9 @@ impl Shared {
         let (retry_after_seconds, reason) = match &*self.state.lock() {
             State::Retired => return SubmitError::Gone,
             State::Starting => (5, "the log is starting".into()),
+            State::Running if self.closing.load(Ordering::SeqCst) => {
+                (10, "the log is shutting down".into())
+            }
             State::Running => (1, "the round failed".into()),
             State::Closed => (10, "the log is shutting down".into()),
             State::Stopped { retry_at_ms, .. } => {

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::dedup::Dedup;
+use crate::recover::Recovered;
 use crate::sequencer::Sequencer;
 use crate::session::Session;
 use crate::shared::Shared;
@@ -22,28 +24,49 @@ impl Shared {
         let name = self.config.shortname.clone();
         self.show_published().await;
         let mut backoff = FIRST_BACKOFF;
+        let mut rebuild = false;
         while !self.closing.load(Ordering::SeqCst) {
             if self.config.retired(self.config.clock.now_ms()) {
                 self.set_state(State::Retired);
-                self.wake.notified().await;
+                match self.finish().await {
+                    Ok(()) => self.wake.notified().await,
+                    Err(fatal) => {
+                        tracing::error!(log = name, error = %fatal, "retired, and not whole");
+                        self.pause(MAX_BACKOFF).await;
+                    }
+                }
                 continue;
             }
             let opened = Instant::now();
-            let Err(fatal) = self.clone().session().await else {
+            let Err(fatal) = self.clone().session(rebuild).await else {
                 continue;
             };
+            rebuild = matches!(fatal, Fatal::Dedup { damaged: true, .. });
             if opened.elapsed() > MAX_BACKOFF {
                 backoff = FIRST_BACKOFF;
             }
             tracing::error!(log = name, error = %fatal, retry_in = ?backoff, "log stopped");
             self.stopped(&fatal, backoff);
-            tokio::select! {
-                () = tokio::time::sleep(backoff) => {}
-                () = self.wake.notified() => {}
-            }
+            self.pause(backoff).await;
             backoff = (2 * backoff).min(MAX_BACKOFF);
         }
         self.set_state(State::Closed);
+    }
+
+    /// A retired log signs nothing more, but what a crash left in its journal
+    /// is published all the same.
+    async fn finish(&self) -> Result<(), Fatal> {
+        let recovered = recover::recover(&self.config, &*self.assets, &*self.lock).await?;
+        self.assets.settle(recovered.tree.size()).await?;
+        self.show_published().await;
+        Ok(())
+    }
+
+    async fn pause(&self, time: Duration) {
+        tokio::select! {
+            () = tokio::time::sleep(time) => {}
+            () = self.wake.notified() => {}
+        }
     }
 
     fn stopped(&self, fatal: &Fatal, backoff: Duration) {
@@ -61,24 +84,34 @@ impl Shared {
     }
 
     /// One session, in a task of its own: a panic is an error like others.
-    async fn session(self: Arc<Self>) -> Result<(), Fatal> {
-        let result = tokio::spawn(self.clone().run()).await;
+    async fn session(self: Arc<Self>, rebuild: bool) -> Result<(), Fatal> {
+        let result = tokio::spawn(self.clone().run(rebuild)).await;
         if let Some(session) = self.session.swap(None) {
             session.end().await;
         }
-        result.unwrap_or_else(|panic| Err(Fatal::Inconsistent(format!("internal error: {panic}"))))
+        result.unwrap_or_else(|panic| Err(Fatal::Internal(panic.to_string())))
     }
 
     /// Opens the log and sequences until it is closed, or fails.
-    async fn run(self: Arc<Self>) -> Result<(), Fatal> {
-        let recovered = recover::recover(&self.config, &*self.assets, &*self.lock).await?;
+    async fn run(self: Arc<Self>, rebuild: bool) -> Result<(), Fatal> {
+        let (recovered, dedup) = tokio::select! {
+            opened = self.open(rebuild) => opened?,
+            // Bringing an index up to date may take long.
+            () = self.wake.notified() => return Ok(()),
+        };
         let size = recovered.tree.size();
-        let owner = self.config.key.log_id();
-        let dedup = catchup::open(&self.config.cache, owner, &*self.assets, size).await?;
         self.metrics.dedup_indexed.set(size as i64);
         let session = Arc::new(Session::new(self.config.pool_size, dedup));
         let sequencer = Sequencer::new(self.clone(), session.clone(), recovered);
         sequencer.run(move || self.opened(session, size)).await
+    }
+
+    async fn open(&self, rebuild: bool) -> Result<(Recovered, Dedup), Fatal> {
+        let recovered = recover::recover(&self.config, &*self.assets, &*self.lock).await?;
+        let (cache, owner) = (&self.config.cache, self.config.key.log_id());
+        let size = recovered.tree.size();
+        let dedup = catchup::open(cache, owner, &*self.assets, size, rebuild).await?;
+        Ok((recovered, dedup))
     }
 
     /// From now on submissions are taken.

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use fixture::{Submission, World, audit, place, reached, submit_all};
+use fixture::{Submission, World, audit, persistently, place, reached, submit_all};
 use lucarne_log::State;
 use lucarne_storage::memory::Operation;
 use lucarne_storage::{Error, Lock};
@@ -149,4 +149,62 @@ async fn a_second_signer_is_noticed() {
         .unwrap();
     assert!(Submission::number(2).to(&log).await.is_err());
     log.shutdown().await;
+}
+
+/// An outage may last beyond the end of a shard.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_crash_left_is_published_though_the_shard_is_retired() {
+    let world = World::new().await;
+    let log = world.run().await;
+    let submissions: Vec<_> = (0..3).map(Submission::number).collect();
+    submit_all(&log, &submissions).await;
+    let mut crashed = world.crashed().await;
+    log.shutdown().await;
+    for path in crashed.assets.paths() {
+        crashed.assets.tamper(&path, None);
+    }
+    crashed.config.policy.not_after_limit = Some(1_010_000_000_000);
+    let log = crashed.start();
+    let whole = |state: &State| *state == State::Retired && log.published().is_some();
+    reached(&log, whole).await;
+    assert_eq!(audit(&log).await.len(), 3);
+    log.shutdown().await;
+}
+
+/// Bit rot in the dedup index, wherever it is found, costs a rebuild.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_index_is_rebuilt() {
+    let world = World::new().await;
+    let log = world.run().await;
+    let submissions: Vec<_> = (0..100).map(Submission::number).collect();
+    let promised = submit_all(&log, &submissions).await;
+    log.shutdown().await;
+    let mut damaged = 0;
+    for file in files_below(&world.config.cache) {
+        let mut bytes = std::fs::read(&file).unwrap();
+        let rot = bytes.len() / 4..bytes.len() / 2;
+        bytes[rot.clone()].fill(0xaa);
+        std::fs::write(&file, bytes).unwrap();
+        damaged += rot.len();
+    }
+    assert!(damaged > 1000, "{damaged} bytes: nothing was damaged");
+    let log = world.run().await;
+    for (submission, before) in submissions.iter().zip(&promised) {
+        let after = persistently(&log, submission).await;
+        assert_eq!(place(&after), place(before));
+    }
+    assert_eq!(audit(&log).await.len(), 100);
+    log.shutdown().await;
+}
+
+fn files_below(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => files.extend(files_below(&path)),
+            false => files.push(path),
+        }
+    }
+    files
 }
