@@ -37,11 +37,18 @@ pub(super) fn http(top: &Section<'_>, directory: &Path, report: &mut Report) -> 
             *limit = value.value;
         }
     }
-    for (key, unit, least, limit) in [
-        ("maxbody", "bytes", 1024, &mut limits.body_bytes),
-        ("maxconnections", "connections", 1, &mut limits.connections),
+    // No real chain comes near 2 MiB, and 256 of them still make a tile.
+    for (key, unit, least, most, limit) in [
+        ("maxbody", "bytes", 1024, 2 << 20, &mut limits.body_bytes),
+        (
+            "maxconnections",
+            "connections",
+            1,
+            1 << 30,
+            &mut limits.connections,
+        ),
     ] {
-        if let Some(value) = reader.parse(key, values::number(least, 1 << 30, unit)) {
+        if let Some(value) = reader.parse(key, values::number(least, most, unit)) {
             *limit = value.value as usize;
         }
     }
