@@ -158,7 +158,10 @@ impl Audit {
         match outcome {
             Err(error) => state.findings.push(format!("SCT: {error:#}")),
             Ok((identity, promise)) => {
-                let first = state.promises.entry(identity).or_insert_with(|| promise.clone());
+                let first = state
+                    .promises
+                    .entry(identity)
+                    .or_insert_with(|| promise.clone());
                 first.knows(promise.chains);
                 if (first.index, first.timestamp) != (promise.index, promise.timestamp) {
                     let finding = format!(
