@@ -36,6 +36,7 @@ mod tls;
 
 pub use limits::Limits;
 pub use listener::{BindError, Listener, serve};
+pub use logjson::log_json;
 pub use route::PrefixError;
 pub use site::{Site, Surface};
 pub use tls::{Tls, TlsError};

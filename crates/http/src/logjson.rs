@@ -6,7 +6,7 @@ use base64_simd::STANDARD;
 use http::StatusCode;
 use jiff::Timestamp;
 use lucarne_ct::Require;
-use lucarne_log::{LogConfig, Published, State};
+use lucarne_log::{Log, LogConfig, Published, State};
 use serde::Serialize;
 
 use crate::reply::{Response, plain, value};
@@ -81,6 +81,12 @@ struct Software {
 pub(crate) fn answer(config: &LogConfig, state: &State, published: Option<&Published>) -> Response {
     let json = render(config, state, published);
     plain(StatusCode::OK, &value::JSON, &value::MINUTE, json)
+}
+
+/// `log.v3.json` of a log as it is now, for a directory that another server
+/// serves.
+pub fn log_json(log: &Log) -> Vec<u8> {
+    render(log.config(), &log.state(), log.published().as_deref())
 }
 
 fn render(config: &LogConfig, state: &State, published: Option<&Published>) -> Vec<u8> {

@@ -150,6 +150,16 @@ impl Log {
         self.shared.reader.issuer(fingerprint).await
     }
 
+    /// Publishes `log.v3.json` beside the tiles, for a server that only has
+    /// the directory or the bucket.
+    ///
+    /// # Errors
+    /// If storage fails.
+    pub async fn publish_log_json(&self, json: Bytes) -> Result<(), ReadError> {
+        let asset = Asset::new("log.v3.json", json, AssetKind::LogJson);
+        Ok(self.shared.assets.publish(vec![asset]).await?)
+    }
+
     /// Recent figures.
     pub fn stats(&self) -> Stats {
         let mut stats = self.shared.recent.lock().stats();

@@ -6,6 +6,7 @@ mod ccadb;
 pub mod cli;
 mod commands;
 pub mod config;
+mod describe;
 mod inception;
 mod listen;
 mod logging;

@@ -14,6 +14,7 @@ use prometheus_client::registry::Registry;
 use tokio::sync::oneshot;
 
 use crate::config::{Config, LogSettings, Report};
+use crate::describe;
 use crate::inception::{self, Birth};
 use crate::listen;
 use crate::logging::Logging;
@@ -87,6 +88,9 @@ impl Server {
         let mut logs = Vec::new();
         for (settings, roots) in config.logs.iter().zip(roots) {
             logs.push(start_log(settings, roots, &lock, &metrics));
+        }
+        for log in &logs {
+            tokio::spawn(describe::keep(Arc::clone(log)));
         }
         let site = Site::new(logs.clone(), registry, config.http.clone())?;
         Ok(Server {

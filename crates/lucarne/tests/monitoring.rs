@@ -34,6 +34,16 @@ fn a_stranger_reads_the_whole_log_and_it_never_changes() {
         let files = read_everything(&log.client(), &checkpoint).await;
         spot_checks(&log.client(), &files).await;
         one_content_in_every_encoding(&log.client(), &files).await;
+        // For a server that only has the directory.
+        let served = log.client().get("log.v3.json").await.unwrap();
+        eventually(
+            "log.v3.json lies in the directory as it is served",
+            async || {
+                let stored = std::fs::read(log.data().join("log.v3.json"));
+                stored.is_ok_and(|stored| stored == served.body)
+            },
+        )
+        .await;
         (files, checkpoint)
     });
     assert!(server.stop(PATIENCE).unwrap().success());
