@@ -1,3 +1,4 @@
+use std::cell::RefCell;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -99,6 +100,7 @@ pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
         common,
         options,
         store: Store::open(&common.store)?,
+        kept: RefCell::default(),
     };
     let Some(issuer) = options.issuer else {
         return bench.table();
@@ -146,6 +148,10 @@ struct Bench<'a> {
     common: &'a Common,
     options: &'a Options,
     store: Store,
+    /// The logs of the runs so far, kept until the last one: an ext4 without a
+    /// journal passes over inodes that were freed within minutes, one by one,
+    /// whenever a file is made. What a run deletes, the next would pay for.
+    kept: RefCell<Vec<LogUnderTest>>,
 }
 
 impl Bench<'_> {
@@ -189,6 +195,7 @@ impl Bench<'_> {
         let outcome = load::run(log.address(), &plan, &mut requests, &mut mark)
             .with_context(|| server.output())?;
         self.check_size(&log, &server, &outcome)?;
+        self.kept.borrow_mut().push(log);
         Ok(Figures {
             outcome,
             before: marks[0],
