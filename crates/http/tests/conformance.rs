@@ -680,7 +680,7 @@ async fn pages_are_whole_and_locked_down() {
         base64_simd::STANDARD.encode_to_string(key.public_key_spki()),
         "http://log.example/demo/ct/v1/add-chain".to_owned(),
         "<b id=\"size\">3</b>".to_owned(),
-        "1 certificates".to_owned(),
+        "1 certificate<".to_owned(),
     ] {
         assert!(
             page.text().contains(&shown),
