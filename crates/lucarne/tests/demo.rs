@@ -49,7 +49,8 @@ fn the_demo_answers_stops_and_goes_on() {
             let site = Client::new(format!("http://{listen}"));
             assert_eq!(site.get("").await.unwrap().status, 200);
             eventually("the demo is healthy", async || {
-                site.get("health").await.unwrap().status == 200
+                let answer = site.get("health").await;
+                answer.is_ok_and(|answer| answer.status == 200)
             })
             .await;
         });

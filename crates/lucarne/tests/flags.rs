@@ -65,7 +65,7 @@ fn flags_alone_start_a_log_and_start_it_again() {
                 let answer = client
                     .post("ct/v1/add-chain", submission(&pki().p256))
                     .await;
-                answer.unwrap().status == 200
+                answer.is_ok_and(|answer| answer.status == 200)
             })
             .await;
             let checkpoint = client.get("checkpoint").await.unwrap().text();

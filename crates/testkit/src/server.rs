@@ -144,7 +144,7 @@ impl Launch {
     pub fn start(&self, address: SocketAddr) -> Result<Server> {
         let mut server = self.spawn()?;
         let deadline = Instant::now() + self.patience;
-        while TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_err() {
+        while !answers(address) {
             if let Some(status) = server.try_wait()? {
                 bail!(
                     "the server ended ({status}) before it answered:\n{}",
@@ -315,6 +315,14 @@ impl Output {
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
+}
+
+/// Whether something accepts connections there. A socket that is connected to
+/// itself does not count: the kernel may choose, as the port to connect from,
+/// the very one that nobody listens at yet.
+fn answers(address: SocketAddr) -> bool {
+    TcpStream::connect_timeout(&address, Duration::from_secs(1))
+        .is_ok_and(|stream| stream.local_addr().ok() != Some(address))
 }
 
 #[cfg(test)]
