@@ -16,8 +16,8 @@ const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// is that large.
 const MAX_TILE_BYTES: u64 = 1 << 30;
 
-/// Compresses at the fastest level: at a third of the next level's time it
-/// gives up a twentieth of the size.
+/// Compresses at the fastest level: the next one takes half as long again and
+/// saves a twentieth of the size.
 pub(crate) fn gzip(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 2), Compression::fast());
     encoder.write_all(bytes)?;
