@@ -1,0 +1,1 @@
+//! Certificate Transparency logs: writing, reading, verifying.

@@ -1,0 +1,5 @@
+//! Scenarios for the load test engine: Certificate Transparency logs, object stores.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod ct;
+pub mod s3;

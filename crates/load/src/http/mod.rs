@@ -1,0 +1,1 @@
+//! HTTP requests, with what each phase of them took.

@@ -1,0 +1,1 @@
+//! A plan: the YAML file that says what to run.

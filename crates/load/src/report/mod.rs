@@ -1,0 +1,1 @@
+//! What is left of a run: text, JSON, HTML, and comparison with an earlier one.

@@ -1,0 +1,2 @@
+//! Strict YAML: every key known, every problem with its line.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
