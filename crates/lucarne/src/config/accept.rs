@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use lucarne_ct::{CcadbProgramme, Policy, Require};
+use lucarne_settings::{Located, Reader};
 
 use super::log::{Ccadb, RootSources};
-use super::section::{Located, Reader};
 use super::values;
 
 /// CCADB's reports: roots that some program includes, and those plus the ones

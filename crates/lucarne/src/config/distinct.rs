@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::report::Report;
-use super::section::join;
+use lucarne_settings::{Report, join};
 
 /// What logs claim for themselves, also those with other problems.
 #[derive(Default)]

@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use lucarne_ct::{Policy, Require};
 use lucarne_http::Limits;
+use lucarne_settings::{Located, Report};
 
 use super::log::{self, LogSettings, RootSources};
-use super::report::Report;
-use super::section::Located;
 use super::server::TlsFiles;
 use super::values::{self, Prefix};
 use super::{Config, key};

@@ -4,11 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use lucarne_ct::LogKey;
+use lucarne_settings::{Located, Reader, Report};
 
 use super::distinct::{self, Claimant, Claims};
 use super::key;
-use super::report::Report;
-use super::section::{Located, Reader};
 use super::values::{self, Prefix};
 
 /// As much of it as could be read.

@@ -3,6 +3,8 @@
 //!
 //! `docs/configuration.md` documents each; a test holds the two together.
 
+use lucarne_settings::{Node, Report, Section, nearest};
+
 /// Keys at the top of the file.
 pub const TOP: &[&str] = &["listen", "checkpoints", "tls", "http", "defaults", "logs"];
 
@@ -95,8 +97,19 @@ const FOREIGN: &[(&str, &str)] = &[
     ),
 ];
 
+/// Takes `node` as a map with the keys `known`; of others says what
+/// [`unknown`] has to say.
+pub(super) fn open<'t>(
+    node: &'t Node,
+    path: &str,
+    known: &[&str],
+    report: &mut Report,
+) -> Option<Section<'t>> {
+    Section::open_advised(node, path, known, unknown, report)
+}
+
 /// What to say of a key that is not one of `known`.
-pub(crate) fn unknown(key: &str, known: &[&str]) -> String {
+fn unknown(key: &str, known: &[&str]) -> String {
     if let Some((_, advice)) = FOREIGN.iter().find(|(foreign, _)| *foreign == key) {
         return (*advice).to_owned();
     }
@@ -108,22 +121,6 @@ pub(crate) fn unknown(key: &str, known: &[&str]) -> String {
         None if TOP.contains(&key) => {
             "no such key here; it belongs at the top of the file".to_owned()
         }
-        None => format!("no such key; there are {}", known.join(", ")),
+        None => lucarne_settings::unknown(key, known),
     }
-}
-
-/// The known key that `key` most looks like, if it looks like one.
-pub(crate) fn nearest<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
-    let plain = |text: &str| text.to_lowercase().replace(['_', '-'], "");
-    known
-        .iter()
-        .map(|candidate| {
-            (
-                strsim::normalized_damerau_levenshtein(&plain(key), &plain(candidate)),
-                *candidate,
-            )
-        })
-        .filter(|(likeness, _)| *likeness >= 0.6)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, candidate)| candidate)
 }

@@ -7,11 +7,9 @@ use std::time::Duration;
 use jiff::civil::Date;
 use lucarne_ct::{CcadbProgramme, LogKey, Policy};
 use lucarne_log::{Clock, LogConfig};
+use lucarne_settings::{Located, Node, Reader, Report, Section, Value, join};
 
 use super::distinct::{Claimant, Claims};
-use super::report::Report;
-use super::section::{Located, Reader, Section, join};
-use super::tree::Node;
 use super::values::Prefix;
 use super::{accept, identity, keys, values};
 
@@ -128,7 +126,7 @@ pub(super) fn read(
     report: &mut Report,
 ) -> Option<LogSettings> {
     let path = format!("logs[{}]", name_or_index(index, node));
-    let section = Section::open(node, &path, &keys::log(), report)?;
+    let section = keys::open(node, &path, &keys::log(), report)?;
     let mut reader = Reader::new(section.or(defaults), &path, directory, report);
     let identity = identity::read(&mut reader);
     let inception = reader.parse("inception", values::date);
@@ -168,7 +166,6 @@ pub(super) fn read(
 
 /// The log's short name, or else its place in the list: for messages.
 fn name_or_index(index: usize, node: &Node) -> String {
-    use super::tree::Value;
     let name = match &node.value {
         Value::Map(entries) => entries.iter().find(|entry| entry.key == "shortname"),
         _ => None,

@@ -10,23 +10,18 @@ mod identity;
 mod key;
 pub mod keys;
 mod log;
-mod report;
-mod section;
 mod server;
-mod tree;
 mod values;
 
 use std::path::{Path, PathBuf};
 
 use lucarne_http::Limits;
-use section::{Reader, Section};
-use tree::{Node, Value};
+use lucarne_settings::{Node, Reader, Section, Value, join, tree};
 
 pub use flags::Flags;
 pub(crate) use key::{describe as describe_key, read as read_key};
 pub use log::{Ccadb, LogSettings, RootSources};
-pub use report::{Finding, Report};
-pub use section::Located;
+pub use lucarne_settings::{Finding, Located, Report};
 pub use server::TlsFiles;
 pub use values::{Listen, Prefix};
 pub(crate) use values::{listen, rfc3339};
@@ -79,7 +74,7 @@ impl Config {
                 return None;
             }
         };
-        let top = Section::open(&root, "", keys::TOP, report)?;
+        let top = keys::open(&root, "", keys::TOP, report)?;
         let defaults = top.get("defaults").and_then(|node| defaults(node, report));
         let logs = logs(&top, defaults, directory, report);
         let http = server::http(&top, directory, report);
@@ -108,11 +103,11 @@ impl Config {
 /// `defaults:` takes the keys that logs may share, and says so of the others.
 fn defaults<'t>(node: &'t Node, report: &mut Report) -> Option<Section<'t>> {
     let allowed = keys::log();
-    let section = Section::open(node, "defaults", &allowed, report)?;
+    let section = keys::open(node, "defaults", &allowed, report)?;
     if let Value::Map(entries) = &node.value {
         for entry in entries {
             if keys::IDENTITY.contains(&entry.key.as_str()) {
-                let key = section::join("defaults", &entry.key);
+                let key = join("defaults", &entry.key);
                 let message = "is each log's own: write it under the log";
                 report.problem(Some(entry.line), key, message);
             }

@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use lucarne_http::Limits;
+use lucarne_settings::{Located, Reader, Report, Section};
 
-use super::report::Report;
-use super::section::{Located, Reader, Section};
 use super::{keys, values};
 
 /// The files that TLS is served with; read again when they change.
@@ -21,7 +20,7 @@ pub struct TlsFiles {
 pub(super) fn http(top: &Section<'_>, directory: &Path, report: &mut Report) -> Limits {
     let mut limits = Limits::default();
     let section = top.get("http");
-    let section = section.and_then(|node| Section::open(node, "http", keys::HTTP, report));
+    let section = section.and_then(|node| keys::open(node, "http", keys::HTTP, report));
     let Some(section) = section else {
         return limits;
     };
@@ -58,7 +57,7 @@ pub(super) fn http(top: &Section<'_>, directory: &Path, report: &mut Report) -> 
 /// Reads `tls`: both files, and that they fit together.
 pub(super) fn tls(top: &Section<'_>, directory: &Path, report: &mut Report) -> Option<TlsFiles> {
     let node = top.get("tls")?;
-    let section = Section::open(node, "tls", keys::TLS, report)?;
+    let section = keys::open(node, "tls", keys::TLS, report)?;
     let mut reader = Reader::new(section, "tls", directory, report);
     let certificate = reader.path("certificate");
     let certificate = reader.required("certificate", certificate, "fullchain.pem");

@@ -1,78 +1,10 @@
-//! How single values are written: numbers, dates, addresses, URLs, OIDs.
-//!
-//! Each parser says what it wants in words that follow the value:
-//! "`soon` is not a whole number of milliseconds".
+//! How a server's single values are written: addresses, URLs, names, OIDs.
+//! Numbers and times are as in every file of settings.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::time::Duration;
 
-use jiff::Timestamp;
-use jiff::civil::Date;
-use jiff::tz::TimeZone;
-
-/// `true` or `false`.
-pub(crate) fn boolean(text: &str) -> Result<bool, String> {
-    match text {
-        "true" | "True" | "TRUE" => Ok(true),
-        "false" | "False" | "FALSE" => Ok(false),
-        _ => Err("is neither true nor false".into()),
-    }
-}
-
-/// A whole number from `least` to `most`.
-pub(crate) fn number(least: u64, most: u64, unit: &str) -> impl Fn(&str) -> Result<u64, String> {
-    move |text| {
-        let value: u64 = text
-            .parse()
-            .map_err(|_| format!("is not a whole number of {unit}"))?;
-        if value < least {
-            return Err(format!("is too small: at least {least} {unit}"));
-        }
-        if value > most {
-            return Err(format!("is too large: at most {most} {unit}"));
-        }
-        Ok(value)
-    }
-}
-
-/// Whole milliseconds, from `least` to `most`.
-pub(crate) fn milliseconds(least: u64, most: u64) -> impl Fn(&str) -> Result<Duration, String> {
-    let number = number(least, most, "milliseconds");
-    move |text| number(text).map(Duration::from_millis)
-}
-
-/// A date such as `2026-01-31`.
-pub(crate) fn date(text: &str) -> Result<Date, String> {
-    if text.len() == 10
-        && let Ok(date) = text.parse()
-    {
-        return Ok(date);
-    }
-    Err("is not a date such as 2026-01-31".into())
-}
-
-/// An RFC 3339 time such as `2026-01-01T00:00:00Z`, or a date, which is its
-/// midnight in UTC. In Unix milliseconds.
-pub(crate) fn time(text: &str) -> Result<u64, String> {
-    let wrong = "is not a time such as 2026-01-01T00:00:00Z";
-    let timestamp = match date(text) {
-        Ok(date) => date
-            .to_zoned(TimeZone::UTC)
-            .map(|zoned| zoned.timestamp())
-            .map_err(|_| wrong.to_owned())?,
-        Err(_) => text.parse::<Timestamp>().map_err(|_| wrong.to_owned())?,
-    };
-    u64::try_from(timestamp.as_millisecond()).map_err(|_| "is before 1970".into())
-}
-
-/// Unix milliseconds as RFC 3339.
-pub(crate) fn rfc3339(ms: u64) -> String {
-    i64::try_from(ms)
-        .ok()
-        .and_then(|ms| Timestamp::from_millisecond(ms).ok())
-        .map_or_else(|| format!("{ms} ms"), |timestamp| timestamp.to_string())
-}
+pub(crate) use lucarne_settings::values::{boolean, date, milliseconds, number, rfc3339, time};
 
 /// An address to listen on: `host:port`, `[::1]:port`, or `:port` for all.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -196,14 +128,6 @@ pub(crate) fn oid(text: &str) -> Result<lucarne_ct::Oid, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_date_is_midnight_in_utc() {
-        assert_eq!(time("2026-01-01"), time("2026-01-01T00:00:00Z"));
-        assert_eq!(time("2026-01-01T01:00:00+01:00"), Ok(1_767_225_600_000));
-        assert!(time("2026-13-01").is_err());
-        assert!(time("1969-01-01").is_err());
-    }
 
     #[test]
     fn prefixes_take_ports_and_plain_http() {

@@ -10,34 +10,42 @@ use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, ScanError};
 
 /// A node and the line on which it stands (1 is the first).
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
-    pub(crate) line: usize,
-    pub(crate) value: Value,
+pub struct Node {
+    /// Its line.
+    pub line: usize,
+    /// What it is.
+    pub value: Value,
 }
 
 /// What a node is.
 #[derive(Clone, Debug)]
-pub(crate) enum Value {
+pub enum Value {
     /// Nothing was written, or `null`, or `~`.
     Nothing,
+    /// A single value as it is written, without its quotes.
     Scalar(String),
+    /// A list.
     List(Vec<Node>),
+    /// A map, in the order of the file; repeated keys are all there.
     Map(Vec<Entry>),
 }
 
 /// One `key: value` of a map.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
-    pub(crate) line: usize,
-    pub(crate) key: String,
-    pub(crate) value: Node,
+pub struct Entry {
+    /// The line of the key.
+    pub line: usize,
+    /// The key.
+    pub key: String,
+    /// What is written under it.
+    pub value: Node,
     /// Came in through `<<`: gives way to a key that is written out.
     merged: bool,
 }
 
 impl Value {
     /// In words, for messages.
-    pub(crate) fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match self {
             Value::Nothing => "nothing",
             Value::Scalar(_) => "a single value",
@@ -48,9 +56,12 @@ impl Value {
 }
 
 /// Why the file is not YAML, and where.
-pub(crate) struct SyntaxError {
-    pub(crate) line: usize,
-    pub(crate) message: String,
+#[derive(Debug)]
+pub struct SyntaxError {
+    /// Where reading stopped.
+    pub line: usize,
+    /// What was wrong there.
+    pub message: String,
 }
 
 impl From<ScanError> for SyntaxError {
@@ -63,7 +74,10 @@ impl From<ScanError> for SyntaxError {
 }
 
 /// Reads the first document of `yaml`; an empty file is an empty map.
-pub(crate) fn parse(yaml: &str) -> Result<Node, SyntaxError> {
+///
+/// # Errors
+/// If it is not YAML.
+pub fn parse(yaml: &str) -> Result<Node, SyntaxError> {
     let mut builder = Builder {
         events: Parser::new_from_str(yaml),
         anchors: HashMap::new(),

@@ -3,9 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::keys;
-use super::report::Report;
-use super::tree::{Entry, Node, Value};
+use crate::keys;
+use crate::report::Report;
+use crate::tree::{Entry, Node, Value};
 
 /// A value and the place it came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +17,8 @@ pub struct Located<T> {
 }
 
 impl<T> Located<T> {
-    pub(crate) fn new(value: T, line: usize) -> Self {
+    /// `value` as it stands on `line`.
+    pub fn new(value: T, line: usize) -> Self {
         Located {
             value,
             line: Some(line),
@@ -25,7 +26,7 @@ impl<T> Located<T> {
     }
 
     /// Applies `f` to the value.
-    pub(crate) fn map<U>(self, f: impl FnOnce(T) -> U) -> Located<U> {
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Located<U> {
         Located {
             value: f(self.value),
             line: self.line,
@@ -35,19 +36,26 @@ impl<T> Located<T> {
 
 /// A map, with the map to fall back on for keys it does not have.
 #[derive(Clone, Copy)]
-pub(crate) struct Section<'t> {
+pub struct Section<'t> {
     entries: &'t [Entry],
     fallback: &'t [Entry],
     /// Line of the map itself, for keys that are missing.
-    pub(crate) line: usize,
+    pub line: usize,
 }
 
 impl<'t> Section<'t> {
     /// Takes `node` as a map. Unknown and repeated keys are reported.
-    pub(crate) fn open(
+    pub fn open(node: &'t Node, path: &str, known: &[&str], report: &mut Report) -> Option<Self> {
+        Section::open_advised(node, path, known, keys::unknown, report)
+    }
+
+    /// The same, with words of its own for an unknown key: `advice` is given
+    /// the key and the known ones.
+    pub fn open_advised(
         node: &'t Node,
         path: &str,
         known: &[&str],
+        advice: impl Fn(&str, &[&str]) -> String,
         report: &mut Report,
     ) -> Option<Self> {
         let entries = match &node.value {
@@ -62,7 +70,7 @@ impl<'t> Section<'t> {
         for (index, entry) in entries.iter().enumerate() {
             let key = join(path, &entry.key);
             if !known.contains(&entry.key.as_str()) {
-                report.problem(Some(entry.line), key, keys::unknown(&entry.key, known));
+                report.problem(Some(entry.line), key, advice(&entry.key, known));
             } else if let Some(first) = entries[..index].iter().find(|e| e.key == entry.key) {
                 let message = format!("is given twice, first on line {}", first.line);
                 report.problem(Some(entry.line), key, message);
@@ -76,7 +84,7 @@ impl<'t> Section<'t> {
     }
 
     /// The same section, falling back on `defaults`.
-    pub(crate) fn or(self, defaults: Option<Section<'t>>) -> Self {
+    pub fn or(self, defaults: Option<Section<'t>>) -> Self {
         Section {
             fallback: defaults.map_or(&[], |section| section.entries),
             ..self
@@ -84,7 +92,7 @@ impl<'t> Section<'t> {
     }
 
     /// The node under `key`, if one is written (`key:` with nothing is not).
-    pub(crate) fn get(&self, key: &str) -> Option<&'t Node> {
+    pub fn get(&self, key: &str) -> Option<&'t Node> {
         let find = |entries: &'t [Entry]| entries.iter().find(|entry| entry.key == key);
         find(self.entries)
             .or_else(|| find(self.fallback))
@@ -94,7 +102,7 @@ impl<'t> Section<'t> {
 }
 
 /// Reads the keys of one section into values.
-pub(crate) struct Reader<'t, 'r> {
+pub struct Reader<'t, 'r> {
     section: Section<'t>,
     path: String,
     directory: &'r Path,
@@ -103,7 +111,7 @@ pub(crate) struct Reader<'t, 'r> {
 
 impl<'t, 'r> Reader<'t, 'r> {
     /// `directory` is what relative paths are relative to.
-    pub(crate) fn new(
+    pub fn new(
         section: Section<'t>,
         path: impl Into<String>,
         directory: &'r Path,
@@ -117,23 +125,30 @@ impl<'t, 'r> Reader<'t, 'r> {
         }
     }
 
-    pub(crate) fn problem(&mut self, line: Option<usize>, key: &str, message: impl Into<String>) {
+    /// Reports that `key` is wrong.
+    pub fn problem(&mut self, line: Option<usize>, key: &str, message: impl Into<String>) {
         self.report.problem(line, self.path_of(key), message);
     }
 
-    pub(crate) fn warning(&mut self, line: Option<usize>, key: &str, message: impl Into<String>) {
+    /// Reports that `key` will bite later.
+    pub fn warning(&mut self, line: Option<usize>, key: &str, message: impl Into<String>) {
         self.report.warning(line, self.path_of(key), message);
     }
 
+    /// The node under `key`, if one is written.
+    pub fn node(&self, key: &str) -> Option<&'t Node> {
+        self.section.get(key)
+    }
+
     /// Where `key` is written.
-    fn path_of(&self, key: &str) -> String {
+    pub fn path_of(&self, key: &str) -> String {
         let has = |entries: &[Entry]| entries.iter().any(|entry| entry.key == key);
         let inherited = !has(self.section.entries) && has(self.section.fallback);
         join(if inherited { "defaults" } else { &self.path }, key)
     }
 
     /// A key that must be there.
-    pub(crate) fn required<T>(
+    pub fn required<T>(
         &mut self,
         key: &str,
         value: Option<Located<T>>,
@@ -151,12 +166,12 @@ impl<'t, 'r> Reader<'t, 'r> {
     }
 
     /// Whether anything is written under `key`.
-    pub(crate) fn has(&self, key: &str) -> bool {
+    pub fn has(&self, key: &str) -> bool {
         self.section.get(key).is_some()
     }
 
     /// A single value as it is written.
-    pub(crate) fn text(&mut self, key: &str) -> Option<Located<&'t str>> {
+    pub fn text(&mut self, key: &str) -> Option<Located<&'t str>> {
         let node = self.section.get(key)?;
         self.scalar(key, node)
     }
@@ -173,7 +188,7 @@ impl<'t, 'r> Reader<'t, 'r> {
     }
 
     /// A single value, parsed; what the parser says is reported.
-    pub(crate) fn parse<T>(
+    pub fn parse<T>(
         &mut self,
         key: &str,
         parser: impl FnOnce(&str) -> Result<T, String>,
@@ -201,7 +216,7 @@ impl<'t, 'r> Reader<'t, 'r> {
     }
 
     /// A list of values, or a single one, each parsed.
-    pub(crate) fn list<T>(
+    pub fn list<T>(
         &mut self,
         key: &str,
         parser: impl Fn(&str) -> Result<T, String>,
@@ -223,13 +238,13 @@ impl<'t, 'r> Reader<'t, 'r> {
     }
 
     /// A path, made absolute against the configuration file's directory.
-    pub(crate) fn path(&mut self, key: &str) -> Option<Located<PathBuf>> {
+    pub fn path(&mut self, key: &str) -> Option<Located<PathBuf>> {
         let text = self.text(key)?;
         Some(text.map(|path| self.directory.join(path)))
     }
 
     /// A URL as it is written, or a path as in [`path`](Self::path).
-    pub(crate) fn url_or_path(&mut self, key: &str) -> Option<Located<String>> {
+    pub fn url_or_path(&mut self, key: &str) -> Option<Located<String>> {
         let text = self.text(key)?;
         Some(text.map(|text| match text.contains("://") {
             true => text.to_owned(),
@@ -239,7 +254,7 @@ impl<'t, 'r> Reader<'t, 'r> {
 }
 
 /// `path.key`, or whichever of the two there is.
-pub(crate) fn join(path: &str, key: &str) -> String {
+pub fn join(path: &str, key: &str) -> String {
     match (path, key) {
         ("", key) => key.to_owned(),
         (path, "") => path.to_owned(),

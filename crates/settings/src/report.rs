@@ -32,7 +32,7 @@ impl Report {
         }
     }
 
-    /// Something that keeps Lucarne from starting.
+    /// Something that keeps the whole from starting.
     pub fn problem(
         &mut self,
         line: Option<usize>,

@@ -1,0 +1,118 @@
+//! `${NAME}` and `${NAME:-default}` in values.
+//!
+//! What a variable holds is text: it cannot add keys or change the structure
+//! of the file, and every value keeps its line. `$${` is a literal `${`.
+
+use crate::report::Report;
+use crate::tree::{Node, Value};
+
+/// Replaces every reference in `node` by what `lookup` knows of the name. A
+/// variable that is not set and has no default is reported, with its line.
+pub fn substitute(node: &mut Node, lookup: &impl Fn(&str) -> Option<String>, report: &mut Report) {
+    match &mut node.value {
+        Value::Nothing => {}
+        Value::Scalar(text) if text.contains("${") => match expand(text, lookup) {
+            Ok(expanded) if expanded.is_empty() => node.value = Value::Nothing,
+            Ok(expanded) => *text = expanded,
+            Err(why) => {
+                report.problem(Some(node.line), "", why);
+                node.value = Value::Nothing;
+            }
+        },
+        Value::Scalar(_) => {}
+        Value::List(items) => {
+            for item in items {
+                substitute(item, lookup, report);
+            }
+        }
+        Value::Map(entries) => {
+            for entry in entries {
+                substitute(&mut entry.value, lookup, report);
+            }
+        }
+    }
+}
+
+fn expand(text: &str, lookup: &impl Fn(&str) -> Option<String>) -> Result<String, String> {
+    let mut expanded = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("${") {
+        let (before, after) = (&rest[..at], &rest[at + 2..]);
+        if let Some(literal) = before.strip_suffix('$') {
+            expanded.push_str(literal);
+            expanded.push_str("${");
+            rest = after;
+            continue;
+        }
+        expanded.push_str(before);
+        let end = after
+            .find('}')
+            .ok_or_else(|| format!("`{text}` has `${{` without its `}}`"))?;
+        let (name, default) = match after[..end].split_once(":-") {
+            Some((name, default)) => (name, Some(default)),
+            None => (&after[..end], None),
+        };
+        expanded.push_str(&value_of(name, default, lookup)?);
+        rest = &after[end + 1..];
+    }
+    expanded.push_str(rest);
+    Ok(expanded)
+}
+
+/// As in a shell, an empty variable takes the default too.
+fn value_of(
+    name: &str,
+    default: Option<&str>,
+    lookup: &impl Fn(&str) -> Option<String>,
+) -> Result<String, String> {
+    let letters = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if name.is_empty() || !name.chars().all(letters) {
+        return Err(format!(
+            "`${{{name}}}` is not a variable: write ${{NAME}} or ${{NAME:-default}}"
+        ));
+    }
+    let value = lookup(name).filter(|value| !value.is_empty());
+    value.or_else(|| default.map(str::to_owned)).ok_or_else(|| {
+        format!("the environment has no {name}; set it, or write ${{{name}:-a default}}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree;
+
+    fn expanded(text: &str) -> Result<String, String> {
+        let lookup = |name: &str| match name {
+            "RATE" => Some("500".to_owned()),
+            "EMPTY" => Some(String::new()),
+            _ => None,
+        };
+        expand(text, &lookup)
+    }
+
+    #[test]
+    fn variables_and_defaults() {
+        for (text, expected) in [
+            ("${RATE}", "500"),
+            ("a${RATE}b${RATE:-1}c", "a500b500c"),
+            ("${NONE:-http://localhost:6962}", "http://localhost:6962"),
+            ("${EMPTY:-7}", "7"),
+            ("${NONE:-}", ""),
+            ("costs $5, $${RATE}", "costs $5, ${RATE}"),
+        ] {
+            assert_eq!(expanded(text).as_deref(), Ok(expected), "{text}");
+        }
+        for wrong in ["${NONE}", "${RATE", "${}", "${A B}", "${RATE:1}"] {
+            assert!(expanded(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_missing_variable_is_reported_with_its_line() {
+        let mut root = tree::parse("a: 1\nb:\n  - ${NONE}\n").unwrap();
+        let mut report = Report::on(None);
+        substitute(&mut root, &|_| None, &mut report);
+        assert_eq!(report.problems()[0].line, Some(3));
+    }
+}

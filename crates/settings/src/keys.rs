@@ -1,0 +1,44 @@
+//! What is said of a key that does not exist.
+
+/// What to say of a key that is not one of `known`: the nearest one, or all.
+pub fn unknown(key: &str, known: &[&str]) -> String {
+    match nearest(key, known) {
+        Some(near) => format!("no such key; did you mean `{near}`?"),
+        None if known.is_empty() => "no such key; there are none here".to_owned(),
+        None => format!("no such key; there are {}", known.join(", ")),
+    }
+}
+
+/// The known word that `word` most looks like, if it looks like one. Capitals,
+/// `-` and `_` make no difference.
+pub fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
+    let plain = |text: &str| text.to_lowercase().replace(['_', '-'], "");
+    known
+        .iter()
+        .map(|candidate| {
+            (
+                strsim::normalized_damerau_levenshtein(&plain(word), &plain(candidate)),
+                *candidate,
+            )
+        })
+        .filter(|(likeness, _)| *likeness >= 0.6)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_typo_finds_the_nearest_key_and_nonsense_the_list() {
+        let known = ["duration", "rate", "timeUnit"];
+        assert_eq!(nearest("duraton", &known), Some("duration"));
+        assert_eq!(nearest("time-unit", &known), Some("timeUnit"));
+        assert_eq!(nearest("colour", &known), None);
+        assert_eq!(
+            unknown("colour", &known),
+            "no such key; there are duration, rate, timeUnit"
+        );
+    }
+}

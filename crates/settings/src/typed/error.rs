@@ -1,0 +1,99 @@
+//! What a type says of a value.
+
+use std::fmt;
+
+use serde::de;
+
+use crate::keys;
+use crate::section::join;
+
+/// Why a node is not what a type wants.
+#[derive(Debug)]
+pub struct Error {
+    /// The line of the innermost value at fault.
+    pub line: Option<usize>,
+    /// Its key, below the node that was read.
+    pub key: String,
+    /// In words that follow the key.
+    pub message: String,
+    /// The key is not wrong but not there.
+    pub missing: bool,
+}
+
+impl Error {
+    fn new(message: String) -> Self {
+        Error {
+            line: None,
+            key: String::new(),
+            message,
+            missing: false,
+        }
+    }
+
+    /// The same error, seen from the map or list above.
+    pub(super) fn under(mut self, key: &str, line: usize) -> Self {
+        self.line.get_or_insert(line);
+        self.key = match self.key.starts_with('[') {
+            true => format!("{key}{}", self.key),
+            false => join(key, &self.key),
+        };
+        self
+    }
+}
+
+impl de::Error for Error {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Error::new(message.to_string())
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Error {
+            key: field.to_owned(),
+            missing: true,
+            ..Error::new("is missing".to_owned())
+        }
+    }
+
+    fn duplicate_field(field: &'static str) -> Self {
+        Error {
+            key: field.to_owned(),
+            ..Error::new("is given twice".to_owned())
+        }
+    }
+
+    fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
+        Error {
+            key: field.to_owned(),
+            ..Error::new(keys::unknown(field, expected))
+        }
+    }
+
+    fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
+        Error::new(format!("`{variant}` is none of {}", expected.join(", ")))
+    }
+
+    fn invalid_type(_: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        Error::new(format!("must be {expected}"))
+    }
+
+    fn invalid_value(found: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        let found = match found {
+            de::Unexpected::Str(text) => format!("`{text}`"),
+            de::Unexpected::Unsigned(number) => format!("`{number}`"),
+            de::Unexpected::Signed(number) => format!("`{number}`"),
+            other => other.to_string(),
+        };
+        Error::new(format!("{found} is not {expected}"))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.key.as_str() {
+            "" => f.write_str(&self.message),
+            key => write!(f, "{key}: {}", self.message),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

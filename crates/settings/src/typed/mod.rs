@@ -1,0 +1,242 @@
+//! A map of the file as a type that derives `Deserialize`.
+//!
+//! Serde stops at the first thing that is wrong. Here every key is tried, so
+//! that a report has all of them, each with its line; an unknown key is told
+//! the nearest known one. That takes a type whose fields have defaults, or
+//! are looked at once all others are right.
+
+mod error;
+mod node;
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::de::{DeserializeOwned, Deserializer, Error as _};
+use serde::{Deserialize, de};
+
+use crate::report::Report;
+use crate::section::{Section, join};
+use crate::tree::{Entry, Node, Value};
+use crate::values;
+
+pub use error::Error;
+
+/// Reads `node` into a `T`, whose keys are `known`. `path` is where it stands,
+/// for messages. `None` if anything was reported.
+pub fn read<T: DeserializeOwned>(
+    node: &Node,
+    path: &str,
+    known: &[&str],
+    report: &mut Report,
+) -> Option<T> {
+    let before = report.problems().len();
+    Section::open(node, path, known, report)?;
+    let entries: Vec<Entry> = match &node.value {
+        Value::Map(entries) => entries
+            .iter()
+            .filter(|entry| known.contains(&entry.key.as_str()))
+            .cloned()
+            .collect(),
+        _ => Vec::new(),
+    };
+    let whole = T::deserialize(&map(node.line, entries.clone()));
+    let Err(error) = whole else {
+        return whole.ok().filter(|_| report.problems().len() == before);
+    };
+    let faults = entries
+        .into_iter()
+        .filter_map(|entry| T::deserialize(&map(node.line, vec![entry])).err())
+        .filter(|fault| !fault.missing)
+        .collect::<Vec<_>>();
+    // Where each key is right by itself, it is the whole that is wrong.
+    let faults = if faults.is_empty() {
+        vec![error]
+    } else {
+        faults
+    };
+    for fault in faults {
+        let line = Some(fault.line.unwrap_or(node.line));
+        report.problem(line, join(path, &fault.key), fault.message);
+    }
+    None
+}
+
+fn map(line: usize, entries: Vec<Entry>) -> Node {
+    Node {
+        line,
+        value: Value::Map(entries),
+    }
+}
+
+/// For `#[serde(deserialize_with = …)]`: a duration as [`values::duration`]
+/// reads it.
+///
+/// # Errors
+/// If it is not one.
+pub fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    text_with(deserializer, values::duration)
+}
+
+/// The same for an optional one; the field needs `#[serde(default)]`.
+///
+/// # Errors
+/// If it is not one.
+pub fn optional_duration<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Duration>, D::Error> {
+    duration(deserializer).map(Some)
+}
+
+/// For `#[serde(deserialize_with = …)]`: anything that parses from text, which
+/// is then what a flag takes, too.
+///
+/// # Errors
+/// What the parser says, after the text.
+pub fn parsed<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: std::fmt::Display>,
+{
+    text_with(deserializer, |text| {
+        text.parse().map_err(|error: T::Err| format!("{error}"))
+    })
+}
+
+/// The same for an optional one; the field needs `#[serde(default)]`.
+///
+/// # Errors
+/// What the parser says, after the text.
+pub fn optional<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: std::fmt::Display>,
+{
+    parsed(deserializer).map(Some)
+}
+
+/// The same for a list of them.
+///
+/// # Errors
+/// What the parser says, after the text.
+pub fn list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: std::fmt::Display>,
+{
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    let parse = |text: String| {
+        text.parse()
+            .map_err(|error| de::Error::custom(format!("`{text}` {error}")))
+    };
+    texts.into_iter().map(parse).collect()
+}
+
+fn text_with<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    parser: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<T, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parser(&text).map_err(|why| D::Error::custom(format!("`{text}` {why}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree;
+
+    #[derive(Debug, Default, Deserialize, PartialEq)]
+    #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+    struct Options {
+        log_url: Option<String>,
+        #[serde(deserialize_with = "duration")]
+        max_delay: Duration,
+        dup_chance: f64,
+        http2: bool,
+        issuer: Kind,
+        sizes: Vec<u32>,
+        #[serde(deserialize_with = "list")]
+        addresses: Vec<std::net::IpAddr>,
+    }
+
+    #[derive(Debug, Default, Deserialize, PartialEq)]
+    #[serde(rename_all = "lowercase")]
+    enum Kind {
+        #[default]
+        Rsa,
+        Webpki,
+    }
+
+    const KNOWN: &[&str] = &[
+        "logUrl",
+        "maxDelay",
+        "dupChance",
+        "http2",
+        "issuer",
+        "sizes",
+        "addresses",
+    ];
+
+    fn options(yaml: &str) -> (Option<Options>, Vec<String>) {
+        let root = tree::parse(yaml).unwrap();
+        let mut report = Report::on(Some(std::path::Path::new("p")));
+        let read = read(&root, "options", KNOWN, &mut report);
+        (read, report.problem_lines())
+    }
+
+    #[test]
+    fn values_become_what_the_type_wants() {
+        let (options, said) = options(
+            "logUrl: 2026\nmaxDelay: 1m30s\ndupChance: 1\nhttp2: true\nissuer: webpki\n\
+             sizes: [1, 2]\naddresses: ::1\n",
+        );
+        assert_eq!(said, Vec::<String>::new());
+        let options = options.unwrap();
+        assert_eq!(options.log_url.as_deref(), Some("2026"));
+        assert_eq!(options.max_delay, Duration::from_secs(90));
+        assert_eq!(options.issuer, Kind::Webpki);
+        assert_eq!(options.sizes, [1, 2]);
+        assert_eq!(options.addresses.len(), 1);
+    }
+
+    #[test]
+    fn every_problem_has_its_line() {
+        let (options, said) = options(
+            "logURL: x\nmaxDelay: soon\ndupChance: often\nhttp2: perhaps\nissuer: web\n\
+             sizes:\n  - 1\n  - two\ncolour: red\n",
+        );
+        assert!(options.is_none());
+        assert_eq!(
+            said,
+            [
+                "p:1: options.logURL: no such key; did you mean `logUrl`?",
+                "p:2: options.maxDelay: `soon` is not a duration such as 60s, 5m, 1m30s or 500ms",
+                "p:3: options.dupChance: `often` is not a number",
+                "p:4: options.http2: `perhaps` is neither true nor false",
+                "p:5: options.issuer: `web` is none of rsa, webpki",
+                "p:8: options.sizes[1]: `two` is not a whole number",
+                "p:9: options.colour: no such key; there are logUrl, maxDelay, dupChance, http2, \
+                 issuer, sizes, addresses",
+            ]
+        );
+    }
+
+    #[test]
+    fn nothing_written_is_the_default() {
+        assert_eq!(options("").0, Some(Options::default()));
+        assert_eq!(options("maxDelay:\n").0, Some(Options::default()));
+    }
+
+    #[derive(Debug, Deserialize)]
+    struct Wanting {
+        #[allow(dead_code)]
+        url: String,
+    }
+
+    #[test]
+    fn a_missing_key_is_the_fault_of_the_map() {
+        let root = tree::parse("\na: \n").unwrap();
+        let mut report = Report::on(None);
+        assert!(read::<Wanting>(&root, "o", &["url", "a"], &mut report).is_none());
+        assert_eq!(report.problem_lines(), ["o.url: is missing"]);
+    }
+}
