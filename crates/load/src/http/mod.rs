@@ -1,1 +1,31 @@
 //! HTTP requests, with what each phase of them took.
+//!
+//! A [`Client`] belongs to one user and keeps that user's connection to one
+//! [`Endpoint`]. HTTP/1.1 is a small codec of our own over `httparse`: a load
+//! tester sends the same few requests a million times, and what a general client
+//! spends on pools, channels and header maps would be counted as the target's
+//! latency. HTTP/2 is hyper's.
+//!
+//! - A connection is reused unless [`ClientOptions::keepalive`] is off; then every
+//!   request opens its own and says `connection: close`.
+//! - A kept connection that turns out to have been closed by the server while it
+//!   was idle is opened again, and the request is sent once more, whatever its
+//!   method, provided that nothing of an answer had arrived. It is then one
+//!   exchange, whose time counts from the first attempt ([`Response::resent`]).
+//! - An answer is whole or it is a failure; malformed answers are never guessed
+//!   at. Failures have stable kinds: see [`kind`].
+//! - Idle connections own no buffers: reading borrows the thread's.
+
+mod client;
+mod endpoint;
+pub mod kind;
+mod options;
+mod request;
+mod response;
+mod tls;
+
+pub use client::Client;
+pub use endpoint::{Endpoint, EndpointError};
+pub use options::{ClientOptions, Version};
+pub use request::{Body, Request};
+pub use response::{Headers, Response};

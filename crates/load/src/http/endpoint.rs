@@ -1,0 +1,180 @@
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use rustls::pki_types::ServerName;
+use url::Url;
+
+use super::{ClientOptions, tls};
+
+/// A server and how to reach it: looked up once, shared by its clients.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    /// Name or address, without the port.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// What requests say in `host`: without the port if it is the scheme's own.
+    pub authority: String,
+    /// The path of the URL without its last slash; empty for the root. Requests
+    /// name whole paths: it is for the caller to put in front.
+    pub prefix: String,
+    /// Where to connect, in the order to try.
+    pub addresses: Vec<SocketAddr>,
+    /// TLS, and the name to ask for; `None` for plain HTTP.
+    pub tls: Option<(Arc<rustls::ClientConfig>, ServerName<'static>)>,
+}
+
+/// Why requests cannot be sent to a URL.
+#[derive(Debug, thiserror::Error)]
+pub enum EndpointError {
+    /// Not a URL of a server.
+    #[error("`{url}` is not a URL of a server: {reason}")]
+    Url {
+        /// What was given.
+        url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The certificates to trust cannot be used.
+    #[error("{0}")]
+    Trust(String),
+    /// No address for the host.
+    #[error("cannot find the address of `{host}`: {reason}")]
+    Dns {
+        /// The host.
+        host: String,
+        /// What the system says.
+        reason: String,
+    },
+}
+
+impl Endpoint {
+    /// The server at `url` (`https://host[:port][/prefix]`).
+    ///
+    /// # Errors
+    /// See [`EndpointError`].
+    pub async fn resolve(url: &str, options: &ClientOptions) -> Result<Arc<Self>, EndpointError> {
+        let wrong = |reason: &str| EndpointError::Url {
+            url: url.to_owned(),
+            reason: reason.to_owned(),
+        };
+        let parsed = Url::parse(url).map_err(|error| wrong(&error.to_string()))?;
+        let secure = match parsed.scheme() {
+            "http" => false,
+            "https" => true,
+            _ => return Err(wrong("it begins with neither http:// nor https://")),
+        };
+        if !parsed.username().is_empty() || parsed.password().is_some() {
+            return Err(wrong("a user name in it would not be sent"));
+        }
+        if parsed.query().is_some() || parsed.fragment().is_some() {
+            return Err(wrong("it has a query or a fragment"));
+        }
+        let host = parsed.host_str().ok_or_else(|| wrong("it names no host"))?;
+        let port = parsed
+            .port_or_known_default()
+            .ok_or_else(|| wrong("it names no port"))?;
+        let authority = match parsed.port() {
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_owned(),
+        };
+        // An IPv6 address stands in brackets in a URL only.
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let tls = if secure {
+            let name = ServerName::try_from(bare.to_owned())
+                .map_err(|_| wrong("TLS cannot ask for that host"))?;
+            Some((tls::config(options)?, name))
+        } else {
+            None
+        };
+        Ok(Arc::new(Self {
+            host: bare.to_owned(),
+            port,
+            authority,
+            prefix: parsed.path().trim_end_matches('/').to_owned(),
+            addresses: addresses(bare, port, options).await?,
+            tls,
+        }))
+    }
+
+    /// `http` or `https`.
+    pub fn scheme(&self) -> &'static str {
+        match self.tls {
+            Some(_) => "https",
+            None => "http",
+        }
+    }
+}
+
+async fn addresses(
+    host: &str,
+    port: u16,
+    options: &ClientOptions,
+) -> Result<Vec<SocketAddr>, EndpointError> {
+    let given = |(name, address): &(String, IpAddr)| {
+        (name.eq_ignore_ascii_case(host)).then(|| SocketAddr::new(*address, port))
+    };
+    let given: Vec<_> = options.resolve.iter().filter_map(given).collect();
+    if !given.is_empty() {
+        return Ok(given);
+    }
+    let failed = |reason: String| EndpointError::Dns {
+        host: host.to_owned(),
+        reason,
+    };
+    let found = tokio::net::lookup_host((host, port))
+        .await
+        .map_err(|error| failed(error.to_string()))?;
+    let found: Vec<_> = found.collect();
+    if found.is_empty() {
+        return Err(failed("it has none".to_owned()));
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn endpoint(url: &str) -> Result<Arc<Endpoint>, EndpointError> {
+        let options = ClientOptions {
+            resolve: vec![("Log.Example".into(), [127, 0, 0, 7].into())],
+            insecure: true,
+            ..ClientOptions::default()
+        };
+        Endpoint::resolve(url, &options).await
+    }
+
+    #[tokio::test]
+    async fn urls_are_taken_apart() {
+        let it = endpoint("https://log.example/2026h1/").await.unwrap();
+        assert_eq!(
+            (it.authority.as_str(), it.prefix.as_str()),
+            ("log.example", "/2026h1")
+        );
+        assert_eq!(it.addresses, ["127.0.0.7:443".parse().unwrap()]);
+        assert_eq!(it.scheme(), "https");
+        let it = endpoint("http://[::1]:81").await.unwrap();
+        assert_eq!(
+            (it.host.as_str(), it.authority.as_str(), it.prefix.as_str()),
+            ("::1", "[::1]:81", "")
+        );
+        assert_eq!(it.addresses, ["[::1]:81".parse().unwrap()]);
+        assert!(it.tls.is_none());
+    }
+
+    #[tokio::test]
+    async fn what_is_no_server_is_refused() {
+        for url in [
+            "",
+            "log.example",
+            "ftp://log.example/",
+            "http://",
+            "http://u:p@h/",
+            "http://h/?a",
+        ] {
+            let error = endpoint(url).await.unwrap_err();
+            assert!(matches!(error, EndpointError::Url { .. }), "{url}: {error}");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! How a request fails: the kinds that are counted by name, and stay.
+
+/// The name of the host was not found. At start only: addresses are looked up once.
+pub const DNS: &str = "dns";
+/// Nobody listens there.
+pub const CONNECT_REFUSED: &str = "connect_refused";
+/// No connection, or no TLS handshake, within the time for connecting.
+pub const CONNECT_TIMEOUT: &str = "connect_timeout";
+/// No connection for another reason: no route, no free local port or file descriptor.
+pub const CONNECT: &str = "connect";
+/// The TLS handshake failed: an untrusted certificate, no common version, an alert.
+pub const TLS: &str = "tls";
+/// The connection was closed or reset before anything of an answer had arrived.
+pub const RESET: &str = "reset";
+/// No whole answer within the time for the request.
+pub const TIMEOUT: &str = "timeout";
+/// The answer is not HTTP, or contradicts itself.
+pub const PROTOCOL: &str = "protocol";
+/// The body ended early, or is longer than allowed.
+pub const BODY: &str = "body";
+/// A whole answer with a status that the scenario did not expect. The client
+/// never says so by itself.
+pub const STATUS: &str = "status";
+/// The request cannot be written: a line break in a header, a space in a path.
+pub const REQUEST: &str = "request";

@@ -1,0 +1,71 @@
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How requests are sent.
+#[derive(Clone, Debug)]
+pub struct ClientOptions {
+    /// The version of HTTP to speak.
+    pub version: Version,
+    /// Accept any certificate: self-signed, expired, of another host.
+    pub insecure: bool,
+    /// A PEM file with certificates to trust besides the system's.
+    pub ca: Option<PathBuf>,
+    /// The most a request may take, connecting included (60 s).
+    pub timeout: Duration,
+    /// The most that connecting and the TLS handshake may take together (10 s).
+    pub connect_timeout: Duration,
+    /// Whether a connection serves more than one request (it does).
+    pub keepalive: bool,
+    /// Whether a new connection may resume an earlier TLS session (it may not:
+    /// every handshake that is measured is a full one).
+    pub resume: bool,
+    /// Addresses of hosts that are not to be looked up.
+    pub resolve: Vec<(String, IpAddr)>,
+    /// The longest body of an answer, in bytes (64 MiB).
+    pub max_body: usize,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self {
+            version: Version::default(),
+            insecure: false,
+            ca: None,
+            timeout: Duration::from_secs(60),
+            connect_timeout: Duration::from_secs(10),
+            keepalive: true,
+            resume: false,
+            resolve: Vec::new(),
+            max_body: 64 << 20,
+        }
+    }
+}
+
+/// A version of HTTP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Version {
+    /// HTTP/1.1 (RFC 9112).
+    #[default]
+    Http1,
+    /// HTTP/2 (RFC 9113): by ALPN over TLS, by prior knowledge without.
+    Http2,
+}
+
+impl Version {
+    /// As it is called in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Version::Http1 => "HTTP/1.1",
+            Version::Http2 => "HTTP/2",
+        }
+    }
+
+    /// As it is called in a TLS handshake (ALPN).
+    pub(super) fn alpn(self) -> &'static [u8] {
+        match self {
+            Version::Http1 => b"http/1.1",
+            Version::Http2 => b"h2",
+        }
+    }
+}
