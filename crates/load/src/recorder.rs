@@ -1,0 +1,252 @@
+//! What scenarios record with.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::samples::Shard;
+use crate::tags::Registry;
+
+/// An interned set of tags, always with `scenario` among them. Valid within the
+/// run whose recorder made it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Tags(pub(crate) u32);
+
+/// What one request cost. `None` says that a phase did not happen: a reused
+/// connection has no `connect`, plain HTTP no `tls`.
+#[derive(Debug, Clone)]
+pub struct Exchange {
+    /// When it was begun, before connecting.
+    pub started: Instant,
+    /// When it was over, whether well or not.
+    pub finished: Instant,
+    /// Until the TCP connection stood.
+    pub connect: Option<Duration>,
+    /// From then until the TLS handshake was over.
+    pub tls: Option<Duration>,
+    /// Until the request was handed to the system.
+    pub sending: Option<Duration>,
+    /// From then until the first byte of the response.
+    pub first_byte: Option<Duration>,
+    /// From then until its last byte.
+    pub body: Option<Duration>,
+    /// The response's status; 0 if there was no response.
+    pub status: u16,
+    /// `"HTTP/1.1"`, `"HTTP/2.0"`; what the scenario speaks.
+    pub protocol: &'static str,
+    /// Bytes received.
+    pub bytes_in: u64,
+    /// Bytes sent.
+    pub bytes_out: u64,
+    /// Whether it was as it should be. Which statuses are expected is the
+    /// scenario's business.
+    pub outcome: Result<(), Failure>,
+}
+
+/// What went wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{kind}: {detail}")]
+pub struct Failure {
+    /// A stable word: `connect_refused`, `connect_timeout`, `dns`, `tls`,
+    /// `reset`, `timeout`, `protocol`, `status`, `body`; scenarios have their own.
+    pub kind: &'static str,
+    /// The particulars. Those of the first ten failures of a kind are kept.
+    pub detail: String,
+}
+
+impl Failure {
+    /// A failure of this kind.
+    pub fn new(kind: &'static str, detail: impl Into<String>) -> Self {
+        Failure {
+            kind,
+            detail: detail.into(),
+        }
+    }
+}
+
+/// Takes samples, each under a set of tags. Cheap: a worker has its own, and
+/// once a second they are added up.
+#[derive(Clone, Debug)]
+pub struct Recorder(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    shard: Arc<Shard>,
+    registry: Arc<Registry>,
+    base: Tags,
+}
+
+impl Recorder {
+    pub(crate) fn new(shard: Arc<Shard>, registry: Arc<Registry>, base: Tags) -> Self {
+        Recorder(Arc::new(Inner {
+            shard,
+            registry,
+            base,
+        }))
+    }
+
+    /// A recorder of no run, whose samples go nowhere: for trying out a scenario.
+    pub fn detached(scenario: &str) -> Self {
+        let registry = Arc::new(Registry::default());
+        let base = registry.base(scenario, &[]);
+        Recorder::new(Arc::default(), registry, base)
+    }
+
+    /// Interns the scenario's own tags and `extra`. Takes a lock and allocates:
+    /// intern once per user, not per sample. A run keeps 4,096 sets of tags; what
+    /// comes after that is recorded without `extra`.
+    pub fn tags(&self, extra: &[(&str, &str)]) -> Tags {
+        self.0.registry.extend(self.0.base, extra)
+    }
+
+    /// A request that does not belong to an iteration.
+    pub fn request(&self, tags: Tags, exchange: &Exchange) {
+        self.0
+            .shard
+            .lock()
+            .request(tags, exchange, exchange.started);
+    }
+
+    /// A check. The details of the first ten failures are kept, all are counted.
+    pub fn check(&self, tags: Tags, name: &'static str, outcome: Result<(), String>) {
+        self.0.shard.lock().check(tags, name, outcome);
+    }
+
+    /// Adds to a counter.
+    pub fn count(&self, tags: Tags, metric: &'static str, n: u64) {
+        self.0.shard.lock().count(tags, metric, n);
+    }
+
+    /// A duration of a trend.
+    pub fn trend(&self, tags: Tags, metric: &'static str, value: Duration) {
+        self.0.shard.lock().trend(tags, metric, value);
+    }
+
+    /// A yes or no of a rate.
+    pub fn rate(&self, tags: Tags, metric: &'static str, good: bool) {
+        self.0.shard.lock().rate(tags, metric, good);
+    }
+
+    /// The present value of a gauge.
+    pub fn gauge(&self, tags: Tags, metric: &'static str, value: f64) {
+        self.0.shard.lock().gauge(tags, metric, value);
+    }
+
+    /// Something that went wrong outside of requests and iterations.
+    pub fn failure(&self, tags: Tags, failure: Failure) {
+        self.0.shard.lock().failure(tags, &failure);
+    }
+
+    /// The scenario's tags, without any others.
+    pub fn base(&self) -> Tags {
+        self.0.base
+    }
+
+    pub(crate) fn iterated(&self, duration: Duration, failed: bool) {
+        self.0.shard.lock().iterated(self.0.base, duration, failed);
+    }
+}
+
+/// One iteration of one user; records like its [`Recorder`].
+#[derive(Debug)]
+pub struct Iteration {
+    recorder: Recorder,
+    intended: Instant,
+    started: Instant,
+    number: u64,
+    user: u64,
+    requested: bool,
+    failed: bool,
+}
+
+impl Iteration {
+    pub(crate) fn new(recorder: Recorder, user: u64) -> Self {
+        let now = Instant::now();
+        Iteration {
+            recorder,
+            intended: now,
+            started: now,
+            number: 0,
+            user,
+            requested: false,
+            failed: false,
+        }
+    }
+
+    /// An iteration on its own, for trying out a scenario.
+    pub fn detached(recorder: &Recorder, number: u64) -> Self {
+        Iteration {
+            number,
+            ..Iteration::new(recorder.clone(), 0)
+        }
+    }
+
+    pub(crate) fn begin(&mut self, number: u64, intended: Instant, started: Instant) {
+        (self.number, self.intended, self.started) = (number, intended, started);
+        (self.requested, self.failed) = (false, false);
+    }
+
+    pub(crate) fn end(&self, now: Instant) {
+        self.recorder
+            .iterated(now.saturating_duration_since(self.intended), self.failed);
+    }
+
+    /// A request of this iteration. The first one takes its total from
+    /// [`intended`](Iteration::intended): time that the load generator lost, or
+    /// that passed while all users were busy with a slow target, is the target's.
+    pub fn request(&mut self, tags: Tags, exchange: &Exchange) {
+        let since = if self.requested {
+            exchange.started
+        } else {
+            self.intended
+        };
+        self.requested = true;
+        self.recorder.0.shard.lock().request(tags, exchange, since);
+    }
+
+    /// Something other than a request went wrong. A failed request is told by its
+    /// exchange's outcome and need not be told again.
+    pub fn fail(&mut self, failure: Failure) {
+        self.failed = true;
+        self.recorder.failure(self.recorder.base(), failure);
+    }
+
+    /// Whether [`fail`](Iteration::fail) was called.
+    pub fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// When it was due.
+    pub fn intended(&self) -> Instant {
+        self.intended
+    }
+
+    /// When it was begun; not before it was due.
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// Counts the scenario's iterations over all workers, from 0. By arrival
+    /// rate the numbers are those of the arrivals, so dropped ones are missing.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The number of the user.
+    pub fn user(&self) -> u64 {
+        self.user
+    }
+
+    /// Its recorder.
+    pub fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+}
+
+impl Deref for Iteration {
+    type Target = Recorder;
+
+    fn deref(&self) -> &Recorder {
+        &self.recorder
+    }
+}

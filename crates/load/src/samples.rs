@@ -1,0 +1,326 @@
+//! What has been recorded, by tag set.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::{Exchange, Failure, Histogram, Metric, Tags};
+
+/// As many details of failures are kept, of each kind.
+pub(crate) const DETAILS: usize = 10;
+
+/// The samples of one worker since they were last collected. Only its worker
+/// and, once a second, the collector take the lock.
+#[derive(Debug, Default)]
+pub(crate) struct Shard(Mutex<Samples>);
+
+impl Shard {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Samples> {
+        self.0.lock()
+    }
+
+    /// Swaps the samples for empty ones.
+    pub(crate) fn take(&self, other: &mut Samples) {
+        std::mem::swap(&mut *self.0.lock(), other);
+    }
+}
+
+/// Samples by tag set.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Samples {
+    series: Vec<Option<Box<Series>>>,
+    pub(crate) span: Span,
+}
+
+/// When the first request was sent, the last one, and when the last one was over.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Span {
+    pub(crate) first_sent: Option<Instant>,
+    pub(crate) last_sent: Option<Instant>,
+    pub(crate) last_done: Option<Instant>,
+}
+
+/// The samples of one tag set.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Series {
+    pub(crate) requests: Requests,
+    pub(crate) iterations: Histogram,
+    pub(crate) iterations_failed: u64,
+    pub(crate) custom: Vec<(&'static str, Metric)>,
+    pub(crate) checks: Vec<Tally>,
+    pub(crate) errors: Vec<Tally>,
+}
+
+/// The requests of one tag set.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Requests {
+    pub(crate) total: Histogram,
+    pub(crate) connect: Histogram,
+    pub(crate) tls: Histogram,
+    pub(crate) sending: Histogram,
+    pub(crate) first_byte: Histogram,
+    pub(crate) body: Histogram,
+    pub(crate) failed: u64,
+    pub(crate) bytes_in: u64,
+    pub(crate) bytes_out: u64,
+    pub(crate) statuses: BTreeMap<u16, u64>,
+    pub(crate) protocols: BTreeMap<&'static str, u64>,
+}
+
+/// How often something went well and not, with the first details of the latter.
+#[derive(Debug, Clone)]
+pub(crate) struct Tally {
+    pub(crate) name: &'static str,
+    pub(crate) good: u64,
+    pub(crate) bad: u64,
+    pub(crate) details: Vec<String>,
+}
+
+impl Samples {
+    fn series(&mut self, tags: Tags) -> &mut Series {
+        let index = tags.0 as usize;
+        if index >= self.series.len() {
+            self.series.resize_with(index + 1, || None);
+        }
+        self.series[index].get_or_insert_default()
+    }
+
+    /// All series that have samples.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Tags, &Series)> {
+        let numbered = self.series.iter().enumerate();
+        numbered.filter_map(|(index, series)| Some((Tags(index as u32), series.as_deref()?)))
+    }
+
+    pub(crate) fn request(&mut self, tags: Tags, exchange: &Exchange, since: Instant) {
+        self.span.widen(exchange);
+        let series = self.series(tags);
+        series.requests.add(exchange, since);
+        if let Err(failure) = &exchange.outcome {
+            tally(&mut series.errors, failure.kind).bad(&failure.detail);
+        }
+    }
+
+    pub(crate) fn failure(&mut self, tags: Tags, failure: &Failure) {
+        tally(&mut self.series(tags).errors, failure.kind).bad(&failure.detail);
+    }
+
+    pub(crate) fn check(&mut self, tags: Tags, name: &'static str, outcome: Result<(), String>) {
+        let tally = tally(&mut self.series(tags).checks, name);
+        match outcome {
+            Ok(()) => tally.good += 1,
+            Err(detail) => tally.bad(&detail),
+        }
+    }
+
+    pub(crate) fn iterated(&mut self, tags: Tags, duration: Duration, failed: bool) {
+        let series = self.series(tags);
+        series.iterations.record(duration);
+        series.iterations_failed += u64::from(failed);
+    }
+
+    pub(crate) fn count(&mut self, tags: Tags, metric: &'static str, n: u64) {
+        self.custom(tags, metric, Metric::Counter { count: n });
+    }
+
+    pub(crate) fn trend(&mut self, tags: Tags, metric: &'static str, value: Duration) {
+        let custom = &mut self.series(tags).custom;
+        match custom.iter_mut().find(|(name, _)| *name == metric) {
+            Some((_, Metric::Trend(histogram))) => histogram.record(value),
+            Some(_) => {}
+            None => custom.push((metric, Metric::one_duration(value))),
+        }
+    }
+
+    pub(crate) fn rate(&mut self, tags: Tags, metric: &'static str, good: bool) {
+        self.custom(
+            tags,
+            metric,
+            Metric::Rate {
+                good: good.into(),
+                total: 1,
+            },
+        );
+    }
+
+    pub(crate) fn gauge(&mut self, tags: Tags, metric: &'static str, value: f64) {
+        self.custom(tags, metric, Metric::one_gauge(value));
+    }
+
+    fn custom(&mut self, tags: Tags, metric: &'static str, sample: Metric) {
+        let custom = &mut self.series(tags).custom;
+        match custom.iter_mut().find(|(name, _)| *name == metric) {
+            Some((_, known)) => known.merge(&sample),
+            None => custom.push((metric, sample)),
+        }
+    }
+
+    /// Adds other samples to these.
+    pub(crate) fn merge(&mut self, other: &Samples) {
+        self.span.merge(&other.span);
+        for (tags, series) in other.iter() {
+            self.series(tags).merge(series);
+        }
+    }
+
+    /// Forgets all samples but keeps the memory of the histograms.
+    pub(crate) fn clear(&mut self) {
+        self.span = Span::default();
+        self.series
+            .iter_mut()
+            .flatten()
+            .for_each(|series| series.clear());
+    }
+}
+
+impl Span {
+    fn widen(&mut self, exchange: &Exchange) {
+        self.merge(&Span {
+            first_sent: Some(exchange.started),
+            last_sent: Some(exchange.started),
+            last_done: Some(exchange.finished),
+        });
+    }
+
+    fn merge(&mut self, other: &Span) {
+        // `None` is less than any instant.
+        self.last_sent = self.last_sent.max(other.last_sent);
+        self.last_done = self.last_done.max(other.last_done);
+        self.first_sent = match (self.first_sent, other.first_sent) {
+            (Some(mine), Some(theirs)) => Some(mine.min(theirs)),
+            (mine, theirs) => mine.or(theirs),
+        };
+    }
+}
+
+impl Series {
+    fn merge(&mut self, other: &Series) {
+        self.requests.merge(&other.requests);
+        self.iterations.merge(&other.iterations);
+        self.iterations_failed += other.iterations_failed;
+        for (name, metric) in &other.custom {
+            match self.custom.iter_mut().find(|(known, _)| known == name) {
+                Some((_, known)) => known.merge(metric),
+                None => self.custom.push((name, metric.clone())),
+            }
+        }
+        other
+            .checks
+            .iter()
+            .for_each(|check| tally(&mut self.checks, check.name).merge(check));
+        other
+            .errors
+            .iter()
+            .for_each(|error| tally(&mut self.errors, error.name).merge(error));
+    }
+
+    fn clear(&mut self) {
+        self.requests.clear();
+        self.iterations.clear();
+        self.iterations_failed = 0;
+        self.custom.clear();
+        self.checks.clear();
+        self.errors.clear();
+    }
+}
+
+impl Requests {
+    fn add(&mut self, exchange: &Exchange, since: Instant) {
+        self.total
+            .record(exchange.finished.saturating_duration_since(since));
+        let phases = [
+            (&mut self.connect, exchange.connect),
+            (&mut self.tls, exchange.tls),
+            (&mut self.sending, exchange.sending),
+            (&mut self.first_byte, exchange.first_byte),
+            (&mut self.body, exchange.body),
+        ];
+        for (histogram, phase) in phases {
+            if let Some(phase) = phase {
+                histogram.record(phase);
+            }
+        }
+        self.failed += u64::from(exchange.outcome.is_err());
+        self.bytes_in += exchange.bytes_in;
+        self.bytes_out += exchange.bytes_out;
+        *self.statuses.entry(exchange.status).or_default() += 1;
+        *self.protocols.entry(exchange.protocol).or_default() += 1;
+    }
+
+    fn merge(&mut self, other: &Requests) {
+        for (mine, theirs) in self.histograms().into_iter().zip(other.histograms_ref()) {
+            mine.merge(theirs);
+        }
+        self.failed += other.failed;
+        self.bytes_in += other.bytes_in;
+        self.bytes_out += other.bytes_out;
+        for (status, count) in &other.statuses {
+            *self.statuses.entry(*status).or_default() += count;
+        }
+        for (protocol, count) in &other.protocols {
+            *self.protocols.entry(protocol).or_default() += count;
+        }
+    }
+
+    fn clear(&mut self) {
+        self.histograms().into_iter().for_each(Histogram::clear);
+        (self.failed, self.bytes_in, self.bytes_out) = (0, 0, 0);
+        self.statuses.clear();
+        self.protocols.clear();
+    }
+
+    fn histograms(&mut self) -> [&mut Histogram; 6] {
+        [
+            &mut self.total,
+            &mut self.connect,
+            &mut self.tls,
+            &mut self.sending,
+            &mut self.first_byte,
+            &mut self.body,
+        ]
+    }
+
+    fn histograms_ref(&self) -> [&Histogram; 6] {
+        [
+            &self.total,
+            &self.connect,
+            &self.tls,
+            &self.sending,
+            &self.first_byte,
+            &self.body,
+        ]
+    }
+}
+
+impl Tally {
+    fn bad(&mut self, detail: &str) {
+        self.bad += 1;
+        if self.details.len() < DETAILS {
+            self.details.push(detail.into());
+        }
+    }
+
+    fn merge(&mut self, other: &Tally) {
+        self.good += other.good;
+        self.bad += other.bad;
+        let room = DETAILS.saturating_sub(self.details.len());
+        self.details
+            .extend(other.details.iter().take(room).cloned());
+    }
+}
+
+fn tally<'a>(tallies: &'a mut Vec<Tally>, name: &'static str) -> &'a mut Tally {
+    let index = tallies
+        .iter()
+        .position(|tally| tally.name == name)
+        .unwrap_or(tallies.len());
+    if index == tallies.len() {
+        tallies.push(Tally {
+            name,
+            good: 0,
+            bad: 0,
+            details: Vec::new(),
+        });
+    }
+    &mut tallies[index]
+}

@@ -1,0 +1,67 @@
+//! What is done under load.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::{Iteration, Recorder, Stop};
+
+/// What is done under load. One value per scenario of a plan, shared by its users.
+#[async_trait]
+pub trait Scenario: Send + Sync + 'static {
+    /// Once, before the first arrival: reach the target, mint, connect.
+    ///
+    /// # Errors
+    ///
+    /// An error ends the run before it began, with exit code 110 (the target
+    /// cannot be reached) or 104 (the configuration is wrong).
+    async fn prepare(&self) -> Result<(), PrepareError>;
+
+    /// A new user, in k6's words a VU: it owns its connections and its random
+    /// generator, and runs one iteration after the other, never two at a time.
+    ///
+    /// `recorder` is the one that the user's iterations will record with: the
+    /// place to intern [`Tags`](crate::Tags). `number` counts from 0.
+    fn user(&self, number: u64, recorder: &Recorder) -> Box<dyn User>;
+
+    /// Runs beside the load (a follower of checkpoints and the like), until
+    /// `stop` is cancelled. It may still return later than that: the run waits
+    /// for it before [`finish`](Scenario::finish).
+    async fn background(&self, recorder: Recorder, stop: Stop) {
+        let _ = (recorder, stop);
+    }
+
+    /// After the last iteration: audits. Takes the time that it needs, and bounds
+    /// it itself. What it returns is shown in the summary.
+    async fn finish(&self, recorder: Recorder) -> Vec<Note> {
+        let _ = recorder;
+        Vec::new()
+    }
+}
+
+/// One user of a scenario.
+#[async_trait]
+pub trait User: Send {
+    /// One iteration. What went wrong is told to `iteration`.
+    async fn iterate(&mut self, iteration: &mut Iteration);
+}
+
+/// Why a scenario could not begin.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PrepareError {
+    /// The options make no sense, or the target is not what they say.
+    #[error("{0}")]
+    Configuration(String),
+    /// The target does not answer.
+    #[error("{0}")]
+    Unreachable(String),
+}
+
+/// Something that a scenario has to say at the end of a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Note {
+    /// A headline.
+    pub title: String,
+    /// What stands below it, line by line.
+    pub lines: Vec<String>,
+}

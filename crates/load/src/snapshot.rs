@@ -1,0 +1,97 @@
+//! A run as it is at the moment.
+
+use std::time::Duration;
+
+use crate::run::Dial;
+use crate::summary::{ErrorKind, ThresholdResult};
+
+/// How many buckets a heat strip has.
+pub const HEAT: usize = 24;
+
+/// A run as it is at the moment; one each second.
+#[derive(Debug, Clone, Default)]
+pub struct Snapshot {
+    /// Since the first arrival was due. Zero while scenarios still prepare.
+    pub elapsed: Duration,
+    /// How long arrivals go on, without `gracefulStop`.
+    pub planned: Duration,
+    /// What the run is doing.
+    pub phase: Phase,
+    /// One row per scenario, in the plan's order.
+    pub scenarios: Vec<ScenarioRow>,
+    /// Failures since the beginning, the most frequent first.
+    pub errors: Vec<ErrorKind>,
+    /// Thresholds as they stand now.
+    pub thresholds: Vec<ThresholdResult>,
+}
+
+/// What a run is doing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// Scenarios prepare; nothing has begun.
+    #[default]
+    Preparing,
+    /// Iterations begin and end.
+    Running,
+    /// No more iterations begin; those that run are waited for.
+    Stopping,
+    /// Scenarios finish: audits.
+    Finishing,
+    /// It is over.
+    Over,
+}
+
+/// One scenario in the last second, unless said otherwise.
+#[derive(Debug, Clone, Default)]
+pub struct ScenarioRow {
+    /// Its name in the plan.
+    pub name: String,
+    /// What is done: the registered name of the scenario.
+    pub kind: String,
+    /// What its keys change, and where that stands now.
+    pub dial: Dial,
+    /// Iterations per second asked for; 0 for scenarios by users.
+    pub asked: f64,
+    /// Iterations begun, per second.
+    pub achieved: f64,
+    /// Iterations completed, per second.
+    pub iterations: f64,
+    /// Requests completed, per second.
+    pub requests: f64,
+    /// Failures per second: failed requests, iterations and what else failed.
+    pub failures: f64,
+    /// Bytes received, per second.
+    pub bytes_in: f64,
+    /// Bytes sent, per second.
+    pub bytes_out: f64,
+    /// Users there are.
+    pub users: u64,
+    /// Users in an iteration.
+    pub busy: u64,
+    /// Arrivals that wait for a user.
+    pub waiting: u64,
+    /// Iterations begun since the beginning.
+    pub started_total: u64,
+    /// Arrivals dropped since the beginning.
+    pub dropped: u64,
+    /// Failed checks since the beginning.
+    pub failed_checks: u64,
+    /// Median of request durations, or of iterations if there are no requests.
+    pub p50: Duration,
+    /// 90th percentile.
+    pub p90: Duration,
+    /// 99th percentile.
+    pub p99: Duration,
+    /// The longest.
+    pub max: Duration,
+    /// The same durations counted by [`heat_bounds`].
+    pub heat: [u32; HEAT],
+}
+
+/// The upper ends of the buckets of a heat strip: 100 µs, then evenly on a
+/// logarithmic scale up to 60 s. The first bucket has everything below, the last
+/// one everything above.
+pub fn heat_bounds() -> [Duration; HEAT] {
+    let ratio = (60.0_f64 / 100e-6).powf(1.0 / (HEAT as f64 - 1.0));
+    std::array::from_fn(|bucket| Duration::from_secs_f64(100e-6 * ratio.powi(bucket as i32)))
+}

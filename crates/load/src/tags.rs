@@ -1,0 +1,82 @@
+//! Sets of tags, interned.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use crate::Tags;
+
+/// Name and value pairs, by ascending name, each name once.
+pub(crate) type TagSet = Arc<[(String, String)]>;
+
+/// More sets than this are not told apart.
+const MOST: usize = 4096;
+
+/// The tag sets of a run. A set's number is its place.
+#[derive(Debug, Default)]
+pub(crate) struct Registry(RwLock<Sets>);
+
+#[derive(Debug, Default)]
+struct Sets {
+    by_number: Vec<TagSet>,
+    numbers: HashMap<TagSet, Tags>,
+}
+
+impl Registry {
+    /// A scenario's own tags.
+    pub(crate) fn base(&self, scenario: &str, tags: &[(String, String)]) -> Tags {
+        let mut set = Vec::from(tags);
+        insert(&mut set, "scenario", scenario);
+        for index in 0..tags.len() {
+            insert(&mut set, &tags[index].0, &tags[index].1);
+        }
+        set.sort();
+        let mut sets = self.0.write();
+        sets.number(set.into())
+    }
+
+    /// A scenario's own tags with more.
+    pub(crate) fn extend(&self, base: Tags, extra: &[(&str, &str)]) -> Tags {
+        let Some(set) = self.get(base).filter(|_| !extra.is_empty()) else {
+            return base;
+        };
+        let mut set = set.to_vec();
+        for (name, value) in extra {
+            // Nobody leaves their scenario.
+            if *name != "scenario" {
+                insert(&mut set, name, value);
+            }
+        }
+        set.sort();
+        let mut sets = self.0.write();
+        let set: TagSet = set.into();
+        if sets.by_number.len() >= MOST && !sets.numbers.contains_key(&set) {
+            return base;
+        }
+        sets.number(set)
+    }
+
+    pub(crate) fn get(&self, tags: Tags) -> Option<TagSet> {
+        self.0.read().by_number.get(tags.0 as usize).cloned()
+    }
+}
+
+impl Sets {
+    fn number(&mut self, set: TagSet) -> Tags {
+        if let Some(tags) = self.numbers.get(&set) {
+            return *tags;
+        }
+        let tags = Tags(self.by_number.len() as u32);
+        self.by_number.push(set.clone());
+        self.numbers.insert(set, tags);
+        tags
+    }
+}
+
+fn insert(set: &mut Vec<(String, String)>, name: &str, value: &str) {
+    match set.iter_mut().find(|(known, _)| known == name) {
+        Some((_, old)) => *old = value.into(),
+        None => set.push((name.into(), value.into())),
+    }
+}

@@ -1,0 +1,72 @@
+//! What a run comes to.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What a run comes to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Everything asked for was offered, and every threshold held.
+    #[default]
+    Passed,
+    /// At least one threshold was crossed, or had no samples.
+    Crossed,
+    /// The run could not begin: its configuration is wrong.
+    Configuration,
+    /// The run was stopped before its end.
+    Interrupted,
+    /// Not a single answer came back in the whole run.
+    Unreachable,
+    /// The run is over, but a report of it could not be written.
+    OutputFailed,
+}
+
+impl Verdict {
+    /// The process' exit code. 99 and 105 are k6's; 0 alone means success.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Verdict::Passed => 0,
+            Verdict::Crossed => 99,
+            Verdict::Configuration => 104,
+            Verdict::Interrupted => 105,
+            Verdict::Unreachable => 110,
+            Verdict::OutputFailed => 111,
+        }
+    }
+
+    /// Of two verdicts the one that weighs more: a merged run has passed only
+    /// if every part of it has.
+    pub fn worse(self, other: Verdict) -> Verdict {
+        if other.weight() > self.weight() {
+            other
+        } else {
+            self
+        }
+    }
+
+    fn weight(self) -> u8 {
+        match self {
+            Verdict::Passed => 0,
+            Verdict::OutputFailed => 1,
+            Verdict::Crossed => 2,
+            Verdict::Interrupted => 3,
+            Verdict::Unreachable => 4,
+            Verdict::Configuration => 5,
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Verdict::Passed => "passed",
+            Verdict::Crossed => "thresholds crossed",
+            Verdict::Configuration => "wrong configuration",
+            Verdict::Interrupted => "interrupted",
+            Verdict::Unreachable => "target never reached",
+            Verdict::OutputFailed => "report not written",
+        })
+    }
+}
