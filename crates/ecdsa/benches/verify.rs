@@ -1,0 +1,65 @@
+//! Verification by a known key, beside aws-lc-rs's by a parsed one.
+
+use std::hint::black_box;
+
+use aws_lc_rs::digest::{self, Algorithm, SHA256, SHA384};
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature as aws;
+use aws_lc_rs::signature::KeyPair;
+use criterion::{Criterion, criterion_group, criterion_main};
+use lucarne_ecdsa::KnownKey;
+
+/// As long as a certificate.
+const MESSAGE: [u8; 1200] = [7; 1200];
+
+fn verify(criterion: &mut Criterion) {
+    curve(
+        criterion,
+        "P-256",
+        &aws::ECDSA_P256_SHA256_ASN1_SIGNING,
+        &aws::ECDSA_P256_SHA256_ASN1,
+        &SHA256,
+        KnownKey::p256,
+    );
+    curve(
+        criterion,
+        "P-384",
+        &aws::ECDSA_P384_SHA384_ASN1_SIGNING,
+        &aws::ECDSA_P384_SHA384_ASN1,
+        &SHA384,
+        KnownKey::p384,
+    );
+}
+
+fn curve(
+    criterion: &mut Criterion,
+    name: &str,
+    signing: &'static aws::EcdsaSigningAlgorithm,
+    verification: &'static dyn aws::VerificationAlgorithm,
+    hash: &'static Algorithm,
+    known: fn(&[u8]) -> Option<KnownKey>,
+) {
+    let pair = aws::EcdsaKeyPair::generate(signing).expect("a key");
+    let signature = pair.sign(&SystemRandom::new(), &MESSAGE).expect("signed");
+    let point = pair.public_key().as_ref();
+    let parsed = aws::ParsedPublicKey::new(verification, point).expect("a point");
+    let known_key = known(point).expect("a point");
+
+    let mut group = criterion.benchmark_group(name);
+    group.bench_function("aws-lc-rs", |bencher| {
+        bencher.iter(|| parsed.verify_sig(black_box(&MESSAGE), signature.as_ref()));
+    });
+    group.bench_function("known key", |bencher| {
+        bencher.iter(|| {
+            let digest = digest::digest(hash, black_box(&MESSAGE));
+            assert!(known_key.accepts(digest.as_ref(), signature.as_ref()));
+        });
+    });
+    group.bench_function("making a known key", |bencher| {
+        bencher.iter(|| known(black_box(point)));
+    });
+    group.finish();
+}
+
+criterion_group!(benches, verify);
+criterion_main!(benches);

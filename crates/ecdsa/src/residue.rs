@@ -1,0 +1,154 @@
+//! Integers modulo a prime, in Montgomery's form: x is kept as x·R mod p, R = 2^(64·N).
+
+use std::fmt::Debug;
+use std::marker::PhantomData;
+
+use crate::integer::{adc, add, from_bytes, invert, less, mac, sub};
+
+/// An odd prime with its highest bit set.
+pub(crate) trait Modulus<const N: usize>: Copy + Debug {
+    /// The prime.
+    const PRIME: [u64; N];
+    /// -p⁻¹ mod 2^64.
+    const NEGATED_INVERSE: u64 = negated_inverse(Self::PRIME[0]);
+    /// R² mod p.
+    const R_SQUARED: [u64; N] = r_squared(&Self::PRIME);
+
+    /// Adds the multiple of the prime, below 2^64 times it, that makes the lowest limb zero, and
+    /// drops that limb: the other limbs, and a limb above them.
+    #[inline(always)]
+    fn drop_limb(sum: [u64; N]) -> ([u64; N], u64) {
+        let factor = sum[0].wrapping_mul(Self::NEGATED_INVERSE);
+        let (_, mut carry) = mac(sum[0], factor, Self::PRIME[0], 0);
+        let mut rest = [0; N];
+        for i in 1..N {
+            (rest[i - 1], carry) = mac(sum[i], factor, Self::PRIME[i], carry);
+        }
+        (rest, carry)
+    }
+}
+
+/// By Newton's iteration: each step doubles the bits that are right, and an odd number is its own
+/// inverse modulo 8.
+const fn negated_inverse(odd: u64) -> u64 {
+    let (mut inverse, mut bits) = (odd, 3);
+    while bits < 64 {
+        inverse = inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse)));
+        bits *= 2;
+    }
+    inverse.wrapping_neg()
+}
+
+/// R mod p, which is R - p as p has its highest bit set, doubled as often as R has bits.
+const fn r_squared<const N: usize>(prime: &[u64; N]) -> [u64; N] {
+    let (mut value, mut doubled) = (sub(&[0; N], prime).0, 0);
+    while doubled < 64 * N {
+        let (sum, carry) = add(&value, &value);
+        value = reduce_once(sum, carry, prime);
+        doubled += 1;
+    }
+    value
+}
+
+/// `carry`·R + value, below 2p, modulo p.
+const fn reduce_once<const N: usize>(value: [u64; N], carry: u64, prime: &[u64; N]) -> [u64; N] {
+    let (difference, borrow) = sub(&value, prime);
+    if carry < borrow { value } else { difference }
+}
+
+/// An integer modulo `M`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Residue<M, const N: usize> {
+    /// x·R mod p, below p.
+    limbs: [u64; N],
+    modulus: PhantomData<M>,
+}
+
+impl<M, const N: usize> PartialEq for Residue<M, N> {
+    fn eq(&self, other: &Self) -> bool {
+        self.limbs == other.limbs
+    }
+}
+
+impl<M: Modulus<N>, const N: usize> Residue<M, N> {
+    pub(crate) const ZERO: Self = Self::raw([0; N]);
+    pub(crate) const ONE: Self = Self::raw(sub(&[0; N], &M::PRIME).0);
+
+    const fn raw(limbs: [u64; N]) -> Self {
+        Self {
+            limbs,
+            modulus: PhantomData,
+        }
+    }
+
+    /// The residue of any integer: R is below 2p, so that one subtraction is enough.
+    pub(crate) fn new(integer: [u64; N]) -> Self {
+        Self::raw(reduce_once(integer, 0, &M::PRIME)).mul(&Self::raw(M::R_SQUARED))
+    }
+
+    /// The residue of bytes that encode an integer below the prime.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let integer = from_bytes(bytes)?;
+        less(&integer, &M::PRIME).then(|| Self::new(integer))
+    }
+
+    /// The integer below the prime.
+    pub(crate) fn integer(&self) -> [u64; N] {
+        self.mul(&Self::raw(std::array::from_fn(|i| u64::from(i == 0))))
+            .limbs
+    }
+
+    pub(crate) fn is_zero(&self) -> bool {
+        self.limbs == [0; N]
+    }
+
+    #[inline(always)]
+    pub(crate) fn add(&self, other: &Self) -> Self {
+        let (sum, carry) = add(&self.limbs, &other.limbs);
+        Self::raw(reduce_once(sum, carry, &M::PRIME))
+    }
+
+    #[inline(always)]
+    pub(crate) fn double(&self) -> Self {
+        self.add(self)
+    }
+
+    #[inline(always)]
+    pub(crate) fn sub(&self, other: &Self) -> Self {
+        let (difference, borrow) = sub(&self.limbs, &other.limbs);
+        let correction: [u64; N] = std::array::from_fn(|i| M::PRIME[i] & borrow.wrapping_neg());
+        Self::raw(add(&difference, &correction).0)
+    }
+
+    pub(crate) fn negate(&self) -> Self {
+        Self::ZERO.sub(self)
+    }
+
+    /// Montgomery's product, coarsely integrated operand scanning: after each limb of `other` one
+    /// limb of the sum is made zero by adding a multiple of the prime, and dropped.
+    #[inline(always)]
+    pub(crate) fn mul(&self, other: &Self) -> Self {
+        let (mut sum, mut high) = ([0; N], 0);
+        for i in 0..N {
+            let mut carry = 0;
+            for (sum, limb) in sum.iter_mut().zip(self.limbs) {
+                (*sum, carry) = mac(*sum, limb, other.limbs[i], carry);
+            }
+            let (middle, overflow) = adc(high, carry, 0);
+            (sum, carry) = M::drop_limb(sum);
+            (sum[N - 1], high) = adc(middle, carry, 0);
+            high += overflow;
+        }
+        Self::raw(reduce_once(sum, high, &M::PRIME))
+    }
+
+    #[inline(always)]
+    pub(crate) fn square(&self) -> Self {
+        self.mul(self)
+    }
+
+    /// The inverse of what is not zero.
+    pub(crate) fn invert(&self) -> Self {
+        Self::new(invert(&self.integer(), &M::PRIME))
+    }
+}
