@@ -10,13 +10,13 @@ use crate::tree::{Node, Value};
 /// variable that is not set and has no default is reported, with its line.
 pub fn substitute(node: &mut Node, lookup: &impl Fn(&str) -> Option<String>, report: &mut Report) {
     match &mut node.value {
-        Value::Nothing => {}
+        Value::Nothing | Value::Unset => {}
         Value::Scalar(text) if text.contains("${") => match expand(text, lookup) {
             Ok(expanded) if expanded.is_empty() => node.value = Value::Nothing,
             Ok(expanded) => *text = expanded,
             Err(why) => {
                 report.problem(Some(node.line), "", why);
-                node.value = Value::Nothing;
+                node.value = Value::Unset;
             }
         },
         Value::Scalar(_) => {}

@@ -125,6 +125,11 @@ impl<'t, 'r> Reader<'t, 'r> {
         }
     }
 
+    /// Where this reader reports.
+    pub fn report(&mut self) -> &mut Report {
+        self.report
+    }
+
     /// Reports that `key` is wrong.
     pub fn problem(&mut self, line: Option<usize>, key: &str, message: impl Into<String>) {
         self.report.problem(line, self.path_of(key), message);
@@ -179,6 +184,7 @@ impl<'t, 'r> Reader<'t, 'r> {
     fn scalar(&mut self, key: &str, node: &'t Node) -> Option<Located<&'t str>> {
         match &node.value {
             Value::Scalar(text) => Some(Located::new(text.as_str(), node.line)),
+            Value::Unset => None,
             other => {
                 let message = format!("must be a single value, but is {}", other.kind());
                 self.problem(Some(node.line), key, message);

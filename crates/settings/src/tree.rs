@@ -22,6 +22,8 @@ pub struct Node {
 pub enum Value {
     /// Nothing was written, or `null`, or `~`.
     Nothing,
+    /// Refers to an environment variable that is not set, which was reported.
+    Unset,
     /// A single value as it is written, without its quotes.
     Scalar(String),
     /// A list.
@@ -48,6 +50,7 @@ impl Value {
     pub fn kind(&self) -> &'static str {
         match self {
             Value::Nothing => "nothing",
+            Value::Unset => "an environment variable that is not set",
             Value::Scalar(_) => "a single value",
             Value::List(_) => "a list",
             Value::Map(_) => "a map of keys",

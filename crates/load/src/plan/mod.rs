@@ -1,1 +1,168 @@
-//! A plan: the YAML file that says what to run.
+//! Plans: a YAML file that says what to load, how, and what must hold.
+//!
+//! Reading is strict: an unknown key is told the nearest known one, and
+//! everything that is wrong is reported at once, with its line. The keys are
+//! k6's where k6 has them.
+
+mod arrivals;
+mod kind;
+mod scenario;
+mod tags;
+mod thresholds;
+
+use std::path::Path;
+
+use lucarne_settings::{Node, Reader, Report, Section, Value, environment, tree, values};
+
+pub use arrivals::EXECUTORS;
+pub use kind::{Build, Kind};
+pub use scenario::PlannedScenario;
+pub use tags::tag;
+
+use crate::{PrepareError, Run, Thresholds};
+
+/// Keys at the top of a plan.
+pub const TOP: &[&str] = &[
+    "name",
+    "description",
+    "scenarios",
+    "thresholds",
+    "tags",
+    "threads",
+    "seed",
+];
+
+/// Most worker threads of a run.
+pub const MAX_THREADS: u64 = 1024;
+
+/// A plan that has been read and found right.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// What the run is called.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// Under load at the same time, or one after the other by their start.
+    pub scenarios: Vec<PlannedScenario>,
+    /// What must hold.
+    pub thresholds: Thresholds,
+    /// Worker threads; one if not given.
+    pub threads: Option<usize>,
+    /// Where randomness begins, if it is to repeat.
+    pub seed: Option<u64>,
+}
+
+impl Plan {
+    /// Reads the file at `path`, whose scenarios are of the given `kinds`;
+    /// variables come from the process' environment.
+    pub fn read(path: &Path, kinds: &[Kind]) -> (Option<Plan>, Report) {
+        let mut report = Report::on(Some(path));
+        let plan = match std::fs::read_to_string(path) {
+            Ok(yaml) => {
+                let lookup = |name: &str| std::env::var(name).ok();
+                Plan::parse(&yaml, kinds, &lookup, &mut report)
+            }
+            Err(error) => {
+                report.problem(None, "", format!("cannot be read: {error}"));
+                None
+            }
+        };
+        (plan, report)
+    }
+
+    /// Reads `yaml`; `lookup` is the environment. `None` if there was any
+    /// problem.
+    pub fn parse(
+        yaml: &str,
+        kinds: &[Kind],
+        lookup: &impl Fn(&str) -> Option<String>,
+        report: &mut Report,
+    ) -> Option<Plan> {
+        let mut root = match tree::parse(yaml) {
+            Ok(root) => root,
+            Err(error) => {
+                let message = format!("is not YAML: {}", error.message);
+                report.problem(Some(error.line), "", message);
+                return None;
+            }
+        };
+        environment::substitute(&mut root, lookup, report);
+        let top = Section::open(&root, "", TOP, report)?;
+        let mut reader = Reader::new(top, "", Path::new(""), report);
+        let mut text = |key| reader.text(key).map(|text| text.value.to_owned());
+        let (name, description) = (text("name"), text("description"));
+        let threads = reader.parse("threads", values::number(1, MAX_THREADS, "threads"));
+        let seed = reader.parse("seed", values::number(0, u64::MAX, ""));
+        let shared = tags::read(top.get("tags"), "tags", report);
+        let mut scenarios = scenarios(&top, kinds, report);
+        for scenario in &mut scenarios {
+            scenario.add_tags(&shared);
+        }
+        let thresholds = thresholds::read(top.get("thresholds"), &scenarios, report);
+        report.problems().is_empty().then(|| Plan {
+            name: name.unwrap_or_default(),
+            description: description.unwrap_or_default(),
+            scenarios,
+            thresholds,
+            threads: threads.map(|threads| threads.value as usize),
+            seed: seed.map(|seed| seed.value),
+        })
+    }
+
+    /// Makes the scenarios, with `seed` for their randomness, and puts the run
+    /// together.
+    ///
+    /// # Errors
+    /// If a scenario cannot be made of its options; the message begins with
+    /// its name.
+    pub fn into_run(self, seed: u64) -> Result<Run, PrepareError> {
+        let planned = self.scenarios.into_iter().enumerate();
+        let planned = planned.map(|(index, scenario)| {
+            // Scenarios of one kind must not do the same things.
+            scenario.into_planned(seed.wrapping_add(index as u64))
+        });
+        Ok(Run {
+            name: self.name,
+            description: self.description,
+            scenarios: planned.collect::<Result<_, _>>()?,
+            thresholds: self.thresholds,
+            workers: self.threads.unwrap_or(1),
+            ..Run::default()
+        })
+    }
+}
+
+/// The scenarios under `scenarios:`, each under its name.
+fn scenarios(top: &Section<'_>, kinds: &[Kind], report: &mut Report) -> Vec<PlannedScenario> {
+    let entries = match top.get("scenarios") {
+        Some(Node {
+            value: Value::Map(entries),
+            ..
+        }) => entries,
+        Some(node) => {
+            let message = format!(
+                "must be a map from names to scenarios, but is {}",
+                node.value.kind()
+            );
+            report.problem(Some(node.line), "scenarios", message);
+            return Vec::new();
+        }
+        None => {
+            let message = "is missing: a map from names to scenarios";
+            report.problem(None, "scenarios", message);
+            return Vec::new();
+        }
+    };
+    for (index, entry) in entries.iter().enumerate() {
+        if let Some(first) = entries[..index].iter().find(|e| e.key == entry.key) {
+            let key = format!("scenarios.{}", entry.key);
+            let message = format!("is given twice, first on line {}", first.line);
+            report.problem(Some(entry.line), key, message);
+        }
+    }
+    let read = |entry| scenario::read(entry, kinds, report);
+    entries.iter().filter_map(read).collect()
+}
+
+#[cfg(test)]
+mod tests;

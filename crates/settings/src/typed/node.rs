@@ -58,7 +58,7 @@ impl<'de> Deserializer<'de> for &'de Node {
     /// programs do that read YAML without knowing what they want.
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match &self.value {
-            Value::Nothing => visitor.visit_none(),
+            Value::Nothing | Value::Unset => visitor.visit_none(),
             Value::List(_) => self.deserialize_seq(visitor),
             Value::Map(_) => self.deserialize_map(visitor),
             Value::Scalar(text) => {
@@ -241,7 +241,7 @@ impl<'de> MapAccess<'de> for Entries<'de> {
         &mut self,
         seed: K,
     ) -> Result<Option<K::Value>, Error> {
-        let written = |entry: &&Entry| !matches!(entry.value.value, Value::Nothing);
+        let written = |entry: &&Entry| !matches!(entry.value.value, Value::Nothing | Value::Unset);
         self.value = self.rest.find(written);
         let Some(entry) = self.value else {
             return Ok(None);

@@ -1,0 +1,258 @@
+//! A scenario's executor and its keys, which are k6's.
+
+use std::path::Path;
+use std::time::Duration;
+
+use lucarne_settings::{Located, Node, Reader, Report, Section, Value, nearest, values};
+
+use crate::Arrivals;
+use crate::arrival::{Open, Rate, Stage};
+
+/// The executors.
+pub const EXECUTORS: &[&str] = &[
+    "constant-arrival-rate",
+    "ramping-arrival-rate",
+    "constant-vus",
+    "ramping-vus",
+];
+
+/// Keys of any executor.
+pub(super) const KEYS: &[&str] = &[
+    "rate",
+    "timeUnit",
+    "duration",
+    "stages",
+    "startRate",
+    "startVUs",
+    "vus",
+    "preAllocatedVUs",
+    "maxVUs",
+    "iterations",
+    "minAchieved",
+    "maxStartDelay",
+];
+
+/// Keys of both executors by rate.
+const OPEN: &[&str] = &[
+    "timeUnit",
+    "preAllocatedVUs",
+    "maxVUs",
+    "iterations",
+    "minAchieved",
+    "maxStartDelay",
+];
+
+/// k6's other executors, and what comes nearest.
+const FOREIGN: &[(&str, &str)] = &[
+    (
+        "shared-iterations",
+        "is not here: write `constant-vus` with `iterations`",
+    ),
+    (
+        "per-vu-iterations",
+        "is not here: write `constant-vus` with `iterations`",
+    ),
+    (
+        "externally-controlled",
+        "is not needed: the keys of the live view change every executor",
+    ),
+];
+
+/// Events per time unit, and users: beyond is a typing error.
+const MOST: f64 = 10_000_000.0;
+
+/// Reads when a scenario's iterations begin.
+pub(super) fn read(reader: &mut Reader<'_, '_>) -> Option<Arrivals> {
+    let executor = reader.parse("executor", executor);
+    let executor = reader.required("executor", executor, EXECUTORS[0])?;
+    let (own, open): (&[&str], _) = match executor.value {
+        "constant-arrival-rate" => (&["rate", "duration"], OPEN),
+        "ramping-arrival-rate" => (&["startRate", "stages"], OPEN),
+        "constant-vus" => (&["vus", "duration", "iterations"], &[][..]),
+        _ => (&["startVUs", "stages", "iterations"], &[][..]),
+    };
+    refuse_others(reader, executor.value, &[own, open].concat());
+    match executor.value {
+        "constant-arrival-rate" => constant_rate(reader),
+        "ramping-arrival-rate" => ramping_rate(reader),
+        "constant-vus" => constant_users(reader),
+        _ => ramping_users(reader),
+    }
+}
+
+fn executor(text: &str) -> Result<&'static str, String> {
+    if let Some((_, advice)) = FOREIGN.iter().find(|(foreign, _)| *foreign == text) {
+        return Err((*advice).to_owned());
+    }
+    let found = EXECUTORS.iter().find(|executor| **executor == text);
+    found
+        .copied()
+        .ok_or_else(|| match nearest(text, EXECUTORS) {
+            Some(near) => format!("is no executor; did you mean `{near}`?"),
+            None => format!("is no executor; there are {}", EXECUTORS.join(", ")),
+        })
+}
+
+/// A key of another executor would be passed over in silence.
+fn refuse_others(reader: &mut Reader<'_, '_>, executor: &str, own: &[&str]) {
+    for key in KEYS.iter().filter(|key| !own.contains(key)) {
+        if let Some(node) = reader.node(key) {
+            let own = own.join(", ");
+            let message = format!("does nothing with `{executor}`, which takes {own}");
+            reader.problem(Some(node.line), key, message);
+        }
+    }
+}
+
+fn constant_rate(reader: &mut Reader<'_, '_>) -> Option<Arrivals> {
+    let rate = reader.parse("rate", positive);
+    let rate = reader.required("rate", rate, "500");
+    let per = time_unit(reader);
+    let open = open(reader);
+    let duration = reader.parse("duration", length);
+    let duration = match open.iterations {
+        Some(_) => duration,
+        None => reader.required("duration", duration, "60s"),
+    };
+    let rate = Rate {
+        count: rate?.value,
+        per: per?,
+    };
+    let goal = open
+        .iterations
+        .map(|goal| goal as f64 / rate.as_per_second());
+    let duration = match (duration, goal) {
+        (Some(duration), _) => duration.value,
+        (None, goal) => Duration::try_from_secs_f64(goal?).ok()?,
+    };
+    Some(Arrivals::ConstantRate {
+        rate,
+        duration,
+        open,
+    })
+}
+
+fn ramping_rate(reader: &mut Reader<'_, '_>) -> Option<Arrivals> {
+    let start = reader.parse("startRate", values::decimal(0.0, MOST));
+    let per = time_unit(reader);
+    let open = open(reader);
+    let stages = stages(reader);
+    Some(Arrivals::RampingRate {
+        start: Rate {
+            count: start.map_or(0.0, |start| start.value),
+            per: per?,
+        },
+        stages: stages?,
+        open,
+    })
+}
+
+fn constant_users(reader: &mut Reader<'_, '_>) -> Option<Arrivals> {
+    let users = reader.parse("vus", values::number(1, MOST as u64, "users"));
+    let iterations = goal(reader);
+    let duration = reader.parse("duration", length);
+    let duration = reader.required("duration", duration, "60s");
+    Some(Arrivals::ConstantUsers {
+        users: users.map_or(1, |users| users.value),
+        duration: duration?.value,
+        iterations,
+    })
+}
+
+fn ramping_users(reader: &mut Reader<'_, '_>) -> Option<Arrivals> {
+    let start = reader.parse("startVUs", values::number(0, MOST as u64, "users"));
+    let iterations = goal(reader);
+    Some(Arrivals::RampingUsers {
+        start: start.map_or(1, |start| start.value),
+        stages: stages(reader)?,
+        iterations,
+    })
+}
+
+fn open(reader: &mut Reader<'_, '_>) -> Open {
+    let mut open = Open::default();
+    let users = values::number(0, MOST as u64, "users");
+    if let Some(users) = reader.parse("preAllocatedVUs", &users) {
+        open.pre_allocated_users = users.value;
+        open.max_users = open.max_users.max(users.value);
+    }
+    if let Some(users) = reader.parse("maxVUs", &users) {
+        if users.value < open.pre_allocated_users.max(1) {
+            let message = "is less than one, or than `preAllocatedVUs`";
+            reader.problem(users.line, "maxVUs", message);
+        }
+        open.max_users = users.value;
+    }
+    open.iterations = goal(reader);
+    if let Some(part) = reader.parse("minAchieved", values::decimal(0.0, 1.0)) {
+        open.min_achieved = part.value;
+    }
+    if let Some(delay) = reader.parse("maxStartDelay", values::duration) {
+        open.max_start_delay = delay.value;
+    }
+    open
+}
+
+fn goal(reader: &mut Reader<'_, '_>) -> Option<u64> {
+    let goal = reader.parse("iterations", values::number(1, u64::MAX, "iterations"));
+    goal.map(|goal| goal.value)
+}
+
+fn time_unit(reader: &mut Reader<'_, '_>) -> Option<Duration> {
+    match reader.has("timeUnit") {
+        true => reader.parse("timeUnit", length).map(|unit| unit.value),
+        false => Some(Duration::from_secs(1)),
+    }
+}
+
+/// A rate above nothing.
+fn positive(text: &str) -> Result<f64, String> {
+    match values::decimal(0.0, MOST)(text)? {
+        0.0 => Err("asks for nothing: a rate must be above 0".into()),
+        rate => Ok(rate),
+    }
+}
+
+/// A duration above nothing.
+fn length(text: &str) -> Result<Duration, String> {
+    match values::duration(text)? {
+        Duration::ZERO => Err("is no time at all".into()),
+        duration => Ok(duration),
+    }
+}
+
+/// The list `stages`, of which some must take time and ask for something.
+fn stages(reader: &mut Reader<'_, '_>) -> Option<Vec<Stage>> {
+    let Some(node) = reader.node("stages") else {
+        let example = "[{ duration: 30s, target: 500 }]";
+        reader.required("stages", None::<Located<()>>, example);
+        return None;
+    };
+    let Value::List(items) = &node.value else {
+        let message = "must be a list: one `- { duration: 30s, target: 500 }` for each stage";
+        reader.problem(Some(node.line), "stages", message);
+        return None;
+    };
+    let path = reader.path_of("stages");
+    let read = |(index, item)| stage(item, &format!("{path}[{index}]"), reader.report());
+    let stages: Vec<_> = items.iter().enumerate().map(read).collect();
+    let stages = stages.into_iter().collect::<Option<Vec<Stage>>>()?;
+    if stages.iter().all(|stage| stage.duration.is_zero()) {
+        reader.problem(Some(node.line), "stages", "take no time at all");
+        return None;
+    }
+    Some(stages)
+}
+
+fn stage(node: &Node, path: &str, report: &mut Report) -> Option<Stage> {
+    let section = Section::open(node, path, &["duration", "target"], report)?;
+    let mut reader = Reader::new(section, path, Path::new(""), report);
+    let duration = reader.parse("duration", values::duration);
+    let duration = reader.required("duration", duration, "30s");
+    let target = reader.parse("target", values::decimal(0.0, MOST));
+    let target = reader.required("target", target, "500");
+    Some(Stage {
+        duration: duration?.value,
+        target: target?.value,
+    })
+}

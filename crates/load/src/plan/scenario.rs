@@ -1,0 +1,169 @@
+//! One scenario of a plan.
+
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use lucarne_settings::tree::Entry;
+use lucarne_settings::{Located, Node, Reader, Report, Section, Value, nearest, values};
+
+use super::{Build, Kind, arrivals, tags};
+use crate::{Arrivals, Planned, PrepareError};
+
+/// Keys of every scenario, whatever its executor.
+const COMMON: &[&str] = &[
+    "scenario",
+    "executor",
+    "startTime",
+    "gracefulStop",
+    "tags",
+    "options",
+];
+
+/// What k6 has and what to do about it here.
+const FOREIGN: &[(&str, &str)] = &[
+    (
+        "exec",
+        "is a function of a k6 script; here `scenario` names what is done, `options` how",
+    ),
+    (
+        "env",
+        "is for k6's scripts; write ${NAME} or ${NAME:-default} into the values",
+    ),
+    (
+        "gracefulRampDown",
+        "is not needed: a user that ramps down always ends its iteration first",
+    ),
+];
+
+/// How long iterations may still take after the end, if not given.
+pub(super) const GRACEFUL_STOP: Duration = Duration::from_secs(30);
+
+/// A scenario as the plan has it.
+pub struct PlannedScenario {
+    /// Its name in the plan, and its tag `scenario`.
+    pub name: String,
+    /// The name of its kind.
+    pub kind: String,
+    /// When its iterations begin.
+    pub arrivals: Arrivals,
+    /// How long after the run it begins.
+    pub start: Duration,
+    /// How long iterations may still take after its end.
+    pub graceful_stop: Duration,
+    /// Tags of all its samples.
+    pub tags: Vec<(String, String)>,
+    /// Makes it.
+    pub build: Build,
+}
+
+impl PlannedScenario {
+    /// Adds tags that it does not have.
+    pub(super) fn add_tags(&mut self, shared: &[(String, String)]) {
+        for tag in shared {
+            if self.tags.iter().all(|(name, _)| *name != tag.0) {
+                self.tags.push(tag.clone());
+            }
+        }
+    }
+
+    /// Makes the scenario.
+    ///
+    /// # Errors
+    /// If its options make no sense together.
+    pub fn into_planned(self, seed: u64) -> Result<Planned, PrepareError> {
+        let scenario = (self.build)(seed).map_err(|error| self.name_it(error))?;
+        Ok(Planned {
+            name: self.name,
+            kind: self.kind,
+            arrivals: self.arrivals,
+            start: self.start,
+            graceful_stop: self.graceful_stop,
+            tags: self.tags,
+            scenario,
+        })
+    }
+
+    fn name_it(&self, error: PrepareError) -> PrepareError {
+        let named = |why| format!("scenario {}: {why}", self.name);
+        match error {
+            PrepareError::Configuration(why) => PrepareError::Configuration(named(why)),
+            PrepareError::Unreachable(why) => PrepareError::Unreachable(named(why)),
+        }
+    }
+}
+
+impl fmt::Debug for PlannedScenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PlannedScenario")
+            .field("name", &self.name)
+            .field("kind", &self.kind)
+            .field("arrivals", &self.arrivals)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Reads the scenario under a name.
+pub(super) fn read(entry: &Entry, kinds: &[Kind], report: &mut Report) -> Option<PlannedScenario> {
+    let path = format!("scenarios.{}", entry.key);
+    if let Err(why) = tags::name(&entry.key) {
+        report.problem(Some(entry.line), &path, why);
+    }
+    let known = [COMMON, arrivals::KEYS].concat();
+    let section = Section::open_advised(&entry.value, &path, &known, unknown, report)?;
+    let mut reader = Reader::new(section, &path, Path::new(""), report);
+    let kind = kind(&mut reader, kinds);
+    let arrivals = arrivals::read(&mut reader);
+    let mut time = |key| reader.parse(key, values::duration);
+    let (start, graceful_stop) = (time("startTime"), time("gracefulStop"));
+    let tags = tags::read(section.get("tags"), &format!("{path}.tags"), report);
+    let nothing = Node {
+        line: entry.line,
+        value: Value::Nothing,
+    };
+    let options = section.get("options").unwrap_or(&nothing);
+    let build = kind.and_then(|kind| Some((kind, options_of(kind, options, &path, report)?)));
+    let (kind, build) = build?;
+    Some(PlannedScenario {
+        name: entry.key.clone(),
+        kind: kind.name.to_owned(),
+        arrivals: arrivals?,
+        start: start.map_or(Duration::ZERO, |start| start.value),
+        graceful_stop: graceful_stop.map_or(GRACEFUL_STOP, |stop| stop.value),
+        tags,
+        build,
+    })
+}
+
+/// Reads the options, and makes the scenario once: what its options mean
+/// together is only known then.
+fn options_of(kind: &Kind, options: &Node, path: &str, report: &mut Report) -> Option<Build> {
+    let path = format!("{path}.options");
+    let build = kind.read(options, &path, report)?;
+    if let Err(error) = build(0) {
+        report.problem(Some(options.line), path, error.to_string());
+        return None;
+    }
+    Some(build)
+}
+
+fn kind<'k>(reader: &mut Reader<'_, '_>, kinds: &'k [Kind]) -> Option<&'k Kind> {
+    let names: Vec<&str> = kinds.iter().map(|kind| kind.name).collect();
+    let kind: Option<Located<&Kind>> = reader.parse("scenario", |text| {
+        let found = kinds.iter().find(|kind| kind.name == text);
+        found.ok_or_else(|| match nearest(text, &names) {
+            Some(near) => format!("is no scenario; did you mean `{near}`?"),
+            None => format!("is no scenario; there are {}", names.join(", ")),
+        })
+    });
+    let example = names.first().copied().unwrap_or("…");
+    let kind = reader.required("scenario", kind, example)?;
+    Some(kind.value)
+}
+
+fn unknown(key: &str, known: &[&str]) -> String {
+    match FOREIGN.iter().find(|(foreign, _)| *foreign == key) {
+        Some((_, advice)) => (*advice).to_owned(),
+        None => lucarne_settings::unknown(key, known),
+    }
+}

@@ -1,0 +1,349 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lucarne_settings::{Report, typed};
+use serde::Deserialize;
+
+use super::{Kind, Plan};
+use crate::arrival::{Arrivals, Open, Rate, Stage};
+use crate::{PrepareError, Recorder, Scenario, User};
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+struct Options {
+    log_url: String,
+    dup_chance: f64,
+}
+
+struct Nothing;
+
+#[async_trait]
+impl Scenario for Nothing {
+    async fn prepare(&self) -> Result<(), PrepareError> {
+        Ok(())
+    }
+
+    fn user(&self, _: u64, _: &Recorder) -> Box<dyn User> {
+        unimplemented!("these tests start nothing")
+    }
+}
+
+fn kinds() -> Vec<Kind> {
+    vec![Kind::new("ct-write", "writes", |node, path, report| {
+        let known = &["logUrl", "dupChance"];
+        let options: Options = typed::read(node, path, known, report)?;
+        Some(Box::new(move |_| match options.log_url.as_str() {
+            "" => Err(PrepareError::Configuration("`logUrl` is missing".into())),
+            _ => Ok(Arc::new(Nothing) as Arc<dyn Scenario>),
+        }))
+    })]
+}
+
+/// The plan, its problems, and its warnings.
+fn read(yaml: &str) -> (Option<Plan>, Vec<String>) {
+    let mut report = Report::on(Some("p".as_ref()));
+    let lookup = |name: &str| (name == "RATE").then(|| "750".to_owned());
+    let plan = Plan::parse(yaml, &kinds(), &lookup, &mut report);
+    let warnings = report.warning_lines();
+    let warnings = warnings.iter().map(|line| format!("warning: {line}"));
+    let said = report.problem_lines().into_iter().chain(warnings);
+    (plan, said.collect())
+}
+
+/// A plan with one scenario `w`, to which `keys` belong.
+fn with(keys: &str) -> String {
+    let indented: String = keys.lines().map(|line| format!("    {line}\n")).collect();
+    format!(
+        "scenarios:\n  w:\n    scenario: ct-write\n    options: {{ logUrl: http://l }}\n{indented}"
+    )
+}
+
+#[track_caller]
+fn arrivals(keys: &str) -> Arrivals {
+    let (plan, said) = read(&with(keys));
+    assert_eq!(said, Vec::<String>::new());
+    plan.unwrap().scenarios.remove(0).arrivals
+}
+
+#[track_caller]
+fn problems(yaml: &str, expected: &[&str]) {
+    let (plan, said) = read(yaml);
+    assert_eq!(said, expected);
+    assert!(plan.is_none());
+}
+
+#[test]
+fn a_whole_plan() {
+    let (plan, said) = read(
+        "
+name: A plan
+description: all of it
+threads: 2
+seed: 7
+tags: { team: pki, tier: none }
+scenarios:
+  write:
+    scenario: ct-write
+    executor: constant-arrival-rate
+    rate: ${RATE:-500}
+    timeUnit: 1m
+    duration: 1m30s
+    startTime: 5s
+    gracefulStop: 0
+    preAllocatedVUs: 5
+    maxVUs: 50
+    minAchieved: 0.9
+    maxStartDelay: 2s
+    tags: { tier: gold }
+    options:
+      logUrl: ${LOG:-http://localhost:6962/}
+      dupChance: 0.1
+thresholds:
+  http_req_duration{scenario:write}: [\"p(95)<500\", avg<100]
+  checks: rate==1
+  http_req_failed:
+    - { threshold: rate<0.01, abortOnFail: true, delayAbortEval: 10s }
+",
+    );
+    assert_eq!(said, Vec::<String>::new());
+    let plan = plan.unwrap();
+    assert_eq!(
+        (plan.name.as_str(), plan.threads, plan.seed),
+        ("A plan", Some(2), Some(7))
+    );
+    let write = &plan.scenarios[0];
+    assert_eq!(
+        (write.start, write.graceful_stop),
+        (Duration::from_secs(5), Duration::ZERO)
+    );
+    let open = Open {
+        pre_allocated_users: 5,
+        max_users: 50,
+        iterations: None,
+        max_start_delay: Duration::from_secs(2),
+        min_achieved: 0.9,
+    };
+    let rate = Rate {
+        count: 750.0,
+        per: Duration::from_secs(60),
+    };
+    let duration = Duration::from_secs(90);
+    assert_eq!(
+        write.arrivals,
+        Arrivals::ConstantRate {
+            rate,
+            duration,
+            open
+        }
+    );
+    let tag = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    assert_eq!(write.tags, [tag("tier", "gold"), tag("team", "pki")]);
+    let thresholds = &plan.thresholds.0;
+    assert_eq!(thresholds.len(), 4);
+    assert_eq!(thresholds[0].key, "http_req_duration{scenario:write}");
+    assert_eq!(thresholds[1].expression, "avg<100");
+    assert!(thresholds[3].abort_on_fail);
+    assert_eq!(thresholds[3].delay_abort_eval, Duration::from_secs(10));
+    assert_eq!(plan.into_run(7).ok().unwrap().scenarios.len(), 1);
+}
+
+#[test]
+fn every_executor_of_k6_that_there_is() {
+    let second = Duration::from_secs(1);
+    let stages = vec![
+        Stage {
+            duration: 30 * second,
+            target: 100.0,
+        },
+        Stage {
+            duration: Duration::ZERO,
+            target: 200.0,
+        },
+    ];
+    let list = "stages: [{ duration: 30s, target: 100 }, { duration: 0, target: 200 }]\n";
+    assert_eq!(
+        arrivals(&format!(
+            "executor: ramping-arrival-rate\nstartRate: 10\n{list}"
+        )),
+        Arrivals::RampingRate {
+            start: Rate::per_second(10.0),
+            stages: stages.clone(),
+            open: Open::default(),
+        }
+    );
+    assert_eq!(
+        arrivals("executor: constant-vus\nvus: 20\nduration: 5m\niterations: 1000"),
+        Arrivals::ConstantUsers {
+            users: 20,
+            duration: 300 * second,
+            iterations: Some(1000),
+        }
+    );
+    assert_eq!(
+        arrivals(&format!("executor: ramping-vus\nstartVUs: 0\n{list}")),
+        Arrivals::RampingUsers {
+            start: 0,
+            stages,
+            iterations: None
+        }
+    );
+    // A goal stands in for the duration.
+    assert_eq!(
+        arrivals("executor: constant-arrival-rate\nrate: 50\niterations: 500"),
+        Arrivals::ConstantRate {
+            rate: Rate::per_second(50.0),
+            duration: 10 * second,
+            open: Open {
+                iterations: Some(500),
+                ..Open::default()
+            },
+        }
+    );
+}
+
+#[test]
+fn every_typo_is_told_at_once_and_with_its_line() {
+    problems(
+        "\
+nam: A plan
+threads: many
+scenarios:
+  write:
+    scenario: ct-wirte
+    executor: constant-arival-rate
+    duraton: 60s
+  again:
+    scenario: ct-write
+    executor: constant-arrival-rate
+    rate: fast
+    duration: 60
+    gracefulStop: 5sec
+    options:
+      logURL: http://l
+      dupChance: often
+thresholds:
+  http_req_duration{scenario:wirte}: p(95)<500
+",
+        &[
+            "p:1: nam: no such key; did you mean `name`?",
+            "p:2: threads: `many` is not a whole number of threads",
+            "p:5: scenarios.write.scenario: `ct-wirte` is no scenario; did you mean `ct-write`?",
+            "p:6: scenarios.write.executor: `constant-arival-rate` is no executor; did you mean \
+             `constant-arrival-rate`?",
+            "p:7: scenarios.write.duraton: no such key; did you mean `duration`?",
+            "p:11: scenarios.again.rate: `fast` is not a number",
+            "p:12: scenarios.again.duration: `60` has no unit: write 60s or 60ms",
+            "p:13: scenarios.again.gracefulStop: `5sec` has the unit `sec`, which is none of h, m, \
+             s, ms, us and ns",
+            "p:15: scenarios.again.options.logURL: no such key; did you mean `logUrl`?",
+            "p:16: scenarios.again.options.dupChance: `often` is not a number",
+        ],
+    );
+}
+
+#[test]
+fn what_is_missing_is_told_with_an_example() {
+    problems(
+        "",
+        &["p: scenarios: is missing: a map from names to scenarios"],
+    );
+    problems(
+        "scenarios:\n  w:\n    executor: constant-arrival-rate\n",
+        &[
+            "p:3: scenarios.w.duration: is missing; for example `duration: 60s`",
+            "p:3: scenarios.w.rate: is missing; for example `rate: 500`",
+            "p:3: scenarios.w.scenario: is missing; for example `scenario: ct-write`",
+        ],
+    );
+    problems(
+        "scenarios:\n  w:\n    scenario: ct-write\n    executor: constant-vus\n    duration: 1s\n",
+        &["p:2: scenarios.w.options: `logUrl` is missing"],
+    );
+    problems(
+        &with("executor: ramping-vus"),
+        &["p:3: scenarios.w.stages: is missing; for example \
+           `stages: [{ duration: 30s, target: 500 }]`"],
+    );
+}
+
+#[test]
+fn keys_of_another_executor_and_of_k6_are_explained() {
+    problems(
+        &with("executor: constant-vus\nrate: 5\nduration: 1s\nexec: write"),
+        &[
+            "p:6: scenarios.w.rate: does nothing with `constant-vus`, which takes vus, duration, \
+             iterations",
+            "p:8: scenarios.w.exec: is a function of a k6 script; here `scenario` names what is \
+             done, `options` how",
+        ],
+    );
+    problems(
+        &with("executor: shared-iterations"),
+        &[
+            "p:5: scenarios.w.executor: `shared-iterations` is not here: write `constant-vus` with \
+           `iterations`",
+        ],
+    );
+}
+
+#[test]
+fn the_environment_is_text_and_must_be_there() {
+    let (plan, said) = read(&with(
+        "executor: constant-arrival-rate\nrate: ${RATE}\nduration: 1s",
+    ));
+    assert!(plan.is_some(), "{said:?}");
+    let (plan, said) = read(&with(
+        "executor: constant-arrival-rate\nrate: ${NONE}\nduration: 1s",
+    ));
+    assert!(plan.is_none());
+    assert_eq!(said.len(), 1);
+    assert!(
+        said[0].starts_with("p:6: the environment has no NONE"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn thresholds_name_scenarios_that_exist() {
+    let fine = with("executor: constant-vus\nduration: 1s");
+    problems(
+        &format!("{fine}thresholds:\n  http_reqs{{scenario:wirte}}: count>1\n"),
+        &["p:8: thresholds.http_reqs{scenario:wirte}: no scenario is called `wirte`; there are w"],
+    );
+    let (plan, said) = read(&format!("{fine}thresholds:\n  http_req_durations: avg<1\n"));
+    assert!(plan.is_some());
+    assert_eq!(
+        said,
+        [
+            "warning: p:8: thresholds.http_req_durations: is no metric of every scenario; did you \
+          mean `http_req_duration`?"
+        ]
+    );
+    problems(
+        &format!("{fine}thresholds: p(95)<500\n"),
+        &["p:7: thresholds: must be a map from metrics to expressions, but is a single value"],
+    );
+}
+
+#[test]
+fn names_can_stand_in_a_threshold() {
+    problems(
+        "scenarios:\n  a b:\n    scenario: ct-write\n    options: { logUrl: x }\n    \
+         executor: constant-vus\n    duration: 1s\n    tags: { scenario: x, \"y z\": 1, ok: \"\" }\n",
+        &[
+            "p:2: scenarios.a b: is not a name: letters, digits, `_`, `-` and `.`",
+            "p:7: scenarios.a b.tags.ok: must have a value, without commas and braces",
+            "p:7: scenarios.a b.tags.scenario: is the tag that every scenario has by its name; \
+             use another",
+            "p:7: scenarios.a b.tags.y z: is not a name: letters, digits, `_`, `-` and `.`",
+        ],
+    );
+}
+
+#[test]
+fn what_is_not_yaml_is_told_where() {
+    let (plan, said) = read("scenarios:\n  w: [\n");
+    assert!(plan.is_none());
+    assert!(said[0].contains("is not YAML"), "{said:?}");
+}
