@@ -42,10 +42,16 @@ pub(crate) fn leaf_index(mut extensions: &[u8]) -> Option<u64> {
 /// Appends the MerkleTreeLeaf of an entry: what the tree hashes, and what an SCT signs.
 ///
 /// `timestamp` is in milliseconds since 1970, `index` is the entry's place in the tree.
-pub fn merkle_tree_leaf(timestamp: u64, signed: &SignedEntry, index: u64, out: &mut Vec<u8>) {
-    out.reserve(2 + timestamped_entry_len(signed.into()));
+pub fn merkle_tree_leaf<'a>(
+    timestamp: u64,
+    signed: impl Into<SignedEntryRef<'a>>,
+    index: u64,
+    out: &mut Vec<u8>,
+) {
+    let signed = signed.into();
+    out.reserve(2 + timestamped_entry_len(signed));
     out.extend_from_slice(&[0, 0]); // version v1, leaf_type timestamped_entry
-    timestamped_entry(timestamp, signed.into(), &leaf_index_extension(index), out);
+    timestamped_entry(timestamp, signed, &leaf_index_extension(index), out);
 }
 
 fn timestamped_entry_len(signed: SignedEntryRef<'_>) -> usize {

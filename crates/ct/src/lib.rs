@@ -22,6 +22,7 @@ mod chain;
 mod checkpoint;
 mod der;
 mod entry;
+mod frequent;
 mod key;
 mod leaf;
 mod name;

@@ -4,10 +4,12 @@ use std::sync::OnceLock;
 
 use aws_lc_rs::digest::{self, Digest};
 use aws_lc_rs::signature::{self as aws, ParsedPublicKey, VerificationAlgorithm};
+use lucarne_ecdsa::KnownKey;
 
 use crate::algorithm::{ACCEPTED, Hash, SignatureAlgorithm};
 use crate::certificate::Certificate;
 use crate::der::{DerError, Reader, tag};
+use crate::frequent::Frequent;
 use crate::rejection::Code;
 
 /// An issuer's public key. Parsed by aws-lc-rs once for each algorithm that it is used with,
@@ -18,6 +20,7 @@ pub(crate) struct IssuerKey {
     /// RSAPublicKey, EC point or Ed25519 key: what the SubjectPublicKeyInfo's BIT STRING holds.
     bits: Box<[u8]>,
     parsed: [OnceLock<Option<Box<ParsedPublicKey>>>; SLOTS],
+    frequent: Frequent,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +68,7 @@ impl IssuerKey {
             kind,
             bits: bits.into(),
             parsed: Default::default(),
+            frequent: Frequent::default(),
         }
     }
 
@@ -83,12 +87,27 @@ impl IssuerKey {
             })
             .as_ref()
             .ok_or_else(|| VerifyError::UnsupportedKey("the issuer's key is malformed".into()))?;
+        let (tbs, signature) = (certificate.tbs(), certificate.signature());
         let verified = match scheme.message {
-            Message::Whole => key.verify_sig(certificate.tbs(), certificate.signature()),
-            Message::PaddedSha1 => padded_sha1(certificate.tbs())
-                .and_then(|digest| key.verify_digest_sig(&digest, certificate.signature())),
+            Message::Whole => key.verify_sig(tbs, signature),
+            Message::Digest(hash) => {
+                let digest = digest::digest(hash, tbs);
+                if self.frequent.accepts(&digest, signature) {
+                    return Ok(());
+                }
+                key.verify_digest_sig(&digest, signature)
+            }
+            Message::PaddedSha1 => {
+                padded_sha1(tbs).and_then(|digest| key.verify_digest_sig(&digest, signature))
+            }
         };
-        verified.map_err(|_| VerifyError::Invalid)
+        verified.map_err(|_| VerifyError::Invalid)?;
+        self.frequent.verified(|| match self.kind {
+            KeyKind::P256 => KnownKey::p256(&self.bits),
+            KeyKind::P384 => KnownKey::p384(&self.bits),
+            _ => None,
+        });
+        Ok(())
     }
 
     fn scheme(&self, algorithm: SignatureAlgorithm) -> Result<Scheme, VerifyError> {
@@ -130,6 +149,8 @@ struct Scheme {
 enum Message {
     /// aws-lc-rs hashes the message.
     Whole,
+    /// We do, to try the table of a key that is met often first.
+    Digest(&'static digest::Algorithm),
     /// SHA-1 for a curve whose verifier takes SHA-256: see [`padded_sha1`].
     PaddedSha1,
 }
@@ -140,6 +161,18 @@ impl Scheme {
             slot,
             verifier,
             message: Message::Whole,
+        }
+    }
+
+    fn digest(
+        slot: usize,
+        verifier: &'static dyn VerificationAlgorithm,
+        hash: &'static digest::Algorithm,
+    ) -> Self {
+        Self {
+            slot,
+            verifier,
+            message: Message::Digest(hash),
         }
     }
 }
@@ -171,16 +204,28 @@ fn rsa_pss(modulus_bits: usize, hash: Hash) -> Option<Scheme> {
 fn ecdsa(curve: KeyKind, hash: Hash) -> Scheme {
     match (curve, hash) {
         (KeyKind::P256, Hash::Sha1) => Scheme::whole(0, &aws::ECDSA_P256_SHA1_ASN1),
-        (KeyKind::P256, Hash::Sha256) => Scheme::whole(1, &aws::ECDSA_P256_SHA256_ASN1),
-        (KeyKind::P256, Hash::Sha384) => Scheme::whole(2, &aws::ECDSA_P256_SHA384_ASN1),
-        (KeyKind::P256, Hash::Sha512) => Scheme::whole(3, &aws::ECDSA_P256_SHA512_ASN1),
+        (KeyKind::P256, Hash::Sha256) => {
+            Scheme::digest(1, &aws::ECDSA_P256_SHA256_ASN1, &digest::SHA256)
+        }
+        (KeyKind::P256, Hash::Sha384) => {
+            Scheme::digest(2, &aws::ECDSA_P256_SHA384_ASN1, &digest::SHA384)
+        }
+        (KeyKind::P256, Hash::Sha512) => {
+            Scheme::digest(3, &aws::ECDSA_P256_SHA512_ASN1, &digest::SHA512)
+        }
         (KeyKind::P384, Hash::Sha1) => Scheme {
             message: Message::PaddedSha1,
             ..Scheme::whole(1, &aws::ECDSA_P384_SHA256_ASN1)
         },
-        (KeyKind::P384, Hash::Sha256) => Scheme::whole(1, &aws::ECDSA_P384_SHA256_ASN1),
-        (KeyKind::P384, Hash::Sha384) => Scheme::whole(2, &aws::ECDSA_P384_SHA384_ASN1),
-        (KeyKind::P384, Hash::Sha512) => Scheme::whole(3, &aws::ECDSA_P384_SHA512_ASN1),
+        (KeyKind::P384, Hash::Sha256) => {
+            Scheme::digest(1, &aws::ECDSA_P384_SHA256_ASN1, &digest::SHA256)
+        }
+        (KeyKind::P384, Hash::Sha384) => {
+            Scheme::digest(2, &aws::ECDSA_P384_SHA384_ASN1, &digest::SHA384)
+        }
+        (KeyKind::P384, Hash::Sha512) => {
+            Scheme::digest(3, &aws::ECDSA_P384_SHA512_ASN1, &digest::SHA512)
+        }
         (_, Hash::Sha1) => Scheme::whole(0, &aws::ECDSA_P521_SHA1_ASN1),
         (_, Hash::Sha256) => Scheme::whole(1, &aws::ECDSA_P521_SHA256_ASN1),
         (_, Hash::Sha384) => Scheme::whole(2, &aws::ECDSA_P521_SHA384_ASN1),

@@ -460,3 +460,28 @@ fn extensions_refused_by_configuration() {
     let usual = leaf(&pki().p256);
     submit(&log, EntryKind::X509, [&usual[..], pki().p256.cert_der()]).unwrap();
 }
+
+/// After so many signatures a key is verified with by other means: it must go on telling good
+/// from bad, byte by byte.
+#[test]
+fn a_key_that_is_met_often() {
+    for ca in [&pki().rsa, &pki().p256, &pki().p384] {
+        let log = usual();
+        let good = leaf(ca);
+        for _ in 0..100 {
+            submit(&log, EntryKind::X509, [&good[..], ca.cert_der()]).unwrap();
+        }
+        for number in 0..20 {
+            let name = format!("{number}.example.test");
+            let other = ca.issue(&pki().leaf(&name)).unwrap();
+            submit(&log, EntryKind::X509, [&other[..], ca.cert_der()]).unwrap();
+        }
+        for from_the_end in 1..40 {
+            let mut bad = good.clone();
+            let at = bad.len() - from_the_end;
+            bad[at] ^= 0x40;
+            let found = refused(submit(&log, EntryKind::X509, [&bad[..], ca.cert_der()]));
+            assert_eq!(found, (Code::InvalidSignature, Some(0)), "{from_the_end}");
+        }
+    }
+}
