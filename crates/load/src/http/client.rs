@@ -1,21 +1,39 @@
 use std::sync::Arc;
-use std::time::Instant;
 
-use bytes::Bytes;
+use http::Method;
+use tokio::time::{Instant, timeout_at};
 
-use super::{ClientOptions, Endpoint, Headers, Request, Response, kind};
-use crate::{Exchange, Failure};
+use super::answer::Answer;
+use super::exchange::Record;
+use super::http2::Http2;
+use super::stream::Stream;
+use super::{ClientOptions, Endpoint, Request, Response, Version, http1, kind};
+use crate::Failure;
 
-/// One user's client: keeps its connection to one endpoint.
+/// One user's client: keeps that user's connection to one endpoint. Requests
+/// follow one another.
+#[derive(Debug)]
 pub struct Client {
     endpoint: Arc<Endpoint>,
     options: Arc<ClientOptions>,
+    kept: Option<Kept>,
+}
+
+/// An open connection that no request is using.
+#[derive(Debug)]
+enum Kept {
+    Http1(Stream),
+    Http2(Http2),
 }
 
 impl Client {
     /// A client that has not connected yet.
     pub fn new(endpoint: Arc<Endpoint>, options: Arc<ClientOptions>) -> Self {
-        Self { endpoint, options }
+        Self {
+            endpoint,
+            options,
+            kept: None,
+        }
     }
 
     /// Where it sends its requests.
@@ -23,31 +41,104 @@ impl Client {
         &self.endpoint
     }
 
-    /// Sends a request and reads the whole answer.
-    pub async fn send(&mut self, _request: &Request<'_>) -> Response {
-        let now = Instant::now();
-        Response {
-            exchange: Exchange {
-                started: now,
-                finished: now,
-                connect: None,
-                tls: None,
-                sending: None,
-                first_byte: None,
-                body: None,
-                status: 0,
-                protocol: self.options.version.name(),
-                bytes_in: 0,
-                bytes_out: 0,
-                outcome: Err(Failure::new(kind::CONNECT, "not yet")),
-            },
-            status: 0,
-            headers: Headers::default(),
-            body: Bytes::new(),
-            resent: false,
-        }
+    /// Sends a request and reads the whole answer. May be dropped at any time:
+    /// the connection then goes with it.
+    pub async fn send(&mut self, request: &Request<'_>) -> Response {
+        let options = self.options.clone();
+        let answer = Answer::new(request.method == Method::HEAD, options.max_body);
+        let mut record = Record::new(answer);
+        let until = Instant::from_std(record.started) + options.timeout;
+        let work = async {
+            match options.version {
+                Version::Http1 => self.http1(request, &mut record).await,
+                // Boxed, so that HTTP/1.1 does not carry its size about.
+                Version::Http2 => Box::pin(self.http2(request, &mut record)).await,
+            }
+        };
+        let outcome = match timeout_at(until, work).await {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                let (time, phase) = (options.timeout.as_secs_f64(), record.phase());
+                let detail = format!("no whole answer within {time:.1} s; it ran out {phase}");
+                Err(Failure::new(kind::TIMEOUT, detail))
+            }
+        };
+        record.finish(options.version, outcome)
     }
 
     /// Closes its connection; the next request opens another.
-    pub fn close(&mut self) {}
+    pub fn close(&mut self) {
+        if let Some(Kept::Http1(stream)) = self.kept.take() {
+            stream.close();
+        }
+    }
+
+    async fn http1(&mut self, request: &Request<'_>, record: &mut Record) -> Result<(), Failure> {
+        let mut head = http1::lend();
+        http1::write_head(&mut head, request, &self.endpoint, self.options.keepalive)?;
+        let outcome = self.http1_head(&head, request, record).await;
+        http1::give_back(head);
+        outcome
+    }
+
+    async fn http1_head(
+        &mut self,
+        head: &[u8],
+        request: &Request<'_>,
+        record: &mut Record,
+    ) -> Result<(), Failure> {
+        // Taken, not borrowed: what is dropped half-way is not used again.
+        if let Some(Kept::Http1(mut stream)) = self.kept.take()
+            && stream.is_idle()
+        {
+            match http1::exchange(&mut stream, head, request, record).await {
+                Err(failure) if failure.kind == kind::RESET && record.bytes_in == 0 => {
+                    record.again();
+                }
+                outcome => return self.settle(stream, record, outcome),
+            }
+        }
+        let mut stream = Stream::open(&self.endpoint, &self.options, record).await?;
+        let outcome = http1::exchange(&mut stream, head, request, record).await;
+        self.settle(stream, record, outcome)
+    }
+
+    /// Keeps the connection if it can serve another request.
+    fn settle(
+        &mut self,
+        stream: Stream,
+        record: &Record,
+        outcome: Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        if outcome.is_ok() && record.answer.keep && self.options.keepalive {
+            self.kept = Some(Kept::Http1(stream));
+        } else {
+            stream.close();
+        }
+        outcome
+    }
+
+    async fn http2(&mut self, request: &Request<'_>, record: &mut Record) -> Result<(), Failure> {
+        http1::check(request)?;
+        if let Some(Kept::Http2(mut connection)) = self.kept.take()
+            && connection.is_open()
+        {
+            match connection.exchange(request, &self.endpoint, record).await {
+                Err(failure) if failure.kind == kind::RESET && record.bytes_in == 0 => {
+                    record.again();
+                }
+                outcome => {
+                    self.kept = Some(Kept::Http2(connection));
+                    return outcome;
+                }
+            }
+        }
+        let stream = Stream::open(&self.endpoint, &self.options, record).await?;
+        let mut connection = Http2::open(stream).await?;
+        let outcome = connection.exchange(request, &self.endpoint, record).await;
+        if self.options.keepalive {
+            self.kept = Some(Kept::Http2(connection));
+        }
+        outcome
+    }
 }

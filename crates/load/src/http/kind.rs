@@ -10,7 +10,7 @@ pub const CONNECT_TIMEOUT: &str = "connect_timeout";
 pub const CONNECT: &str = "connect";
 /// The TLS handshake failed: an untrusted certificate, no common version, an alert.
 pub const TLS: &str = "tls";
-/// The connection was closed or reset before anything of an answer had arrived.
+/// The connection was closed or reset before the head of an answer had arrived.
 pub const RESET: &str = "reset";
 /// No whole answer within the time for the request.
 pub const TIMEOUT: &str = "timeout";

@@ -16,12 +16,17 @@
 //!   at. Failures have stable kinds: see [`kind`].
 //! - Idle connections own no buffers: reading borrows the thread's.
 
+mod answer;
 mod client;
 mod endpoint;
+mod exchange;
+mod http1;
+mod http2;
 pub mod kind;
 mod options;
 mod request;
 mod response;
+mod stream;
 mod tls;
 
 pub use client::Client;
@@ -29,3 +34,6 @@ pub use endpoint::{Endpoint, EndpointError};
 pub use options::{ClientOptions, Version};
 pub use request::{Body, Request};
 pub use response::{Headers, Response};
+
+/// What requests call themselves unless they say otherwise.
+const USER_AGENT: &str = concat!("lucarne-load/", env!("CARGO_PKG_VERSION"));

@@ -1,0 +1,458 @@
+//! HTTP/1.1 answers (RFC 9112), from whatever pieces they arrive in.
+//!
+//! Stricter than RFC 9112 has to be: lines end in CR LF, a length is said once and
+//! in one way, `chunked` is the only transfer coding. A load tester that guesses
+//! would measure a server that does not work.
+
+use std::mem::MaybeUninit;
+
+use bytes::{Buf, Bytes, BytesMut};
+use httparse::{ParserConfig, Status};
+
+use super::{Headers, kind};
+use crate::Failure;
+
+/// The longest head, and the longest trailers, in bytes.
+const MAX_HEAD: usize = 32 << 10;
+/// The most header lines.
+const MAX_HEADERS: usize = 96;
+/// The longest line with the size of a chunk, in bytes.
+const MAX_CHUNK_LINE: usize = 256;
+/// The most interim answers (1xx) before the real one.
+const MAX_INTERIM: u32 = 16;
+/// What is reserved for a body that is only announced.
+const RESERVE: usize = 256 << 10;
+/// From how much on a body is read into its own place, without another copy.
+const DIRECT: u64 = 32 << 10;
+
+/// Decodes one answer.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) headers: Headers,
+    pub(super) body: BytesMut,
+    /// Whether the connection can serve another request.
+    pub(super) keep: bool,
+    state: State,
+    /// What came of a line or head that had not come whole.
+    partial: Vec<u8>,
+    to_head: bool,
+    max_body: usize,
+    interim: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    Head,
+    /// This many bytes of body to come.
+    Length(u64),
+    ChunkSize,
+    Chunk(u64),
+    ChunkEnd,
+    Trailers,
+    UntilClose,
+    Done,
+}
+
+/// What a piece led to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Progress {
+    /// There is more to come.
+    More,
+    /// An interim answer has ended.
+    Interim,
+    /// The answer is whole.
+    Done,
+}
+
+impl Answer {
+    /// Of a request that was HEAD or not, with a body of so many bytes at most.
+    pub(super) fn new(to_head: bool, max_body: usize) -> Self {
+        Self {
+            status: 0,
+            headers: Headers::default(),
+            body: BytesMut::new(),
+            keep: false,
+            state: State::Head,
+            partial: Vec::new(),
+            to_head,
+            max_body,
+            interim: 0,
+        }
+    }
+
+    /// Takes what belongs to the answer from the front of `input`.
+    pub(super) fn feed(&mut self, input: &mut &[u8]) -> Result<Progress, Failure> {
+        loop {
+            match self.state {
+                State::Done => return Ok(Progress::Done),
+                _ if input.is_empty() => return Ok(Progress::More),
+                State::Head => {
+                    if let Some(interim) = self.head(input)? {
+                        return Ok(interim);
+                    }
+                }
+                State::Length(left) => {
+                    self.state = match self.take(input, left)? {
+                        0 => State::Done,
+                        left => State::Length(left),
+                    }
+                }
+                State::UntilClose => _ = self.take(input, u64::MAX)?,
+                State::ChunkSize => self.chunk_size(input)?,
+                State::Chunk(left) => {
+                    self.state = match self.take(input, left)? {
+                        0 => State::ChunkEnd,
+                        left => State::Chunk(left),
+                    }
+                }
+                State::ChunkEnd => self.chunk_end(input)?,
+                State::Trailers => self.trailers(input)?,
+            }
+        }
+    }
+
+    /// The connection was closed.
+    pub(super) fn eof(&mut self) -> Result<(), Failure> {
+        self.keep = false;
+        match self.state {
+            State::Done => Ok(()),
+            State::UntilClose => {
+                self.state = State::Done;
+                Ok(())
+            }
+            State::Head if self.partial.is_empty() => Err(Failure::new(
+                kind::RESET,
+                "the server closed the connection without an answer",
+            )),
+            State::Head => Err(Failure::new(
+                kind::RESET,
+                "the server closed the connection within the head of its answer",
+            )),
+            State::Length(left) => Err(Failure::new(
+                kind::BODY,
+                format!("the server closed the connection {left} bytes before the end of the body"),
+            )),
+            _ => Err(Failure::new(
+                kind::BODY,
+                "the server closed the connection before the last chunk of the body",
+            )),
+        }
+    }
+
+    /// Where the next bytes can be read to without a detour, and how many.
+    pub(super) fn direct(&mut self) -> Option<(&mut BytesMut, usize)> {
+        let State::Length(left @ DIRECT..) = self.state else {
+            return None;
+        };
+        let most = usize::try_from(left).map_or(RESERVE, |left| left.min(RESERVE));
+        self.body.reserve(most.min(64 << 10));
+        Some((&mut self.body, most))
+    }
+
+    /// So many bytes were read to where [`direct`](Self::direct) said.
+    pub(super) fn directly(&mut self, read: usize) {
+        if let State::Length(left) = &mut self.state {
+            *left = left.saturating_sub(read as u64);
+            if *left == 0 {
+                self.state = State::Done;
+            }
+        }
+    }
+
+    /// The longest body that is taken.
+    pub(super) fn max_body(&self) -> usize {
+        self.max_body
+    }
+
+    /// Whether the answer is whole.
+    pub(super) fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    fn head(&mut self, input: &mut &[u8]) -> Result<Option<Progress>, Failure> {
+        let interim = if self.partial.is_empty() {
+            let Some((length, interim)) = self.parse(input)? else {
+                self.set_aside(input)?;
+                return Ok(None);
+            };
+            input.advance(length);
+            interim
+        } else {
+            let before = self.partial.len();
+            let taken = input.len().min(MAX_HEAD + 1 - before);
+            let mut whole = std::mem::take(&mut self.partial);
+            whole.extend_from_slice(&input[..taken]);
+            let Some((length, interim)) = self.parse(&whole)? else {
+                self.partial = whole;
+                input.advance(taken);
+                return match self.partial.len() {
+                    0..=MAX_HEAD => Ok(None),
+                    _ => Err(protocol("its head is too long")),
+                };
+            };
+            input.advance(length.saturating_sub(before));
+            interim
+        };
+        if !interim {
+            return Ok(None);
+        }
+        self.interim += 1;
+        match self.interim {
+            0..=MAX_INTERIM => Ok(Some(Progress::Interim)),
+            _ => Err(protocol("too many interim answers")),
+        }
+    }
+
+    fn set_aside(&mut self, input: &mut &[u8]) -> Result<(), Failure> {
+        if input.len() > MAX_HEAD {
+            return Err(protocol("its head is too long"));
+        }
+        self.partial.extend_from_slice(input);
+        input.advance(input.len());
+        Ok(())
+    }
+
+    /// The head at the front of `bytes`: its length, and whether it is interim.
+    fn parse(&mut self, bytes: &[u8]) -> Result<Option<(usize, bool)>, Failure> {
+        if matches!(bytes.first(), Some(b'\r' | b'\n')) {
+            return Err(protocol("it begins with an empty line"));
+        }
+        let mut space = [const { MaybeUninit::uninit() }; MAX_HEADERS];
+        let mut head = httparse::Response::new(&mut []);
+        let parsed = ParserConfig::default()
+            .parse_response_with_uninit_headers(&mut head, bytes, &mut space);
+        let length = match parsed {
+            Ok(Status::Complete(length)) => length,
+            Ok(Status::Partial) => return Ok(None),
+            Err(error) => return Err(malformed(error, bytes)),
+        };
+        let status = head.code.unwrap_or_default();
+        if !(100..=599).contains(&status) {
+            return Err(protocol(format!("its status is {status}")));
+        }
+        if status == 101 {
+            return Err(protocol("101 Switching Protocols, which nobody asked for"));
+        }
+        let framing = Framing::of(&head)?;
+        let lines = lines(&bytes[..length])?;
+        if status < 200 {
+            return Ok(Some((length, true)));
+        }
+        self.status = status;
+        self.keep = framing.keep;
+        self.headers = Headers::new(Bytes::copy_from_slice(lines));
+        self.state = self.body_of(status, &framing)?;
+        Ok(Some((length, false)))
+    }
+
+    /// What comes after the head (RFC 9112, section 6.3).
+    fn body_of(&mut self, status: u16, framing: &Framing) -> Result<State, Failure> {
+        if self.to_head || status == 204 || status == 304 {
+            return Ok(State::Done);
+        }
+        if framing.chunked {
+            return Ok(State::ChunkSize);
+        }
+        match framing.length {
+            Some(0) => Ok(State::Done),
+            Some(length) if length > self.max_body as u64 => Err(self.too_long()),
+            Some(length) => {
+                let most = usize::try_from(length).map_or(RESERVE, |length| length.min(RESERVE));
+                self.body.reserve(most);
+                Ok(State::Length(length))
+            }
+            None => {
+                self.keep = false;
+                Ok(State::UntilClose)
+            }
+        }
+    }
+
+    /// Takes up to `most` bytes of body; returns how many are left of them.
+    fn take(&mut self, input: &mut &[u8], most: u64) -> Result<u64, Failure> {
+        let taken = usize::try_from(most).map_or(input.len(), |most| most.min(input.len()));
+        if taken > self.max_body - self.body.len() {
+            return Err(self.too_long());
+        }
+        self.body.extend_from_slice(&input[..taken]);
+        input.advance(taken);
+        Ok(most - taken as u64)
+    }
+
+    fn too_long(&self) -> Failure {
+        let most = self.max_body;
+        Failure::new(kind::BODY, format!("the body is longer than {most} bytes"))
+    }
+
+    /// `1f;name=value` CR LF. Extensions are passed over.
+    fn chunk_size(&mut self, input: &mut &[u8]) -> Result<(), Failure> {
+        if !self.line(input, MAX_CHUNK_LINE)? {
+            return Ok(());
+        }
+        let line = self.partial.as_slice();
+        let line = &line[..line.len() - 2];
+        let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit());
+        let digits = &line[..digits.count()];
+        let extension = line[digits.len()..].trim_ascii_start();
+        if digits.is_empty() || digits.len() > 15 || !matches!(extension.first(), None | Some(b';'))
+        {
+            let line = line.escape_ascii().to_string();
+            return Err(protocol(format!("`{line}` is not the size of a chunk")));
+        }
+        // At most 15 hexadecimal digits: neither step can fail.
+        let size = std::str::from_utf8(digits).unwrap_or_default();
+        let size = u64::from_str_radix(size, 16).unwrap_or(u64::MAX);
+        self.partial.clear();
+        if size > (self.max_body - self.body.len()) as u64 {
+            return Err(self.too_long());
+        }
+        self.state = match size {
+            0 => State::Trailers,
+            size => State::Chunk(size),
+        };
+        Ok(())
+    }
+
+    fn chunk_end(&mut self, input: &mut &[u8]) -> Result<(), Failure> {
+        if self.line(input, 2)? {
+            if self.partial != b"\r\n" {
+                return Err(protocol("a chunk is longer than was said"));
+            }
+            self.partial.clear();
+            self.state = State::ChunkSize;
+        }
+        Ok(())
+    }
+
+    /// Lines until an empty one. They are not kept.
+    fn trailers(&mut self, input: &mut &[u8]) -> Result<(), Failure> {
+        if self.line(input, MAX_HEAD)? {
+            if self.partial == b"\r\n" {
+                self.state = State::Done;
+            } else if !self.partial.contains(&b':') {
+                return Err(protocol("a trailer is not `name: value`"));
+            }
+            self.partial.clear();
+        }
+        Ok(())
+    }
+
+    /// Whether `partial` now holds a whole line, which ends in CR LF.
+    fn line(&mut self, input: &mut &[u8], most: usize) -> Result<bool, Failure> {
+        let end = input.iter().position(|byte| *byte == b'\n');
+        let taken = end.map_or(input.len(), |end| end + 1);
+        if self.partial.len() + taken > most {
+            return Err(protocol(match most {
+                2 => "a chunk is longer than was said",
+                _ => "a line within the body is too long",
+            }));
+        }
+        self.partial.extend_from_slice(&input[..taken]);
+        input.advance(taken);
+        match (end, self.partial.ends_with(b"\r\n")) {
+            (Some(_), false) => Err(protocol("a line ends without CR")),
+            (end, _) => Ok(end.is_some()),
+        }
+    }
+}
+
+/// How long the body is, and whether the connection stays open.
+struct Framing {
+    length: Option<u64>,
+    chunked: bool,
+    keep: bool,
+}
+
+impl Framing {
+    fn of(head: &httparse::Response<'_, '_>) -> Result<Self, Failure> {
+        let mut framing = Framing {
+            length: None,
+            chunked: false,
+            keep: head.version == Some(1),
+        };
+        for header in head.headers.iter() {
+            // Three lengths tell most headers apart.
+            match header.name.len() {
+                14 if header.name.eq_ignore_ascii_case("content-length") => {
+                    framing.content_length(header.value)?;
+                }
+                17 if header.name.eq_ignore_ascii_case("transfer-encoding") => {
+                    if framing.chunked || !header.value.eq_ignore_ascii_case(b"chunked") {
+                        let value = header.value.escape_ascii();
+                        return Err(protocol(format!("transfer-encoding `{value}`")));
+                    }
+                    framing.chunked = true;
+                }
+                10 if header.name.eq_ignore_ascii_case("connection") => {
+                    framing.connection(header.value);
+                }
+                _ => {}
+            }
+        }
+        match framing {
+            // RFC 9112, section 6.3: an attempt to smuggle, or an error.
+            Framing {
+                length: Some(_),
+                chunked: true,
+                ..
+            } => Err(protocol("both content-length and transfer-encoding")),
+            _ => Ok(framing),
+        }
+    }
+
+    fn content_length(&mut self, value: &[u8]) -> Result<(), Failure> {
+        let number = std::str::from_utf8(value).ok().filter(|text| {
+            !text.is_empty() && text.len() < 19 && text.bytes().all(|byte| byte.is_ascii_digit())
+        });
+        let Some(length) = number.and_then(|text| text.parse().ok()) else {
+            let value = value.escape_ascii();
+            return Err(protocol(format!("content-length `{value}`")));
+        };
+        match self.length.replace(length) {
+            Some(other) if other != length => Err(protocol("two different content-length")),
+            _ => Ok(()),
+        }
+    }
+
+    fn connection(&mut self, value: &[u8]) {
+        for option in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+            if option.eq_ignore_ascii_case(b"close") {
+                self.keep = false;
+            } else if option.eq_ignore_ascii_case(b"keep-alive") {
+                self.keep = true;
+            }
+        }
+    }
+}
+
+/// The header lines of a head, without the status line and the empty one.
+fn lines(head: &[u8]) -> Result<&[u8], Failure> {
+    let mut ends = head.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+    if ends.any(|(at, _)| at == 0 || head[at - 1] != b'\r') {
+        return Err(protocol("a line of its head ends without CR"));
+    }
+    let first = head.iter().position(|byte| *byte == b'\n').unwrap_or(0) + 1;
+    Ok(head.get(first..head.len() - 2).unwrap_or_default())
+}
+
+fn malformed(error: httparse::Error, bytes: &[u8]) -> Failure {
+    use httparse::Error;
+    let reason = match error {
+        Error::HeaderName => "a header's name is malformed",
+        Error::HeaderValue => "a header's value is malformed",
+        Error::Status => "its status is malformed",
+        Error::TooManyHeaders => "it has too many headers",
+        Error::Version => "it does not begin with HTTP/1.1",
+        Error::NewLine | Error::Token => "its head is malformed",
+    };
+    let begin = bytes[..bytes.len().min(40)].escape_ascii();
+    protocol(format!("{reason}; it begins `{begin}`"))
+}
+
+fn protocol(reason: impl AsRef<str>) -> Failure {
+    Failure::new(
+        kind::PROTOCOL,
+        format!("not an HTTP answer: {}", reason.as_ref()),
+    )
+}

@@ -1,0 +1,88 @@
+use std::time::{Duration, Instant};
+
+use super::answer::Answer;
+use super::{Response, Version};
+use crate::{Exchange, Failure};
+
+/// What is noted while a request is under way.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) started: Instant,
+    pub(super) connect: Option<Duration>,
+    pub(super) tls: Option<Duration>,
+    /// When there was a connection to send on.
+    pub(super) ready: Instant,
+    /// When the last byte of the request was written.
+    pub(super) sent: Option<Instant>,
+    /// When the first byte of the answer was read.
+    pub(super) first: Option<Instant>,
+    pub(super) bytes_in: u64,
+    pub(super) bytes_out: u64,
+    pub(super) answer: Answer,
+    pub(super) resent: bool,
+}
+
+impl Record {
+    pub(super) fn new(answer: Answer) -> Self {
+        let now = Instant::now();
+        Self {
+            started: now,
+            connect: None,
+            tls: None,
+            ready: now,
+            sent: None,
+            first: None,
+            bytes_in: 0,
+            bytes_out: 0,
+            answer,
+            resent: false,
+        }
+    }
+
+    /// The request will be sent again, on another connection.
+    pub(super) fn again(&mut self) {
+        self.resent = true;
+        self.sent = None;
+    }
+
+    /// How far it has come, for messages.
+    pub(super) fn phase(&self) -> &'static str {
+        match (self.sent, self.first) {
+            (_, Some(_)) => "while the answer was read",
+            (Some(_), None) => "while waiting for the answer",
+            (None, None) => "before the request was sent",
+        }
+    }
+
+    /// The response to hand out.
+    pub(super) fn finish(self, version: Version, outcome: Result<(), Failure>) -> Response {
+        let finished = Instant::now();
+        // An answer may come before the request is out.
+        let sent = self.sent.or(self.first);
+        let answer = self.answer;
+        Response {
+            exchange: Exchange {
+                started: self.started,
+                finished,
+                connect: self.connect,
+                tls: self.tls,
+                sending: sent.map(|sent| sent.saturating_duration_since(self.ready)),
+                first_byte: sent
+                    .zip(self.first)
+                    .map(|(sent, first)| first.saturating_duration_since(sent)),
+                body: self
+                    .first
+                    .map(|first| finished.saturating_duration_since(first)),
+                status: answer.status,
+                protocol: version.name(),
+                bytes_in: self.bytes_in,
+                bytes_out: self.bytes_out,
+                outcome,
+            },
+            status: answer.status,
+            headers: answer.headers,
+            body: answer.body.freeze(),
+            resent: self.resent,
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! HTTP/1.1 over one connection.
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::io::{self, IoSlice, Write};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use bytes::BufMut;
+use http::Method;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+use super::answer::Progress;
+use super::exchange::Record;
+use super::stream::Stream;
+use super::{Body, Endpoint, Request, kind};
+use crate::Failure;
+
+/// How long a server that was asked (100-continue) may be silent before the
+/// body is sent all the same (RFC 9110, section 10.1.1).
+const CONTINUE: Duration = Duration::from_secs(1);
+/// What one system call reads at most.
+const READ: usize = 64 << 10;
+/// How many slices one system call writes at most.
+const SLICES: usize = 16;
+
+thread_local! {
+    /// What all connections of a thread read into, one after the other.
+    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ].into());
+    /// Buffers for the heads of requests, lent while they are sent.
+    static HEADS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A buffer for the head of a request.
+pub(super) fn lend() -> Vec<u8> {
+    HEADS
+        .with_borrow_mut(Vec::pop)
+        .unwrap_or_else(|| Vec::with_capacity(1024))
+}
+
+/// Takes a buffer back.
+pub(super) fn give_back(mut head: Vec<u8>) {
+    head.clear();
+    if head.capacity() <= 16 << 10 {
+        HEADS.with_borrow_mut(|heads| {
+            if heads.len() < 64 {
+                heads.push(head);
+            }
+        });
+    }
+}
+
+/// Writes the head of `request` (RFC 9112, section 3).
+pub(super) fn write_head(
+    head: &mut Vec<u8>,
+    request: &Request<'_>,
+    endpoint: &Endpoint,
+    keepalive: bool,
+) -> Result<(), Failure> {
+    let line = |head: &mut Vec<u8>, name: &str, value: &str| {
+        head.extend_from_slice(name.as_bytes());
+        head.extend_from_slice(b": ");
+        head.extend_from_slice(value.as_bytes());
+        head.extend_from_slice(b"\r\n");
+    };
+    check(request)?;
+    head.extend_from_slice(request.method.as_str().as_bytes());
+    head.push(b' ');
+    head.extend_from_slice(request.path_and_query.as_bytes());
+    head.extend_from_slice(b" HTTP/1.1\r\n");
+    let given = |name: &str| {
+        let mut headers = request.headers.iter();
+        headers.any(|(other, _)| other.eq_ignore_ascii_case(name))
+    };
+    if !given("host") {
+        line(head, "host", &endpoint.authority);
+    }
+    if !given("user-agent") {
+        line(head, "user-agent", super::USER_AGENT);
+    }
+    for (name, value) in request.headers {
+        line(head, name, value);
+    }
+    let length = request.body.len();
+    if length > 0 || [Method::POST, Method::PUT, Method::PATCH].contains(request.method) {
+        // Writing to memory does not fail.
+        let _ = write!(head, "content-length: {length}\r\n");
+    }
+    if !keepalive {
+        line(head, "connection", "close");
+    }
+    if request.expect_continue && length > 0 {
+        line(head, "expect", "100-continue");
+    }
+    head.extend_from_slice(b"\r\n");
+    Ok(())
+}
+
+/// Refuses what would end up as another request than was meant.
+pub(super) fn check(request: &Request<'_>) -> Result<(), Failure> {
+    let wrong = |detail: String| Err(Failure::new(kind::REQUEST, detail));
+    let path = request.path_and_query;
+    if !path.starts_with('/') && path != "*" {
+        return wrong(format!("the path `{path}` does not begin with a slash"));
+    }
+    if path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+        return wrong(format!("there is a space in the path `{path}`"));
+    }
+    for (name, value) in request.headers {
+        let odd = |byte: u8| matches!(byte, b'\r' | b'\n' | 0);
+        if name.is_empty() || name.bytes().any(|b| b <= b' ' || b == b':' || b == 0x7f) {
+            return wrong(format!("`{name}` is not the name of a header"));
+        }
+        if value.bytes().any(odd) {
+            return wrong(format!("there is a line break in the header `{name}`"));
+        }
+    }
+    Ok(())
+}
+
+/// Sends `head` and the body, and reads the answer into `record`. Whether the
+/// connection can be kept is in `record.answer.keep`.
+pub(super) async fn exchange(
+    stream: &mut Stream,
+    head: &[u8],
+    request: &Request<'_>,
+    record: &mut Record,
+) -> Result<(), Failure> {
+    let asks = request.expect_continue && !request.body.is_empty();
+    let mut exchange = Running {
+        stream,
+        out: Outgoing {
+            head,
+            body: request.body,
+            total: head.len() + request.body.len(),
+            written: 0,
+        },
+        asked: asks.then(|| Box::pin(sleep(CONTINUE))),
+        broken: None,
+        record,
+    };
+    poll_fn(|context| exchange.poll(context)).await
+}
+
+/// A request under way: writes and reads side by side, since a server may answer
+/// before it has been told everything.
+struct Running<'a, 'b> {
+    stream: &'a mut Stream,
+    out: Outgoing<'b>,
+    /// The server was asked whether it wants the body.
+    asked: Option<Pin<Box<Sleep>>>,
+    /// Why nothing more can be written. The answer may be there all the same.
+    broken: Option<io::Error>,
+    record: &'a mut Record,
+}
+
+impl Running<'_, '_> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        loop {
+            if self.record.sent.is_none() && self.broken.is_none() {
+                match self.poll_write(context) {
+                    Poll::Ready(Ok(())) => self.record.sent = Some(Instant::now()),
+                    Poll::Ready(Err(error)) => self.broken = Some(error),
+                    Poll::Pending => {}
+                }
+            }
+            match ready!(self.poll_read(context)) {
+                Ok(Progress::Done) => {
+                    // What was not sent would be taken for the next request.
+                    self.record.answer.keep &= self.record.sent.is_some();
+                    return Poll::Ready(Ok(()));
+                }
+                Ok(Progress::Interim) => {
+                    self.asked = None;
+                    self.record.first = None;
+                }
+                Ok(Progress::More) => {}
+                Err(failure) => return Poll::Ready(Err(failure)),
+            }
+        }
+    }
+
+    fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            if let Some(patience) = &mut self.asked
+                && patience.as_mut().poll(context).is_ready()
+            {
+                self.asked = None;
+            }
+            let end = match self.asked {
+                Some(_) => self.out.head.len(),
+                None => self.out.total,
+            };
+            if self.out.written == end {
+                ready!(Pin::new(&mut *self.stream).poll_flush(context))?;
+                if self.asked.is_some() {
+                    return Poll::Pending;
+                }
+                return Poll::Ready(Ok(()));
+            }
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let count = self.out.slices(&mut slices, self.asked.is_some());
+            let stream = Pin::new(&mut *self.stream);
+            let written = ready!(stream.poll_write_vectored(context, &slices[..count]))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.out.written += written;
+            self.record.bytes_out += written as u64;
+        }
+    }
+
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<Progress, Failure>> {
+        let record = &mut *self.record;
+        if let Some((space, most)) = record.answer.direct() {
+            let mut space = space.limit(most);
+            let read = pin!(self.stream.read_buf(&mut space)).poll(context);
+            return Poll::Ready(match ready!(read) {
+                Ok(0) => self.eof(),
+                Ok(read) => {
+                    record.bytes_in += read as u64;
+                    record.answer.directly(read);
+                    match record.answer.is_done() {
+                        true => Ok(Progress::Done),
+                        false => Ok(Progress::More),
+                    }
+                }
+                Err(error) => Err(self.lost(&error)),
+            });
+        }
+        SCRATCH.with_borrow_mut(|scratch| {
+            let mut buffer = ReadBuf::new(scratch);
+            match ready!(Pin::new(&mut *self.stream).poll_read(context, &mut buffer)) {
+                Ok(()) if buffer.filled().is_empty() => Poll::Ready(self.eof()),
+                Ok(()) => Poll::Ready(self.received(buffer.filled())),
+                Err(error) => Poll::Ready(Err(self.lost(&error))),
+            }
+        })
+    }
+
+    fn received(&mut self, mut bytes: &[u8]) -> Result<Progress, Failure> {
+        let record = &mut *self.record;
+        record.first.get_or_insert_with(Instant::now);
+        record.bytes_in += bytes.len() as u64;
+        let mut progress = record.answer.feed(&mut bytes)?;
+        while progress == Progress::Interim && !bytes.is_empty() {
+            // The answer came together with an interim one.
+            self.asked = None;
+            progress = record.answer.feed(&mut bytes)?;
+        }
+        if progress == Progress::Done && !bytes.is_empty() {
+            let more = bytes.len();
+            return Err(Failure::new(
+                kind::PROTOCOL,
+                format!("{more} bytes too many came after the end of the answer"),
+            ));
+        }
+        Ok(progress)
+    }
+
+    fn eof(&mut self) -> Result<Progress, Failure> {
+        match (self.record.answer.eof(), &self.broken) {
+            (Ok(()), _) => Ok(Progress::Done),
+            (Err(failure), Some(error)) if failure.kind == kind::RESET => Err(reset(error)),
+            (Err(failure), _) => Err(failure),
+        }
+    }
+
+    /// The connection broke. A body that began is a broken body.
+    fn lost(&mut self, error: &io::Error) -> Failure {
+        match self.record.answer.status {
+            // A server that leaves TLS without a word: what came may be less than was sent.
+            0 => reset(self.broken.as_ref().unwrap_or(error)),
+            _ => Failure::new(
+                kind::BODY,
+                format!("the connection broke within the body: {error}"),
+            ),
+        }
+    }
+}
+
+fn reset(error: &io::Error) -> Failure {
+    Failure::new(
+        kind::RESET,
+        format!("the connection broke before there was an answer: {error}"),
+    )
+}
+
+/// What is written: the head, then the body.
+struct Outgoing<'a> {
+    head: &'a [u8],
+    body: Body<'a>,
+    total: usize,
+    written: usize,
+}
+
+impl<'a> Outgoing<'a> {
+    /// What is still to be written, as far as it fits.
+    fn slices(&self, slices: &mut [IoSlice<'a>; SLICES], head_only: bool) -> usize {
+        let one;
+        let body: &[&[u8]] = match (head_only, self.body) {
+            (true, _) | (_, Body::Empty) => &[],
+            (_, Body::One(bytes)) => {
+                one = [bytes];
+                &one
+            }
+            (_, Body::Parts(parts)) => parts,
+        };
+        let mut skip = self.written;
+        let mut count = 0;
+        for part in std::iter::once(&self.head).chain(body) {
+            if skip >= part.len() {
+                skip -= part.len();
+            } else if count < SLICES {
+                slices[count] = IoSlice::new(&part[skip..]);
+                count += 1;
+                skip = 0;
+            }
+        }
+        count
+    }
+}

@@ -1,0 +1,197 @@
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use rustls::CertificateError;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::exchange::Record;
+use super::{ClientOptions, Endpoint, Version, kind};
+use crate::Failure;
+
+/// A connection, encrypted or not.
+#[derive(Debug)]
+pub(super) enum Stream {
+    Plain(TcpStream),
+    // A TLS session is large, and most of an idle user should be nothing.
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    /// Whether the server has neither closed an idle connection nor said
+    /// anything unasked. Costs no system call unless something has arrived.
+    pub(super) fn is_idle(&mut self) -> bool {
+        let mut byte = [0];
+        let mut context = Context::from_waker(Waker::noop());
+        Pin::new(self)
+            .poll_read(&mut context, &mut ReadBuf::new(&mut byte))
+            .is_pending()
+    }
+
+    /// Connects to the first address of `endpoint` that answers, and shakes hands.
+    pub(super) async fn open(
+        endpoint: &Endpoint,
+        options: &ClientOptions,
+        record: &mut Record,
+    ) -> Result<Self, Failure> {
+        let began = Instant::now();
+        let until = began + options.connect_timeout;
+        let tcp = dial(&endpoint.addresses, until).await?;
+        // Fails on a connection that is gone already, which the next step will say.
+        let _ = tcp.set_nodelay(true);
+        let connected = Instant::now();
+        record.connect = Some(connected - began);
+        let stream = match &endpoint.tls {
+            None => Stream::Plain(tcp),
+            Some((config, name)) => {
+                let connector = TlsConnector::from(config.clone());
+                let handshake = connector.connect(name.clone(), tcp);
+                let stream = match timeout_at(until, handshake).await {
+                    Ok(stream) => stream.map_err(|error| refused(&error, &endpoint.host))?,
+                    Err(_) => return Err(too_late("no TLS handshake", options.connect_timeout)),
+                };
+                require_alpn(&stream, options.version)?;
+                record.tls = Some(connected.elapsed());
+                Stream::Tls(Box::new(stream))
+            }
+        };
+        record.ready = std::time::Instant::now();
+        Ok(stream)
+    }
+
+    /// Says goodbye, as far as that can be done without waiting.
+    pub(super) fn close(mut self) {
+        let mut context = Context::from_waker(Waker::noop());
+        let _ = Pin::new(&mut self).poll_shutdown(&mut context);
+    }
+}
+
+/// Tries the addresses in turn; each gets its share of the time that is left.
+async fn dial(addresses: &[SocketAddr], until: Instant) -> Result<TcpStream, Failure> {
+    let mut failure = Failure::new(kind::CONNECT, "the host has no address");
+    for (tried, address) in addresses.iter().enumerate() {
+        let left = until.saturating_duration_since(Instant::now());
+        let share = left / (addresses.len() - tried) as u32;
+        match timeout_at(Instant::now() + share, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => failure = unconnected(*address, &error),
+            Err(_) => failure = too_late(&format!("no connection to {address}"), share),
+        }
+    }
+    Err(failure)
+}
+
+fn too_late(what: &str, time: Duration) -> Failure {
+    let time = time.as_secs_f64();
+    Failure::new(kind::CONNECT_TIMEOUT, format!("{what} within {time:.1} s"))
+}
+
+fn unconnected(address: SocketAddr, error: &io::Error) -> Failure {
+    let (kind, hint) = match error.kind() {
+        io::ErrorKind::ConnectionRefused => (kind::CONNECT_REFUSED, ""),
+        io::ErrorKind::TimedOut => (kind::CONNECT_TIMEOUT, ""),
+        io::ErrorKind::AddrNotAvailable => (
+            kind::CONNECT,
+            "; every local port is in use: keep connections alive, or use more addresses",
+        ),
+        // The system's names for too many open files are not among the kinds.
+        _ if error.to_string().contains("open files") => {
+            (kind::CONNECT, "; raise the limit (ulimit -n)")
+        }
+        _ => (kind::CONNECT, ""),
+    };
+    Failure::new(kind, format!("cannot connect to {address}: {error}{hint}"))
+}
+
+fn refused(error: &io::Error, host: &str) -> Failure {
+    let cause = error
+        .get_ref()
+        .and_then(|e| e.downcast_ref::<rustls::Error>());
+    let detail = match cause {
+        Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => format!(
+            "the certificate of {host} comes from an issuer that is not trusted: \
+             name its root (--ca) or accept any certificate (--insecure)"
+        ),
+        Some(cause) => format!("the TLS handshake with {host} failed: {cause}"),
+        None => format!("the TLS handshake with {host} failed: {error}"),
+    };
+    Failure::new(kind::TLS, detail)
+}
+
+/// HTTP/2 has to be agreed upon; HTTP/1.1 is what a server speaks that says nothing.
+fn require_alpn(stream: &TlsStream<TcpStream>, version: Version) -> Result<(), Failure> {
+    let agreed = stream.get_ref().1.alpn_protocol();
+    let fits = match version {
+        Version::Http1 => agreed.is_none_or(|agreed| agreed == version.alpn()),
+        Version::Http2 => agreed == Some(version.alpn()),
+    };
+    if fits {
+        return Ok(());
+    }
+    let wanted = version.name();
+    Err(Failure::new(
+        kind::PROTOCOL,
+        format!("the server does not offer {wanted} (by ALPN)"),
+    ))
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Stream::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Stream::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+            Stream::Tls(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Stream::Tls(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}
