@@ -162,8 +162,13 @@ impl Reader {
         if let Some(stored) = self.cache.get(&Key::Issuer(*of)) {
             return Ok(Some(stored.bytes));
         }
-        let bytes = self.assets.get(&format!("issuer/{of}")).await?;
+        let path = format!("issuer/{of}");
+        let bytes = self.assets.get(&path).await?;
         if let Some(bytes) = &bytes {
+            if Fingerprint::of(bytes) != *of {
+                let problem = "its SHA-256 is not the one that names it".into();
+                return Err(ReadError::Damaged { path, problem });
+            }
             self.cache.insert(Key::Issuer(*of), identity(bytes.clone()));
         }
         Ok(bytes)

@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use lucarne_ct::{Fingerprint, verify_checkpoint};
 use lucarne_storage::{Asset, AssetKind, Assets, Lock};
-use lucarne_tlog::{Checkpoint, EMPTY_ROOT, Frontier, Hash, SignedNote};
+use lucarne_tlog::{Checkpoint, EMPTY_ROOT, Frontier, Hash, Level, SignedNote, TILE_WIDTH, Tile};
 
 use crate::record::Record;
 use crate::round::{issuer_asset, tile_assets};
@@ -98,6 +98,7 @@ pub(crate) async fn recover(
     if let Some(published) = &published {
         not_newer(published, &head, assets, lock)?;
     }
+    no_tile_beyond(&head, assets, lock).await?;
     let path = rounds_to(&head.checkpoint, records(assets).await?);
     let base = path
         .first()
@@ -174,6 +175,32 @@ fn not_newer(
         committed.timestamp_ms,
         if forked { ", with another root" } else { "" },
     )))
+}
+
+/// Nothing is published before its commit, so that no tile is wider than the
+/// tree: this tells a lock that was rolled back even where the published
+/// checkpoint, which would tell it too, was lost as well.
+async fn no_tile_beyond(head: &Head, assets: &dyn Assets, lock: &dyn Lock) -> Result<(), Fatal> {
+    let size = head.checkpoint.size;
+    let Some(next) = Tile::new(Level::Hashes(0), size / TILE_WIDTH, TILE_WIDTH as u16) else {
+        return Ok(());
+    };
+    let path = next.path();
+    let widest = assets.partials(&path).await?.last().copied();
+    let beyond = match widest {
+        Some(width) if u64::from(width) > size % TILE_WIDTH => Some(format!("{path}.p/{width}")),
+        _ => assets.get(&path).await?.map(|_| path),
+    };
+    match beyond {
+        None => Ok(()),
+        Some(tile) => Err(Fatal::Inconsistent(format!(
+            "{} has {tile}, beyond the {size} entries that the lock {} knows. The lock was rolled \
+             back, or it belongs to a copy of this log. Put the newest lock database back; never \
+             start the log with an older one: it would sign a fork",
+            assets.location(),
+            lock.location(),
+        ))),
+    }
 }
 
 async fn records(assets: &dyn Assets) -> Result<Vec<Record>, Fatal> {

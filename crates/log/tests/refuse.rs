@@ -40,6 +40,37 @@ async fn an_older_lock_is_refused() {
     assert!(reason.contains("The lock was rolled back"), "{reason}");
 }
 
+/// What the checkpoint would have told, the tiles tell.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_lock_is_refused_though_the_checkpoint_is_lost() {
+    for (before, after) in [
+        (5, 10),
+        (0, 3),
+        (255, 256),
+        (256, 257),
+        (256, 512),
+        (300, 512),
+    ] {
+        let world = World::new().await;
+        let log = world.run().await;
+        let submissions: Vec<_> = (0..after).map(Submission::number).collect();
+        submit_all(&log, &submissions[..before as usize]).await;
+        let earlier = world.crashed().await;
+        submit_all(&log, &submissions[before as usize..]).await;
+        log.shutdown().await;
+        for checkpoint in [None, Some("torn".into())] {
+            let mut world = world.crashed().await;
+            world.lock = earlier.lock.clone();
+            world.assets.tamper("checkpoint", checkpoint);
+            let reason = refusal(&world).await;
+            assert!(
+                reason.contains("The lock was rolled back"),
+                "{before}: {reason}"
+            );
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn older_storage_is_refused_unless_its_journal_leads_on() {
     let (mut world, earlier) = grown().await;

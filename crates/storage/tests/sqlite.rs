@@ -208,3 +208,22 @@ async fn a_database_that_another_process_holds_says_so() {
     sqlx::query("ROLLBACK").execute(&mut other).await.unwrap();
     lock.replace(&LOG, b"0", b"1").await.unwrap();
 }
+
+/// Whoever restored or deleted the file believes that its state is the newest:
+/// a commit into the file that is only open would prove them wrong for ever.
+#[tokio::test]
+async fn nothing_is_committed_to_a_database_that_was_unlinked() {
+    let place = Place::new();
+    let lock = SqlLock::create(&place.text()).await.unwrap();
+    let log = [7; 32];
+    lock.create(&log, b"first").await.unwrap();
+    std::fs::remove_file(place.path()).unwrap();
+    let refused = lock.replace(&log, b"first", b"second").await;
+    assert!(
+        refused
+            .unwrap_err()
+            .to_string()
+            .contains("removed or replaced")
+    );
+    assert_eq!(lock.load(&log).await.unwrap().unwrap(), b"first");
+}

@@ -117,6 +117,7 @@ impl Lock for SqlLock {
     }
 
     async fn replace(&self, log: &LogId, old: &[u8], new: &[u8]) -> Result<(), LockError> {
+        self.file.still_there()?;
         let update = sqlx::query(self.dialect.replace)
             .bind(new)
             .bind(&log[..])
