@@ -4,6 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use hdrhistogram::Histogram as Hdr;
+use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+use serde::Serialize;
 
 /// Nanoseconds below which two durations may be the same to a histogram.
 const RESOLUTION: u64 = 128;
@@ -183,6 +185,63 @@ fn empty() -> Box<Hdr<u64>> {
         .unwrap_or_else(|_| unreachable!("constants"));
     counts.auto(true);
     Box::new(counts)
+}
+
+/// A histogram as text that cannot be read back.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not a histogram: {0}")]
+pub struct HistogramError(String);
+
+impl Histogram {
+    /// The counts as HdrHistogram V2 with DEFLATE, in base64; empty when empty.
+    /// Values are in nanoseconds. Sum, minimum and maximum are not part of it.
+    pub(crate) fn encode(&self) -> String {
+        let Some(counts) = self.counts.as_ref().filter(|counts| !counts.is_empty()) else {
+            return String::new();
+        };
+        let mut bytes = Vec::new();
+        match V2DeflateSerializer::new().serialize(counts, &mut bytes) {
+            Ok(_) => base64_simd::STANDARD.encode_to_string(bytes),
+            Err(error) => unreachable!("a vector takes everything: {error}"),
+        }
+    }
+
+    /// The reverse of [`encode`](Histogram::encode), with what it leaves out.
+    pub(crate) fn decode(text: &str, exact: Exact) -> Result<Self, HistogramError> {
+        let mut histogram = Histogram::new();
+        if text.is_empty() {
+            return Ok(histogram);
+        }
+        let problem = |problem: &dyn fmt::Display| HistogramError(problem.to_string());
+        let bytes = base64_simd::STANDARD
+            .decode_to_vec(text)
+            .map_err(|error| problem(&error))?;
+        let counts: Hdr<u64> = Deserializer::new()
+            .deserialize(&mut bytes.as_slice())
+            .map_err(|error| problem(&error))?;
+        let mut own = empty();
+        own.add(counts).map_err(|error| problem(&error))?;
+        histogram.counts = Some(own);
+        (histogram.sum, histogram.min, histogram.max) = (exact.sum.into(), exact.min, exact.max);
+        Ok(histogram)
+    }
+
+    /// Sum, minimum and maximum in nanoseconds.
+    pub(crate) fn exact(&self) -> Exact {
+        Exact {
+            sum: u64::try_from(self.sum).unwrap_or(u64::MAX),
+            min: self.min,
+            max: self.max,
+        }
+    }
+}
+
+/// What a histogram knows exactly, in nanoseconds.
+#[derive(Debug, Clone, Copy, Default, Serialize, serde::Deserialize)]
+pub(crate) struct Exact {
+    pub(crate) sum: u64,
+    pub(crate) min: u64,
+    pub(crate) max: u64,
 }
 
 impl fmt::Debug for Histogram {

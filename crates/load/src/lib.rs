@@ -20,11 +20,12 @@ pub mod stop;
 pub mod summary;
 mod tags;
 pub mod threshold;
+pub mod timeline;
 pub mod ui;
 pub mod verdict;
 
 pub use arrival::Arrivals;
-pub use histogram::Histogram;
+pub use histogram::{Histogram, HistogramError};
 pub use metric::Metric;
 pub use recorder::{Exchange, Failure, Iteration, Recorder, Tags};
 pub use run::{Controls, Outcome, Planned, Run, Running};

@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::Histogram;
+use crate::histogram::{Exact, HistogramError};
 
 /// What has been measured under one name and one set of tags.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(into = "Stored", try_from = "Stored")]
 pub enum Metric {
     /// Durations.
     Trend(Histogram),
@@ -105,5 +109,117 @@ impl Metric {
         let mut histogram = Histogram::new();
         histogram.record(value);
         Metric::Trend(histogram)
+    }
+}
+
+/// A metric as JSON: what is needed to add it up, and what people look for.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+enum Stored {
+    Trend {
+        #[serde(default)]
+        count: u64,
+        #[serde(flatten, skip_deserializing)]
+        statistics: Statistics,
+        nanoseconds: Exact,
+        histogram: String,
+    },
+    Rate {
+        #[serde(default)]
+        rate: f64,
+        good: u64,
+        total: u64,
+    },
+    Counter {
+        count: u64,
+    },
+    Gauge {
+        value: f64,
+        min: f64,
+        max: f64,
+    },
+}
+
+/// In milliseconds, under k6's names.
+#[derive(Clone, Default, Serialize)]
+struct Statistics {
+    avg: f64,
+    min: f64,
+    med: f64,
+    max: f64,
+    #[serde(rename = "p(90)")]
+    p90: f64,
+    #[serde(rename = "p(95)")]
+    p95: f64,
+    #[serde(rename = "p(99)")]
+    p99: f64,
+    #[serde(rename = "p(99.9)")]
+    p999: f64,
+}
+
+/// Milliseconds, to the nanosecond.
+pub(crate) fn milliseconds(duration: Duration) -> f64 {
+    duration.as_nanos() as f64 / 1e6
+}
+
+impl Statistics {
+    fn of(histogram: &Histogram) -> Self {
+        let ps = histogram.percentiles(&[50.0, 90.0, 95.0, 99.0, 99.9]);
+        let percentile = |index: usize| milliseconds(ps[index]);
+        Statistics {
+            avg: milliseconds(histogram.mean()),
+            min: milliseconds(histogram.min()),
+            med: percentile(0),
+            max: milliseconds(histogram.max()),
+            p90: percentile(1),
+            p95: percentile(2),
+            p99: percentile(3),
+            p999: percentile(4),
+        }
+    }
+}
+
+impl From<Metric> for Stored {
+    fn from(metric: Metric) -> Self {
+        match metric {
+            Metric::Trend(histogram) => Stored::Trend {
+                count: histogram.count(),
+                statistics: Statistics::of(&histogram),
+                nanoseconds: histogram.exact(),
+                histogram: histogram.encode(),
+            },
+            Metric::Rate { good, total } => Stored::Rate {
+                rate: good as f64 / total.max(1) as f64,
+                good,
+                total,
+            },
+            Metric::Counter { count } => Stored::Counter { count },
+            Metric::Gauge { last, min, max } => Stored::Gauge {
+                value: last,
+                min,
+                max,
+            },
+        }
+    }
+}
+
+impl TryFrom<Stored> for Metric {
+    type Error = HistogramError;
+
+    fn try_from(stored: Stored) -> Result<Self, HistogramError> {
+        Ok(match stored {
+            Stored::Trend {
+                nanoseconds,
+                histogram,
+                ..
+            } => Metric::Trend(Histogram::decode(&histogram, nanoseconds)?),
+            Stored::Rate { good, total, .. } => Metric::Rate { good, total },
+            Stored::Counter { count } => Metric::Counter { count },
+            Stored::Gauge { value, min, max } => Metric::Gauge {
+                last: value,
+                min,
+                max,
+            },
+        })
     }
 }

@@ -1,8 +1,12 @@
 //! Everything that reports are made of.
 
+mod merge;
+mod select;
+mod tag_map;
+
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::scenario::Note;
 use crate::snapshot::HEAT;
@@ -16,9 +20,11 @@ pub type TagList = Vec<(String, String)>;
 
 /// Everything that reports are made of. As JSON it is `summary.json`, whose
 /// schema is documented in `docs/summary-json.md`.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Summary {
     /// [`SCHEMA`]
+    #[serde(deserialize_with = "known_schema")]
     pub schema: String,
     /// The plan's name.
     pub name: String,
@@ -96,6 +102,7 @@ pub struct ScenarioSummary {
     /// When: `500/s for 60s`.
     pub executor: String,
     /// Its tags in the plan.
+    #[serde(with = "tag_map")]
     pub tags: TagList,
     /// Iterations that should have begun.
     pub asked: u64,
@@ -116,9 +123,11 @@ pub struct ScenarioSummary {
 }
 
 /// All metrics of one set of tags.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Series {
     /// `scenario` is always one of them.
+    #[serde(with = "tag_map")]
     pub tags: TagList,
     /// By name.
     pub metrics: BTreeMap<String, Metric>,
@@ -129,6 +138,7 @@ pub struct Series {
 #[serde(rename_all = "camelCase", default)]
 pub struct Check {
     /// `scenario` is always one of them.
+    #[serde(with = "tag_map")]
     pub tags: TagList,
     /// What was checked.
     pub name: String,
@@ -159,6 +169,7 @@ pub struct ErrorKind {
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
     /// `scenario` is always one of them.
+    #[serde(with = "tag_map")]
     pub tags: TagList,
     /// The status; 0 is no response.
     pub code: u16,
@@ -171,6 +182,7 @@ pub struct Status {
 #[serde(rename_all = "camelCase", default)]
 pub struct Protocol {
     /// `scenario` is always one of them.
+    #[serde(with = "tag_map")]
     pub tags: TagList,
     /// The protocol.
     pub name: String,
@@ -249,4 +261,13 @@ pub struct PointRow {
     pub max: u64,
     /// The same durations counted by [`heat_bounds`](crate::snapshot::heat_bounds).
     pub heat: [u32; HEAT],
+}
+
+fn known_schema<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let schema = String::deserialize(deserializer)?;
+    if schema == SCHEMA {
+        return Ok(schema);
+    }
+    let problem = format!("its schema is \"{schema}\", this version reads \"{SCHEMA}\"");
+    Err(serde::de::Error::custom(problem))
 }

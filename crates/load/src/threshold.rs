@@ -1,5 +1,8 @@
 //! What a run must keep to, in k6's grammar.
 
+mod evaluate;
+mod parse;
+
 use std::time::Duration;
 
 /// What a run must keep to.
@@ -7,16 +10,55 @@ use std::time::Duration;
 pub struct Thresholds(pub Vec<Threshold>);
 
 /// One threshold.
+///
+/// Its key is `metric` or `metric{tag:value,tag2:value}`. Its expression is an
+/// aggregation, one of `<`, `<=`, `>`, `>=`, `==`, `!=`, and a number:
+///
+/// | metric | aggregations |
+/// |---|---|
+/// | trend | `avg`, `min`, `max`, `med`, `p(95)`, `count` |
+/// | counter | `count`, `rate` (per second) |
+/// | rate | `rate` (0 to 1) |
+/// | gauge | `value`, `min`, `max` |
+///
+/// Durations are in milliseconds, as in k6, or have a unit: `500ms`, `2s`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Threshold {
-    /// `metric` or `metric{tag:value}`, as it was written.
+    /// The key, as it was written.
     pub key: String,
-    /// `p(95)<500`, as it was written.
+    /// The expression, as it was written.
     pub expression: String,
     /// Whether crossing it ends the run.
     pub abort_on_fail: bool,
-    /// How long it is not looked at before that.
+    /// How long after the beginning it may do so first.
     pub delay_abort_eval: Duration,
+    metric: String,
+    tags: Vec<(String, String)>,
+    aggregation: Aggregation,
+    operator: Operator,
+    bound: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Aggregation {
+    Avg,
+    Min,
+    Max,
+    Med,
+    Percentile(f64),
+    Count,
+    Rate,
+    Value,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operator {
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    Equal,
+    Different,
 }
 
 /// A threshold that cannot be read.
@@ -30,27 +72,13 @@ pub struct ThresholdError {
 }
 
 impl Threshold {
-    /// Reads `metric{tag:value}` and `p(95)<500`.
-    ///
-    /// # Errors
-    ///
-    /// Says what is wrong with either.
-    pub fn new(key: &str, expression: &str) -> Result<Self, ThresholdError> {
-        Ok(Threshold {
-            key: key.trim().into(),
-            expression: expression.trim().into(),
-            abort_on_fail: false,
-            delay_abort_eval: Duration::ZERO,
-        })
+    /// The metric's name.
+    pub fn metric(&self) -> &str {
+        &self.metric
     }
 
-    /// Reads the one-line form of the command line: `metric{tag:value}: p(95)<500`.
-    ///
-    /// # Errors
-    ///
-    /// Says what is wrong with it.
-    pub fn parse(line: &str) -> Result<Self, ThresholdError> {
-        let (key, expression) = line.rsplit_once(':').unwrap_or((line, ""));
-        Threshold::new(key, expression)
+    /// The tags that its series must have.
+    pub fn tags(&self) -> &[(String, String)] {
+        &self.tags
     }
 }

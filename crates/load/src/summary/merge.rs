@@ -1,0 +1,224 @@
+//! Adding up the summaries of several processes.
+
+use super::ThresholdResult;
+use super::{Check, ErrorKind, Protocol, ScenarioSummary, Series, Status, Summary};
+use crate::Verdict;
+use crate::samples::DETAILS;
+use crate::threshold::Threshold;
+
+/// Why summaries cannot be added up.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MergeError {
+    /// There are none.
+    #[error("there is no summary to merge")]
+    Nothing,
+    /// A metric is a trend in one summary and a counter in another.
+    #[error("metric \"{metric}\" is a {mine} in one summary and a {theirs} in another")]
+    Kinds {
+        /// Its name.
+        metric: String,
+        /// What it is in one.
+        mine: &'static str,
+        /// What it is in the other.
+        theirs: &'static str,
+    },
+}
+
+impl Summary {
+    /// Adds up what several processes or machines measured at the same time.
+    ///
+    /// Counts and histograms are added without loss, and thresholds are evaluated
+    /// anew over all. Durations are those of the longest part; timelines are laid
+    /// over each other from their beginnings. Name, command and environment are
+    /// those of the first part.
+    ///
+    /// # Errors
+    ///
+    /// There are no parts, or they disagree about what a metric is.
+    pub fn merge(parts: Vec<Summary>) -> Result<Summary, MergeError> {
+        let mut parts = parts.into_iter();
+        let mut whole = parts.next().ok_or(MergeError::Nothing)?;
+        for part in parts {
+            whole.add(part)?;
+        }
+        whole
+            .errors
+            .sort_by_key(|error| std::cmp::Reverse(error.count));
+        whole.judge();
+        Ok(whole)
+    }
+
+    fn add(&mut self, part: Summary) -> Result<(), MergeError> {
+        let rows: Vec<usize> = part
+            .scenarios
+            .iter()
+            .map(|scenario| self.add_scenario(scenario))
+            .collect();
+        self.timeline.beside(&part.timeline, &rows);
+        self.started = self.started.min(part.started);
+        self.duration = self.duration.max(part.duration);
+        self.attack = self.attack.max(part.attack);
+        self.wait = self.wait.max(part.wait);
+        self.verdict = self.verdict.worse(part.verdict);
+        self.environment.process_cpu = self
+            .environment
+            .process_cpu
+            .zip(part.environment.process_cpu)
+            .map(|(a, b)| a + b);
+        self.environment.threads += part.environment.threads;
+        for series in part.series {
+            self.add_series(series)?;
+        }
+        part.checks
+            .into_iter()
+            .for_each(|check| self.add_check(check));
+        part.errors
+            .into_iter()
+            .for_each(|error| self.add_error(error));
+        part.statuses
+            .into_iter()
+            .for_each(|status| self.add_status(status));
+        part.protocols
+            .into_iter()
+            .for_each(|protocol| self.add_protocol(protocol));
+        part.thresholds
+            .into_iter()
+            .for_each(|threshold| self.add_threshold(threshold));
+        self.notes.extend(part.notes);
+        Ok(())
+    }
+
+    fn add_scenario(&mut self, part: &ScenarioSummary) -> usize {
+        let Some(index) = self
+            .scenarios
+            .iter()
+            .position(|mine| mine.name == part.name)
+        else {
+            self.scenarios.push(part.clone());
+            return self.scenarios.len() - 1;
+        };
+        let mine = &mut self.scenarios[index];
+        mine.asked += part.asked;
+        mine.started += part.started;
+        mine.completed += part.completed;
+        mine.dropped += part.dropped;
+        mine.interrupted += part.interrupted;
+        mine.users_max += part.users_max;
+        mine.duration = mine.duration.max(part.duration);
+        mine.achieved = achieved(mine.started, mine.asked);
+        if mine.executor != part.executor {
+            mine.executor = format!("{}, {}", mine.executor, part.executor);
+        }
+        index
+    }
+
+    fn add_series(&mut self, part: Series) -> Result<(), MergeError> {
+        let Some(mine) = self.series.iter_mut().find(|mine| mine.tags == part.tags) else {
+            self.series.push(part);
+            return Ok(());
+        };
+        for (name, theirs) in part.metrics {
+            match mine.metrics.get_mut(&name) {
+                Some(metric) if metric.kind() != theirs.kind() => {
+                    let (mine, theirs) = (metric.kind(), theirs.kind());
+                    return Err(MergeError::Kinds {
+                        metric: name,
+                        mine,
+                        theirs,
+                    });
+                }
+                Some(metric) => metric.merge(&theirs),
+                None => drop(mine.metrics.insert(name, theirs)),
+            }
+        }
+        Ok(())
+    }
+
+    fn add_check(&mut self, part: Check) {
+        let same = |mine: &&mut Check| mine.tags == part.tags && mine.name == part.name;
+        match self.checks.iter_mut().find(same) {
+            Some(mine) => {
+                mine.passes += part.passes;
+                mine.fails += part.fails;
+                add_details(&mut mine.details, part.details);
+            }
+            None => self.checks.push(part),
+        }
+    }
+
+    fn add_error(&mut self, part: ErrorKind) {
+        let same = |mine: &&mut ErrorKind| mine.scenario == part.scenario && mine.kind == part.kind;
+        match self.errors.iter_mut().find(same) {
+            Some(mine) => {
+                mine.count += part.count;
+                add_details(&mut mine.details, part.details);
+            }
+            None => self.errors.push(part),
+        }
+    }
+
+    fn add_status(&mut self, part: Status) {
+        let same = |mine: &&mut Status| mine.tags == part.tags && mine.code == part.code;
+        match self.statuses.iter_mut().find(same) {
+            Some(mine) => mine.count += part.count,
+            None => self.statuses.push(part),
+        }
+    }
+
+    fn add_protocol(&mut self, part: Protocol) {
+        let same = |mine: &&mut Protocol| mine.tags == part.tags && mine.name == part.name;
+        match self.protocols.iter_mut().find(same) {
+            Some(mine) => mine.count += part.count,
+            None => self.protocols.push(part),
+        }
+    }
+
+    fn add_threshold(&mut self, part: ThresholdResult) {
+        let same = |mine: &&mut ThresholdResult| {
+            mine.metric == part.metric && mine.expression == part.expression
+        };
+        match self.thresholds.iter_mut().find(same) {
+            Some(mine) => mine.aborted |= part.aborted,
+            None => self.thresholds.push(part),
+        }
+    }
+
+    /// Evaluates the thresholds over what is there now, and the verdict by them.
+    fn judge(&mut self) {
+        let results = std::mem::take(&mut self.thresholds);
+        let judged = results.into_iter().map(|result| {
+            let Ok(threshold) = Threshold::new(&result.metric, &result.expression) else {
+                return result;
+            };
+            let mut again =
+                threshold.evaluate(|metric, tags| self.select(metric, tags), self.duration);
+            again.aborted = result.aborted;
+            again.passed &= !again.aborted;
+            again
+        });
+        self.thresholds = judged.collect();
+        let held = self.thresholds.iter().all(|threshold| threshold.passed);
+        let answered = self.statuses.iter().any(|status| status.code != 0);
+        self.verdict = match (self.verdict, held) {
+            (Verdict::Unreachable, _) if answered && held => Verdict::Passed,
+            (Verdict::Unreachable, _) if answered => Verdict::Crossed,
+            (Verdict::Crossed, true) => Verdict::Passed,
+            (Verdict::Passed, false) => Verdict::Crossed,
+            (other, _) => other,
+        };
+    }
+}
+
+/// The part of what was asked for that has begun; 1 if nothing was.
+pub(crate) fn achieved(started: u64, asked: u64) -> f64 {
+    if asked == 0 {
+        1.0
+    } else {
+        started as f64 / asked as f64
+    }
+}
+
+fn add_details(mine: &mut Vec<String>, theirs: Vec<String>) {
+    let room = DETAILS.saturating_sub(mine.len());
+    mine.extend(theirs.into_iter().take(room));
+}

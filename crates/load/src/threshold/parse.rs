@@ -1,0 +1,322 @@
+//! Reading thresholds.
+
+use std::time::Duration;
+
+use super::{Aggregation, Operator, Threshold, ThresholdError};
+
+/// Longest first: `<` is the beginning of `<=`.
+const OPERATORS: [(&str, Operator); 8] = [
+    ("===", Operator::Equal),
+    ("!==", Operator::Different),
+    ("<=", Operator::LessOrEqual),
+    (">=", Operator::GreaterOrEqual),
+    ("==", Operator::Equal),
+    ("!=", Operator::Different),
+    ("<", Operator::Less),
+    (">", Operator::Greater),
+];
+
+/// Units of durations, in milliseconds. Longest first again.
+const UNITS: [(&str, f64); 7] = [
+    ("ns", 1e-6),
+    ("us", 1e-3),
+    ("µs", 1e-3),
+    ("ms", 1.0),
+    ("s", 1e3),
+    ("m", 60e3),
+    ("h", 3600e3),
+];
+
+impl Threshold {
+    /// Reads a key (`metric{tag:value}`) and an expression (`p(95)<500`).
+    ///
+    /// # Errors
+    ///
+    /// Says what is wrong with either.
+    pub fn new(key: &str, expression: &str) -> Result<Self, ThresholdError> {
+        let (key, expression) = (key.trim(), expression.trim());
+        let problem = |problem: String| ThresholdError {
+            threshold: format!("{key}: {expression}"),
+            problem,
+        };
+        let (metric, tags) = read_key(key).map_err(problem)?;
+        let (aggregation, operator, bound, unit) = read_expression(expression).map_err(problem)?;
+        let threshold = Threshold {
+            key: key.into(),
+            expression: expression.into(),
+            abort_on_fail: false,
+            delay_abort_eval: Duration::ZERO,
+            metric,
+            tags,
+            aggregation,
+            operator,
+            bound,
+        };
+        threshold.fits(unit).map_err(problem)?;
+        Ok(threshold)
+    }
+
+    /// Reads the one-line form of the command line: `metric{tag:value}: p(95)<500`.
+    ///
+    /// # Errors
+    ///
+    /// Says what is wrong with it.
+    pub fn parse(line: &str) -> Result<Self, ThresholdError> {
+        let brace = line.find('}').unwrap_or(0);
+        match line[brace..].find(':') {
+            Some(colon) => Threshold::new(&line[..brace + colon], &line[brace + colon + 1..]),
+            None => Err(ThresholdError {
+                threshold: line.into(),
+                problem: "expected \"metric: expression\", as in \"http_req_failed: rate<0.01\""
+                    .into(),
+            }),
+        }
+    }
+
+    /// Whether the aggregation makes sense for a metric whose kind is known.
+    fn fits(&self, unit: bool) -> Result<(), String> {
+        let Some(kind) = known_kind(&self.metric) else {
+            return Ok(());
+        };
+        if !self.aggregation.fits(kind) {
+            let (metric, known) = (&self.metric, Aggregation::of(kind));
+            return Err(format!("{metric} is a {kind}: it has {known}"));
+        }
+        let time = kind == "trend" && self.aggregation != Aggregation::Count;
+        match unit && !time {
+            true => Err("only durations have a unit".into()),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Aggregation {
+    /// What a metric of this kind has, in words.
+    pub(super) fn of(kind: &str) -> &'static str {
+        match kind {
+            "trend" => "avg, min, max, med, p(N) and count",
+            "counter" => "count and rate",
+            "rate" => "rate",
+            _ => "value, min and max",
+        }
+    }
+
+    pub(super) fn fits(self, kind: &str) -> bool {
+        use Aggregation::*;
+        match kind {
+            "trend" => !matches!(self, Rate | Value),
+            "counter" => matches!(self, Count | Rate),
+            "rate" => matches!(self, Rate),
+            _ => matches!(self, Value | Min | Max),
+        }
+    }
+}
+
+/// The kind of a metric that the engine itself records.
+fn known_kind(metric: &str) -> Option<&'static str> {
+    Some(match metric {
+        "http_req_duration"
+        | "http_req_connecting"
+        | "http_req_tls_handshaking"
+        | "http_req_sending"
+        | "http_req_waiting"
+        | "http_req_receiving"
+        | "iteration_duration" => "trend",
+        "http_req_failed" | "checks" | "iterations_failed" | "achieved_rate" => "rate",
+        "http_reqs"
+        | "iterations"
+        | "dropped_iterations"
+        | "interrupted_iterations"
+        | "data_sent"
+        | "data_received"
+        | "errors" => "counter",
+        "vus" => "gauge",
+        _ => return None,
+    })
+}
+
+type Key = (String, Vec<(String, String)>);
+
+fn read_key(key: &str) -> Result<Key, String> {
+    let (metric, tags) = match key.split_once('{') {
+        None => (key, ""),
+        Some((metric, rest)) => {
+            let inner = rest
+                .strip_suffix('}')
+                .ok_or("the { of its tags is not closed")?;
+            if inner.trim().is_empty() {
+                return Err("there are no tags between { and }".into());
+            }
+            (metric, inner)
+        }
+    };
+    let metric = metric.trim();
+    let letter = |c: char| c.is_alphanumeric() || "_-.".contains(c);
+    if metric.is_empty() || !metric.chars().all(letter) {
+        return Err(format!("\"{metric}\" is not the name of a metric"));
+    }
+    let tags = tags.split(',').filter(|tag| !tag.is_empty()).map(read_tag);
+    Ok((metric.into(), tags.collect::<Result<_, _>>()?))
+}
+
+fn read_tag(tag: &str) -> Result<(String, String), String> {
+    match tag.split_once(':') {
+        Some((name, value)) if !name.trim().is_empty() => {
+            Ok((name.trim().into(), value.trim().trim_matches('"').into()))
+        }
+        _ => Err(format!(
+            "\"{tag}\" is not a tag, which is written name:value"
+        )),
+    }
+}
+
+fn read_expression(text: &str) -> Result<(Aggregation, Operator, f64, bool), String> {
+    let place = text
+        .find(['<', '>', '=', '!'])
+        .ok_or("expected an aggregation, an operator and a number, as in \"p(95)<500\"")?;
+    let rest = &text[place..];
+    let (sign, operator) = OPERATORS
+        .into_iter()
+        .find(|(sign, _)| rest.starts_with(sign))
+        .ok_or("the operators are <, <=, >, >=, == and !=")?;
+    let aggregation = read_aggregation(text[..place].trim())?;
+    let (bound, unit) = read_bound(rest[sign.len()..].trim())?;
+    Ok((aggregation, operator, bound, unit))
+}
+
+fn read_aggregation(text: &str) -> Result<Aggregation, String> {
+    Ok(match text {
+        "avg" => Aggregation::Avg,
+        "min" => Aggregation::Min,
+        "max" => Aggregation::Max,
+        "med" => Aggregation::Med,
+        "count" => Aggregation::Count,
+        "rate" => Aggregation::Rate,
+        "value" => Aggregation::Value,
+        _ => match text
+            .strip_prefix("p(")
+            .and_then(|rest| rest.strip_suffix(')'))
+        {
+            Some(p) => match p.trim().parse() {
+                Ok(p) if (0.0..=100.0).contains(&p) => Aggregation::Percentile(p),
+                _ => return Err(format!("\"{p}\" is not a percentile between 0 and 100")),
+            },
+            None => {
+                let known = "avg, min, max, med, p(N), count, rate and value";
+                return Err(format!(
+                    "\"{text}\" is not an aggregation; there are {known}"
+                ));
+            }
+        },
+    })
+}
+
+/// A number, and whether it has a unit.
+fn read_bound(text: &str) -> Result<(f64, bool), String> {
+    let unit = UNITS.into_iter().find(|(unit, _)| text.ends_with(unit));
+    let number = unit.map_or(text, |(unit, _)| &text[..text.len() - unit.len()]);
+    match number.trim().parse::<f64>() {
+        Ok(number) if number.is_finite() => Ok((
+            number * unit.map_or(1.0, |(_, scale)| scale),
+            unit.is_some(),
+        )),
+        _ => Err(format!("\"{text}\" is not a number")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(expression: &str) -> (Aggregation, Operator, f64) {
+        let threshold = Threshold::new("custom", expression).unwrap();
+        (threshold.aggregation, threshold.operator, threshold.bound)
+    }
+
+    #[test]
+    fn expressions() {
+        assert_eq!(
+            read("p(95)<500"),
+            (Aggregation::Percentile(95.0), Operator::Less, 500.0)
+        );
+        assert_eq!(
+            read(" p( 99.9 ) <= 1.5s"),
+            (Aggregation::Percentile(99.9), Operator::LessOrEqual, 1500.0)
+        );
+        assert_eq!(read("rate<0.01"), (Aggregation::Rate, Operator::Less, 0.01));
+        assert_eq!(
+            read("count>100"),
+            (Aggregation::Count, Operator::Greater, 100.0)
+        );
+        assert_eq!(
+            read("avg>=250us"),
+            (Aggregation::Avg, Operator::GreaterOrEqual, 0.25)
+        );
+        assert_eq!(
+            read("max!=2m"),
+            (Aggregation::Max, Operator::Different, 120_000.0)
+        );
+        assert_eq!(
+            read("value===7"),
+            (Aggregation::Value, Operator::Equal, 7.0)
+        );
+        assert_eq!(read("med<500ms"), (Aggregation::Med, Operator::Less, 500.0));
+    }
+
+    #[test]
+    fn keys() {
+        let threshold =
+            Threshold::new("http_req_duration{scenario:write, op:add-chain}", "p(95)<5").unwrap();
+        assert_eq!(threshold.metric(), "http_req_duration");
+        let tags = [("scenario", "write"), ("op", "add-chain")].map(|(n, v)| (n.into(), v.into()));
+        assert_eq!(threshold.tags(), tags);
+        let line = Threshold::parse("http_req_duration{scenario:write}: p(95)<5").unwrap();
+        assert_eq!(
+            (line.key.as_str(), line.expression.as_str()),
+            ("http_req_duration{scenario:write}", "p(95)<5")
+        );
+        assert_eq!(
+            Threshold::parse("http_req_failed:rate<0.01")
+                .unwrap()
+                .metric(),
+            "http_req_failed"
+        );
+        let url = Threshold::new("m{url:http://a:1/}", "count>1").unwrap();
+        assert_eq!(url.tags()[0].1, "http://a:1/");
+    }
+
+    #[test]
+    fn mistakes_are_explained() {
+        let cases = [
+            ("http_req_duration", "p95<500", "is not an aggregation"),
+            ("http_req_duration", "p(101)<500", "between 0 and 100"),
+            ("http_req_duration", "p(95)<", "is not a number"),
+            ("http_req_duration", "p(95)<fast", "is not a number"),
+            ("http_req_duration", "p(95)", "an operator"),
+            ("http_req_duration", "rate<0.1", "is a trend"),
+            ("http_req_failed", "count<5", "is a rate: it has rate"),
+            ("http_req_failed", "rate<5ms", "only durations"),
+            ("http_reqs", "p(95)<5", "is a counter"),
+            ("http_reqs{a:b", "count<5", "not closed"),
+            ("http_reqs{}", "count<5", "no tags"),
+            ("http_reqs{scenario}", "count<5", "name:value"),
+            ("", "count<5", "not the name"),
+            ("two words", "count<5", "not the name"),
+        ];
+        for (key, expression, expected) in cases {
+            let error = Threshold::new(key, expression).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        assert!(Threshold::parse("rate<0.1").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_makes_it_panic(key in "\\PC*", expression in "\\PC*", line in "\\PC*") {
+            let _ = Threshold::new(&key, &expression);
+            let _ = Threshold::parse(&line);
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! A run over time, in bounded memory.
+
+use crate::snapshot::heat_bounds;
+use crate::summary::{Point, PointRow, Timeline};
+
+/// A timeline never has more points than this: when it is full, neighbours are
+/// merged, and from then on a point takes twice as long.
+pub const MOST_POINTS: usize = 512;
+
+/// A timeline that grows.
+#[derive(Debug, Default)]
+pub(crate) struct Growing {
+    points: Vec<Point>,
+    /// How many intervals one point takes, less one.
+    more: u32,
+    /// The point that is not complete yet, and how many intervals are in it.
+    pending: Option<(Point, u32)>,
+}
+
+impl Growing {
+    /// Appends what happened in the next interval.
+    pub(crate) fn push(&mut self, point: Point) {
+        let (point, intervals) = match self.pending.take() {
+            Some((mut pending, intervals)) => {
+                pending.follow(&point, f64::from(intervals), 1.0);
+                (pending, intervals + 1)
+            }
+            None => (point, 1),
+        };
+        if intervals <= self.more {
+            self.pending = Some((point, intervals));
+            return;
+        }
+        self.points.push(point);
+        if self.points.len() == MOST_POINTS {
+            self.halve();
+        }
+    }
+
+    fn halve(&mut self) {
+        self.more = self.more * 2 + 1;
+        self.points = pairs(&self.points);
+    }
+
+    /// The timeline, given how many seconds an interval takes.
+    pub(crate) fn timeline(&self, interval: f64) -> Timeline {
+        let pending = self.pending.iter().map(|(point, _)| point.clone());
+        Timeline {
+            interval: interval * f64::from(self.more + 1),
+            points: self.points.iter().cloned().chain(pending).collect(),
+        }
+    }
+}
+
+fn pairs(points: &[Point]) -> Vec<Point> {
+    let merged = points.chunks(2).map(|pair| {
+        let mut point = pair[0].clone();
+        pair[1..]
+            .iter()
+            .for_each(|next| point.follow(next, 1.0, 1.0));
+        point
+    });
+    merged.collect()
+}
+
+impl Timeline {
+    /// Lays another timeline over this one, both from their own beginning. `rows`
+    /// says which row of ours each of its rows is added to.
+    pub(crate) fn beside(&mut self, other: &Timeline, rows: &[usize]) {
+        let mut other = other.clone();
+        if self.points.is_empty() {
+            self.interval = other.interval;
+        }
+        while other.interval < self.interval * 0.75 && !other.points.is_empty() {
+            other = Timeline {
+                interval: other.interval * 2.0,
+                points: pairs(&other.points),
+            };
+        }
+        while self.interval < other.interval * 0.75 && !self.points.is_empty() {
+            *self = Timeline {
+                interval: self.interval * 2.0,
+                points: pairs(&self.points),
+            };
+        }
+        let width = rows.iter().map(|row| row + 1).max().unwrap_or(0);
+        for (index, theirs) in other.points.into_iter().enumerate() {
+            if index == self.points.len() {
+                self.points.push(Point {
+                    at: theirs.at,
+                    scenarios: Vec::new(),
+                });
+            }
+            let mine = &mut self.points[index].scenarios;
+            mine.resize(mine.len().max(width), PointRow::default());
+            for (row, to) in theirs.scenarios.iter().zip(rows) {
+                mine[*to].beside(row);
+            }
+        }
+        for point in &mut self.points {
+            point
+                .scenarios
+                .resize(point.scenarios.len().max(width), PointRow::default());
+        }
+    }
+}
+
+impl Point {
+    /// Adds the next point in time. What is a rate is averaged, weighted with how
+    /// long either took.
+    fn follow(&mut self, next: &Point, mine: f64, theirs: f64) {
+        self.scenarios.resize(
+            self.scenarios.len().max(next.scenarios.len()),
+            PointRow::default(),
+        );
+        for (row, next) in self.scenarios.iter_mut().zip(&next.scenarios) {
+            row.add(next);
+            row.asked = (row.asked * mine + next.asked * theirs) / (mine + theirs);
+            (row.users, row.busy) = (next.users, next.busy);
+        }
+    }
+}
+
+impl PointRow {
+    /// Adds what happened at the same time.
+    fn beside(&mut self, other: &PointRow) {
+        self.add(other);
+        self.asked += other.asked;
+        self.users += other.users;
+        self.busy += other.busy;
+    }
+
+    /// Adds counts and durations.
+    fn add(&mut self, other: &PointRow) {
+        let (mine, theirs) = (self.durations(), other.durations());
+        for (bucket, more) in self.heat.iter_mut().zip(other.heat) {
+            *bucket = bucket.saturating_add(more);
+        }
+        let merged = |p: f64, mine_at: u64, theirs_at: u64| match (mine, theirs) {
+            (_, 0) => mine_at,
+            (0, _) => theirs_at,
+            _ => by_heat(&self.heat, p).clamp(mine_at.min(theirs_at), mine_at.max(theirs_at)),
+        };
+        self.p50 = merged(0.5, self.p50, other.p50);
+        self.p90 = merged(0.9, self.p90, other.p90);
+        self.p99 = merged(0.99, self.p99, other.p99);
+        self.max = self.max.max(other.max);
+        self.started += other.started;
+        self.iterations += other.iterations;
+        self.requests += other.requests;
+        self.failures += other.failures;
+        self.dropped += other.dropped;
+    }
+
+    fn durations(&self) -> u64 {
+        self.heat.iter().map(|count| u64::from(*count)).sum()
+    }
+}
+
+/// A percentile as well as a heat strip knows it, in µs. A percentile of two
+/// intervals lies between those of either, so the caller can narrow it down.
+fn by_heat(heat: &[u32], p: f64) -> u64 {
+    let total: u64 = heat.iter().map(|count| u64::from(*count)).sum();
+    let place = p * total.saturating_sub(1) as f64;
+    let bounds = heat_bounds();
+    let mut below = 0.0;
+    for (bucket, count) in heat.iter().enumerate() {
+        let count = f64::from(*count);
+        if below + count > place {
+            let high = bounds[bucket].as_micros() as f64;
+            let low = bucket
+                .checked_sub(1)
+                .map_or(1.0, |lower| bounds[lower].as_micros() as f64);
+            return (low * (high / low).powf((place - below) / count)) as u64;
+        }
+        below += count;
+    }
+    u64::MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(at: u64, latency: u64) -> Point {
+        let mut row = PointRow {
+            asked: 100.0,
+            started: 100,
+            requests: 100,
+            users: 7,
+            ..Default::default()
+        };
+        (row.p50, row.p90, row.p99, row.max) = (latency, latency, latency, latency);
+        let bucket = heat_bounds()
+            .iter()
+            .position(|bound| bound.as_micros() as u64 >= latency);
+        row.heat[bucket.unwrap()] = 100;
+        Point {
+            at: at as f64,
+            scenarios: vec![row],
+        }
+    }
+
+    #[test]
+    fn memory_does_not_grow_with_the_length_of_a_run() {
+        let mut growing = Growing::default();
+        let week = 7 * 24 * 3600;
+        for second in 0..week {
+            growing.push(point(second, 1000 + second % 7));
+            assert!(growing.points.len() < MOST_POINTS);
+        }
+        let timeline = growing.timeline(1.0);
+        assert_eq!(timeline.interval, 2048.0);
+        assert!(timeline.points.len() <= MOST_POINTS && timeline.points.len() >= MOST_POINTS / 2);
+        let started: u64 = timeline
+            .points
+            .iter()
+            .map(|point| point.scenarios[0].started)
+            .sum();
+        assert_eq!(started, week * 100, "nothing is lost");
+        for (index, point) in timeline.points.iter().enumerate() {
+            assert_eq!(point.at, index as f64 * timeline.interval);
+            assert!((point.scenarios[0].asked - 100.0).abs() < 1e-6);
+            assert_eq!(point.scenarios[0].users, 7);
+            assert!((1000..=1006).contains(&point.scenarios[0].p99));
+            assert_eq!(point.scenarios[0].max, 1006);
+        }
+    }
+
+    #[test]
+    fn a_spike_stays_visible_when_points_merge() {
+        let (mut calm, spike) = (point(0, 1_000), point(1, 2_000_000));
+        calm.follow(&spike, 1.0, 1.0);
+        let row = calm.scenarios[0];
+        assert_eq!(row.max, 2_000_000);
+        assert!(row.p99 > 1_000_000, "{row:?}");
+        assert!(row.p50 < 1_000_000, "{row:?}");
+    }
+
+    #[test]
+    fn parallel_timelines_are_laid_over_each_other() {
+        let mut fine = Growing::default();
+        (0..10).for_each(|second| fine.push(point(second, 1000)));
+        let mut both = fine.timeline(1.0);
+        let coarse = Timeline {
+            interval: 2.0,
+            points: pairs(&both.points),
+        };
+        both.beside(&coarse, &[1]);
+        assert_eq!((both.interval, both.points.len()), (2.0, 5));
+        for point in &both.points {
+            assert_eq!(
+                point
+                    .scenarios
+                    .iter()
+                    .map(|row| row.started)
+                    .collect::<Vec<_>>(),
+                [200, 200]
+            );
+        }
+        both.beside(&coarse, &[0]);
+        assert_eq!(both.points[4].scenarios[0].started, 400);
+        assert_eq!(both.points[4].scenarios[0].asked, 200.0);
+    }
+}
