@@ -27,6 +27,7 @@ pub use heads::{Floor, Head, Heads};
 pub use outage::Outage;
 pub use profile::Issuers;
 pub use promises::{Promise, Promises, Tally};
+pub use remote::Remote;
 pub use roots::{Roots, RootsError};
 pub use sct::{Promised, SctVerifier, timestamp_sane};
 pub use spine::Spine;

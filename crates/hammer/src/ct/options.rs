@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use lucarne_settings::values;
+use lucarne_settings::{typed, values};
 use serde::{Deserialize, Deserializer};
 
 /// A length of time, written `60s`, `1m30s` or `500ms`.
@@ -23,9 +23,7 @@ impl FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        values::duration(text)
-            .map(Self)
-            .map_err(|problem| format!("`{text}` {problem}"))
+        values::duration(text).map(Self)
     }
 }
 
@@ -37,8 +35,7 @@ impl fmt::Display for Span {
 
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
+        typed::parsed(deserializer)
     }
 }
 
@@ -61,15 +58,13 @@ impl FromStr for Moment {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let unix_ms = values::time(text).map_err(|problem| format!("`{text}` {problem}"))?;
-        Ok(Self { unix_ms })
+        values::time(text).map(|unix_ms| Self { unix_ms })
     }
 }
 
 impl<'de> Deserialize<'de> for Moment {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
+        typed::parsed(deserializer)
     }
 }
 
@@ -81,7 +76,7 @@ impl Share {
     fn new(value: f64) -> Result<Self, String> {
         match (0.0..=1.0).contains(&value) {
             true => Ok(Self(value)),
-            false => Err(format!("{value} is not a share: it goes from 0 to 1")),
+            false => Err("is not a share: it goes from 0 to 1".to_owned()),
         }
     }
 }
@@ -90,9 +85,7 @@ impl FromStr for Share {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let number = text
-            .parse()
-            .map_err(|_| format!("`{text}` is not a number"))?;
+        let number = text.parse().map_err(|_| "is not a number".to_owned())?;
         Self::new(number)
     }
 }
@@ -105,7 +98,7 @@ impl fmt::Display for Share {
 
 impl<'de> Deserialize<'de> for Share {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::new(f64::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+        typed::parsed(deserializer)
     }
 }
 
@@ -134,4 +127,92 @@ pub enum Audit {
     /// Data tiles and issuers too
     #[default]
     Full,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use lucarne_settings::values::show_duration;
+
+    use super::*;
+    use crate::ct::{read, write};
+
+    #[derive(Parser)]
+    struct Write {
+        #[command(flatten)]
+        options: write::Options,
+    }
+
+    #[derive(Parser)]
+    struct Read {
+        #[command(flatten)]
+        options: read::Options,
+    }
+
+    /// What neither the command line nor a plan says is the same in both.
+    #[test]
+    fn one_set_of_defaults() {
+        let flags = Write::try_parse_from(["write"]).unwrap().options;
+        assert_eq!(flags, write::Options::default());
+        assert_eq!(flags, serde_json::from_str("{}").unwrap());
+        let flags = Read::try_parse_from(["read"]).unwrap().options;
+        assert_eq!(flags, read::Options::default());
+        assert_eq!(flags, serde_json::from_str("{}").unwrap());
+    }
+
+    #[test]
+    fn flags_and_keys_say_the_same() {
+        let flags = Write::try_parse_from([
+            "write",
+            "--log_url",
+            "http://a/",
+            "--log-url=http://b/",
+            "--log_public_key",
+            "AAEC",
+            "--dup_chance=0.25",
+            "--issuers",
+            "p384",
+            "--http",
+            "2",
+            "--mmd",
+            "1m30s",
+            "--not-after-limit",
+            "2027-01-01",
+            "--expect-restarts",
+            "--audit=none",
+        ]);
+        let keys = r#"{"logUrl":["http://a/","http://b/"],"logPublicKey":["AAEC"],
+            "duplicates":"0.25","issuers":"p384","http":"2","mmd":"90s",
+            "notAfterLimit":"2027-01-01T00:00:00Z","expectRestarts":true,"audit":"none"}"#;
+        let flags = flags.unwrap().options;
+        assert_eq!(flags, serde_json::from_str(keys).unwrap());
+        assert_eq!(show_duration(flags.mmd.0), "1m30s");
+
+        let flags = [
+            "read",
+            "--reads",
+            "entries:3,issuers",
+            "--compression=zstd",
+            "--cache",
+        ];
+        let keys = r#"{"reads":["entries:3","issuers:1"],"compression":"zstd","cache":true}"#;
+        let flags = Read::try_parse_from(flags).unwrap().options;
+        assert_eq!(flags, serde_json::from_str(keys).unwrap());
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        assert!(serde_json::from_str::<write::Options>(r#"{"lgoUrl":["x"]}"#).is_err());
+        for flag in [
+            "--precerts=1.5",
+            "--mmd=10",
+            "--issuers=dsa",
+            "--not-after-start=soon",
+        ] {
+            assert!(Write::try_parse_from(["write", flag]).is_err(), "{flag}");
+        }
+        for flag in ["--reads=leaves:1", "--reads=tiles:x", "--full-readers=-1"] {
+            assert!(Read::try_parse_from(["read", flag]).is_err(), "{flag}");
+        }
+    }
 }

@@ -14,7 +14,7 @@ const CONNECTIONS: usize = 4;
 
 /// A log's monitoring prefix, read beside the load: what it sends is not
 /// counted as load.
-pub(crate) struct Remote {
+pub struct Remote {
     clients: Vec<Client>,
     prefix: Arc<str>,
     outage: Arc<Outage>,
@@ -24,7 +24,9 @@ pub(crate) struct Remote {
 const ACCEPT: &str = "gzip";
 
 impl Remote {
-    pub(crate) fn new(
+    /// Of `endpoint`, whose path is the log's monitoring prefix. What happens to
+    /// requests is told to `outage`.
+    pub fn new(
         endpoint: &Arc<Endpoint>,
         options: &Arc<ClientOptions>,
         outage: Arc<Outage>,

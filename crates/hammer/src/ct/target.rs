@@ -22,13 +22,13 @@ use super::sct::excerpt;
 #[derive(Clone, Debug)]
 pub struct LogOptions {
     /// URLs of the logs, as monitors read them.
-    pub log: Vec<String>,
+    pub log_url: Vec<String>,
     /// URLs to submit to, where they differ.
-    pub write_log: Vec<String>,
+    pub write_log_url: Vec<String>,
     /// Origins.
     pub origin: Vec<String>,
     /// Public keys: base64 of DER, or PEM files.
-    pub public_key: Vec<String>,
+    pub log_public_key: Vec<String>,
     /// How much is read back.
     pub audit: Audit,
     /// Within which an entry must be covered.
@@ -98,11 +98,14 @@ impl LogOptions {
     /// # Errors
     /// No log given, none that answers, or one that is not what the options say.
     pub async fn targets(&self) -> Result<Vec<Target>, PrepareError> {
-        if self.log.is_empty() && self.write_log.is_empty() {
-            return Err(configuration("no log is given: --log URL"));
+        if self.log_url.is_empty() && self.write_log_url.is_empty() {
+            return Err(configuration("no log is given: --log-url URL"));
         }
-        let count = self.log.len().max(self.write_log.len());
-        for (name, list) in [("origin", &self.origin), ("public-key", &self.public_key)] {
+        let count = self.log_url.len().max(self.write_log_url.len());
+        for (name, list) in [
+            ("origin", &self.origin),
+            ("log-public-key", &self.log_public_key),
+        ] {
             if list.len() > count {
                 let detail = format!("--{name} is given {} times for {count} logs", list.len());
                 return Err(configuration(detail));
@@ -116,12 +119,16 @@ impl LogOptions {
     }
 
     async fn target(&self, number: usize) -> Result<Target, PrepareError> {
-        let write = self.write_log.get(number);
-        let url = self.log.get(number).or(write).map_or("", String::as_str);
+        let write = self.write_log_url.get(number);
+        let url = self
+            .log_url
+            .get(number)
+            .or(write)
+            .map_or("", String::as_str);
         let client = Arc::new(self.client());
         let given = resolve(url, &client).await?;
         let origin = self.origin.get(number);
-        let key = self.public_key.get(number).map(|key| public_key(key));
+        let key = self.log_public_key.get(number).map(|key| public_key(key));
         let key = key.transpose().map_err(configuration)?;
         let complete = origin.is_some() && key.is_some();
         let metadata = metadata(url, &given, &client, complete).await?;
@@ -183,7 +190,7 @@ impl Target {
             let advice = match error {
                 CheckpointError::Origin { .. } => "; --origin names the log",
                 CheckpointError::Unsigned | CheckpointError::Signature => {
-                    "; --public-key is another log's, or this is not the log"
+                    "; --log-public-key is another log's, or this is not the log"
                 }
                 _ => "; is this the monitoring prefix of a static CT log?",
             };
@@ -259,7 +266,7 @@ async fn metadata(
         Ok(metadata) => Ok(metadata),
         Err(_) if optional => Ok(Metadata::default()),
         Err(reason) => Err(configuration(format!(
-            "{}/log.v3.json: {reason}; give --origin and --public-key, or the URL of a static CT log",
+            "{}/log.v3.json: {reason}; give --origin and --log-public-key, or the URL of a static CT log",
             url.trim_end_matches('/')
         ))),
     }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use lucarne_settings::typed;
 use serde::Deserialize;
 
 use crate::ct::LogOptions;
@@ -12,19 +13,22 @@ use crate::ct::options::{Audit, Http, Share, Span};
 ///
 /// One value from the command line (flags) and from a plan (keys of the same
 /// names in camelCase).
-#[derive(Clone, Debug, Args, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Options {
     /// URL of a log; several logs are read in turn. Origin and key come from its
     /// log.v3.json unless they are given
-    #[arg(long = "log", aliases = ["log_url", "log-url"], value_name = "URL", env = "LUCARNE_LOG")]
-    pub log: Vec<String>,
+    #[arg(long, alias = "log_url", value_name = "URL")]
+    #[serde(deserialize_with = "typed::list")]
+    pub log_url: Vec<String>,
     /// Origin of the log (in the order of the logs)
     #[arg(long, value_name = "NAME")]
+    #[serde(deserialize_with = "typed::list")]
     pub origin: Vec<String>,
     /// Public key of the log: base64 of its DER, or a PEM file (in the order of the logs)
-    #[arg(long, aliases = ["log_public_key", "log-public-key"], value_name = "KEY|FILE")]
-    pub public_key: Vec<String>,
+    #[arg(long, alias = "log_public_key", value_name = "KEY|FILE")]
+    #[serde(deserialize_with = "typed::list")]
+    pub log_public_key: Vec<String>,
     /// What a random reader reads, each kind with the number of times out of all
     #[arg(
         long,
@@ -32,6 +36,7 @@ pub struct Options {
         value_delimiter = ',',
         default_value = "checkpoints:1,tiles:4,entries:4,issuers:1"
     )]
+    #[serde(deserialize_with = "typed::list")]
     pub reads: Vec<Read>,
     /// Share of the users that read all entries from the first to the last, over
     /// and over, instead of random parts
@@ -98,18 +103,11 @@ impl std::str::FromStr for Read {
     fn from_str(text: &str) -> Result<Self, String> {
         let (kind, weight) = text.split_once(':').unwrap_or((text, "1"));
         let kind = Kind::from_str(kind, false)
-            .map_err(|_| format!("`{kind}` is none of checkpoints, tiles, entries and issuers"))?;
+            .map_err(|_| "is none of checkpoints, tiles, entries and issuers".to_owned())?;
         let weight = weight
             .parse()
-            .map_err(|_| format!("`{weight}` is not a whole number"))?;
+            .map_err(|_| "does not end in a whole number after its colon".to_owned())?;
         Ok(Self { kind, weight })
-    }
-}
-
-impl<'de> Deserialize<'de> for Read {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
     }
 }
 
@@ -144,9 +142,9 @@ impl Default for Options {
     fn default() -> Self {
         let read = |kind, weight| Read { kind, weight };
         Self {
-            log: Vec::new(),
+            log_url: Vec::new(),
             origin: Vec::new(),
-            public_key: Vec::new(),
+            log_public_key: Vec::new(),
             reads: vec![
                 read(Kind::Checkpoints, 1),
                 read(Kind::Tiles, 4),
@@ -172,10 +170,10 @@ impl Options {
     /// What concerns the logs and how they are watched.
     pub(crate) fn logs(&self) -> LogOptions {
         LogOptions {
-            log: self.log.clone(),
-            write_log: Vec::new(),
+            log_url: self.log_url.clone(),
+            write_log_url: Vec::new(),
             origin: self.origin.clone(),
-            public_key: self.public_key.clone(),
+            log_public_key: self.log_public_key.clone(),
             audit: Audit::Inclusion,
             mmd: std::time::Duration::MAX,
             max_checkpoint_age: self.max_checkpoint_age.0,

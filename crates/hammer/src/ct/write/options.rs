@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use lucarne_settings::typed;
 use serde::Deserialize;
 
 use crate::ct::options::{Audit, Http, Moment, Share, Span};
@@ -12,22 +13,26 @@ use crate::ct::{Issuers, LogOptions};
 ///
 /// One value from the command line (flags) and from a plan (keys of the same
 /// names in camelCase).
-#[derive(Clone, Debug, Args, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Options {
     /// URL of a log; several logs are submitted to in turn. Origin, key and
     /// window come from its log.v3.json unless they are given
-    #[arg(long = "log", aliases = ["log_url", "log-url"], value_name = "URL", env = "LUCARNE_LOG")]
-    pub log: Vec<String>,
+    #[arg(long, alias = "log_url", value_name = "URL")]
+    #[serde(deserialize_with = "typed::list")]
+    pub log_url: Vec<String>,
     /// URL to submit to, if another than the log's (in the order of the logs)
-    #[arg(long, aliases = ["write_log_url", "write-log-url"], value_name = "URL")]
-    pub write_log: Vec<String>,
+    #[arg(long, alias = "write_log_url", value_name = "URL")]
+    #[serde(deserialize_with = "typed::list")]
+    pub write_log_url: Vec<String>,
     /// Origin of the log (in the order of the logs)
     #[arg(long, value_name = "NAME")]
+    #[serde(deserialize_with = "typed::list")]
     pub origin: Vec<String>,
     /// Public key of the log: base64 of its DER, or a PEM file (in the order of the logs)
-    #[arg(long, aliases = ["log_public_key", "log-public-key"], value_name = "KEY|FILE")]
-    pub public_key: Vec<String>,
+    #[arg(long, alias = "log_public_key", value_name = "KEY|FILE")]
+    #[serde(deserialize_with = "typed::list")]
+    pub log_public_key: Vec<String>,
     /// Directory of the authorities that `lucarne ca new` made
     #[arg(long, value_name = "DIR", default_value = "load-ca")]
     pub roots: PathBuf,
@@ -87,10 +92,10 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            log: Vec::new(),
-            write_log: Vec::new(),
+            log_url: Vec::new(),
+            write_log_url: Vec::new(),
             origin: Vec::new(),
-            public_key: Vec::new(),
+            log_public_key: Vec::new(),
             roots: "load-ca".into(),
             issuers: Issuers::default(),
             precerts: Share(0.5),
@@ -117,10 +122,10 @@ impl Options {
     /// What concerns the logs and how they are watched.
     pub(crate) fn logs(&self) -> LogOptions {
         LogOptions {
-            log: self.log.clone(),
-            write_log: self.write_log.clone(),
+            log_url: self.log_url.clone(),
+            write_log_url: self.write_log_url.clone(),
             origin: self.origin.clone(),
-            public_key: self.public_key.clone(),
+            log_public_key: self.log_public_key.clone(),
             audit: self.audit,
             mmd: self.mmd.0,
             max_checkpoint_age: self.max_checkpoint_age.0,
