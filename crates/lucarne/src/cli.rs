@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::ca::Ca;
 use crate::commands::demo::Options as Demo;
+use crate::commands::load::Load;
 use crate::commands::watch::Options as Watch;
 use crate::config::Flags;
 use crate::logging::Format;
@@ -79,6 +80,10 @@ pub enum Command {
 
     /// A complete log in one command: keys, a CA, configuration, submissions
     Demo(Demo),
+
+    /// Load tests: CT logs and S3 stores, from a plan or from flags
+    #[command(subcommand)]
+    Load(Load),
 
     /// Follow a log's checkpoint: verify it, and say how the log grows
     #[command(after_help = crate::commands::watch::EXIT_CODES)]

@@ -5,6 +5,7 @@ pub(crate) mod check;
 pub(crate) mod demo;
 pub(crate) mod init;
 pub(crate) mod keygen;
+pub(crate) mod load;
 pub(crate) mod serve;
 pub(crate) mod watch;
 
