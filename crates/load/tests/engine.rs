@@ -1,4 +1,5 @@
 //! The engine, with scenarios that only wait.
+#![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
