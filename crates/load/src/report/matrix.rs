@@ -85,6 +85,11 @@ pub(crate) fn matrix(summary: &Summary) -> Option<Matrix> {
     })
 }
 
+/// Whether a series is a cell, and so told in the matrix.
+pub(crate) fn is_cell(series: &Series) -> bool {
+    place(series).is_some()
+}
+
 fn column_name((concurrency, endpoint): &Column) -> String {
     match endpoint.is_empty() {
         true => format!("×{concurrency}"),

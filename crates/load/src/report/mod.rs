@@ -9,6 +9,7 @@ mod html;
 mod matrix;
 mod statistics;
 mod text;
+pub(crate) mod threshold;
 mod vegeta;
 
 pub use html::html;

@@ -177,6 +177,32 @@ fn threshold(
     }
 }
 
+pub(crate) fn errors() -> Vec<ErrorKind> {
+    let error = |kind: &str, count, detail: &str| ErrorKind {
+        scenario: "write".into(),
+        kind: kind.into(),
+        count,
+        details: vec![detail.into()],
+    };
+    vec![
+        error("timeout", 30, "no answer within 10s"),
+        error("status", 6, EVIL),
+    ]
+}
+
+pub(crate) fn thresholds() -> Vec<ThresholdResult> {
+    vec![
+        threshold(
+            "http_req_duration{scenario:write}",
+            "p(95)<500",
+            Some(25.6),
+            true,
+        ),
+        threshold("http_req_failed", "rate<0.0001", Some(0.00075), false),
+        threshold("http_req_duration{scenario:wriet}", "p(99)<1s", None, false),
+    ]
+}
+
 /// Writes and reads for a minute, with a stall in its middle.
 pub(crate) fn summary() -> Summary {
     let write = [("op", "add-chain"), ("scenario", "write")];
@@ -193,12 +219,6 @@ pub(crate) fn summary() -> Summary {
         passes,
         fails,
         details: details.iter().map(|&detail| detail.into()).collect(),
-    };
-    let error = |kind: &str, count, detail: &str| ErrorKind {
-        scenario: "write".into(),
-        kind: kind.into(),
-        count,
-        details: vec![detail.into()],
     };
     Summary {
         schema: SCHEMA.into(),
@@ -244,10 +264,7 @@ pub(crate) fn summary() -> Summary {
                 &["index 17 was promised, 18 is in the tile", EVIL],
             ),
         ],
-        errors: vec![
-            error("timeout", 30, "no answer within 10s"),
-            error("status", 6, EVIL),
-        ],
+        errors: errors(),
         statuses: vec![
             status(&write, 0, 30),
             status(&write, 200, 19_970),
@@ -256,16 +273,7 @@ pub(crate) fn summary() -> Summary {
             status(&read, 200, 18_000),
         ],
         protocols: vec![],
-        thresholds: vec![
-            threshold(
-                "http_req_duration{scenario:write}",
-                "p(95)<500",
-                Some(25.6),
-                true,
-            ),
-            threshold("http_req_failed", "rate<0.0001", Some(0.00075), false),
-            threshold("http_req_duration{scenario:wriet}", "p(99)<1s", None, false),
-        ],
+        thresholds: thresholds(),
         timeline: timeline(),
         notes: vec![Note {
             title: "Audit".into(),

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use super::format::{self, cut, pad, pad_left, printable};
 use super::matrix::{self, Matrix};
 use super::statistics::{self, Statistics};
+use super::threshold::{left_side, observed};
 use crate::summary::{ScenarioSummary, Series, Summary, TagList};
 use crate::{Metric, Verdict};
 
@@ -156,47 +157,14 @@ fn thresholds(out: &mut String, summary: &Summary) {
             }
             None => line.push_str(" no samples"),
         }
-        if let Some(reason) = threshold.reason.as_ref().filter(|_| !threshold.passed) {
+        let told = |_: &&String| !threshold.passed && threshold.observed.is_some();
+        if let Some(reason) = threshold.reason.as_ref().filter(told) {
             let _ = write!(line, " ({})", printable(reason));
         }
         if threshold.aborted {
             line.push_str(" — ended the run");
         }
         let _ = writeln!(out, "{line}");
-    }
-}
-
-/// What an expression compares: `p(95)` of `p(95)<500`.
-fn left_side(expression: &str) -> &str {
-    let end = expression
-        .find(['<', '>', '=', '!'])
-        .unwrap_or(expression.len());
-    expression[..end].trim()
-}
-
-/// What a threshold saw, in its unit.
-pub(super) fn observed(metric: &str, expression: &str, value: f64) -> String {
-    let name = metric.split('{').next().unwrap_or(metric).trim();
-    let statistic = left_side(expression);
-    let is_share = ["rate"].contains(&statistic) && !name.ends_with("reqs");
-    let is_count = ["count", "value"].contains(&statistic);
-    let is_trend = !is_count && statistic != "rate";
-    match () {
-        () if is_trend && (name.contains("duration") || name.starts_with("http_req_")) => {
-            format::duration(value)
-        }
-        () if is_share && (0.0..=1.0).contains(&value) => format!("{}%", percentage(value)),
-        () if is_count && value.fract() == 0.0 => format!("{value:.0}"),
-        () => format::significant(value),
-    }
-}
-
-fn percentage(share: f64) -> String {
-    let percent = share * 100.0;
-    match percent {
-        p if p > 0.0 && p < 0.01 => format!("{p:.4}"),
-        p if p > 99.99 && p < 100.0 => format!("{p:.4}"),
-        p => format!("{p:.2}"),
     }
 }
 
@@ -306,14 +274,18 @@ fn metric_rows(summary: &Summary, name: &str) -> Vec<Row> {
         }
         let parts: Vec<_> = having
             .iter()
-            .filter(|series| series.tag("scenario") == Some(scenario) && series.tags.len() > 1)
+            .filter(|series| {
+                series.tag("scenario") == Some(scenario)
+                    && series.tags.len() > 1
+                    && !matrix::is_cell(series)
+            })
             .collect();
         if parts.len() < 2 {
             continue;
         }
         for series in parts {
             let indent = if scenarios.len() > 1 { "    " } else { "  " };
-            let label = format!("{indent}{}", tag_text(&series.tags));
+            let label = format!("{indent}{}", tag_text(&own_tags(series)));
             rows.push(row(label, name, &series.metrics[name], summary.duration));
         }
     }
@@ -441,7 +413,13 @@ fn notes(out: &mut String, summary: &Summary) {
     }
 }
 
-/// `{ op:add-chain, scenario:write }`; the scenario alone without braces around nothing else.
+/// The tags of a series besides its scenario, which stands above.
+fn own_tags(series: &Series) -> TagList {
+    let others = series.tags.iter().filter(|(name, _)| name != "scenario");
+    others.cloned().collect()
+}
+
+/// `{ op:add-chain, scenario:write }`
 fn tag_text(tags: &TagList) -> String {
     let pairs: Vec<_> = tags
         .iter()
@@ -486,17 +464,5 @@ mod tests {
     fn nothing_measured_is_told_without_noise() {
         let text = text(&Summary::default());
         assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
-    }
-
-    #[test]
-    fn what_a_threshold_saw_has_its_unit() {
-        assert_eq!(
-            observed("http_req_duration{op:x}", "p(95)<500", 25.6),
-            "25.6ms"
-        );
-        assert_eq!(observed("http_req_failed", "rate<0.01", 0.00075), "0.07%");
-        assert_eq!(observed("http_reqs", "rate>100", 798.2), "798");
-        assert_eq!(observed("iterations", "count>100", 47_940.0), "47940");
-        assert_eq!(observed("vus", "value<10", 3.0), "3");
     }
 }

@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn the_lines_are_vegetas() {
-        insta::assert_snapshot!(vegeta(&sample::summary()), @"");
+        insta::assert_snapshot!("vegeta", vegeta(&sample::summary()));
     }
 
     #[test]

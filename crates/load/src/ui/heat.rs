@@ -49,7 +49,10 @@ impl Widget for Heat<'_> {
         for (above, row) in rows.iter().rev().enumerate() {
             let y = area.y + above as u16;
             if labels > 0 {
-                let label = format!("{:>6} ", format::duration(self.bounds[row.start]));
+                let label = match self.bounds[row.start] {
+                    0.0 => format!("<{:>5} ", format::duration(self.bounds[1])),
+                    lowest => format!("{:>6} ", format::duration(lowest)),
+                };
                 buffer.set_string(area.x, y, label, Style::new());
             }
             for (i, column) in visible.iter().enumerate() {
@@ -79,7 +82,7 @@ fn rows(columns: &[&[u32; BUCKETS]], height: usize) -> Vec<std::ops::Range<usize
     let lowest = (0..BUCKETS).find(used).unwrap_or(0);
     let highest = (0..BUCKETS).rev().find(used).unwrap_or(BUCKETS - 1);
     let each = (highest - lowest + 1).div_ceil(height).max(1);
-    let height = height.min(BUCKETS / each).max(1);
+    let height = height.min(BUCKETS.div_ceil(each));
     // Room to spare goes above: latency grows more often than it shrinks.
     let first = lowest.min(BUCKETS.saturating_sub(height * each));
     (0..height)

@@ -70,7 +70,12 @@ pub fn line(snapshot: &Snapshot) -> String {
         .filter(|t| !t.passed && t.samples > 0)
         .count();
     if crossed > 0 {
-        text.push_str(&format!(" | {crossed} thresholds crossed"));
+        let word = if crossed == 1 {
+            "threshold"
+        } else {
+            "thresholds"
+        };
+        text.push_str(&format!(" | {crossed} {word} crossed"));
     }
     printable(&text)
 }

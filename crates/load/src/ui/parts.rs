@@ -4,7 +4,8 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use super::model::Model;
-use crate::report::format::{clock, cut, printable, short, significant};
+use crate::report::format::{clock, cut, printable, short};
+use crate::report::threshold::observed;
 use crate::snapshot::Phase;
 
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -145,7 +146,9 @@ pub(super) fn thresholds(model: &Model, width: usize, height: usize) -> Vec<Line
     for threshold in sorted.take(height.saturating_sub(1)) {
         let seen = threshold
             .observed
-            .map_or("no samples yet".to_owned(), significant);
+            .map_or("no samples yet".to_owned(), |value| {
+                observed(&threshold.metric, &threshold.expression, value)
+            });
         // What has no samples yet has not been crossed yet.
         let (mark, colour) = match (threshold.passed, threshold.samples) {
             (true, _) => ('✓', Color::Green),

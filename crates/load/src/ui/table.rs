@@ -90,7 +90,9 @@ pub(super) fn table(model: &Model, width: usize, height: usize) -> Vec<Line<'sta
         .map(|row| row.name.chars().count())
         .max()
         .unwrap_or(0);
-    let columns = fitting(width.saturating_sub(NAME.0 + 2));
+    // Names give way before the more important columns do.
+    let least = (longest + 1).min(NAME.1).min(width / 4).max(NAME.0);
+    let columns = fitting(width.saturating_sub(least + 2));
     let taken: usize = columns.iter().map(|column| column.width).sum();
     let most = width.saturating_sub(taken + 2).min(NAME.1);
     let name = (longest + 1).clamp(NAME.0.min(most), most.max(NAME.0.min(most)));
@@ -100,7 +102,13 @@ pub(super) fn table(model: &Model, width: usize, height: usize) -> Vec<Line<'sta
         .collect();
     let head = cut(&format!("  {}{head}", pad("scenario", name)), width);
     let mut lines = vec![Line::styled(head, Style::new().add_modifier(Modifier::DIM))];
-    let room = height.saturating_sub(1);
+    let all = height.saturating_sub(1);
+    // A line that says how many are not seen takes the place of one more.
+    let room = if rows.len() > all {
+        all.saturating_sub(1)
+    } else {
+        all
+    };
     // The chosen row is always among those that are seen.
     let first = model
         .chosen
@@ -108,10 +116,8 @@ pub(super) fn table(model: &Model, width: usize, height: usize) -> Vec<Line<'sta
     for (index, row) in rows.iter().enumerate().skip(first).take(room) {
         lines.push(line(model, index, row, name, &columns));
     }
-    let hidden = rows.len().saturating_sub(room);
-    if hidden > 0 && lines.len() > 1 {
-        lines.pop();
-        lines.push(Line::raw(format!("  … {} more: ↑ ↓", hidden + 1)));
+    if rows.len() > room {
+        lines.push(Line::raw(format!("  … {} more: ↑ ↓", rows.len() - room)));
     }
     lines
 }

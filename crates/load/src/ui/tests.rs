@@ -46,14 +46,17 @@ fn snapshot(second: u64) -> Snapshot {
     } else {
         scenario("write", 500, 9.0, 0)
     };
-    let summary = sample::summary();
     Snapshot {
         elapsed: Duration::from_secs(second),
         planned: Duration::from_secs(60),
         phase: Phase::Running,
         scenarios: vec![write, scenario("read", 300, 2.0, 0)],
-        errors: if second > 20 { summary.errors } else { vec![] },
-        thresholds: summary.thresholds,
+        errors: if second > 20 {
+            sample::errors()
+        } else {
+            vec![]
+        },
+        thresholds: sample::thresholds(),
     }
 }
 
@@ -259,8 +262,8 @@ fn history_is_bounded() {
 
 #[test]
 fn a_line_a_second() {
-    insta::assert_snapshot!(line(&snapshot(10)), @"");
-    insta::assert_snapshot!(line(&snapshot(21)), @"");
+    insta::assert_snapshot!(line(&snapshot(10)), @"10s/1m00s write 500/s p50=8.99ms p99=38ms max=82.1ms busy=5/20 | read 300/s p50=1.99ms p99=8.28ms max=15.5ms busy=1/20 | 1 threshold crossed");
+    insta::assert_snapshot!(line(&snapshot(21)), @"21s/1m00s write 460/s (started 460 of 500/s) p50=699ms p99=2.87s max=6.21s busy=350/80 20 failed/s 40 dropped | read 300/s p50=1.99ms p99=8.28ms max=15.5ms busy=1/20 | 36 errors, most of them timeout | 1 threshold crossed");
     let preparing = Snapshot {
         planned: Duration::from_secs(60),
         ..Snapshot::default()

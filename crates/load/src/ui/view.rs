@@ -64,7 +64,8 @@ impl Heights {
         let throughput = match left {
             0..16 => 0,
             16..30 => 3,
-            _ => 5,
+            30..45 => 5,
+            _ => 9,
         };
         let most = left.saturating_sub(table + throughput) / 2;
         let errors = count(model.snapshot.errors.len()).saturating_add(1);

@@ -3,7 +3,7 @@
 use crate::report::format;
 use crate::report::matrix::{Cell, Matrix};
 use crate::report::statistics::{Statistics, count, line, per, share};
-use crate::report::text::observed;
+use crate::report::threshold::observed;
 use crate::summary::{ScenarioSummary, Series, TagList};
 use crate::{Metric, Summary};
 
