@@ -53,6 +53,10 @@ pub enum Arrivals {
     },
 }
 
+/// More than any machine could offer.
+const MOST_PER_SECOND: f64 = 10_000_000.0;
+const MOST_USERS: f64 = 1_000_000.0;
+
 /// So many per time unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
@@ -115,6 +119,38 @@ impl Default for Open {
 }
 
 impl Arrivals {
+    /// Whether this can be offered at all.
+    ///
+    /// # Errors
+    ///
+    /// A rate or a number of users that is none, or that no machine could offer.
+    pub fn check(&self) -> Result<(), String> {
+        let (start, stages, unit): (f64, &[Stage], f64) = match self {
+            Arrivals::ConstantRate { rate, .. } => (rate.count, &[], rate.per.as_secs_f64()),
+            Arrivals::RampingRate { start, stages, .. } => {
+                (start.count, stages, start.per.as_secs_f64())
+            }
+            Arrivals::ConstantUsers { users, .. } => (*users as f64, &[], 1.0),
+            Arrivals::RampingUsers { start, stages, .. } => (*start as f64, stages, 1.0),
+        };
+        if unit <= 0.0 {
+            return Err("a time unit is longer than nothing".into());
+        }
+        let (most, what) = match self.open() {
+            Some(_) => (MOST_PER_SECOND, "rate"),
+            None => (MOST_USERS, "number of users"),
+        };
+        let values = stages.iter().map(|stage| stage.target).chain([start]);
+        match values
+            .map(|value| value / unit)
+            .find(|value| !(0.0..=most).contains(value))
+        {
+            Some(value) => Err(format!("a {what} is between 0 and {most}, not {value}")),
+            None if self.duration().is_zero() => Err("it lasts no time".into()),
+            None => Ok(()),
+        }
+    }
+
     /// How long arrivals go on.
     pub fn duration(&self) -> Duration {
         match self {
@@ -165,5 +201,43 @@ impl Arrivals {
                 Ramp::new(*start as f64, stages, |target| target)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_offered_is_refused() {
+        let second = Duration::from_secs(1);
+        let constant = |count: f64, per: Duration, duration: Duration| {
+            let (rate, open) = (Rate { count, per }, Open::default());
+            Arrivals::ConstantRate {
+                rate,
+                duration,
+                open,
+            }
+            .check()
+        };
+        assert_eq!(constant(500.0, second, second), Ok(()));
+        for count in [-1.0, f64::NAN, f64::INFINITY, 1e9] {
+            assert!(constant(count, second, second).is_err(), "{count}");
+        }
+        assert!(constant(1.0, Duration::ZERO, second).is_err());
+        assert!(constant(1.0, second, Duration::ZERO).is_err());
+        let stages = vec![Stage {
+            duration: second,
+            target: -5.0,
+        }];
+        assert!(
+            Arrivals::RampingUsers {
+                start: 1,
+                stages,
+                iterations: None
+            }
+            .check()
+            .is_err()
+        );
     }
 }

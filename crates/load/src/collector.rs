@@ -159,8 +159,10 @@ impl Collector {
             rows.push(row);
             point.scenarios.push(column);
         }
-        if matches!(self.phase, Phase::Running | Phase::Stopping) {
-            self.timeline.push(point);
+        match self.phase {
+            Phase::Running | Phase::Stopping if seconds >= 0.5 => self.timeline.push(point),
+            Phase::Running | Phase::Stopping => self.timeline.push_rest(point),
+            _ => {}
         }
         Snapshot {
             elapsed: now.saturating_duration_since(self.begin),

@@ -59,6 +59,8 @@ impl Conduct {
     }
 
     async fn perform(&self) -> Result<Outcome, Outcome> {
+        self.check()
+            .map_err(|error| self.refused(Verdict::Configuration, error))?;
         self.announce_preparing();
         self.prepare().await?;
         let workers = self
@@ -89,6 +91,29 @@ impl Conduct {
         stopper.stop();
         let notes = self.finish(beside, &collecting.shard).await;
         Ok(self.sum_up(collecting.over(), &times, notes, broken))
+    }
+
+    /// Whether there is something to run, and it can be.
+    fn check(&self) -> Result<(), String> {
+        let courses = &self.helm.courses;
+        if courses.is_empty() {
+            return Err("there is no scenario to run".into());
+        }
+        for (index, course) in courses.iter().enumerate() {
+            let name = &course.plan.name;
+            course
+                .plan
+                .arrivals
+                .check()
+                .map_err(|error| format!("scenario \"{name}\": {error}"))?;
+            if courses[..index]
+                .iter()
+                .any(|other| other.plan.name == *name)
+            {
+                return Err(format!("there are two scenarios \"{name}\""));
+            }
+        }
+        Ok(())
     }
 
     /// Lets all scenarios prepare, at the same time.
@@ -163,14 +188,18 @@ impl Conduct {
     /// Waits for what runs beside the load, then lets the scenarios audit.
     async fn finish(&self, mut beside: JoinSet<()>, shard: &Arc<Shard>) -> Vec<Note> {
         let ended = async {
-            while beside.join_next().await.is_some() {}
+            let mut notes = Vec::new();
+            while let Some(ended) = beside.join_next().await {
+                if let Err(panic) = ended {
+                    notes.push((usize::MAX, vec![cut_short(&panic.to_string())]));
+                }
+            }
             let mut finishing = JoinSet::new();
             for (index, course) in self.helm.courses.iter().enumerate() {
                 let recorder = self.recorder(course, shard);
                 let scenario = course.plan.scenario.clone();
                 finishing.spawn(async move { (index, scenario.finish(recorder).await) });
             }
-            let mut notes = Vec::new();
             while let Some(finished) = finishing.join_next().await {
                 match finished {
                     Ok(finished) => notes.push(finished),

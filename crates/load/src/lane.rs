@@ -17,6 +17,10 @@ use crate::course::{Course, Halt, Orders};
 use crate::seat::Seat;
 use crate::timer::Timer;
 
+/// More arrivals than this do not wait: the oldest are dropped, whatever
+/// `maxStartDelay` says. They take 24 MB.
+const MOST_WAITING: usize = 1 << 20;
+
 /// One scenario by arrival rate, on one worker: takes every `workers`-th arrival.
 pub(crate) struct Lane {
     course: Arc<Course>,
@@ -145,17 +149,18 @@ impl Lane {
 
     /// Queues what has become due, and drops what has waited too long.
     fn collect(&self, queue: &mut Queue, now: Instant) {
-        let before = queue.waiting.len();
-        let mut dropped = 0;
+        let (mut came, mut dropped) = (0, 0);
         while let Some(due) = queue.next_due.filter(|due| *due <= now && !queue.closed) {
-            queue.waiting.push_back(Arrival {
-                number: queue.next,
-                due,
-            });
+            let number = queue.next;
+            queue.waiting.push_back(Arrival { number, due });
+            came += 1;
+            if queue.waiting.len() > MOST_WAITING {
+                queue.waiting.pop_front();
+                dropped += 1;
+            }
             queue.next += self.workers;
             queue.plan_next();
         }
-        let came = queue.waiting.len() - before;
         let late =
             |first: &Arrival| now.saturating_duration_since(first.due) > self.max_start_delay;
         while queue.waiting.front().is_some_and(late) {
@@ -164,7 +169,7 @@ impl Lane {
         }
         let progress = &self.course.progress;
         if came > 0 {
-            progress.waiting.fetch_add(came as u64, Relaxed);
+            progress.waiting.fetch_add(came, Relaxed);
         }
         if dropped > 0 {
             progress.dropped.fetch_add(dropped, Relaxed);

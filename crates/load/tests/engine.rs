@@ -667,3 +667,26 @@ fn a_summary_can_be_written_read_and_merged_without_loss() {
         .to_string();
     assert!(refused.contains("lucarne-load/9"), "{refused}");
 }
+
+#[test]
+fn nothing_to_run_is_a_mistake() {
+    let nothing = run(Vec::new(), &[]).start().wait();
+    assert_eq!(nothing.verdict, Verdict::Configuration);
+    let twice = || {
+        Planned::new(
+            "s",
+            constant(1.0, millis(100)),
+            Waiting::scenario(|_| millis(1)),
+        )
+    };
+    let outcome = run(vec![twice(), twice()], &[]).start().wait();
+    assert_eq!(
+        outcome.error.as_deref(),
+        Some("there are two scenarios \"s\"")
+    );
+    let endless = one(
+        constant(f64::INFINITY, millis(100)),
+        Waiting::scenario(|_| millis(1)),
+    );
+    assert_eq!(endless.verdict, Verdict::Configuration);
+}

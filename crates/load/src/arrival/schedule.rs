@@ -79,7 +79,7 @@ impl Schedule {
         let time = time.as_secs_f64();
         (self.asked, self.since) = (self.area(time), time);
         self.factor = if factor.is_finite() {
-            factor.max(0.0)
+            factor.clamp(0.0, 1e6)
         } else {
             1.0
         };
