@@ -29,7 +29,7 @@ function html(name, attributes = {}, ...children) {
 }
 function swatch(series) {
   const mark = svg("svg", { viewBox: "0 0 22 10", "aria-hidden": "true" });
-  mark.append(series.area ? svg("rect", { x: 0, y: 1, width: 22, height: 8, class: "f-" + series.colour, opacity: 0.45 })
+  mark.append(series.area ? svg("rect", { x: 0, y: 1, width: 22, height: 8, class: "f-" + series.colour, opacity: series.solid ? 0.88 : 0.45 })
     : svg("line", { x1: 0, x2: 22, y1: 5, y2: 5, class: "stroke c-" + series.colour + (series.dashed ? " dashed" : "") }));
   return mark;
 }
@@ -132,9 +132,12 @@ class Plot {
       made.push(svg("line", { x1: LEFT, x2: width - RIGHT, y1: place, y2: place, class: major ? "grid" : "grid minor" }));
       if (label) made.push(svg("text", { x: LEFT - 7, y: place + 4, "text-anchor": "end" }, y.format(v)));
     }
+    let last = -Infinity;
     for (const [v, label] of x.ticks(width)) {
       const place = Math.round(this.x(v));
       made.push(svg("line", { x1: place, x2: place, y1: TOP, y2: bottom, class: "grid minor" }));
+      if (place - last < 36) continue;
+      last = place;
       made.push(svg("text", { x: place, y: bottom + 17, "text-anchor": v === 0 ? "start" : place > width - 40 ? "end" : "middle" }, label));
     }
     return made;
@@ -335,7 +338,7 @@ function bars(host, legend, rows, columns, values, format) {
     host.replaceChildren(picture);
   };
   legend.replaceChildren(...columns.map((name, i) => {
-    const entry = html("button", { type: "button", disabled: "" }, swatch({ colour: i, area: true }), name);
+    const entry = html("button", { type: "button", disabled: "" }, swatch({ colour: i, area: true, solid: true }), name);
     palette(entry.querySelector("rect"), "f", i);
     return entry;
   }));

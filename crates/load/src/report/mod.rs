@@ -8,6 +8,7 @@ pub mod format;
 mod html;
 mod matrix;
 mod statistics;
+mod tags;
 mod text;
 pub(crate) mod threshold;
 mod vegeta;

@@ -6,8 +6,9 @@ use std::fmt::Write;
 use super::format::{self, cut, pad, pad_left, printable};
 use super::matrix::{self, Matrix};
 use super::statistics::{self, Statistics};
+use super::tags;
 use super::threshold::{left_side, observed};
-use crate::summary::{ScenarioSummary, Series, Summary, TagList};
+use crate::summary::{Check, ScenarioSummary, Series, Summary, TagList};
 use crate::{Metric, Verdict};
 
 /// Metrics in k6's groups; what is in none of them is a scenario's own and comes first.
@@ -131,7 +132,11 @@ fn offered(scenario: &ScenarioSummary) -> String {
     if interrupted > 0 {
         let _ = write!(text, ", {interrupted} cut off");
     }
-    let _ = write!(text, ", at most {} users", scenario.users_max);
+    let users = match scenario.users_max {
+        1 => ", 1 user".to_owned(),
+        most => format!(", at most {most} users"),
+    };
+    text.push_str(&users);
     text
 }
 
@@ -186,23 +191,29 @@ fn checks(out: &mut String, summary: &Summary) {
     for (name, value) in rows {
         let _ = writeln!(out, "    {} {value}", dotted(name, 22));
     }
-    out.push('\n');
+    let common = tags::common(summary);
+    let mut last = None;
     for check in &summary.checks {
-        let place = tag_text(&check.tags);
-        if check.fails == 0 {
-            let _ = writeln!(out, "    ✓ {} {place}", printable(&check.name));
-            continue;
+        let group = tags::braces(&tags::telling(&check.tags, &common));
+        if last.as_ref() != Some(&group) {
+            let _ = writeln!(out, "\n    {group}");
+            last = Some(group);
         }
-        let _ = writeln!(out, "    ✗ {} {place}", printable(&check.name));
-        let share = format::percent(check.passes, check.passes + check.fails);
-        let _ = writeln!(
-            out,
-            "      ↳  {share} — ✓ {} / ✗ {}",
-            check.passes, check.fails
-        );
-        for detail in check.details.iter().take(MOST_DETAILS) {
-            let _ = writeln!(out, "      ↳  {}", cut(&printable(detail), 200));
-        }
+        one_check(out, check);
+    }
+}
+
+fn one_check(out: &mut String, check: &Check) {
+    let mark = if check.fails == 0 { '✓' } else { '✗' };
+    let _ = writeln!(out, "      {mark} {}", printable(&check.name));
+    if check.fails == 0 {
+        return;
+    }
+    let (passes, fails) = (check.passes, check.fails);
+    let share = format::percent(passes, passes + fails);
+    let _ = writeln!(out, "        ↳  {share} — ✓ {passes} / ✗ {fails}");
+    for detail in check.details.iter().take(MOST_DETAILS) {
+        let _ = writeln!(out, "        ↳  {}", cut(&printable(detail), 200));
     }
 }
 
@@ -251,6 +262,7 @@ fn metric_rows(summary: &Summary, name: &str) -> Vec<Row> {
     if !DETAILED.contains(&name) {
         return rows;
     }
+    let common = tags::common(summary);
     let having: Vec<&Series> = summary
         .series
         .iter()
@@ -261,9 +273,9 @@ fn metric_rows(summary: &Summary, name: &str) -> Vec<Row> {
         .filter_map(|series| series.tag("scenario"))
         .collect();
     for scenario in &scenarios {
-        let tags = [("scenario", *scenario)];
+        let of_scenario = [("scenario", *scenario)];
         if scenarios.len() > 1
-            && let Some(metric) = summary.select(name, &tags)
+            && let Some(metric) = summary.select(name, &of_scenario)
         {
             rows.push(row(
                 format!("  {{ scenario:{} }}", printable(scenario)),
@@ -285,7 +297,7 @@ fn metric_rows(summary: &Summary, name: &str) -> Vec<Row> {
         }
         for series in parts {
             let indent = if scenarios.len() > 1 { "    " } else { "  " };
-            let label = format!("{indent}{}", tag_text(&own_tags(series)));
+            let label = format!("{indent}{}", tags::braces(&own_tags(series, &common)));
             rows.push(row(label, name, &series.metrics[name], summary.duration));
         }
     }
@@ -406,26 +418,17 @@ fn errors(out: &mut String, summary: &Summary) {
 
 fn notes(out: &mut String, summary: &Summary) {
     for note in &summary.notes {
-        title(out, &printable(&note.title).to_uppercase());
+        title(out, &printable(&note.title));
         for line in &note.lines {
             let _ = writeln!(out, "    {}", printable(line));
         }
     }
 }
 
-/// The tags of a series besides its scenario, which stands above.
-fn own_tags(series: &Series) -> TagList {
+/// The tags of a series besides its scenario, which stands above, and those of all.
+fn own_tags(series: &Series, common: &TagList) -> TagList {
     let others = series.tags.iter().filter(|(name, _)| name != "scenario");
-    others.cloned().collect()
-}
-
-/// `{ op:add-chain, scenario:write }`
-fn tag_text(tags: &TagList) -> String {
-    let pairs: Vec<_> = tags
-        .iter()
-        .map(|(name, value)| format!("{name}:{value}"))
-        .collect();
-    printable(&format!("{{ {} }}", pairs.join(", ")))
+    tags::telling(&others.cloned().collect(), common)
 }
 
 /// A name and dots up to a column, as k6 aligns its figures.

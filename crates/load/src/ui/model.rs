@@ -12,6 +12,8 @@ use crate::snapshot::ScenarioRow;
 
 /// Seconds that are kept: more than any terminal is wide.
 const KEPT: usize = 600;
+/// Seconds for which it is said what a key did.
+const SAID: u32 = 5;
 /// What one press changes.
 const STEP: f64 = 1.1;
 
@@ -35,6 +37,7 @@ pub(super) struct Model {
     pub(super) message: String,
     pub(super) colour: bool,
     stops: u32,
+    said: u32,
 }
 
 /// One scenario so far.
@@ -55,11 +58,17 @@ impl Model {
             message: String::new(),
             colour,
             stops: 0,
+            said: 0,
         }
     }
 
     /// Takes a new second in.
     pub(super) fn see(&mut self, snapshot: Arc<Snapshot>) {
+        self.said += 1;
+        // That it stops stays true; what was turned is seen in the table.
+        if self.said > SAID && self.stops == 0 {
+            self.message.clear();
+        }
         self.past
             .resize_with(snapshot.scenarios.len(), Past::default);
         if !snapshot.elapsed.is_zero() {
@@ -72,6 +81,7 @@ impl Model {
 
     /// Does what a key means.
     pub(super) fn act(&mut self, action: Action, wheel: &mut dyn Steering) {
+        self.said = 0;
         match action {
             Action::Help => self.help = !self.help,
             Action::Choose(direction) => self.choose(direction),

@@ -250,6 +250,16 @@ fn stopping_twice_is_said_twice() {
 }
 
 #[test]
+fn what_a_key_did_is_said_for_a_while() {
+    let (mut model, mut run) = (model(3, false), hammer());
+    model.act(Action::Scale(Load::Writes, Direction::Up), &mut run);
+    model.see(Arc::new(snapshot(4)));
+    assert_eq!(model.message, "write 550/s");
+    (5..15).for_each(|second| model.see(Arc::new(snapshot(second))));
+    assert_eq!(model.message, "");
+}
+
+#[test]
 fn history_is_bounded() {
     let model = model(2_000, false);
     assert!(

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use crate::report::matrix::Matrix;
+use crate::report::matrix::{Matrix, is_cell};
+use crate::report::tags;
 use crate::snapshot::{HEAT, heat_bounds};
 use crate::summary::{PointRow, Timeline};
 use crate::{Histogram, Metric, Summary};
@@ -140,9 +141,14 @@ fn curves(summary: &Summary) -> Vec<Curve> {
     };
     let mut curves: Vec<Curve> = summary.scenarios.iter().filter_map(by_scenario).collect();
     if curves.len() == 1 {
-        let tagged = summary.series.iter().filter(|series| series.tags.len() > 1);
+        let common = tags::common(summary);
+        let tagged = summary
+            .series
+            .iter()
+            .filter(|series| series.tags.len() > 1 && !is_cell(series));
         let of = tagged.filter_map(|series| {
-            let others = series.tags.iter().filter(|(name, _)| name != "scenario");
+            let tags = tags::telling(&series.tags, &common);
+            let others = tags.iter().filter(|(name, _)| name != "scenario");
             let name = others
                 .map(|(_, value)| value.as_str())
                 .collect::<Vec<_>>()

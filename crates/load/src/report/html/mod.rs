@@ -102,6 +102,9 @@ fn mood(verdict: Verdict) -> &'static str {
 
 /// Unix milliseconds as people and machines read them.
 fn instant(ms: u64) -> String {
+    if ms == 0 {
+        return String::new();
+    }
     let instant = i64::try_from(ms)
         .ok()
         .and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
@@ -278,6 +281,7 @@ mod tests {
     #[test]
     fn instants_are_utc() {
         assert_eq!(instant(1_795_305_600_000), "2026-11-22 00:00:00 UTC");
+        assert_eq!(instant(0), "");
         assert_eq!(instant(u64::MAX), "");
     }
 }

@@ -1,8 +1,9 @@
 //! The tables of the page, as text.
 
 use crate::report::format;
-use crate::report::matrix::{Cell, Matrix};
+use crate::report::matrix::{Cell, Matrix, is_cell};
 use crate::report::statistics::{Statistics, count, line, per, share};
+use crate::report::tags;
 use crate::report::threshold::observed;
 use crate::summary::{ScenarioSummary, Series, TagList};
 use crate::{Metric, Summary};
@@ -242,18 +243,19 @@ fn scenario_row(summary: &Summary, scenario: &ScenarioSummary) -> ScenarioRow {
 }
 
 pub(super) fn tagged(summary: &Summary) -> Vec<TaggedRow> {
+    let common = tags::common(summary);
     let requests = summary
         .series
         .iter()
         .filter(|series| series.metrics.contains_key("http_req_duration"));
-    let tagged = requests.filter(|series| series.tags.len() > 1);
+    let tagged = requests.filter(|series| series.tags.len() > 1 && !is_cell(series));
     tagged
         .take(MOST_TAGGED)
-        .map(|series| tagged_row(summary, series))
+        .map(|series| tagged_row(summary, series, &common))
         .collect()
 }
 
-fn tagged_row(summary: &Summary, series: &Series) -> TaggedRow {
+fn tagged_row(summary: &Summary, series: &Series, common: &TagList) -> TaggedRow {
     let metric = |name: &str| series.metrics.get(name);
     let median = |name: &str| {
         Statistics::of_metric(metric(name)).map_or("–".into(), |s| format::duration(s.med))
@@ -267,7 +269,7 @@ fn tagged_row(summary: &Summary, series: &Series) -> TaggedRow {
         .find(|known| Some(known.name.as_str()) == series.tag("scenario"));
     let seconds = scenario.map_or(summary.duration, |scenario| scenario.duration);
     TaggedRow {
-        tags: series.tags.clone(),
+        tags: tags::telling(&series.tags, common),
         requests,
         rate: format::per_second(per(requests, seconds)),
         failed: format::percent(failed, total),
