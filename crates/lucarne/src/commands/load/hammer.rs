@@ -6,7 +6,7 @@ use std::time::Duration;
 use lucarne_hammer::ct::options::Share;
 use lucarne_hammer::ct::{read, write};
 use lucarne_load::arrival::{Open, Rate};
-use lucarne_load::{Arrivals, Planned, PrepareError, Run, Thresholds};
+use lucarne_load::{Arrivals, Planned, PrepareError, Run};
 
 use super::{execute, misconfigured, output, settings};
 use crate::commands::duration;
@@ -97,12 +97,10 @@ pub(super) fn run(options: &Options) -> ExitCode {
     for planned in &mut scenarios {
         options.settings.add_tags(planned);
     }
-    let mut thresholds = Thresholds::default();
-    options.settings.add_thresholds(&mut thresholds);
     let run = Run {
         name: "ct".to_owned(),
         scenarios,
-        thresholds,
+        thresholds: options.settings.thresholds(true),
         workers: options.settings.threads(None),
         ..Run::default()
     };

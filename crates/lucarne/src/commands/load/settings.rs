@@ -40,6 +40,22 @@ impl Flags {
         thresholds.0.extend(self.thresholds.iter().cloned());
     }
 
+    /// Those of a run by flags. What nobody says anything about must hold, too:
+    /// requests are answered, and if the scenario checks what it gets, all is well.
+    pub fn thresholds(&self, checks: bool) -> Thresholds {
+        let usual = ["checks: rate==1", "http_req_failed: rate<0.01"];
+        let usual = usual.into_iter().skip(usize::from(!checks));
+        let mut thresholds = Thresholds::default();
+        for threshold in usual.filter_map(|text| Threshold::parse(text).ok()) {
+            let same = |given: &Threshold| given.key == threshold.key;
+            if !self.thresholds.iter().any(same) {
+                thresholds.0.push(threshold);
+            }
+        }
+        self.add_thresholds(&mut thresholds);
+        thresholds
+    }
+
     /// The seed of these flags, of the plan, or a new one.
     pub fn seed(&self, plan: Option<u64>) -> u64 {
         self.seed.or(plan).unwrap_or_else(|| {

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use lucarne_load::{Planned, PrepareError, Run, Scenario, Thresholds};
+use lucarne_load::{Planned, PrepareError, Run, Scenario};
 
 use super::{arrivals, execute, misconfigured, output, settings};
 
@@ -43,12 +43,10 @@ impl<O: clap::Args + Clone> Single<O> {
         planned.kind = kind.to_owned();
         planned.graceful_stop = self.arrivals.graceful_stop;
         self.settings.add_tags(&mut planned);
-        let mut thresholds = Thresholds::default();
-        self.settings.add_thresholds(&mut thresholds);
         let run = Run {
             name: kind.to_owned(),
             scenarios: vec![planned],
-            thresholds,
+            thresholds: self.settings.thresholds(kind.starts_with("ct-")),
             workers: self.settings.threads(None),
             ..Run::default()
         };
