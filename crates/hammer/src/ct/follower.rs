@@ -13,7 +13,7 @@ use super::entries;
 use super::fetch::{self, Fetch, Trouble};
 use super::heads::Head;
 use super::promises::{Promise, Promises};
-use super::spine::{Row, Spine, hashes, read_row};
+use super::spine::{Row, Spine, read_row};
 
 /// How many tiles of leaf hashes are kept: 8 kB each.
 const RECENT: usize = 128;
@@ -288,9 +288,7 @@ impl Follower {
             if !promise.late {
                 verdicts.passed(checks::INCLUSION_IN_TIME);
             }
-            let mut promises = promises.lock();
-            promises.tally.proven += u64::from(kept);
-            promises.tally.broken += u64::from(!kept);
+            promises.lock().settled(&promise, kept);
             covered.pop_front();
         }
         Ok(())
@@ -364,7 +362,7 @@ impl Follower {
                 .await?;
             self.unread = end;
         }
-        if all && size % TILE_WIDTH != 0 {
+        if all && !size.is_multiple_of(TILE_WIDTH) {
             let last = size / TILE_WIDTH;
             self.read_data(fetch, last..last + 1, size, verdicts)
                 .await?;
@@ -571,10 +569,4 @@ pub(crate) async fn root_at<F: Fetch>(
     RightEdge::load(size, |tile| tiles.remove(&tile).ok_or("not read"))
         .map(|edge| edge.root())
         .map_err(|error| Finding::new(checks::TILE_WELLFORMED, error.to_string()).into())
-}
-
-/// The leaf hashes that a level 0 tile's bytes hold: for readers.
-pub(crate) fn row_of(tile: &Tile, bytes: &[u8]) -> Option<Row> {
-    let hashes = hashes(bytes)?;
-    (hashes.len() == usize::from(tile.width())).then(|| hashes.into())
 }

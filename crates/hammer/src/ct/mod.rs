@@ -1,4 +1,64 @@
-//! Certificate Transparency logs under load.
+//! Certificate Transparency logs under load: [`write`] submits to them, [`read`]
+//! reads them, and both verify everything that they see.
+//!
+//! | step | where |
+//! |---|---|
+//! | authorities, made once and kept | [`Roots`] |
+//! | which log: URLs, origin, key, window | [`LogOptions`], [`Target`] |
+//! | chains: one signature each, minted as they are sent or ahead | [`Chains`], [`Issuers`] |
+//! | an SCT, verified as it comes | [`SctVerifier`] |
+//! | what it promises, until it is proven | [`Promises`] |
+//! | every checkpoint seen | [`Heads`] |
+//! | from one verified tree to the next, by tiles; promises, entries, issuers | [`Follower`] |
+//! | the verified tree, to check any tile with | [`Spine`] |
+//! | a log that is being restarted | [`Outage`] |
+//!
+//! # What is found
+//!
+//! Everything that is checked has a name that stays ([`checks`]). A check that
+//! fails within an iteration is also the kind of the iteration's failure.
+//!
+//! | what the log does | what fails |
+//! |---|---|
+//! | answers 200 with what is no SCT | `sct_wellformed` |
+//! | another log's SCT | `sct_log_id` |
+//! | an SCT without index, or with other extensions | `sct_index` |
+//! | an SCT of the future, or older than its submission | `sct_timestamp` |
+//! | an SCT whose signature is not for what was submitted | `sct_signature` |
+//! | one index for two submissions | `sct_index_unique` |
+//! | another index or timestamp for a repetition | `duplicate_same` |
+//! | refuses a submission | `submission_accepted` |
+//! | 429 or 503 without a Retry-After that makes sense | `retry_after` |
+//! | no checkpoint | `checkpoint_served` |
+//! | a checkpoint that cannot be read; of another name; not signed by its key | `checkpoint_wellformed`, `checkpoint_origin`, `checkpoint_signature` |
+//! | a checkpoint smaller or older than one before | `checkpoint_growth` |
+//! | the same checkpoint for too long, or one of the future | `checkpoint_fresh` |
+//! | two roots for one size | `checkpoint_fork` |
+//! | a root that its own entries do not lead to | `checkpoint_consistent` |
+//! | no tile; a tile of another length | `tile_served`, `tile_wellformed` |
+//! | a hash tile that does not lead to the root, though the entries do | `tile_consistent` |
+//! | a data tile that cannot be read; an entry with another index; entries that are not those of the hash tile | `entry_wellformed`, `entry_index`, `entry_hash` |
+//! | no issuer; another one | `issuer_served`, `issuer_hash` |
+//! | a content coding that was not asked for, or cannot be decoded | `encoding` |
+//! | no checkpoint covers a promised index in time | `inclusion_in_time` |
+//! | something else is at the promised index | `inclusion_entry` |
+//! | the entry is at another index; it has another timestamp | `inclusion_index`, `inclusion_timestamp` |
+//! | at the end something promised is missing, or the log has not come back | `audit_complete` |
+//!
+//! # What is counted apart
+//!
+//! | metric | |
+//! |---|---|
+//! | `ct_throttled`, `ct_retry_after` | answers of 429 and 503, and the waits they asked for: the user waits as told and submits the same chain again |
+//! | `ct_outage`, `ct_outage_errors` | with `--expect-restarts`: absences, and requests without answer during them |
+//! | `ct_minted_late` | chains minted under load because those made ahead were used up |
+//! | `ct_tree_size`, `ct_promises_open` | the verified tree, and SCTs not yet proven |
+//! | `ct_entries_read`, `ct_full_reads` | entries verified by readers, and whole logs read from end to end |
+//! | `ct_cache_hits`, `ct_proof_requests` | reads saved by the cache, and hash tiles read only to verify |
+//!
+//! Requests of the follower, which runs beside the load, are not load and are
+//! not counted among `http_reqs`.
+
 mod chains;
 pub mod checks;
 mod entries;

@@ -231,10 +231,11 @@ impl Observed {
     /// The end: waits for what is still promised, reads the rest of the entries
     /// and says what was found.
     pub(crate) async fn audit(&self, recorder: &Recorder) -> Note {
+        let recorded = self.recorded(recorder);
         if self.audit == Audit::None {
+            recorded.check(checks::AUDIT_COMPLETE, self.back());
             return self.note(&[]);
         }
-        let recorded = self.recorded(recorder);
         let mut remote = self.remote();
         let mut end = Instant::now() + self.mmd.min(Duration::from_secs(3600)) + PATIENCE;
         if self.outage.is_down() {
@@ -242,13 +243,14 @@ impl Observed {
         }
         loop {
             self.tick(&mut remote, true, &recorded).await;
-            if self.promises.lock().open() == 0 || Instant::now() > end {
+            let settled = self.promises.lock().open() == 0 && !self.outage.is_down();
+            if settled || Instant::now() > end {
                 break;
             }
             tokio::time::sleep(self.interval.min(Duration::from_millis(200))).await;
         }
         self.gauges(&recorded);
-        recorded.check(checks::AUDIT_COMPLETE, self.complete());
+        recorded.check(checks::AUDIT_COMPLETE, self.back().and(self.complete()));
         let seen = self
             .follower
             .lock()
@@ -267,6 +269,14 @@ impl Observed {
             )
         });
         self.note(lines.as_slice())
+    }
+
+    /// Whether a log that may be restarted is there in the end.
+    fn back(&self) -> Result<(), String> {
+        match self.outage.is_down() {
+            true => Err("the log has not come back".to_owned()),
+            false => Ok(()),
+        }
     }
 
     fn complete(&self) -> Result<(), String> {

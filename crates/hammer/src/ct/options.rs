@@ -134,7 +134,6 @@ mod tests {
     use clap::Parser;
     use lucarne_settings::values::show_duration;
 
-    use super::*;
     use crate::ct::{read, write};
 
     #[derive(Parser)]

@@ -11,6 +11,9 @@ use super::sct::Promised;
 /// More than this is not kept: ten minutes at 1,000/s, some 100 MB.
 const MOST: usize = 600_000;
 
+/// How many proven ones are remembered, to notice an index promised again.
+const REMEMBERED: usize = 4096;
+
 /// One SCT to be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
@@ -32,6 +35,9 @@ pub struct Promises {
     open: BTreeMap<u64, Promise>,
     /// When each becomes overdue, in the order in which they were made.
     due: VecDeque<(Instant, u64)>,
+    /// The last indexes that were proven, and in which order.
+    known: BTreeMap<u64, Hash>,
+    order: VecDeque<u64>,
     /// What became of them.
     pub tally: Tally,
 }
@@ -58,12 +64,21 @@ impl Promises {
     /// Its index has been promised to another one: in words.
     pub fn made(&mut self, promised: &Promised, due: Instant) -> Result<(), String> {
         self.tally.made += 1;
-        if let Some(other) = self.open.get(&promised.index) {
-            self.tally.broken += 1;
-            return Err(format!(
-                "index {} was promised to two submissions, at {} and at {}",
-                promised.index, other.timestamp, promised.timestamp
-            ));
+        let other = self.open.get(&promised.index).map(|promise| promise.leaf);
+        match other.or_else(|| self.known.get(&promised.index).copied()) {
+            None => (),
+            Some(leaf) if leaf == promised.leaf => {
+                // One submission, answered again because its first answer got lost.
+                self.tally.proven += 1;
+                return Ok(());
+            }
+            Some(_) => {
+                self.tally.broken += 1;
+                return Err(format!(
+                    "index {} was promised to two submissions",
+                    promised.index
+                ));
+            }
         }
         if self.open.len() >= MOST {
             self.tally.forgotten += 1;
@@ -104,6 +119,20 @@ impl Promises {
         }
         self.tally.late += late.len() as u64;
         late
+    }
+
+    /// A promise was looked up.
+    pub fn settled(&mut self, promise: &Promise, kept: bool) {
+        self.tally.proven += u64::from(kept);
+        self.tally.broken += u64::from(!kept);
+        if kept && self.known.insert(promise.index, promise.leaf).is_none() {
+            self.order.push_back(promise.index);
+        }
+        if self.order.len() > REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
     }
 
     /// Puts back what could not be looked up.
@@ -164,7 +193,11 @@ mod tests {
         for index in [3, 1, 2, 9] {
             promises.made(&promised(index), at(index)).unwrap();
         }
-        assert!(promises.made(&promised(9), at(9)).is_err());
+        let other = Promised {
+            leaf: leaf_hash(b"other"),
+            ..promised(9)
+        };
+        assert!(promises.made(&other, at(9)).is_err());
         let indexes = |promises: Vec<Promise>| {
             promises
                 .iter()
@@ -180,5 +213,26 @@ mod tests {
         assert_eq!(indexes(promises.overdue(at(20))), [9]);
         assert_eq!((promises.open(), promises.tally.late), (3, 3));
         assert_eq!(indexes(promises.covered(10)), [2, 3, 9]);
+    }
+
+    #[test]
+    fn an_index_stays_taken() {
+        let now = Instant::now();
+        let mut promises = Promises::default();
+        for index in 0..REMEMBERED as u64 + 5 {
+            promises.made(&promised(index), now).unwrap();
+            for promise in promises.covered(u64::MAX) {
+                promises.settled(&promise, true);
+            }
+        }
+        assert_eq!(promises.known.len(), REMEMBERED);
+        let other = Promised {
+            leaf: leaf_hash(b"other"),
+            ..promised(7)
+        };
+        assert!(promises.made(&other, now).is_err());
+        promises.made(&promised(7), now).unwrap();
+        assert_eq!((promises.open(), promises.tally.broken), (0, 1));
+        assert_eq!(promises.tally.made, promises.tally.proven + 1);
     }
 }

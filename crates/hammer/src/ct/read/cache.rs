@@ -27,10 +27,10 @@ impl Cache {
         if known.insert(key(path)) {
             order.push_back(key(path));
         }
-        if order.len() > REMEMBERED {
-            if let Some(oldest) = order.pop_front() {
-                known.remove(&oldest);
-            }
+        if order.len() > REMEMBERED
+            && let Some(oldest) = order.pop_front()
+        {
+            known.remove(&oldest);
         }
     }
 

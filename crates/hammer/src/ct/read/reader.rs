@@ -94,6 +94,7 @@ impl User for Reader {
             throttled: line.throttled,
             iteration,
             counted: true,
+            told: false,
             wait: None,
         };
         let outcome = match kind {
@@ -105,7 +106,7 @@ impl User for Reader {
             }
             Kind::Issuers => visit.issuer(&mut self.random).await,
         };
-        let wait = visit.wait;
+        let (wait, told) = (visit.wait, visit.told);
         if let Err(Trouble::Found(finding)) = outcome {
             let recorder = iteration.recorder();
             recorder.check(
@@ -113,7 +114,9 @@ impl User for Reader {
                 finding.check,
                 Err(finding.detail.clone()),
             );
-            iteration.fail(finding.into());
+            if !told {
+                iteration.fail(finding.into());
+            }
         }
         if let Some(wait) = wait {
             tokio::time::sleep(wait).await;
@@ -144,6 +147,8 @@ struct Visit<'a> {
     iteration: &'a mut Iteration,
     /// What is read is load. What is read only to verify is not.
     counted: bool,
+    /// The iteration's failure has been recorded, as that of a request.
+    told: bool,
     wait: Option<Duration>,
 }
 
@@ -358,9 +363,12 @@ impl Visit<'_> {
                 .recorder()
                 .count(self.tags, "ct_outage_errors", 1);
         } else if self.counted {
-            if !lost && response.status != 200 && !unchanged {
-                let failure = Failure::new("status", format!("{path}: {}", response.status));
-                response.exchange.outcome = Err(failure);
+            // A partial tile may have given way to its full one.
+            let superseded = response.status == 404 && path.contains(".p/");
+            if !lost && response.status != 200 && !unchanged && !superseded {
+                let finding = fetch::not_served(path, response.status, &response.body);
+                response.exchange.outcome = Err(finding.into());
+                self.told = true;
             }
             self.iteration.request(self.tags, &response.exchange);
             if !lost {

@@ -27,10 +27,10 @@ use writer::{Buffers, Writer};
 /// # Errors
 /// Options that contradict themselves.
 pub fn build(options: Options, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
-    if let (Some(start), Some(limit)) = (options.not_after_start, options.not_after_limit) {
-        if start >= limit {
-            return Err(configuration("notAfterStart is not before notAfterLimit"));
-        }
+    if let (Some(start), Some(limit)) = (options.not_after_start, options.not_after_limit)
+        && start >= limit
+    {
+        return Err(configuration("notAfterStart is not before notAfterLimit"));
     }
     Ok(Arc::new(Write(Arc::new(Inner {
         options,

@@ -102,14 +102,14 @@ impl Inner {
         iteration: &Iteration,
     ) -> Result<Pending, Failure> {
         let sent = now_ms();
-        if random.chance(self.options.duplicates.0) {
-            if let Some(answered) = log.repeats.lock().choose(random) {
-                return Ok(Pending {
-                    submission: answered.submission,
-                    repeats: Some(answered.promised),
-                    sent,
-                });
-            }
+        if random.chance(self.options.duplicates.0)
+            && let Some(answered) = log.repeats.lock().choose(random)
+        {
+            return Ok(Pending {
+                submission: answered.submission,
+                repeats: Some(answered.promised),
+                sent,
+            });
         }
         let (submission, stocked) = log
             .chains
@@ -165,10 +165,10 @@ impl Line {
             iteration.request(tags, &response.exchange);
             return None;
         }
-        if let Some(away) = outage.good() {
-            if outage.expected() {
-                iteration.recorder().trend(tags, "ct_outage", away);
-            }
+        if let Some(away) = outage.good()
+            && outage.expected()
+        {
+            iteration.recorder().trend(tags, "ct_outage", away);
         }
         match response.status {
             200 => {
@@ -183,13 +183,11 @@ impl Line {
             }
             status => {
                 let detail = format!("status {status}: {}", excerpt(&response.body));
-                response.exchange.outcome = Err(Failure::new("status", detail.clone()));
+                let failure = Failure::new(checks::SUBMISSION_ACCEPTED, detail.clone());
+                response.exchange.outcome = Err(failure);
                 iteration.request(tags, &response.exchange);
-                found(
-                    Finding::new(checks::SUBMISSION_ACCEPTED, detail),
-                    tags,
-                    iteration,
-                );
+                let recorder = iteration.recorder();
+                recorder.check(tags, checks::SUBMISSION_ACCEPTED, Err(detail));
                 None
             }
         }

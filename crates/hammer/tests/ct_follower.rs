@@ -1,0 +1,388 @@
+//! A log in memory that does one thing wrong, and what the follower calls it.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use lucarne_ct::{CheckpointVerifier, Entry, Issuer, LogKey, SignedEntry, TileLeaf};
+use lucarne_hammer::ct::checks::{self, Finding, Findings};
+use lucarne_hammer::ct::fetch::{Fetch, Trouble};
+use lucarne_hammer::ct::{Follower, Head, Heads, Promised, Promises, Spine};
+use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile, leaf_hash};
+use parking_lot::Mutex;
+
+const ORIGIN: &str = "log.example/2026h2";
+const NOW: u64 = 1_800_000_000_000;
+
+/// A log whose files can be spoilt.
+struct Log {
+    key: LogKey,
+    entries: Vec<Entry>,
+    edge: RightEdge,
+    files: HashMap<String, Vec<u8>>,
+    away: bool,
+}
+
+impl Fetch for Log {
+    async fn get(&mut self, path: &str) -> Result<Bytes, Trouble> {
+        if self.away {
+            return Err(Trouble::Unreachable("connect_refused".into()));
+        }
+        match self.files.get(path) {
+            Some(bytes) => Ok(Bytes::copy_from_slice(bytes)),
+            None => Err(Trouble::Found(Finding {
+                check: match path.split('/').next() {
+                    Some("issuer") => checks::ISSUER_SERVED,
+                    Some("checkpoint") => checks::CHECKPOINT_SERVED,
+                    _ => checks::TILE_SERVED,
+                },
+                detail: format!("{path}: status 404"),
+            })),
+        }
+    }
+}
+
+impl Log {
+    fn new() -> Self {
+        let mut log = Self {
+            key: LogKey::from_seed(&[7; 32]).unwrap(),
+            entries: Vec::new(),
+            edge: RightEdge::new(),
+            files: HashMap::new(),
+            away: false,
+        };
+        log.grow(0);
+        log
+    }
+
+    fn size(&self) -> u64 {
+        self.entries.len() as u64
+    }
+
+    fn timestamp(index: u64) -> u64 {
+        NOW - 100_000 + index
+    }
+
+    /// Appends entries and publishes all that goes with them.
+    fn grow(&mut self, count: u64) {
+        let issuer = Arc::new(Issuer::new(Bytes::from_static(b"an issuer")));
+        let first = self.size();
+        let mut leaves = Vec::new();
+        for index in first..first + count {
+            let signed = signed(index);
+            leaves.push(leaf(index, index, Self::timestamp(index)));
+            self.entries.push(Entry {
+                identity: signed.identity(),
+                signed,
+                precertificate: None,
+                issuers: Arc::new([Arc::clone(&issuer)]),
+            });
+        }
+        let path = format!("issuer/{}", issuer.fingerprint);
+        self.files.insert(path, issuer.der.to_vec());
+        for (tile, bytes) in self.edge.append(&leaves) {
+            self.files.insert(tile.path(), bytes);
+        }
+        for number in first / TILE_WIDTH..self.size().div_ceil(TILE_WIDTH) {
+            let tile = Tile::widest(Level::Data, number, self.size()).unwrap();
+            self.files.insert(tile.path(), self.data(&tile));
+        }
+        self.sign(self.size(), self.edge.root(), NOW + self.size());
+    }
+
+    fn data(&self, tile: &Tile) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for index in tile.start_leaf()..tile.end_leaf() {
+            let entry = &self.entries[index as usize];
+            TileLeaf::encode(Self::timestamp(index), entry, index, &mut bytes);
+        }
+        bytes
+    }
+
+    fn sign(&mut self, size: u64, root: Hash, timestamp: u64) {
+        let note = self.key.sign_checkpoint(ORIGIN, size, &root, timestamp);
+        self.files
+            .insert("checkpoint".into(), note.unwrap().into_bytes());
+    }
+
+    fn file(&mut self, path: &str) -> &mut Vec<u8> {
+        let file = self.files.get_mut(path);
+        file.unwrap_or_else(|| panic!("no file {path}"))
+    }
+}
+
+fn signed(number: u64) -> SignedEntry {
+    SignedEntry::X509 {
+        certificate: Bytes::from(format!("certificate {number}")),
+    }
+}
+
+/// The leaf hash of certificate `number` at `index`.
+fn leaf(number: u64, index: u64, timestamp: u64) -> Hash {
+    let mut bytes = Vec::new();
+    lucarne_ct::merkle_tree_leaf(timestamp, &signed(number), index, &mut bytes);
+    leaf_hash(&bytes)
+}
+
+/// What an SCT for certificate `number` says.
+fn promised(number: u64, index: u64, timestamp: u64) -> Promised {
+    Promised {
+        index,
+        timestamp,
+        leaf: leaf(number, index, timestamp),
+    }
+}
+
+/// The SCT that a good log gives for entry `index`.
+fn good(index: u64) -> Promised {
+    promised(index, index, Log::timestamp(index))
+}
+
+/// Somebody who watches the log.
+struct Watch {
+    heads: Heads,
+    follower: Follower,
+    promises: Mutex<Promises>,
+    findings: Findings,
+}
+
+impl Watch {
+    async fn of(log: &mut Log) -> Self {
+        let verifier = CheckpointVerifier::new(ORIGIN, log.key.public_key_spki()).unwrap();
+        let minute = Duration::from_secs(60);
+        let mut heads = Heads::new(verifier, minute, 100 * minute);
+        let findings = Findings::default();
+        let head = see(&mut heads, log, &findings).await.unwrap();
+        heads.settled(head.size);
+        let follower = Follower::start(Arc::new(Spine::default()), log, &head, true).await;
+        Self {
+            heads,
+            follower: follower.unwrap(),
+            promises: Mutex::default(),
+            findings,
+        }
+    }
+
+    /// The names of what one look finds.
+    async fn look(&mut self, log: &mut Log) -> Vec<&'static str> {
+        let verdicts = &self.findings;
+        if let Some(head) = see(&mut self.heads, log, verdicts).await {
+            let between = self.heads.unproven(head.size);
+            let grown = self.follower.grow(log, &head, &between, verdicts);
+            grown.await.unwrap();
+            for (size, _) in between {
+                self.heads.settled(size);
+            }
+            let settled = self.follower.settle(log, &self.promises, verdicts);
+            settled.await.unwrap();
+        }
+        let read = self.follower.read_entries(log, true, verdicts);
+        read.await.unwrap();
+        let found = verdicts.take();
+        found.iter().map(|finding| finding.check).collect()
+    }
+
+    fn promise(&self, promised: Promised) {
+        let due = Instant::now() + Duration::from_secs(60);
+        self.promises.lock().made(&promised, due).unwrap();
+    }
+}
+
+async fn see(heads: &mut Heads, log: &mut Log, findings: &Findings) -> Option<Head> {
+    let floor = heads.floor();
+    let note = log.get("checkpoint").await.unwrap();
+    heads.see(&note, floor, NOW, findings)
+}
+
+const NOTHING: [&str; 0] = [];
+
+#[tokio::test]
+async fn a_good_log_has_no_findings_and_all_promises_proven() {
+    let mut log = Log::new();
+    let mut watch = Watch::of(&mut log).await;
+    for count in [1, 99, 156, 256, 0, 700, 66_000, 3] {
+        for index in log.size()..log.size() + count {
+            watch.promise(good(index));
+        }
+        log.grow(count);
+        assert_eq!(watch.look(&mut log).await, NOTHING);
+        assert_eq!(watch.follower.size(), log.size());
+    }
+    let promises = watch.promises.lock();
+    assert_eq!((promises.open(), promises.tally.proven), (0, log.size()));
+    assert_eq!(watch.follower.seen.issuers, 1);
+    assert!(watch.follower.seen.entries >= log.size());
+}
+
+#[tokio::test]
+async fn a_promise_long_covered_is_proven_too() {
+    let mut log = Log::new();
+    let mut watch = Watch::of(&mut log).await;
+    log.grow(70_000);
+    assert_eq!(watch.look(&mut log).await, NOTHING);
+    for index in [0, 255, 256, 65_535, 65_536, 69_999] {
+        watch.promise(good(index));
+    }
+    assert_eq!(watch.look(&mut log).await, NOTHING);
+    assert_eq!(watch.promises.lock().tally.proven, 6);
+}
+
+#[tokio::test]
+async fn a_full_tile_may_stand_for_a_partial_one() {
+    let mut log = Log::new();
+    log.grow(100);
+    let mut watch = Watch::of(&mut log).await;
+    log.grow(100);
+    let checkpoint = log.files["checkpoint"].clone();
+    log.grow(100);
+    // The checkpoint of size 200 is read just before the tiles of size 300.
+    log.files.insert("checkpoint".into(), checkpoint);
+    for path in ["tile/0/000.p/200", "tile/data/000.p/200"] {
+        log.files.remove(path).unwrap();
+    }
+    assert_eq!(watch.look(&mut log).await, NOTHING);
+    assert_eq!(watch.follower.size(), 200);
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_promises() {
+    let mut log = Log::new();
+    log.grow(300);
+    let mut watch = Watch::of(&mut log).await;
+    log.grow(300);
+    // One too large, in the next tile even.
+    watch.promise(promised(511, 512, Log::timestamp(511)));
+    assert_eq!(watch.look(&mut log).await, [checks::INCLUSION_INDEX]);
+    watch.promise(promised(400, 400, 5));
+    assert_eq!(watch.look(&mut log).await, [checks::INCLUSION_TIMESTAMP]);
+    // Never logged.
+    watch.promise(promised(9_999, 401, Log::timestamp(401)));
+    assert_eq!(watch.look(&mut log).await, [checks::INCLUSION_ENTRY]);
+    let tally = watch.promises.lock().tally;
+    assert_eq!((tally.proven, tally.broken), (0, 3));
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_checkpoints() {
+    let mut log = Log::new();
+    log.grow(300);
+    let mut watch = Watch::of(&mut log).await;
+    let first = log.files["checkpoint"].clone();
+
+    log.sign(300, leaf_hash(b"another tree"), NOW + 301);
+    assert_eq!(watch.look(&mut log).await, [checks::CHECKPOINT_FORK]);
+    log.grow(10);
+    log.sign(310, leaf_hash(b"another tree"), NOW + 311);
+    assert_eq!(watch.look(&mut log).await, [checks::CHECKPOINT_CONSISTENT]);
+    assert_eq!(watch.look(&mut log).await, NOTHING, "it is said once");
+    log.files.insert("checkpoint".into(), first);
+    assert_eq!(watch.look(&mut log).await, [checks::CHECKPOINT_GROWTH]);
+    // The log's own tree goes on from what was verified last.
+    log.grow(10);
+    assert_eq!(watch.look(&mut log).await, NOTHING);
+    assert_eq!(watch.follower.size(), 320);
+}
+
+/// Another reader was given a fork: the verified tree does not go through it.
+#[tokio::test]
+async fn a_checkpoint_on_the_way_is_compared_too() {
+    let mut log = Log::new();
+    let mut watch = Watch::of(&mut log).await;
+    log.grow(10);
+    log.sign(10, leaf_hash(b"another tree"), NOW + 10);
+    see(&mut watch.heads, &mut log, &watch.findings)
+        .await
+        .unwrap();
+    log.grow(10);
+    assert_eq!(watch.look(&mut log).await, [checks::CHECKPOINT_CONSISTENT]);
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_tiles() {
+    let mut log = Log::new();
+    log.grow(300);
+    let mut watch = Watch::of(&mut log).await;
+
+    // A hash tile with a bit flipped: the entries tell that it is the tile.
+    log.grow(10);
+    log.file("tile/0/001.p/54")[1500] ^= 1;
+    assert_eq!(watch.look(&mut log).await, [checks::TILE_CONSISTENT]);
+    assert_eq!(watch.follower.size(), 310);
+    log.grow(10);
+    assert_eq!(watch.look(&mut log).await, NOTHING);
+
+    // Hashes published before that are others now.
+    log.grow(10);
+    log.file("tile/0/001.p/74")[0] ^= 1;
+    assert_eq!(watch.look(&mut log).await, [checks::TILE_CONSISTENT]);
+    assert_eq!(watch.follower.size(), 330);
+
+    log.grow(10);
+    log.file("tile/0/001.p/84").pop();
+    assert_eq!(watch.look(&mut log).await, [checks::TILE_WELLFORMED]);
+    log.files.remove("tile/0/001.p/84").unwrap();
+    log.files.remove("tile/data/001.p/84").unwrap();
+    let found = watch.look(&mut log).await;
+    assert_eq!(found, [checks::TILE_SERVED]);
+    log.grow(10);
+    assert_eq!(watch.look(&mut log).await, NOTHING);
+    // Above level 0, where nothing but its own check would notice.
+    log.grow(256 * 256 - 350);
+    log.file("tile/1/000")[77] ^= 1;
+    let found = watch.look(&mut log).await;
+    let only = |name: &&str| *name == checks::TILE_CONSISTENT;
+    assert!(!found.is_empty() && found.iter().all(only), "{found:?}");
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_entries_and_issuers() {
+    for (what, expected) in [
+        ("flipped", checks::ENTRY_HASH),
+        ("cut", checks::ENTRY_WELLFORMED),
+        ("longer", checks::ENTRY_WELLFORMED),
+        ("index", checks::ENTRY_INDEX),
+        ("missing", checks::TILE_SERVED),
+        ("no issuer", checks::ISSUER_SERVED),
+        ("other issuer", checks::ISSUER_HASH),
+    ] {
+        let mut log = Log::new();
+        let mut watch = Watch::of(&mut log).await;
+        log.grow(256);
+        let issuer = Issuer::new(Bytes::from_static(b"an issuer")).fingerprint;
+        let issuer = format!("issuer/{issuer}");
+        let file = log.file("tile/data/000");
+        match what {
+            "flipped" => file[15] ^= 1, // in the first certificate
+            "cut" => drop(file.pop()),
+            "longer" => file.push(0),
+            "index" => {
+                let mut windows = file.windows(3);
+                let header = windows.position(|window| window == [0, 0, 5]).unwrap();
+                file[header + 7] ^= 1;
+            }
+            "missing" => drop(log.files.remove("tile/data/000")),
+            "no issuer" => drop(log.files.remove(&issuer)),
+            _ => drop(log.files.insert(issuer, b"somebody".to_vec())),
+        }
+        assert_eq!(watch.look(&mut log).await, [expected], "{what}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_lost_while_the_log_is_away() {
+    let mut log = Log::new();
+    let mut watch = Watch::of(&mut log).await;
+    log.grow(10);
+    let head = see(&mut watch.heads, &mut log, &watch.findings)
+        .await
+        .unwrap();
+    watch.promise(good(3));
+    log.away = true;
+    let grown = watch.follower.grow(&mut log, &head, &[], &watch.findings);
+    assert!(matches!(grown.await, Err(Trouble::Unreachable(_))));
+    log.away = false;
+    assert_eq!(watch.look(&mut log).await, NOTHING);
+    assert_eq!(watch.promises.lock().tally.proven, 1);
+}

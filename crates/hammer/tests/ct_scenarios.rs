@@ -1,0 +1,323 @@
+//! `ct-write` and `ct-read` against a real log behind a real listener.
+#![allow(clippy::unwrap_used)]
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use lucarne_ct::{LogKey, Policy};
+use lucarne_hammer::ct::options::{Http, Share, Span};
+use lucarne_hammer::ct::{self, Issuers, Roots};
+use lucarne_http::{Limits, Listener, Site, serve};
+use lucarne_load::{Iteration, Note, PrepareError, Recorder, Scenario, Stop};
+use lucarne_log::{Clock, Log, LogConfig, Metrics, State};
+use lucarne_storage::memory::{MemoryAssets, MemoryLock};
+use prometheus_client::registry::Registry;
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// Logs of their own names behind one address.
+struct Logs {
+    logs: Vec<Arc<Log>>,
+    address: SocketAddr,
+    ca: PathBuf,
+    stop: Option<oneshot::Sender<()>>,
+    served: Option<JoinHandle<()>>,
+    directory: TempDir,
+}
+
+impl Logs {
+    async fn start(names: &[&str], change: impl Fn(&mut LogConfig)) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let ca = directory.path().join("ca");
+        let pem = Roots::open_or_create(&ca).unwrap().roots_pem();
+        let listener = Listener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut logs = Vec::new();
+        for name in names {
+            let mut config = config(name, address, directory.path());
+            change(&mut config);
+            logs.push(open(config, &pem).await);
+        }
+        let mut site = Self {
+            logs,
+            address,
+            ca,
+            stop: None,
+            served: None,
+            directory,
+        };
+        site.serve(listener);
+        site
+    }
+
+    fn serve(&mut self, listener: Listener) {
+        let site = Site::new(self.logs.clone(), Registry::default(), Limits::default()).unwrap();
+        let (stop, stopped) = oneshot::channel();
+        self.stop = Some(stop);
+        self.served = Some(tokio::spawn(serve(vec![listener], site, async move {
+            let _ = stopped.await;
+        })));
+    }
+
+    /// Nobody listens for so long.
+    async fn restart(&mut self, away: Duration) {
+        self.stop.take().unwrap().send(()).unwrap();
+        self.served.take().unwrap().await.unwrap();
+        tokio::time::sleep(away).await;
+        let listener = Listener::bind(&self.address.to_string()).await.unwrap();
+        self.serve(listener);
+    }
+
+    fn url(&self, name: &str) -> String {
+        format!("http://{}/{name}", self.address)
+    }
+
+    fn write(&self, name: &str) -> ct::write::Options {
+        ct::write::Options {
+            log_url: vec![self.url(name)],
+            roots: self.ca.clone(),
+            checkpoint_interval: Span(Duration::from_millis(50)),
+            mmd: Span::seconds(20),
+            ..Default::default()
+        }
+    }
+
+    fn read(&self, name: &str) -> ct::read::Options {
+        ct::read::Options {
+            log_url: vec![self.url(name)],
+            checkpoint_interval: Span(Duration::from_millis(50)),
+            ..Default::default()
+        }
+    }
+}
+
+fn config(name: &str, address: SocketAddr, directory: &Path) -> LogConfig {
+    let mut seed = [7; 32];
+    seed[..name.len()].copy_from_slice(name.as_bytes());
+    LogConfig {
+        shortname: name.to_owned(),
+        description: format!("the log {name}"),
+        origin: format!("{address}/{name}"),
+        submission_prefix: format!("http://{address}/{name}/"),
+        monitoring_prefix: format!("http://{address}/{name}/"),
+        key: Arc::new(LogKey::from_seed(&seed).unwrap()),
+        policy: Policy::default(),
+        period: Duration::from_millis(20),
+        pool_size: 1000,
+        checkpoint_interval: Duration::from_secs(5),
+        cache: directory.join(name),
+        read_cache_bytes: 64 << 20,
+        clock: Clock::system(),
+    }
+}
+
+async fn open(config: LogConfig, roots: &str) -> Arc<Log> {
+    std::fs::create_dir_all(&config.cache).unwrap();
+    let (roots, _) = lucarne_ct::Roots::from_pem(roots.as_bytes());
+    let (assets, lock) = (MemoryAssets::new(), MemoryLock::new());
+    Log::create(&config, &assets, &lock).await.unwrap();
+    let metrics = Metrics::register(&mut Registry::default());
+    let log = Log::start(config, roots, Arc::new(assets), Arc::new(lock), &metrics);
+    for _ in 0..1000 {
+        if log.published().is_some() && log.state() == State::Running {
+            return log;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the log never began: {:?}", log.state());
+}
+
+/// Runs a scenario: so many users, so many iterations each. How many failed,
+/// and what it says in the end.
+async fn run(scenario: &Arc<dyn Scenario>, users: u64, each: u64) -> (u64, Vec<Note>) {
+    scenario.prepare().await.unwrap();
+    let recorder = Recorder::detached("ct");
+    let (stopper, stop) = Stop::new();
+    let background = {
+        let (scenario, recorder) = (Arc::clone(scenario), recorder.clone());
+        tokio::spawn(async move { scenario.background(recorder, stop).await })
+    };
+    let tasks: Vec<_> = (0..users)
+        .map(|number| {
+            let mut user = scenario.user(number, &recorder);
+            let recorder = recorder.clone();
+            tokio::spawn(async move {
+                let mut failed = 0;
+                for round in 0..each {
+                    let mut iteration = Iteration::detached(&recorder, round * users + number);
+                    user.iterate(&mut iteration).await;
+                    failed += u64::from(iteration.has_failed());
+                }
+                failed
+            })
+        })
+        .collect();
+    let mut failed = 0;
+    for task in tasks {
+        failed += task.await.unwrap();
+    }
+    stopper.stop();
+    background.await.unwrap();
+    (failed, scenario.finish(recorder).await)
+}
+
+fn said(notes: &[Note]) -> String {
+    let lines = notes.iter().flat_map(|note| &note.lines);
+    lines.cloned().collect::<Vec<_>>().join("\n")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_keeps_what_it_promises() {
+    let site = Logs::start(&["a"], |_| {}).await;
+    for (issuers, ahead, http) in [
+        (Issuers::P256, 0, Http::V1),
+        (Issuers::Webpki, 150, Http::V1),
+        (Issuers::Rsa, 10, Http::V2),
+    ] {
+        let options = ct::write::Options {
+            issuers,
+            ahead,
+            http,
+            ..site.write("a")
+        };
+        let scenario = ct::write::build(options, 1).unwrap();
+        let before = site.logs[0].published().unwrap().size;
+        let (failed, notes) = run(&scenario, 10, 30).await;
+        let added = site.logs[0].published().unwrap().size - before;
+        assert_eq!(failed, 0);
+        assert!(
+            (200..300).contains(&added),
+            "{added} of 300, a tenth repeated"
+        );
+        let text = said(&notes);
+        let proven = format!("{added} entries promised: {added} proven, 0 late, 0 missing");
+        assert!(text.contains(&proven), "{text}");
+        assert!(!text.contains("0 data tiles"), "{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_find_everything_in_order() {
+    let site = Logs::start(&["a"], |_| {}).await;
+    let options = ct::write::Options {
+        duplicates: Share(0.0),
+        issuers: Issuers::P256,
+        ..site.write("a")
+    };
+    let scenario = ct::write::build(options, 1).unwrap();
+    assert_eq!(run(&scenario, 10, 70).await.0, 0);
+    for (compression, cache, full, http) in [
+        (ct::read::Compression::Identity, false, 0.0, Http::V1),
+        (ct::read::Compression::Gzip, true, 0.5, Http::V1),
+        (ct::read::Compression::Zstd, false, 1.0, Http::V2),
+        (ct::read::Compression::Any, true, 0.0, Http::V1),
+    ] {
+        let options = ct::read::Options {
+            compression,
+            cache,
+            full_readers: Share(full),
+            http,
+            ..site.read("a")
+        };
+        let scenario = ct::read::build(options, 1).unwrap();
+        let (failed, notes) = run(&scenario, 4, 40).await;
+        assert_eq!(failed, 0, "{compression:?}");
+        assert!(said(&notes).contains("tree 700 → 700"), "{notes:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_logs_at_once_each_in_its_window() {
+    let start = 1_900_000_000_000;
+    let site = Logs::start(&["a", "b"], |config| {
+        if config.shortname == "b" {
+            config.policy.not_after_start = Some(start);
+            config.policy.not_after_limit = Some(start + 86_400_000);
+        }
+    })
+    .await;
+    let options = ct::write::Options {
+        log_url: vec![site.url("a"), site.url("b")],
+        ..site.write("a")
+    };
+    let scenario = ct::write::build(options, 1).unwrap();
+    let (failed, notes) = run(&scenario, 5, 20).await;
+    assert_eq!((failed, notes.len()), (0, 2));
+    for log in &site.logs {
+        assert!(log.published().unwrap().size > 25);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn promises_hold_over_a_restart() {
+    let mut site = Logs::start(&["a"], |_| {}).await;
+    let options = ct::write::Options {
+        expect_restarts: true,
+        issuers: Issuers::P256,
+        ..site.write("a")
+    };
+    let scenario = ct::write::build(options, 1).unwrap();
+    scenario.prepare().await.unwrap();
+    let running = tokio::spawn({
+        let scenario = Arc::clone(&scenario);
+        async move { run(&scenario, 4, 400).await }
+    });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    site.restart(Duration::from_secs(1)).await;
+    let (failed, notes) = running.await.unwrap();
+    let text = said(&notes);
+    assert_eq!(failed, 0, "{text}");
+    assert!(text.contains("0 late, 0 missing"), "{text}");
+    assert!(text.contains("away") && !text.contains("away 0"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_begin_says_why() {
+    let site = Logs::start(&["a"], |_| {}).await;
+    let begin = |change: &dyn Fn(&mut ct::write::Options)| {
+        let mut options = site.write("a");
+        change(&mut options);
+        let scenario = ct::write::build(options, 1).unwrap();
+        async move { scenario.prepare().await.unwrap_err() }
+    };
+    let other_key = LogKey::from_seed(&[1; 32]).unwrap();
+    let other_key = base64_simd::STANDARD.encode_to_string(other_key.public_key_spki());
+    let stranger = site.directory.path().join("stranger");
+    Roots::open_or_create(&stranger).unwrap();
+    let configuration = [
+        (begin(&|options| options.log_url.clear()).await, "--log-url"),
+        (
+            begin(&|options| options.log_url[0] = site.url("b")).await,
+            "404",
+        ),
+        (
+            begin(&|options| options.log_url[0] = "log".into()).await,
+            "`log`",
+        ),
+        (
+            begin(&|options| options.origin.push("other.example".into())).await,
+            "origin",
+        ),
+        (
+            begin(&|options| options.log_public_key.push(other_key.clone())).await,
+            "--log-public-key",
+        ),
+        (
+            begin(&|options| options.roots = "/nowhere/ca".into()).await,
+            "lucarne ca new",
+        ),
+        (
+            begin(&|options| options.roots = stranger.clone()).await,
+            "does not accept",
+        ),
+    ];
+    for (error, words) in configuration {
+        assert!(matches!(error, PrepareError::Configuration(_)), "{error:?}");
+        assert!(error.to_string().contains(words), "{error}");
+    }
+    let error = begin(&|options| options.log_url[0] = "http://127.0.0.1:1/".into()).await;
+    assert!(matches!(error, PrepareError::Unreachable(_)), "{error:?}");
+}
