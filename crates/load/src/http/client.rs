@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::Method;
 use tokio::time::{Instant, timeout_at};
@@ -19,11 +20,34 @@ pub struct Client {
     kept: Option<Kept>,
 }
 
+/// How long a connection must have been idle for its end to be taken for the
+/// server's tidying up. What breaks sooner has broken under load, and counts.
+const IDLE: Duration = Duration::from_secs(1);
+
 /// An open connection that no request is using.
 #[derive(Debug)]
-enum Kept {
+struct Kept {
+    connection: Connection,
+    since: Instant,
+}
+
+#[derive(Debug)]
+enum Connection {
     Http1(Stream),
     Http2(Http2),
+}
+
+impl Kept {
+    fn new(connection: Connection) -> Self {
+        let since = Instant::now();
+        Self { connection, since }
+    }
+}
+
+/// Whether a connection that was idle for so long had gone before the request,
+/// which is then sent once more.
+fn was_tidied_away(idle: Duration, failure: &Failure, record: &Record) -> bool {
+    idle >= IDLE && failure.kind == kind::RESET && record.bytes_in == 0
 }
 
 impl Client {
@@ -68,7 +92,9 @@ impl Client {
 
     /// Closes its connection; the next request opens another.
     pub fn close(&mut self) {
-        if let Some(Kept::Http1(stream)) = self.kept.take() {
+        if let Some(kept) = self.kept.take()
+            && let Connection::Http1(stream) = kept.connection
+        {
             stream.close();
         }
     }
@@ -88,13 +114,13 @@ impl Client {
         record: &mut Record,
     ) -> Result<(), Failure> {
         // Taken, not borrowed: what is dropped half-way is not used again.
-        if let Some(Kept::Http1(mut stream)) = self.kept.take()
+        if let Some(Kept { connection, since }) = self.kept.take()
+            && let Connection::Http1(mut stream) = connection
             && stream.is_idle()
         {
+            let idle = since.elapsed();
             match http1::exchange(&mut stream, head, request, record).await {
-                Err(failure) if failure.kind == kind::RESET && record.bytes_in == 0 => {
-                    record.again();
-                }
+                Err(failure) if was_tidied_away(idle, &failure, record) => record.again(),
                 outcome => return self.settle(stream, record, outcome),
             }
         }
@@ -111,7 +137,7 @@ impl Client {
         outcome: Result<(), Failure>,
     ) -> Result<(), Failure> {
         if outcome.is_ok() && record.answer.keep && self.options.keepalive {
-            self.kept = Some(Kept::Http1(stream));
+            self.kept = Some(Kept::new(Connection::Http1(stream)));
         } else {
             stream.close();
         }
@@ -120,15 +146,15 @@ impl Client {
 
     async fn http2(&mut self, request: &Request<'_>, record: &mut Record) -> Result<(), Failure> {
         http1::check(request)?;
-        if let Some(Kept::Http2(mut connection)) = self.kept.take()
+        if let Some(Kept { connection, since }) = self.kept.take()
+            && let Connection::Http2(mut connection) = connection
             && connection.is_open()
         {
+            let idle = since.elapsed();
             match connection.exchange(request, &self.endpoint, record).await {
-                Err(failure) if failure.kind == kind::RESET && record.bytes_in == 0 => {
-                    record.again();
-                }
+                Err(failure) if was_tidied_away(idle, &failure, record) => record.again(),
                 outcome => {
-                    self.kept = Some(Kept::Http2(connection));
+                    self.kept = Some(Kept::new(Connection::Http2(connection)));
                     return outcome;
                 }
             }
@@ -137,7 +163,7 @@ impl Client {
         let mut connection = Http2::open(stream).await?;
         let outcome = connection.exchange(request, &self.endpoint, record).await;
         if self.options.keepalive {
-            self.kept = Some(Kept::Http2(connection));
+            self.kept = Some(Kept::new(Connection::Http2(connection)));
         }
         outcome
     }

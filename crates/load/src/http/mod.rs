@@ -8,10 +8,12 @@
 //!
 //! - A connection is reused unless [`ClientOptions::keepalive`] is off; then every
 //!   request opens its own and says `connection: close`.
-//! - A kept connection that turns out to have been closed by the server while it
-//!   was idle is opened again, and the request is sent once more, whatever its
-//!   method, provided that nothing of an answer had arrived. It is then one
+//! - A kept connection that the server has closed while it was idle is opened
+//!   again. If that shows only after a request was written to it, the request is
+//!   sent once more, whatever its method, provided that the connection had been
+//!   idle for a second and that nothing of an answer had arrived. It is then one
 //!   exchange, whose time counts from the first attempt ([`Response::resent`]).
+//!   A connection that breaks sooner has broken under load: a failure, `reset`.
 //! - An answer is whole or it is a failure; malformed answers are never guessed
 //!   at. Failures have stable kinds: see [`kind`].
 //! - Idle connections own no buffers: reading borrows the thread's.

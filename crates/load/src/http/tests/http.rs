@@ -214,23 +214,35 @@ async fn a_kept_connection_that_was_closed_is_opened_again() {
     }
 }
 
+/// The server takes the second request and closes without a word: the client
+/// cannot know before it has sent. After a while of silence that is the server's
+/// right; in the midst of work it is a failure.
 #[tokio::test]
-async fn a_request_on_a_connection_that_closes_is_sent_once_more() {
-    // The server takes the second request and closes without a word; this time
-    // the client cannot know before it has sent.
-    let server = Server::script(|number| {
-        let answer = &b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nx"[..];
-        match number {
-            0 => Script::of(&[answer, b""]),
-            _ => Script::of(&[answer]),
+async fn a_request_is_sent_once_more_only_after_idleness() {
+    for idle in [true, false] {
+        let server = Server::script(|number| {
+            let answer = &b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nx"[..];
+            match number {
+                0 => Script::of(&[answer, b""]),
+                _ => Script::of(&[answer, answer]),
+            }
+        })
+        .await;
+        let mut client = server.client(ClientOptions::default()).await;
+        assert!(!ok(&client.send(&Request::get("/")).await).resent);
+        if idle {
+            tokio::time::sleep(Duration::from_millis(1100)).await;
         }
-    })
-    .await;
-    let mut client = server.client(ClientOptions::default()).await;
-    assert!(!ok(&client.send(&Request::get("/")).await).resent);
-    let second = client.send(&Request::post("/", "again")).await;
-    assert!(ok(&second).resent);
-    assert_eq!(server.connections(), 2);
+        let second = client.send(&Request::post("/", "again")).await;
+        assert_eq!(second.resent, idle);
+        match idle {
+            true => assert_eq!(ok(&second).body, "x"),
+            false => assert_eq!(second.exchange.outcome.unwrap_err().kind, kind::RESET),
+        }
+        assert_eq!(server.connections(), 1 + usize::from(idle));
+        // Either way the next request has a connection of its own.
+        ok(&client.send(&Request::get("/")).await);
+    }
 }
 
 #[tokio::test]
