@@ -46,6 +46,7 @@ fn every_plan_that_ships_can_be_run() {
     for plan in plans {
         let environment = [
             ("CT_LOG_URL", "http://127.0.0.1:6962/log/"),
+            ("S3_ENDPOINT", "http://127.0.0.1:9000"),
             ("AWS_ACCESS_KEY_ID", "key"),
             ("AWS_SECRET_ACCESS_KEY", "secret"),
         ];

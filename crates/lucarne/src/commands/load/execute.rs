@@ -45,7 +45,10 @@ fn show(running: &Running, output: &output::Flags) -> std::io::Result<()> {
         return Ok(());
     }
     if !output.no_ui && std::io::stdout().is_terminal() {
-        return ui::live(running);
+        // A terminal that cannot be drawn on can still be written to.
+        if ui::live(running).is_ok() {
+            return Ok(());
+        }
     }
     ui::lines(running, &mut std::io::stderr())
 }

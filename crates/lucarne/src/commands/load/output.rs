@@ -113,8 +113,10 @@ impl Report {
             }
         }
         summary.verdict = verdict;
-        let files: [(_, fn(&Summary) -> String); 2] =
-            [(&self.summary, to_json), (&self.html, report::html)];
+        let files = [
+            (&self.summary, to_json as Render),
+            (&self.html, report::html),
+        ];
         let elsewhere = [&self.summary, &self.html]
             .iter()
             .any(|file| file.as_deref() == Some(Path::new(STDOUT)));
@@ -133,6 +135,9 @@ impl Report {
         }
     }
 }
+
+/// What a file is made of.
+type Render = fn(&Summary) -> String;
 
 fn to_json(summary: &Summary) -> String {
     // Neither maps with odd keys nor anything that could fail is in it.
