@@ -171,26 +171,30 @@ impl Named {
     /// For plans, by the names of their variables.
     pub(crate) fn variables(&self) -> Vec<(&'static str, &str)> {
         let mut all = vec![
-            ("CT_SUBMISSION", self.submission.as_str()),
-            ("CT_MONITORING", &self.monitoring),
+            ("CT_LOG_URL", self.monitoring.as_str()),
+            ("CT_WRITE_LOG_URL", &self.submission),
         ];
         all.extend(self.origin.as_deref().map(|origin| ("CT_ORIGIN", origin)));
-        all.extend(self.key.as_deref().map(|key| ("CT_PUBLIC_KEY", key)));
+        all.extend(self.key.as_deref().map(|key| ("CT_LOG_KEY", key)));
         all
     }
 
     /// As flags of a scenario.
-    pub(crate) fn flags(&self, _scenario: &str) -> Vec<String> {
-        let mut flags = vec![
-            format!("--write-log={}", self.submission),
-            format!("--log={}", self.monitoring),
-        ];
+    pub(crate) fn flags(&self, scenario: &str) -> Vec<String> {
+        let mut flags = vec![format!("--log-url={}", self.monitoring)];
+        if scenario != "ct-read" {
+            flags.push(format!("--write-log-url={}", self.submission));
+        }
         flags.extend(
             self.origin
                 .as_ref()
                 .map(|origin| format!("--origin={origin}")),
         );
-        flags.extend(self.key.as_ref().map(|key| format!("--public-key={key}")));
+        flags.extend(
+            self.key
+                .as_ref()
+                .map(|key| format!("--log-public-key={key}")),
+        );
         flags
     }
 }

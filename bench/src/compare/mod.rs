@@ -127,10 +127,12 @@ impl<'a> Comparison<'a> {
         for (name, value) in log.target.variables() {
             command.env(name, value);
         }
-        command.env("CT_AUTHORITIES", &self.authorities);
+        command.env("CT_ROOTS", &self.authorities);
         if self.load.first().is_some_and(|first| first != "run") {
             command.args(log.target.flags(&self.load[0]));
-            command.arg("--roots").arg(&self.authorities);
+            if self.load[0] != "ct-read" {
+                command.arg("--roots").arg(&self.authorities);
+            }
         }
         let output = command
             .output()

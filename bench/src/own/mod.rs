@@ -135,9 +135,9 @@ impl<'a> Bench<'a> {
         command
             .args(["load", "ct-write", "--no-ui", "--audit=none"])
             .args(["--precerts=0", "--duplicates=0"])
-            .arg(format!("--log=http://{address}"))
+            .arg(format!("--log-url=http://{address}"))
             .arg(format!("--origin={address}"))
-            .arg(format!("--public-key={}", self.key))
+            .arg(format!("--log-public-key={}", self.key))
             .arg(format!("--duration={seconds}s"))
             .arg("--roots")
             .arg(self.store.join("authorities"))

@@ -20,6 +20,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::{Request, Response, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use lucarne_ct::{LogKey, SignedEntry};
+use lucarne_tlog::EMPTY_ROOT;
 use tokio::net::TcpListener;
 
 #[derive(Clone, clap::Args)]
@@ -40,6 +41,7 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
     let seed = fs::read(&options.seed).context("the seed")?;
     let log = Arc::new(Signer {
         key: LogKey::from_seed(&seed).context("the seed")?,
+        origin: options.listen.to_string(),
         delay: Duration::from_millis(options.delay),
         next: AtomicU64::new(0),
     });
@@ -61,6 +63,7 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
 
 struct Signer {
     key: LogKey,
+    origin: String,
     delay: Duration,
     next: AtomicU64,
 }
@@ -75,6 +78,10 @@ async fn answer(
     log: Arc<Signer>,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
+    if request.uri().path() == "/checkpoint" {
+        let text = log.checkpoint().unwrap_or_default();
+        return Ok(Response::new(Full::new(Bytes::from(text))));
+    }
     let body = match request.into_body().collect().await {
         Ok(body) => body.to_bytes(),
         Err(_) => Bytes::new(),
@@ -98,8 +105,20 @@ impl Signer {
         let entry = SignedEntry::X509 {
             certificate: STANDARD.decode_to_vec(leaf)?.into(),
         };
-        let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as u64;
         let index = self.next.fetch_add(1, Ordering::Relaxed);
-        Ok(self.key.sign_sct(now, &entry, index)?.to_json())
+        Ok(self.key.sign_sct(now()?, &entry, index)?.to_json())
     }
+
+    /// Of an empty tree: whoever asks wants to know whether this is the log.
+    fn checkpoint(&self) -> Result<String> {
+        let signed = self
+            .key
+            .sign_checkpoint(&self.origin, 0, &EMPTY_ROOT, now()?);
+        Ok(signed?)
+    }
+}
+
+/// Milliseconds since 1970.
+fn now() -> Result<u64> {
+    Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as u64)
 }
