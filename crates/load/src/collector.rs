@@ -148,6 +148,8 @@ impl Collector {
             .last
             .saturating_duration_since(self.begin)
             .as_secs_f64();
+        // A rate that begins or ends within the interval counts where most of it is.
+        let middle = self.last + now.saturating_duration_since(self.last) / 2;
         self.last = now;
         let mut point = Point {
             at,
@@ -155,7 +157,7 @@ impl Collector {
         };
         let mut rows = Vec::new();
         for (index, interval) in intervals.iter().enumerate() {
-            let (row, column) = self.row(index, interval, now, seconds);
+            let (row, column) = self.row(index, interval, middle, seconds);
             rows.push(row);
             point.scenarios.push(column);
         }
@@ -178,7 +180,7 @@ impl Collector {
         &mut self,
         index: usize,
         interval: &Interval,
-        now: Instant,
+        middle: Instant,
         seconds: f64,
     ) -> (ScenarioRow, PointRow) {
         let course = &self.courses[index];
@@ -198,11 +200,7 @@ impl Collector {
         let ps = durations.percentiles(&[50.0, 90.0, 99.0]);
         let micros = |duration: Duration| duration.as_micros() as u64;
         let column = PointRow {
-            asked: if open && self.is_offering(course, now) {
-                control.asked
-            } else {
-                0.0
-            },
+            asked: if open { course.offers(middle) } else { 0.0 },
             started: counts.started - before.started,
             iterations: counts.completed - before.completed,
             requests: interval.requests.count(),
@@ -240,13 +238,6 @@ impl Collector {
             heat: column.heat,
         };
         (row, column)
-    }
-
-    /// Whether arrivals are asked for now.
-    fn is_offering(&self, course: &Course, now: Instant) -> bool {
-        self.phase == Phase::Running
-            && course.begin.get().is_some_and(|begin| *begin <= now)
-            && course.end().is_some_and(|end| now < end)
     }
 
     /// Failures so far, the most frequent first.

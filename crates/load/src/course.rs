@@ -114,6 +114,17 @@ impl Course {
         }
     }
 
+    /// Iterations per second, or users, asked for at a time.
+    pub(crate) fn offers(&self, at: Instant) -> f64 {
+        let orders = self.orders.borrow();
+        match self.begin.get() {
+            Some(begin) if *begin <= at && orders.halt == Halt::No => {
+                orders.schedule.rate(at - *begin)
+            }
+            _ => 0.0,
+        }
+    }
+
     pub(crate) fn dial(&self) -> Dial {
         if self.plan.arrivals.open().is_some() {
             Dial::Rate
