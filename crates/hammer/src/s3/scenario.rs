@@ -71,7 +71,7 @@ impl Shared {
 
     /// Name and header of an object.
     pub(super) fn object(&self, purpose: &str, cell: &Cell, number: u64) -> (String, Header) {
-        let key = format!("{}{purpose}/{}/{number:x}", self.prefix, cell.size);
+        let key = format!("{}{purpose}-{}-{number:x}", self.prefix, cell.size);
         (key, header(self.seed, purpose, number, 0))
     }
 
@@ -94,8 +94,12 @@ impl Shared {
         ])
     }
 
-    /// Writes what will be read.
+    /// Writes what will be read, and an object that stays until the end: a store
+    /// that keeps objects in directories may take away an empty one while
+    /// somebody writes into it (versitygw 1.8.0 then answers 409 or 500).
     async fn fill(&self, store: usize) -> Result<(), PrepareError> {
+        let keeper = (format!("{}run", self.prefix), [0; 32]);
+        self.write(store, &[keeper], 0).await?;
         let reads = |operation: &Operation| matches!(operation, Operation::Get | Operation::Head);
         if !self.options.operations.iter().any(reads) {
             return Ok(());
@@ -110,14 +114,23 @@ impl Shared {
             let objects: Vec<_> = (0..self.objects)
                 .map(|number| self.object("get", &cell, number))
                 .collect();
-            objects::write(&self.stores[store], &objects, &self.content, size.0)
-                .await
-                .map_err(|failure| {
-                    let name = &self.stores[store].name;
-                    wrong(format!("objects cannot be written to {name}: {failure}"))
-                })?;
+            self.write(store, &objects, size.0).await?;
         }
         Ok(())
+    }
+
+    async fn write(
+        &self,
+        store: usize,
+        objects: &[(String, Header)],
+        size: u64,
+    ) -> Result<(), PrepareError> {
+        let store = &self.stores[store];
+        let written = objects::write(store, objects, &self.content, size).await;
+        written.map_err(|failure| {
+            let name = &store.name;
+            wrong(format!("objects cannot be written to {name}: {failure}"))
+        })
     }
 
     /// Tells how long each cell took, and what it lacked.

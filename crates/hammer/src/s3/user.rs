@@ -83,7 +83,7 @@ impl S3User {
         if response.exchange.outcome.is_ok() {
             iteration.count(tags, OBJECT_BYTES, cell.size.0);
         }
-        iteration.request(tags, &response.exchange);
+        record(iteration, tags, &response);
     }
 
     /// GET or HEAD of an object that was there before the run.
@@ -106,7 +106,7 @@ impl S3User {
             }
             iteration.check(tags, "object is what was written", outcome);
         }
-        iteration.request(tags, &response.exchange);
+        record(iteration, tags, &response);
     }
 
     /// Writes an object, aside, and deletes it.
@@ -123,12 +123,12 @@ impl S3User {
         let put = self
             .send(cell.store, Ask::Put(&key), Body::Parts(&parts))
             .await;
-        iteration.request(self.aside, &put.exchange);
+        record(iteration, self.aside, &put);
         if put.exchange.outcome.is_err() {
             return;
         }
         let response = self.send(cell.store, Ask::Delete(&key), Body::Empty).await;
-        iteration.request(tags, &response.exchange);
+        record(iteration, tags, &response);
         if let Some(at_work) = at_work {
             at_work.busy(took(&response));
         }
@@ -157,7 +157,7 @@ impl S3User {
         let (content, size) = (&shared.content, cell.size.0);
         let race = race::run(store, racers, &key, content, &headers, size).await;
         for response in &race.responses {
-            iteration.request(tags, &response.exchange);
+            record(iteration, tags, response);
         }
         if let Some(at_work) = at_work {
             // All of a race go on at once: it takes as long as the longest.
@@ -175,7 +175,7 @@ impl S3User {
                 let header = &headers[winner];
                 let (response, there) =
                     race::confirm(store, client, &key, content, header, size).await;
-                iteration.request(self.aside, &response.exchange);
+                record(iteration, self.aside, &response);
                 if response.status == 0 {
                     return; // no answer is no verdict
                 }
@@ -195,6 +195,14 @@ impl S3User {
     fn unique(&self) -> u64 {
         unique(self.number, self.sequence)
     }
+}
+
+/// Records a request, and whether it took two.
+fn record(iteration: &mut Iteration, tags: Tags, response: &Response) {
+    if response.resent {
+        iteration.count(tags, "http_req_resent", 1);
+    }
+    iteration.request(tags, &response.exchange);
 }
 
 /// The counter of payload bytes.
