@@ -1,344 +1,17 @@
-//! The engine, with scenarios that only wait.
-#![allow(clippy::unwrap_used)]
+//! What becomes of a run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use lucarne_load::arrival::{Open, Rate, Stage};
-use lucarne_load::threshold::{Threshold, Thresholds};
+use lucarne_load::snapshot::Phase;
 use lucarne_load::{
-    Arrivals, Exchange, Failure, Iteration, Metric, Note, Outcome, Planned, PrepareError, Recorder,
-    Run, Scenario, Stop, Summary, Tags, User, Verdict,
+    Arrivals, Exchange, Failure, Iteration, Metric, Note, Planned, PrepareError, Recorder,
+    Scenario, Stop, Summary, Tags, User, Verdict,
 };
 
-/// Each iteration makes one "request" that takes what `delay` says of the time
-/// since the scenario was made.
-struct Waiting<F> {
-    since: Instant,
-    delay: F,
-}
-
-struct Waiter<F> {
-    since: Instant,
-    delay: F,
-    tags: Tags,
-}
-
-impl<F: Fn(Duration) -> Duration + Clone + Send + Sync + 'static> Waiting<F> {
-    fn scenario(delay: F) -> Arc<dyn Scenario> {
-        Arc::new(Waiting {
-            since: Instant::now(),
-            delay,
-        })
-    }
-}
-
-#[async_trait]
-impl<F: Fn(Duration) -> Duration + Clone + Send + Sync + 'static> Scenario for Waiting<F> {
-    async fn prepare(&self) -> Result<(), PrepareError> {
-        Ok(())
-    }
-
-    fn user(&self, _: u64, recorder: &Recorder) -> Box<dyn User> {
-        let tags = recorder.tags(&[("op", "wait")]);
-        Box::new(Waiter {
-            since: self.since,
-            delay: self.delay.clone(),
-            tags,
-        })
-    }
-}
-
-#[async_trait]
-impl<F: Fn(Duration) -> Duration + Send + Sync> User for Waiter<F> {
-    async fn iterate(&mut self, iteration: &mut Iteration) {
-        let started = Instant::now();
-        let delay = (self.delay)(started - self.since);
-        if !delay.is_zero() {
-            tokio::time::sleep(delay).await;
-        }
-        iteration.request(self.tags, &answered(started));
-        iteration.check(self.tags, "waited", Ok(()));
-    }
-}
-
-fn answered(started: Instant) -> Exchange {
-    Exchange {
-        started,
-        finished: Instant::now(),
-        connect: None,
-        tls: None,
-        sending: None,
-        first_byte: None,
-        body: None,
-        status: 200,
-        protocol: "none",
-        bytes_in: 10,
-        bytes_out: 20,
-        outcome: Ok(()),
-    }
-}
-
-fn millis(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
-
-fn constant(per_second: f64, duration: Duration) -> Arrivals {
-    let (rate, open) = (Rate::per_second(per_second), Open::default());
-    Arrivals::ConstantRate {
-        rate,
-        duration,
-        open,
-    }
-}
-
-fn run(scenarios: Vec<Planned>, thresholds: &[(&str, &str)]) -> Run {
-    let thresholds = thresholds
-        .iter()
-        .map(|(key, text)| Threshold::new(key, text).unwrap());
-    let thresholds = Thresholds(thresholds.collect());
-    Run {
-        name: "test".into(),
-        scenarios,
-        thresholds,
-        ..Run::default()
-    }
-}
-
-fn one(arrivals: Arrivals, scenario: Arc<dyn Scenario>) -> Outcome {
-    run(vec![Planned::new("s", arrivals, scenario)], &[])
-        .start()
-        .wait()
-}
-
-fn count(summary: &Summary, metric: &str) -> u64 {
-    summary.total(metric).map_or(0, |metric| metric.samples())
-}
-
-#[test]
-fn every_arrival_begins_once_and_not_before_it_is_due() {
-    for workers in [1, 3] {
-        let planned = Planned::new(
-            "s",
-            constant(400.0, millis(1500)),
-            Waiting::scenario(|_| millis(2)),
-        );
-        let outcome = Run {
-            workers,
-            ..run(vec![planned], &[])
-        }
-        .start()
-        .wait();
-        let scenario = &outcome.summary.scenarios[0];
-        assert_eq!(
-            (scenario.asked, scenario.started, scenario.completed),
-            (600, 600, 600)
-        );
-        assert_eq!((scenario.dropped, scenario.interrupted), (0, 0));
-        assert_eq!(
-            outcome.verdict,
-            Verdict::Passed,
-            "{:?}",
-            outcome.summary.thresholds
-        );
-        assert_eq!(count(&outcome.summary, "http_reqs"), 600);
-        // The last one is due at 1.4975 s and takes 2 ms.
-        assert!(scenario.duration >= 1.499, "{}", scenario.duration);
-        let shortest = outcome.summary.total("http_req_duration").unwrap();
-        assert!(shortest.trend().unwrap().min() >= millis(2));
-        assert_eq!(outcome.summary.environment.threads as usize, workers);
-    }
-}
-
-/// Everything that comes in during a stall of half a second waits for its end: of
-/// 2 s at 200/s a quarter is slow, evenly between 0 and 500 ms. A load generator
-/// that waits for the stalled request would report a single slow one.
-#[test]
-fn a_stall_is_seen_in_full() {
-    let scenario = Waiting::scenario(
-        |since| match (millis(1000)..millis(1500)).contains(&since) {
-            true => millis(1500) - since,
-            false => Duration::ZERO,
-        },
-    );
-    // One user must do: arrivals during the stall cannot even begin.
-    let open = Open {
-        max_users: 1,
-        ..Open::default()
-    };
-    let rate = Rate::per_second(200.0);
-    let arrivals = Arrivals::ConstantRate {
-        rate,
-        duration: millis(2000),
-        open,
-    };
-    let outcome = one(arrivals, scenario);
-    let summary = &outcome.summary;
-    assert_eq!(
-        (summary.scenarios[0].started, summary.scenarios[0].dropped),
-        (400, 0)
-    );
-    assert_eq!(summary.scenarios[0].users_max, 1);
-    for metric in ["http_req_duration", "iteration_duration"] {
-        let metric = summary.total(metric).unwrap();
-        let trend = metric.trend().unwrap();
-        assert!(trend.percentile(50.0) < millis(100), "{trend:?}");
-        // A quarter of all waited 250 ms on average.
-        assert!(trend.percentile(95.0) > millis(300), "{trend:?}");
-        assert!(trend.max() > millis(400), "{trend:?}");
-        let slow = trend.count() - trend.count_up_to(millis(100));
-        assert!((60..=160).contains(&slow), "{slow} slow ones");
-    }
-    let timeline = &summary.timeline.points;
-    assert!(
-        timeline.len() >= 2
-            && timeline
-                .iter()
-                .any(|point| point.scenarios[0].max > 400_000)
-    );
-}
-
-#[test]
-fn what_cannot_begin_in_time_is_dropped_and_fails_the_run() {
-    let open = Open {
-        max_users: 2,
-        max_start_delay: millis(100),
-        ..Open::default()
-    };
-    let rate = Rate::per_second(200.0);
-    let arrivals = Arrivals::ConstantRate {
-        rate,
-        duration: millis(1000),
-        open,
-    };
-    let outcome = one(arrivals, Waiting::scenario(|_| millis(50)));
-    let scenario = &outcome.summary.scenarios[0];
-    assert_eq!(scenario.asked, 200);
-    assert_eq!(scenario.started + scenario.dropped, 200);
-    assert!(
-        scenario.started <= 50 && scenario.started > 10,
-        "{scenario:?}"
-    );
-    assert_eq!(outcome.verdict, Verdict::Crossed);
-    assert_eq!(outcome.verdict.exit_code(), 99);
-    let crossed: Vec<_> = outcome
-        .summary
-        .thresholds
-        .iter()
-        .filter(|t| !t.passed)
-        .collect();
-    assert_eq!(
-        (crossed.len(), crossed[0].metric.as_str()),
-        (1, "achieved_rate{scenario:s}")
-    );
-    assert_eq!(crossed[0].observed, Some(scenario.started as f64 / 200.0));
-    assert_eq!(
-        count(&outcome.summary, "dropped_iterations"),
-        scenario.dropped
-    );
-}
-
-#[test]
-fn ramps_offer_what_they_should() {
-    let stages = vec![
-        Stage {
-            duration: millis(500),
-            target: 200.0,
-        },
-        Stage {
-            duration: millis(500),
-            target: 0.0,
-        },
-    ];
-    let start = Rate::per_second(0.0);
-    let arrivals = Arrivals::RampingRate {
-        start,
-        stages,
-        open: Open::default(),
-    };
-    let outcome = one(arrivals, Waiting::scenario(|_| Duration::ZERO));
-    assert_eq!(outcome.summary.scenarios[0].asked, 100);
-    assert_eq!(outcome.verdict, Verdict::Passed);
-}
-
-#[test]
-fn users_iterate_one_after_the_other() {
-    let arrivals = Arrivals::ConstantUsers {
-        users: 4,
-        duration: millis(500),
-        iterations: None,
-    };
-    let outcome = one(arrivals, Waiting::scenario(|_| millis(10)));
-    let scenario = &outcome.summary.scenarios[0];
-    assert_eq!((scenario.users_max, scenario.dropped), (4, 0));
-    assert!(
-        scenario.started <= 4 * 51 && scenario.started >= 8,
-        "{scenario:?}"
-    );
-    assert_eq!(scenario.started, scenario.completed);
-}
-
-#[test]
-fn users_come_and_go_with_the_ramp() {
-    let stages = vec![
-        Stage {
-            duration: millis(400),
-            target: 20.0,
-        },
-        Stage {
-            duration: millis(400),
-            target: 1.0,
-        },
-    ];
-    let arrivals = Arrivals::RampingUsers {
-        start: 1,
-        stages,
-        iterations: None,
-    };
-    let planned = Planned::new("s", arrivals, Waiting::scenario(|_| millis(5)));
-    let outcome = Run {
-        workers: 2,
-        ..run(vec![planned], &[])
-    }
-    .start()
-    .wait();
-    let most = outcome.summary.scenarios[0].users_max;
-    assert!((5..=21).contains(&most), "{most}");
-}
-
-#[test]
-fn a_goal_ends_the_run() {
-    let goals = [
-        Arrivals::ConstantUsers {
-            users: 3,
-            duration: Duration::MAX,
-            iterations: Some(50),
-        },
-        Arrivals::ConstantRate {
-            rate: Rate::per_second(500.0),
-            duration: Duration::MAX,
-            open: Open {
-                iterations: Some(50),
-                max_users: 3,
-                ..Open::default()
-            },
-        },
-    ];
-    for arrivals in goals {
-        let planned = Planned::new("s", arrivals, Waiting::scenario(|_| millis(5)));
-        let outcome = Run {
-            workers: 2,
-            ..run(vec![planned], &[])
-        }
-        .start()
-        .wait();
-        let scenario = &outcome.summary.scenarios[0];
-        assert_eq!((scenario.asked, scenario.completed), (50, 50));
-        assert_eq!(outcome.verdict, Verdict::Passed);
-    }
-}
+use crate::waiting::{Waiting, answered, constant, count, millis, one, run};
 
 #[test]
 fn scenarios_start_when_they_should_and_keep_their_tags() {
@@ -445,7 +118,9 @@ fn it_stops_when_told() {
         Waiting::scenario(|_| Duration::from_secs(3600)),
     );
     let running = run(vec![planned], &[]).start();
-    std::thread::sleep(millis(300));
+    while running.snapshot().phase != Phase::Running {
+        std::thread::sleep(millis(10));
+    }
     running.stop();
     std::thread::sleep(millis(100));
     assert!(!running.is_over(), "iterations have their gracefulStop");
@@ -689,4 +364,29 @@ fn nothing_to_run_is_a_mistake() {
         Waiting::scenario(|_| millis(1)),
     );
     assert_eq!(endless.verdict, Verdict::Configuration);
+}
+
+/// Passes alone, fails together: what is judged is the whole.
+#[test]
+fn thresholds_are_judged_anew_over_all() {
+    let part = |keys: &[(&str, &str)]| {
+        let planned = Planned::new(
+            "s",
+            constant(50.0, millis(200)),
+            Waiting::scenario(|_| millis(1)),
+        );
+        run(vec![planned], keys).start().wait().summary
+    };
+    let most = [("http_reqs", "count<=10")];
+    let merged = Summary::merge(vec![part(&most), part(&most)]).unwrap();
+    assert_eq!(merged.verdict, Verdict::Crossed);
+    assert_eq!(
+        (merged.thresholds[0].observed, merged.thresholds[0].passed),
+        (Some(20.0), false)
+    );
+    let least = [("http_reqs{op:wait}", "count>=20")];
+    let (one, two) = (part(&least), part(&least));
+    assert_eq!(one.verdict, Verdict::Crossed);
+    let merged = Summary::merge(vec![one, two]).unwrap();
+    assert_eq!(merged.verdict, Verdict::Passed, "{:?}", merged.thresholds);
 }

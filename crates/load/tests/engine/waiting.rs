@@ -1,0 +1,116 @@
+//! A scenario that only waits, and how it is run.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use lucarne_load::arrival::{Open, Rate};
+use lucarne_load::threshold::{Threshold, Thresholds};
+use lucarne_load::{
+    Arrivals, Exchange, Iteration, Outcome, Planned, PrepareError, Recorder, Run, Scenario,
+    Summary, Tags, User,
+};
+
+/// Each iteration makes one "request" that takes what `delay` says of the time
+/// since the scenario was made.
+pub(crate) struct Waiting<F> {
+    since: Instant,
+    delay: F,
+}
+
+struct Waiter<F> {
+    since: Instant,
+    delay: F,
+    tags: Tags,
+}
+
+impl<F: Fn(Duration) -> Duration + Clone + Send + Sync + 'static> Waiting<F> {
+    pub(crate) fn scenario(delay: F) -> Arc<dyn Scenario> {
+        Arc::new(Waiting {
+            since: Instant::now(),
+            delay,
+        })
+    }
+}
+
+#[async_trait]
+impl<F: Fn(Duration) -> Duration + Clone + Send + Sync + 'static> Scenario for Waiting<F> {
+    async fn prepare(&self) -> Result<(), PrepareError> {
+        Ok(())
+    }
+
+    fn user(&self, _: u64, recorder: &Recorder) -> Box<dyn User> {
+        let tags = recorder.tags(&[("op", "wait")]);
+        Box::new(Waiter {
+            since: self.since,
+            delay: self.delay.clone(),
+            tags,
+        })
+    }
+}
+
+#[async_trait]
+impl<F: Fn(Duration) -> Duration + Send + Sync> User for Waiter<F> {
+    async fn iterate(&mut self, iteration: &mut Iteration) {
+        let started = Instant::now();
+        let delay = (self.delay)(started - self.since);
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        iteration.request(self.tags, &answered(started));
+        iteration.check(self.tags, "waited", Ok(()));
+    }
+}
+
+pub(crate) fn answered(started: Instant) -> Exchange {
+    Exchange {
+        started,
+        finished: Instant::now(),
+        connect: None,
+        tls: None,
+        sending: None,
+        first_byte: None,
+        body: None,
+        status: 200,
+        protocol: "none",
+        bytes_in: 10,
+        bytes_out: 20,
+        outcome: Ok(()),
+    }
+}
+
+pub(crate) fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub(crate) fn constant(per_second: f64, duration: Duration) -> Arrivals {
+    let (rate, open) = (Rate::per_second(per_second), Open::default());
+    Arrivals::ConstantRate {
+        rate,
+        duration,
+        open,
+    }
+}
+
+pub(crate) fn run(scenarios: Vec<Planned>, thresholds: &[(&str, &str)]) -> Run {
+    let thresholds = thresholds
+        .iter()
+        .map(|(key, text)| Threshold::new(key, text).unwrap());
+    let thresholds = Thresholds(thresholds.collect());
+    Run {
+        name: "test".into(),
+        scenarios,
+        thresholds,
+        ..Run::default()
+    }
+}
+
+pub(crate) fn one(arrivals: Arrivals, scenario: Arc<dyn Scenario>) -> Outcome {
+    run(vec![Planned::new("s", arrivals, scenario)], &[])
+        .start()
+        .wait()
+}
+
+pub(crate) fn count(summary: &Summary, metric: &str) -> u64 {
+    summary.total(metric).map_or(0, |metric| metric.samples())
+}
