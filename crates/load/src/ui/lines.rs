@@ -11,7 +11,7 @@ use crate::{Running, Snapshot};
 /// How often it is looked whether there is something to tell.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Writes [`line`] to `out` for each second of the run, until it is over.
+/// Writes [`line()`] to `out` for each second of the run, until it is over.
 ///
 /// # Errors
 ///
