@@ -173,10 +173,10 @@ impl Operation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Style {
-    /// https://host/bucket/key
+    /// `host/bucket/key`
     #[default]
     Path,
-    /// https://bucket.host/key
+    /// `bucket.host/key`
     Virtual,
 }
 
