@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use lucarne_hammer::ct::Roots;
 
 use super::authorities::Authorities;
 use super::half::Half;
@@ -34,7 +35,9 @@ impl Home {
             authorities,
             directory,
         };
-        home.write("roots.pem", &home.authorities.root.certificate_pem())?;
+        let load = Roots::open_or_create(&home.load_authorities())?;
+        let roots = home.authorities.root.certificate_pem() + &load.roots_pem();
+        home.write("roots.pem", &roots)?;
         home.seed()?;
         home.configure(listen)?;
         Ok(home)
@@ -42,6 +45,11 @@ impl Home {
 
     pub(super) fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// The authorities for `lucarne load`, whose roots the log accepts.
+    pub(super) fn load_authorities(&self) -> PathBuf {
+        self.directory.join("load-ca")
     }
 
     /// The configuration file.

@@ -127,6 +127,14 @@ impl Traffic {
         );
         screen.command(
             &format!(
+                "{} load ct-write --log-url {url} --roots {} --rate 500 --duration 30s",
+                myself(),
+                short(&self.home.load_authorities())
+            ),
+            "load it, and hold it to every promise",
+        );
+        screen.command(
+            &format!(
                 "{} serve -c {}",
                 myself(),
                 short(&self.home.configuration())
