@@ -73,7 +73,6 @@ fn camel_case(flag: &str) -> String {
 mod tests {
     use std::fmt::Debug;
 
-    use clap::FromArgMatches;
     use lucarne_settings::{Report, tree};
 
     use super::*;

@@ -133,7 +133,9 @@ pub enum Audit {
 mod tests {
     use clap::Parser;
     use lucarne_settings::values::show_duration;
+    use lucarne_settings::{Report, tree, typed};
 
+    use crate::ct::options::{Http, Share};
     use crate::ct::{read, write};
 
     #[derive(Parser)]
@@ -213,5 +215,25 @@ mod tests {
         for flag in ["--reads=leaves:1", "--reads=tiles:x", "--full-readers=-1"] {
             assert!(Read::try_parse_from(["read", flag]).is_err(), "{flag}");
         }
+    }
+
+    /// A plan is YAML: what looks like a number there is read as well.
+    #[test]
+    fn numbers_of_a_plan() {
+        let read = |yaml: &str| {
+            let known = ["http", "duplicates", "precerts", "ahead", "logUrl"];
+            let node = tree::parse(yaml).unwrap();
+            let mut report = Report::on(None);
+            typed::read::<write::Options>(&node, "", &known, &mut report).unwrap()
+        };
+        let options =
+            read("http: 2\nduplicates: 0.25\nprecerts: 1\nahead: 100\nlogUrl: http://a\n");
+        assert_eq!((options.http, options.ahead), (Http::V2, 100));
+        assert_eq!(
+            (options.duplicates, options.precerts),
+            (Share(0.25), Share(1.0))
+        );
+        assert_eq!(options.log_url, ["http://a"]);
+        assert_eq!(read("http: 1.1\n").http, Http::V1);
     }
 }

@@ -203,3 +203,86 @@ pub(crate) fn excerpt(body: &[u8]) -> String {
         false => text,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lucarne_ct::LogKey;
+
+    use super::*;
+    use crate::ct::random::Random;
+    use crate::ct::{Chains, Issuers, Roots, Window};
+
+    /// The log's own signer is the other side; what is changed afterwards is
+    /// called by its name.
+    #[test]
+    fn flaws_have_names() {
+        let directory = tempfile::tempdir().unwrap();
+        let roots = Roots::open_or_create(&directory.path().join("ca")).unwrap();
+        let key = LogKey::from_seed(&[7; 32]).unwrap();
+        let verifier = SctVerifier::new(key.public_key_spki()).unwrap();
+        let mut buffer = Vec::new();
+        for precerts in [0.0, 1.0] {
+            let chains = Chains::new(&roots, Issuers::P256, precerts, Window::default(), 0);
+            let next = |chains: &Chains| chains.next(&mut Random::new(1, 1)).unwrap().0;
+            let chains = chains.unwrap();
+            let (submission, other) = (next(&chains), next(&chains));
+            let signed = submission.signed().unwrap();
+            let sct = key.sign_sct(1_767_225_600_123, &signed, 0x01_0203_0405);
+            let good = String::from_utf8(sct.unwrap().to_json()).unwrap();
+            let promised = verifier.verify(good.as_bytes(), &submission, &mut buffer);
+            let promised = promised.unwrap();
+            assert_eq!(promised.index, 0x01_0203_0405);
+            assert_eq!(promised.leaf, leaf_hash(&buffer));
+            // Some JSON writers escape slashes.
+            let escaped = good.replace('/', "\\/");
+            assert!(
+                verifier
+                    .verify(escaped.as_bytes(), &submission, &mut buffer)
+                    .is_ok()
+            );
+
+            let stranger = LogKey::from_seed(&[8; 32]).unwrap();
+            let stranger = stranger.sign_sct(1, &signed, 1).unwrap().to_json();
+            let stranger = String::from_utf8(stranger).unwrap();
+            for (json, check) in [
+                ("<html>".to_owned(), checks::SCT_WELLFORMED),
+                (good[..good.len() - 1].to_owned(), checks::SCT_WELLFORMED),
+                (
+                    good.replace("_version\":0", "_version\":1"),
+                    checks::SCT_WELLFORMED,
+                ),
+                (
+                    good.replace("AAAFAQIDBAU=", "AAAFAQIDBAV="),
+                    checks::SCT_WELLFORMED,
+                ),
+                (stranger, checks::SCT_LOG_ID),
+                (good.replace("AAAFAQIDBAU=", ""), checks::SCT_INDEX),
+                (
+                    good.replace("AAAFAQIDBAU=", "AAAEAQIDBA=="),
+                    checks::SCT_INDEX,
+                ),
+                (
+                    good.replace("AAAFAQIDBAU=", "AAAFAQIDBAY="),
+                    checks::SCT_SIGNATURE,
+                ),
+                (good.replace("0123,", "0124,"), checks::SCT_SIGNATURE),
+                (good.replace("\"BAM", "\"BAE"), checks::SCT_SIGNATURE),
+            ] {
+                let finding = verifier.verify(json.as_bytes(), &submission, &mut buffer);
+                assert_eq!(finding.unwrap_err().check, check, "{json}");
+            }
+            let finding = verifier.verify(good.as_bytes(), &other, &mut buffer);
+            assert_eq!(finding.unwrap_err().check, checks::SCT_SIGNATURE);
+        }
+    }
+
+    #[test]
+    fn timestamps_that_make_sense() {
+        let sane = |timestamp, repeated| {
+            timestamp_sane(timestamp, 10_000, 11_000, repeated, Duration::from_secs(2)).is_ok()
+        };
+        assert!(sane(8_000, false) && sane(13_000, false) && sane(10_500, false));
+        assert!(!sane(7_999, false) && !sane(13_001, false) && !sane(13_001, true));
+        assert!(sane(0, true));
+    }
+}
