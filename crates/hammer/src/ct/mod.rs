@@ -1,4 +1,4 @@
-//! Certificate Transparency logs under load: [`write`] submits to them, [`read`]
+//! Certificate Transparency logs under load: [`mod@write`] submits to them, [`read`]
 //! reads them, and both verify everything that they see.
 //!
 //! | step | where |
