@@ -305,8 +305,9 @@ fn run(launch: &Launch, command: &[String]) -> Result<()> {
 
 fn is_ready(ready: &str) -> Result<bool> {
     if ready.starts_with("http://") {
-        let client = lucarne_testkit::Client::new(ready);
-        let answer = wait(async move { client.get("").await })?;
+        let (base, path) = ready.rsplit_once('/').unwrap_or((ready, ""));
+        let client = lucarne_testkit::Client::new(base);
+        let answer = wait(client.get(path))?;
         return Ok(answer.is_ok_and(|answer| answer.status == 200));
     }
     let address: SocketAddr = ready
