@@ -1,9 +1,10 @@
 //! Drives the real `lucarne` binary and says what it costs. See the scripts
-//! beside: `bench/add-chain`, `bench/read`, `bench/floor`.
+//! beside: `bench/add-chain`, `bench/read`, `bench/load`, `bench/compare`, `bench/floor`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod add_chain;
+mod authorities;
 mod chains;
 mod compare;
 mod connection;

@@ -14,7 +14,7 @@ use contender::{Contender, Given, Running};
 use figures::Figures;
 use lucarne_load::Summary;
 
-use crate::Common;
+use crate::{Common, authorities};
 
 #[derive(Clone, clap::Args)]
 pub(crate) struct Options {
@@ -74,18 +74,8 @@ impl<'a> Comparison<'a> {
     fn new(common: &'a Common, load: Vec<String>) -> Result<Self> {
         let lucarne = std::path::absolute(&common.binary)?;
         let store = std::path::absolute(&common.store)?;
-        let authorities = store.join("authorities");
+        let authorities = authorities::open(&lucarne, &store)?;
         let roots = authorities.join("roots.pem");
-        if !roots.exists() {
-            std::fs::create_dir_all(&store)?;
-            let made = Command::new(&lucarne)
-                .args(["ca", "new"])
-                .arg(&authorities)
-                .output();
-            let made = made.with_context(|| format!("cannot run {}", lucarne.display()))?;
-            let said = String::from_utf8_lossy(&made.stderr);
-            ensure!(made.status.success(), "lucarne ca new failed: {said}");
-        }
         Ok(Self {
             common,
             lucarne,

@@ -11,7 +11,7 @@ use lucarne_load::{Metric, Summary};
 use lucarne_testkit::{Launch, Server, free_port};
 
 use crate::{
-    Common,
+    Common, authorities,
     table::{Row, print},
 };
 
@@ -79,6 +79,7 @@ struct Bench<'a> {
     options: &'a Options,
     lucarne: PathBuf,
     store: PathBuf,
+    authorities: PathBuf,
     seed: PathBuf,
     /// Base64 of the public key.
     key: String,
@@ -92,10 +93,12 @@ impl<'a> Bench<'a> {
         let secret = [7; 32];
         fs::write(&seed, secret)?;
         let key = LogKey::from_seed(&secret)?;
+        let lucarne = std::path::absolute(&common.binary)?;
         Ok(Self {
             common,
             options,
-            lucarne: std::path::absolute(&common.binary)?,
+            authorities: authorities::open(&lucarne, &store)?,
+            lucarne,
             key: STANDARD.encode_to_string(key.public_key_spki()),
             store,
             seed,
@@ -140,7 +143,7 @@ impl<'a> Bench<'a> {
             .arg(format!("--log-public-key={}", self.key))
             .arg(format!("--duration={seconds}s"))
             .arg("--roots")
-            .arg(self.store.join("authorities"))
+            .arg(&self.authorities)
             .arg("--summary")
             .arg(&file)
             .args(load);

@@ -152,3 +152,41 @@ impl<M: Modulus<N>, const N: usize> Residue<M, N> {
         Self::new(invert(&self.integer(), &M::PRIME))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Modulus, Residue};
+    use crate::curve::{P256Field, P256Order, P384Field, P384Order};
+
+    fn inverses<M: Modulus<N>, const N: usize>() {
+        let largest = Residue::<M, N>::ZERO.sub(&Residue::ONE);
+        let mut residue = Residue::<M, N>::ONE;
+        for _ in 0..200 {
+            assert_eq!(residue.mul(&residue.invert()), Residue::ONE);
+            // Through all magnitudes, and their negatives.
+            residue = residue.mul(&residue).double().add(&Residue::ONE);
+            let negative = residue.mul(&largest);
+            assert_eq!(negative, residue.negate());
+            assert_eq!(negative.mul(&negative.invert()), Residue::ONE);
+        }
+    }
+
+    #[test]
+    fn a_residue_times_its_inverse_is_one() {
+        inverses::<P256Field, 4>();
+        inverses::<P256Order, 4>();
+        inverses::<P384Field, 6>();
+        inverses::<P384Order, 6>();
+    }
+
+    #[test]
+    fn integers_come_back() {
+        let large = [u64::MAX; 4];
+        let reduced = Residue::<P256Order, 4>::new(large).integer();
+        assert_eq!(reduced, crate::integer::sub(&large, &P256Order::PRIME).0);
+        for small in [0, 1, 2, u64::MAX] {
+            let integer = [small, 0, 0, 7];
+            assert_eq!(Residue::<P256Field, 4>::new(integer).integer(), integer);
+        }
+    }
+}

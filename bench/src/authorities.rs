@@ -1,0 +1,20 @@
+//! Who issues what `lucarne load` submits.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+/// The authorities in `store`, made by `lucarne ca new` where there are none.
+pub(crate) fn open(lucarne: &Path, store: &Path) -> Result<PathBuf> {
+    let authorities = store.join("authorities");
+    if !authorities.join("roots.pem").exists() {
+        std::fs::create_dir_all(store)?;
+        let mut making = Command::new(lucarne);
+        let made = making.args(["ca", "new"]).arg(&authorities).output();
+        let made = made.with_context(|| format!("cannot run {}", lucarne.display()))?;
+        let said = String::from_utf8_lossy(&made.stderr);
+        ensure!(made.status.success(), "lucarne ca new failed: {said}");
+    }
+    Ok(authorities)
+}
