@@ -10,9 +10,8 @@ use std::time::Duration;
 
 use common::load::Load;
 use common::site::Site;
-use common::small_disk::SmallDisk;
-use common::{PATIENCE, assert_has, edit, eventually, lucarne, pki, run, submission};
-use lucarne_testkit::{Server, temp_dir};
+use common::{PATIENCE, SMALL, assert_has, edit, eventually, lucarne, pki, run, submission};
+use lucarne_testkit::{Server, SmallDisk, temp_dir};
 
 /// Two logs; the data of `small` is on the small disk.
 fn data_on(disk: &SmallDisk) -> Site {
@@ -39,7 +38,8 @@ fn init(site: Site) -> Site {
 
 #[test]
 fn a_full_data_disk_stops_one_log_and_loses_nothing() {
-    let Some(disk) = SmallDisk::inside("a_full_data_disk_stops_one_log_and_loses_nothing") else {
+    let Some(disk) = SmallDisk::inside("a_full_data_disk_stops_one_log_and_loses_nothing", SMALL)
+    else {
         return;
     };
     let site = data_on(&disk);
@@ -54,7 +54,7 @@ fn a_full_data_disk_stops_one_log_and_loses_nothing() {
 /// Data, lock, index and configuration share the disk that fills up.
 #[test]
 fn a_full_disk_for_everything_loses_nothing() {
-    let Some(disk) = SmallDisk::inside("a_full_disk_for_everything_loses_nothing") else {
+    let Some(disk) = SmallDisk::inside("a_full_disk_for_everything_loses_nothing", SMALL) else {
         return;
     };
     let site = all_on(&disk);
@@ -143,7 +143,7 @@ fn stops_cleanly_while_full(site: &Site, disk: &SmallDisk) {
 #[test]
 fn a_read_only_directory_stops_one_log_until_it_is_writable() {
     let test = "a_read_only_directory_stops_one_log_until_it_is_writable";
-    let Some(disk) = SmallDisk::inside(test) else {
+    let Some(disk) = SmallDisk::inside(test, SMALL) else {
         return;
     };
     let site = data_on(&disk);
@@ -184,7 +184,7 @@ fn a_read_only_directory_stops_one_log_until_it_is_writable() {
 #[test]
 fn a_read_only_disk_for_everything_is_said_and_survived() {
     let test = "a_read_only_disk_for_everything_is_said_and_survived";
-    let Some(disk) = SmallDisk::inside(test) else {
+    let Some(disk) = SmallDisk::inside(test, SMALL) else {
         return;
     };
     let site = all_on(&disk);

@@ -10,9 +10,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use common::load_test::{LoadTest, authorities, base64_key, load, log_for_load, rows};
-use common::small_disk::SmallDisk;
-use common::{PATIENCE, assert_has, eventually, lucarne, ready, run};
-use lucarne_testkit::{Launch, LogUnderTest, Server, free_port, temp_dir};
+use common::{PATIENCE, SMALL, assert_has, eventually, lucarne, ready, run};
+use lucarne_testkit::{Launch, LogUnderTest, Server, SmallDisk, free_port, temp_dir};
 use serde_json::Value;
 
 /// Nothing on this machine is quick enough for less.
@@ -551,7 +550,7 @@ fn a_plan_with_mistakes_is_refused_before_anything_is_sent() {
 #[test]
 fn reports_that_cannot_be_written_are_said() {
     let test = "reports_that_cannot_be_written_are_said";
-    let Some(disk) = SmallDisk::inside(test) else {
+    let Some(disk) = SmallDisk::inside(test, SMALL) else {
         return;
     };
     let (log, _server) = running("period: 50");

@@ -3,51 +3,13 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
 use bytes::Bytes;
 use lucarne_storage::{Asset, AssetKind, Assets, Error, Lock, LockError, PosixAssets, SqlLock};
+use lucarne_testkit::SmallDisk;
 
-const INSIDE: &str = "LUCARNE_TEST_NAMESPACE";
-
-/// Runs `test` of this file again inside a new mount namespace (and, for other
-/// users than root, a user namespace), with a tmpfs of 1 MiB; gives the mount
-/// point there, `None` outside, once the test has passed inside.
-fn namespace(test: &str) -> Option<PathBuf> {
-    if let Ok(place) = std::env::var(INSIDE) {
-        mount(&["-t", "tmpfs", "-o", "size=1m", "tmpfs", &place]);
-        return Some(place.into());
-    }
-    let place = tempfile::tempdir().unwrap();
-    let mut command = Command::new("unshare");
-    command.arg("--mount");
-    if !rustix::process::geteuid().is_root() {
-        command.args(["--user", "--map-root-user"]);
-    }
-    command.arg(std::env::current_exe().unwrap());
-    command.args(["--exact", test, "--nocapture"]);
-    let status = command.env(INSIDE, place.path()).status();
-    let status = status.expect("`unshare` (package util-linux) is needed for this test");
-    assert!(
-        status.success(),
-        "failed inside a namespace. If `unshare` or `mount` says it is not permitted: run as \
-         root, or allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1)"
-    );
-    None
-}
-
-fn mount(arguments: &[&str]) {
-    let status = Command::new("mount").args(arguments).status().unwrap();
-    assert!(status.success(), "mount {arguments:?}");
-}
-
-/// Takes all the space there is; removing the file gives it back.
-fn fill(place: &Path) -> PathBuf {
-    let filler = place.join("filler");
-    let full = std::fs::write(&filler, vec![1; 2 << 20]).unwrap_err();
-    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
-    filler
+/// A disk of 1 MiB for `test`: see [`SmallDisk::inside`].
+fn small_disk(test: &str) -> Option<SmallDisk> {
+    SmallDisk::inside(test, 1)
 }
 
 fn checkpoint(bytes: usize) -> Vec<Asset> {
@@ -57,11 +19,11 @@ fn checkpoint(bytes: usize) -> Vec<Asset> {
 
 #[tokio::test]
 async fn a_full_disk_loses_nothing_that_was_acknowledged() {
-    let Some(place) = namespace("a_full_disk_loses_nothing_that_was_acknowledged") else {
+    let Some(disk) = small_disk("a_full_disk_loses_nothing_that_was_acknowledged") else {
         return;
     };
-    let assets = PosixAssets::create(place.join("log")).unwrap();
-    let reserve = place.join("reserve");
+    let assets = PosixAssets::create(disk.path().join("log")).unwrap();
+    let reserve = disk.path().join("reserve");
     std::fs::write(&reserve, [0; 100_000]).unwrap();
     let record = Bytes::from(vec![7; 30_000]);
     let mut acknowledged = 0;
@@ -81,11 +43,11 @@ async fn a_full_disk_loses_nothing_that_was_acknowledged() {
     assert!(matches!(next, Err(Error::Poisoned { .. })), "{next:?}");
 
     // Still full: reopening says so, and may be tried again.
-    let filler = fill(&place);
+    disk.fill();
     assert!(assets.staged().await.unwrap_err().is_full());
     let unopened = assets.stage(acknowledged + 1, Bytes::new()).await;
     assert!(matches!(unopened, Err(Error::Poisoned { .. })));
-    std::fs::remove_file(filler).unwrap();
+    disk.free();
     std::fs::remove_file(reserve).unwrap();
     let records = assets.staged().await.unwrap();
     assert_eq!(records.len() as u64, acknowledged);
@@ -99,33 +61,33 @@ async fn a_full_disk_loses_nothing_that_was_acknowledged() {
 
 #[tokio::test]
 async fn publishing_on_a_full_disk_keeps_what_was_there() {
-    let Some(place) = namespace("publishing_on_a_full_disk_keeps_what_was_there") else {
+    let Some(disk) = small_disk("publishing_on_a_full_disk_keeps_what_was_there") else {
         return;
     };
-    let assets = PosixAssets::create(place.join("log")).unwrap();
+    let assets = PosixAssets::create(disk.path().join("log")).unwrap();
     assets.publish(checkpoint(100)).await.unwrap();
-    let filler = fill(&place);
+    disk.fill();
     for _ in 0..3 {
         let error = assets.publish(checkpoint(10_000)).await.unwrap_err();
         assert!(error.is_full(), "{error}");
     }
     assert_eq!(assets.get("checkpoint").await.unwrap().unwrap().len(), 100);
     assert_eq!(assets.headroom().await.unwrap(), Some(0));
-    std::fs::remove_file(filler).unwrap();
+    disk.free();
     assets.publish(checkpoint(10_000)).await.unwrap();
     assets.settle(1).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_lock_on_a_full_disk_says_so_and_recovers() {
-    let Some(place) = namespace("a_lock_on_a_full_disk_says_so_and_recovers") else {
+    let Some(disk) = small_disk("a_lock_on_a_full_disk_says_so_and_recovers") else {
         return;
     };
-    let path = place.join("locks.db").display().to_string();
+    let path = disk.path().join("locks.db").display().to_string();
     let lock = SqlLock::create(&path).await.unwrap();
     let (log, mut old) = ([1; 32], b"0".to_vec());
     lock.create(&log, &old).await.unwrap();
-    let filler = fill(&place);
+    disk.fill();
     let error = loop {
         let new = format!("{}x", old.len()).repeat(200).into_bytes();
         match lock.replace(&log, &old, &new).await {
@@ -135,21 +97,21 @@ async fn a_lock_on_a_full_disk_says_so_and_recovers() {
     };
     assert!(matches!(error, LockError::Failed { .. }), "{error:?}");
     assert!(error.to_string().contains("free space"), "{error}");
-    std::fs::remove_file(filler).unwrap();
+    disk.free();
     let found = lock.load(&log).await.unwrap().unwrap();
     lock.replace(&log, &found, b"after").await.unwrap();
 }
 
 #[tokio::test]
 async fn a_read_only_file_system_is_refused_with_the_path() {
-    let Some(place) = namespace("a_read_only_file_system_is_refused_with_the_path") else {
+    let Some(disk) = small_disk("a_read_only_file_system_is_refused_with_the_path") else {
         return;
     };
-    let (log, database) = (place.join("log"), place.join("locks.db"));
+    let (log, database) = (disk.path().join("log"), disk.path().join("locks.db"));
     let database = database.display().to_string();
     PosixAssets::create(&log).unwrap();
     SqlLock::create(&database).await.unwrap().close().await;
-    mount(&["-o", "remount,ro", &place.display().to_string()]);
+    disk.make_read_only();
 
     let error = PosixAssets::open(&log).err().unwrap();
     assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
@@ -171,10 +133,10 @@ async fn a_read_only_file_system_is_refused_with_the_path() {
 /// then SQLite opens both on a read-only disk, too.
 #[tokio::test]
 async fn a_lock_opened_read_only_says_so_and_writes_once_it_can() {
-    let Some(place) = namespace("a_lock_opened_read_only_says_so_and_writes_once_it_can") else {
+    let Some(disk) = small_disk("a_lock_opened_read_only_says_so_and_writes_once_it_can") else {
         return;
     };
-    let path = |name: &str| place.join(name).display().to_string();
+    let path = |name: &str| disk.path().join(name).display().to_string();
     let lock = SqlLock::create(&path("locks.db")).await.unwrap();
     lock.create(&[1; 32], b"0").await.unwrap();
     for file in ["", "-wal", "-shm"] {
@@ -183,7 +145,7 @@ async fn a_lock_opened_read_only_says_so_and_writes_once_it_can() {
     }
     lock.close().await;
     drop(lock);
-    mount(&["-o", "remount,ro", &place.display().to_string()]);
+    disk.make_read_only();
     let lock = SqlLock::open(&path("left.db")).await.unwrap();
     for _ in 0..2 {
         let message = lock.check().await.unwrap_err().to_string();
@@ -194,7 +156,7 @@ async fn a_lock_opened_read_only_says_so_and_writes_once_it_can() {
         lock.replace(&[1; 32], b"0", b"1").await.unwrap_err();
     }
     assert_eq!(lock.load(&[1; 32]).await.unwrap().unwrap(), b"0");
-    mount(&["-o", "remount,rw", &place.display().to_string()]);
+    disk.make_writable();
     // What fails once more opens the file anew.
     let _ = lock.check().await;
     lock.check().await.unwrap();
@@ -204,14 +166,14 @@ async fn a_lock_opened_read_only_says_so_and_writes_once_it_can() {
 
 #[tokio::test]
 async fn a_tile_directory_on_another_file_system_is_refused() {
-    let Some(place) = namespace("a_tile_directory_on_another_file_system_is_refused") else {
+    let Some(disk) = small_disk("a_tile_directory_on_another_file_system_is_refused") else {
         return;
     };
-    let log = place.join("log");
+    let log = disk.path().join("log");
     let assets = PosixAssets::create(&log).unwrap();
     let tiles = log.join("tile");
     std::fs::create_dir(&tiles).unwrap();
-    mount(&["-t", "tmpfs", "tmpfs", &tiles.display().to_string()]);
+    disk.mount_another(&tiles);
     let tile = Asset::new("tile/0/000", "x", AssetKind::HashTile);
     let error = assets.publish(vec![tile]).await.unwrap_err();
     assert!(matches!(error, Error::OtherFileSystem { .. }), "{error}");

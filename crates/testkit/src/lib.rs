@@ -11,6 +11,7 @@ mod http;
 mod log_under_test;
 mod process;
 mod server;
+mod small_disk;
 mod stores;
 
 pub use audit::{Audit, Report};
@@ -20,6 +21,7 @@ pub use log_under_test::LogUnderTest;
 pub use process::{Usage, usage};
 pub use rustix::process::Signal;
 pub use server::{Launch, Server, free_port};
+pub use small_disk::SmallDisk;
 pub use stores::ObjectStore;
 pub use tempfile::TempDir;
 

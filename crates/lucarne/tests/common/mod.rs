@@ -4,7 +4,6 @@
 pub(crate) mod load;
 pub(crate) mod load_test;
 pub(crate) mod site;
-pub(crate) mod small_disk;
 pub(crate) mod tls;
 
 use std::path::Path;
@@ -19,6 +18,8 @@ use lucarne_testkit::{Launch, LogUnderTest};
 pub(crate) const LUCARNE: &str = env!("CARGO_BIN_EXE_lucarne");
 /// Longer than anything takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// MiB of a disk that a test fills: room for logs, and quickly full.
+pub(crate) const SMALL: u32 = 24;
 
 /// The test authorities, made once.
 pub(crate) fn pki() -> &'static Pki {

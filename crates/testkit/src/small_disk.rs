@@ -9,24 +9,29 @@ use std::process::Command;
 const INSIDE: &str = "LUCARNE_TEST_NAMESPACE";
 
 /// A small file system, at this place for this process and its children.
-pub(crate) struct SmallDisk(PathBuf);
+pub struct SmallDisk(PathBuf);
 
 impl SmallDisk {
     /// Runs `test` of this file again inside a new mount namespace (and, for
-    /// other users than root, a user namespace) and gives it the disk there;
-    /// `None` outside, once the test has passed inside.
-    pub(crate) fn inside(test: &str) -> Option<Self> {
+    /// other users than root, a user namespace) and gives it a disk of so many
+    /// MiB there; `None` outside, once the test has passed inside.
+    ///
+    /// # Panics
+    /// If it has not passed, or the system permits no namespaces: the message
+    /// says how to allow them.
+    pub fn inside(test: &str, mebibytes: u32) -> Option<Self> {
         if let Ok(place) = std::env::var(INSIDE) {
-            mount(&["-t", "tmpfs", "-o", "size=24m", "tmpfs", &place]);
+            let size = format!("size={mebibytes}m");
+            mount(&["-t", "tmpfs", "-o", &size, "tmpfs", &place]);
             return Some(SmallDisk(place.into()));
         }
-        let place = lucarne_testkit::temp_dir();
+        let place = crate::temp_dir();
         let mut command = Command::new("unshare");
         command.arg("--mount");
         if !rustix::process::geteuid().is_root() {
             command.args(["--user", "--map-root-user"]);
         }
-        command.arg(std::env::current_exe().unwrap());
+        command.arg(std::env::current_exe().expect("the test's own file"));
         command.args(["--exact", test, "--nocapture"]);
         let status = command.env(INSIDE, place.path()).status();
         let status = status.expect("`unshare` (package util-linux) is needed for this test");
@@ -39,13 +44,17 @@ impl SmallDisk {
         None
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
         &self.0
     }
 
     /// Takes all the space that is left.
-    pub(crate) fn fill(&self) {
-        let mut filler = fs::File::create(self.0.join("filler")).unwrap();
+    ///
+    /// # Panics
+    /// If anything but the end of the space ends it.
+    pub fn fill(&self) {
+        let mut filler = fs::File::create(self.0.join("filler")).expect("a filler");
         for piece in [1 << 20, 1 << 12] {
             let full = loop {
                 if let Err(full) = filler.write_all(&vec![1; piece]) {
@@ -57,20 +66,31 @@ impl SmallDisk {
     }
 
     /// Gives it back.
-    pub(crate) fn free(&self) {
-        fs::remove_file(self.0.join("filler")).unwrap();
+    ///
+    /// # Panics
+    /// If the disk was not filled.
+    pub fn free(&self) {
+        fs::remove_file(self.0.join("filler")).expect("the filler");
     }
 
-    pub(crate) fn make_read_only(&self) {
+    /// Nothing can be written any more.
+    pub fn make_read_only(&self) {
         mount(&["-o", "remount,ro", &self.0.to_string_lossy()]);
     }
 
-    pub(crate) fn make_writable(&self) {
+    /// It can again.
+    pub fn make_writable(&self) {
         mount(&["-o", "remount,rw", &self.0.to_string_lossy()]);
+    }
+
+    /// Mounts another file system at this place.
+    pub fn mount_another(&self, place: &Path) {
+        mount(&["-t", "tmpfs", "tmpfs", &place.to_string_lossy()]);
     }
 }
 
 fn mount(arguments: &[&str]) {
-    let status = Command::new("mount").args(arguments).status().unwrap();
+    let status = Command::new("mount").args(arguments).status();
+    let status = status.expect("`mount` is needed for this test");
     assert!(status.success(), "mount {arguments:?}");
 }
