@@ -1,5 +1,7 @@
 //! Signed Certificate Timestamps (RFC 6962 section 3.2) with the `leaf_index` extension.
 
+use std::borrow::Cow;
+
 use base64_simd::STANDARD;
 use serde::Deserialize;
 
@@ -98,13 +100,13 @@ impl Sct {
     /// # Errors
     /// [`SctError::Json`], [`SctError::Version`], [`SctError::Field`].
     pub fn parse(json: &[u8]) -> Result<Self, SctError> {
-        let answer: Answer = serde_json::from_slice(json)?;
+        let answer: Answer<'_> = serde_json::from_slice(json)?;
         if answer.sct_version != 0 {
             return Err(SctError::Version(answer.sct_version));
         }
-        let field = |name, base64: String| {
+        let field = |name, base64: Cow<'_, str>| {
             STANDARD
-                .decode_to_vec(base64)
+                .decode_to_vec(base64.as_bytes())
                 .map_err(|_| SctError::Field(name))
         };
         let id = field("id", answer.id)?;
@@ -138,13 +140,17 @@ impl Sct {
     }
 }
 
+/// Borrowed from the JSON where nothing in it is escaped.
 #[derive(Deserialize)]
-struct Answer {
+struct Answer<'a> {
     sct_version: u8,
-    id: String,
+    #[serde(borrow)]
+    id: Cow<'a, str>,
     timestamp: u64,
-    extensions: String,
-    signature: String,
+    #[serde(borrow)]
+    extensions: Cow<'a, str>,
+    #[serde(borrow)]
+    signature: Cow<'a, str>,
 }
 
 #[cfg(test)]

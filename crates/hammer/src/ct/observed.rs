@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use futures_util::future::join_all;
 use lucarne_ct::CheckpointVerifier;
 use lucarne_load::{Note, PrepareError, Recorder, Stop};
 use parking_lot::Mutex;
@@ -36,6 +37,23 @@ pub(crate) struct Observed {
 
 /// How long the end of a run waits for promises beyond the merge delay.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Follows all of these logs until `stop`.
+pub(super) async fn follow<'l>(
+    logs: impl Iterator<Item = &'l Observed>,
+    recorder: Recorder,
+    stop: Stop,
+) {
+    join_all(logs.map(|log| log.follow(recorder.clone(), stop.clone()))).await;
+}
+
+/// Audits all of these logs: a note for each.
+pub(super) async fn audit<'l>(
+    logs: impl Iterator<Item = &'l Observed>,
+    recorder: Recorder,
+) -> Vec<Note> {
+    join_all(logs.map(|log| log.audit(&recorder))).await
+}
 
 impl Observed {
     /// Begins to observe: the tree that is there now is the first verified one.

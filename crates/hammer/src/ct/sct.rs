@@ -1,15 +1,12 @@
 //! Verifying SCTs at the rate at which they come.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1, ParsedPublicKey};
-use base64_simd::{Out, STANDARD};
-use lucarne_ct::{LogId, merkle_tree_leaf};
+use lucarne_ct::{LogId, Sct, merkle_tree_leaf};
 use lucarne_ecdsa::KnownKey;
 use lucarne_tlog::{Hash, leaf_hash};
-use serde::Deserialize;
 
 use super::Submission;
 use super::checks::{self, Finding};
@@ -59,18 +56,15 @@ impl SctVerifier {
         submission: &Submission,
         buffer: &mut Vec<u8>,
     ) -> Result<Promised, Finding> {
-        let sct =
-            Sct::parse(json).map_err(|problem| Finding::new(checks::SCT_WELLFORMED, problem))?;
-        if sct.log_id != self.log_id.0 {
-            let detail = format!(
-                "the SCT is by log {}, expected {}",
-                LogId(sct.log_id),
-                self.log_id
-            );
+        let sct = Sct::parse(json).map_err(|problem| {
+            let detail = format!("{problem}: {}", excerpt(json));
+            Finding::new(checks::SCT_WELLFORMED, detail)
+        })?;
+        if sct.log_id != self.log_id {
+            let detail = format!("the SCT is by log {}, expected {}", sct.log_id, self.log_id);
             return Err(Finding::new(checks::SCT_LOG_ID, detail));
         }
-        let index = sct
-            .index()
+        let index = only_index(&sct.extensions)
             .map_err(|problem| Finding::new(checks::SCT_INDEX, problem))?;
         let signed = submission.signed().ok_or_else(|| {
             Finding::new(
@@ -134,63 +128,18 @@ pub fn timestamp_sane(
     Ok(())
 }
 
-/// An SCT as it is answered, decoded.
-struct Sct {
-    log_id: [u8; 32],
-    timestamp: u64,
-    extensions: Vec<u8>,
-    signature: Vec<u8>,
-}
-
-#[derive(Deserialize)]
-struct Answer<'a> {
-    sct_version: u8,
-    #[serde(borrow)]
-    id: Cow<'a, str>,
-    timestamp: u64,
-    #[serde(borrow)]
-    extensions: Cow<'a, str>,
-    #[serde(borrow)]
-    signature: Cow<'a, str>,
-}
-
-impl Sct {
-    fn parse(json: &[u8]) -> Result<Self, String> {
-        let answer: Answer<'_> = serde_json::from_slice(json)
-            .map_err(|error| format!("not an SCT: {error}: {}", excerpt(json)))?;
-        if answer.sct_version != 0 {
-            return Err(format!("SCT version {} is unknown", answer.sct_version));
-        }
-        let decode = |name: &str, base64: &str| {
-            STANDARD
-                .decode_to_vec(base64)
-                .map_err(|_| format!("not an SCT: its {name} is not base64"))
-        };
-        let mut id = [0; 33];
-        let id = STANDARD
-            .decode(answer.id.as_bytes(), Out::from_slice(&mut id))
-            .ok()
-            .and_then(|id| <[u8; 32]>::try_from(&*id).ok());
-        Ok(Self {
-            log_id: id.ok_or("not an SCT: its id is not 32 bytes of base64")?,
-            timestamp: answer.timestamp,
-            extensions: decode("extensions", &answer.extensions)?,
-            signature: decode("signature", &answer.signature)?,
-        })
-    }
-
-    /// The index in the extensions, which are `00 0005` and its five bytes.
-    fn index(&self) -> Result<u64, String> {
-        match self.extensions[..] {
-            [0, 0, 5, a, b, c, d, e] => Ok(u64::from_be_bytes([0, 0, 0, a, b, c, d, e])),
-            _ => Err(format!(
-                "the SCT's extensions are {}, not one leaf_index (000005 and five bytes)",
-                match self.extensions[..] {
-                    [] => "empty".to_owned(),
-                    ref other => hex::encode(other),
-                }
-            )),
-        }
+/// The index in extensions that are `00 0005` and its five bytes, and nothing more: what an SCT
+/// signs is the leaf of the tree only then.
+fn only_index(extensions: &[u8]) -> Result<u64, String> {
+    match *extensions {
+        [0, 0, 5, a, b, c, d, e] => Ok(u64::from_be_bytes([0, 0, 0, a, b, c, d, e])),
+        _ => Err(format!(
+            "the SCT's extensions are {}, not one leaf_index (000005 and five bytes)",
+            match extensions {
+                [] => "empty".to_owned(),
+                other => hex::encode(other),
+            }
+        )),
     }
 }
 

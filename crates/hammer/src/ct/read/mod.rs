@@ -11,7 +11,6 @@ mod reader;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures_util::future::join_all;
 use lucarne_ct::Fingerprint;
 use lucarne_load::{Note, PrepareError, Recorder, Scenario, Stop, User};
 use parking_lot::Mutex;
@@ -19,7 +18,7 @@ use tokio::sync::OnceCell;
 
 pub use options::{Compression, Kind, Options, Read};
 
-use super::observed::Observed;
+use super::observed::{self, Observed};
 use super::target::configuration;
 use cache::Cache;
 use reader::Reader;
@@ -63,6 +62,10 @@ impl Inner {
         self.logs.get().map_or(&[], Vec::as_slice)
     }
 
+    fn observed(&self) -> impl Iterator<Item = &Observed> {
+        self.logs().iter().map(|log| &log.observed)
+    }
+
     async fn open(&self) -> Result<Vec<Log>, PrepareError> {
         let options = self.options.logs();
         let mut logs = Vec::new();
@@ -100,12 +103,10 @@ impl Scenario for Reads {
     }
 
     async fn background(&self, recorder: Recorder, stop: Stop) {
-        let logs = self.0.logs().iter();
-        join_all(logs.map(|log| log.observed.follow(recorder.clone(), stop.clone()))).await;
+        observed::follow(self.0.observed(), recorder, stop).await;
     }
 
     async fn finish(&self, recorder: Recorder) -> Vec<Note> {
-        let logs = self.0.logs().iter();
-        join_all(logs.map(|log| log.observed.audit(&recorder))).await
+        observed::audit(self.0.observed(), recorder).await
     }
 }

@@ -8,14 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future::join_all;
 use lucarne_load::{Note, PrepareError, Recorder, Scenario, Stop, User};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
 pub use options::Options;
 
-use super::observed::Observed;
+use super::observed::{self, Observed};
 use super::sct::SctVerifier;
 use super::target::configuration;
 use super::{Chains, Roots, Window, roots};
@@ -61,6 +60,10 @@ struct Log {
 impl Inner {
     fn logs(&self) -> &[Log] {
         self.logs.get().map_or(&[], Vec::as_slice)
+    }
+
+    fn observed(&self) -> impl Iterator<Item = &Observed> {
+        self.logs().iter().map(|log| &log.observed)
     }
 
     async fn open(&self) -> Result<Vec<Log>, PrepareError> {
@@ -136,13 +139,11 @@ impl Scenario for Write {
     }
 
     async fn background(&self, recorder: Recorder, stop: Stop) {
-        let logs = self.0.logs().iter();
-        join_all(logs.map(|log| log.observed.follow(recorder.clone(), stop.clone()))).await;
+        observed::follow(self.0.observed(), recorder, stop).await;
     }
 
     async fn finish(&self, recorder: Recorder) -> Vec<Note> {
-        let logs = self.0.logs().iter();
-        join_all(logs.map(|log| log.observed.audit(&recorder))).await
+        observed::audit(self.0.observed(), recorder).await
     }
 }
 
