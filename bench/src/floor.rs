@@ -15,14 +15,12 @@ use aws_lc_rs::{
 use base64_simd::STANDARD;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use hyper::{Request, Response, body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::TokioIo;
+use hyper::{Request, Response, body::Incoming};
 use lucarne_mint::der;
 use lucarne_testkit::{Launch, free_port, usage};
-use tokio::net::TcpListener;
 
 use crate::{
-    Common,
+    Common, answering,
     chains::{Issuer, Store},
     load::{self, Arrivals, Plan},
 };
@@ -103,17 +101,9 @@ pub(crate) fn serve(options: &ServerOptions) -> Result<()> {
         .worker_threads(1)
         .enable_all()
         .build()?;
-    runtime.block_on(async {
-        let listener = TcpListener::bind(options.listen).await?;
-        loop {
-            let (stream, _) = listener.accept().await?;
-            stream.set_nodelay(true)?;
-            let floor = floor.clone();
-            let service = service_fn(move |request| answer(floor.clone(), request));
-            let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-            tokio::spawn(connection);
-        }
-    })
+    runtime.block_on(answering::forever(options.listen, move |request| {
+        answer(floor.clone(), request)
+    }))
 }
 
 struct Floor {

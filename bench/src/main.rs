@@ -4,6 +4,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod add_chain;
+mod answering;
 mod authorities;
 mod chains;
 mod compare;

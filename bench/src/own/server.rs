@@ -17,11 +17,11 @@ use anyhow::{Context, Result};
 use base64_simd::STANDARD;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use hyper::{Request, Response, body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::TokioIo;
+use hyper::{Request, Response, body::Incoming};
 use lucarne_ct::{LogKey, SignedEntry};
 use lucarne_tlog::EMPTY_ROOT;
-use tokio::net::TcpListener;
+
+use crate::answering;
 
 #[derive(Clone, clap::Args)]
 pub(crate) struct Options {
@@ -48,17 +48,9 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(async {
-        let listener = TcpListener::bind(options.listen).await?;
-        loop {
-            let (stream, _) = listener.accept().await?;
-            stream.set_nodelay(true)?;
-            let log = log.clone();
-            let service = service_fn(move |request| answer(log.clone(), request));
-            let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-            tokio::spawn(connection);
-        }
-    })
+    runtime.block_on(answering::forever(options.listen, move |request| {
+        answer(log.clone(), request)
+    }))
 }
 
 struct Signer {
@@ -90,6 +82,7 @@ async fn answer(
         Ok(json) => (200, json),
         Err(error) => (400, error.to_string().into_bytes()),
     };
+    // The time that a log takes, so that many submissions are under way.
     if !log.delay.is_zero() {
         tokio::time::sleep(log.delay).await;
     }
