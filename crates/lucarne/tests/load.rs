@@ -9,7 +9,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
-use common::load_test::{LoadTest, authorities, base64_key, load, log_for_load, rows};
+use common::load_test::{LoadTest, authorities, base64_key, ct_write, load, log_for_load, rows};
 use common::{PATIENCE, SMALL, assert_has, eventually, lucarne, ready, run};
 use lucarne_testkit::{Launch, LogUnderTest, Server, SmallDisk, free_port, temp_dir};
 use serde_json::Value;
@@ -73,19 +73,9 @@ fn run_plan(text: &str, more: &[&str]) -> LoadTest {
 
 /// A write load of a few seconds by flags.
 fn write(log: &LogUnderTest, more: &[&str]) -> LoadTest {
-    let roots = authorities().display().to_string();
     let (url, origin, key) = (log.url(), log.origin(), base64_key(log));
-    let all = [
-        "ct-write",
-        "--log-url",
-        &url,
-        "--origin",
-        &origin,
-        "--log-public-key",
-        &key,
-    ];
-    let rest = ["--roots", &roots, "--rate=30", "--duration=3s"];
-    load(&[&all[..], &rest, more].concat())
+    let flags = [&["--rate=30", "--duration=3s"], more].concat();
+    ct_write(&url, &origin, &key, &flags)
 }
 
 /// A counter, over all series of a scenario.
@@ -305,6 +295,7 @@ fn a_killed_and_restarted_log_is_survived_and_the_outage_told() {
         size(&log).await > 60
     }));
     server.kill().unwrap();
+    // The outage that has to be seen and reported.
     std::thread::sleep(Duration::from_millis(1200));
     let _again = log.start().unwrap();
     let status = test.wait(Duration::from_secs(90)).unwrap();
@@ -325,25 +316,12 @@ fn without_expect_restarts_an_outage_fails_the_run() {
     let url = log.url();
     let key = base64_key(&log);
     let killer = std::thread::spawn(move || {
+        // Into the middle of the run.
         std::thread::sleep(Duration::from_millis(1500));
         server.kill().unwrap();
     });
-    let roots = authorities().display().to_string();
-    let origin = log.origin();
-    let test = load(&[
-        "ct-write",
-        "--log-url",
-        &url,
-        "--origin",
-        &origin,
-        "--log-public-key",
-        &key,
-        "--roots",
-        &roots,
-        "--rate=30",
-        "--duration=3s",
-        "--mmd=1s",
-    ]);
+    let flags = ["--rate=30", "--duration=3s", "--mmd=1s"];
+    let test = ct_write(&url, &log.origin(), &key, &flags);
     killer.join().unwrap();
     assert_eq!(test.code, 99, "{}", test.said);
     assert!(
@@ -378,23 +356,8 @@ fn refused(test: &LoadTest, code: i32, words: &[&str]) {
 fn a_wrong_key_and_a_wrong_origin_are_refused() {
     let (log, _server) = running("period: 50");
     let other = log_for_load("");
-    let roots = authorities().display().to_string();
-    let ct = |origin: &str, key: &str| {
-        let url = log.url();
-        load(&[
-            "ct-write",
-            "--log-url",
-            &url,
-            "--origin",
-            origin,
-            "--log-public-key",
-            key,
-            "--roots",
-            &roots,
-            "--rate=10",
-            "--duration=2s",
-        ])
-    };
+    let briefly = ["--rate=10", "--duration=2s"];
+    let ct = |origin: &str, key: &str| ct_write(&log.url(), origin, key, &briefly);
     let (key, origin) = (base64_key(&log), log.origin());
     refused(&ct(&origin, &base64_key(&other)), 104, &["key", &log.url()]);
     refused(
@@ -471,24 +434,9 @@ fn web_server() -> String {
 
 #[test]
 fn an_unreachable_host_is_said() {
-    let roots = authorities().display().to_string();
-    let (log, _) = (log_for_load(""), ());
-    let key = base64_key(&log);
-    let at = |url: &str| {
-        load(&[
-            "ct-write",
-            "--log-url",
-            url,
-            "--origin",
-            "a.example/b",
-            "--log-public-key",
-            &key,
-            "--roots",
-            &roots,
-            "--rate=10",
-            "--duration=2s",
-        ])
-    };
+    let key = base64_key(&log_for_load(""));
+    let briefly = ["--rate=10", "--duration=2s"];
+    let at = |url: &str| ct_write(url, "a.example/b", &key, &briefly);
     let nobody = format!("http://127.0.0.1:{}/log", free_port());
     refused(&at(&nobody), 110, &[&nobody, "refused"]);
     let nowhere = "http://no-such-host.invalid/log";

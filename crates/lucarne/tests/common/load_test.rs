@@ -54,6 +54,20 @@ pub(crate) struct LoadTest {
     directory: TempDir,
 }
 
+/// `lucarne load ct-write` of what is said to be this log, with more flags.
+pub(crate) fn ct_write(url: &str, origin: &str, key: &str, more: &[&str]) -> LoadTest {
+    let roots = authorities().display().to_string();
+    let target = [
+        "--log-url",
+        url,
+        "--origin",
+        origin,
+        "--log-public-key",
+        key,
+    ];
+    load(&[&["ct-write", "--roots", &roots], &target[..], more].concat())
+}
+
 impl LoadTest {
     /// The same in this directory.
     pub(crate) fn run<S: AsRef<str>>(directory: TempDir, args: &[S]) -> Self {
