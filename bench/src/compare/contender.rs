@@ -222,6 +222,7 @@ impl Process {
                 "{ready} did not answer within {PATIENCE:?}:\n{}",
                 server.output()
             );
+            // Polled: nothing tells when a foreign process is ready.
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(server)

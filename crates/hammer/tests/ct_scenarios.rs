@@ -66,6 +66,7 @@ impl Logs {
     async fn restart(&mut self, away: Duration) {
         self.stop.take().unwrap().send(()).unwrap();
         self.served.take().unwrap().await.unwrap();
+        // The outage itself.
         tokio::time::sleep(away).await;
         let listener = Listener::bind(&self.address.to_string()).await.unwrap();
         self.serve(listener);
@@ -125,6 +126,7 @@ async fn open(config: LogConfig, roots: &str) -> Arc<Log> {
         if log.published().is_some() && log.state() == State::Running {
             return log;
         }
+        // Polled, with an end.
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("the log never began: {:?}", log.state());
@@ -265,6 +267,7 @@ async fn promises_hold_over_a_restart() {
         let scenario = Arc::clone(&scenario);
         async move { run(&scenario, 4, 400).await }
     });
+    // Into the middle of the load, which takes seconds.
     tokio::time::sleep(Duration::from_millis(300)).await;
     site.restart(Duration::from_secs(1)).await;
     let (failed, notes) = running.await.unwrap();

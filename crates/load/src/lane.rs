@@ -280,6 +280,7 @@ pub(crate) async fn drain(
     let all = async { while tasks.join_next().await.is_some() {} };
     tokio::select! {
         () = all => {}
+        // The scenario's `gracefulStop`.
         () = tokio::time::sleep(patience) => {}
         _ = orders.wait_for(|orders| orders.halt == Halt::Now) => {}
     }

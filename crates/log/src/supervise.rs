@@ -64,6 +64,7 @@ impl Shared {
 
     async fn pause(&self, time: Duration) {
         tokio::select! {
+            // The back-off before the log is opened again.
             () = tokio::time::sleep(time) => {}
             () = self.wake.notified() => {}
         }

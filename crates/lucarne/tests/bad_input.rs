@@ -105,6 +105,7 @@ fn slow_clients_are_told_to_hurry_and_hold_up_nobody() {
                 if stream.write_all(&[*byte]).is_err() {
                     break;
                 }
+                // A slow client is what is tested.
                 std::thread::sleep(Duration::from_millis(15));
             }
             stream.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -253,6 +253,7 @@ fn ctrl_c_reports_what_there_is() {
     common::run(common::eventually("it runs", async || {
         !run.output().is_empty()
     }));
+    // Iterations for the report: some seconds into a run of minutes.
     std::thread::sleep(std::time::Duration::from_secs(2));
     run.signal(Signal::INT).unwrap();
     let status = run.wait(PATIENCE * 2).unwrap();

@@ -113,6 +113,7 @@ impl ObjectStore {
                 self.endpoint,
                 self.server.output()
             );
+            // Polled, with a deadline: a store does not tell when it is ready.
             thread::sleep(Duration::from_millis(20));
         }
         Ok(())

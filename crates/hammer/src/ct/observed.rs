@@ -133,6 +133,7 @@ impl Observed {
             self.gauges(&recorded);
             tokio::select! {
                 () = stop.cancelled() => break,
+                // The time between two looks: `--checkpoint-interval`.
                 () = tokio::time::sleep(self.interval) => (),
             }
         }
@@ -265,6 +266,7 @@ impl Observed {
             if settled || Instant::now() > end {
                 break;
             }
+            // Nobody but the log makes it grow: looked at again, a little sooner than before.
             tokio::time::sleep(self.interval.min(Duration::from_millis(200))).await;
         }
         self.gauges(&recorded);

@@ -208,6 +208,7 @@ impl Target {
             if response.status != 503 {
                 return Ok(response);
             }
+            // A log that is just starting: twenty times is five seconds.
             tokio::time::sleep(Duration::from_millis(250)).await;
         }
         ask(&mut client, &self.url, &path).await

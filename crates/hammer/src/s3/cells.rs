@@ -186,6 +186,7 @@ mod tests {
         };
         assert!(matches!(schedule.turn(), Turn::Wait(_)));
         drop(second);
+        // Past the cell's end, which is what is being tested.
         std::thread::sleep(Duration::from_millis(40));
         assert!(matches!(schedule.turn(), Turn::Wait(_)), "one is at work");
         first.busy(Duration::from_millis(7));
@@ -194,6 +195,7 @@ mod tests {
             panic!("the next cell is on")
         };
         drop(last);
+        // Past the end of this one too.
         std::thread::sleep(Duration::from_millis(40));
         assert!(matches!(schedule.turn(), Turn::Wait(_)), "all is done");
         let progress = schedule.progress();

@@ -62,6 +62,7 @@ async fn patiently(store: &Store, ask: Ask<'_>) -> Result<Response, PrepareError
             }
             _ if response.status == 503 && tries < PATIENCE => {
                 tries += 1;
+                // S3's own advice for "slow down": ask again, later.
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
             _ => return Ok(response),

@@ -39,7 +39,8 @@ impl User for S3User {
         };
         match schedule.turn() {
             Turn::Work(cell, at_work) => self.work(cell, iteration, Some(at_work)).await,
-            // Nothing is recorded: the next iteration begins, and counts, later.
+            // Until this user's turn comes. Nothing is recorded: the next iteration begins, and
+            // counts, later.
             Turn::Wait(time) => tokio::time::sleep(time).await,
         }
     }

@@ -137,6 +137,7 @@ pub(super) async fn exchange(
             total: head.len() + request.body.len(),
             written: 0,
         },
+        // A server that never says 100 gets the body all the same (RFC 9110 section 10.1.1).
         asked: asks.then(|| Box::pin(sleep(CONTINUE))),
         broken: None,
         record,

@@ -118,10 +118,12 @@ fn it_stops_when_told() {
         Waiting::scenario(|_| Duration::from_secs(3600)),
     );
     let running = run(vec![planned], &[]).start();
+    // Polled: what is waited for is a state of the run.
     while running.snapshot().phase != Phase::Running {
         std::thread::sleep(millis(10));
     }
     running.stop();
+    // Long enough for a run that would end at once to end.
     std::thread::sleep(millis(100));
     assert!(!running.is_over(), "iterations have their gracefulStop");
     running.stop();
@@ -158,6 +160,7 @@ fn keys_change_the_load() {
         || seen.scenarios[1].users != 6
     {
         assert!(Instant::now() < deadline, "{seen:?}");
+        // Polled, with a deadline.
         std::thread::sleep(millis(50));
         seen = running.snapshot();
     }

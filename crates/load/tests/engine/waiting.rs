@@ -54,6 +54,7 @@ impl<F: Fn(Duration) -> Duration + Send + Sync> User for Waiter<F> {
     async fn iterate(&mut self, iteration: &mut Iteration) {
         let started = Instant::now();
         let delay = (self.delay)(started - self.since);
+        // The time that this target takes.
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
         }

@@ -229,6 +229,7 @@ impl Liar {
         }
         let mut sct = Sct::parse(&truth.body).unwrap();
         match self.fault {
+            // The fault itself.
             Delayed => tokio::time::sleep(Duration::from_millis(400)).await,
             Dropped => std::future::pending().await,
             Reset => return Err(io::ErrorKind::ConnectionReset.into()),

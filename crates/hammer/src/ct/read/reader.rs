@@ -118,6 +118,7 @@ impl User for Reader {
                 iteration.fail(finding.into());
             }
         }
+        // What the log asked for by Retry-After, or the pause while it is away.
         if let Some(wait) = wait {
             tokio::time::sleep(wait).await;
         }

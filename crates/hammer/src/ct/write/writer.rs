@@ -87,6 +87,7 @@ impl User for Writer {
         pending.submission.encode_leaf(&mut buffers.leaf);
         let wait = line.submit(log, pending, &mut buffers, iteration).await;
         scenario.buffers.lock().push(buffers);
+        // What the log asked for by Retry-After, or the pause while it is away.
         if let Some(wait) = wait {
             tokio::time::sleep(wait).await;
         }

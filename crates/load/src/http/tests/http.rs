@@ -209,6 +209,7 @@ async fn a_kept_connection_that_was_closed_is_opened_again() {
             let response = client.send(&Request::post("/", "body")).await;
             assert_eq!(ok(&response).body, "x");
             assert_eq!(server.connections(), number);
+            // The server's close arrives while the connection is idle.
             tokio::time::sleep(Duration::from_millis(30)).await;
         }
     }
@@ -230,6 +231,7 @@ async fn a_request_is_sent_once_more_only_after_idleness() {
         .await;
         let mut client = server.client(ClientOptions::default()).await;
         assert!(!ok(&client.send(&Request::get("/")).await).resent);
+        // Longer than the second from which a connection counts as idle.
         if idle {
             tokio::time::sleep(Duration::from_millis(1100)).await;
         }

@@ -104,6 +104,7 @@ impl Server {
                         if stream.write_all(&piece).await.is_err() {
                             return;
                         }
+                        // So that the pieces arrive as pieces.
                         tokio::time::sleep(Duration::from_millis(5)).await;
                     }
                 }
@@ -200,6 +201,7 @@ async fn answer(request: ::http::Request<Incoming>) -> Result<Response<Body>, In
             response
         }
         "slow" => {
+            // A time to the first byte that is there to be measured.
             tokio::time::sleep(Duration::from_millis(30)).await;
             Response::new(full(Bytes::from_static(b"at last")))
         }
