@@ -252,8 +252,11 @@ impl Gcs {
         let mut builder = GoogleCloudStorageBuilder::from_env()
             .with_bucket_name(named("bucket", &self.bucket)?)
             .with_retry(retry)
-            .with_http_connector(connector)
-            .with_skip_signature(self.anonymous);
+            .with_http_connector(connector);
+        if self.anonymous {
+            // The client asks for a token even where it sends none.
+            builder = builder.with_skip_signature(true).with_bearer_token("none");
+        }
         if let Some(endpoint) = &self.endpoint {
             let url = endpoint_url(endpoint, self.allow_http)?;
             builder = builder.with_base_url(url.as_str().trim_end_matches('/'));

@@ -91,9 +91,8 @@ impl ObjectAssets {
     /// would rewrite.
     fn check_prefix(&self) -> Result<(), Error> {
         let prefix = &self.key_prefix;
-        let plain = prefix.is_empty()
-            || path::check(prefix.strip_suffix('/').unwrap_or(prefix)).is_ok()
-                && !prefix.ends_with("//");
+        let plain =
+            prefix.is_empty() || path::check(prefix.strip_suffix('/').unwrap_or(prefix)).is_ok();
         if plain && prefix.len() <= 256 {
             return Ok(());
         }
