@@ -1,6 +1,12 @@
 //! When iterations begin: k6's executors.
 
+mod display;
+pub(crate) mod ramp;
+pub(crate) mod schedule;
+
 use std::time::Duration;
+
+use ramp::Ramp;
 
 /// When iterations begin.
 ///
@@ -46,6 +52,10 @@ pub enum Arrivals {
         iterations: Option<u64>,
     },
 }
+
+/// More than any machine could offer.
+const MOST_PER_SECOND: f64 = 10_000_000.0;
+const MOST_USERS: f64 = 1_000_000.0;
 
 /// So many per time unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -105,5 +115,129 @@ impl Default for Open {
             max_start_delay: Duration::from_secs(10),
             min_achieved: 0.99,
         }
+    }
+}
+
+impl Arrivals {
+    /// Whether this can be offered at all.
+    ///
+    /// # Errors
+    ///
+    /// A rate or a number of users that is none, or that no machine could offer.
+    pub fn check(&self) -> Result<(), String> {
+        let (start, stages, unit): (f64, &[Stage], f64) = match self {
+            Arrivals::ConstantRate { rate, .. } => (rate.count, &[], rate.per.as_secs_f64()),
+            Arrivals::RampingRate { start, stages, .. } => {
+                (start.count, stages, start.per.as_secs_f64())
+            }
+            Arrivals::ConstantUsers { users, .. } => (*users as f64, &[], 1.0),
+            Arrivals::RampingUsers { start, stages, .. } => (*start as f64, stages, 1.0),
+        };
+        if unit <= 0.0 {
+            return Err("a time unit is longer than nothing".into());
+        }
+        let (most, what) = match self.open() {
+            Some(_) => (MOST_PER_SECOND, "rate"),
+            None => (MOST_USERS, "number of users"),
+        };
+        let values = stages.iter().map(|stage| stage.target).chain([start]);
+        match values
+            .map(|value| value / unit)
+            .find(|value| !(0.0..=most).contains(value))
+        {
+            Some(value) => Err(format!("a {what} is between 0 and {most}, not {value}")),
+            None if self.duration().is_zero() => Err("it lasts no time".into()),
+            None => Ok(()),
+        }
+    }
+
+    /// How long arrivals go on.
+    pub fn duration(&self) -> Duration {
+        match self {
+            Arrivals::ConstantRate { duration, .. } | Arrivals::ConstantUsers { duration, .. } => {
+                *duration
+            }
+            Arrivals::RampingRate { stages, .. } | Arrivals::RampingUsers { stages, .. } => {
+                stages.iter().fold(Duration::ZERO, |sum, stage| {
+                    sum.saturating_add(stage.duration)
+                })
+            }
+        }
+    }
+
+    /// After so many iterations there are no more.
+    pub fn iterations(&self) -> Option<u64> {
+        match self {
+            Arrivals::ConstantRate { open, .. } | Arrivals::RampingRate { open, .. } => {
+                open.iterations
+            }
+            Arrivals::ConstantUsers { iterations, .. }
+            | Arrivals::RampingUsers { iterations, .. } => *iterations,
+        }
+    }
+
+    /// What carries out an open loop; `None` for a closed one.
+    pub fn open(&self) -> Option<&Open> {
+        match self {
+            Arrivals::ConstantRate { open, .. } | Arrivals::RampingRate { open, .. } => Some(open),
+            Arrivals::ConstantUsers { .. } | Arrivals::RampingUsers { .. } => None,
+        }
+    }
+
+    /// Iterations per second, or users, over time.
+    pub(crate) fn ramp(&self) -> Ramp {
+        match self {
+            Arrivals::ConstantRate { rate, duration, .. } => {
+                Ramp::constant(rate.as_per_second(), *duration)
+            }
+            Arrivals::RampingRate { start, stages, .. } => {
+                let unit = start.per.as_secs_f64();
+                Ramp::new(start.as_per_second(), stages, |target| target / unit)
+            }
+            Arrivals::ConstantUsers {
+                users, duration, ..
+            } => Ramp::constant(*users as f64, *duration),
+            Arrivals::RampingUsers { start, stages, .. } => {
+                Ramp::new(*start as f64, stages, |target| target)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_offered_is_refused() {
+        let second = Duration::from_secs(1);
+        let constant = |count: f64, per: Duration, duration: Duration| {
+            let (rate, open) = (Rate { count, per }, Open::default());
+            Arrivals::ConstantRate {
+                rate,
+                duration,
+                open,
+            }
+            .check()
+        };
+        assert_eq!(constant(500.0, second, second), Ok(()));
+        for count in [-1.0, f64::NAN, f64::INFINITY, 1e9] {
+            assert!(constant(count, second, second).is_err(), "{count}");
+        }
+        assert!(constant(1.0, Duration::ZERO, second).is_err());
+        assert!(constant(1.0, second, Duration::ZERO).is_err());
+        let stages = vec![Stage {
+            duration: second,
+            target: -5.0,
+        }];
+        assert!(
+            Arrivals::RampingUsers {
+                start: 1,
+                stages,
+                iterations: None
+            }
+            .check()
+            .is_err()
+        );
     }
 }

@@ -26,11 +26,11 @@ struct Sets {
 impl Registry {
     /// A scenario's own tags.
     pub(crate) fn base(&self, scenario: &str, tags: &[(String, String)]) -> Tags {
-        let mut set = Vec::from(tags);
+        let mut set = Vec::new();
+        tags.iter()
+            .for_each(|(name, value)| insert(&mut set, name, value));
+        // Whatever a plan says: the tag `scenario` tells scenarios apart.
         insert(&mut set, "scenario", scenario);
-        for index in 0..tags.len() {
-            insert(&mut set, &tags[index].0, &tags[index].1);
-        }
         set.sort();
         let mut sets = self.0.write();
         sets.number(set.into())
@@ -78,5 +78,43 @@ fn insert(set: &mut Vec<(String, String)>, name: &str, value: &str) {
     match set.iter_mut().find(|(known, _)| known == name) {
         Some((_, old)) => *old = value.into(),
         None => set.push((name.into(), value.into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_are_interned_and_never_leave_their_scenario() {
+        let registry = Registry::default();
+        let base = registry.base(
+            "write",
+            &[("scenario".into(), "read".into()), ("a".into(), "1".into())],
+        );
+        let one = registry.extend(base, &[("op", "get"), ("a", "2"), ("scenario", "other")]);
+        assert_eq!(registry.extend(base, &[("a", "2"), ("op", "get")]), one);
+        assert_eq!(registry.extend(base, &[]), base);
+        let set: Vec<_> = registry
+            .get(one)
+            .unwrap()
+            .iter()
+            .map(|(n, v)| format!("{n}={v}"))
+            .collect();
+        assert_eq!(set, ["a=2", "op=get", "scenario=write"]);
+    }
+
+    #[test]
+    fn their_number_is_bounded() {
+        let registry = Registry::default();
+        let base = registry.base("s", &[]);
+        let last = (0..2 * MOST)
+            .map(|n| registry.extend(base, &[("n", &n.to_string())]))
+            .last();
+        assert_eq!(
+            (last, registry.0.read().by_number.len()),
+            (Some(base), MOST)
+        );
+        assert_ne!(registry.extend(base, &[("n", "1")]), base);
     }
 }

@@ -37,6 +37,16 @@ impl Growing {
         }
     }
 
+    /// Adds what happened in the rest of an interval to the last point: a point
+    /// that takes less time than the others would look like a drop.
+    pub(crate) fn push_rest(&mut self, rest: Point) {
+        let pending = self.pending.as_mut().map(|(point, _)| point);
+        match pending.or(self.points.last_mut()) {
+            Some(last) => last.follow(&rest, 1.0, 0.0),
+            None => self.push(rest),
+        }
+    }
+
     fn halve(&mut self) {
         self.more = self.more * 2 + 1;
         self.points = pairs(&self.points);
@@ -225,6 +235,22 @@ mod tests {
             assert!((1000..=1006).contains(&point.scenarios[0].p99));
             assert_eq!(point.scenarios[0].max, 1006);
         }
+    }
+
+    #[test]
+    fn the_rest_of_a_second_belongs_to_the_last_point() {
+        let mut growing = Growing::default();
+        growing.push_rest(point(0, 1000));
+        growing.push(point(1, 1000));
+        growing.push_rest(point(2, 5000));
+        let timeline = growing.timeline(1.0);
+        let started: Vec<_> = timeline
+            .points
+            .iter()
+            .map(|point| point.scenarios[0].started)
+            .collect();
+        assert_eq!(started, [100, 200]);
+        assert_eq!(timeline.points[1].scenarios[0].asked, 100.0);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 pub(crate) mod load;
+pub(crate) mod load_test;
 pub(crate) mod site;
 pub(crate) mod small_disk;
 pub(crate) mod tls;

@@ -1,0 +1,204 @@
+//! The cells of a run, and whose turn it is.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::options::{Operation, Options, Size};
+
+/// One combination of what is done, and where.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Cell {
+    /// Which store.
+    pub(super) store: usize,
+    pub(super) operation: Operation,
+    pub(super) size: Size,
+    /// How many users; `None` as many as there are.
+    pub(super) concurrency: Option<u32>,
+}
+
+impl Cell {
+    /// All of them, in the order in which they are run.
+    pub(super) fn all(options: &Options, stores: usize) -> Vec<Self> {
+        let concurrency: Vec<_> = match options.mixed {
+            true => vec![None],
+            false => options.concurrency.iter().copied().map(Some).collect(),
+        };
+        let mut cells = Vec::new();
+        for &size in &options.sizes {
+            for &concurrency in &concurrency {
+                for &operation in &options.operations {
+                    cells.extend((0..stores).map(|store| Cell {
+                        store,
+                        operation,
+                        size,
+                        concurrency,
+                    }));
+                }
+            }
+        }
+        cells
+    }
+}
+
+/// Which cell is on. A cell lasts its time and until its last request is done;
+/// only then does the next begin.
+#[derive(Debug)]
+pub(super) struct Schedule {
+    duration: Duration,
+    /// How many may be at work in each.
+    limits: Vec<u32>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The cell that is on.
+    index: usize,
+    at_work: u32,
+    cells: Vec<Progress>,
+}
+
+/// What a cell has come to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Progress {
+    pub(super) started: Option<Instant>,
+    pub(super) finished: Option<Instant>,
+    /// How long its own requests took, added up over all users.
+    pub(super) busy: Duration,
+    /// The most users that were at work at the same time.
+    pub(super) most: u32,
+}
+
+/// What a user is to do now.
+#[derive(Debug)]
+pub(super) enum Turn<'a> {
+    /// This cell's work, until the value is dropped.
+    Work(usize, AtWork<'a>),
+    /// Nothing, for so long.
+    Wait(Duration),
+}
+
+/// A user at work.
+#[derive(Debug)]
+pub(super) struct AtWork<'a> {
+    schedule: &'a Schedule,
+    index: usize,
+}
+
+impl Schedule {
+    /// For cells with these limits, each for `duration`.
+    pub(super) fn new(limits: Vec<u32>, duration: Duration) -> Self {
+        let cells = vec![Progress::default(); limits.len()];
+        Self {
+            duration,
+            limits,
+            state: Mutex::new(State {
+                cells,
+                ..State::default()
+            }),
+        }
+    }
+
+    /// A user asks what to do.
+    pub(super) fn turn(&self) -> Turn<'_> {
+        /// How long a user sleeps that is not needed.
+        const NAP: Duration = Duration::from_millis(100);
+        /// How often it looks whether the last request of a cell is done.
+        const BLINK: Duration = Duration::from_millis(1);
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let Some(cell) = state.cells.get(state.index) else {
+            return Turn::Wait(NAP);
+        };
+        let left = match cell.started {
+            Some(started) => self.duration.saturating_sub(now - started),
+            None => self.duration,
+        };
+        if left.is_zero() {
+            if state.at_work > 0 {
+                return Turn::Wait(BLINK);
+            }
+            state.index += 1;
+        } else if state.at_work >= self.limits[state.index] {
+            return Turn::Wait(left.min(NAP));
+        }
+        let index = state.index;
+        let Some(cell) = state.cells.get_mut(index) else {
+            return Turn::Wait(NAP);
+        };
+        state.at_work += 1;
+        cell.started.get_or_insert(now);
+        cell.most = cell.most.max(state.at_work);
+        let schedule = self;
+        Turn::Work(index, AtWork { schedule, index })
+    }
+
+    /// What has become of the cells.
+    pub(super) fn progress(&self) -> Vec<Progress> {
+        self.state.lock().cells.clone()
+    }
+}
+
+impl AtWork<'_> {
+    /// A request of the cell itself took so long.
+    pub(super) fn busy(&self, time: Duration) {
+        self.schedule.state.lock().cells[self.index].busy += time;
+    }
+}
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        let mut state = self.schedule.state.lock();
+        state.at_work -= 1;
+        state.cells[self.index].finished = Some(Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_follow_each_other_store_by_store() {
+        let options = Options::default();
+        let cells = Cell::all(&options, 2);
+        assert_eq!(cells.len(), 4 * 3 * 2 * 2);
+        assert_eq!((cells[0].store, cells[1].store), (0, 1));
+        assert_eq!(cells[0].operation, cells[1].operation);
+        assert_eq!(cells[2].operation, Operation::Get);
+        let mixed = Options {
+            mixed: true,
+            ..options
+        };
+        assert_eq!(Cell::all(&mixed, 1).len(), 4 * 2);
+    }
+
+    #[test]
+    fn no_more_than_are_wanted_and_the_last_is_waited_for() {
+        let schedule = Schedule::new(vec![2, 1], Duration::from_millis(30));
+        let Turn::Work(0, first) = schedule.turn() else {
+            panic!("the first cell is on")
+        };
+        let Turn::Work(0, second) = schedule.turn() else {
+            panic!("there is room for two")
+        };
+        assert!(matches!(schedule.turn(), Turn::Wait(_)));
+        drop(second);
+        std::thread::sleep(Duration::from_millis(40));
+        assert!(matches!(schedule.turn(), Turn::Wait(_)), "one is at work");
+        first.busy(Duration::from_millis(7));
+        drop(first);
+        let Turn::Work(1, last) = schedule.turn() else {
+            panic!("the next cell is on")
+        };
+        drop(last);
+        std::thread::sleep(Duration::from_millis(40));
+        assert!(matches!(schedule.turn(), Turn::Wait(_)), "all is done");
+        let progress = schedule.progress();
+        assert_eq!((progress[0].most, progress[1].most), (2, 1));
+        assert_eq!(progress[0].busy, Duration::from_millis(7));
+        assert!(progress[1].started >= progress[0].finished);
+    }
+}

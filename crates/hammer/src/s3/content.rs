@@ -1,0 +1,91 @@
+/// What the objects of a run consist of: a header that tells them apart, then
+/// noise that all of one run share, so that nothing is copied to send it, and no
+/// store can compress it away.
+#[derive(Debug)]
+pub(super) struct Content {
+    noise: Vec<u8>,
+}
+
+/// The header of one object.
+pub(super) type Header = [u8; 32];
+
+impl Content {
+    /// For objects of up to `size` bytes.
+    pub(super) fn new(seed: u64, size: u64) -> Self {
+        let words = size.div_ceil(8);
+        let noise = (0..words).flat_map(|word| mix(seed.wrapping_add(word)).to_le_bytes());
+        Self {
+            noise: noise.collect(),
+        }
+    }
+
+    /// The two parts of an object with this header.
+    pub(super) fn parts<'a>(&'a self, header: &'a Header, size: u64) -> [&'a [u8]; 2] {
+        let size = (size as usize).min(self.noise.len());
+        let cut = header.len().min(size);
+        [&header[..cut], &self.noise[cut..size]]
+    }
+
+    /// Compares `body` with the object that has this header.
+    pub(super) fn compare(&self, body: &[u8], header: &Header, size: u64) -> Result<(), String> {
+        let [front, back] = self.parts(header, size);
+        if body.len() as u64 != size {
+            return Err(format!("it has {} bytes instead of {size}", body.len()));
+        }
+        let (body_front, body_back) = body.split_at(front.len());
+        if body_front == front && body_back == back {
+            return Ok(());
+        }
+        let expected = front.iter().chain(back);
+        let at = body.iter().zip(expected).position(|(a, b)| a != b);
+        Err(format!("it differs from byte {} on", at.unwrap_or(0)))
+    }
+}
+
+/// The header of an object: what it is for, which of them, and who wrote it.
+pub(super) fn header(seed: u64, purpose: &str, number: u64, writer: u64) -> Header {
+    let purpose = purpose
+        .bytes()
+        .fold(0, |hash, byte| mix(hash ^ u64::from(byte)));
+    let mut header = [0; 32];
+    let words = [seed, purpose, number, writer];
+    for (bytes, word) in header.chunks_exact_mut(8).zip(words) {
+        bytes.copy_from_slice(&mix(word).to_le_bytes());
+    }
+    // Small objects have but the beginning of it.
+    let all = mix(words.into_iter().fold(0, |hash, word| mix(hash ^ word)));
+    header[..8].copy_from_slice(&all.to_le_bytes());
+    header
+}
+
+/// A number that looks like chance (SplitMix64's step).
+pub(super) fn mix(number: u64) -> u64 {
+    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_recognised_and_nothing_else() {
+        let content = Content::new(1, 1000);
+        let (one, other) = (header(1, "get", 1, 0), header(1, "get", 2, 0));
+        for size in [0, 1, 8, 31, 32, 33, 1000] {
+            let mut body = content.parts(&one, size).concat();
+            assert_eq!(body.len() as u64, size);
+            assert_eq!(content.compare(&body, &one, size), Ok(()));
+            assert_eq!(content.compare(&body, &other, size).is_ok(), size == 0);
+            if let Some(last) = body.last_mut() {
+                *last ^= 1;
+                let told = content.compare(&body, &one, size).unwrap_err();
+                assert!(told.contains(&format!("byte {}", size - 1)), "{told}");
+                body.pop();
+                assert!(content.compare(&body, &one, size).is_err());
+            }
+        }
+    }
+}

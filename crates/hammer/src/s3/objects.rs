@@ -1,0 +1,160 @@
+//! What lies in a store before a run, and is removed after it.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use lucarne_load::http::{Body, Client, Response};
+use lucarne_load::{Failure, PrepareError};
+use parking_lot::Mutex;
+use rusty_s3::actions::ListObjectsV2;
+
+use super::content::{Content, Header};
+use super::store::{Ask, Store, wrong};
+
+/// How many requests go on at the same time.
+const AT_ONCE: usize = 8;
+/// How often a store that is not ready is asked again, a second apart.
+const PATIENCE: u32 = 30;
+
+/// Finds the bucket, or makes it if `create` says so; returns whether it did.
+pub(super) async fn require_bucket(store: &Store, create: bool) -> Result<bool, PrepareError> {
+    let (bucket, name) = (store.bucket.name(), &store.name);
+    let found = patiently(store, Ask::HeadBucket).await?;
+    match found.status {
+        200 => return Ok(false),
+        404 if create => {}
+        404 => {
+            return Err(wrong(format!(
+                "there is no bucket `{bucket}` at {name}: make it, or say --create-bucket"
+            )));
+        }
+        401 | 403 => {
+            return Err(wrong(format!(
+                "{name} refuses the key for the bucket `{bucket}` ({}): check key, secret and region",
+                found.status
+            )));
+        }
+        status => {
+            return Err(wrong(format!(
+                "{name} answers {status} to a question for the bucket `{bucket}`: is it an S3 store?"
+            )));
+        }
+    }
+    let made = patiently(store, Ask::CreateBucket).await?;
+    match made.exchange.outcome {
+        Ok(()) => Ok(true),
+        Err(failure) => Err(wrong(format!(
+            "the bucket `{bucket}` cannot be made at {name}: {failure}"
+        ))),
+    }
+}
+
+/// Asks until the store is ready.
+async fn patiently(store: &Store, ask: Ask<'_>) -> Result<Response, PrepareError> {
+    let mut client = client(store).map_err(|failure| wrong(failure.detail))?;
+    let mut tries = 0;
+    loop {
+        let response = store.send(&mut client, ask, Body::Empty).await;
+        match &response.exchange.outcome {
+            Err(failure) if response.status == 0 => {
+                let name = &store.name;
+                return Err(PrepareError::Unreachable(format!("{name}: {failure}")));
+            }
+            _ if response.status == 503 && tries < PATIENCE => {
+                tries += 1;
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            _ => return Ok(response),
+        }
+    }
+}
+
+/// Removes every object whose name begins with `prefix`; returns how many. Fails
+/// if the store lists them again and again, or does not let go of one.
+pub(super) async fn remove(store: &Store, prefix: &str) -> Result<u64, Failure> {
+    let mut client = client(store)?;
+    let mut removed = 0;
+    let mut last = Vec::new();
+    loop {
+        // The beginning of the list, each time: what is there next.
+        let list = store
+            .send(&mut client, Ask::List(prefix), Body::Empty)
+            .await;
+        list.exchange.outcome.clone()?;
+        let keys = keys(&list)?;
+        if keys.is_empty() {
+            return Ok(removed);
+        }
+        if keys == last {
+            let detail = format!("{} objects are listed although removed", keys.len());
+            return Err(Failure::new("s3", detail));
+        }
+        all(store, keys.iter().map(|key| Job::Delete(key)).collect()).await?;
+        removed += keys.len() as u64;
+        last = keys;
+    }
+}
+
+fn keys(list: &Response) -> Result<Vec<String>, Failure> {
+    let text = String::from_utf8_lossy(&list.body);
+    let parsed = ListObjectsV2::parse_response(&text).map_err(|error| {
+        let detail = format!("the list of objects cannot be read: {error}");
+        Failure::new("s3", detail)
+    })?;
+    Ok(parsed.contents.into_iter().map(|it| it.key).collect())
+}
+
+/// Something to be done to one object.
+enum Job<'a> {
+    Put(&'a str, [&'a [u8]; 2]),
+    Delete(&'a str),
+}
+
+/// Writes objects of `size` bytes.
+pub(super) async fn write(
+    store: &Store,
+    objects: &[(String, Header)],
+    content: &Content,
+    size: u64,
+) -> Result<(), Failure> {
+    let jobs = objects
+        .iter()
+        .map(|(key, header)| Job::Put(key, content.parts(header, size)));
+    all(store, jobs.collect()).await
+}
+
+/// Does all the jobs, several at once; stops at the first failure.
+async fn all(store: &Store, jobs: Vec<Job<'_>>) -> Result<(), Failure> {
+    let workers = AT_ONCE.min(jobs.len());
+    let jobs = Mutex::new(jobs.into_iter());
+    let workers = (0..workers).map(|_| work(store, &jobs));
+    join_all(workers).await.into_iter().collect()
+}
+
+async fn work(store: &Store, jobs: &Mutex<std::vec::IntoIter<Job<'_>>>) -> Result<(), Failure> {
+    let mut client = client(store)?;
+    loop {
+        let job = jobs.lock().next();
+        let response = match job {
+            None => return Ok(()),
+            Some(Job::Put(key, parts)) => {
+                let body = Body::Parts(&parts);
+                store.send(&mut client, Ask::Put(key), body).await
+            }
+            Some(Job::Delete(key)) => store.send(&mut client, Ask::Delete(key), Body::Empty).await,
+        };
+        response.exchange.outcome?;
+    }
+}
+
+/// Removes the bucket.
+pub(super) async fn remove_bucket(store: &Store) -> Result<(), Failure> {
+    let mut client = client(store)?;
+    let gone = store.send(&mut client, Ask::DeleteBucket, Body::Empty);
+    gone.await.exchange.outcome
+}
+
+fn client(store: &Store) -> Result<Client, Failure> {
+    let why = "the store's address has not been looked up";
+    store.client().ok_or_else(|| Failure::new("s3", why))
+}

@@ -1,0 +1,294 @@
+//! The options of `s3`.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+use lucarne_settings::typed;
+use serde::{Deserialize, Deserializer};
+
+use crate::ct::options::{Http, Span};
+
+/// Which stores are loaded, and with what.
+#[derive(Clone, PartialEq, Args, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Options {
+    /// URL of a store, `name=` before it if its host does not tell; several take turns
+    #[arg(long, value_name = "[NAME=]URL")]
+    #[serde(deserialize_with = "typed::list")]
+    pub endpoint: Vec<String>,
+    /// Bucket to use
+    #[arg(long, value_name = "NAME", default_value = "lucarne-load")]
+    pub bucket: String,
+    /// Make the bucket if it is not there, and remove it in the end
+    #[arg(long)]
+    pub create_bucket: bool,
+    /// What the names of all objects begin with
+    #[arg(long, value_name = "TEXT", default_value = "lucarne-load/")]
+    pub prefix: String,
+    /// Leave the objects where they are
+    #[arg(long)]
+    pub keep: bool,
+    /// Access key, one for all stores or one for each [default: AWS_ACCESS_KEY_ID]
+    #[arg(long, value_name = "KEY")]
+    #[serde(deserialize_with = "typed::list")]
+    pub access_key: Vec<String>,
+    /// Secret key, in the same way; better kept in the environment [default: AWS_SECRET_ACCESS_KEY]
+    #[arg(long, value_name = "KEY")]
+    #[serde(deserialize_with = "typed::list")]
+    pub secret_key: Vec<String>,
+    /// Region to sign for
+    #[arg(long, value_name = "NAME", default_value = "us-east-1")]
+    pub region: String,
+    /// Where the bucket's name goes: into the path, or in front of the host
+    #[arg(long, value_enum, default_value_t)]
+    pub style: Style,
+    /// What to do
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Operation::Put, Operation::Get])]
+    pub operations: Vec<Operation>,
+    /// Sizes of the objects (4KiB, 1MB, 0)
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_values_t = SIZES)]
+    #[serde(deserialize_with = "typed::list")]
+    pub sizes: Vec<Size>,
+    /// Numbers of users at work, of those that the run has
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = CONCURRENCY)]
+    #[serde(deserialize_with = "typed::list")]
+    pub concurrency: Vec<u32>,
+    /// How long each combination takes
+    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(10))]
+    pub cell_duration: Span,
+    /// Do everything in turn instead, with all users: for a fixed rate
+    #[arg(long)]
+    pub mixed: bool,
+    /// Objects of each size that are written over and read
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub objects: u32,
+    /// Clients that race for an object (create)
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub racers: u32,
+    /// Version of HTTP
+    #[arg(long, value_enum, default_value_t)]
+    pub http: Http,
+    /// Accept any TLS certificate
+    #[arg(long)]
+    pub insecure: bool,
+    /// PEM file of certificates to trust besides the system's
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+    /// The most a request may take
+    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(60))]
+    pub timeout: Span,
+    /// Address of a host that is not to be looked up
+    #[arg(long, value_name = "HOST=ADDRESS")]
+    #[serde(deserialize_with = "typed::list")]
+    pub resolve: Vec<Resolve>,
+}
+
+const SIZES: [Size; 4] = [Size(4 << 10), Size(8 << 10), Size(1 << 20), Size(4 << 20)];
+const CONCURRENCY: [u32; 3] = [1, 8, 32];
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            endpoint: Vec::new(),
+            bucket: "lucarne-load".into(),
+            create_bucket: false,
+            prefix: "lucarne-load/".into(),
+            keep: false,
+            access_key: Vec::new(),
+            secret_key: Vec::new(),
+            region: "us-east-1".into(),
+            style: Style::default(),
+            operations: vec![Operation::Put, Operation::Get],
+            sizes: SIZES.into(),
+            concurrency: CONCURRENCY.into(),
+            cell_duration: Span::seconds(10),
+            mixed: false,
+            objects: 64,
+            racers: 4,
+            http: Http::default(),
+            insecure: false,
+            ca: None,
+            timeout: Span::seconds(60),
+            resolve: Vec::new(),
+        }
+    }
+}
+
+/// Everything but the secret.
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("endpoint", &self.endpoint)
+            .field("bucket", &(&self.bucket, self.create_bucket))
+            .field("prefix", &(&self.prefix, self.keep))
+            .field("access_key", &self.access_key)
+            .field("secret_keys", &self.secret_key.len())
+            .field("region", &(&self.region, self.style))
+            .field("operations", &self.operations)
+            .field("sizes", &self.sizes)
+            .field("concurrency", &(&self.concurrency, self.mixed))
+            .field("cell_duration", &self.cell_duration)
+            .field("objects", &(self.objects, self.racers))
+            .field("http", &(self.http, self.insecure, &self.ca))
+            .field("timeout", &self.timeout)
+            .field("resolve", &self.resolve)
+            .finish()
+    }
+}
+
+/// What is done with an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Operation {
+    /// PUT, over an older one after a while
+    Put,
+    /// GET, compared with what was written
+    Get,
+    /// HEAD
+    Head,
+    /// PUT if there is none yet; several race for it
+    Create,
+    /// DELETE of an object that was just written
+    Delete,
+}
+
+impl Operation {
+    /// As it is called in options and tags.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Operation::Put => "put",
+            Operation::Get => "get",
+            Operation::Head => "head",
+            Operation::Create => "create",
+            Operation::Delete => "delete",
+        }
+    }
+}
+
+/// Where the name of the bucket goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Style {
+    /// https://host/bucket/key
+    #[default]
+    Path,
+    /// https://bucket.host/key
+    Virtual,
+}
+
+/// A number of bytes, written `4KiB`, `1MB` or `500`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Size(pub u64);
+
+/// The most an object may have: one PUT takes 5 GB, but a client holds it in memory.
+const MAX_SIZE: u64 = 1 << 30;
+
+const UNITS: [(&str, u64); 7] = [
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("GB", 1_000_000_000),
+    ("MB", 1_000_000),
+    ("kB", 1000),
+    ("B", 1),
+];
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+        let unit = text[digits.len()..].trim();
+        let factor = match unit {
+            "" => Some(1),
+            unit => UNITS
+                .iter()
+                .find(|(name, _)| name.eq_ignore_ascii_case(unit))
+                .map(|(_, factor)| *factor),
+        };
+        let size = digits
+            .parse::<u64>()
+            .ok()
+            .zip(factor)
+            .and_then(|(number, factor)| number.checked_mul(factor))
+            .ok_or("is not a size such as 4KiB, 1MB or 500")?;
+        match size {
+            0..=MAX_SIZE => Ok(Self(size)),
+            _ => Err("is too large: at most 1GiB".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = |(_, factor): &&(&str, u64)| self.0 > 0 && self.0.is_multiple_of(*factor);
+        let (unit, factor) = UNITS.iter().find(whole).unwrap_or(&("B", 1));
+        f.pad(&format!("{}{unit}", self.0 / factor))
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        typed::parsed(deserializer)
+    }
+}
+
+/// A host and its address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolve(pub String, pub IpAddr);
+
+impl FromStr for Resolve {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let pair = text
+            .split_once('=')
+            .and_then(|(host, address)| Some(Self(host.to_owned(), address.parse().ok()?)));
+        pair.ok_or_else(|| "is not HOST=ADDRESS".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_written_as_they_are_read() {
+        for (text, size, shown) in [
+            ("0", 0, "0B"),
+            ("500", 500, "500B"),
+            ("4KiB", 4096, "4KiB"),
+            ("4 kB", 4000, "4kB"),
+            ("4096", 4096, "4KiB"),
+            ("1mb", 1_000_000, "1MB"),
+            ("1GiB", 1 << 30, "1GiB"),
+        ] {
+            let read: Size = text.parse().unwrap();
+            assert_eq!((read.0, read.to_string().as_str()), (size, shown));
+        }
+        for wrong in [
+            "",
+            "KiB",
+            "4 apples",
+            "-1",
+            "1.5MB",
+            "2GiB",
+            "99999999999999999999",
+        ] {
+            assert!(wrong.parse::<Size>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_not_shown() {
+        let options = Options {
+            secret_key: vec!["hidden".into()],
+            ..Options::default()
+        };
+        assert!(!format!("{options:?}").contains("hidden"));
+    }
+}

@@ -1,0 +1,322 @@
+//! One store: how it is reached, and how requests to it are signed.
+
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use http::Method;
+use lucarne_load::http::{
+    Body, Client, ClientOptions, Endpoint, EndpointError, Request, Response, Version, kind,
+};
+use lucarne_load::{Failure, PrepareError};
+use rusty_s3::{Bucket, Credentials, S3Action, UrlStyle};
+use url::{Position, Url};
+
+use super::options::{Options, Style};
+use crate::ct::options::Http;
+
+/// How long a signature holds: longer than any request takes.
+const VALID: Duration = Duration::from_secs(3600);
+
+/// A store under load.
+#[derive(Debug)]
+pub(super) struct Store {
+    /// What reports call it.
+    pub(super) name: String,
+    pub(super) bucket: Bucket,
+    credentials: Credentials,
+    options: Arc<ClientOptions>,
+    endpoint: OnceLock<Arc<Endpoint>>,
+}
+
+/// What is asked of a store.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Ask<'a> {
+    Put(&'a str),
+    /// PUT, if there is no such object.
+    Create(&'a str),
+    Get(&'a str),
+    Head(&'a str),
+    Delete(&'a str),
+    /// The objects whose names begin like this.
+    List(&'a str),
+    HeadBucket,
+    CreateBucket,
+    DeleteBucket,
+}
+
+const CONDITION: (&str, &str) = ("if-none-match", "*");
+
+impl Ask<'_> {
+    fn method(self) -> &'static Method {
+        match self {
+            Ask::Put(_) | Ask::Create(_) | Ask::CreateBucket => &Method::PUT,
+            Ask::Get(_) | Ask::List(_) => &Method::GET,
+            Ask::Head(_) | Ask::HeadBucket => &Method::HEAD,
+            Ask::Delete(_) | Ask::DeleteBucket => &Method::DELETE,
+        }
+    }
+
+    /// The answers that are right.
+    fn expected(self) -> &'static [u16] {
+        match self {
+            // 409: another creator is at it (ConditionalRequestConflict).
+            Ask::Create(_) => &[200, 412, 409],
+            Ask::Delete(_) | Ask::DeleteBucket => &[200, 204],
+            _ => &[200],
+        }
+    }
+}
+
+impl Store {
+    /// The stores that `options` name.
+    pub(super) fn all(options: &Options) -> Result<Vec<Self>, PrepareError> {
+        let count = options.endpoint.len();
+        if count == 0 {
+            return Err(wrong("`--endpoint` (`endpoint` in a plan) is missing"));
+        }
+        let keys = per_store(
+            &options.access_key,
+            "access-key",
+            "AWS_ACCESS_KEY_ID",
+            count,
+        )?;
+        let secrets = per_store(
+            &options.secret_key,
+            "secret-key",
+            "AWS_SECRET_ACCESS_KEY",
+            count,
+        )?;
+        let client = Arc::new(client_options(options));
+        let each = options.endpoint.iter().zip(keys).zip(secrets);
+        let stores: Vec<Self> = each
+            .map(|((text, key), secret)| {
+                Self::new(text, Credentials::new(key, secret), options, client.clone())
+            })
+            .collect::<Result<_, _>>()?;
+        for (index, store) in stores.iter().enumerate() {
+            if stores[..index].iter().any(|other| other.name == store.name) {
+                return Err(wrong(format!(
+                    "two stores are called `{}`: write NAME=URL",
+                    store.name
+                )));
+            }
+        }
+        Ok(stores)
+    }
+
+    fn new(
+        text: &str,
+        credentials: Credentials,
+        options: &Options,
+        client: Arc<ClientOptions>,
+    ) -> Result<Self, PrepareError> {
+        let (name, url) = match text.split_once('=') {
+            Some((name, url)) if !name.contains(['/', ':']) => (Some(name), url),
+            _ => (None, text),
+        };
+        let parsed =
+            Url::parse(url).map_err(|error| wrong(format!("`{url}` is not a URL: {error}")))?;
+        let style = match options.style {
+            Style::Path => UrlStyle::Path,
+            Style::Virtual => UrlStyle::VirtualHost,
+        };
+        let host = &parsed[Position::BeforeHost..Position::AfterPort];
+        let name = name.unwrap_or(host).to_owned();
+        let (bucket, region) = (options.bucket.clone(), options.region.clone());
+        let bucket = Bucket::new(parsed, style, bucket, region).map_err(|error| {
+            wrong(format!(
+                "the bucket `{}` at `{url}` has no URL: {error}",
+                options.bucket
+            ))
+        })?;
+        Ok(Self {
+            name,
+            bucket,
+            credentials,
+            options: client,
+            endpoint: OnceLock::new(),
+        })
+    }
+
+    /// Looks up its address.
+    pub(super) async fn resolve(&self) -> Result<(), PrepareError> {
+        let origin = &self.bucket.base_url()[..Position::BeforePath];
+        let endpoint = Endpoint::resolve(origin, &self.options).await;
+        let endpoint = endpoint.map_err(|error| match error {
+            EndpointError::Dns { .. } => PrepareError::Unreachable(error.to_string()),
+            error => wrong(error.to_string()),
+        })?;
+        let _ = self.endpoint.set(endpoint);
+        Ok(())
+    }
+
+    /// A client of its own; `None` before [`resolve`](Self::resolve).
+    pub(super) fn client(&self) -> Option<Client> {
+        let endpoint = self.endpoint.get()?.clone();
+        Some(Client::new(endpoint, self.options.clone()))
+    }
+
+    /// Signs and sends. An answer with another status than is right is a failure.
+    pub(super) async fn send(&self, client: &mut Client, ask: Ask<'_>, body: Body<'_>) -> Response {
+        let url = self.sign(ask);
+        let headers = [CONDITION];
+        let request = Request {
+            headers: match ask {
+                Ask::Create(_) => &headers,
+                _ => &[],
+            },
+            ..Request::new(ask.method(), &url[Position::BeforePath..]).body(body)
+        };
+        let mut response = client.send(&request).await;
+        if response.exchange.outcome.is_ok() && !ask.expected().contains(&response.status) {
+            response.exchange.outcome = Err(unexpected(ask, &response));
+        }
+        response
+    }
+
+    fn sign(&self, ask: Ask<'_>) -> Url {
+        let (bucket, key) = (&self.bucket, Some(&self.credentials));
+        match ask {
+            Ask::Put(object) => bucket.put_object(key, object).sign(VALID),
+            Ask::Create(object) => {
+                let mut put = bucket.put_object(key, object);
+                put.headers_mut().insert(CONDITION.0, CONDITION.1);
+                put.sign(VALID)
+            }
+            Ask::Get(object) => bucket.get_object(key, object).sign(VALID),
+            Ask::Head(object) => bucket.head_object(key, object).sign(VALID),
+            Ask::Delete(object) => bucket.delete_object(key, object).sign(VALID),
+            Ask::List(prefix) => {
+                let mut list = bucket.list_objects_v2(key);
+                list.with_prefix(prefix);
+                list.sign(VALID)
+            }
+            Ask::HeadBucket => bucket.head_bucket(key).sign(VALID),
+            Ask::CreateBucket => bucket.create_bucket(&self.credentials).sign(VALID),
+            Ask::DeleteBucket => bucket.delete_bucket(&self.credentials).sign(VALID),
+        }
+    }
+}
+
+/// What a store says instead of what was expected: the status, and S3's own code.
+fn unexpected(ask: Ask<'_>, response: &Response) -> Failure {
+    let body = String::from_utf8_lossy(&response.body);
+    let code = body
+        .split_once("<Code>")
+        .and_then(|(_, rest)| rest.split_once("</Code>"))
+        .map_or("", |(code, _)| code);
+    let method = ask.method();
+    let status = response.status;
+    let detail = format!("{status} {code}");
+    Failure::new(kind::STATUS, format!("{} to {method}", detail.trim_end()))
+}
+
+fn client_options(options: &Options) -> ClientOptions {
+    let resolve = options
+        .resolve
+        .iter()
+        .map(|resolve| -> (String, IpAddr) { (resolve.0.clone(), resolve.1) });
+    ClientOptions {
+        version: match options.http {
+            Http::V1 => Version::Http1,
+            Http::V2 => Version::Http2,
+        },
+        insecure: options.insecure,
+        ca: options.ca.clone(),
+        timeout: options.timeout.0,
+        resolve: resolve.collect(),
+        max_body: 1 << 30,
+        ..ClientOptions::default()
+    }
+}
+
+/// One value for each store: one for all, one each, or what the environment says.
+fn per_store(
+    values: &[String],
+    flag: &str,
+    variable: &str,
+    stores: usize,
+) -> Result<Vec<String>, PrepareError> {
+    // A plan's `${NAME:-}` gives an empty text.
+    match values {
+        [] => {}
+        [one] if one.is_empty() => {}
+        [one] => return Ok(vec![one.clone(); stores]),
+        many if many.len() == stores => return Ok(many.to_vec()),
+        many => {
+            return Err(wrong(format!(
+                "`--{flag}` is given {} times for {stores} stores: once, or once for each",
+                many.len()
+            )));
+        }
+    }
+    match std::env::var(variable) {
+        Ok(value) if !value.is_empty() => Ok(vec![value; stores]),
+        _ => Err(wrong(format!(
+            "there is no key to sign with: give `--{flag}` or set {variable}"
+        ))),
+    }
+}
+
+pub(super) fn wrong(message: impl Into<String>) -> PrepareError {
+    PrepareError::Configuration(message.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(endpoints: &[&str]) -> Options {
+        Options {
+            endpoint: endpoints.iter().map(|url| (*url).to_owned()).collect(),
+            access_key: vec!["key".into()],
+            secret_key: vec!["secret".into()],
+            ..Options::default()
+        }
+    }
+
+    #[test]
+    fn stores_have_names() {
+        let stores = Store::all(&options(&[
+            "http://127.0.0.1:9000",
+            "b=https://s3.example/x",
+        ]));
+        let names: Vec<_> = stores.unwrap().into_iter().map(|s| s.name).collect();
+        assert_eq!(names, ["127.0.0.1:9000", "b"]);
+        assert!(Store::all(&options(&["http://h/a", "http://h/b"])).is_err());
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused() {
+        for endpoints in [&[][..], &["no url"], &["ftp://h/"]] {
+            assert!(Store::all(&options(endpoints)).is_err(), "{endpoints:?}");
+        }
+        let mut options = options(&["http://127.0.0.1/"]);
+        options.style = Style::Virtual;
+        assert!(
+            Store::all(&options).is_err(),
+            "an address has no subdomains"
+        );
+        options.style = Style::Path;
+        options.access_key = vec!["a".into(), "b".into()];
+        assert!(Store::all(&options).is_err());
+    }
+
+    #[test]
+    fn either_style_is_signed() {
+        let mut options = options(&["https://s3.example/"]);
+        let url = |options: &Options| {
+            let store = &Store::all(options).unwrap()[0];
+            store.sign(Ask::Create("a/b c")).to_string()
+        };
+        let path = url(&options);
+        assert!(path.starts_with("https://s3.example/lucarne-load/a/b%20c?X-Amz-"));
+        assert!(
+            path.contains("SignedHeaders=host%3Bif-none-match"),
+            "{path}"
+        );
+        options.style = Style::Virtual;
+        assert!(url(&options).starts_with("https://lucarne-load.s3.example/a/b%20c?"));
+    }
+}

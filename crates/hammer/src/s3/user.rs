@@ -1,0 +1,225 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use lucarne_load::http::{Body, Client, Response};
+use lucarne_load::{Failure, Iteration, Recorder, Tags, User};
+
+use super::cells::{AtWork, Cell, Turn};
+use super::content::{Header, header, mix};
+use super::options::Operation;
+use super::race;
+use super::scenario::Shared;
+use super::store::{Ask, Store};
+
+/// One user: a connection to each store, and what it needs to race with itself.
+pub(super) struct S3User {
+    shared: Arc<Shared>,
+    number: u64,
+    /// Operations so far.
+    sequence: u64,
+    /// One for each store.
+    clients: Vec<Client>,
+    /// For each store, made when first needed.
+    racers: Vec<Vec<Client>>,
+    /// One for each cell.
+    tags: Vec<Tags>,
+    /// Of requests that belong to no cell.
+    aside: Tags,
+}
+
+#[async_trait]
+impl User for S3User {
+    async fn iterate(&mut self, iteration: &mut Iteration) {
+        let shared = self.shared.clone();
+        let Some(schedule) = &shared.schedule else {
+            let cells = shared.cells.len() as u64;
+            self.work((iteration.number() % cells) as usize, iteration, None)
+                .await;
+            return;
+        };
+        match schedule.turn() {
+            Turn::Work(cell, at_work) => self.work(cell, iteration, Some(at_work)).await,
+            // Nothing is recorded: the next iteration begins, and counts, later.
+            Turn::Wait(time) => tokio::time::sleep(time).await,
+        }
+    }
+}
+
+impl S3User {
+    pub(super) fn new(shared: Arc<Shared>, number: u64, recorder: &Recorder) -> Self {
+        let clients = shared.stores.iter().filter_map(Store::client).collect();
+        let tags = shared.cells.iter().map(|cell| shared.tags(cell, recorder));
+        Self {
+            number,
+            sequence: 0,
+            clients,
+            racers: shared.stores.iter().map(|_| Vec::new()).collect(),
+            tags: tags.collect(),
+            aside: recorder.tags(&[("op", "setup")]),
+            shared,
+        }
+    }
+
+    async fn work(&mut self, index: usize, iteration: &mut Iteration, at_work: Option<AtWork<'_>>) {
+        let cell = self.shared.cells[index];
+        let tags = self.tags[index];
+        self.sequence += 1;
+        match cell.operation {
+            Operation::Put => self.put(&cell, tags, iteration).await,
+            Operation::Get | Operation::Head => self.read(&cell, tags, iteration).await,
+            Operation::Delete => self.delete(&cell, tags, iteration, at_work).await,
+            Operation::Create => self.create(&cell, tags, iteration, at_work).await,
+        }
+    }
+
+    async fn put(&mut self, cell: &Cell, tags: Tags, iteration: &mut Iteration) {
+        let shared = self.shared.clone();
+        let number = shared.next_put(cell.store);
+        let (key, header) = shared.object("put", cell, number);
+        let parts = shared.content.parts(&header, cell.size.0);
+        let response = self
+            .send(cell.store, Ask::Put(&key), Body::Parts(&parts))
+            .await;
+        if response.exchange.outcome.is_ok() {
+            iteration.count(tags, OBJECT_BYTES, cell.size.0);
+        }
+        iteration.request(tags, &response.exchange);
+    }
+
+    /// GET or HEAD of an object that was there before the run.
+    async fn read(&mut self, cell: &Cell, tags: Tags, iteration: &mut Iteration) {
+        let shared = self.shared.clone();
+        let chance = mix(mix(self.number) ^ self.sequence);
+        let (key, header) = shared.object("get", cell, chance % shared.objects);
+        let ask = match cell.operation {
+            Operation::Head => Ask::Head(&key),
+            _ => Ask::Get(&key),
+        };
+        let mut response = self.send(cell.store, ask, Body::Empty).await;
+        if response.exchange.outcome.is_ok() {
+            let outcome = verify(&shared, cell, &response, &header);
+            if let Err(how) = &outcome {
+                let detail = format!("{key} is not what was written: {how}");
+                response.exchange.outcome = Err(Failure::new("content", detail));
+            } else {
+                iteration.count(tags, OBJECT_BYTES, response.body.len() as u64);
+            }
+            iteration.check(tags, "object is what was written", outcome);
+        }
+        iteration.request(tags, &response.exchange);
+    }
+
+    /// Writes an object, aside, and deletes it.
+    async fn delete(
+        &mut self,
+        cell: &Cell,
+        tags: Tags,
+        iteration: &mut Iteration,
+        at_work: Option<AtWork<'_>>,
+    ) {
+        let shared = self.shared.clone();
+        let (key, header) = shared.object("delete", cell, self.unique());
+        let parts = shared.content.parts(&header, cell.size.0);
+        let put = self
+            .send(cell.store, Ask::Put(&key), Body::Parts(&parts))
+            .await;
+        iteration.request(self.aside, &put.exchange);
+        if put.exchange.outcome.is_err() {
+            return;
+        }
+        let response = self.send(cell.store, Ask::Delete(&key), Body::Empty).await;
+        iteration.request(tags, &response.exchange);
+        if let Some(at_work) = at_work {
+            at_work.busy(took(&response));
+        }
+    }
+
+    /// Races with itself for a new object, and looks who has won.
+    async fn create(
+        &mut self,
+        cell: &Cell,
+        tags: Tags,
+        iteration: &mut Iteration,
+        at_work: Option<AtWork<'_>>,
+    ) {
+        let shared = self.shared.clone();
+        let store = &shared.stores[cell.store];
+        let racers = &mut self.racers[cell.store];
+        while racers.len() < shared.racers as usize {
+            let Some(client) = store.client() else { return };
+            racers.push(client);
+        }
+        let number = unique(self.number, self.sequence);
+        let (key, _) = shared.object("create", cell, number);
+        let headers: Vec<_> = (1..=u64::from(shared.racers))
+            .map(|writer| header(shared.seed, "create", number, writer))
+            .collect();
+        let (content, size) = (&shared.content, cell.size.0);
+        let race = race::run(store, racers, &key, content, &headers, size).await;
+        for response in &race.responses {
+            iteration.request(tags, &response.exchange);
+        }
+        if let Some(at_work) = at_work {
+            // All of a race go on at once: it takes as long as the longest.
+            let longest = race.responses.iter().map(took).max();
+            at_work.busy(longest.unwrap_or_default());
+        }
+        if !race.complete {
+            return;
+        }
+        let outcome = match race.winner {
+            Err(how) => Err(how),
+            Ok(winner) => {
+                iteration.count(tags, OBJECT_BYTES, size);
+                let client = &mut self.clients[cell.store];
+                let header = &headers[winner];
+                let (response, there) =
+                    race::confirm(store, client, &key, content, header, size).await;
+                iteration.request(self.aside, &response.exchange);
+                if response.status == 0 {
+                    return; // no answer is no verdict
+                }
+                there
+            }
+        };
+        let outcome = outcome.map_err(|how| format!("{}: {key}: {how}", store.name));
+        race::tell(iteration, tags, &shared.verdicts[cell.store], outcome);
+    }
+
+    async fn send(&mut self, store: usize, ask: Ask<'_>, body: Body<'_>) -> Response {
+        self.shared.stores[store]
+            .send(&mut self.clients[store], ask, body)
+            .await
+    }
+
+    fn unique(&self) -> u64 {
+        unique(self.number, self.sequence)
+    }
+}
+
+/// The counter of payload bytes.
+const OBJECT_BYTES: &str = "object_bytes";
+
+/// A number that no other object of the run has.
+fn unique(user: u64, sequence: u64) -> u64 {
+    (user << 40) | sequence
+}
+
+fn took(response: &Response) -> std::time::Duration {
+    response.exchange.finished - response.exchange.started
+}
+
+fn verify(
+    shared: &Shared,
+    cell: &Cell,
+    response: &Response,
+    header: &Header,
+) -> Result<(), String> {
+    if cell.operation != Operation::Head {
+        return shared.content.compare(&response.body, header, cell.size.0);
+    }
+    match response.headers.get("content-length") {
+        Some(length) if length.parse() == Ok(cell.size.0) => Ok(()),
+        other => Err(format!("its length is said to be {other:?}")),
+    }
+}

@@ -1,0 +1,114 @@
+//! What the engine itself costs: CPU per iteration, and how late iterations begin.
+//!
+//!     cargo run --release -p lucarne-load --example engine_cost -- 10000 10
+//!
+//! offers 10,000 iterations a second for ten seconds, each with one request that
+//! takes no time, and prints the process' CPU time per iteration. Without a rate,
+//! one user iterates as fast as it can: the highest rate that one core could offer
+//! to a target that costs nothing.
+#![allow(clippy::print_stdout)]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use lucarne_load::arrival::{Open, Rate};
+use lucarne_load::{
+    Arrivals, Exchange, Iteration, Planned, PrepareError, Recorder, Run, Scenario, Tags, User,
+};
+
+struct Nothing;
+
+struct Idler(Tags);
+
+#[async_trait]
+impl Scenario for Nothing {
+    async fn prepare(&self) -> Result<(), PrepareError> {
+        Ok(())
+    }
+
+    fn user(&self, _: u64, recorder: &Recorder) -> Box<dyn User> {
+        Box::new(Idler(recorder.tags(&[("op", "nothing")])))
+    }
+}
+
+#[async_trait]
+impl User for Idler {
+    async fn iterate(&mut self, iteration: &mut Iteration) {
+        let now = Instant::now();
+        let phase = Some(Duration::from_micros(10));
+        let exchange = Exchange {
+            started: now,
+            finished: now,
+            connect: None,
+            tls: None,
+            sending: phase,
+            first_byte: phase,
+            body: phase,
+            status: 200,
+            protocol: "none",
+            bytes_in: 100,
+            bytes_out: 100,
+            outcome: Ok(()),
+        };
+        iteration.request(self.0, &exchange);
+        iteration.check(self.0, "nothing is wrong", Ok(()));
+    }
+}
+
+fn main() {
+    let mut arguments = std::env::args()
+        .skip(1)
+        .filter_map(|argument| argument.parse::<f64>().ok());
+    let rate = arguments.next();
+    let duration = Duration::from_secs_f64(arguments.next().unwrap_or(5.0));
+    let arrivals = match rate {
+        Some(rate) => {
+            let (rate, open) = (Rate::per_second(rate), Open::default());
+            Arrivals::ConstantRate {
+                rate,
+                duration,
+                open,
+            }
+        }
+        None => Arrivals::ConstantUsers {
+            users: 1,
+            duration,
+            iterations: None,
+        },
+    };
+    let scenarios = vec![Planned::new("nothing", arrivals, Arc::new(Nothing))];
+    let summary = Run {
+        scenarios,
+        ..Run::default()
+    }
+    .start()
+    .wait()
+    .summary;
+    let scenario = &summary.scenarios[0];
+    let cpu = summary.environment.process_cpu.unwrap_or_default();
+    println!(
+        "{}: {} iterations, {} dropped",
+        scenario.executor, scenario.completed, scenario.dropped
+    );
+    println!(
+        "{:.0} iterations/s",
+        scenario.completed as f64 / scenario.duration
+    );
+    println!(
+        "{:.2} µs of CPU per iteration",
+        cpu * 1e6 / scenario.completed as f64
+    );
+    if let Some(metric) = summary.total("iteration_duration") {
+        let Some(late) = metric.trend() else { return };
+        let [p50, p99] = [50.0, 99.0].map(|p| late.percentile(p));
+        println!(
+            "begun late by: median {p50:.1?}, p99 {p99:.1?}, longest {:.1?}",
+            late.max()
+        );
+    }
+    println!(
+        "{} MB at most",
+        summary.environment.peak_memory.unwrap_or(0) / 1_000_000
+    );
+}

@@ -1,0 +1,132 @@
+//! `lucarne load` as a process, and what its summary says.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use lucarne_testkit::{Launch, LogUnderTest, TempDir, temp_dir};
+use serde_json::Value;
+
+use super::{LUCARNE, pki};
+
+/// A directory of authorities made by `lucarne ca new`, once per process.
+pub(crate) fn authorities() -> &'static Path {
+    static MADE: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
+    let (_, path) = MADE.get_or_init(|| {
+        let directory = temp_dir();
+        let path = directory.path().join("ca");
+        let (code, said) = super::lucarne(directory.path(), &["ca", "new", "ca"]);
+        assert_eq!(code, 0, "{said}");
+        (directory, path)
+    });
+    path
+}
+
+/// The roots (PEM) of those, and of the test authorities.
+pub(crate) fn roots() -> String {
+    let theirs = std::fs::read_to_string(authorities().join("roots.pem")).unwrap();
+    theirs + &pki().root.certificate_pem()
+}
+
+/// A log that accepts those roots.
+pub(crate) fn log_for_load(settings: &str) -> LogUnderTest {
+    LogUnderTest::create(LUCARNE, &roots(), settings).unwrap()
+}
+
+/// A public key as log lists have it.
+pub(crate) fn base64_key(log: &LogUnderTest) -> String {
+    base64_simd::STANDARD.encode_to_string(log.public_key())
+}
+
+/// Runs `lucarne load` with these arguments to its end, in a directory of its
+/// own, with `--no-ui` and `--summary summary.json`.
+pub(crate) fn load<S: AsRef<str>>(args: &[S]) -> LoadTest {
+    LoadTest::run(temp_dir(), args)
+}
+
+/// A load test that is over.
+pub(crate) struct LoadTest {
+    /// Its exit code.
+    pub(crate) code: i32,
+    /// All that it printed.
+    pub(crate) said: String,
+    directory: TempDir,
+}
+
+impl LoadTest {
+    /// The same in this directory.
+    pub(crate) fn run<S: AsRef<str>>(directory: TempDir, args: &[S]) -> Self {
+        let mut process = Launch::new(LUCARNE)
+            .arg("load")
+            .args(args.iter().map(|arg| arg.as_ref().to_owned()))
+            .args(["--no-ui", "--summary", "summary.json"])
+            .directory(directory.path())
+            .spawn()
+            .unwrap();
+        let status = process.wait(Duration::from_secs(120)).unwrap();
+        LoadTest {
+            code: status.code().unwrap_or(-1),
+            said: process.output(),
+            directory,
+        }
+    }
+
+    /// Where it ran.
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// A file that it wrote.
+    pub(crate) fn file(&self, name: &str) -> String {
+        let path = self.path().join(name);
+        std::fs::read_to_string(&path)
+            .unwrap_or_else(|error| panic!("{name}: {error}\n{}", self.said))
+    }
+
+    /// Its summary.json.
+    pub(crate) fn summary(&self) -> Value {
+        serde_json::from_str(&self.file("summary.json")).unwrap()
+    }
+
+    /// The names of the checks that failed and the kinds of errors, without
+    /// those kinds that only say that a check failed.
+    pub(crate) fn findings(&self) -> BTreeSet<String> {
+        let summary = self.summary();
+        let failed = |check: &Value| check["fails"].as_u64() > Some(0);
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let checks = rows(&summary, "checks").into_iter().filter(failed);
+        let checks = checks.map(|check| text(&check["name"]));
+        let errors = rows(&summary, "errors").into_iter();
+        let errors = errors
+            .map(|error| text(&error["kind"]))
+            .filter(|kind| !["status", "checkpoint"].contains(&kind.as_str()));
+        checks.chain(errors).collect()
+    }
+
+    /// The thresholds that did not hold: `metric: expression`.
+    pub(crate) fn crossed(&self) -> BTreeSet<String> {
+        let summary = self.summary();
+        let crossed = |row: &Value| row["passed"] == false;
+        let text = |row: Value| {
+            let (metric, expression) = (&row["metric"], &row["expression"]);
+            format!(
+                "{}: {}",
+                metric.as_str().unwrap(),
+                expression.as_str().unwrap()
+            )
+        };
+        rows(&summary, "thresholds")
+            .into_iter()
+            .filter(crossed)
+            .map(text)
+            .collect()
+    }
+}
+
+/// A list in the summary.
+pub(crate) fn rows(summary: &Value, name: &str) -> Vec<Value> {
+    let list = summary[name].as_array();
+    list.unwrap_or_else(|| panic!("no list {name} in {summary:#}"))
+        .clone()
+}

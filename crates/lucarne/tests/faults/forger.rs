@@ -1,0 +1,82 @@
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use lucarne_ct::{
+    Chain, CheckpointVerifier, EntryKind, Limits, LogKey, Policy, Require, Roots, Sct, SignedEntry,
+    Validator,
+};
+use lucarne_testkit::LogUnderTest;
+use lucarne_tlog::Hash;
+
+/// Signs, with the log's own key, what the log never said: lies that no
+/// signature gives away.
+pub(crate) struct Forger {
+    key: LogKey,
+    origin: String,
+    validator: Validator,
+    verifier: CheckpointVerifier,
+}
+
+impl Forger {
+    /// With the key in the log's directory.
+    pub(crate) fn of(log: &LogUnderTest, roots: &str) -> Self {
+        let seed = std::fs::read(log.path().join("seed.bin")).unwrap();
+        let (roots, _) = Roots::from_pem(roots.as_bytes());
+        let policy = Policy {
+            require: Require::Any,
+            ..Policy::default()
+        };
+        Forger {
+            key: LogKey::from_seed(&seed).unwrap(),
+            verifier: CheckpointVerifier::new(&log.origin(), log.public_key()).unwrap(),
+            origin: log.origin(),
+            validator: Validator::new(Arc::new(roots), policy),
+        }
+    }
+
+    /// An SCT for this submission, whatever it says.
+    pub(crate) fn sct(&self, path: &str, body: &[u8], timestamp: u64, index: u64) -> Sct {
+        let signed = self.signed(path, body);
+        self.key.sign_sct(timestamp, &signed, index).unwrap()
+    }
+
+    /// What the log signs for a submission.
+    fn signed(&self, path: &str, body: &[u8]) -> SignedEntry {
+        let kind = match path {
+            "ct/v1/add-pre-chain" => EntryKind::Precert,
+            _ => EntryKind::X509,
+        };
+        let chain = Chain::decode_json(body, &Limits::default()).unwrap();
+        let examined = self.validator.examine(&chain, kind, now()).unwrap();
+        examined.signed().unwrap()
+    }
+
+    /// A submission that the log takes and nobody else knows.
+    pub(crate) fn submission(&self) -> String {
+        crate::common::submission(&crate::common::pki().p256)
+    }
+
+    /// What a checkpoint of the log says, as another log would.
+    pub(crate) fn checkpoint_of_another(&self, note: &[u8]) -> String {
+        let (told, time) = self.verifier.verify(note).unwrap();
+        let signed = self
+            .key
+            .sign_checkpoint("other.example/log", told.size, &told.root, time);
+        signed.unwrap()
+    }
+
+    /// A checkpoint of the log with another root.
+    pub(crate) fn checkpoint(&self, note: &[u8], root: &Hash) -> String {
+        let (told, time) = self.verifier.verify(note).unwrap();
+        let signed = self
+            .key
+            .sign_checkpoint(&self.origin, told.size, root, time);
+        signed.unwrap()
+    }
+}
+
+/// Milliseconds since 1970.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    since.as_millis() as u64
+}
