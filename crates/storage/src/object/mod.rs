@@ -215,7 +215,7 @@ impl ObjectAssets {
             match result {
                 Ok(key) => gone(&key),
                 Err(object_store::Error::NotFound { path, .. }) => gone(&Path::from(path)),
-                Err(error) => failure = Some(self.failed("delete objects", "", &error)),
+                Err(error) => failure = Some(self.failed("delete", "objects", &error)),
             }
         }
         failure.map_or(Ok(()), Err)
