@@ -90,6 +90,74 @@ pub enum Error {
         /// The log's directory.
         directory: String,
     },
+    /// What is configured cannot be an object store.
+    #[error("the object store is not configured rightly: {problem}")]
+    Configuration {
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// There is no bucket or container of this name.
+    #[error(
+        "cannot {action} {place}: there is no such bucket ({detail}). If name, region and \
+         endpoint are right and the log is new, make it; otherwise restore it"
+    )]
+    NoBucket {
+        /// What was tried.
+        action: &'static str,
+        /// The object and the bucket.
+        place: String,
+        /// What the store said.
+        detail: String,
+    },
+    /// The store does not know our credentials, or does not let them do this.
+    #[error(
+        "cannot {action} {place}: the store refuses ({detail}). Check the credentials, and \
+         that they may list, read, write and delete objects there"
+    )]
+    Refused {
+        /// What was tried.
+        action: &'static str,
+        /// The object and the bucket.
+        place: String,
+        /// What the store said.
+        detail: String,
+    },
+    /// The store takes requests only from machines whose clock is right.
+    #[error(
+        "cannot {action} {place}: this machine's clock and the store's are too far apart \
+         ({detail}). Set the clock; a log needs one that is kept right (NTP) anyway"
+    )]
+    ClockSkew {
+        /// What was tried.
+        action: &'static str,
+        /// The object and the bucket.
+        place: String,
+        /// What the store said.
+        detail: String,
+    },
+    /// The store did not answer in time, or said that it cannot now.
+    #[error(
+        "cannot {action} {place}: the store does not serve us now ({detail}). \
+         Nothing acknowledged is lost; the log goes on once it does"
+    )]
+    Unavailable {
+        /// What was tried.
+        action: &'static str,
+        /// The object and the bucket.
+        place: String,
+        /// What the store said.
+        detail: String,
+    },
+    /// Any other answer of an object store.
+    #[error("cannot {action} {place}: the store answers {detail}")]
+    Store {
+        /// What was tried.
+        action: &'static str,
+        /// The object and the bucket.
+        place: String,
+        /// What the store said.
+        detail: String,
+    },
     /// Anything else.
     #[error("cannot {action} {path}: {source}")]
     Io {

@@ -10,6 +10,8 @@ pub struct Stats {
     published_bytes: AtomicU64,
     published_files: AtomicU64,
     removed_files: AtomicU64,
+    requests: AtomicU64,
+    hedges: AtomicU64,
 }
 
 impl Stats {
@@ -36,6 +38,25 @@ impl Stats {
     /// Number of superseded partial tiles removed.
     pub fn removed_files(&self) -> u64 {
         self.removed_files.load(Relaxed)
+    }
+
+    /// HTTP requests sent to an object store, repeated and hedged ones
+    /// included. Per 1,000 entries, they are what a cloud charges for.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Relaxed)
+    }
+
+    /// Number of those that were sent beside one that was slow to be answered.
+    pub fn hedges(&self) -> u64 {
+        self.hedges.load(Relaxed)
+    }
+
+    pub(crate) fn requested(&self) {
+        self.requests.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn hedged(&self) {
+        self.hedges.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn synced(&self) {

@@ -6,6 +6,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod audit;
+mod bucket;
 mod corpus;
 mod http;
 mod log_under_test;
@@ -15,6 +16,7 @@ mod small_disk;
 mod stores;
 
 pub use audit::{Audit, Report};
+pub use bucket::Bucket;
 pub use corpus::{Case, Corpus, corpus};
 pub use http::{Client, Response, raw_exchange};
 pub use log_under_test::LogUnderTest;

@@ -1,0 +1,153 @@
+//! What a store answers when it does not do as asked, in words for people.
+
+use std::error::Error as StdError;
+
+use crate::Error;
+
+/// Sorts an error: `action` as in "cannot `action` `place`".
+pub(super) fn sort(action: &'static str, place: String, error: &object_store::Error) -> Error {
+    let Reason {
+        status,
+        code,
+        detail,
+    } = Reason::of(error);
+    let is = |codes: &[&str]| codes.contains(&code.as_str());
+    if is(&["NoSuchBucket", "ContainerNotFound", "InvalidBucketName"]) {
+        return Error::NoBucket {
+            action,
+            place,
+            detail,
+        };
+    }
+    if is(&["RequestTimeTooSkewed", "RequestExpired"]) {
+        return Error::ClockSkew {
+            action,
+            place,
+            detail,
+        };
+    }
+    let refused = is(&[
+        "InvalidAccessKeyId",
+        "SignatureDoesNotMatch",
+        "AccessDenied",
+    ]);
+    if refused || matches!(status, 401 | 403) {
+        return Error::Refused {
+            action,
+            place,
+            detail,
+        };
+    }
+    if (300..500).contains(&status) && !matches!(status, 408 | 429) {
+        return Error::Store {
+            action,
+            place,
+            detail,
+        };
+    }
+    Error::Unavailable {
+        action,
+        place,
+        detail,
+    }
+}
+
+/// True if there is a bucket, and no such object in it.
+pub(super) fn is_absent(error: &object_store::Error) -> bool {
+    let absent = matches!(error, object_store::Error::NotFound { .. });
+    absent && !matches!(sort("", String::new(), error), Error::NoBucket { .. })
+}
+
+struct Reason {
+    /// Of the answer; 0 if there was none.
+    status: u16,
+    /// The store's (`NoSuchBucket`), if it gave one.
+    code: String,
+    /// One line.
+    detail: String,
+}
+
+impl Reason {
+    /// The error's type is private to `object_store`; its text ends in what
+    /// matters: status and body, or what went wrong on the way.
+    fn of(error: &object_store::Error) -> Self {
+        let mut innermost: &dyn StdError = error;
+        while let Some(source) = innermost.source() {
+            innermost = source;
+        }
+        let text = error.to_string();
+        if text.contains("169.254.169.254") || text.contains("metadata.google.internal") {
+            return Self {
+                status: 401,
+                code: String::new(),
+                detail: "the environment has no credentials, and no service of this machine \
+                         gives any"
+                    .into(),
+            };
+        }
+        let status = between(&text, "status code: ", ":").unwrap_or_default();
+        let element = |name: &str| between(&text, &format!("<{name}>"), &format!("</{name}>"));
+        let code = element("Code").unwrap_or_default();
+        let detail = match element("Message") {
+            Some(message) if !code.is_empty() => format!("{code}: {message}"),
+            _ if !code.is_empty() => code.to_owned(),
+            _ if !status.is_empty() => status.to_owned(),
+            _ => innermost.to_string(),
+        };
+        let number = status.split(' ').next().unwrap_or_default();
+        Self {
+            status: number.parse().unwrap_or(0),
+            code: code.to_owned(),
+            detail: line(&detail),
+        }
+    }
+}
+
+fn between<'t>(text: &'t str, start: &str, end: &str) -> Option<&'t str> {
+    let rest = &text[text.find(start)? + start.len()..];
+    Some(&rest[..rest.find(end)?])
+}
+
+/// What came from the store, fit for a log file.
+fn line(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ").chars().take(300).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sorted(answer: &str) -> Error {
+        let error = object_store::Error::Generic {
+            store: "S3",
+            source: format!("Server returned non-2xx status code: {answer}").into(),
+        };
+        sort("list", "s3://logs/".into(), &error)
+    }
+
+    #[test]
+    fn answers_are_told_apart() {
+        let xml = |code| format!("403 Forbidden: <Error><Code>{code}</Code></Error>");
+        let slow = "503 Service Unavailable: <Error><Code>SlowDown</Code></Error>";
+        assert!(matches!(
+            sorted(&xml("NoSuchBucket")),
+            Error::NoBucket { .. }
+        ));
+        assert!(matches!(
+            sorted(&xml("RequestTimeTooSkewed")),
+            Error::ClockSkew { .. }
+        ));
+        assert!(matches!(
+            sorted(&xml("AccessDenied")),
+            Error::Refused { .. }
+        ));
+        assert!(matches!(sorted("403 Forbidden: "), Error::Refused { .. }));
+        assert!(matches!(sorted("400 Bad Request: x"), Error::Store { .. }));
+        assert!(matches!(
+            sorted("503 Slow Down: "),
+            Error::Unavailable { .. }
+        ));
+        assert!(matches!(sorted(slow), Error::Unavailable { .. }));
+    }
+}

@@ -1,0 +1,272 @@
+//! The HTTP beneath `object_store`: hyper, counted, bounded in time, hedged.
+//!
+//! `object_store` signs, words and repeats the requests. What a round needs
+//! besides is here: that none of them hangs, that a single slow answer does not
+//! hold a round up, and that every request sent is counted.
+
+use std::fmt;
+use std::pin::pin;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use futures_util::future::{Either, select};
+use http::header::{ACCEPT_ENCODING, HeaderValue, USER_AGENT};
+use http::{Method, Request};
+use http_body_util::BodyExt;
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector as Tcp;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use object_store::ClientOptions;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody,
+    HttpResponse, HttpService,
+};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::config::Patience;
+use crate::Stats;
+
+const AGENT: &str = concat!("lucarne/", env!("CARGO_PKG_VERSION"));
+
+/// How long to wait for a TCP connection.
+const CONNECT: Duration = Duration::from_secs(2);
+
+/// An unused connection is closed before the store closes it (S3: 20 s).
+const IDLE: Duration = Duration::from_secs(15);
+
+/// Marks a put whose bytes never change: it may be sent twice at once.
+#[derive(Clone, Copy)]
+pub(super) struct Immutable;
+
+/// Makes the transports of one store.
+#[derive(Clone)]
+pub(super) struct Connector {
+    pub(super) patience: Patience,
+    pub(super) stats: Arc<Stats>,
+    /// Ask for gzip as it is stored. Without it, GCS decompresses on the way.
+    pub(super) accept_gzip: bool,
+}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connector")
+    }
+}
+
+impl HttpConnector for Connector {
+    /// Of the options, none is used: patience says what they would.
+    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(Transport::new(self.clone())))
+    }
+}
+
+pub(super) struct Transport {
+    client: Client<HttpsConnector<Tcp>, HttpRequestBody>,
+    options: Connector,
+    budget: Budget,
+}
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Transport")
+    }
+}
+
+impl Transport {
+    fn new(options: Connector) -> Self {
+        let mut tcp = Tcp::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(CONNECT));
+        let https = hyper_rustls::HttpsConnectorBuilder::new()
+            .with_tls_config(tls())
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .build(https);
+        Self {
+            client,
+            options,
+            budget: Budget::default(),
+        }
+    }
+
+    /// One request on the wire, and the whole of its answer.
+    async fn attempt(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        self.options.stats.requested();
+        let harmless = repeatable(&request);
+        let sent = request.body().content_length();
+        let start = Instant::now() + self.options.patience.request + per_mib(sent);
+        let failed = |error: &(dyn std::error::Error + 'static)| fault(harmless, error);
+        let late = |_| HttpError::new(kind(harmless, HttpErrorKind::Timeout), Late);
+
+        let answer = timeout_at(start, self.client.request(request)).await;
+        let answer = answer.map_err(late)?.map_err(|e| failed(&e))?;
+        let (parts, mut body) = answer.into_parts();
+        let mut whole = BytesMut::new();
+        let mut deadline = start;
+        while let Some(frame) = timeout_at(deadline, body.frame()).await.map_err(late)? {
+            if let Ok(data) = frame.map_err(|e| failed(&e))?.into_data() {
+                whole.extend_from_slice(&data);
+                deadline = start + per_mib(whole.len());
+            }
+        }
+        Ok(HttpResponse::from_parts(parts, Bytes::from(whole).into()))
+    }
+
+    /// Sends the request again, beside the first, if that is not answered
+    /// within `after`. The first good answer wins.
+    async fn hedged(
+        &self,
+        request: HttpRequest,
+        after: Duration,
+    ) -> Result<HttpResponse, HttpError> {
+        let after = after + per_mib(request.body().content_length());
+        let mut first = pin!(self.attempt(request.clone()));
+        if let Ok(answer) = timeout(after, &mut first).await {
+            return answer;
+        }
+        if !self.budget.take() {
+            return first.await;
+        }
+        self.options.stats.hedged();
+        let second = pin!(self.attempt(request));
+        let (answer, other) = match select(first, second).await {
+            Either::Left((answer, other)) => (answer, other),
+            Either::Right((answer, other)) => (answer, other),
+        };
+        match good(&answer) {
+            true => answer,
+            false => Some(other.await).filter(good).unwrap_or(answer),
+        }
+    }
+}
+
+#[async_trait]
+impl HttpService for Transport {
+    async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        self.budget.earn();
+        let headers = request.headers_mut();
+        headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+        if self.options.accept_gzip {
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        match self.options.patience.hedge {
+            Some(after) if hedgeable(&request) => self.hedged(request, after).await,
+            _ => self.attempt(request).await,
+        }
+    }
+}
+
+/// Reading is, and so is writing what never changes.
+fn hedgeable<B>(request: &Request<B>) -> bool {
+    match *request.method() {
+        Method::GET | Method::HEAD => true,
+        Method::PUT => request.extensions().get::<Immutable>().is_some(),
+        _ => false,
+    }
+}
+
+/// Deleting a batch is a `POST` that may be repeated: `object_store` does not
+/// say so of it, as it does of puts.
+fn repeatable<B>(request: &Request<B>) -> bool {
+    let query = request.uri().query().unwrap_or_default();
+    request.method() == Method::POST && query.starts_with("delete")
+}
+
+fn good(answer: &Result<HttpResponse, HttpError>) -> bool {
+    matches!(answer, Ok(response) if !response.status().is_server_error())
+}
+
+/// A second for each MiB: a request that moves is not stuck.
+fn per_mib(bytes: usize) -> Duration {
+    Duration::from_secs((bytes >> 20) as u64)
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("no answer in time")]
+struct Late;
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Fault(String);
+
+/// `Request` means to `object_store` that a request may be sent again.
+fn kind(harmless: bool, kind: HttpErrorKind) -> HttpErrorKind {
+    match harmless {
+        true => HttpErrorKind::Request,
+        false => kind,
+    }
+}
+
+/// Sorts an error of hyper, and words it: the innermost cause says most.
+fn fault(harmless: bool, error: &(dyn std::error::Error + 'static)) -> HttpError {
+    type Legacy = hyper_util::client::legacy::Error;
+    let connecting = error
+        .downcast_ref::<Legacy>()
+        .is_some_and(Legacy::is_connect);
+    let (mut words, mut cause) = (error.to_string(), error.source());
+    while let Some(error) = cause {
+        words = format!("{words}: {error}");
+        cause = error.source();
+    }
+    let sort = match connecting {
+        true => HttpErrorKind::Connect,
+        false => kind(harmless, HttpErrorKind::Interrupted),
+    };
+    HttpError::new(sort, Fault(words))
+}
+
+/// Hedging is for the odd slow answer, not for a slow store: in the long run,
+/// at most one request in ten is sent twice.
+struct Budget(AtomicI64);
+
+impl Budget {
+    const PRICE: i64 = 10;
+    const MOST: i64 = 10 * Self::PRICE;
+
+    fn earn(&self) {
+        let _ = self.0.fetch_update(Relaxed, Relaxed, |saved| {
+            (saved < Self::MOST).then_some(saved + 1)
+        });
+    }
+
+    fn take(&self) -> bool {
+        let pay = |saved| (saved >= Self::PRICE).then_some(saved - Self::PRICE);
+        self.0.fetch_update(Relaxed, Relaxed, pay).is_ok()
+    }
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self(AtomicI64::new(Self::MOST))
+    }
+}
+
+/// The system's certificate authorities (`SSL_CERT_FILE` replaces them), read
+/// once. Without any, connections say that the store's issuer is unknown.
+fn tls() -> rustls::ClientConfig {
+    static ROOTS: OnceLock<Arc<rustls::RootCertStore>> = OnceLock::new();
+    let roots = ROOTS.get_or_init(|| {
+        let mut roots = rustls::RootCertStore::empty();
+        let found = rustls_native_certs::load_native_certs();
+        for error in &found.errors {
+            tracing::warn!(%error, "cannot read some of the system's certificate authorities");
+        }
+        roots.add_parsable_certificates(found.certs);
+        Arc::new(roots)
+    });
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap_or_else(|_| unreachable!("the provider has ciphers for TLS 1.2 and 1.3"))
+        .with_root_certificates(roots.clone())
+        .with_no_client_auth()
+}

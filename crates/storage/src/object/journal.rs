@@ -1,0 +1,229 @@
+//! Staged rounds: one object each, under a private prefix.
+//!
+//! ```text
+//! <prefix>.lucarne/journal/<opening>-<number>-<new size>-<tag>
+//! ```
+//!
+//! An object is there as a whole or not at all, so that nothing can be torn.
+//! What can happen instead is that a put arrives late: given up as lost, it
+//! takes effect when the log has long been opened anew. So no two puts of
+//! different bytes ever have the same key (the tag is random), and keys sort
+//! in the order of staging: `opening` grows from each [`Assets::staged`] to the
+//! next, in this process and, as it is a time, in the process after it. What
+//! arrives late sorts before what was staged since, where a recovery passes it
+//! over, and a later settle removes it.
+//!
+//! [`Assets::staged`]: crate::Assets::staged
+
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, RandomState};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use xxhash_rust::xxh3::xxh3_128;
+
+const MAGIC: &[u8; 8] = b"LUCOBJR1";
+
+/// Bytes before the record: the magic number, and the XXH3-128 of the record.
+/// (See `posix/segment.rs` on why a sum that resists nobody is enough.)
+const HEADER: usize = 24;
+
+/// The name of a staged round. They sort in the order of staging.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Name {
+    opening: u64,
+    number: u64,
+    pub(super) new_size: u64,
+    tag: u64,
+}
+
+impl Name {
+    /// The last component of the key.
+    pub(super) fn file(&self) -> String {
+        let Self {
+            opening,
+            number,
+            new_size,
+            tag,
+        } = self;
+        format!("{opening:016}-{number:010}-{new_size:020}-{tag:016x}")
+    }
+
+    pub(super) fn parse(file: &str) -> Option<Self> {
+        let mut parts = file.split('-');
+        let mut number = || parts.next()?.parse().ok();
+        let (opening, count, new_size) = (number()?, number()?, number()?);
+        let name = Self {
+            opening,
+            number: count,
+            new_size,
+            tag: u64::from_str_radix(parts.next()?, 16).ok()?,
+        };
+        (name.file() == file).then_some(name)
+    }
+}
+
+/// What the journal is known to hold.
+#[derive(Default)]
+pub(super) struct Journal {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    condition: Condition,
+    /// Of the last opening; 0 before the first.
+    opening: u64,
+    number: u64,
+    /// All that may be there.
+    staged: BTreeSet<Name>,
+}
+
+#[derive(Default)]
+enum Condition {
+    /// Not listed yet.
+    #[default]
+    Closed,
+    Open,
+    /// A put failed: whether it takes effect, now or later, is unknown.
+    Poisoned(String),
+}
+
+impl Journal {
+    /// Starts an opening after all those listed, and clears the poison.
+    pub(super) fn open(&self, listed: impl IntoIterator<Item = Name>) {
+        let mut state = self.state.lock();
+        state.staged = listed.into_iter().collect();
+        let listed = state.staged.last().map_or(0, |name| name.opening);
+        state.opening = now_ms().max(listed + 1).max(state.opening + 1);
+        state.number = 0;
+        state.condition = Condition::Open;
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        matches!(self.state.lock().condition, Condition::Closed)
+    }
+
+    /// Why nothing can be staged, if nothing can.
+    pub(super) fn poison_found(&self) -> Option<String> {
+        match &self.state.lock().condition {
+            Condition::Poisoned(reason) => Some(reason.clone()),
+            _ => None,
+        }
+    }
+
+    pub(super) fn poison(&self, reason: String) {
+        self.state.lock().condition = Condition::Poisoned(reason);
+    }
+
+    /// The name of the next round. From here on its object may exist.
+    pub(super) fn begin(&self, new_size: u64) -> Name {
+        let mut state = self.state.lock();
+        state.number += 1;
+        let name = Name {
+            opening: state.opening,
+            number: state.number,
+            new_size,
+            tag: RandomState::new().hash_one(state.number),
+        };
+        state.staged.insert(name);
+        name
+    }
+
+    /// What `size` settles.
+    pub(super) fn settled(&self, size: u64) -> Vec<Name> {
+        let state = self.state.lock();
+        let settled = state.staged.iter().filter(|name| name.new_size <= size);
+        settled.copied().collect()
+    }
+
+    /// The object is gone.
+    pub(super) fn removed(&self, name: &Name) {
+        self.state.lock().staged.remove(name);
+    }
+}
+
+/// Greater than that of any process before, as far as clocks are right. The
+/// names that are listed make up for one that is not.
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| now.as_millis() as u64)
+}
+
+/// What is put before the record.
+pub(super) fn header(record: &[u8]) -> Bytes {
+    let mut header = Vec::with_capacity(HEADER);
+    header.extend_from_slice(MAGIC);
+    header.extend_from_slice(&xxh3_128(record).to_le_bytes());
+    header.into()
+}
+
+/// The record in an object, or where it is damaged, and how.
+pub(super) fn record(object: Bytes) -> Result<Bytes, (u64, &'static str)> {
+    let sum = match object.first_chunk::<HEADER>() {
+        Some(header) if header.starts_with(MAGIC) => &header[8..],
+        _ => return Err((0, "not the header of a staged round")),
+    };
+    let record = object.slice(HEADER..);
+    match xxh3_128(&record).to_le_bytes() == sum {
+        true => Ok(record),
+        false => Err((HEADER as u64, "the record does not match its checksum")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_read_back_and_sort_as_keys_do() {
+        let journal = Journal::default();
+        journal.open([]);
+        let mut names: Vec<Name> = [300, 20, 100].map(|size| journal.begin(size)).to_vec();
+        journal.open(names.clone());
+        names.push(journal.begin(1));
+        let files: Vec<String> = names.iter().map(Name::file).collect();
+        assert!(files.is_sorted(), "{files:?}");
+        assert!(names.is_sorted());
+        for (file, name) in files.iter().zip(names) {
+            assert_eq!(Name::parse(file), Some(name));
+        }
+        for other in ["", "lock", "1-2-3-4", "0-0-0-0-0"] {
+            assert_eq!(Name::parse(other), None);
+        }
+    }
+
+    #[test]
+    fn a_clock_set_back_does_not_turn_the_order() {
+        let journal = Journal::default();
+        journal.open([]);
+        let ahead = Name {
+            opening: now_ms() + 1_000_000,
+            ..journal.begin(7)
+        };
+        journal.open([ahead]);
+        let next = journal.begin(5);
+        assert!(next > ahead);
+        // Nothing listed: that object was settled, but another may be on its way.
+        journal.open([]);
+        assert!(journal.begin(5) > next);
+    }
+
+    #[test]
+    fn no_flipped_bit_goes_unnoticed() {
+        for bytes in [&b""[..], b"a record"] {
+            let mut object = header(bytes).to_vec();
+            object.extend_from_slice(bytes);
+            assert_eq!(record(object.clone().into()).unwrap(), bytes);
+            for bit in 0..object.len() * 8 {
+                object[bit / 8] ^= 1 << (bit % 8);
+                assert!(record(object.clone().into()).is_err(), "bit {bit}");
+                object[bit / 8] ^= 1 << (bit % 8);
+            }
+            for length in 0..object.len() {
+                assert!(record(object[..length].to_vec().into()).is_err());
+            }
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! [`ObjectAssets`]: a log in a bucket.
+//!
+//! ```text
+//! <prefix>               public, served as it is by a public bucket or a CDN
+//!   checkpoint  log.v3.json  issuer/…  tile/…
+//! <prefix>.lucarne/      ours; nothing there is secret, and nothing of use
+//!   journal/…            rounds that are durable, perhaps not yet as files
+//! ```
+//!
+//! A put that was answered is durable and seen by every reader: that is what
+//! these stores promise, and all that is asked of one, listings included.
+//! (Eventually consistent stores, of which few are left, are not fit.)
+//!
+//! # One process per log
+//!
+//! A bucket cannot be locked as a directory can: two processes may open the
+//! same prefix. The fence is the [`Lock`](crate::Lock): its compare-and-swap
+//! lets only one of them commit, and the other stops. Neither publishes
+//! anything that is not committed, rounds have names of their own, and what is
+//! committed has but one form; so whatever both write, they write alike. What
+//! may happen is that the slower one puts back a checkpoint that the faster
+//! has replaced, until the next round. The same holds for a checkpoint whose
+//! put was given up and arrives late: it is an older one of the same log.
+
+mod config;
+mod failure;
+mod http;
+mod journal;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::Extensions;
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::stream::{self, BoxStream};
+use futures_util::{StreamExt, TryStreamExt};
+use object_store::path::Path;
+use object_store::{Attribute, Attributes, ObjectStore, ObjectStoreExt, PutOptions, PutPayload};
+use parking_lot::Mutex;
+
+pub use self::config::{Azure, Bucket, Gcs, ObjectStoreConfig, Patience, S3, S3Keys};
+use self::http::Immutable;
+use self::journal::{Journal, Name};
+use crate::{Asset, AssetKind, Assets, Error, Stats, path};
+
+/// Assets in a bucket of S3, Google Cloud Storage or Azure. See the
+/// [module](self) on what happens if two processes open the same one.
+pub struct ObjectAssets {
+    store: Arc<dyn ObjectStore>,
+    key_prefix: String,
+    parallel: usize,
+    location: String,
+    journal: Journal,
+    /// Full tiles whose partials could not be removed yet.
+    superseded: Mutex<BTreeSet<String>>,
+    stats: Arc<Stats>,
+}
+
+impl ObjectAssets {
+    /// Reaches the bucket, which must exist, and finds out whether it may be
+    /// listed: one request.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Configuration`], [`Error::NoBucket`], [`Error::Refused`],
+    /// [`Error::ClockSkew`] or [`Error::Unavailable`]. A prefix without any
+    /// object is none: whether that is right, the lock knows.
+    pub async fn open(config: &ObjectStoreConfig) -> Result<Self, Error> {
+        let stats = Arc::new(Stats::default());
+        let assets = Self {
+            store: config.connect(stats.clone())?,
+            key_prefix: config.key_prefix.clone(),
+            parallel: config.parallel.max(1),
+            location: config.location(),
+            journal: Journal::default(),
+            superseded: Mutex::default(),
+            stats,
+        };
+        assets.check_prefix()?;
+        let journal = assets.key(JOURNAL)?;
+        let first = assets.store.list(Some(&journal)).next().await;
+        first
+            .transpose()
+            .map_err(|e| assets.failed("list", JOURNAL, &e))?;
+        Ok(assets)
+    }
+
+    /// What is listed must be what was put: no key that the store's client
+    /// would rewrite.
+    fn check_prefix(&self) -> Result<(), Error> {
+        let prefix = &self.key_prefix;
+        let plain =
+            prefix.is_empty() || path::check(prefix.strip_suffix('/').unwrap_or(prefix)).is_ok();
+        if plain && prefix.len() <= 256 {
+            return Ok(());
+        }
+        Err(config::configuration(format!(
+            "the key prefix {prefix:?} is not made of letters, digits, `-`, `_` and `.`, in \
+             parts that `/` separates and that do not begin with a dot"
+        )))
+    }
+
+    fn key(&self, path: &str) -> Result<Path, Error> {
+        let key = Path::parse(format!("{}{path}", self.key_prefix));
+        key.map_err(|_| Error::BadPath { path: path.into() })
+    }
+
+    /// The path within the log.
+    fn path<'k>(&self, key: &'k Path) -> Option<&'k str> {
+        key.as_ref().strip_prefix(&self.key_prefix)
+    }
+
+    fn failed(&self, action: &'static str, path: &str, error: &object_store::Error) -> Error {
+        failure::sort(action, format!("{path} in {}", self.location), error)
+    }
+
+    async fn put(&self, asset: Asset) -> Result<(), Error> {
+        let size = asset.bytes.len() as u64;
+        let mut options = PutOptions::from(headers(asset.kind));
+        if !matches!(asset.kind, AssetKind::Checkpoint | AssetKind::LogJson) {
+            options.extensions = immutable();
+        }
+        self.write(&asset.path, asset.bytes.into(), options).await?;
+        self.stats.published(size);
+        Ok(())
+    }
+
+    /// Puts an object. A conflict, of which an unconditional put has none of its
+    /// own, is one with something else that the store does at the moment: stores
+    /// over a file system remove directories that deletions empty.
+    async fn write(
+        &self,
+        path: &str,
+        object: PutPayload,
+        options: PutOptions,
+    ) -> Result<(), Error> {
+        let key = self.key(path)?;
+        let mut tries_left = 5;
+        loop {
+            let put = self.store.put_opts(&key, object.clone(), options.clone());
+            match put.await {
+                Ok(_) => return Ok(()),
+                Err(object_store::Error::AlreadyExists { .. }) if tries_left > 0 => {
+                    tries_left -= 1;
+                    tokio::time::sleep(CONFLICT).await;
+                }
+                Err(error) => return Err(self.failed("write", path, &error)),
+            }
+        }
+    }
+
+    /// The bytes of an object as they are stored.
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, Error> {
+        let key = self.key(path)?;
+        let read = async { self.store.get(&key).await?.bytes().await };
+        match read.await {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if failure::is_absent(&error) => Ok(None),
+            Err(error) => Err(self.failed("read", path, &error)),
+        }
+    }
+
+    /// What is staged, oldest first. A paged listing: 1,000 names a request.
+    async fn list_journal(&self) -> Result<Vec<Name>, Error> {
+        let mut objects = self.store.list(Some(&self.key(JOURNAL)?));
+        let mut names = Vec::new();
+        while let Some(object) = objects.next().await {
+            let object = object.map_err(|e| self.failed("list", JOURNAL, &e))?;
+            match object.location.filename().and_then(Name::parse) {
+                Some(name) => names.push(name),
+                None => tracing::warn!(
+                    key = %object.location,
+                    "not an object of the journal of {}; it is left alone", self.location
+                ),
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// The record, unless it has been removed since it was listed.
+    async fn read_staged(&self, name: Name) -> Result<Option<Bytes>, Error> {
+        let path = staged_path(name);
+        let Some(object) = self.read(&path).await? else {
+            return Ok(None);
+        };
+        journal::record(object)
+            .map(Some)
+            .map_err(|(offset, detail)| Error::Damaged {
+                file: format!("{path} in {}", self.location),
+                offset,
+                detail: detail.into(),
+            })
+    }
+
+    fn usable(&self) -> Result<(), Error> {
+        match self.journal.poison_found() {
+            None => Ok(()),
+            Some(reason) => Err(Error::Poisoned {
+                location: self.location(),
+                reason,
+            }),
+        }
+    }
+
+    /// Deletes in batches as large as the store takes (S3: 1,000), and says of
+    /// each object that it is gone.
+    async fn delete(&self, keys: Vec<Path>, mut gone: impl FnMut(&Path)) -> Result<(), Error> {
+        let keys: BoxStream<'static, _> = stream::iter(keys.into_iter().map(Ok)).boxed();
+        let mut results = self.store.delete_stream(keys);
+        let mut failure = None;
+        while let Some(result) = results.next().await {
+            match result {
+                Ok(key) => gone(&key),
+                Err(object_store::Error::NotFound { path, .. }) => gone(&Path::from(path)),
+                Err(error) => failure = Some(self.failed("delete", "objects", &error)),
+            }
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// The objects under `<tile>.p/` for tiles of one directory. One listing
+    /// of a thousand objects says it of a hundred tiles.
+    async fn partials_of(
+        &self,
+        directory: &str,
+        tiles: &BTreeSet<String>,
+    ) -> Result<Vec<Path>, Error> {
+        let (Some(first), Some(last)) = (tiles.first(), tiles.last()) else {
+            return Ok(Vec::new());
+        };
+        // In the order of bytes, `0` follows `/`.
+        let end = self.key(&format!("{last}.p0"))?;
+        let directory_key = self.key(directory)?;
+        let offset = self.key(first)?;
+        let mut objects = self.store.list_with_offset(Some(&directory_key), &offset);
+        let mut found = Vec::new();
+        while let Some(object) = objects.next().await {
+            let key = object
+                .map_err(|e| self.failed("list", directory, &e))?
+                .location;
+            if key.as_ref() >= end.as_ref() {
+                break;
+            }
+            let path = self.path(&key).and_then(|path| path.rsplit_once(".p/"));
+            if path.is_some_and(|(tile, _)| tiles.contains(tile)) {
+                found.push(key);
+            }
+        }
+        Ok(found)
+    }
+
+    async fn remove_superseded(&self) -> Result<(), Error> {
+        let waiting = self.superseded.lock().clone();
+        let mut directories: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+        for tile in &waiting {
+            let directory = tile.rsplit_once('/').map_or("", |(directory, _)| directory);
+            directories
+                .entry(directory)
+                .or_default()
+                .insert(tile.clone());
+        }
+        for (directory, tiles) in directories {
+            let partials = self.partials_of(directory, &tiles).await?;
+            self.delete(partials, |_| self.stats.removed()).await?;
+            self.superseded.lock().retain(|tile| !tiles.contains(tile));
+        }
+        Ok(())
+    }
+
+    /// Tidying up can wait for a store that does not answer: the next call
+    /// does it. What the store forbids, it will forbid then, too.
+    fn tidied(&self, result: Result<(), Error>) -> Result<(), Error> {
+        match result {
+            Err(error @ Error::Unavailable { .. }) => {
+                tracing::warn!(%error, "left for later");
+                Ok(())
+            }
+            result => result,
+        }
+    }
+}
+
+/// How long to wait before a put that met a conflict is repeated.
+const CONFLICT: Duration = Duration::from_millis(20);
+
+const JOURNAL: &str = ".lucarne/journal";
+
+fn staged_path(name: Name) -> String {
+    format!("{JOURNAL}/{}", name.file())
+}
+
+fn immutable() -> Extensions {
+    let mut extensions = Extensions::new();
+    extensions.insert(Immutable);
+    extensions
+}
+
+/// With these, a public bucket or a CDN serves the log as we would.
+fn headers(kind: AssetKind) -> Attributes {
+    let mut headers = Attributes::from_iter([
+        (Attribute::ContentType, kind.content_type()),
+        (Attribute::CacheControl, kind.cache_control()),
+    ]);
+    if let Some(encoding) = kind.content_encoding() {
+        headers.insert(Attribute::ContentEncoding, encoding.into());
+    }
+    headers
+}
+
+#[async_trait]
+impl Assets for ObjectAssets {
+    async fn stage(&self, new_size: u64, record: Bytes) -> Result<(), Error> {
+        self.usable()?;
+        if self.journal.is_closed() {
+            self.journal.open(self.list_journal().await?);
+        }
+        let name = self.journal.begin(new_size);
+        let path = staged_path(name);
+        let options = PutOptions {
+            attributes: Attributes::from_iter([
+                (Attribute::ContentType, "application/octet-stream"),
+                (Attribute::CacheControl, "private, no-store"),
+            ]),
+            extensions: immutable(),
+            ..PutOptions::default()
+        };
+        let object = PutPayload::from_iter([journal::header(&record), record]);
+        let size = object.content_length() as u64;
+        if let Err(error) = self.write(&path, object, options).await {
+            self.journal.poison(error.to_string());
+            return Err(error);
+        }
+        self.stats.appended(size);
+        Ok(())
+    }
+
+    async fn staged(&self) -> Result<Vec<Bytes>, Error> {
+        let read = async {
+            let names = self.list_journal().await?;
+            let records = stream::iter(names.clone())
+                .map(|name| self.read_staged(name))
+                .buffered(self.parallel)
+                .try_filter_map(async |record| Ok(record));
+            Ok((names, records.try_collect::<Vec<Bytes>>().await?))
+        };
+        match read.await {
+            Ok((names, records)) => {
+                self.journal.open(names);
+                Ok(records)
+            }
+            Err(error) => {
+                let error: Error = error;
+                self.journal.poison(error.to_string());
+                Err(error)
+            }
+        }
+    }
+
+    async fn publish(&self, assets: Vec<Asset>) -> Result<(), Error> {
+        for asset in &assets {
+            path::check(&asset.path)?;
+        }
+        stream::iter(assets.into_iter().map(Ok))
+            .try_for_each_concurrent(self.parallel, |asset| self.put(asset))
+            .await
+    }
+
+    /// What was published is durable: only staged objects are to be deleted.
+    async fn settle(&self, size: u64) -> Result<(), Error> {
+        self.usable()?;
+        let settled = self.journal.settled(size);
+        let keys = settled.iter().map(|name| self.key(&staged_path(*name)));
+        let keys = keys.collect::<Result<Vec<Path>, Error>>()?;
+        let deleted = self.delete(keys, |key| {
+            if let Some(name) = key.filename().and_then(Name::parse) {
+                self.journal.removed(&name);
+            }
+        });
+        self.tidied(deleted.await)
+    }
+
+    async fn get(&self, path: &str) -> Result<Option<Bytes>, Error> {
+        self.read(path::check(path)?).await
+    }
+
+    async fn remove_partials(&self, tiles: &[String]) -> Result<(), Error> {
+        for tile in tiles {
+            path::check(tile)?;
+        }
+        self.superseded.lock().extend(tiles.iter().cloned());
+        self.tidied(self.remove_superseded().await)
+    }
+
+    async fn partials(&self, tile_path: &str) -> Result<Vec<u16>, Error> {
+        let directory = format!("{}.p", path::check(tile_path)?);
+        let mut objects = self.store.list(Some(&self.key(&directory)?));
+        let mut widths = Vec::new();
+        while let Some(object) = objects.next().await {
+            let key = object
+                .map_err(|e| self.failed("list", &directory, &e))?
+                .location;
+            let name = self
+                .path(&key)
+                .and_then(|path| path.strip_prefix(&directory));
+            widths.extend(name.and_then(|name| path::width(name.strip_prefix('/')?)));
+        }
+        widths.sort_unstable();
+        Ok(widths)
+    }
+
+    async fn headroom(&self) -> Result<Option<u64>, Error> {
+        Ok(None)
+    }
+
+    fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    fn location(&self) -> String {
+        self.location.clone()
+    }
+}

@@ -1,0 +1,127 @@
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use rusty_s3::{Credentials, S3Action, UrlStyle};
+
+use crate::{ObjectStore, raw_exchange};
+
+/// How long a store may take to make a bucket, and a signature is good.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// An empty bucket of its own, in a store that it shares with those that are
+/// alive at the same time: starting one for each test would take longer than
+/// the tests.
+#[derive(Clone, Debug)]
+pub struct Bucket {
+    /// The store.
+    pub store: Arc<ObjectStore>,
+    /// The bucket's name.
+    pub name: String,
+}
+
+impl Bucket {
+    /// In versitygw.
+    ///
+    /// # Errors
+    /// Those of [`ObjectStore::versitygw`], or the store's.
+    pub async fn versitygw() -> Result<Self> {
+        static SHARED: Shared = Shared::new();
+        Self::create(SHARED.get(ObjectStore::versitygw)?).await
+    }
+
+    /// In MinIO.
+    ///
+    /// # Errors
+    /// Those of [`ObjectStore::minio`], or the store's.
+    pub async fn minio() -> Result<Self> {
+        static SHARED: Shared = Shared::new();
+        Self::create(SHARED.get(ObjectStore::minio)?).await
+    }
+
+    async fn create(store: Arc<ObjectStore>) -> Result<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let name = format!("bucket-{}", NEXT.fetch_add(1, Relaxed));
+        let bucket = Self { store, name };
+        let store = &bucket.store;
+        let url = bucket
+            .signer()?
+            .create_bucket(&bucket.keys())
+            .sign(PATIENCE);
+        let request = format!(
+            "PUT {} HTTP/1.1\r\nhost: {}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+            below(&url),
+            store.address
+        );
+        let start = Instant::now();
+        loop {
+            let answer = raw_exchange(store.address, request.as_bytes(), PATIENCE).await?;
+            let answer = String::from_utf8_lossy(&answer);
+            if answer.starts_with("HTTP/1.1 200") {
+                break;
+            }
+            // MinIO says so for a while after it has said that it is ready.
+            ensure!(
+                answer.starts_with("HTTP/1.1 503") && start.elapsed() < PATIENCE,
+                "{} does not make a bucket: {answer}",
+                store.endpoint
+            );
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        Ok(bucket)
+    }
+
+    /// Path and query of a signed `GET` of this object, good for half a minute.
+    ///
+    /// # Errors
+    /// An endpoint or name that makes no URL.
+    pub fn signed_get(&self, key: &str) -> Result<String> {
+        let (signer, keys) = (self.signer()?, self.keys());
+        let url = signer.get_object(Some(&keys), key).sign(PATIENCE);
+        Ok(below(&url))
+    }
+
+    fn signer(&self) -> Result<rusty_s3::Bucket> {
+        let endpoint = self
+            .store
+            .endpoint
+            .parse()
+            .context("the store's endpoint")?;
+        let (name, region) = (self.name.clone(), self.store.region);
+        Ok(rusty_s3::Bucket::new(
+            endpoint,
+            UrlStyle::Path,
+            name,
+            region,
+        )?)
+    }
+
+    fn keys(&self) -> Credentials {
+        Credentials::new(self.store.access_key, self.store.secret_key)
+    }
+}
+
+fn below(url: &url::Url) -> String {
+    format!("{}?{}", url.path(), url.query().unwrap_or_default())
+}
+
+/// A store for all who hold it at the moment. (A `static` would never be
+/// dropped, and the store would outlive the tests.)
+struct Shared(Mutex<Weak<ObjectStore>>);
+
+impl Shared {
+    const fn new() -> Self {
+        Self(Mutex::new(Weak::new()))
+    }
+
+    fn get(&self, start: impl FnOnce() -> Result<ObjectStore>) -> Result<Arc<ObjectStore>> {
+        let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(store) = shared.upgrade() {
+            return Ok(store);
+        }
+        let store = Arc::new(start()?);
+        *shared = Arc::downgrade(&store);
+        Ok(store)
+    }
+}
