@@ -7,6 +7,7 @@
 
 mod audit;
 mod corpus;
+mod databases;
 mod http;
 mod log_under_test;
 mod process;
@@ -14,6 +15,7 @@ mod server;
 
 pub use audit::{Audit, Report};
 pub use corpus::{Case, Corpus, corpus};
+pub use databases::{DatabaseKind, DatabaseServer};
 pub use http::{Client, Response, raw_exchange};
 pub use log_under_test::LogUnderTest;
 pub use process::{Usage, usage};
