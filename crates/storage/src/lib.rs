@@ -8,8 +8,8 @@
 //!   assets. Its compare-and-swap is the point of no return of a round, and
 //!   what stops a log that was restored from a backup from signing a fork.
 //!
-//! [`PosixAssets`] and [`SqlLock`] are the ones to run; [`memory`] has both for
-//! tests. Whoever adds another back end runs `conformance` (a feature) on it.
+//! [`PosixAssets`], [`SqlLock`] and [`ObjectLock`] are the ones to run;
+//! [`memory`] has both for tests. Whoever adds another back end runs `conformance` (a feature) on it.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -19,6 +19,7 @@ pub mod conformance;
 mod error;
 mod lock;
 pub mod memory;
+mod objectlock;
 mod path;
 mod posix;
 mod sql;
@@ -28,6 +29,7 @@ pub use assets::{Asset, AssetKind, Assets, Encoding};
 pub use error::Error;
 pub use lock::{Lock, LockError, LogId};
 pub use memory::{MemoryAssets, MemoryLock};
+pub use objectlock::ObjectLock;
 pub use posix::PosixAssets;
 pub use sql::SqlLock;
 pub use stats::Stats;
