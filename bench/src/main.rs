@@ -5,10 +5,12 @@
 
 mod add_chain;
 mod chains;
+mod compare;
 mod connection;
 mod floor;
 mod load;
 mod nginx;
+mod own;
 mod read;
 mod syncs;
 mod table;
@@ -50,11 +52,18 @@ enum Command {
     AddChain(add_chain::Options),
     /// Reads tiles and checkpoints, beside nginx
     Read(read::Options),
+    /// Runs the same load on two logs in turn
+    Compare(compare::Options),
     /// Measures a bare server that decodes, verifies and signs
     Floor(floor::Options),
     /// Is that server
     #[command(hide = true)]
     FloorServer(floor::ServerOptions),
+    /// Measures what `lucarne load` itself costs
+    Load(own::Options),
+    /// Is the log that it is measured with
+    #[command(hide = true)]
+    SctServer(own::server::Options),
 }
 
 fn main() -> Result<()> {
@@ -63,8 +72,11 @@ fn main() -> Result<()> {
     match options.command {
         Command::AddChain(command) => add_chain::run(&options.common, &command),
         Command::Read(command) => read::run(&options.common, &command),
+        Command::Compare(command) => compare::run(&options.common, &command),
         Command::Floor(command) => floor::run(&options.common, &command),
         Command::FloorServer(command) => floor::serve(&command),
+        Command::Load(command) => own::run(&options.common, &command),
+        Command::SctServer(command) => own::server::serve(&command),
     }
 }
 

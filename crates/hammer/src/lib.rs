@@ -2,4 +2,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod ct;
+mod registry;
 pub mod s3;
+
+pub use registry::{keys, scenarios};

@@ -1,6 +1,12 @@
 //! When iterations begin: k6's executors.
 
+mod display;
+pub(crate) mod ramp;
+pub(crate) mod schedule;
+
 use std::time::Duration;
+
+use ramp::Ramp;
 
 /// When iterations begin.
 ///
@@ -104,6 +110,60 @@ impl Default for Open {
             iterations: None,
             max_start_delay: Duration::from_secs(10),
             min_achieved: 0.99,
+        }
+    }
+}
+
+impl Arrivals {
+    /// How long arrivals go on.
+    pub fn duration(&self) -> Duration {
+        match self {
+            Arrivals::ConstantRate { duration, .. } | Arrivals::ConstantUsers { duration, .. } => {
+                *duration
+            }
+            Arrivals::RampingRate { stages, .. } | Arrivals::RampingUsers { stages, .. } => {
+                stages.iter().fold(Duration::ZERO, |sum, stage| {
+                    sum.saturating_add(stage.duration)
+                })
+            }
+        }
+    }
+
+    /// After so many iterations there are no more.
+    pub fn iterations(&self) -> Option<u64> {
+        match self {
+            Arrivals::ConstantRate { open, .. } | Arrivals::RampingRate { open, .. } => {
+                open.iterations
+            }
+            Arrivals::ConstantUsers { iterations, .. }
+            | Arrivals::RampingUsers { iterations, .. } => *iterations,
+        }
+    }
+
+    /// What carries out an open loop; `None` for a closed one.
+    pub fn open(&self) -> Option<&Open> {
+        match self {
+            Arrivals::ConstantRate { open, .. } | Arrivals::RampingRate { open, .. } => Some(open),
+            Arrivals::ConstantUsers { .. } | Arrivals::RampingUsers { .. } => None,
+        }
+    }
+
+    /// Iterations per second, or users, over time.
+    pub(crate) fn ramp(&self) -> Ramp {
+        match self {
+            Arrivals::ConstantRate { rate, duration, .. } => {
+                Ramp::constant(rate.as_per_second(), *duration)
+            }
+            Arrivals::RampingRate { start, stages, .. } => {
+                let unit = start.per.as_secs_f64();
+                Ramp::new(start.as_per_second(), stages, |target| target / unit)
+            }
+            Arrivals::ConstantUsers {
+                users, duration, ..
+            } => Ramp::constant(*users as f64, *duration),
+            Arrivals::RampingUsers { start, stages, .. } => {
+                Ramp::new(*start as f64, stages, |target| target)
+            }
         }
     }
 }

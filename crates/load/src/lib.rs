@@ -6,8 +6,14 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod arrival;
+mod collector;
+mod conduct;
+mod course;
+mod crowd;
+mod environment;
 pub mod histogram;
 pub mod http;
+mod lane;
 pub mod metric;
 pub mod plan;
 pub mod recorder;
@@ -15,14 +21,18 @@ pub mod report;
 pub mod run;
 mod samples;
 pub mod scenario;
+mod seat;
 pub mod snapshot;
 pub mod stop;
+mod summarise;
 pub mod summary;
 mod tags;
 pub mod threshold;
 pub mod timeline;
+mod timer;
 pub mod ui;
 pub mod verdict;
+mod worker;
 
 pub use arrival::Arrivals;
 pub use histogram::{Histogram, HistogramError};

@@ -1,5 +1,7 @@
 //! What has been recorded, by tag set.
 
+mod metrics;
+
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -50,6 +52,19 @@ pub(crate) struct Series {
     pub(crate) custom: Vec<(&'static str, Metric)>,
     pub(crate) checks: Vec<Tally>,
     pub(crate) errors: Vec<Tally>,
+    /// What the engine knows of a scenario; only in its own tag set.
+    pub(crate) engine: Option<Engine>,
+}
+
+/// What the engine knows of a scenario.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Engine {
+    pub(crate) asked: u64,
+    pub(crate) started: u64,
+    pub(crate) dropped: u64,
+    pub(crate) interrupted: u64,
+    pub(crate) users: u64,
+    pub(crate) users_max: u64,
 }
 
 /// The requests of one tag set.
@@ -78,7 +93,7 @@ pub(crate) struct Tally {
 }
 
 impl Samples {
-    fn series(&mut self, tags: Tags) -> &mut Series {
+    pub(crate) fn series(&mut self, tags: Tags) -> &mut Series {
         let index = tags.0 as usize;
         if index >= self.series.len() {
             self.series.resize_with(index + 1, || None);
@@ -144,7 +159,10 @@ impl Samples {
     }
 
     pub(crate) fn gauge(&mut self, tags: Tags, metric: &'static str, value: f64) {
-        self.custom(tags, metric, Metric::one_gauge(value));
+        // JSON has no way to write anything else.
+        if value.is_finite() {
+            self.custom(tags, metric, Metric::one_gauge(value));
+        }
     }
 
     fn custom(&mut self, tags: Tags, metric: &'static str, sample: Metric) {
@@ -221,6 +239,7 @@ impl Series {
         self.custom.clear();
         self.checks.clear();
         self.errors.clear();
+        self.engine = None;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Everything that reports are made of.
 
-mod merge;
-mod select;
+pub(crate) mod merge;
+pub(crate) mod select;
 mod tag_map;
 
 use std::collections::BTreeMap;

@@ -72,6 +72,21 @@ pub struct ThresholdError {
 }
 
 impl Threshold {
+    /// Built in: at least this part of what a scenario was asked for has begun.
+    pub(crate) fn achieved(scenario: &str, least: f64) -> Self {
+        Threshold {
+            key: format!("achieved_rate{{scenario:{scenario}}}"),
+            expression: format!("rate>={least}"),
+            abort_on_fail: false,
+            delay_abort_eval: Duration::ZERO,
+            metric: "achieved_rate".into(),
+            tags: vec![("scenario".into(), scenario.into())],
+            aggregation: Aggregation::Rate,
+            operator: Operator::GreaterOrEqual,
+            bound: least,
+        }
+    }
+
     /// The metric's name.
     pub fn metric(&self) -> &str {
         &self.metric

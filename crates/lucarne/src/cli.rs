@@ -4,16 +4,19 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
+use crate::commands::ca::Ca;
 use crate::commands::demo::Options as Demo;
+use crate::commands::load::Load;
+use crate::commands::watch::Options as Watch;
 use crate::config::Flags;
 use crate::logging::Format;
 
-/// A Certificate Transparency log.
+/// A Certificate Transparency log, and load tests.
 #[derive(Debug, Parser)]
 #[command(
     name = "lucarne",
     version,
-    about = "A Certificate Transparency log for the static CT API",
+    about = "A Certificate Transparency log for the static CT API, and load tests for any",
     after_help = "Exit codes: 0 done, or stopped on request; 1 a problem, which was said; 2 wrong \
                   usage; 130 stopped at once by a second signal.\n\n\
                   Start here: `lucarne demo`. Every key of the configuration file is in \
@@ -77,6 +80,18 @@ pub enum Command {
 
     /// A complete log in one command: keys, a CA, configuration, submissions
     Demo(Demo),
+
+    /// Load tests: CT logs and S3 stores, from a plan or from flags
+    #[command(subcommand)]
+    Load(Load),
+
+    /// Follow a log's checkpoint: verify it, and say how the log grows
+    #[command(after_help = crate::commands::watch::EXIT_CODES)]
+    Watch(Box<Watch>),
+
+    /// The authorities that load tests issue from
+    #[command(subcommand)]
+    Ca(Ca),
 }
 
 /// Where the configuration is.
@@ -105,4 +120,14 @@ pub struct Keygen {
     /// The seed file to make
     #[arg(short, long, value_name = "FILE")]
     pub file: PathBuf,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        super::Cli::command().debug_assert();
+    }
 }

@@ -27,7 +27,7 @@ use cli::{Cli, Command};
 /// Does what the command line asks for.
 pub fn run(cli: &Cli) -> ExitCode {
     let level = match cli.command {
-        Command::Demo(_) => "warn",
+        Command::Demo(_) | Command::Load(_) | Command::Watch(_) => "warn",
         _ => "info",
     };
     let filter = cli.log_filter.as_deref().unwrap_or(level);
@@ -41,6 +41,9 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Init(file) => commands::init::run(&file.config),
         Command::Keygen(keygen) => commands::keygen::run(&keygen.file),
         Command::Demo(options) => commands::demo::run(options, &logging),
+        Command::Load(load) => commands::load::run(load),
+        Command::Watch(options) => commands::watch::run(options),
+        Command::Ca(ca) => commands::ca::run(ca),
     }
 }
 

@@ -23,6 +23,17 @@ pub(crate) fn run<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     result
 }
 
+/// Runs `future` to its end on this thread alone.
+///
+/// # Errors
+/// That of the future, or if the system does not help.
+pub(crate) fn run_here<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(future)
+}
+
 /// Raises the limit of open files as far as it goes without privileges:
 /// every connection is one. Returns the limit now in force, if there is one.
 pub(crate) fn raise_open_files() -> Option<u64> {

@@ -16,7 +16,7 @@ pub(crate) struct Signals {
 
 /// A wrapper may forward what the terminal has sent to us as well: signals
 /// this close to each other are one wish.
-const ONE_WISH: Duration = Duration::from_millis(300);
+pub(crate) const ONE_WISH: Duration = Duration::from_millis(300);
 
 /// What a signal asks for.
 #[derive(Debug, PartialEq, Eq)]

@@ -12,6 +12,7 @@ mod http;
 mod log_under_test;
 mod process;
 mod server;
+mod stores;
 
 pub use audit::{Audit, Report};
 pub use corpus::{Case, Corpus, corpus};
@@ -21,6 +22,7 @@ pub use log_under_test::LogUnderTest;
 pub use process::{Usage, usage};
 pub use rustix::process::Signal;
 pub use server::{Launch, Server, free_port};
+pub use stores::ObjectStore;
 pub use tempfile::TempDir;
 
 /// A new directory that goes away with the value.

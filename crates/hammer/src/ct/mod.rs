@@ -1,1 +1,34 @@
-//! Certificate Transparency logs: writing, reading, verifying.
+//! Certificate Transparency logs under load.
+mod chains;
+pub mod checks;
+mod entries;
+pub mod fetch;
+mod follower;
+mod heads;
+mod observed;
+pub mod options;
+mod outage;
+mod profile;
+mod promises;
+mod random;
+pub mod read;
+mod remote;
+mod retry;
+mod roots;
+mod sct;
+mod spine;
+mod stencil;
+mod target;
+pub mod write;
+
+pub use chains::{Chains, Submission, Tail, Window};
+pub use follower::{Follower, Seen};
+pub use heads::{Floor, Head, Heads};
+pub use outage::Outage;
+pub use profile::Issuers;
+pub use promises::{Promise, Promises, Tally};
+pub use remote::Remote;
+pub use roots::{Roots, RootsError};
+pub use sct::{Promised, SctVerifier, timestamp_sane};
+pub use spine::Spine;
+pub use target::{LogOptions, Target};

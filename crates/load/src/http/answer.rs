@@ -456,3 +456,6 @@ fn protocol(reason: impl AsRef<str>) -> Failure {
         format!("not an HTTP answer: {}", reason.as_ref()),
     )
 }
+
+#[cfg(test)]
+mod tests;

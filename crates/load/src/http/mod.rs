@@ -27,6 +27,8 @@ mod options;
 mod request;
 mod response;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod tls;
 
 pub use client::Client;

@@ -32,6 +32,9 @@ pub const TOP: &[&str] = &[
     "seed",
 ];
 
+/// Keys of a scenario: those of all, and those of some executors.
+pub const SCENARIO: [&[&str]; 2] = [scenario::COMMON, arrivals::KEYS];
+
 /// Most worker threads of a run.
 pub const MAX_THREADS: u64 = 1024;
 

@@ -11,7 +11,7 @@ use super::{Build, Kind, arrivals, tags};
 use crate::{Arrivals, Planned, PrepareError};
 
 /// Keys of every scenario, whatever its executor.
-const COMMON: &[&str] = &[
+pub(super) const COMMON: &[&str] = &[
     "scenario",
     "executor",
     "startTime",
@@ -109,7 +109,7 @@ pub(super) fn read(entry: &Entry, kinds: &[Kind], report: &mut Report) -> Option
     if let Err(why) = tags::name(&entry.key) {
         report.problem(Some(entry.line), &path, why);
     }
-    let known = [COMMON, arrivals::KEYS].concat();
+    let known = super::SCENARIO.concat();
     let section = Section::open_advised(&entry.value, &path, &known, unknown, report)?;
     let mut reader = Reader::new(section, &path, Path::new(""), report);
     let kind = kind(&mut reader, kinds);

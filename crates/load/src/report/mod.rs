@@ -1,1 +1,19 @@
-//! What is left of a run: text, JSON, HTML, and comparison with an earlier one.
+//! What is left of a run: text, HTML, and comparison with an earlier one.
+//!
+//! Everything here is a pure function of a [`Summary`](crate::Summary): what is printed now
+//! can be printed from `summary.json` later, or of several that were merged.
+
+pub mod baseline;
+pub mod format;
+mod html;
+mod matrix;
+mod statistics;
+mod text;
+mod vegeta;
+
+pub use html::html;
+pub use text::text;
+pub use vegeta::vegeta;
+
+#[cfg(test)]
+pub(crate) mod sample;

@@ -23,7 +23,7 @@ pub(crate) fn run(path: &Path) -> ExitCode {
             return failed(error);
         }
     }
-    print(&summary, &report);
+    conclude(&summary, &report);
     match report.problems() {
         [] => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
@@ -56,7 +56,8 @@ fn window(start: Option<u64>, limit: Option<u64>) -> String {
     }
 }
 
-fn print(summary: &[String], report: &Report) {
+/// Prints what was found, and how much of it.
+pub(crate) fn conclude(summary: &[String], report: &Report) {
     for line in summary {
         println!("{line}");
     }

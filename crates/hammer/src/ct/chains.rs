@@ -1,0 +1,363 @@
+//! The chains that are submitted: minted as they are asked for, or ahead.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use base64_simd::STANDARD;
+use bytes::Bytes;
+use lucarne_ct::{Certificate, EntryKind, SignedEntry, tbs_without_poison};
+use lucarne_mint::{Error, KeyPair, KeyType, LeafOptions};
+use parking_lot::Mutex;
+
+use super::profile::Profile;
+use super::random::Random;
+use super::stencil::{Fresh, LABEL, LAST_UTC_TIME, Stencil, sample_validity};
+use super::{Issuers, Roots};
+
+/// The interval `[start, end)` that a log takes notAfter from, in seconds since
+/// 1970; `None`: unbounded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// The first second.
+    pub start: Option<i64>,
+    /// The second after the last.
+    pub end: Option<i64>,
+}
+
+impl Window {
+    /// The range that a certificate made at `now` with a usual life of `days`
+    /// takes its notAfter from: unexpired where the window allows it.
+    fn not_after(&self, now: i64, days: i64) -> (i64, i64) {
+        let last = now + days * DAY;
+        let end = self.end.map_or(last, |end| end - 1);
+        let start = self.start.unwrap_or(i64::MIN);
+        let usual = (start.max(now + HOUR), end.min(last));
+        let (from, to) = match usual {
+            (from, to) if from <= to => (from, to),
+            _ => (self.start.unwrap_or(end - DAY), end),
+        };
+        match from {
+            0..=LAST_UTC_TIME => (from, to.min(LAST_UTC_TIME)),
+            _ => (from, to),
+        }
+    }
+}
+
+const HOUR: i64 = 3600;
+const DAY: i64 = 86_400;
+
+/// What follows the leaf in a submission: the same for all of an issuer.
+#[derive(Debug)]
+pub struct Tail {
+    /// The rest of the JSON body after the leaf's base64.
+    json: String,
+    /// SHA-256 of the issuer's SubjectPublicKeyInfo.
+    issuer_key_hash: [u8; 32],
+}
+
+/// The beginning of a body, before the leaf's base64.
+pub(crate) const HEAD: &str = "{\"chain\":[\"";
+
+/// One chain to submit.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    /// Which endpoint takes it.
+    pub kind: EntryKind,
+    leaf: Bytes,
+    tail: Arc<Tail>,
+}
+
+impl Submission {
+    /// Writes the leaf's base64 into `buffer`, whose contents go away. The body
+    /// is [`parts`](Self::parts) of it.
+    pub(crate) fn encode_leaf(&self, buffer: &mut String) {
+        buffer.clear();
+        STANDARD.encode_append(&self.leaf, buffer);
+    }
+
+    /// The JSON body, given the leaf's base64.
+    pub(crate) fn parts<'a>(&'a self, leaf: &'a str) -> [&'a [u8]; 3] {
+        [HEAD.as_bytes(), leaf.as_bytes(), self.tail.json.as_bytes()]
+    }
+
+    /// What a log signs for it.
+    pub(crate) fn signed(&self) -> Option<SignedEntry> {
+        Some(match self.kind {
+            EntryKind::X509 => SignedEntry::X509 {
+                certificate: self.leaf.clone(),
+            },
+            EntryKind::Precert => SignedEntry::Precert {
+                issuer_key_hash: self.tail.issuer_key_hash,
+                tbs: tbs_without_poison(&Certificate::parse(&self.leaf).ok()?).into(),
+            },
+        })
+    }
+}
+
+/// Makes chains: any number, from any thread.
+#[derive(Debug)]
+pub struct Chains {
+    sorts: Vec<Sort>,
+    weight: u64,
+    /// Probability of a precertificate.
+    precerts: f64,
+    window: Window,
+    /// In front of the serial numbers of this run, so that no run repeats
+    /// another.
+    run: u64,
+    next: AtomicU64,
+    stock: Mutex<Vec<Submission>>,
+}
+
+#[derive(Debug)]
+struct Sort {
+    weight: u64,
+    days: i64,
+    certificate: Stencil,
+    precertificate: Stencil,
+    tail: Arc<Tail>,
+}
+
+impl Chains {
+    /// Chains by `issuers`, of which `precerts` (0 to 1) are precertificates,
+    /// with notAfter in `window`. Serial numbers count from `offset` after 64
+    /// random bits.
+    ///
+    /// # Errors
+    /// Only if the cryptographic library fails.
+    pub fn new(
+        roots: &Roots,
+        issuers: Issuers,
+        precerts: f64,
+        window: Window,
+        offset: u64,
+    ) -> Result<Self, Error> {
+        let mut run = [0; 8];
+        aws_lc_rs::rand::fill(&mut run).map_err(|_| Error::Crypto("random numbers"))?;
+        let mut keys = HashMap::new();
+        let sorts: Vec<Sort> = issuers
+            .profiles(roots)
+            .iter()
+            .map(|profile| Sort::new(profile, window, &mut keys))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            weight: sorts.iter().map(|sort| sort.weight).sum(),
+            sorts,
+            precerts,
+            window,
+            run: u64::from_be_bytes(run),
+            next: AtomicU64::new(offset),
+            stock: Mutex::default(),
+        })
+    }
+
+    /// Mints `count` chains ahead, on all cores.
+    ///
+    /// # Errors
+    /// Only if the cryptographic library fails.
+    pub fn stock(&self, count: u64, seed: u64) -> Result<(), Error> {
+        let threads = thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+        let share = |thread: u64| {
+            let mut random = Random::new(seed, thread ^ 0x57_0c4b);
+            let mine = count / threads + u64::from(thread < count % threads);
+            (0..mine).map(|_| self.mint(&mut random, now())).collect()
+        };
+        let shares: Vec<Result<Vec<Submission>, Error>> = thread::scope(|scope| {
+            let minting: Vec<_> = (0..threads)
+                .map(|thread| scope.spawn(move || share(thread)))
+                .collect();
+            let joined = minting.into_iter().map(|thread| thread.join());
+            joined
+                .map(|share| share.unwrap_or(Err(Error::Crypto("a minting thread"))))
+                .collect()
+        });
+        for share in shares {
+            self.stock.lock().append(&mut share?);
+        }
+        Ok(())
+    }
+
+    /// The next chain and whether it came from the stock.
+    ///
+    /// # Errors
+    /// Only if the cryptographic library fails.
+    pub(crate) fn next(&self, random: &mut Random) -> Result<(Submission, bool), Error> {
+        let stocked = self.stock.lock().pop();
+        match stocked {
+            Some(submission) => Ok((submission, true)),
+            None => Ok((self.mint(random, now())?, false)),
+        }
+    }
+
+    fn mint(&self, random: &mut Random, now: i64) -> Result<Submission, Error> {
+        let sort = self.choose(random.below(self.weight));
+        let (from, to) = self.window.not_after(now, sort.days);
+        let not_after = from + random.below((to - from + 1).unsigned_abs()) as i64;
+        let mut serial = [0; 16];
+        serial[..8].copy_from_slice(&self.run.to_be_bytes());
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        serial[8..].copy_from_slice(&number.to_be_bytes());
+        let fresh = Fresh {
+            serial,
+            not_before: (now - HOUR).min(not_after - HOUR),
+            not_after,
+        };
+        let (kind, stencil) = match random.chance(self.precerts) {
+            true => (EntryKind::Precert, &sort.precertificate),
+            false => (EntryKind::X509, &sort.certificate),
+        };
+        Ok(Submission {
+            kind,
+            leaf: stencil.mint(&fresh)?.into(),
+            tail: Arc::clone(&sort.tail),
+        })
+    }
+
+    fn choose(&self, mut point: u64) -> &Sort {
+        for sort in &self.sorts {
+            match point.checked_sub(sort.weight) {
+                Some(rest) => point = rest,
+                None => return sort,
+            }
+        }
+        &self.sorts[0]
+    }
+}
+
+impl Sort {
+    fn new(
+        profile: &Profile<'_>,
+        window: Window,
+        keys: &mut HashMap<KeyType, Arc<KeyPair>>,
+    ) -> Result<Self, Error> {
+        let key = match keys.get(&profile.subject) {
+            Some(key) => Arc::clone(key),
+            None => Arc::new(KeyPair::generate(profile.subject)?),
+        };
+        keys.insert(profile.subject, Arc::clone(&key));
+        let mut options = LeafOptions::with_key(names(profile.names), key);
+        let (sample, _) = window.not_after(now(), profile.days);
+        (options.not_before, options.not_after) = sample_validity(sample);
+        options.scts = profile.scts;
+        Ok(Self {
+            weight: profile.weight,
+            days: profile.days,
+            certificate: Stencil::cut(profile.issuer, &options)?,
+            precertificate: Stencil::cut(profile.issuer, &options.precertificate())?,
+            tail: Arc::new(Tail::new(profile.issuer)),
+        })
+    }
+}
+
+impl Tail {
+    /// Of what `issuer` issues; the root is left out.
+    fn new(issuer: &lucarne_mint::Authority) -> Self {
+        let certificates = issuer.certificates();
+        let mut json = String::from("\"");
+        for der in &certificates[..certificates.len() - 1] {
+            json.push_str(",\"");
+            STANDARD.encode_append(der, &mut json);
+            json.push('"');
+        }
+        json.push_str("]}");
+        Self {
+            json,
+            issuer_key_hash: sha256(issuer.key().spki()),
+        }
+    }
+}
+
+fn names(count: usize) -> Vec<String> {
+    let further = (2..count).map(|number| format!("host{number}.{LABEL}.load.example.test"));
+    let first = [
+        format!("{LABEL}.load.example.test"),
+        format!("www.{LABEL}.load.example.test"),
+    ];
+    first.into_iter().chain(further).take(count).collect()
+}
+
+fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes);
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest.as_ref());
+    hash
+}
+
+/// Seconds since 1970.
+fn now() -> i64 {
+    lucarne_mint::Time::now().unix()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use lucarne_ct::{Chain, Limits, Policy, Validator};
+
+    use super::*;
+
+    fn body(submission: &Submission) -> Vec<u8> {
+        let mut leaf = String::new();
+        submission.encode_leaf(&mut leaf);
+        submission.parts(&leaf).concat()
+    }
+
+    #[test]
+    fn a_log_accepts_every_sort() {
+        let directory = tempfile::tempdir().unwrap();
+        let roots = Roots::open_or_create(&directory.path().join("ca")).unwrap();
+        let (accepted, _) = lucarne_ct::Roots::from_pem(roots.roots_pem().as_bytes());
+        let (start, end) = (now() + 10 * DAY, now() + 20 * DAY);
+        let policy = Policy {
+            not_after_start: Some(start as u64 * 1000),
+            not_after_limit: Some(end as u64 * 1000),
+            ..Policy::default()
+        };
+        let validator = Validator::new(Arc::new(accepted), policy);
+        let window = Window {
+            start: Some(start),
+            end: Some(end),
+        };
+        let mut identities = HashSet::new();
+        let mut lengths = HashSet::new();
+        for issuers in [Issuers::Rsa, Issuers::P256, Issuers::P384, Issuers::Webpki] {
+            let chains = Chains::new(&roots, issuers, 0.5, window, 0).unwrap();
+            chains.stock(60, 1).unwrap();
+            let mut random = Random::new(1, 1);
+            for number in 0..70 {
+                let (submission, stocked) = chains.next(&mut random).unwrap();
+                assert_eq!(stocked, number < 60);
+                let chain = Chain::decode_json(&body(&submission), &Limits::default()).unwrap();
+                lengths.insert(chain.len());
+                let now = now() as u64 * 1000;
+                let examined = validator.examine(&chain, submission.kind, now).unwrap();
+                let entry = validator.verify(examined).unwrap();
+                assert_eq!(Some(entry.signed), submission.signed());
+                assert!(identities.insert(entry.identity));
+            }
+        }
+        assert_eq!(lengths, HashSet::from([2, 3]));
+    }
+
+    #[test]
+    fn not_after_stays_in_the_window() {
+        let window = |start, end| Window { start, end };
+        let range = |window: Window| window.not_after(1_000_000_000, 90);
+        let last = 1_000_000_000 + 90 * DAY;
+        assert_eq!(range(window(None, None)), (1_000_003_600, last));
+        assert_eq!(
+            range(window(Some(0), Some(1_000_010_000))),
+            (1_000_003_600, 1_000_009_999)
+        );
+        // Wholly in the past, wholly further than a certificate usually lasts.
+        assert_eq!(range(window(Some(5), Some(9))), (5, 8));
+        let far = last + 5;
+        assert_eq!(range(window(Some(far), Some(far + 9))), (far, far + 8));
+        assert_eq!(
+            range(window(Some(LAST_UTC_TIME), Some(LAST_UTC_TIME + 9))),
+            (LAST_UTC_TIME, LAST_UTC_TIME)
+        );
+    }
+}

@@ -1,0 +1,109 @@
+//! The entries of a data tile, and how they go with the tree.
+
+use std::collections::BTreeSet;
+
+use lucarne_ct::{Fingerprint, SignedEntryRef, TileLeafRef, merkle_tree_leaf};
+use lucarne_tlog::{Hash, Tile, leaf_hash};
+
+use super::checks::{self, Finding, Verdicts};
+use super::promises::Promise;
+
+/// What a data tile holds.
+#[derive(Debug, Default)]
+pub(crate) struct Entries {
+    /// The leaf hash of each.
+    pub(crate) leaves: Vec<Hash>,
+    /// The certificates that they name.
+    pub(crate) fingerprints: BTreeSet<Fingerprint>,
+}
+
+/// Reads a data tile.
+///
+/// # Errors
+/// `entry_wellformed`, `entry_index`.
+pub(crate) fn read(tile: &Tile, mut bytes: &[u8]) -> Result<Entries, Finding> {
+    let mut entries = Entries::default();
+    let mut leaf = Vec::with_capacity(4096);
+    for index in tile.start_leaf()..tile.end_leaf() {
+        let entry = TileLeafRef::read(&mut bytes).map_err(|error| {
+            let detail = format!("{tile}: entry {index}: {error}");
+            Finding::new(checks::ENTRY_WELLFORMED, detail)
+        })?;
+        if entry.index != index {
+            let detail = format!("{tile}: entry {index} says that it is {}", entry.index);
+            return Err(Finding::new(checks::ENTRY_INDEX, detail));
+        }
+        leaf.clear();
+        entry.merkle_tree_leaf(&mut leaf);
+        entries.leaves.push(leaf_hash(&leaf));
+        entries.fingerprints.extend(entry.fingerprints);
+    }
+    if !bytes.is_empty() {
+        let detail = format!("{tile}: {} bytes after the last entry", bytes.len());
+        return Err(Finding::new(checks::ENTRY_WELLFORMED, detail));
+    }
+    Ok(entries)
+}
+
+/// Compares a data tile's leaves with the tree's, which may be more.
+///
+/// # Errors
+/// `entry_hash`.
+pub(crate) fn compare(tile: &Tile, entries: &Entries, tree: &[Hash]) -> Result<(), Finding> {
+    let differs = entries
+        .leaves
+        .iter()
+        .zip(tree)
+        .position(|(leaf, hash)| leaf != hash);
+    let missing = (tree.len() < entries.leaves.len()).then_some(tree.len());
+    match differs.or(missing) {
+        None => Ok(()),
+        Some(at) => {
+            let index = tile.start_leaf() + at as u64;
+            let detail = format!("{tile}: entry {index} does not hash to the tree's leaf");
+            Err(Finding::new(checks::ENTRY_HASH, detail))
+        }
+    }
+}
+
+/// Reads, compares and records; the entries if all is well.
+pub(crate) fn verify(
+    tile: &Tile,
+    bytes: &[u8],
+    tree: &[Hash],
+    verdicts: &dyn Verdicts,
+) -> Option<Entries> {
+    let outcome = read(tile, bytes);
+    let compared = outcome.and_then(|entries| {
+        verdicts.passed(checks::ENTRY_WELLFORMED);
+        verdicts.passed(checks::ENTRY_INDEX);
+        compare(tile, &entries, tree).map(|()| entries)
+    });
+    match compared {
+        Ok(entries) => {
+            verdicts.passed(checks::ENTRY_HASH);
+            Some(entries)
+        }
+        Err(finding) => {
+            verdicts.found(finding);
+            None
+        }
+    }
+}
+
+/// Where a promised entry is in a data tile, whatever index and timestamp it
+/// has there.
+pub(crate) fn find(promise: &Promise, tile: &Tile, mut bytes: &[u8]) -> Option<(u64, u64)> {
+    let mut leaf = Vec::with_capacity(4096);
+    for place in tile.start_leaf()..tile.end_leaf() {
+        let entry = TileLeafRef::read(&mut bytes).ok()?;
+        let signed: SignedEntryRef<'_> = entry.signed;
+        leaf.clear();
+        // The promised leaf, if this is what was submitted.
+        merkle_tree_leaf(promise.timestamp, signed, promise.index, &mut leaf);
+        if leaf_hash(&leaf) == promise.leaf {
+            return Some((place, entry.timestamp));
+        }
+    }
+    None
+}

@@ -1,0 +1,183 @@
+//! Reading what a log publishes.
+
+use std::future::Future;
+use std::io::Read;
+
+use bytes::Bytes;
+use lucarne_ct::TileLeafRef;
+use lucarne_tlog::{Hash, Level, Tile};
+
+use super::checks::{self, Finding};
+
+/// Why something could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// No answer: the log is away, or the network. That is not the log's word.
+    Unreachable(String),
+    /// The answer is wrong.
+    Found(Finding),
+}
+
+impl From<Finding> for Trouble {
+    fn from(finding: Finding) -> Self {
+        Self::Found(finding)
+    }
+}
+
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Trouble::Unreachable(reason) => f.write_str(reason),
+            Trouble::Found(finding) => f.write_str(&finding.detail),
+        }
+    }
+}
+
+/// The files below a log's monitoring prefix.
+pub trait Fetch: Send {
+    /// One file, its content coding taken off.
+    fn get(&mut self, path: &str) -> impl Future<Output = Result<Bytes, Trouble>> + Send;
+
+    /// Several, in the order of `paths`; side by side where that is possible.
+    fn get_all(
+        &mut self,
+        paths: &[String],
+    ) -> impl Future<Output = Vec<Result<Bytes, Trouble>>> + Send {
+        async move {
+            let mut all = Vec::with_capacity(paths.len());
+            for path in paths {
+                all.push(self.get(path).await);
+            }
+            all
+        }
+    }
+}
+
+/// The bytes of a tile at its width. Once its full tile is there, a partial one
+/// need not be served any more (static-ct-api, "Merkle Tree"): then it is cut
+/// from the full one.
+pub(crate) async fn tile<F: Fetch>(fetch: &mut F, tile: &Tile) -> Result<Bytes, Trouble> {
+    resolve(fetch, tile, None).await
+}
+
+/// [`tile`], with the answer to its path at hand.
+pub(crate) async fn resolve<F: Fetch>(
+    fetch: &mut F,
+    tile: &Tile,
+    answer: Option<Result<Bytes, Trouble>>,
+) -> Result<Bytes, Trouble> {
+    let answer = match answer {
+        Some(answer) => answer,
+        None => fetch.get(&tile.path()).await,
+    };
+    let missing = |trouble: &Trouble| matches!(trouble, Trouble::Found(finding) if finding.check == checks::TILE_SERVED);
+    match answer {
+        Err(trouble) if missing(&trouble) && !tile.is_full() => {
+            match fetch.get(&tile.full().path()).await {
+                Ok(full) => Ok(cut(tile, full)),
+                Err(_) => Err(trouble),
+            }
+        }
+        answer => answer,
+    }
+}
+
+/// The beginning of a full tile, as wide as `tile`.
+fn cut(tile: &Tile, full: Bytes) -> Bytes {
+    let end = match tile.level() {
+        Level::Hashes(_) => usize::from(tile.width()) * Hash::LENGTH,
+        Level::Data => {
+            let mut rest = &full[..];
+            let read = (0..tile.width()).try_for_each(|_| TileLeafRef::read(&mut rest).map(drop));
+            match read {
+                Ok(()) => full.len() - rest.len(),
+                Err(_) => full.len(),
+            }
+        }
+    };
+    full.slice(..end.min(full.len()))
+}
+
+/// The check that a path's absence fails.
+pub(crate) fn served(path: &str) -> &'static str {
+    match path {
+        "checkpoint" => checks::CHECKPOINT_SERVED,
+        path if path.starts_with("issuer/") => checks::ISSUER_SERVED,
+        _ => checks::TILE_SERVED,
+    }
+}
+
+/// What was answered instead of the file.
+pub(crate) fn not_served(path: &str, status: u16, body: &[u8]) -> Finding {
+    let detail = format!("{path}: status {status}: {}", super::sct::excerpt(body));
+    Finding::new(served(path), detail)
+}
+
+/// No tile is larger: 256 entries of 2^24 bytes would be, but no log takes them.
+const LARGEST: u64 = 256 << 20;
+
+/// Takes the content coding off a body. gzip needs no asking for
+/// (static-ct-api, "Log Entries"), zstd must be in `accept`.
+pub(crate) fn decoded(
+    path: &str,
+    coding: Option<&str>,
+    accept: &str,
+    body: Bytes,
+) -> Result<Bytes, Finding> {
+    let coding = coding.unwrap_or("identity").trim();
+    let found = |detail: String| Finding::new(checks::ENCODING, format!("{path}: {detail}"));
+    let mut plain = Vec::with_capacity(body.len() * 4);
+    let outcome = match coding {
+        "" | "identity" => return Ok(body),
+        "gzip" | "x-gzip" => flate2::read::MultiGzDecoder::new(&body[..])
+            .take(LARGEST)
+            .read_to_end(&mut plain),
+        "zstd" if accept.contains("zstd") => zstd::stream::read::Decoder::new(&body[..])
+            .and_then(|decoder| decoder.take(LARGEST).read_to_end(&mut plain)),
+        other => {
+            return Err(found(format!(
+                "the answer is in {other}, asked for was {accept}"
+            )));
+        }
+    };
+    match outcome {
+        Ok(_) => Ok(plain.into()),
+        Err(error) => Err(found(format!("the answer is not {coding}: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn codings_are_taken_off_and_judged() {
+        let plain = b"entries ".repeat(100);
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(&plain).unwrap();
+        let gzip = gzip.finish().unwrap();
+        let zstd = zstd::encode_all(&plain[..], 1).unwrap();
+        let take = |coding, accept, body: &[u8]| {
+            decoded(
+                "tile/data/000",
+                coding,
+                accept,
+                Bytes::copy_from_slice(body),
+            )
+        };
+        assert_eq!(take(None, "gzip", &plain).unwrap(), plain);
+        assert_eq!(take(Some("gzip"), "identity", &gzip).unwrap(), plain);
+        assert_eq!(take(Some("zstd"), "gzip, zstd", &zstd).unwrap(), plain);
+        for (coding, accept, body) in [
+            ("zstd", "gzip", &zstd[..]),
+            ("gzip", "gzip", &zstd[..]),
+            ("gzip", "gzip", &gzip[..gzip.len() - 9]),
+            ("br", "gzip", &plain[..]),
+        ] {
+            let finding = take(Some(coding), accept, body).unwrap_err();
+            assert_eq!(finding.check, checks::ENCODING);
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! Every checkpoint that is seen, whoever fetched it: signature, origin,
+//! freshness, growth, one root for each size.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use lucarne_ct::{CheckpointError, CheckpointVerifier};
+use lucarne_tlog::{EMPTY_ROOT, Hash};
+
+use super::checks::{self, Finding, Verdicts};
+
+/// A verified tree head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Leaves.
+    pub size: u64,
+    /// The Merkle tree hash over them.
+    pub root: Hash,
+    /// Milliseconds since 1970.
+    pub timestamp: u64,
+}
+
+/// How many roots are remembered.
+const REMEMBERED: usize = 4096;
+
+/// The heads of one log.
+#[derive(Debug)]
+pub struct Heads {
+    verifier: CheckpointVerifier,
+    max_age_ms: u64,
+    tolerance_ms: u64,
+    newest: Option<Head>,
+    /// The note of `newest`, so that the same bytes are not verified again.
+    note: Vec<u8>,
+    /// The root of each size that was seen, for the largest sizes.
+    roots: BTreeMap<u64, Hash>,
+    /// Those among them that no tile has proven yet.
+    unproven: BTreeMap<u64, Hash>,
+    /// Different checkpoints seen.
+    pub seen: u64,
+}
+
+/// What had been seen when a checkpoint was asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Floor {
+    size: u64,
+    timestamp: u64,
+}
+
+impl Heads {
+    /// Of the log that `verifier` knows; a checkpoint is stale after `max_age`,
+    /// the clocks may differ by `tolerance`.
+    #[must_use]
+    pub fn new(verifier: CheckpointVerifier, max_age: Duration, tolerance: Duration) -> Self {
+        let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        Self {
+            verifier,
+            max_age_ms: ms(max_age),
+            tolerance_ms: ms(tolerance),
+            newest: None,
+            note: Vec::new(),
+            roots: BTreeMap::from([(0, EMPTY_ROOT)]),
+            unproven: BTreeMap::new(),
+            seen: 0,
+        }
+    }
+
+    /// The largest head so far.
+    #[must_use]
+    pub fn newest(&self) -> Option<Head> {
+        self.newest
+    }
+
+    /// What a checkpoint asked for from now on must not be below.
+    #[must_use]
+    pub fn floor(&self) -> Floor {
+        self.newest.map_or_else(Floor::default, |head| Floor {
+            size: head.size,
+            timestamp: head.timestamp,
+        })
+    }
+
+    /// Checks a checkpoint that was asked for when `floor` was known and came
+    /// at `now_ms`. `None` if it is not one of this log, or contradicts another.
+    pub fn see(
+        &mut self,
+        note: &[u8],
+        floor: Floor,
+        now_ms: u64,
+        verdicts: &dyn Verdicts,
+    ) -> Option<Head> {
+        let head = match self.verify(note) {
+            Ok(head) => head,
+            Err(finding) => {
+                verdicts.found(finding);
+                return None;
+            }
+        };
+        for name in [
+            checks::CHECKPOINT_WELLFORMED,
+            checks::CHECKPOINT_ORIGIN,
+            checks::CHECKPOINT_SIGNATURE,
+        ] {
+            verdicts.passed(name);
+        }
+        verdicts.check(checks::CHECKPOINT_FRESH, self.fresh(&head, now_ms));
+        let grown = grown(&head, floor);
+        let good = grown.is_ok();
+        verdicts.check(checks::CHECKPOINT_GROWTH, grown);
+        let one = self.one_root(&head);
+        let good = good && one.is_ok();
+        verdicts.check(checks::CHECKPOINT_FORK, one);
+        if good {
+            self.keep(head, note);
+        }
+        good.then_some(head)
+    }
+
+    fn verify(&self, note: &[u8]) -> Result<Head, Finding> {
+        if let Some(newest) = self.newest.filter(|_| self.note == note) {
+            return Ok(newest);
+        }
+        let (checkpoint, timestamp) = self.verifier.verify(note).map_err(|error| {
+            let check = match error {
+                CheckpointError::Note(_) | CheckpointError::Text(_) => {
+                    checks::CHECKPOINT_WELLFORMED
+                }
+                CheckpointError::Origin { .. } => checks::CHECKPOINT_ORIGIN,
+                _ => checks::CHECKPOINT_SIGNATURE,
+            };
+            Finding::new(check, error.to_string())
+        })?;
+        Ok(Head {
+            size: checkpoint.size,
+            root: checkpoint.root,
+            timestamp,
+        })
+    }
+
+    fn fresh(&self, head: &Head, now_ms: u64) -> Result<(), String> {
+        let age = now_ms.saturating_sub(head.timestamp);
+        if head.timestamp > now_ms.saturating_add(self.tolerance_ms) {
+            let ahead = head.timestamp - now_ms;
+            return Err(format!(
+                "the checkpoint of size {} is {ahead} ms in the future",
+                head.size
+            ));
+        }
+        if age > self.max_age_ms.saturating_add(self.tolerance_ms.min(1000)) {
+            return Err(format!(
+                "the checkpoint of size {} is {:.1} s old, {:.1} s are allowed",
+                head.size,
+                age as f64 / 1e3,
+                self.max_age_ms as f64 / 1e3
+            ));
+        }
+        Ok(())
+    }
+
+    fn one_root(&self, head: &Head) -> Result<(), String> {
+        match self.roots.get(&head.size) {
+            Some(root) if *root != head.root => Err(format!(
+                "two checkpoints of size {}: root {root} and root {}",
+                head.size, head.root
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn keep(&mut self, head: Head, note: &[u8]) {
+        if self.newest == Some(head) {
+            return;
+        }
+        self.seen += 1;
+        if self.roots.insert(head.size, head.root).is_none() {
+            self.unproven.insert(head.size, head.root);
+        }
+        while self.roots.len() > REMEMBERED {
+            self.roots.pop_first();
+        }
+        while self.unproven.len() > REMEMBERED {
+            self.unproven.pop_first();
+        }
+        let key = |head: &Head| (head.size, head.timestamp);
+        if self.newest.is_none_or(|newest| key(&newest) < key(&head)) {
+            self.newest = Some(head);
+            self.note = note.to_vec();
+        }
+    }
+
+    /// The sizes that are still to be proven by tiles, up to `size`, smallest
+    /// first.
+    #[must_use]
+    pub fn unproven(&self, size: u64) -> Vec<(u64, Hash)> {
+        let range = self.unproven.range(..=size);
+        range.map(|(size, root)| (*size, *root)).collect()
+    }
+
+    /// Tiles have proven, or disproven, the root of this size.
+    pub fn settled(&mut self, size: u64) {
+        self.unproven.remove(&size);
+    }
+}
+
+fn grown(head: &Head, floor: Floor) -> Result<(), String> {
+    if head.size < floor.size {
+        return Err(format!(
+            "a checkpoint of size {} after one of size {}",
+            head.size, floor.size
+        ));
+    }
+    if head.timestamp < floor.timestamp {
+        return Err(format!(
+            "a checkpoint of size {} from {} after one from {}, {} ms newer",
+            head.size,
+            head.timestamp,
+            floor.timestamp,
+            floor.timestamp - head.timestamp
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use lucarne_ct::LogKey;
+    use lucarne_tlog::leaf_hash;
+
+    use super::*;
+    use crate::ct::checks::Findings;
+
+    const ORIGIN: &str = "log.example/2026h2";
+
+    struct Log {
+        key: LogKey,
+        heads: Heads,
+        findings: Findings,
+    }
+
+    impl Log {
+        fn new() -> Self {
+            let key = LogKey::from_seed(&[7; 32]).unwrap();
+            let verifier = CheckpointVerifier::new(ORIGIN, key.public_key_spki()).unwrap();
+            let (age, tolerance) = (Duration::from_secs(60), Duration::ZERO);
+            Self {
+                key,
+                heads: Heads::new(verifier, age, tolerance),
+                findings: Findings::default(),
+            }
+        }
+
+        /// Serves a checkpoint at 100 s; the names of what is found.
+        fn serves(&mut self, size: u64, root: &[u8], seconds: u64) -> Vec<&'static str> {
+            let root = leaf_hash(root);
+            let note = self
+                .key
+                .sign_checkpoint(ORIGIN, size, &root, seconds * 1000);
+            self.serves_note(note.unwrap().as_bytes())
+        }
+
+        fn serves_note(&mut self, note: &[u8]) -> Vec<&'static str> {
+            let floor = self.heads.floor();
+            self.heads.see(note, floor, 100_000, &self.findings);
+            let found = self.findings.take();
+            found.iter().map(|finding| finding.check).collect()
+        }
+    }
+
+    const NOTHING: [&str; 0] = [];
+
+    #[test]
+    fn what_a_log_does_is_called_by_its_name() {
+        let mut log = Log::new();
+        assert_eq!(log.serves(5, b"five", 90), NOTHING);
+        assert_eq!(log.serves(5, b"five", 91), NOTHING);
+        assert_eq!(log.serves(9, b"nine", 92), NOTHING);
+        assert_eq!(log.serves(9, b"NINE", 93), [checks::CHECKPOINT_FORK]);
+        assert_eq!(log.serves(8, b"eight", 94), [checks::CHECKPOINT_GROWTH]);
+        assert_eq!(log.serves(9, b"nine", 91), [checks::CHECKPOINT_GROWTH]);
+        assert_eq!(log.serves(10, b"ten", 101), [checks::CHECKPOINT_FRESH]);
+        assert_eq!(
+            log.serves(11, b"eleven", 39),
+            [checks::CHECKPOINT_FRESH, checks::CHECKPOINT_GROWTH]
+        );
+        assert_eq!(log.serves_note(b"<html>"), [checks::CHECKPOINT_WELLFORMED]);
+        assert_eq!(log.heads.newest().unwrap().size, 10);
+        assert_eq!(log.heads.unproven(9).len(), 2);
+    }
+
+    #[test]
+    fn another_name_and_another_key() {
+        let mut log = Log::new();
+        let root = leaf_hash(b"");
+        let other = log
+            .key
+            .sign_checkpoint("log.example/2026h1", 1, &root, 90_000)
+            .unwrap();
+        assert_eq!(
+            log.serves_note(other.as_bytes()),
+            [checks::CHECKPOINT_ORIGIN]
+        );
+        log.key = LogKey::from_seed(&[8; 32]).unwrap();
+        assert_eq!(log.serves(1, b"", 90), [checks::CHECKPOINT_SIGNATURE]);
+    }
+
+    /// An answer that was under way while a newer one came is no step back.
+    #[test]
+    fn answers_may_overtake_each_other() {
+        let mut log = Log::new();
+        let floor = log.heads.floor();
+        assert_eq!(log.serves(9, b"nine", 92), NOTHING);
+        let root = leaf_hash(b"five");
+        let late = log.key.sign_checkpoint(ORIGIN, 5, &root, 90_000).unwrap();
+        let seen = log
+            .heads
+            .see(late.as_bytes(), floor, 100_000, &log.findings);
+        assert_eq!(seen.unwrap().size, 5);
+        assert!(log.findings.take().is_empty());
+        assert_eq!(log.heads.newest().unwrap().size, 9);
+    }
+}

@@ -1,0 +1,56 @@
+//! Choosing under load: a generator that costs a nanosecond and can be seeded.
+
+/// SplitMix64. Good for choosing what to send; never for keys or serial numbers.
+#[derive(Clone, Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// The generator of this stream of a seed.
+    pub(crate) fn new(seed: u64, stream: u64) -> Self {
+        let mut random = Self(seed ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93));
+        random.next();
+        random
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `end`; 0 if `end` is.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
+    }
+
+    /// True with this probability.
+    pub(crate) fn chance(&mut self, probability: f64) -> bool {
+        ((self.next() >> 11) as f64) < probability * (1u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chances_are_what_they_are_said_to_be() {
+        let mut random = Random::new(7, 1);
+        assert!((0..1000).all(|_| !random.chance(0.0)));
+        assert!((0..1000).all(|_| random.chance(1.0)));
+        let hits = (0..100_000).filter(|_| random.chance(0.1)).count();
+        assert!((9_000..11_000).contains(&hits), "{hits}");
+        assert!((0..1000).all(|_| random.below(3) < 3));
+        assert_eq!(random.below(0), 0);
+    }
+
+    #[test]
+    fn streams_differ_and_repeat() {
+        let first = |seed, stream| Random::new(seed, stream).next();
+        assert_eq!(first(1, 1), first(1, 1));
+        assert_ne!(first(1, 1), first(1, 2));
+        assert_ne!(first(1, 1), first(2, 1));
+    }
+}

@@ -1,0 +1,70 @@
+//! What a reader with a cache does not read twice.
+
+use std::collections::{HashSet, VecDeque};
+
+use parking_lot::Mutex;
+
+/// How many paths are remembered; their contents are not needed any more.
+const REMEMBERED: usize = 65_536;
+
+/// The immutable files that have been read, and the checkpoint's entity tag.
+#[derive(Debug, Default)]
+pub(super) struct Cache {
+    read: Mutex<(HashSet<u64>, VecDeque<u64>)>,
+    checkpoint: Mutex<Option<String>>,
+}
+
+impl Cache {
+    /// Whether this file has been read before.
+    pub(super) fn has(&self, path: &str) -> bool {
+        self.read.lock().0.contains(&key(path))
+    }
+
+    /// This file has been read, and never changes.
+    pub(super) fn keep(&self, path: &str) {
+        let mut read = self.read.lock();
+        let (known, order) = &mut *read;
+        if known.insert(key(path)) {
+            order.push_back(key(path));
+        }
+        if order.len() > REMEMBERED {
+            if let Some(oldest) = order.pop_front() {
+                known.remove(&oldest);
+            }
+        }
+    }
+
+    /// The entity tag of the checkpoint read last.
+    pub(super) fn checkpoint(&self) -> Option<String> {
+        self.checkpoint.lock().clone()
+    }
+
+    /// The checkpoint came with this entity tag.
+    pub(super) fn checkpoint_is(&self, tag: Option<&str>) {
+        *self.checkpoint.lock() = tag.map(str::to_owned);
+    }
+}
+
+fn key(path: &str) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remembers_so_many() {
+        let cache = Cache::default();
+        for number in 0..REMEMBERED + 10 {
+            cache.keep(&number.to_string());
+            cache.keep(&number.to_string());
+        }
+        assert!(!cache.has("9"));
+        assert!(cache.has("10"));
+        assert_eq!(cache.read.lock().0.len(), REMEMBERED);
+    }
+}

@@ -1,0 +1,111 @@
+//! `ct-read`: what a log publishes, read at random or from end to end.
+//!
+//! Whatever is read is verified: checkpoints like those that the follower sees,
+//! hash tiles and data tiles against the verified tree, issuers against their
+//! names.
+
+mod cache;
+mod options;
+mod reader;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use lucarne_ct::Fingerprint;
+use lucarne_load::{Note, PrepareError, Recorder, Scenario, Stop, User};
+use parking_lot::Mutex;
+use tokio::sync::OnceCell;
+
+pub use options::{Compression, Kind, Options, Read};
+
+use super::observed::Observed;
+use super::target::configuration;
+use cache::Cache;
+use reader::Reader;
+
+/// Makes the scenario. Nothing is reached before it is prepared.
+///
+/// # Errors
+/// Options that contradict themselves.
+pub fn build(options: Options, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
+    if options.reads.iter().all(|read| read.weight == 0) {
+        return Err(configuration("reads: nothing is to be read"));
+    }
+    Ok(Arc::new(Reads(Arc::new(Inner {
+        options,
+        seed,
+        logs: OnceCell::new(),
+    }))))
+}
+
+struct Reads(Arc<Inner>);
+
+struct Inner {
+    options: Options,
+    seed: u64,
+    logs: OnceCell<Vec<Log>>,
+}
+
+/// One of the logs that are read.
+struct Log {
+    observed: Observed,
+    cache: Option<Cache>,
+    /// Certificates that entries have named.
+    issuers: Mutex<Vec<Fingerprint>>,
+}
+
+/// How many names of certificates are kept to read at random.
+const ISSUERS: usize = 256;
+
+impl Inner {
+    fn logs(&self) -> &[Log] {
+        self.logs.get().map_or(&[], Vec::as_slice)
+    }
+
+    async fn open(&self) -> Result<Vec<Log>, PrepareError> {
+        let options = self.options.logs();
+        let mut logs = Vec::new();
+        for target in options.targets().await? {
+            logs.push(Log {
+                observed: Observed::begin(target, &options).await?,
+                cache: self.options.cache.then(Cache::default),
+                issuers: Mutex::default(),
+            });
+        }
+        Ok(logs)
+    }
+}
+
+impl Log {
+    fn named(&self, fingerprints: impl IntoIterator<Item = Fingerprint>) {
+        let mut issuers = self.issuers.lock();
+        for fingerprint in fingerprints {
+            if issuers.len() < ISSUERS && !issuers.contains(&fingerprint) {
+                issuers.push(fingerprint);
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Scenario for Reads {
+    async fn prepare(&self) -> Result<(), PrepareError> {
+        let open = self.0.logs.get_or_try_init(|| self.0.open());
+        open.await.map(drop)
+    }
+
+    fn user(&self, number: u64, recorder: &Recorder) -> Box<dyn User> {
+        Box::new(Reader::new(Arc::clone(&self.0), number, recorder))
+    }
+
+    async fn background(&self, recorder: Recorder, stop: Stop) {
+        let logs = self.0.logs().iter();
+        join_all(logs.map(|log| log.observed.follow(recorder.clone(), stop.clone()))).await;
+    }
+
+    async fn finish(&self, recorder: Recorder) -> Vec<Note> {
+        let logs = self.0.logs().iter();
+        join_all(logs.map(|log| log.observed.audit(&recorder))).await
+    }
+}

@@ -1,0 +1,189 @@
+//! The options of `ct-read`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use lucarne_settings::typed;
+use serde::Deserialize;
+
+use crate::ct::LogOptions;
+use crate::ct::options::{Audit, Http, Share, Span};
+
+/// What `ct-read` reads, where from, and what it checks.
+///
+/// One value from the command line (flags) and from a plan (keys of the same
+/// names in camelCase).
+#[derive(Clone, Debug, PartialEq, Args, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Options {
+    /// URL of a log; several logs are read in turn. Origin and key come from its
+    /// log.v3.json unless they are given
+    #[arg(long, alias = "log_url", value_name = "URL")]
+    #[serde(deserialize_with = "typed::list")]
+    pub log_url: Vec<String>,
+    /// Origin of the log (in the order of the logs)
+    #[arg(long, value_name = "NAME")]
+    #[serde(deserialize_with = "typed::list")]
+    pub origin: Vec<String>,
+    /// Public key of the log: base64 of its DER, or a PEM file (in the order of the logs)
+    #[arg(long, alias = "log_public_key", value_name = "KEY|FILE")]
+    #[serde(deserialize_with = "typed::list")]
+    pub log_public_key: Vec<String>,
+    /// What a random reader reads, each kind with the number of times out of all
+    #[arg(
+        long,
+        value_name = "KIND:N",
+        value_delimiter = ',',
+        default_value = "checkpoints:1,tiles:4,entries:4,issuers:1"
+    )]
+    #[serde(deserialize_with = "typed::list")]
+    pub reads: Vec<Read>,
+    /// Share of the users that read all entries from the first to the last, over
+    /// and over, instead of random parts
+    #[arg(long, value_name = "SHARE", default_value_t = Share(0.0))]
+    pub full_readers: Share,
+    /// Keep what never changes (full tiles, issuers) and do not read it twice;
+    /// ask for checkpoints with If-None-Match
+    #[arg(long)]
+    pub cache: bool,
+    /// Content coding to ask for
+    #[arg(long, value_enum, default_value_t)]
+    pub compression: Compression,
+    /// Age at which a checkpoint is stale
+    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(60))]
+    pub max_checkpoint_age: Span,
+    /// Time between two looks at the checkpoint beside the load
+    #[arg(long, value_name = "TIME", default_value_t = Span(std::time::Duration::from_millis(500)))]
+    pub checkpoint_interval: Span,
+    /// How far the clocks of log and load test may differ
+    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(5))]
+    pub clock_tolerance: Span,
+    /// The log may be restarted during the run: wait for it, and say how long it was away
+    #[arg(long)]
+    pub expect_restarts: bool,
+    /// Version of HTTP
+    #[arg(long, value_enum, default_value_t)]
+    pub http: Http,
+    /// Accept any TLS certificate
+    #[arg(long)]
+    pub insecure: bool,
+    /// PEM file of certificates to trust for TLS
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+    /// Longest time for one request
+    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(30))]
+    pub timeout: Span,
+}
+
+/// A kind of thing to read and how often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// What.
+    pub kind: Kind,
+    /// How many times out of the sum of all.
+    pub weight: u32,
+}
+
+/// What a reader reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// The checkpoint.
+    Checkpoints,
+    /// A hash tile of any level.
+    Tiles,
+    /// A data tile.
+    Entries,
+    /// A certificate of a chain that an entry names.
+    Issuers,
+}
+
+impl std::str::FromStr for Read {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (kind, weight) = text.split_once(':').unwrap_or((text, "1"));
+        let kind = Kind::from_str(kind, false)
+            .map_err(|_| "is none of checkpoints, tiles, entries and issuers".to_owned())?;
+        let weight = weight
+            .parse()
+            .map_err(|_| "does not end in a whole number after its colon".to_owned())?;
+        Ok(Self { kind, weight })
+    }
+}
+
+/// The content coding that a reader asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Compression {
+    /// None
+    Identity,
+    /// gzip
+    #[default]
+    Gzip,
+    /// zstd
+    Zstd,
+    /// gzip or zstd, as the server prefers
+    Any,
+}
+
+impl Compression {
+    /// What Accept-Encoding says.
+    pub(crate) fn accept(self) -> &'static str {
+        match self {
+            Compression::Identity => "identity",
+            Compression::Gzip => "gzip",
+            Compression::Zstd => "zstd",
+            Compression::Any => "gzip, zstd",
+        }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let read = |kind, weight| Read { kind, weight };
+        Self {
+            log_url: Vec::new(),
+            origin: Vec::new(),
+            log_public_key: Vec::new(),
+            reads: vec![
+                read(Kind::Checkpoints, 1),
+                read(Kind::Tiles, 4),
+                read(Kind::Entries, 4),
+                read(Kind::Issuers, 1),
+            ],
+            full_readers: Share(0.0),
+            cache: false,
+            compression: Compression::default(),
+            max_checkpoint_age: Span::seconds(60),
+            checkpoint_interval: Span(std::time::Duration::from_millis(500)),
+            clock_tolerance: Span::seconds(5),
+            expect_restarts: false,
+            http: Http::default(),
+            insecure: false,
+            ca: None,
+            timeout: Span::seconds(30),
+        }
+    }
+}
+
+impl Options {
+    /// What concerns the logs and how they are watched.
+    pub(crate) fn logs(&self) -> LogOptions {
+        LogOptions {
+            log_url: self.log_url.clone(),
+            write_log_url: Vec::new(),
+            origin: self.origin.clone(),
+            log_public_key: self.log_public_key.clone(),
+            audit: Audit::Inclusion,
+            mmd: std::time::Duration::MAX,
+            max_checkpoint_age: self.max_checkpoint_age.0,
+            checkpoint_interval: self.checkpoint_interval.0,
+            clock_tolerance: self.clock_tolerance.0,
+            expect_restarts: self.expect_restarts,
+            http: self.http,
+            insecure: self.insecure,
+            ca: self.ca.clone(),
+            timeout: self.timeout.0,
+        }
+    }
+}

@@ -1,0 +1,430 @@
+//! One user that reads.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use lucarne_load::http::{Client, Request};
+use lucarne_load::{Failure, Iteration, Recorder, Tags, User};
+use lucarne_tlog::{Level, MAX_LEVEL, RightEdge, TILE_WIDTH, Tile, tile_root};
+
+use super::{Inner, Kind, Log};
+use crate::ct::checks::{self, Finding, Recorded, Verdicts};
+use crate::ct::fetch::{self, Fetch, Trouble};
+use crate::ct::observed::now_ms;
+use crate::ct::outage::Outage;
+use crate::ct::random::Random;
+use crate::ct::retry::retry_after;
+use crate::ct::spine::{Spine, read_row};
+use crate::ct::{entries, follower, remote};
+
+/// See the module.
+pub(super) struct Reader {
+    scenario: Arc<Inner>,
+    random: Random,
+    /// Reads all entries in order, instead of what chance says.
+    full: bool,
+    lines: Vec<Line>,
+}
+
+/// To one of the logs.
+struct Line {
+    client: Client,
+    tags: [Tags; 4],
+    throttled: Tags,
+    /// The next data tile of a full reader.
+    next: u64,
+}
+
+/// A user away from a log waits so long before it tries again.
+const PAUSE: Duration = Duration::from_millis(200);
+
+impl Reader {
+    pub(super) fn new(scenario: Arc<Inner>, number: u64, recorder: &Recorder) -> Self {
+        let mut random = Random::new(scenario.seed, number);
+        let lines = scenario.logs().iter().map(|log| Line::new(log, recorder));
+        // Spread evenly, so that two users with a share of a half are one of each.
+        let share = scenario.options.full_readers.0;
+        let full = ((number + 1) as f64 * share).floor() > (number as f64 * share).floor();
+        random.next();
+        Self {
+            random,
+            full,
+            lines: lines.collect(),
+            scenario,
+        }
+    }
+
+    fn kind(&mut self) -> Kind {
+        if self.full {
+            return Kind::Entries;
+        }
+        let reads = &self.scenario.options.reads;
+        let sum = reads.iter().map(|read| u64::from(read.weight)).sum();
+        let mut point = self.random.below(sum);
+        for read in reads {
+            match point.checked_sub(read.weight.into()) {
+                Some(rest) => point = rest,
+                None => return read.kind,
+            }
+        }
+        Kind::Checkpoints
+    }
+}
+
+#[async_trait]
+impl User for Reader {
+    async fn iterate(&mut self, iteration: &mut Iteration) {
+        let scenario = Arc::clone(&self.scenario);
+        let count = scenario.logs().len().max(1) as u64;
+        let number = (iteration.number() % count) as usize;
+        let kind = self.kind();
+        let Some((log, line)) = scenario.logs().get(number).zip(self.lines.get_mut(number)) else {
+            return iteration.fail(Failure::new(
+                "not_prepared",
+                "the scenario was not prepared",
+            ));
+        };
+        let mut visit = Visit {
+            log,
+            accept: scenario.options.compression.accept(),
+            client: &mut line.client,
+            tags: line.tags[kind as usize],
+            throttled: line.throttled,
+            iteration,
+            counted: true,
+            wait: None,
+        };
+        let outcome = match kind {
+            Kind::Checkpoints => visit.checkpoint().await,
+            Kind::Tiles => visit.hash_tile(&mut self.random).await,
+            Kind::Entries => {
+                let next = self.full.then_some(&mut line.next);
+                visit.data_tile(&mut self.random, next).await
+            }
+            Kind::Issuers => visit.issuer(&mut self.random).await,
+        };
+        let wait = visit.wait;
+        if let Err(Trouble::Found(finding)) = outcome {
+            let recorder = iteration.recorder();
+            recorder.check(
+                line.tags[kind as usize],
+                finding.check,
+                Err(finding.detail.clone()),
+            );
+            iteration.fail(finding.into());
+        }
+        if let Some(wait) = wait {
+            tokio::time::sleep(wait).await;
+        }
+    }
+}
+
+impl Line {
+    fn new(log: &Log, recorder: &Recorder) -> Self {
+        let target = &log.observed.target;
+        let tags = |op: &str| recorder.tags(&[("op", op), ("log", &target.origin)]);
+        Self {
+            client: Client::new(Arc::clone(&target.monitoring), Arc::clone(&target.client)),
+            tags: ["checkpoint", "tile", "entries", "issuer"].map(tags),
+            throttled: tags("throttled"),
+            next: 0,
+        }
+    }
+}
+
+/// One iteration at one log.
+struct Visit<'a> {
+    log: &'a Log,
+    accept: &'static str,
+    client: &'a mut Client,
+    tags: Tags,
+    throttled: Tags,
+    iteration: &'a mut Iteration,
+    /// What is read is load. What is read only to verify is not.
+    counted: bool,
+    wait: Option<Duration>,
+}
+
+impl Visit<'_> {
+    fn verdicts(&self) -> Recorded {
+        Recorded {
+            recorder: self.iteration.recorder().clone(),
+            tags: self.tags,
+        }
+    }
+
+    fn outage(&self) -> &Outage {
+        &self.log.observed.outage
+    }
+
+    /// Whether a reader with a cache need not read this.
+    fn cached(&self, path: &str) -> bool {
+        let known = self.log.cache.as_ref().is_some_and(|cache| cache.has(path));
+        if known {
+            self.iteration
+                .recorder()
+                .count(self.tags, "ct_cache_hits", 1);
+        }
+        known
+    }
+
+    fn keep(&self, path: &str) {
+        if let Some(cache) = &self.log.cache {
+            cache.keep(path);
+        }
+    }
+
+    async fn checkpoint(&mut self) -> Result<(), Trouble> {
+        let log = self.log;
+        let tag = log.cache.as_ref().and_then(|cache| cache.checkpoint());
+        let floor = log.observed.heads.lock().floor();
+        let Some(note) = self.ask("checkpoint", tag.as_deref()).await? else {
+            return Ok(());
+        };
+        let verdicts = self.verdicts();
+        verdicts.passed(checks::CHECKPOINT_SERVED);
+        let seen = log
+            .observed
+            .heads
+            .lock()
+            .see(&note, floor, now_ms(), &verdicts);
+        if seen.is_none() {
+            // `see` has said why: the iteration only has to count as failed.
+            self.iteration.fail(Failure::new(
+                "checkpoint",
+                "the checkpoint is not as it must be",
+            ));
+        }
+        Ok(())
+    }
+
+    async fn hash_tile(&mut self, random: &mut Random) -> Result<(), Trouble> {
+        let spine = Arc::clone(&self.log.observed.spine);
+        let edge = spine.edge();
+        let Some(tile) = random_tile(&edge, random) else {
+            return self.checkpoint().await;
+        };
+        if self.cached(&tile.path()) {
+            return Ok(());
+        }
+        let bytes = fetch::tile(self, &tile).await?;
+        let verdicts = self.verdicts();
+        verdicts.passed(checks::TILE_SERVED);
+        read_row(&tile, &bytes)?;
+        verdicts.passed(checks::TILE_WELLFORMED);
+        if self.hashes_agree(&spine, &edge, &tile, &bytes).await? {
+            verdicts.passed(checks::TILE_CONSISTENT);
+            if tile.is_full() {
+                self.keep(&tile.path());
+            }
+            return Ok(());
+        }
+        let detail = format!("{tile}: its hashes are not those of the verified tree");
+        Err(Finding::new(checks::TILE_CONSISTENT, detail).into())
+    }
+
+    /// Whether a hash tile's bytes, or what stands for those of level 0, belong
+    /// to the verified tree.
+    async fn hashes_agree(
+        &mut self,
+        spine: &Spine,
+        edge: &RightEdge,
+        tile: &Tile,
+        bytes: &[u8],
+    ) -> Result<bool, Trouble> {
+        let Level::Hashes(level) = tile.level() else {
+            return Ok(false);
+        };
+        if !tile.is_full() {
+            let partial = edge.partial(level).iter().flat_map(|hash| hash.0);
+            return Ok(partial.eq(bytes.iter().copied()));
+        }
+        if level == MAX_LEVEL {
+            return Ok(true);
+        }
+        self.counted = false;
+        let above = spine.row(self, level + 1, tile.index() / TILE_WIDTH).await;
+        self.counted = true;
+        let expected = above?.get((tile.index() % TILE_WIDTH) as usize).copied();
+        Ok(expected.is_some() && tile_root(bytes) == expected)
+    }
+
+    async fn data_tile(
+        &mut self,
+        random: &mut Random,
+        next: Option<&mut u64>,
+    ) -> Result<(), Trouble> {
+        let spine = Arc::clone(&self.log.observed.spine);
+        let edge = spine.edge();
+        let count = edge.size().div_ceil(TILE_WIDTH);
+        let index = match &next {
+            Some(next) => **next % count.max(1),
+            None => random.below(count),
+        };
+        let Some(tile) = Tile::widest(Level::Data, index, edge.size()) else {
+            return self.checkpoint().await;
+        };
+        if !self.cached(&tile.path()) {
+            self.read_data(&spine, &edge, &tile).await?;
+        }
+        if let Some(next) = next {
+            *next = index + 1;
+            if *next >= count {
+                *next = 0;
+                self.iteration
+                    .recorder()
+                    .count(self.tags, "ct_full_reads", 1);
+            }
+        }
+        Ok(())
+    }
+
+    async fn read_data(
+        &mut self,
+        spine: &Spine,
+        edge: &RightEdge,
+        tile: &Tile,
+    ) -> Result<(), Trouble> {
+        let bytes = fetch::tile(self, tile).await?;
+        let verdicts = self.verdicts();
+        verdicts.passed(checks::TILE_SERVED);
+        let entries = entries::read(tile, &bytes)?;
+        verdicts.passed(checks::ENTRY_WELLFORMED);
+        verdicts.passed(checks::ENTRY_INDEX);
+        let hashes = Tile::new(Level::Hashes(0), tile.index(), tile.width());
+        let leaves: Vec<u8> = entries.leaves.iter().flat_map(|leaf| leaf.0).collect();
+        let agree = match hashes {
+            Some(hashes) => self.hashes_agree(spine, edge, &hashes, &leaves).await?,
+            None => false,
+        };
+        if !agree {
+            let detail =
+                format!("{tile}: its entries do not hash to the leaves of the verified tree");
+            return Err(Finding::new(checks::ENTRY_HASH, detail).into());
+        }
+        verdicts.passed(checks::ENTRY_HASH);
+        let recorder = self.iteration.recorder();
+        recorder.count(self.tags, "ct_entries_read", entries.leaves.len() as u64);
+        if tile.is_full() {
+            self.keep(&tile.path());
+        }
+        self.log.named(entries.fingerprints);
+        Ok(())
+    }
+
+    async fn issuer(&mut self, random: &mut Random) -> Result<(), Trouble> {
+        let issuer = {
+            let issuers = self.log.issuers.lock();
+            let at = random.below(issuers.len() as u64) as usize;
+            issuers.get(at).copied()
+        };
+        let Some(fingerprint) = issuer else {
+            // None is known before the first entries have been read.
+            return self.data_tile(random, None).await;
+        };
+        let path = format!("issuer/{fingerprint}");
+        if self.cached(&path) {
+            return Ok(());
+        }
+        follower::issuer(self, fingerprint).await?;
+        self.verdicts().passed(checks::ISSUER_SERVED);
+        self.verdicts().passed(checks::ISSUER_HASH);
+        self.keep(&path);
+        Ok(())
+    }
+
+    /// One file; `None` if it is still the one with the entity tag `known`.
+    async fn ask(&mut self, path: &str, known: Option<&str>) -> Result<Option<Bytes>, Trouble> {
+        let target = format!("{}/{path}", self.client.endpoint().prefix);
+        let coding = ("accept-encoding", self.accept);
+        let with_tag = [coding, ("if-none-match", known.unwrap_or_default())];
+        let headers = &with_tag[..1 + usize::from(known.is_some())];
+        let request = Request::get(&target).headers(headers);
+        let mut response = self.client.send(&request).await;
+        if matches!(response.status, 429 | 503) && response.exchange.outcome.is_ok() {
+            self.throttle(&response);
+            return Err(Trouble::Unreachable(format!(
+                "{path}: status {}",
+                response.status
+            )));
+        }
+        let unchanged = response.status == 304 && known.is_some();
+        let lost = response.exchange.outcome.is_err();
+        if lost && self.outage().expected() {
+            self.wait = Some(PAUSE);
+            self.iteration
+                .recorder()
+                .count(self.tags, "ct_outage_errors", 1);
+        } else if self.counted {
+            if !lost && response.status != 200 && !unchanged {
+                let failure = Failure::new("status", format!("{path}: {}", response.status));
+                response.exchange.outcome = Err(failure);
+            }
+            self.iteration.request(self.tags, &response.exchange);
+            if !lost {
+                response.exchange.outcome = Ok(());
+            }
+        } else {
+            self.iteration
+                .recorder()
+                .count(self.tags, "ct_proof_requests", 1);
+        }
+        if unchanged {
+            return Ok(None);
+        }
+        if let (Some(cache), "checkpoint") = (&self.log.cache, path) {
+            cache.checkpoint_is(response.headers.get("etag"));
+        }
+        let compressed = response.headers.get("content-encoding").is_some();
+        let body = remote::judge(path, self.accept, self.outage(), response)?;
+        if compressed {
+            self.verdicts().passed(checks::ENCODING);
+        }
+        Ok(Some(body))
+    }
+
+    /// The log asks to come back later.
+    fn throttle(&mut self, response: &lucarne_load::http::Response) {
+        self.iteration.request(self.throttled, &response.exchange);
+        let recorder = self.iteration.recorder();
+        recorder.count(self.throttled, "ct_throttled", 1);
+        match retry_after(response.headers.get("retry-after"), now_ms()) {
+            Ok(wait) => {
+                recorder.check(self.throttled, checks::RETRY_AFTER, Ok(()));
+                self.wait = Some(wait);
+            }
+            Err(problem) => {
+                let detail = format!("status {}: {problem}", response.status);
+                recorder.check(self.throttled, checks::RETRY_AFTER, Err(detail.clone()));
+                self.iteration
+                    .fail(Failure::new(checks::RETRY_AFTER, detail));
+                self.wait = Some(PAUSE);
+            }
+        }
+    }
+}
+
+impl Fetch for Visit<'_> {
+    async fn get(&mut self, path: &str) -> Result<Bytes, Trouble> {
+        let gone = || Trouble::Unreachable(format!("{path}: status 304 to no question"));
+        self.ask(path, None).await?.ok_or_else(gone)
+    }
+}
+
+/// A hash tile of the verified tree, each as likely as any other.
+fn random_tile(edge: &RightEdge, random: &mut Random) -> Option<Tile> {
+    let tiles = |level: u8| {
+        let entries = edge.size() / Level::Hashes(level).entry_leaves();
+        entries.div_ceil(TILE_WIDTH)
+    };
+    let mut point = random.below((0..=MAX_LEVEL).map(tiles).sum());
+    for level in 0..=MAX_LEVEL {
+        match point.checked_sub(tiles(level)) {
+            Some(rest) => point = rest,
+            None => return Tile::widest(Level::Hashes(level), point, edge.size()),
+        }
+    }
+    None
+}

@@ -1,0 +1,148 @@
+//! The verified part of the tree: its right edge, and from there down the full
+//! tiles that somebody asked about. Whatever tile is read can be checked with it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile, tile_root};
+use parking_lot::Mutex;
+
+use super::checks::{self, Finding};
+use super::fetch::{Fetch, Trouble};
+
+/// How many full tiles are kept: 8 kB each.
+const KEPT: usize = 1024;
+
+/// The hashes of one tile.
+pub(crate) type Row = Arc<[Hash]>;
+
+/// See the module. Shared by the follower that extends it and all who read.
+#[derive(Debug)]
+pub struct Spine {
+    edge: Mutex<Arc<RightEdge>>,
+    kept: Mutex<HashMap<(u8, u64), Row>>,
+}
+
+impl Default for Spine {
+    fn default() -> Self {
+        Self {
+            edge: Mutex::new(Arc::new(RightEdge::new())),
+            kept: Mutex::default(),
+        }
+    }
+}
+
+impl Spine {
+    /// The right edge of the verified tree.
+    #[must_use]
+    pub fn edge(&self) -> Arc<RightEdge> {
+        Arc::clone(&self.edge.lock())
+    }
+
+    /// The tree has been verified up to here.
+    pub(crate) fn advance(&self, edge: RightEdge) {
+        *self.edge.lock() = Arc::new(edge);
+    }
+
+    /// A full tile whose hashes are verified.
+    pub(crate) fn keep(&self, level: u8, index: u64, row: Row) {
+        let mut kept = self.kept.lock();
+        if kept.len() >= KEPT {
+            // Any will do: what is needed again is fetched again.
+            let victim = kept.keys().next().copied();
+            victim.map(|victim| kept.remove(&victim));
+        }
+        kept.insert((level, index), row);
+    }
+
+    fn kept(&self, level: u8, index: u64) -> Option<Row> {
+        self.kept.lock().get(&(level, index)).cloned()
+    }
+
+    /// The verified hashes of the tile at `index` of `level`, as wide as it is
+    /// in the verified tree.
+    ///
+    /// # Errors
+    /// A tile that cannot be had, or does not lead to the root; `tile_consistent`
+    /// too where the verified tree has no such tile.
+    pub async fn row<F: Fetch>(
+        &self,
+        fetch: &mut F,
+        level: u8,
+        index: u64,
+    ) -> Result<Row, Trouble> {
+        let edge = self.edge();
+        if let Some(row) = self.at_hand(&edge, level, index) {
+            return Ok(row);
+        }
+        // Up to what is known, then down again, verifying each with the one above.
+        let mut missing = vec![full(level, index)?];
+        let mut above = loop {
+            let (lowest, number) = missing[missing.len() - 1];
+            let parent = full(lowest + 1, number / TILE_WIDTH)?;
+            match self.at_hand(&edge, parent.0, parent.1) {
+                Some(row) => break row,
+                None => missing.push(parent),
+            }
+        };
+        while let Some((level, index)) = missing.pop() {
+            let path = path(level, index);
+            let bytes = fetch.get(&path).await?;
+            let expected = above.get((index % TILE_WIDTH) as usize);
+            let root = tile_root(&bytes).ok_or_else(|| wrong_length(&path, bytes.len()))?;
+            if expected != Some(&root) {
+                let detail = format!("{path}: its hashes do not lead to the tile above it");
+                return Err(Finding::new(checks::TILE_CONSISTENT, detail).into());
+            }
+            above = hashes(&bytes).unwrap_or_default().into();
+            self.keep(level, index, Arc::clone(&above));
+        }
+        Ok(above)
+    }
+
+    fn at_hand(&self, edge: &RightEdge, level: u8, index: u64) -> Option<Row> {
+        match Tile::rightmost_partial(Level::Hashes(level), edge.size()) {
+            Some(tile) if tile.index() == index => Some(edge.partial(level).into()),
+            _ => self.kept(level, index),
+        }
+    }
+}
+
+fn full(level: u8, index: u64) -> Result<(u8, u64), Trouble> {
+    match Tile::new(Level::Hashes(level), index, TILE_WIDTH as u16) {
+        Some(_) => Ok((level, index)),
+        None => {
+            let detail = format!("no verified tree has a tile {index} of level {level}");
+            Err(Finding::new(checks::TILE_CONSISTENT, detail).into())
+        }
+    }
+}
+
+fn path(level: u8, index: u64) -> String {
+    Tile::new(Level::Hashes(level), index, TILE_WIDTH as u16)
+        .map(|tile| tile.path())
+        .unwrap_or_default()
+}
+
+/// The hashes in a tile's bytes.
+pub(crate) fn hashes(bytes: &[u8]) -> Option<Vec<Hash>> {
+    let (hashes, rest) = bytes.as_chunks::<{ Hash::LENGTH }>();
+    rest.is_empty()
+        .then(|| hashes.iter().copied().map(Hash).collect())
+}
+
+/// The hashes of a hash tile, which must have as many as its width says.
+pub(crate) fn read_row(tile: &Tile, bytes: &[u8]) -> Result<Vec<Hash>, Finding> {
+    hashes(bytes)
+        .filter(|hashes| hashes.len() == usize::from(tile.width()))
+        .ok_or_else(|| {
+            let expected = usize::from(tile.width()) * Hash::LENGTH;
+            let detail = format!("{}: {} bytes instead of {expected}", tile, bytes.len());
+            Finding::new(checks::TILE_WELLFORMED, detail)
+        })
+}
+
+fn wrong_length(path: &str, length: usize) -> Trouble {
+    let detail = format!("{path}: {length} bytes instead of 8192");
+    Finding::new(checks::TILE_WELLFORMED, detail).into()
+}

@@ -1,0 +1,258 @@
+//! A certificate of which only serial number, name and validity change: made
+//! once, patched and signed for each submission. Minting costs one signature
+//! and a copy.
+
+use jiff::Timestamp;
+use jiff::tz::Offset;
+use lucarne_mint::{Authority, Error, LeafOptions, Time, der};
+
+/// Where a stencil's own label stands in the names of its options.
+pub(crate) const LABEL: &str = "0123456789abcdef";
+
+/// What is new in one certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fresh {
+    /// The serial number's 16 octets after the first, which keeps it positive.
+    pub(crate) serial: [u8; 16],
+    /// Validity, from, in seconds since 1970.
+    pub(crate) not_before: i64,
+    /// Validity, through, in seconds since 1970.
+    pub(crate) not_after: i64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Stencil {
+    authority: Authority,
+    tbs: Vec<u8>,
+    /// AlgorithmIdentifier of the signature, in DER.
+    algorithm: Vec<u8>,
+    serial: usize,
+    labels: Vec<usize>,
+    not_before: Moment,
+    not_after: Moment,
+}
+
+/// A time in the TBSCertificate.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    /// Where its first digit stands.
+    at: usize,
+    /// GeneralizedTime: a year of four digits.
+    generalized: bool,
+}
+
+impl Stencil {
+    /// Of what `authority` issues for `options`. Every [`LABEL`] in its names
+    /// is replaced in each certificate.
+    ///
+    /// # Errors
+    /// Those of [`Authority::leaf_template`].
+    pub(crate) fn cut(authority: &Authority, options: &LeafOptions) -> Result<Self, Error> {
+        let mut template = authority.leaf_template(options)?;
+        template.serial = vec![0x04; 17];
+        let tbs = template.tbs();
+        let [serial, not_before, not_after] =
+            places(&tbs).ok_or(Error::Certificate("its own template cannot be read"))?;
+        Ok(Self {
+            authority: authority.clone(),
+            algorithm: template.algorithm.identifier(),
+            serial: serial + 1,
+            labels: (0..tbs.len().saturating_sub(LABEL.len()))
+                .filter(|at| tbs[*at..].starts_with(LABEL.as_bytes()))
+                .collect(),
+            not_before: moment(&tbs, not_before),
+            not_after: moment(&tbs, not_after),
+            tbs,
+        })
+    }
+
+    /// One certificate, in DER.
+    ///
+    /// # Errors
+    /// Only if the cryptographic library fails.
+    pub(crate) fn mint(&self, fresh: &Fresh) -> Result<Vec<u8>, Error> {
+        let key = self.authority.key();
+        let mut certificate = Vec::with_capacity(self.tbs.len() + 600);
+        certificate.extend_from_slice(&[der::tag::SEQUENCE, 0x82, 0, 0]);
+        let start = certificate.len();
+        certificate.extend_from_slice(&self.tbs);
+        self.patch(&mut certificate[start..], fresh);
+        let signature = key.sign(key.default_algorithm(), &certificate[start..])?;
+        certificate.extend_from_slice(&self.algorithm);
+        bit_string(&signature, &mut certificate);
+        // A certificate with a key, a name and a signature is never shorter
+        // than 256 bytes, and these are never longer than 65,535.
+        let length = (certificate.len() - start) as u16;
+        certificate[2..4].copy_from_slice(&length.to_be_bytes());
+        Ok(certificate)
+    }
+
+    fn patch(&self, tbs: &mut [u8], fresh: &Fresh) {
+        tbs[self.serial..self.serial + 16].copy_from_slice(&fresh.serial);
+        let label = label(&fresh.serial);
+        for at in &self.labels {
+            tbs[*at..at + label.len()].copy_from_slice(&label);
+        }
+        self.not_before.write(fresh.not_before, tbs);
+        self.not_after.write(fresh.not_after, tbs);
+    }
+}
+
+/// The name that goes with a serial number: the last eight octets of it in
+/// hexadecimal, which count the certificates of a run.
+fn label(serial: &[u8; 16]) -> [u8; 16] {
+    let mut label = [0; 16];
+    // A buffer of the right length cannot be refused.
+    let _ = hex::encode_to_slice(&serial[8..], &mut label);
+    label
+}
+
+impl Moment {
+    fn write(self, seconds: i64, tbs: &mut [u8]) {
+        let timestamp = Timestamp::from_second(seconds).unwrap_or_default();
+        let time = Offset::UTC.to_datetime(timestamp);
+        let mut at = self.at;
+        let mut put = |number: i16| {
+            let number = number.unsigned_abs() % 100;
+            tbs[at] = b'0' + (number / 10) as u8;
+            tbs[at + 1] = b'0' + (number % 10) as u8;
+            at += 2;
+        };
+        if self.generalized {
+            put(time.year() / 100);
+        }
+        put(time.year());
+        for number in [
+            time.month(),
+            time.day(),
+            time.hour(),
+            time.minute(),
+            time.second(),
+        ] {
+            put(number.into());
+        }
+    }
+}
+
+/// Where the contents of the serial number and of the two times begin.
+fn places(tbs: &[u8]) -> Option<[usize; 3]> {
+    let here = |rest: &[u8]| tbs.len() - rest.len();
+    let mut fields = der::read(&mut { tbs })?.content;
+    der::read(&mut fields)?; // version
+    let serial = der::read(&mut fields)?;
+    let serial = here(fields) - serial.content.len();
+    der::read(&mut fields)?; // algorithm
+    der::read(&mut fields)?; // issuer
+    let validity = der::read(&mut fields)?;
+    let validity_end = here(fields);
+    let mut times = validity.content;
+    let not_before = der::read(&mut times)?;
+    let before_at = validity_end - times.len() - not_before.content.len();
+    let not_after = der::read(&mut times)?;
+    Some([serial, before_at, validity_end - not_after.content.len()])
+}
+
+fn moment(tbs: &[u8], at: usize) -> Moment {
+    let generalized = tbs[at - 2] == der::tag::GENERALIZED_TIME;
+    Moment { at, generalized }
+}
+
+/// BIT STRING of whole bytes, appended.
+fn bit_string(bytes: &[u8], out: &mut Vec<u8>) {
+    let length = (bytes.len() + 1) as u16;
+    out.push(der::tag::BIT_STRING);
+    match length {
+        0..0x80 => out.push(length as u8),
+        0x80..0x100 => out.extend_from_slice(&[0x81, length as u8]),
+        _ => {
+            out.push(0x82);
+            out.extend_from_slice(&length.to_be_bytes());
+        }
+    }
+    out.push(0);
+    out.extend_from_slice(bytes);
+}
+
+/// The last second that is written with a year of two digits (RFC 5280
+/// 4.1.2.5). A stencil keeps the form that it was cut with.
+pub(crate) const LAST_UTC_TIME: i64 = 2_524_607_999;
+
+/// A validity of the form that `not_after` asks for.
+pub(crate) fn sample_validity(not_after: i64) -> (Time, Time) {
+    (Time::now(), Time::from_unix(not_after))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use lucarne_ct::Certificate;
+    use lucarne_mint::testing::Pki;
+
+    use super::*;
+
+    fn options(not_after: i64) -> LeafOptions {
+        let names = [
+            format!("{LABEL}.example.test"),
+            format!("www.{LABEL}.example.test"),
+        ];
+        let mut options = LeafOptions::with_key(names, Arc::clone(&Pki::shared().leaf_key));
+        (options.not_before, options.not_after) = sample_validity(not_after);
+        options
+    }
+
+    #[test]
+    fn a_patched_certificate_is_the_one_that_would_have_been_issued() {
+        let pki = Pki::shared();
+        for (issuer, end) in [
+            (&pki.rsa, 1_788_269_845),
+            (&pki.p256, 2_524_608_000),
+            (&pki.p384, 1_767_225_600),
+        ] {
+            let stencil = Stencil::cut(issuer, &options(end)).unwrap();
+            let fresh = Fresh {
+                serial: *b"\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff",
+                not_before: 1_735_689_599,
+                not_after: end + 86_461,
+            };
+            let minted = stencil.mint(&fresh).unwrap();
+
+            let mut whole = options(end);
+            whole.names = ["", "www."]
+                .map(|www| format!("{www}8899aabbccddeeff.example.test"))
+                .into();
+            whole.serial = Some([&[4], &fresh.serial[..]].concat());
+            whole.not_before = Time::from_unix(fresh.not_before);
+            whole.not_after = Time::from_unix(fresh.not_after);
+            let expected = issuer.leaf_template(&whole).unwrap().tbs();
+            let certificate = Certificate::parse(&minted).unwrap();
+            assert_eq!(certificate.tbs(), expected);
+            assert_eq!(certificate.not_after(), Some(fresh.not_after * 1000));
+        }
+    }
+
+    /// The log's own rules are the judge of the signature.
+    #[test]
+    fn a_log_accepts_it() {
+        let pki = Pki::shared();
+        let (roots, _) = lucarne_ct::Roots::from_pem(pki.roots_pem().as_bytes());
+        let validator = lucarne_ct::Validator::new(Arc::new(roots), Default::default());
+        for issuer in [&pki.rsa, &pki.p256, &pki.p384] {
+            let not_after = Time::now().unix() + 86_400;
+            let stencil = Stencil::cut(issuer, &options(not_after)).unwrap();
+            let fresh = Fresh {
+                serial: [9; 16],
+                not_before: not_after - 172_800,
+                not_after,
+            };
+            let leaf = stencil.mint(&fresh).unwrap();
+            let chain = lucarne_ct::Chain::from_ders([&leaf[..], issuer.cert_der()]).unwrap();
+            let now = Time::now().unix() as u64 * 1000;
+            let examined = validator
+                .examine(&chain, lucarne_ct::EntryKind::X509, now)
+                .unwrap();
+            validator.verify(examined).unwrap();
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The options of `ct-write`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use lucarne_settings::typed;
+use serde::Deserialize;
+
+use crate::ct::options::{Audit, Http, Moment, Share, Span};
+use crate::ct::{Issuers, LogOptions};
+
+/// What `ct-write` sends, where to, and what it checks.
+///
+/// One value from the command line (flags) and from a plan (keys of the same
+/// names in camelCase).
+#[derive(Clone, Debug, PartialEq, Args, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Options {
+    /// URL of a log; several logs are submitted to in turn. Origin, key and
+    /// window come from its log.v3.json unless they are given
+    #[arg(long, alias = "log_url", value_name = "URL")]
+    #[serde(deserialize_with = "typed::list")]
+    pub log_url: Vec<String>,
+    /// URL to submit to, if another than the log's (in the order of the logs)
+    #[arg(long, alias = "write_log_url", value_name = "URL")]
+    #[serde(deserialize_with = "typed::list")]
+    pub write_log_url: Vec<String>,
+    /// Origin of the log (in the order of the logs)
+    #[arg(long, value_name = "NAME")]
+    #[serde(deserialize_with = "typed::list")]
+    pub origin: Vec<String>,
+    /// Public key of the log: base64 of its DER, or a PEM file (in the order of the logs)
+    #[arg(long, alias = "log_public_key", value_name = "KEY|FILE")]
+    #[serde(deserialize_with = "typed::list")]
+    pub log_public_key: Vec<String>,
+    /// Directory of the authorities that `lucarne ca new` made
+    #[arg(long, value_name = "DIR", default_value = "load-ca")]
+    pub roots: PathBuf,
+    /// Whose certificates to send
+    #[arg(long, value_enum, default_value_t)]
+    pub issuers: Issuers,
+    /// Share of precertificates, from 0 to 1
+    #[arg(long, value_name = "SHARE", default_value_t = Share(0.5))]
+    pub precerts: Share,
+    /// Share of submissions that repeat an earlier one, from 0 to 1
+    #[arg(long, aliases = ["dup_chance", "dup-chance"], value_name = "SHARE", default_value_t = Share(0.1))]
+    pub duplicates: Share,
+    /// Chains to mint before the load begins
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub ahead: u64,
+    /// Earliest notAfter of the certificates
+    #[arg(long, aliases = ["not_after_start"], value_name = "TIME")]
+    pub not_after_start: Option<Moment>,
+    /// notAfter of the certificates is before this
+    #[arg(long, aliases = ["not_after_limit"], value_name = "TIME")]
+    pub not_after_limit: Option<Moment>,
+    /// Number to count serial numbers from; 64 random bits stand before it
+    #[arg(long, aliases = ["serial_offset"], value_name = "N", default_value_t = 0)]
+    pub serial_offset: u64,
+    /// How much of the log is read back and checked
+    #[arg(long, value_enum, default_value_t)]
+    pub audit: Audit,
+    /// Time within which an entry must be in a checkpoint after its SCT
+    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(10))]
+    pub mmd: Span,
+    /// Age at which a checkpoint is stale
+    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(60))]
+    pub max_checkpoint_age: Span,
+    /// Time between two looks at the checkpoint
+    #[arg(long, value_name = "TIME", default_value_t = Span(std::time::Duration::from_millis(500)))]
+    pub checkpoint_interval: Span,
+    /// How far the clocks of log and load test may differ
+    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(5))]
+    pub clock_tolerance: Span,
+    /// The log may be restarted during the run: wait for it, and say how long it was away
+    #[arg(long)]
+    pub expect_restarts: bool,
+    /// Version of HTTP
+    #[arg(long, value_enum, default_value_t)]
+    pub http: Http,
+    /// Accept any TLS certificate
+    #[arg(long)]
+    pub insecure: bool,
+    /// PEM file of certificates to trust for TLS
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+    /// Longest time for one request
+    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(30))]
+    pub timeout: Span,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            log_url: Vec::new(),
+            write_log_url: Vec::new(),
+            origin: Vec::new(),
+            log_public_key: Vec::new(),
+            roots: "load-ca".into(),
+            issuers: Issuers::default(),
+            precerts: Share(0.5),
+            duplicates: Share(0.1),
+            ahead: 0,
+            not_after_start: None,
+            not_after_limit: None,
+            serial_offset: 0,
+            audit: Audit::default(),
+            mmd: Span::seconds(10),
+            max_checkpoint_age: Span::seconds(60),
+            checkpoint_interval: Span(std::time::Duration::from_millis(500)),
+            clock_tolerance: Span::seconds(5),
+            expect_restarts: false,
+            http: Http::default(),
+            insecure: false,
+            ca: None,
+            timeout: Span::seconds(30),
+        }
+    }
+}
+
+impl Options {
+    /// What concerns the logs and how they are watched.
+    pub(crate) fn logs(&self) -> LogOptions {
+        LogOptions {
+            log_url: self.log_url.clone(),
+            write_log_url: self.write_log_url.clone(),
+            origin: self.origin.clone(),
+            log_public_key: self.log_public_key.clone(),
+            audit: self.audit,
+            mmd: self.mmd.0,
+            max_checkpoint_age: self.max_checkpoint_age.0,
+            checkpoint_interval: self.checkpoint_interval.0,
+            clock_tolerance: self.clock_tolerance.0,
+            expect_restarts: self.expect_restarts,
+            http: self.http,
+            insecure: self.insecure,
+            ca: self.ca.clone(),
+            timeout: self.timeout.0,
+        }
+    }
+}

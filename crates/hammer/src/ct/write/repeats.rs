@@ -1,0 +1,36 @@
+//! What was submitted lately, to be submitted again.
+
+use crate::ct::random::Random;
+use crate::ct::{Promised, Submission};
+
+/// How many are remembered.
+const REMEMBERED: usize = 1024;
+
+/// A submission and the first answer to it.
+#[derive(Clone, Debug)]
+pub(super) struct Answered {
+    pub(super) submission: Submission,
+    pub(super) promised: Promised,
+}
+
+/// The last [`REMEMBERED`] of a log.
+#[derive(Debug, Default)]
+pub(super) struct Repeats {
+    answered: Vec<Answered>,
+    next: usize,
+}
+
+impl Repeats {
+    pub(super) fn remember(&mut self, answered: Answered) {
+        match self.answered.get_mut(self.next) {
+            Some(oldest) => *oldest = answered,
+            None => self.answered.push(answered),
+        }
+        self.next = (self.next + 1) % REMEMBERED;
+    }
+
+    pub(super) fn choose(&self, random: &mut Random) -> Option<Answered> {
+        let at = random.below(self.answered.len() as u64) as usize;
+        self.answered.get(at).cloned()
+    }
+}

@@ -1,0 +1,301 @@
+//! One user that submits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lucarne_ct::EntryKind;
+use lucarne_load::http::{Body, Client, Request, Response};
+use lucarne_load::{Failure, Iteration, Recorder, Tags, User};
+
+use super::repeats::Answered;
+use super::{Inner, Log, PAUSE};
+use crate::ct::checks::{self, Finding};
+use crate::ct::observed::now_ms;
+use crate::ct::random::Random;
+use crate::ct::retry::retry_after;
+use crate::ct::sct::excerpt;
+use crate::ct::{Promised, Submission, timestamp_sane};
+
+/// Working space of one submission.
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    leaf: String,
+    message: Vec<u8>,
+}
+
+/// See the module.
+pub(super) struct Writer {
+    scenario: Arc<Inner>,
+    random: Random,
+    lines: Vec<Line>,
+}
+
+/// To one of the logs.
+struct Line {
+    client: Client,
+    /// `add-chain` and `add-pre-chain`.
+    paths: [String; 2],
+    tags: [Tags; 2],
+    throttled: Tags,
+    /// What has been sent and not been answered with an SCT.
+    pending: Option<Pending>,
+}
+
+struct Pending {
+    submission: Submission,
+    /// The answer that it had the first time, if this is a repetition.
+    repeats: Option<Promised>,
+    /// When it was first sent, in milliseconds since 1970.
+    sent: u64,
+}
+
+const HEADERS: [(&str, &str); 1] = [("content-type", "application/json")];
+
+impl Writer {
+    pub(super) fn new(scenario: Arc<Inner>, number: u64, recorder: &Recorder) -> Self {
+        let lines = scenario.logs().iter().map(|log| Line::new(log, recorder));
+        Self {
+            random: Random::new(scenario.seed, number),
+            lines: lines.collect(),
+            scenario,
+        }
+    }
+}
+
+#[async_trait]
+impl User for Writer {
+    async fn iterate(&mut self, iteration: &mut Iteration) {
+        let scenario = Arc::clone(&self.scenario);
+        let count = scenario.logs().len().max(1) as u64;
+        let number = (iteration.number() % count) as usize;
+        let (Some(log), Some(line)) = (scenario.logs().get(number), self.lines.get_mut(number))
+        else {
+            return iteration.fail(Failure::new(
+                "not_prepared",
+                "the scenario was not prepared",
+            ));
+        };
+        let pending = match line.pending.take() {
+            Some(pending) => pending,
+            None => match scenario.choose(log, &mut self.random, iteration) {
+                Ok(pending) => pending,
+                Err(failure) => return iteration.fail(failure),
+            },
+        };
+        let mut buffers = scenario.buffers.lock().pop().unwrap_or_default();
+        pending.submission.encode_leaf(&mut buffers.leaf);
+        let wait = line.submit(log, pending, &mut buffers, iteration).await;
+        scenario.buffers.lock().push(buffers);
+        if let Some(wait) = wait {
+            tokio::time::sleep(wait).await;
+        }
+    }
+}
+
+impl Inner {
+    /// A new chain, or one that was answered before.
+    fn choose(
+        &self,
+        log: &Log,
+        random: &mut Random,
+        iteration: &Iteration,
+    ) -> Result<Pending, Failure> {
+        let sent = now_ms();
+        if random.chance(self.options.duplicates.0) {
+            if let Some(answered) = log.repeats.lock().choose(random) {
+                return Ok(Pending {
+                    submission: answered.submission,
+                    repeats: Some(answered.promised),
+                    sent,
+                });
+            }
+        }
+        let (submission, stocked) = log
+            .chains
+            .next(random)
+            .map_err(|error| Failure::new("minting", error.to_string()))?;
+        if !stocked && self.options.ahead > 0 {
+            let recorder = iteration.recorder();
+            recorder.count(recorder.base(), "ct_minted_late", 1);
+        }
+        Ok(Pending {
+            submission,
+            repeats: None,
+            sent,
+        })
+    }
+}
+
+impl Line {
+    fn new(log: &Log, recorder: &Recorder) -> Self {
+        let target = &log.observed.target;
+        let path = |op: &str| format!("{}/ct/v1/{op}", target.submission.prefix);
+        let tags = |op: &str| recorder.tags(&[("op", op), ("log", &target.origin)]);
+        Self {
+            client: Client::new(Arc::clone(&target.submission), Arc::clone(&target.client)),
+            paths: [path("add-chain"), path("add-pre-chain")],
+            tags: [tags("add-chain"), tags("add-pre-chain")],
+            throttled: tags("throttled"),
+            pending: None,
+        }
+    }
+
+    /// Sends one chain and judges the answer; how long to wait afterwards.
+    async fn submit(
+        &mut self,
+        log: &Log,
+        pending: Pending,
+        buffers: &mut Buffers,
+        iteration: &mut Iteration,
+    ) -> Option<Duration> {
+        let which = usize::from(pending.submission.kind == EntryKind::Precert);
+        let tags = self.tags[which];
+        let parts = pending.submission.parts(&buffers.leaf);
+        let request = Request::post(&self.paths[which], Body::Parts(&parts)).headers(&HEADERS);
+        let mut response = self.client.send(&request).await;
+        let outage = &log.observed.outage;
+        if response.exchange.outcome.is_err() || away(outage.expected(), response.status) {
+            self.pending = Some(pending);
+            outage.bad(response.exchange.started);
+            if outage.expected() {
+                iteration.recorder().count(tags, "ct_outage_errors", 1);
+                return Some(PAUSE);
+            }
+            iteration.request(tags, &response.exchange);
+            return None;
+        }
+        if let Some(away) = outage.good() {
+            if outage.expected() {
+                iteration.recorder().trend(tags, "ct_outage", away);
+            }
+        }
+        match response.status {
+            200 => {
+                iteration.request(tags, &response.exchange);
+                judge(log, tags, &pending, &response, buffers, iteration);
+                None
+            }
+            429 | 503 => {
+                self.pending = Some(pending);
+                iteration.request(self.throttled, &response.exchange);
+                Some(throttled(self.throttled, &response, iteration))
+            }
+            status => {
+                let detail = format!("status {status}: {}", excerpt(&response.body));
+                response.exchange.outcome = Err(Failure::new("status", detail.clone()));
+                iteration.request(tags, &response.exchange);
+                found(
+                    Finding::new(checks::SUBMISSION_ACCEPTED, detail),
+                    tags,
+                    iteration,
+                );
+                None
+            }
+        }
+    }
+}
+
+/// Whether a proxy in front of a log that is being restarted says so.
+fn away(expected: bool, status: u16) -> bool {
+    expected && matches!(status, 502 | 504)
+}
+
+fn found(finding: Finding, tags: Tags, iteration: &mut Iteration) {
+    let recorder = iteration.recorder();
+    recorder.check(tags, finding.check, Err(finding.detail.clone()));
+    iteration.fail(finding.into());
+}
+
+fn throttled(tags: Tags, response: &Response, iteration: &mut Iteration) -> Duration {
+    iteration.recorder().count(tags, "ct_throttled", 1);
+    match retry_after(response.headers.get("retry-after"), now_ms()) {
+        Ok(wait) => {
+            iteration
+                .recorder()
+                .check(tags, checks::RETRY_AFTER, Ok(()));
+            iteration.recorder().trend(tags, "ct_retry_after", wait);
+            wait
+        }
+        Err(problem) => {
+            let detail = format!("status {}: {problem}", response.status);
+            found(Finding::new(checks::RETRY_AFTER, detail), tags, iteration);
+            PAUSE
+        }
+    }
+}
+
+/// An answer of 200: what it promises, and whether it may.
+fn judge(
+    log: &Log,
+    tags: Tags,
+    pending: &Pending,
+    response: &Response,
+    buffers: &mut Buffers,
+    iteration: &mut Iteration,
+) {
+    let recorder = iteration.recorder();
+    recorder.check(tags, checks::SUBMISSION_ACCEPTED, Ok(()));
+    let verified = log
+        .verifier
+        .verify(&response.body, &pending.submission, &mut buffers.message);
+    let promised = match verified {
+        Ok(promised) => promised,
+        Err(finding) => return found(finding, tags, iteration),
+    };
+    for name in [
+        checks::SCT_WELLFORMED,
+        checks::SCT_LOG_ID,
+        checks::SCT_INDEX,
+        checks::SCT_SIGNATURE,
+    ] {
+        recorder.check(tags, name, Ok(()));
+    }
+    let repeated = pending.repeats.is_some();
+    let tolerance = log.observed.clock_tolerance();
+    let sane = timestamp_sane(
+        promised.timestamp,
+        pending.sent,
+        now_ms(),
+        repeated,
+        tolerance,
+    );
+    let outcome = match (&pending.repeats, sane) {
+        (_, Err(detail)) => Err(Finding::new(checks::SCT_TIMESTAMP, detail)),
+        (Some(first), Ok(())) => same(first, &promised),
+        (None, Ok(())) => made(log, pending, promised),
+    };
+    match outcome {
+        Ok(check) => {
+            recorder.check(tags, checks::SCT_TIMESTAMP, Ok(()));
+            recorder.check(tags, check, Ok(()));
+        }
+        Err(finding) => found(finding, tags, iteration),
+    }
+}
+
+/// A repetition is answered as the first time; the check that was passed.
+fn same(first: &Promised, again: &Promised) -> Result<&'static str, Finding> {
+    if (first.index, first.timestamp) == (again.index, again.timestamp) {
+        return Ok(checks::DUPLICATE_SAME);
+    }
+    let detail = format!(
+        "one submission was promised index {} at {}, then index {} at {}",
+        first.index, first.timestamp, again.index, again.timestamp
+    );
+    Err(Finding::new(checks::DUPLICATE_SAME, detail))
+}
+
+/// A new entry was promised; the check that was passed.
+fn made(log: &Log, pending: &Pending, promised: Promised) -> Result<&'static str, Finding> {
+    log.repeats.lock().remember(Answered {
+        submission: pending.submission.clone(),
+        promised,
+    });
+    if log.observed.audits() {
+        let due = log.observed.due();
+        let made = log.observed.promises.lock().made(&promised, due);
+        made.map_err(|detail| Finding::new(checks::SCT_INDEX_UNIQUE, detail))?;
+    }
+    Ok(checks::SCT_INDEX_UNIQUE)
+}

@@ -1,0 +1,119 @@
+//! The scenarios by their names, as plans and the command line have them.
+
+use std::sync::Arc;
+
+use clap::{Args, Command};
+use lucarne_load::plan::Kind;
+use lucarne_load::{PrepareError, Scenario};
+use lucarne_settings::typed;
+use serde::de::DeserializeOwned;
+
+use crate::{ct, s3};
+
+/// Every kind of scenario there is.
+#[must_use]
+pub fn scenarios() -> Vec<Kind> {
+    vec![
+        kind(
+            "ct-write",
+            "submits certificates to Certificate Transparency logs, and verifies what they promise",
+            ct::write::build,
+        ),
+        kind(
+            "ct-read",
+            "reads Certificate Transparency logs, and verifies what they serve",
+            ct::read::build,
+        ),
+        kind(
+            "s3",
+            "writes, reads and deletes objects in S3 stores",
+            s3::build,
+        ),
+    ]
+}
+
+/// A kind whose options are an `O`: in a plan a map with its keys, on the
+/// command line its flags.
+fn kind<O>(
+    name: &'static str,
+    about: &'static str,
+    build: fn(O, u64) -> Result<Arc<dyn Scenario>, PrepareError>,
+) -> Kind
+where
+    O: Args + DeserializeOwned + Clone + Send + Sync + 'static,
+{
+    Kind::new(name, about, move |node, path, report| {
+        let known = keys::<O>();
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        let options: O = typed::read(node, path, &known, report)?;
+        Some(Box::new(move |seed| build(options.clone(), seed)))
+    })
+}
+
+/// The keys of `O` in a plan: its long flags, in k6's camelCase.
+#[must_use]
+pub fn keys<O: Args>() -> Vec<String> {
+    let command = O::augment_args(Command::new("options"));
+    let flags = command.get_arguments().filter_map(|flag| flag.get_long());
+    flags.map(camel_case).collect()
+}
+
+fn camel_case(flag: &str) -> String {
+    let mut words = flag.split('-');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |mut key, word| {
+        let mut letters = word.chars();
+        key.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
+        key.push_str(letters.as_str());
+        key
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Debug;
+
+    use clap::FromArgMatches;
+    use lucarne_settings::{Report, tree};
+
+    use super::*;
+
+    /// Without flags and without keys the options are the same, and every key
+    /// of a plan has its flag.
+    fn flags_and_keys_agree<O: Args + DeserializeOwned + Debug>() {
+        let command = O::augment_args(Command::new("options"));
+        let matches = command.try_get_matches_from(["options"]).unwrap();
+        let from_flags = O::from_arg_matches(&matches).unwrap();
+        let known = keys::<O>();
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        let mut report = Report::on(None);
+        let nothing = tree::parse("").unwrap();
+        let from_keys: O = typed::read(&nothing, "", &known, &mut report).unwrap();
+        assert_eq!(format!("{from_flags:?}"), format!("{from_keys:?}"));
+        for key in known {
+            // Wrong on purpose: a list of maps is no option's value.
+            let yaml = format!("{key}: [{{ a: b }}]\n");
+            let mut report = Report::on(None);
+            let read: Option<O> =
+                typed::read(&tree::parse(&yaml).unwrap(), "", &[key], &mut report);
+            let said = report.problem_lines();
+            assert!(
+                read.is_none() && !said[0].contains("no such key"),
+                "{key}: {said:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_flag_is_a_key() {
+        flags_and_keys_agree::<ct::write::Options>();
+        flags_and_keys_agree::<ct::read::Options>();
+        flags_and_keys_agree::<s3::Options>();
+    }
+
+    #[test]
+    fn flags_become_keys() {
+        assert_eq!(camel_case("not-after-start"), "notAfterStart");
+        assert_eq!(camel_case("http2"), "http2");
+    }
+}

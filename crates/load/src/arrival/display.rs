@@ -1,0 +1,118 @@
+//! Arrivals in words, for the reports.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::{Arrivals, Rate, Stage};
+
+impl fmt::Display for Arrivals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Arrivals::ConstantRate { rate, duration, .. } => {
+                write!(f, "{rate}{}", For(*duration))?;
+            }
+            Arrivals::RampingRate { start, stages, .. } => {
+                write!(f, "{start}")?;
+                stages
+                    .iter()
+                    .try_for_each(|stage| ramp(f, stage, &unit(start.per)))?;
+            }
+            Arrivals::ConstantUsers {
+                users, duration, ..
+            } => {
+                let s = if *users == 1 { "" } else { "s" };
+                write!(f, "{users} user{s}{}", For(*duration))?;
+            }
+            Arrivals::RampingUsers { start, stages, .. } => {
+                write!(f, "{start} users")?;
+                stages.iter().try_for_each(|stage| ramp(f, stage, ""))?;
+            }
+        }
+        match self.iterations() {
+            Some(goal) => write!(f, ", at most {goal} iterations"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.count, unit(self.per))
+    }
+}
+
+fn unit(per: Duration) -> String {
+    match per.as_secs_f64() {
+        1.0 => "/s".into(),
+        60.0 => "/min".into(),
+        3600.0 => "/h".into(),
+        _ => format!("/{per:?}"),
+    }
+}
+
+fn ramp(f: &mut fmt::Formatter<'_>, stage: &Stage, unit: &str) -> fmt::Result {
+    write!(f, " → {}{unit}{}", stage.target, In(stage.duration))
+}
+
+struct For(Duration);
+
+impl fmt::Display for For {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_secs() {
+            // No duration was given.
+            315_360_000.. => Ok(()),
+            _ => write!(f, " for {:?}", self.0),
+        }
+    }
+}
+
+struct In(Duration);
+
+impl fmt::Display for In {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " in {:?}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arrival::Open;
+
+    #[test]
+    fn in_words() {
+        let (rate, open) = (Rate::per_second(500.0), Open::default());
+        let constant = Arrivals::ConstantRate {
+            rate,
+            duration: Duration::from_secs(60),
+            open,
+        };
+        assert_eq!(constant.to_string(), "500/s for 60s");
+        let stages = vec![Stage {
+            duration: Duration::from_secs(10),
+            target: 200.0,
+        }];
+        let start = Rate {
+            count: 100.0,
+            per: Duration::from_secs(60),
+        };
+        let ramping = Arrivals::RampingRate {
+            start,
+            stages: stages.clone(),
+            open: Open::default(),
+        };
+        assert_eq!(ramping.to_string(), "100/min → 200/min in 10s");
+        let users = Arrivals::ConstantUsers {
+            users: 1,
+            duration: Duration::MAX,
+            iterations: Some(5),
+        };
+        assert_eq!(users.to_string(), "1 user, at most 5 iterations");
+        let users = Arrivals::RampingUsers {
+            start: 0,
+            stages,
+            iterations: None,
+        };
+        assert_eq!(users.to_string(), "0 users → 200 in 10s");
+    }
+}

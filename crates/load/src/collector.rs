@@ -1,0 +1,336 @@
+//! Adds up, once a second, what the workers have recorded.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use crate::course::Course;
+use crate::samples::{Engine, Samples, Series, Shard};
+use crate::snapshot::{HEAT, Phase, ScenarioRow, Snapshot, heat_bounds};
+use crate::summary::{ErrorKind, Point, PointRow, ThresholdResult};
+use crate::tags::Registry;
+use crate::threshold::Threshold;
+use crate::timeline::Growing;
+use crate::{Histogram, Tags};
+
+/// Adds up what the workers have recorded.
+pub(crate) struct Collector {
+    pub(crate) courses: Vec<Arc<Course>>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) shards: Vec<Arc<Shard>>,
+    pub(crate) thresholds: Vec<Threshold>,
+    /// Everything so far.
+    pub(crate) totals: Samples,
+    pub(crate) timeline: Growing,
+    pub(crate) begin: Instant,
+    pub(crate) phase: Phase,
+    /// Which thresholds have ended the run.
+    pub(crate) aborted: Vec<usize>,
+    spare: Samples,
+    last: Instant,
+    /// The counts of the last interval's end, by scenario.
+    before: Vec<Counts>,
+    /// Failed checks so far, by scenario.
+    failed_checks: Vec<u64>,
+    /// The scenario of each tag set.
+    owners: Vec<Option<usize>>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    started: u64,
+    completed: u64,
+    dropped: u64,
+}
+
+/// What one scenario recorded in one interval.
+#[derive(Debug, Clone, Default)]
+struct Interval {
+    requests: Histogram,
+    iterations: Histogram,
+    failures: u64,
+    failed_checks: u64,
+    bytes_in: u64,
+    bytes_out: u64,
+}
+
+impl Collector {
+    pub(crate) fn new(
+        courses: Vec<Arc<Course>>,
+        registry: Arc<Registry>,
+        shards: Vec<Arc<Shard>>,
+        thresholds: Vec<Threshold>,
+        begin: Instant,
+    ) -> Self {
+        let (before, failed_checks) = (
+            vec![Counts::default(); courses.len()],
+            vec![0; courses.len()],
+        );
+        Collector {
+            courses,
+            registry,
+            shards,
+            thresholds,
+            totals: Samples::default(),
+            timeline: Growing::default(),
+            begin,
+            phase: Phase::Running,
+            aborted: Vec::new(),
+            spare: Samples::default(),
+            last: begin,
+            before,
+            failed_checks,
+            owners: Vec::new(),
+        }
+    }
+
+    /// Adds up what has been recorded since the last time.
+    pub(crate) fn collect(&mut self, now: Instant) -> Snapshot {
+        let mut intervals = vec![Interval::default(); self.courses.len()];
+        for shard in self.shards.clone() {
+            shard.take(&mut self.spare);
+            let samples = std::mem::take(&mut self.spare);
+            for (tags, series) in samples.iter() {
+                if let Some(owner) = self.owner(tags) {
+                    intervals[owner].add(series);
+                }
+            }
+            self.totals.merge(&samples);
+            self.spare = samples;
+            self.spare.clear();
+        }
+        for (failed, interval) in self.failed_checks.iter_mut().zip(&intervals) {
+            *failed += interval.failed_checks;
+        }
+        self.engine();
+        self.snapshot(now, &intervals)
+    }
+
+    /// The scenario that a tag set belongs to.
+    fn owner(&mut self, tags: Tags) -> Option<usize> {
+        let index = tags.0 as usize;
+        while self.owners.len() <= index {
+            let set = self.registry.get(Tags(self.owners.len() as u32));
+            let name = set
+                .as_ref()
+                .and_then(|set| set.iter().find(|(name, _)| name == "scenario"));
+            let owner = name.and_then(|(_, name)| {
+                self.courses
+                    .iter()
+                    .position(|course| course.plan.name == *name)
+            });
+            self.owners.push(owner);
+        }
+        self.owners[index]
+    }
+
+    /// Puts what the engine knows of the scenarios beside their own samples.
+    fn engine(&mut self) {
+        for course in &self.courses {
+            let progress = &course.progress;
+            self.totals.series(course.base).engine = Some(Engine {
+                asked: course.asked(),
+                started: progress.started.load(Relaxed),
+                dropped: progress.dropped.load(Relaxed),
+                interrupted: progress.interrupted.load(Relaxed),
+                users: progress.users.load(Relaxed),
+                users_max: progress.users_max.load(Relaxed),
+            });
+        }
+    }
+
+    fn snapshot(&mut self, now: Instant, intervals: &[Interval]) -> Snapshot {
+        let seconds = now
+            .saturating_duration_since(self.last)
+            .as_secs_f64()
+            .max(1e-3);
+        let at = self
+            .last
+            .saturating_duration_since(self.begin)
+            .as_secs_f64();
+        self.last = now;
+        let mut point = Point {
+            at,
+            scenarios: Vec::new(),
+        };
+        let mut rows = Vec::new();
+        for (index, interval) in intervals.iter().enumerate() {
+            let (row, column) = self.row(index, interval, now, seconds);
+            rows.push(row);
+            point.scenarios.push(column);
+        }
+        if matches!(self.phase, Phase::Running | Phase::Stopping) {
+            self.timeline.push(point);
+        }
+        Snapshot {
+            elapsed: now.saturating_duration_since(self.begin),
+            planned: planned(&self.courses),
+            phase: self.phase,
+            scenarios: rows,
+            errors: self.errors(),
+            thresholds: self.judge(now),
+        }
+    }
+
+    fn row(
+        &mut self,
+        index: usize,
+        interval: &Interval,
+        now: Instant,
+        seconds: f64,
+    ) -> (ScenarioRow, PointRow) {
+        let course = &self.courses[index];
+        let progress = &course.progress;
+        let counts = Counts {
+            started: progress.started.load(Relaxed),
+            completed: progress.completed.load(Relaxed),
+            dropped: progress.dropped.load(Relaxed),
+        };
+        let before = std::mem::replace(&mut self.before[index], counts);
+        let control = course.control();
+        let open = course.plan.arrivals.open().is_some();
+        let durations = match interval.requests.is_empty() {
+            true => &interval.iterations,
+            false => &interval.requests,
+        };
+        let ps = durations.percentiles(&[50.0, 90.0, 99.0]);
+        let micros = |duration: Duration| duration.as_micros() as u64;
+        let column = PointRow {
+            asked: if open && self.is_offering(course, now) {
+                control.asked
+            } else {
+                0.0
+            },
+            started: counts.started - before.started,
+            iterations: counts.completed - before.completed,
+            requests: interval.requests.count(),
+            failures: interval.failures,
+            dropped: counts.dropped - before.dropped,
+            users: progress.users.load(Relaxed) as u32,
+            busy: progress.busy.load(Relaxed) as u32,
+            p50: micros(ps[0]),
+            p90: micros(ps[1]),
+            p99: micros(ps[2]),
+            max: micros(durations.max()),
+            heat: heat(durations),
+        };
+        let row = ScenarioRow {
+            name: course.plan.name.clone(),
+            kind: course.plan.kind.clone(),
+            dial: control.dial,
+            asked: column.asked,
+            achieved: column.started as f64 / seconds,
+            iterations: column.iterations as f64 / seconds,
+            requests: column.requests as f64 / seconds,
+            failures: column.failures as f64 / seconds,
+            bytes_in: interval.bytes_in as f64 / seconds,
+            bytes_out: interval.bytes_out as f64 / seconds,
+            users: column.users.into(),
+            busy: column.busy.into(),
+            waiting: progress.waiting.load(Relaxed),
+            started_total: counts.started,
+            dropped: counts.dropped,
+            failed_checks: self.failed_checks[index],
+            p50: ps[0],
+            p90: ps[1],
+            p99: ps[2],
+            max: durations.max(),
+            heat: column.heat,
+        };
+        (row, column)
+    }
+
+    /// Whether arrivals are asked for now.
+    fn is_offering(&self, course: &Course, now: Instant) -> bool {
+        self.phase == Phase::Running
+            && course.begin.get().is_some_and(|begin| *begin <= now)
+            && course.end().is_some_and(|end| now < end)
+    }
+
+    /// Failures so far, the most frequent first.
+    pub(crate) fn errors(&self) -> Vec<ErrorKind> {
+        let mut errors: Vec<ErrorKind> = Vec::new();
+        for (tags, series) in self
+            .totals
+            .iter()
+            .filter(|(_, series)| !series.errors.is_empty())
+        {
+            let owner = self.owners.get(tags.0 as usize).copied().flatten();
+            let scenario = owner.map_or("", |owner| &self.courses[owner].plan.name);
+            for tally in &series.errors {
+                let same =
+                    |error: &&mut ErrorKind| error.scenario == scenario && error.kind == tally.name;
+                match errors.iter_mut().find(same) {
+                    Some(error) => {
+                        error.count += tally.bad;
+                        let room = crate::samples::DETAILS.saturating_sub(error.details.len());
+                        error
+                            .details
+                            .extend(tally.details.iter().take(room).cloned());
+                    }
+                    None => errors.push(ErrorKind {
+                        scenario: scenario.into(),
+                        kind: tally.name.into(),
+                        count: tally.bad,
+                        details: tally.details.clone(),
+                    }),
+                }
+            }
+        }
+        errors.sort_by_key(|error| std::cmp::Reverse(error.count));
+        errors
+    }
+
+    /// The thresholds as they stand, and those that now end the run.
+    pub(crate) fn judge(&mut self, now: Instant) -> Vec<ThresholdResult> {
+        let elapsed = now.saturating_duration_since(self.begin);
+        let mut results = Vec::with_capacity(self.thresholds.len());
+        for (index, threshold) in self.thresholds.iter().enumerate() {
+            let select = |metric: &str, tags: &[(&str, &str)]| {
+                self.totals.select(&self.registry, metric, tags)
+            };
+            let mut result = threshold.evaluate(select, elapsed.as_secs_f64());
+            let may = threshold.abort_on_fail && elapsed >= threshold.delay_abort_eval;
+            // Before the end, no samples only mean that there are none yet.
+            if may && !result.passed && result.observed.is_some() && self.phase == Phase::Running {
+                self.aborted.push(index);
+            }
+            result.aborted = self.aborted.contains(&index);
+            // What ended the run stays crossed, whatever came in afterwards.
+            result.passed &= !result.aborted;
+            results.push(result);
+        }
+        results
+    }
+}
+
+impl Interval {
+    fn add(&mut self, series: &Series) {
+        self.requests.merge(&series.requests.total);
+        self.iterations.merge(&series.iterations);
+        self.failures += series.errors.iter().map(|error| error.bad).sum::<u64>();
+        self.failed_checks += series.checks.iter().map(|check| check.bad).sum::<u64>();
+        self.bytes_in += series.requests.bytes_in;
+        self.bytes_out += series.requests.bytes_out;
+    }
+}
+
+/// How long arrivals go on, by the plan.
+pub(crate) fn planned(courses: &[Arc<Course>]) -> Duration {
+    let ends = courses.iter().map(|course| {
+        course
+            .plan
+            .start
+            .saturating_add(course.plan.arrivals.duration())
+    });
+    ends.max().unwrap_or(Duration::ZERO)
+}
+
+fn heat(durations: &Histogram) -> [u32; HEAT] {
+    let (mut heat, bounds) = ([0_u32; HEAT], heat_bounds());
+    for (value, count) in durations.buckets() {
+        let bucket = bounds.partition_point(|bound| *bound < value).min(HEAT - 1);
+        heat[bucket] = heat[bucket].saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+    }
+    heat
+}

@@ -1,0 +1,406 @@
+//! Conducting a run: prepare, load, finish, sum up.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::collector::{Collector, planned};
+use crate::course::{Course, Halt};
+use crate::environment::{peak_memory, process_cpu};
+use crate::run::{Helm, Reason, Terms};
+use crate::samples::Shard;
+use crate::scenario::Note;
+use crate::snapshot::{Phase, ScenarioRow};
+use crate::stop::Stop;
+use crate::summarise::summarise;
+use crate::summary::Environment;
+use crate::tags::Registry;
+use crate::threshold::Threshold;
+use crate::worker::Worker;
+use crate::{Outcome, PrepareError, Recorder, Snapshot, Summary, Verdict};
+
+/// Between the last preparation and the first arrival.
+const LEAD: Duration = Duration::from_millis(10);
+
+/// A run, on its own thread.
+pub(crate) struct Conduct {
+    pub(crate) terms: Terms,
+    pub(crate) helm: Arc<Helm>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) snapshots: watch::Sender<Arc<Snapshot>>,
+}
+
+/// When things happened, and what they cost.
+pub(crate) struct Times {
+    pub(crate) begin: Instant,
+    /// Unix milliseconds.
+    pub(crate) started: u64,
+    pub(crate) end: Instant,
+    pub(crate) process_cpu: Duration,
+}
+
+impl Conduct {
+    pub(crate) fn run(self) -> Outcome {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let result = match runtime {
+            Ok(runtime) => runtime.block_on(self.perform()),
+            Err(error) => Err(self.refused(Verdict::Configuration, broken(&error))),
+        };
+        match result {
+            Ok(outcome) | Err(outcome) => outcome,
+        }
+    }
+
+    async fn perform(&self) -> Result<Outcome, Outcome> {
+        self.announce_preparing();
+        self.prepare().await?;
+        let workers = self
+            .workers()
+            .map_err(|error| self.refused(Verdict::Configuration, broken(&error)))?;
+        let begin = Instant::now() + LEAD;
+        let started = SystemTime::now() + LEAD;
+        let started = started
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_millis() as u64);
+        let cpu = process_cpu();
+        for course in &self.helm.courses {
+            let _ = course.begin.set(begin + course.plan.start);
+        }
+        workers.0.iter().for_each(|worker| worker.begin(begin));
+        let collecting = self.collect(begin, workers.1);
+        let (stopper, stop) = Stop::new();
+        let beside = self.background(&collecting.shard, stop);
+        let broken = wait(workers.0).await;
+        let end = Instant::now();
+        let times = Times {
+            begin,
+            started,
+            end,
+            process_cpu: process_cpu().saturating_sub(cpu),
+        };
+        collecting.say(Phase::Finishing);
+        stopper.stop();
+        let notes = self.finish(beside, &collecting.shard).await;
+        Ok(self.sum_up(collecting.over(), &times, notes, broken))
+    }
+
+    /// Lets all scenarios prepare, at the same time.
+    async fn prepare(&self) -> Result<(), Outcome> {
+        let mut preparing = JoinSet::new();
+        for course in &self.helm.courses {
+            let (name, scenario) = (course.plan.name.clone(), course.plan.scenario.clone());
+            preparing.spawn(async move { (name, scenario.prepare().await) });
+        }
+        loop {
+            let prepared = tokio::select! {
+                prepared = preparing.join_next() => prepared,
+                () = self.helm.halted(Halt::Gracefully) => {
+                    return Err(self.refused(Verdict::Interrupted, "stopped while preparing".into()));
+                }
+            };
+            let (name, result) = match prepared {
+                None => return Ok(()),
+                Some(Ok(prepared)) => prepared,
+                Some(Err(panic)) => {
+                    return Err(self.refused(Verdict::Configuration, broken(&panic)));
+                }
+            };
+            if let Err(error) = result {
+                let verdict = match error {
+                    PrepareError::Configuration(_) => Verdict::Configuration,
+                    PrepareError::Unreachable(_) => Verdict::Unreachable,
+                };
+                return Err(self.refused(verdict, format!("scenario \"{name}\": {error}")));
+            }
+        }
+    }
+
+    /// Starts the worker threads; they wait for the beginning.
+    fn workers(&self) -> io::Result<(Vec<Worker>, Vec<Arc<Shard>>)> {
+        let count = self.terms.workers.max(1) as u64;
+        let (mut workers, mut shards) = (Vec::new(), Vec::new());
+        for number in 0..count {
+            let shard = Arc::new(Shard::default());
+            let recorders = self
+                .helm
+                .courses
+                .iter()
+                .map(|course| self.recorder(course, &shard))
+                .collect();
+            workers.push(Worker::new(
+                self.helm.courses.clone(),
+                recorders,
+                number,
+                count,
+            )?);
+            shards.push(shard);
+        }
+        Ok((workers, shards))
+    }
+
+    fn recorder(&self, course: &Course, shard: &Arc<Shard>) -> Recorder {
+        Recorder::new(shard.clone(), self.registry.clone(), course.base)
+    }
+
+    /// Starts what runs beside the load.
+    fn background(&self, shard: &Arc<Shard>, stop: Stop) -> JoinSet<()> {
+        let mut beside = JoinSet::new();
+        for course in &self.helm.courses {
+            let (recorder, stop) = (self.recorder(course, shard), stop.clone());
+            let scenario = course.plan.scenario.clone();
+            beside.spawn(async move { scenario.background(recorder, stop).await });
+        }
+        beside
+    }
+
+    /// Waits for what runs beside the load, then lets the scenarios audit.
+    async fn finish(&self, mut beside: JoinSet<()>, shard: &Arc<Shard>) -> Vec<Note> {
+        let ended = async {
+            while beside.join_next().await.is_some() {}
+            let mut finishing = JoinSet::new();
+            for (index, course) in self.helm.courses.iter().enumerate() {
+                let recorder = self.recorder(course, shard);
+                let scenario = course.plan.scenario.clone();
+                finishing.spawn(async move { (index, scenario.finish(recorder).await) });
+            }
+            let mut notes = Vec::new();
+            while let Some(finished) = finishing.join_next().await {
+                match finished {
+                    Ok(finished) => notes.push(finished),
+                    Err(panic) => notes.push((usize::MAX, vec![cut_short(&panic.to_string())])),
+                }
+            }
+            notes.sort_by_key(|(index, _)| *index);
+            notes.into_iter().flat_map(|(_, notes)| notes).collect()
+        };
+        tokio::select! {
+            notes = ended => notes,
+            () = self.helm.halted(Halt::Now) => vec![cut_short("stopped twice")],
+        }
+    }
+
+    /// Starts the thread that adds up what is recorded.
+    fn collect(&self, begin: Instant, mut shards: Vec<Arc<Shard>>) -> Collecting {
+        let shard = Arc::new(Shard::default());
+        shards.push(shard.clone());
+        let mut thresholds = self.terms.thresholds.clone();
+        let built_in = self.helm.courses.iter().filter_map(|course| {
+            let least = course.plan.arrivals.open()?.min_achieved;
+            (least > 0.0).then(|| Threshold::achieved(&course.plan.name, least))
+        });
+        thresholds.extend(built_in);
+        let courses = self.helm.courses.clone();
+        let mut collector =
+            Collector::new(courses, self.registry.clone(), shards, thresholds, begin);
+        let (phases, told) = mpsc::channel();
+        let (snapshots, helm) = (self.snapshots.clone(), self.helm.clone());
+        let thread = std::thread::spawn(move || {
+            collect_each_second(&mut collector, &told, &snapshots, &helm);
+            collector
+        });
+        Collecting {
+            shard,
+            phases,
+            thread,
+        }
+    }
+
+    fn sum_up(
+        &self,
+        collected: Option<Collector>,
+        times: &Times,
+        notes: Vec<Note>,
+        broken: Option<String>,
+    ) -> Outcome {
+        let Some(mut collector) = collected else {
+            return self.refused(Verdict::Configuration, "the collector is broken".into());
+        };
+        collector.phase = Phase::Over;
+        let snapshot = collector.collect(Instant::now());
+        let mut summary = summarise(&collector, times, self.empty());
+        summary.notes.extend(notes);
+        if let Some(error) = &broken {
+            summary.notes.push(cut_short(error));
+        }
+        summary.verdict = match self.helm.reason() {
+            Some(Reason::Asked) => Verdict::Interrupted,
+            _ if never_answered(&summary) => Verdict::Unreachable,
+            _ if broken.is_some() => Verdict::Interrupted,
+            _ if summary.thresholds.iter().all(|threshold| threshold.passed) => Verdict::Passed,
+            _ => Verdict::Crossed,
+        };
+        self.snapshots.send_replace(Arc::new(snapshot));
+        Outcome {
+            verdict: summary.verdict,
+            summary,
+            error: broken,
+        }
+    }
+
+    /// A run that has not begun.
+    fn refused(&self, verdict: Verdict, error: String) -> Outcome {
+        let note = Note {
+            title: "The run did not begin".into(),
+            lines: vec![error.clone()],
+        };
+        let scenarios = self
+            .helm
+            .courses
+            .iter()
+            .map(|course| crate::summarise::scenario(course));
+        let summary = Summary {
+            verdict,
+            notes: vec![note],
+            scenarios: scenarios.collect(),
+            ..self.empty()
+        };
+        Outcome {
+            summary,
+            verdict,
+            error: Some(error),
+        }
+    }
+
+    /// What is known before anything has happened.
+    fn empty(&self) -> Summary {
+        let terms = &self.terms;
+        Summary {
+            schema: crate::summary::SCHEMA.into(),
+            name: terms.name.clone(),
+            description: terms.description.clone(),
+            command: terms.command.clone(),
+            environment: Environment {
+                peak_memory: peak_memory(),
+                ..Environment::here(&terms.version, terms.workers)
+            },
+            ..Summary::default()
+        }
+    }
+
+    fn announce_preparing(&self) {
+        let rows = self.helm.courses.iter().map(|course| ScenarioRow {
+            name: course.plan.name.clone(),
+            kind: course.plan.kind.clone(),
+            dial: course.dial(),
+            ..ScenarioRow::default()
+        });
+        let planned = planned(&self.helm.courses);
+        let snapshot = Snapshot {
+            planned,
+            scenarios: rows.collect(),
+            ..Snapshot::default()
+        };
+        self.snapshots.send_replace(Arc::new(snapshot));
+    }
+}
+
+/// The thread that adds up what is recorded.
+struct Collecting {
+    /// What is recorded beside the load.
+    shard: Arc<Shard>,
+    phases: mpsc::Sender<Phase>,
+    thread: std::thread::JoinHandle<Collector>,
+}
+
+impl Collecting {
+    fn say(&self, phase: Phase) {
+        let _ = self.phases.send(phase);
+    }
+
+    fn over(self) -> Option<Collector> {
+        drop(self.phases);
+        self.thread.join().ok()
+    }
+}
+
+/// Until nobody tells the phase any more.
+fn collect_each_second(
+    collector: &mut Collector,
+    phases: &mpsc::Receiver<Phase>,
+    snapshots: &watch::Sender<Arc<Snapshot>>,
+    helm: &Helm,
+) {
+    let mut tick = 1;
+    loop {
+        let next = collector.begin + Duration::from_secs(tick);
+        match phases.recv_timeout(next.saturating_duration_since(Instant::now())) {
+            Ok(phase) => {
+                // What is left of the last interval still belongs to the load.
+                collector.collect(Instant::now());
+                collector.phase = phase;
+                continue;
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => return,
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+        }
+        let now = Instant::now();
+        if collector.phase == Phase::Running && has_ended(collector, helm, now) {
+            collector.phase = Phase::Stopping;
+        }
+        let snapshot = collector.collect(now);
+        if !collector.aborted.is_empty() {
+            helm.halt(Halt::Gracefully, Reason::Threshold);
+        }
+        snapshots.send_replace(Arc::new(snapshot));
+        // A second that was slept through is not made up for.
+        tick = now.saturating_duration_since(collector.begin).as_secs() + 1;
+    }
+}
+
+fn has_ended(collector: &Collector, helm: &Helm, now: Instant) -> bool {
+    let ended = |course: &Arc<Course>| course.end().is_some_and(|end| end <= now);
+    helm.is_halted() || collector.courses.iter().all(ended)
+}
+
+/// Waits until all workers have done their last iteration; returns what broke one.
+async fn wait(workers: Vec<Worker>) -> Option<String> {
+    let mut broken = None;
+    for mut worker in workers {
+        match (&mut worker.over).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => broken = Some(self::broken(&error)),
+            Err(_) => broken = Some("a worker thread panicked".into()),
+        }
+        worker.join();
+    }
+    broken
+}
+
+/// Requests were made, and not a single one was answered.
+fn never_answered(summary: &Summary) -> bool {
+    let requests = summary
+        .statuses
+        .iter()
+        .map(|status| status.count)
+        .sum::<u64>();
+    let failed = match summary.total("http_req_failed") {
+        Some(crate::Metric::Rate { good, .. }) => good,
+        _ => 0,
+    };
+    requests > 0 && failed == requests && summary.statuses.iter().all(|status| status.code == 0)
+}
+
+fn broken(error: &dyn std::fmt::Display) -> String {
+    format!("the load generator itself failed: {error}")
+}
+
+fn cut_short(why: &str) -> Note {
+    Note {
+        title: "Not finished".into(),
+        lines: vec![why.into()],
+    }
+}
+
+impl Course {
+    /// Seconds from its first arrival to its last completion.
+    pub(crate) fn lasted(&self) -> f64 {
+        Duration::from_nanos(self.progress.last_done.load(Relaxed)).as_secs_f64()
+    }
+}

@@ -1,0 +1,158 @@
+//! What goes wrong, and what it is called.
+
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+
+use super::server::{Script, Server};
+use crate::Failure;
+use crate::http::{Body, ClientOptions, Request, Response, Version, kind};
+
+fn impatient() -> ClientOptions {
+    ClientOptions {
+        timeout: Duration::from_millis(300),
+        connect_timeout: Duration::from_millis(200),
+        ..ClientOptions::default()
+    }
+}
+
+async fn get(server: &Server, options: ClientOptions) -> Response {
+    server.client(options).await.send(&Request::get("/")).await
+}
+
+fn failure(response: Response) -> Failure {
+    response.exchange.outcome.unwrap_err()
+}
+
+#[tokio::test]
+async fn nobody_listens() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let mut server = Server::plain().await;
+    server.address = address;
+    for version in [Version::Http1, Version::Http2] {
+        let options = ClientOptions {
+            version,
+            ..ClientOptions::default()
+        };
+        let failure = failure(get(&server, options).await);
+        assert_eq!(failure.kind, kind::CONNECT_REFUSED);
+        assert!(failure.detail.contains(&address.to_string()), "{failure}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing() {
+    let server = Server::script(|_| Script {
+        hang: true,
+        ..Script::of(&[])
+    })
+    .await;
+    let response = get(&server, impatient()).await;
+    assert!(response.exchange.finished - response.exchange.started >= Duration::from_millis(290));
+    assert!(response.exchange.sending.is_some() && response.exchange.first_byte.is_none());
+    assert_eq!(
+        (response.status, failure(response).kind),
+        (0, kind::TIMEOUT)
+    );
+
+    // Nor does it shake hands.
+    let mut tls = server;
+    tls.root = Some(String::new());
+    let failure = failure(get(&tls, impatient()).await);
+    assert_eq!(failure.kind, kind::CONNECT_TIMEOUT, "{failure}");
+}
+
+#[tokio::test]
+async fn a_body_that_dries_up() {
+    let server = Server::script(|_| Script {
+        hang: true,
+        ..Script::of(&[b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n12345"])
+    })
+    .await;
+    let response = get(&server, impatient()).await;
+    assert_eq!((response.status, &response.body[..]), (200, &b"12345"[..]));
+    let failure = failure(response);
+    assert_eq!(failure.kind, kind::TIMEOUT);
+    assert!(failure.detail.contains("answer was read"), "{failure}");
+}
+
+#[tokio::test]
+async fn answers_that_are_none() {
+    let long = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", 1 << 30);
+    for (bytes, expected) in [
+        (&b""[..], kind::RESET),
+        (b"HTTP/1.1 20", kind::RESET),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nx", kind::BODY),
+        (
+            b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nab",
+            kind::BODY,
+        ),
+        (b"220 mail.example ESMTP\r\n", kind::PROTOCOL),
+        (b"HTTP/1.1 204 No Content\r\n\r\nbody", kind::PROTOCOL),
+        (long.as_bytes(), kind::BODY),
+    ] {
+        let answer = bytes.to_vec();
+        let server = Server::script(move |_| Script::of(&[&answer])).await;
+        let failure = failure(get(&server, impatient()).await);
+        assert_eq!(failure.kind, expected, "{failure}");
+    }
+}
+
+#[tokio::test]
+async fn a_plain_server_asked_for_tls() {
+    let mut server = Server::plain().await;
+    server.root = Some(String::new());
+    let failure = failure(get(&server, ClientOptions::default()).await);
+    assert_eq!(failure.kind, kind::TLS, "{failure}");
+}
+
+#[tokio::test]
+async fn a_server_that_speaks_no_http2() {
+    let server = Server::script(|_| Script::of(&[b"HTTP/1.1 400 Bad Request\r\n\r\n"])).await;
+    let options = ClientOptions {
+        version: Version::Http2,
+        ..impatient()
+    };
+    let failure = failure(get(&server, options).await);
+    assert!(
+        [kind::PROTOCOL, kind::RESET].contains(&failure.kind),
+        "{failure}"
+    );
+}
+
+/// It answers as soon as it has seen the head, and closes: what it said counts.
+#[tokio::test]
+async fn an_answer_before_the_request_is_out() {
+    let server = Server::script(|_| Script::of(&[b"HTTP/1.1 413 Too Large\r\n\r\n"])).await;
+    let mut client = server.client(ClientOptions::default()).await;
+    let body = vec![0; 20 << 20];
+    let response = client.send(&Request::post("/", &body)).await;
+    // The reset may overtake the answer; that the client hangs is not allowed.
+    match response.exchange.outcome {
+        Ok(()) => assert_eq!(response.status, 413),
+        Err(failure) => assert!(failure.kind == kind::RESET || failure.kind == kind::BODY),
+    }
+    assert!(response.exchange.bytes_out < 20 << 20);
+}
+
+#[tokio::test]
+async fn requests_that_cannot_be_sent() {
+    let server = Server::plain().await;
+    let mut client = server.client(ClientOptions::default()).await;
+    let header = [("x", "a\r\ny: b")];
+    let name = [("a b", "")];
+    for request in [
+        Request::get("no-slash"),
+        Request::get("/a b"),
+        Request::get("/").headers(&header),
+        Request::get("/").headers(&name),
+    ] {
+        let failure = failure(client.send(&request).await);
+        assert_eq!(failure.kind, kind::REQUEST);
+    }
+    let request = Request::post("/echo", Body::Empty);
+    assert!(client.send(&request).await.is(&[200]));
+    assert_eq!(server.connections(), 1);
+}

@@ -1,0 +1,277 @@
+//! What goes well: bodies, phases, connections, TLS, HTTP/2.
+
+use std::time::Duration;
+
+use ::http::Method;
+
+use super::server::{Script, Server};
+use crate::http::{Body, Client, ClientOptions, Request, Response, Version, kind};
+
+fn ok(response: &Response) -> &Response {
+    assert_eq!(response.exchange.outcome, Ok(()), "{}", response.status);
+    response
+}
+
+fn http2() -> ClientOptions {
+    ClientOptions {
+        version: Version::Http2,
+        ..ClientOptions::default()
+    }
+}
+
+/// Every kind of body there and back.
+async fn converse(client: &mut Client) {
+    let parts: Vec<Vec<u8>> = (0..40).map(|n| vec![n; n as usize * 100]).collect();
+    let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+    let long = vec![9; 3_000_000];
+    for body in [
+        Body::Empty,
+        Body::from("one"),
+        Body::Parts(&parts),
+        Body::from(&long),
+    ] {
+        let headers = [("x-extra", "a b")];
+        let request = Request::post("/echo", body).headers(&headers);
+        let response = client.send(&request).await;
+        assert_eq!(ok(&response).status, 200);
+        let expected: Vec<u8> = match body {
+            Body::Empty => Vec::new(),
+            Body::One(bytes) => bytes.to_vec(),
+            Body::Parts(parts) => parts.concat(),
+        };
+        assert!(response.body == expected, "{} bytes", expected.len());
+        let exchange = &response.exchange;
+        assert!(exchange.bytes_out >= expected.len() as u64);
+        assert!(exchange.bytes_in >= expected.len() as u64);
+        let header = |name| response.headers.get(name);
+        assert_eq!(header("x-method"), Some("POST"));
+        assert_eq!(header("x-extra"), Some("a b"));
+        let host = format!("localhost:{}", client.endpoint().port);
+        assert_eq!(header("x-host"), Some(host.as_str()));
+    }
+    for (path, status, length) in [
+        ("/bytes/0", 200, 0),
+        ("/bytes/1", 200, 1),
+        ("/bytes/5000000", 200, 5_000_000),
+        ("/chunks/123456", 200, 123_456),
+        ("/status/204", 204, 0),
+        ("/status/304", 304, 0),
+        ("/status/503", 503, 0),
+        ("/lost", 404, 12),
+    ] {
+        let response = client.send(&Request::get(path)).await;
+        assert_eq!(
+            (ok(&response).status, response.body.len()),
+            (status, length)
+        );
+        assert!(response.is(&[status]) && !response.is(&[200 + status]));
+    }
+    let head = client
+        .send(&Request::new(&Method::HEAD, "/bytes/700"))
+        .await;
+    assert_eq!((ok(&head).status, head.body.len()), (200, 0));
+    assert_eq!(head.headers.get("content-length"), Some("700"));
+}
+
+#[tokio::test]
+async fn plain_http1() {
+    let server = Server::plain().await;
+    let mut client = server.client(ClientOptions::default()).await;
+    converse(&mut client).await;
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn plain_http2() {
+    let server = Server::plain().await;
+    let mut client = server.client(http2()).await;
+    converse(&mut client).await;
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn tls_with_either_version() {
+    let server = Server::tls(&[b"h2", b"http/1.1"]).await;
+    for (version, name) in [(Version::Http1, "HTTP/1.1"), (Version::Http2, "HTTP/2")] {
+        let options = ClientOptions {
+            version,
+            insecure: true,
+            ..ClientOptions::default()
+        };
+        let mut client = server.client(options).await;
+        converse(&mut client).await;
+        let response = client.send(&Request::get("/bytes/1")).await;
+        assert_eq!(ok(&response).exchange.protocol, name);
+    }
+    assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn a_certificate_is_trusted_or_it_is_not() {
+    let server = Server::tls(&[b"http/1.1"]).await;
+    let mut client = server.client(ClientOptions::default()).await;
+    let failure = client.send(&Request::get("/")).await.exchange;
+    let outcome = failure.outcome.unwrap_err();
+    assert_eq!(outcome.kind, kind::TLS);
+    assert!(outcome.detail.contains("--insecure"), "{outcome}");
+    assert!(failure.connect.is_some() && failure.tls.is_none());
+
+    let directory = tempfile::tempdir().unwrap();
+    let ca = directory.path().join("root.pem");
+    std::fs::write(&ca, server.root.as_deref().unwrap()).unwrap();
+    let options = ClientOptions {
+        ca: Some(ca),
+        ..ClientOptions::default()
+    };
+    let mut client = server.client(options).await;
+    ok(&client.send(&Request::get("/bytes/1")).await);
+}
+
+#[tokio::test]
+async fn a_server_without_http2_is_told_apart() {
+    let server = Server::tls(&[b"http/1.1"]).await;
+    let options = ClientOptions {
+        insecure: true,
+        ..http2()
+    };
+    let outcome = server.client(options).await.send(&Request::get("/")).await;
+    let failure = outcome.exchange.outcome.unwrap_err();
+    // OpenSSL's servers go on without, rustls's end the handshake.
+    assert!([kind::PROTOCOL, kind::TLS].contains(&failure.kind));
+}
+
+#[tokio::test]
+async fn phases_are_there_and_add_up() {
+    for (server, secure) in [
+        (Server::plain().await, false),
+        (Server::tls(&[b"http/1.1"]).await, true),
+    ] {
+        let options = ClientOptions {
+            insecure: true,
+            ..ClientOptions::default()
+        };
+        let mut client = server.client(options).await;
+        for fresh in [true, false] {
+            let exchange = client.send(&Request::get("/slow")).await.exchange;
+            assert_eq!(exchange.outcome, Ok(()));
+            assert_eq!(exchange.connect.is_some(), fresh);
+            assert_eq!(exchange.tls.is_some(), fresh && secure);
+            assert!(exchange.first_byte.unwrap() >= Duration::from_millis(29));
+            let total = exchange.finished - exchange.started;
+            let phases = [
+                exchange.connect,
+                exchange.tls,
+                exchange.sending,
+                exchange.first_byte,
+                exchange.body,
+            ];
+            let sum: Duration = phases.into_iter().flatten().sum();
+            assert!(sum <= total, "{exchange:?}");
+            // What lies between the phases is next to nothing.
+            assert!(total - sum < total / 2, "{exchange:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_fresh_connection_per_request() {
+    let server = Server::plain().await;
+    for version in [Version::Http1, Version::Http2] {
+        let before = server.connections();
+        let options = ClientOptions {
+            version,
+            keepalive: false,
+            ..ClientOptions::default()
+        };
+        let mut client = server.client(options).await;
+        for _ in 0..5 {
+            let response = client.send(&Request::get("/bytes/1")).await;
+            assert!(ok(&response).exchange.connect.is_some());
+        }
+        assert_eq!(server.connections(), before + 5);
+    }
+}
+
+#[tokio::test]
+async fn a_kept_connection_that_was_closed_is_opened_again() {
+    // The first connection answers once; while idle it is closed, or reset.
+    for reset in [false, true] {
+        let server = Server::script(move |_| {
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nx";
+            Script {
+                reset,
+                ..Script::of(&[answer])
+            }
+        })
+        .await;
+        let mut client = server.client(ClientOptions::default()).await;
+        for number in 1..4 {
+            let response = client.send(&Request::post("/", "body")).await;
+            assert_eq!(ok(&response).body, "x");
+            assert_eq!(server.connections(), number);
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_on_a_connection_that_closes_is_sent_once_more() {
+    // The server takes the second request and closes without a word; this time
+    // the client cannot know before it has sent.
+    let server = Server::script(|number| {
+        let answer = &b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nx"[..];
+        match number {
+            0 => Script::of(&[answer, b""]),
+            _ => Script::of(&[answer]),
+        }
+    })
+    .await;
+    let mut client = server.client(ClientOptions::default()).await;
+    assert!(!ok(&client.send(&Request::get("/")).await).resent);
+    let second = client.send(&Request::post("/", "again")).await;
+    assert!(ok(&second).resent);
+    assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn the_body_waits_until_it_is_asked_for() {
+    let server = Server::plain().await;
+    let mut client = server.client(ClientOptions::default()).await;
+    let body = vec![1; 100_000];
+    let request = Request {
+        expect_continue: true,
+        ..Request::post("/echo", &body)
+    };
+    let response = client.send(&request).await;
+    assert!(ok(&response).body == body);
+    assert!(response.exchange.finished - response.exchange.started < Duration::from_secs(1));
+
+    // One that says no right away is not sent anything.
+    let server = Server::script(|_| Script {
+        hang: true,
+        ..Script::of(&[b"HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\n\r\n"])
+    })
+    .await;
+    let mut client = server.client(ClientOptions::default()).await;
+    for number in 1..3 {
+        let response = client.send(&request).await;
+        assert_eq!(ok(&response).status, 413);
+        assert!(response.exchange.bytes_out < 1000);
+        assert_eq!(server.connections(), number, "not to be used again");
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_request_leaves_no_trace() {
+    let server = Server::plain().await;
+    let mut client = server.client(ClientOptions::default()).await;
+    ok(&client.send(&Request::get("/bytes/1")).await);
+    let slow = Request::get("/slow");
+    let slow = tokio::time::timeout(Duration::from_millis(5), client.send(&slow));
+    assert!(slow.await.is_err());
+    let response = client.send(&Request::get("/bytes/3")).await;
+    assert_eq!(ok(&response).body.len(), 3);
+    client.close();
+    let response = client.send(&Request::get("/bytes/3")).await;
+    assert!(ok(&response).exchange.connect.is_some());
+}

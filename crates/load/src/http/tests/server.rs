@@ -1,0 +1,243 @@
+//! Servers: hyper's, for what is right, and scripts, for what is not.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ::http::{Method, Response};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Body as _, Frame, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use lucarne_mint::{Authority, CaOptions, KeyPair, KeyType, LeafOptions};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+use crate::http::{Client, ClientOptions, Endpoint};
+
+/// A server on loopback; ends with the test's runtime.
+pub(super) struct Server {
+    pub(super) address: SocketAddr,
+    /// Connections accepted so far.
+    connections: Arc<AtomicUsize>,
+    /// What signed its certificate, PEM.
+    pub(super) root: Option<String>,
+}
+
+impl Server {
+    pub(super) fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+
+    pub(super) async fn client(&self, options: ClientOptions) -> Client {
+        let scheme = if self.root.is_some() { "https" } else { "http" };
+        let url = format!("{scheme}://localhost:{}", self.address.port());
+        let options = ClientOptions {
+            resolve: vec![("localhost".into(), self.address.ip())],
+            ..options
+        };
+        let endpoint = Endpoint::resolve(&url, &options).await.unwrap();
+        Client::new(endpoint, Arc::new(options))
+    }
+
+    async fn accept<F: Future<Output = ()> + Send + 'static>(
+        root: Option<String>,
+        serve: impl Fn(TcpStream, usize) -> F + Send + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let counter = connections.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, counter.fetch_add(1, Ordering::SeqCst)));
+            }
+        });
+        Self {
+            address,
+            connections,
+            root,
+        }
+    }
+
+    /// hyper: see [`answer`].
+    pub(super) async fn plain() -> Self {
+        Self::accept(None, |stream, _| serve(TokioIo::new(stream))).await
+    }
+
+    /// The same over TLS, with a certificate for localhost.
+    pub(super) async fn tls(alpn: &'static [&'static [u8]]) -> Self {
+        let (config, root) = certificate(alpn);
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        Self::accept(Some(root), move |stream, _| {
+            let acceptor = acceptor.clone();
+            async move {
+                if let Ok(stream) = acceptor.accept(stream).await {
+                    serve(TokioIo::new(stream)).await;
+                }
+            }
+        })
+        .await
+    }
+
+    /// Answers each request of connection number n with `script(n)`, byte for
+    /// byte, piece by piece, and closes after the last request that it was told
+    /// about. A request ends with an empty line.
+    pub(super) async fn script(script: impl Fn(usize) -> Script + Send + Sync + 'static) -> Self {
+        let script = Arc::new(script);
+        Self::accept(None, move |mut stream, number| {
+            let script = script.clone();
+            async move {
+                let script = script(number);
+                for answer in script.answers {
+                    if script.read && !read_head(&mut stream).await {
+                        return;
+                    }
+                    for piece in answer {
+                        if stream.write_all(&piece).await.is_err() {
+                            return;
+                        }
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                    }
+                }
+                if script.hang {
+                    std::future::pending::<()>().await;
+                }
+                if script.reset {
+                    let _ = stream.set_zero_linger();
+                }
+            }
+        })
+        .await
+    }
+}
+
+/// What a scripted connection does.
+pub(super) struct Script {
+    /// The pieces of each answer.
+    pub(super) answers: Vec<Vec<Vec<u8>>>,
+    /// Whether a request is waited for before each.
+    pub(super) read: bool,
+    /// Then: stay, and say nothing.
+    pub(super) hang: bool,
+    /// Then: reset the connection instead of closing it.
+    pub(super) reset: bool,
+}
+
+impl Script {
+    /// These answers, each in one piece; then close.
+    pub(super) fn of(answers: &[&[u8]]) -> Self {
+        Self {
+            answers: answers.iter().map(|a| vec![a.to_vec()]).collect(),
+            read: true,
+            hang: false,
+            reset: false,
+        }
+    }
+}
+
+async fn read_head(stream: &mut TcpStream) -> bool {
+    let mut head = Vec::new();
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        if !matches!(stream.read_buf(&mut head).await, Ok(1..)) {
+            return false;
+        }
+    }
+    true
+}
+
+async fn serve<S>(io: TokioIo<S>)
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    let _ = auto::Builder::new(TokioExecutor::new())
+        .serve_connection(io, service_fn(answer))
+        .await;
+}
+
+type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, Infallible>;
+
+/// `/echo` says what it was sent, `/bytes/N` so many bytes, `/chunks/N` the same
+/// in chunks, `/status/N` that status, `/slow` after 30 ms, everything else 404.
+async fn answer(request: ::http::Request<Incoming>) -> Result<Response<Body>, Infallible> {
+    let path = request.uri().path().to_owned();
+    let number = || -> usize { path.rsplit('/').next().unwrap().parse().unwrap() };
+    let full = |bytes: Bytes| Full::new(bytes).boxed_unsync();
+    let to_head = request.method() == Method::HEAD;
+    let mut response = match path.split('/').nth(1).unwrap_or_default() {
+        "echo" => {
+            let method = request.method().to_string();
+            let host = request.headers().get("host").cloned();
+            let host = host.or_else(|| request.uri().authority()?.as_str().parse().ok());
+            let extra = request.headers().get("x-extra").cloned();
+            let Ok(body) = request.into_body().collect().await else {
+                return Ok(Response::new(full(Bytes::new())));
+            };
+            let mut response = Response::new(full(body.to_bytes()));
+            let headers = response.headers_mut();
+            headers.insert("x-method", method.parse().unwrap());
+            host.map(|host| headers.insert("x-host", host));
+            extra.map(|extra| headers.insert("x-extra", extra));
+            response
+        }
+        "bytes" => Response::new(full(vec![7; number()].into())),
+        "chunks" => {
+            let pieces = vec![7u8; number()];
+            let pieces: Vec<_> = pieces.chunks(1000).map(Bytes::copy_from_slice).collect();
+            let frames = pieces.into_iter().map(|piece| Ok(Frame::data(piece)));
+            Response::new(StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync())
+        }
+        "status" => {
+            let mut response = Response::new(full(Bytes::new()));
+            *response.status_mut() = ::http::StatusCode::from_u16(number() as u16).unwrap();
+            response
+        }
+        "slow" => {
+            tokio::time::sleep(Duration::from_millis(30)).await;
+            Response::new(full(Bytes::from_static(b"at last")))
+        }
+        _ => {
+            let mut response = Response::new(full(Bytes::from_static(b"no such page")));
+            *response.status_mut() = ::http::StatusCode::NOT_FOUND;
+            response
+        }
+    };
+    if to_head {
+        // hyper leaves that to the service where it speaks HTTP/2.
+        let length = response.body().size_hint().exact().unwrap_or_default();
+        *response.body_mut() = full(Bytes::new());
+        response
+            .headers_mut()
+            .insert("content-length", length.into());
+    }
+    let version = format!("{:?}", response.version());
+    response
+        .headers_mut()
+        .insert("x-version", version.parse().unwrap());
+    Ok(response)
+}
+
+fn certificate(alpn: &[&[u8]]) -> (rustls::ServerConfig, String) {
+    let ca = Authority::root(&CaOptions::named("Test Root", KeyType::EcdsaP256)).unwrap();
+    let key = Arc::new(KeyPair::generate(KeyType::EcdsaP256).unwrap());
+    let leaf = LeafOptions::with_key(["localhost"], key.clone());
+    let leaf = ca.issue(&leaf).unwrap();
+    let key = lucarne_mint::pem::encode("PRIVATE KEY", &key.to_pkcs8().unwrap());
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![CertificateDer::from(leaf)], key)
+        .unwrap();
+    config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
+    (config, ca.certificate_pem())
+}

@@ -1,0 +1,385 @@
+//! This run against an earlier one: ratios, and which of them are too large.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use super::format::{self, pad, pad_left, printable};
+use super::statistics::{Statistics, per, share};
+use crate::{Metric, Summary};
+
+/// Fewer samples than this say too little about a percentile to fail a run.
+const ENOUGH: u64 = 100;
+/// A difference of this many milliseconds is noise, whatever its ratio.
+const NOISE_MS: f64 = 0.2;
+/// A difference in the share of failures that is noise, whatever its ratio.
+const NOISE_SHARE: f64 = 0.0005;
+
+/// Two runs side by side.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    /// How many times worse was allowed.
+    pub max_regression: f64,
+    /// Every figure that both runs have, and what only the earlier one has.
+    pub rows: Vec<Row>,
+}
+
+/// One figure of both runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The scenario; empty for the whole run.
+    pub scenario: String,
+    /// `http_req_duration p(95)`
+    pub figure: String,
+    /// The earlier run's, in the unit.
+    pub old: Option<f64>,
+    /// This run's.
+    pub new: Option<f64>,
+    /// What the values are.
+    pub unit: Unit,
+    /// `new / old`.
+    pub ratio: Option<f64>,
+    /// What it comes to.
+    pub outcome: Outcome,
+}
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Milliseconds; less is better.
+    Milliseconds,
+    /// Per second; more is better.
+    PerSecond,
+    /// A share of failures, 0 to 1; less is better.
+    Share,
+}
+
+/// What a row comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Within the factor.
+    Same,
+    /// Better by more than the factor.
+    Better,
+    /// Worse by more than the factor: the comparison fails.
+    Worse,
+    /// Worse by more than the factor, but on too few samples to tell.
+    Unsure,
+    /// The earlier run has it, this one does not: the comparison fails.
+    Missing,
+}
+
+impl Comparison {
+    /// Whether nothing became worse by more than the factor.
+    pub fn passed(&self) -> bool {
+        self.regressions().next().is_none()
+    }
+
+    /// The rows that fail the comparison.
+    pub fn regressions(&self) -> impl Iterator<Item = &Row> {
+        self.rows
+            .iter()
+            .filter(|row| matches!(row.outcome, Outcome::Worse | Outcome::Missing))
+    }
+}
+
+/// Compares each scenario of `old` with the same of `new`: latency (avg, med, p95, p99),
+/// requests or iterations a second, and failures. A figure worse by more than the factor
+/// `max_regression` fails, so does a scenario that is no longer there. Differences below
+/// 0.2 ms, or 0.05 % of failures, and percentiles of fewer than 100 samples never fail.
+pub fn compare(old: &Summary, new: &Summary, max_regression: f64) -> Comparison {
+    let factor = max_regression.max(1.0);
+    let mut rows = Vec::new();
+    for scenario in &old.scenarios {
+        rows.extend(compare_scenario(old, new, &scenario.name, factor));
+    }
+    Comparison {
+        max_regression: factor,
+        rows,
+    }
+}
+
+fn compare_scenario(old: &Summary, new: &Summary, scenario: &str, factor: f64) -> Vec<Row> {
+    let judge = |figure: &str, unit, old: Option<f64>, new: Option<f64>, samples| {
+        let (ratio, outcome) = judge(unit, old, new, samples, factor)?;
+        let (scenario, figure) = (scenario.to_owned(), figure.to_owned());
+        Some(Row {
+            scenario,
+            figure,
+            old,
+            new,
+            unit,
+            ratio,
+            outcome,
+        })
+    };
+    let tags = [("scenario", scenario)];
+    let mut rows = Vec::new();
+    for metric in trends(old, scenario) {
+        let (before, after) = (old.select(&metric, &tags), new.select(&metric, &tags));
+        let before = Statistics::of_metric(before.as_ref());
+        let after = Statistics::of_metric(after.as_ref());
+        let samples = [before, after]
+            .iter()
+            .flatten()
+            .map(|s| s.count)
+            .min()
+            .unwrap_or(0);
+        type Pick = fn(&Statistics) -> f64;
+        let picks: [(&str, Pick); 4] = [
+            ("avg", |s| s.avg),
+            ("med", |s| s.med),
+            ("p(95)", |s| s.p95),
+            ("p(99)", |s| s.p99),
+        ];
+        for (name, pick) in picks {
+            let (before, after) = (before.as_ref().map(pick), after.as_ref().map(pick));
+            let figure = format!("{metric} {name}");
+            rows.extend(judge(&figure, Unit::Milliseconds, before, after, samples));
+        }
+    }
+    for counter in ["http_reqs", "iterations"] {
+        let [before, after] = [old, new].map(|summary| rate(summary, counter, scenario));
+        rows.extend(judge(counter, Unit::PerSecond, before, after, u64::MAX));
+    }
+    let [before, after] = [old, new].map(|summary| failures(summary, scenario));
+    rows.extend(judge(
+        "http_req_failed",
+        Unit::Share,
+        before,
+        after,
+        u64::MAX,
+    ));
+    rows
+}
+
+/// The trends worth comparing: totals, not phases, and a scenario's own.
+fn trends(summary: &Summary, scenario: &str) -> BTreeSet<String> {
+    let of_scenario = summary
+        .series
+        .iter()
+        .filter(|series| series.tag("scenario") == Some(scenario));
+    let names = of_scenario.flat_map(|series| &series.metrics);
+    names
+        .filter(|(_, metric)| metric.trend().is_some_and(|trend| !trend.is_empty()))
+        .map(|(name, _)| name.clone())
+        .filter(|name| !name.starts_with("http_req_") || name == "http_req_duration")
+        .collect()
+}
+
+fn rate(summary: &Summary, counter: &str, scenario: &str) -> Option<f64> {
+    let about = summary
+        .scenarios
+        .iter()
+        .find(|known| known.name == scenario)?;
+    match summary.select(counter, &[("scenario", scenario)])? {
+        Metric::Counter { count } => Some(per(count, about.duration)),
+        _ => None,
+    }
+}
+
+fn failures(summary: &Summary, scenario: &str) -> Option<f64> {
+    let metric = summary.select("http_req_failed", &[("scenario", scenario)]);
+    let (failed, total) = share(metric.as_ref());
+    (total > 0).then(|| failed as f64 / total as f64)
+}
+
+/// The ratio and what it comes to; nothing where the earlier run has no figure.
+fn judge(
+    unit: Unit,
+    old: Option<f64>,
+    new: Option<f64>,
+    samples: u64,
+    factor: f64,
+) -> Option<(Option<f64>, Outcome)> {
+    let old = old?;
+    let Some(new) = new else {
+        return Some((None, Outcome::Missing));
+    };
+    let noise = match unit {
+        Unit::Milliseconds => NOISE_MS,
+        Unit::Share => NOISE_SHARE,
+        Unit::PerSecond => 0.0,
+    };
+    let ratio = (old > 0.0).then(|| new / old);
+    let (bad, good) = match unit {
+        Unit::PerSecond => (old, new),
+        Unit::Milliseconds | Unit::Share => (new, old),
+    };
+    let outcome = match () {
+        () if (new - old).abs() <= noise => Outcome::Same,
+        () if bad > good * factor && samples < ENOUGH => Outcome::Unsure,
+        () if bad > good * factor => Outcome::Worse,
+        () if good > bad * factor => Outcome::Better,
+        () => Outcome::Same,
+    };
+    Some((ratio, outcome))
+}
+
+impl fmt::Display for Comparison {
+    /// The table, and a sentence.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "  █ AGAINST THE BASELINE\n\n")?;
+        let wide = self
+            .rows
+            .iter()
+            .map(|row| format::width(&row.figure))
+            .max()
+            .unwrap_or(0);
+        let mut last = None;
+        for row in &self.rows {
+            if last != Some(&row.scenario) {
+                writeln!(f, "    {}", printable(&row.scenario))?;
+                last = Some(&row.scenario);
+            }
+            writeln!(f, "{}", line(row, wide).trim_end())?;
+        }
+        let worse = self.regressions().count();
+        let allowed = format::significant(self.max_regression);
+        match (self.rows.is_empty(), worse) {
+            (true, _) => writeln!(f, "    The baseline has no scenarios to compare with."),
+            (_, 0) => writeln!(f, "\n    ✓ nothing is worse by more than ×{allowed}"),
+            (_, 1) => writeln!(
+                f,
+                "\n    ✗ one figure is worse by more than ×{allowed}, or gone"
+            ),
+            _ => writeln!(
+                f,
+                "\n    ✗ {worse} figures are worse by more than ×{allowed}, or gone"
+            ),
+        }
+    }
+}
+
+fn line(row: &Row, wide: usize) -> String {
+    let value = |value: Option<f64>| {
+        value.map_or("–".to_owned(), |value| match row.unit {
+            Unit::Milliseconds => format::duration(value),
+            Unit::PerSecond => format::per_second(value),
+            Unit::Share => format!("{:.2}%", value * 100.0),
+        })
+    };
+    let (mark, word) = match row.outcome {
+        Outcome::Same => (' ', ""),
+        Outcome::Better => ('✓', "better"),
+        Outcome::Worse => ('✗', "worse"),
+        Outcome::Unsure => ('?', "worse, on few samples"),
+        Outcome::Missing => ('✗', "missing"),
+    };
+    format!(
+        "    {mark} {} {} → {} {}  {word}",
+        pad(&printable(&row.figure), wide),
+        pad_left(&value(row.old), 9),
+        pad_left(&value(row.new), 9),
+        pad_left(
+            &row.ratio
+                .map_or(String::new(), |ratio| format!("×{ratio:.2}")),
+            8
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    fn slower(times: f64) -> Summary {
+        let mut summary = sample::summary();
+        for series in &mut summary.series {
+            if series.tag("scenario") == Some("write") && series.tag("op").is_some() {
+                let durations = sample::durations(10_000, 10.0 * times);
+                series
+                    .metrics
+                    .insert("http_req_duration".into(), sample::trend(&durations));
+            }
+        }
+        summary
+    }
+
+    fn outcomes(comparison: &Comparison) -> Vec<(&str, &str)> {
+        comparison
+            .regressions()
+            .map(|row| (row.scenario.as_str(), row.figure.as_str()))
+            .collect()
+    }
+
+    #[test]
+    fn a_run_is_as_good_as_itself() {
+        let comparison = compare(&sample::summary(), &sample::summary(), 1.0);
+        assert!(comparison.passed(), "{comparison}");
+        assert!(
+            comparison
+                .rows
+                .iter()
+                .all(|row| row.outcome == Outcome::Same)
+        );
+        assert!(comparison.to_string().contains("✓ nothing is worse"));
+    }
+
+    #[test]
+    fn slower_beyond_the_factor_fails_and_within_it_passes() {
+        let (old, new) = (slower(1.0), slower(1.3));
+        assert!(compare(&old, &new, 1.4).passed());
+        let failed = compare(&old, &new, 1.2);
+        let figures =
+            ["avg", "med", "p(95)", "p(99)"].map(|name| format!("http_req_duration {name}"));
+        let expected: Vec<_> = figures
+            .iter()
+            .map(|figure| ("write", figure.as_str()))
+            .collect();
+        assert_eq!(outcomes(&failed), expected);
+        assert!(compare(&new, &old, 1.2).passed(), "faster is not worse");
+        insta::assert_snapshot!("baseline", failed.to_string());
+    }
+
+    #[test]
+    fn fewer_requests_a_second_fail() {
+        let (old, mut new) = (sample::summary(), sample::summary());
+        new.scenarios[1].duration *= 1.5;
+        let failed = compare(&old, &new, 1.1);
+        assert_eq!(
+            outcomes(&failed),
+            [("read", "http_reqs"), ("read", "iterations")]
+        );
+    }
+
+    #[test]
+    fn a_scenario_that_is_gone_fails() {
+        let (old, mut new) = (sample::summary(), sample::summary());
+        new.series
+            .retain(|series| series.tag("scenario") != Some("read"));
+        new.scenarios.truncate(1);
+        let failed = compare(&old, &new, 2.0);
+        assert!(
+            failed
+                .regressions()
+                .all(|row| row.outcome == Outcome::Missing)
+        );
+        assert!(!failed.passed());
+    }
+
+    #[test]
+    fn failures_that_were_none_before_fail() {
+        let (mut old, new) = (sample::summary(), sample::summary());
+        for series in &mut old.series {
+            if let Some(Metric::Rate { good, .. }) = series.metrics.get_mut("http_req_failed") {
+                *good = 0;
+            }
+        }
+        let failed = compare(&old, &new, 1.5);
+        assert_eq!(outcomes(&failed), [("write", "http_req_failed")]);
+    }
+
+    #[test]
+    fn noise_and_few_samples_do_not_fail() {
+        assert_eq!(
+            judge(Unit::Milliseconds, Some(0.1), Some(0.25), 1000, 1.1),
+            Some((Some(2.5), Outcome::Same))
+        );
+        assert_eq!(
+            judge(Unit::Milliseconds, Some(1.0), Some(3.0), 99, 1.1),
+            Some((Some(3.0), Outcome::Unsure))
+        );
+        assert_eq!(judge(Unit::PerSecond, None, Some(3.0), 99, 1.1), None);
+    }
+}

@@ -1,0 +1,264 @@
+//! `report.html`: one file that needs no other and asks nobody for anything.
+//!
+//! Tables are written here and can be read without JavaScript; the plots are drawn by
+//! `assets/report.js` from the JSON in the page. The page's own content security policy allows
+//! that script and that style sheet by their hashes, and nothing else: text that a target
+//! managed to get into a report cannot run.
+
+mod data;
+mod rows;
+
+use askama::Template;
+use aws_lc_rs::digest::{SHA256, digest};
+use base64_simd::STANDARD;
+
+use self::rows::{CheckRow, ErrorRow, Figure, MatrixTable, MetricRow, NoteRow};
+use self::rows::{ScenarioRow, TaggedRow, ThresholdRow};
+use super::format;
+use super::matrix;
+use crate::{Summary, Verdict};
+
+const STYLE: &str = include_str!("../../../assets/report.css");
+const SCRIPT: &str = include_str!("../../../assets/report.js");
+
+#[derive(Template)]
+#[template(path = "report.html")]
+struct Page {
+    script_hash: String,
+    style_hash: String,
+    style: &'static str,
+    script: &'static str,
+    name: String,
+    description: String,
+    verdict: String,
+    mood: &'static str,
+    started: String,
+    duration: String,
+    load: String,
+    figures: Vec<Figure>,
+    thresholds: Vec<ThresholdRow>,
+    has_timeline: bool,
+    has_curves: bool,
+    scenarios: Vec<ScenarioRow>,
+    matrices: Vec<MatrixTable>,
+    tagged: Vec<TaggedRow>,
+    checks: Vec<CheckRow>,
+    errors: Vec<ErrorRow>,
+    notes: Vec<NoteRow>,
+    metrics: Vec<MetricRow>,
+    environment: Vec<(&'static str, String)>,
+    command: String,
+    version: String,
+    data: String,
+}
+
+/// The whole report as one HTML document. Everything from the run is escaped.
+pub fn html(summary: &Summary) -> String {
+    let matrix = matrix::matrix(summary);
+    let data = data::Data::of(summary, matrix.as_ref());
+    let page = Page {
+        script_hash: hash(SCRIPT),
+        style_hash: hash(STYLE),
+        style: STYLE,
+        script: SCRIPT,
+        name: if summary.name.is_empty() {
+            "Load test".into()
+        } else {
+            summary.name.clone()
+        },
+        description: summary.description.clone(),
+        verdict: summary.verdict.to_string(),
+        mood: mood(summary.verdict),
+        started: instant(summary.started),
+        duration: format::duration(summary.duration * 1e3),
+        load: rows::load(summary),
+        figures: rows::figures(summary),
+        thresholds: rows::thresholds(summary),
+        has_timeline: !summary.timeline.points.is_empty() && !summary.scenarios.is_empty(),
+        has_curves: data.has_curves(),
+        scenarios: rows::scenarios(summary),
+        matrices: matrix.iter().map(MatrixTable::of).collect(),
+        tagged: rows::tagged(summary),
+        checks: rows::checks(summary),
+        errors: rows::errors(summary),
+        notes: rows::notes(summary),
+        metrics: rows::metrics(summary),
+        environment: rows::environment(summary),
+        command: command(&summary.command),
+        version: summary.environment.version.clone(),
+        data: embedded(&data),
+    };
+    // Writing into a string fails only if a template asks for it, and ours does not.
+    page.render().unwrap_or_default()
+}
+
+fn mood(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Passed => "good",
+        Verdict::Interrupted => "warn",
+        _ => "bad",
+    }
+}
+
+/// Unix milliseconds as people and machines read them.
+fn instant(ms: u64) -> String {
+    let instant = i64::try_from(ms)
+        .ok()
+        .and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    let seconds = instant.and_then(|at| at.round(jiff::Unit::Second).ok());
+    seconds.map_or_else(String::new, |at| {
+        at.to_string().replace('T', " ").replace('Z', " UTC")
+    })
+}
+
+/// JSON that cannot end the element it stands in: `<` occurs only in strings, where it may be
+/// written as an escape.
+fn embedded(data: &data::Data) -> String {
+    let json = serde_json::to_string(data).unwrap_or_else(|_| "{}".to_owned());
+    json.replace('<', "\\u003c")
+}
+
+/// A source of a content security policy.
+fn hash(text: &str) -> String {
+    format!(
+        "sha256-{}",
+        STANDARD.encode_to_string(digest(&SHA256, text.as_bytes()))
+    )
+}
+
+/// A command line that a shell would take again.
+fn command(words: &[String]) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,@%+".contains(c);
+    let quote = |word: &String| match !word.is_empty() && word.chars().all(plain) {
+        true => word.clone(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    };
+    words.iter().map(quote).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample::{self, EVIL};
+
+    fn pages() -> [String; 3] {
+        [sample::summary(), sample::objects(), Summary::default()].map(|summary| html(&summary))
+    }
+
+    /// A summary with hostile text wherever there is text.
+    fn hostile() -> Summary {
+        let json = serde_json::to_value(sample::summary()).unwrap();
+        fn spoil(value: &mut serde_json::Value) {
+            match value {
+                serde_json::Value::String(text) => text.push_str(EVIL),
+                serde_json::Value::Array(items) => items.iter_mut().for_each(spoil),
+                serde_json::Value::Object(fields) => {
+                    let kept = ["schema", "verdict", "type", "histogram"];
+                    let others = fields
+                        .iter_mut()
+                        .filter(|(key, _)| !kept.contains(&key.as_str()));
+                    others.for_each(|(_, value)| spoil(value));
+                }
+                _ => {}
+            }
+        }
+        let mut json = json;
+        spoil(&mut json);
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn the_page_needs_nothing_else() {
+        for page in pages() {
+            assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"));
+            // A namespace is a name, not an address that is asked.
+            let page = page.replace("http://www.w3.org/2000/svg", "");
+            for trace in [
+                "http://", "https://", "src=", "@import", "url(", "fetch(", "import ",
+            ] {
+                assert!(!page.contains(trace), "{trace}");
+            }
+            assert_eq!(page.matches("href=").count(), 1, "the empty icon alone");
+            assert!(page.contains(r#"href="data:,""#));
+        }
+    }
+
+    #[test]
+    fn nothing_of_the_run_becomes_markup() {
+        let page = html(&hostile());
+        assert!(!page.contains("<img"), "an element was smuggled in");
+        assert_eq!(page.matches("</script>").count(), 2);
+        assert_eq!(page.matches("<script").count(), 2);
+        assert_eq!(page.matches("<style").count(), 1);
+        assert!(
+            page.contains("&#60;img src=x"),
+            "and the text is still there to be read"
+        );
+    }
+
+    #[test]
+    fn the_data_is_json_that_reads_back() {
+        for page in [
+            html(&hostile()),
+            html(&sample::summary()),
+            html(&Summary::default()),
+        ] {
+            let start = page.find(r#"id="data">"#).unwrap() + 10;
+            let end = start + page[start..].find("</script>").unwrap();
+            let data: serde_json::Value = serde_json::from_str(&page[start..end]).unwrap();
+            assert!(data["timeline"]["scenarios"].is_array());
+        }
+    }
+
+    #[test]
+    fn the_policy_names_what_is_embedded() {
+        let page = html(&sample::summary());
+        let between = |open: &str, close: &str| {
+            let start = page.rfind(open).unwrap() + open.len();
+            page[start..start + page[start..].find(close).unwrap()].to_owned()
+        };
+        // Attributes are escaped, so `+` and `=` of base64 may be written as entities.
+        let policy = page[..page.find("<title>").unwrap()]
+            .replace("&#61;", "=")
+            .replace("&#43;", "+");
+        assert!(policy.contains(&hash(&between("<script>", "</script>"))));
+        assert!(policy.contains(&hash(&between("<style>", "</style>"))));
+        assert!(policy.contains("default-src 'none'"));
+        assert!(!page.contains(" style=\"") && !page.contains(" onclick="));
+    }
+
+    #[test]
+    fn an_empty_run_makes_a_page_too() {
+        let page = html(&Summary::default());
+        assert!(page.contains("Load test") && !page.contains("NaN"));
+    }
+
+    #[test]
+    fn a_matrix_is_a_table() {
+        let page = html(&sample::objects());
+        assert!(page.contains("PUT 4kB") && page.contains("3384/s") && page.contains("matrix-0"));
+    }
+
+    #[test]
+    fn a_command_can_be_typed_again() {
+        let words = [
+            "lucarne",
+            "load",
+            "--threshold",
+            "http_reqs: count>1",
+            "it's",
+            "",
+        ];
+        let line = command(&words.map(str::to_owned));
+        assert_eq!(
+            line,
+            r"lucarne load --threshold 'http_reqs: count>1' 'it'\''s' ''"
+        );
+    }
+
+    #[test]
+    fn instants_are_utc() {
+        assert_eq!(instant(1_795_305_600_000), "2026-11-22 00:00:00 UTC");
+        assert_eq!(instant(u64::MAX), "");
+    }
+}

@@ -1,0 +1,206 @@
+//! Cells: operation × size × concurrency, and endpoints side by side.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use super::statistics::{Statistics, count, per, share};
+use crate::summary::{Series, Summary};
+use crate::{Histogram, Metric};
+
+/// Series with all of these tags are cells.
+const AXES: [&str; 3] = ["op", "size", "concurrency"];
+/// Where a cell says how many seconds it ran; else its scenario's duration counts.
+const CELL_SECONDS: &str = "cell_seconds";
+/// Where a cell counts its payload; else what went over the wire counts.
+const PAYLOAD: &str = "object_bytes";
+
+/// A table of cells.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Matrix {
+    pub(crate) rows: Vec<String>,
+    pub(crate) columns: Vec<String>,
+    /// By row, then by column.
+    pub(crate) cells: Vec<Vec<Option<Cell>>>,
+}
+
+/// What came of one cell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Cell {
+    /// Operations a second.
+    pub(crate) operations: f64,
+    /// Bytes a second.
+    pub(crate) bytes: f64,
+    pub(crate) latency: Statistics,
+    /// Failed requests, of how many.
+    pub(crate) failed: (u64, u64),
+}
+
+type Row = (String, Size);
+type Column = (u64, String);
+
+/// A size that sorts by bytes and prints as it was written.
+#[derive(Clone, Debug, PartialEq)]
+struct Size(f64, String);
+
+#[derive(Default)]
+struct Sums {
+    requests: u64,
+    bytes: u64,
+    wire: u64,
+    seconds: f64,
+    failed: (u64, u64),
+    latency: Histogram,
+}
+
+/// The matrix of a run, if it has one: at least two cells.
+pub(crate) fn matrix(summary: &Summary) -> Option<Matrix> {
+    let mut sums = BTreeMap::<(Row, Column), Sums>::new();
+    for series in &summary.series {
+        let Some(place) = place(series) else { continue };
+        sums.entry(place)
+            .or_default()
+            .add(series, scenario_seconds(summary, series));
+    }
+    if sums.len() < 2 {
+        return None;
+    }
+    let mut rows: Vec<Row> = sums.keys().map(|(row, _)| row.clone()).collect();
+    let mut columns: Vec<Column> = sums.keys().map(|(_, column)| column.clone()).collect();
+    rows.sort();
+    rows.dedup();
+    columns.sort();
+    columns.dedup();
+    let cell =
+        |row: &Row, column: &Column| sums.get(&(row.clone(), column.clone())).map(Sums::cell);
+    Some(Matrix {
+        cells: rows
+            .iter()
+            .map(|row| columns.iter().map(|column| cell(row, column)).collect())
+            .collect(),
+        rows: rows
+            .iter()
+            .map(|(op, size)| format!("{op} {}", size.1))
+            .collect(),
+        columns: columns.iter().map(column_name).collect(),
+    })
+}
+
+fn column_name((concurrency, endpoint): &Column) -> String {
+    match endpoint.is_empty() {
+        true => format!("×{concurrency}"),
+        false => format!("×{concurrency} {endpoint}"),
+    }
+}
+
+fn place(series: &Series) -> Option<(Row, Column)> {
+    let [op, size, concurrency] = AXES.map(|axis| series.tag(axis));
+    let endpoint = series.tag("endpoint").unwrap_or_default().to_owned();
+    let size = Size(in_bytes(size?), size?.to_owned());
+    Some((
+        (op?.to_owned(), size),
+        (concurrency?.parse().ok()?, endpoint),
+    ))
+}
+
+fn scenario_seconds(summary: &Summary, series: &Series) -> f64 {
+    let name = series.tag("scenario");
+    let scenario = summary
+        .scenarios
+        .iter()
+        .find(|scenario| Some(scenario.name.as_str()) == name);
+    scenario.map_or(summary.duration, |scenario| scenario.duration)
+}
+
+/// `4KiB`, `4 kB`, `1M`: how many bytes; only the order of sizes hangs on it.
+fn in_bytes(text: &str) -> f64 {
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit = unit.trim().to_ascii_lowercase();
+    let base: f64 = if unit.contains('i') { 1024.0 } else { 1000.0 };
+    let power = match unit.chars().next() {
+        Some('k') => 1,
+        Some('m') => 2,
+        Some('g') => 3,
+        _ => 0,
+    };
+    number.parse::<f64>().unwrap_or(f64::MAX) * base.powi(power)
+}
+
+impl Sums {
+    fn add(&mut self, series: &Series, scenario_seconds: f64) {
+        let metric = |name: &str| series.metrics.get(name);
+        self.requests += count(metric("http_reqs"));
+        self.bytes += count(metric(PAYLOAD));
+        self.wire += count(metric("data_sent")) + count(metric("data_received"));
+        let (failed, total) = share(metric("http_req_failed"));
+        self.failed.0 += failed;
+        self.failed.1 += total;
+        self.seconds = self.seconds.max(match metric(CELL_SECONDS) {
+            Some(Metric::Gauge { last, .. }) => *last,
+            _ => scenario_seconds,
+        });
+        if let Some(Metric::Trend(histogram)) = metric("http_req_duration") {
+            self.latency.merge(histogram);
+        }
+    }
+
+    fn cell(&self) -> Cell {
+        let bytes = if self.bytes > 0 {
+            self.bytes
+        } else {
+            self.wire
+        };
+        Cell {
+            operations: per(self.requests, self.seconds),
+            bytes: per(bytes, self.seconds),
+            latency: Statistics::of(&self.latency),
+            failed: self.failed,
+        }
+    }
+}
+
+impl Eq for Size {}
+
+impl PartialOrd for Size {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Size {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0
+            .total_cmp(&other.0)
+            .then_with(|| self.1.cmp(&other.1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn sizes_are_in_order_however_they_are_written() {
+        let mut sizes = ["1MiB", "4 kB", "512", "8KiB", "4MB", "1 GB"];
+        sizes.sort_by(|a, b| in_bytes(a).total_cmp(&in_bytes(b)));
+        assert_eq!(sizes, ["512", "4 kB", "8KiB", "1MiB", "4MB", "1 GB"]);
+    }
+
+    #[test]
+    fn cells_are_found_by_their_tags() {
+        let matrix = matrix(&sample::objects()).unwrap();
+        assert_eq!(matrix.rows, ["GET 4kB", "GET 1MB", "PUT 4kB", "PUT 1MB"]);
+        assert_eq!(matrix.columns, ["×1", "×8", "×32"]);
+        let cell = matrix.cells[2][2].unwrap();
+        assert!((cell.operations - 3384.0).abs() < 1e-6, "{cell:?}");
+        assert!((cell.bytes - 3384.0 * 4000.0).abs() < 1e-3, "{cell:?}");
+    }
+
+    #[test]
+    fn a_run_without_cells_has_no_matrix() {
+        assert_eq!(matrix(&sample::summary()), None);
+    }
+}

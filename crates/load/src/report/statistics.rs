@@ -1,0 +1,110 @@
+//! The figures of a metric, as all reports show them: milliseconds, k6's names.
+
+use crate::report::format;
+use crate::{Histogram, Metric};
+
+/// What is told of a trend, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Statistics {
+    pub(crate) count: u64,
+    pub(crate) avg: f64,
+    pub(crate) min: f64,
+    pub(crate) med: f64,
+    pub(crate) max: f64,
+    pub(crate) p90: f64,
+    pub(crate) p95: f64,
+    pub(crate) p99: f64,
+}
+
+impl Statistics {
+    pub(crate) fn of(histogram: &Histogram) -> Self {
+        let ps = histogram.percentiles(&[50.0, 90.0, 95.0, 99.0]);
+        let percentile = |index: usize| ps.get(index).map_or(0.0, |p| p.as_secs_f64() * 1e3);
+        Statistics {
+            count: histogram.count(),
+            avg: histogram.mean().as_secs_f64() * 1e3,
+            min: histogram.min().as_secs_f64() * 1e3,
+            med: percentile(0),
+            max: histogram.max().as_secs_f64() * 1e3,
+            p90: percentile(1),
+            p95: percentile(2),
+            p99: percentile(3),
+        }
+    }
+
+    /// `None` for what is no trend, or an empty one.
+    pub(crate) fn of_metric(metric: Option<&Metric>) -> Option<Self> {
+        let histogram = metric?.trend()?;
+        (!histogram.is_empty()).then(|| Statistics::of(histogram))
+    }
+
+    /// Name and value, in k6's order.
+    pub(crate) fn columns(&self) -> [(&'static str, f64); 7] {
+        [
+            ("avg", self.avg),
+            ("min", self.min),
+            ("med", self.med),
+            ("max", self.max),
+            ("p(90)", self.p90),
+            ("p(95)", self.p95),
+            ("p(99)", self.p99),
+        ]
+    }
+}
+
+/// The sum of a counter.
+pub(crate) fn count(metric: Option<&Metric>) -> u64 {
+    match metric {
+        Some(Metric::Counter { count }) => *count,
+        _ => 0,
+    }
+}
+
+/// How often, out of how many; of a rate.
+pub(crate) fn share(metric: Option<&Metric>) -> (u64, u64) {
+    match metric {
+        Some(Metric::Rate { good, total }) => (*good, *total),
+        _ => (0, 0),
+    }
+}
+
+/// Per second, over `seconds`.
+pub(crate) fn per(count: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 {
+        count as f64 / seconds
+    } else {
+        0.0
+    }
+}
+
+/// Whether a counter counts bytes.
+pub(crate) fn is_bytes(name: &str) -> bool {
+    name.starts_with("data_") || name.ends_with("_bytes") || name.starts_with("bytes")
+}
+
+/// Any metric in one line. Trends have their columns; the rest as k6 writes it.
+pub(crate) fn line(name: &str, metric: &Metric, seconds: f64) -> String {
+    match metric {
+        Metric::Trend(histogram) => {
+            let figures = Statistics::of(histogram).columns();
+            let figures = figures.map(|(name, ms)| format!("{name}={}", format::duration(ms)));
+            figures.join(" ")
+        }
+        Metric::Rate { good, total } => {
+            format!("{} {good} out of {total}", format::percent(*good, *total))
+        }
+        Metric::Counter { count } if is_bytes(name) => {
+            let rate = per(*count, seconds);
+            format!("{} {}/s", format::bytes(*count as f64), format::bytes(rate))
+        }
+        Metric::Counter { count } => {
+            format!("{count} {}", format::per_second(per(*count, seconds)))
+        }
+        Metric::Gauge { last, min, max } => format!(
+            "{} min={} max={}",
+            format::significant(*last),
+            format::significant(*min),
+            format::significant(*max)
+        ),
+    }
+}

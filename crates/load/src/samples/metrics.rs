@@ -1,0 +1,149 @@
+//! Samples under the names that thresholds and reports know them by.
+
+use std::collections::BTreeMap;
+
+use super::{Samples, Series};
+use crate::Metric;
+use crate::summary::select::{has, narrowing, sum};
+use crate::tags::Registry;
+
+/// The metrics that the engine itself records.
+const NAMES: [&str; 19] = [
+    "http_req_duration",
+    "http_req_connecting",
+    "http_req_tls_handshaking",
+    "http_req_sending",
+    "http_req_waiting",
+    "http_req_receiving",
+    "http_req_failed",
+    "http_reqs",
+    "data_sent",
+    "data_received",
+    "iteration_duration",
+    "iterations",
+    "iterations_failed",
+    "dropped_iterations",
+    "interrupted_iterations",
+    "achieved_rate",
+    "vus",
+    "checks",
+    "errors",
+];
+
+impl Samples {
+    /// A metric over all series that have these tags, added up; `None` without samples.
+    pub(crate) fn select(
+        &self,
+        registry: &Registry,
+        metric: &str,
+        tags: &[(&str, &str)],
+    ) -> Option<Metric> {
+        let narrow = narrowing(metric).and_then(|name| tags.iter().find(|(tag, _)| *tag == name));
+        let rest: Vec<_> = tags
+            .iter()
+            .filter(|tag| Some(*tag) != narrow)
+            .copied()
+            .collect();
+        self.iter()
+            .filter(|(number, _)| registry.get(*number).is_some_and(|set| has(&set, &rest)))
+            .filter_map(|(_, series)| match narrow {
+                Some((_, value)) => series.narrowed(metric, value),
+                None => series.metric(metric),
+            })
+            .reduce(sum)
+    }
+}
+
+impl Series {
+    /// All metrics that have samples.
+    pub(crate) fn metrics(&self) -> BTreeMap<String, Metric> {
+        let own = NAMES
+            .iter()
+            .filter_map(|name| Some((name.to_string(), self.metric(name)?)));
+        let custom = self
+            .custom
+            .iter()
+            .map(|(name, metric)| (name.to_string(), metric.clone()));
+        own.chain(custom).collect()
+    }
+
+    fn metric(&self, name: &str) -> Option<Metric> {
+        let (requests, count) = (&self.requests, self.requests.total.count());
+        let trend = |histogram: &crate::Histogram| {
+            (!histogram.is_empty()).then(|| Metric::Trend(histogram.clone()))
+        };
+        let counter = |there: bool, count: u64| there.then_some(Metric::Counter { count });
+        let rate = |good: u64, total: u64| (total > 0).then_some(Metric::Rate { good, total });
+        let engine = self.engine.as_ref();
+        match name {
+            "http_req_duration" => trend(&requests.total),
+            "http_req_connecting" => trend(&requests.connect),
+            "http_req_tls_handshaking" => trend(&requests.tls),
+            "http_req_sending" => trend(&requests.sending),
+            "http_req_waiting" => trend(&requests.first_byte),
+            "http_req_receiving" => trend(&requests.body),
+            "http_req_failed" => rate(requests.failed, count),
+            "http_reqs" => counter(count > 0, count),
+            "data_sent" => counter(count > 0, requests.bytes_out),
+            "data_received" => counter(count > 0, requests.bytes_in),
+            "iteration_duration" => trend(&self.iterations),
+            "iterations" => counter(!self.iterations.is_empty(), self.iterations.count()),
+            "iterations_failed" => rate(self.iterations_failed, self.iterations.count()),
+            "dropped_iterations" => engine.map(|engine| Metric::Counter {
+                count: engine.dropped,
+            }),
+            "interrupted_iterations" => engine.map(|engine| Metric::Counter {
+                count: engine.interrupted,
+            }),
+            "achieved_rate" => engine.and_then(|engine| rate(engine.started, engine.asked)),
+            "vus" => engine.map(|engine| Metric::Gauge {
+                last: engine.users as f64,
+                min: 0.0,
+                max: engine.users_max as f64,
+            }),
+            "checks" => {
+                let (good, bad) = (self.checks.iter()).fold((0, 0), |(good, bad), check| {
+                    (good + check.good, bad + check.bad)
+                });
+                rate(good, good + bad)
+            }
+            "errors" => {
+                let any = count > 0 || !self.iterations.is_empty() || !self.errors.is_empty();
+                counter(any, self.errors.iter().map(|error| error.bad).sum())
+            }
+            _ => self
+                .custom
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, metric)| metric.clone()),
+        }
+    }
+
+    /// A metric of one check, status or kind of error.
+    fn narrowed(&self, name: &str, value: &str) -> Option<Metric> {
+        if name == "checks" {
+            let check = self.checks.iter().find(|check| check.name == value)?;
+            return Some(Metric::Rate {
+                good: check.good,
+                total: check.good + check.bad,
+            });
+        }
+        // There are none of this status or kind, but there might have been.
+        self.metric(name)?;
+        let count = match name {
+            "http_reqs" => value
+                .parse()
+                .ok()
+                .and_then(|status: u16| self.requests.statuses.get(&status))
+                .copied(),
+            _ => self
+                .errors
+                .iter()
+                .find(|error| error.name == value)
+                .map(|error| error.bad),
+        };
+        Some(Metric::Counter {
+            count: count.unwrap_or(0),
+        })
+    }
+}

@@ -1,0 +1,92 @@
+//! A user at work, and what is counted about it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use crate::course::Course;
+use crate::{Failure, Iteration, Recorder, User};
+
+/// A user, with what it records its iterations in.
+pub(crate) struct Seat {
+    course: Arc<Course>,
+    user: Box<dyn User>,
+    iteration: Iteration,
+}
+
+impl Seat {
+    pub(crate) fn new(course: &Arc<Course>, recorder: &Recorder) -> Self {
+        let number = course.progress.user_came();
+        let user = course.plan.scenario.user(number, recorder);
+        Seat {
+            course: course.clone(),
+            user,
+            iteration: Iteration::new(recorder.clone(), number),
+        }
+    }
+
+    /// One iteration, due at `due` or, in a closed loop, now. Returns when it was over.
+    pub(crate) async fn iterate(&mut self, number: u64, due: Option<Instant>) -> Instant {
+        let started = Instant::now();
+        self.iteration
+            .begin(number, due.unwrap_or(started), started);
+        let mut attempt = Attempt {
+            course: &self.course,
+            iteration: &mut self.iteration,
+            over: false,
+        };
+        let progress = &attempt.course.progress;
+        progress.started.fetch_add(1, Relaxed);
+        progress.busy.fetch_add(1, Relaxed);
+        self.user.iterate(attempt.iteration).await;
+        attempt.over = true;
+        let now = Instant::now();
+        attempt.iteration.end(now);
+        progress.completed.fetch_add(1, Relaxed);
+        progress
+            .last_done
+            .store(self.course.elapsed(now).as_nanos() as u64, Relaxed);
+        now
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.course.progress.user_left();
+    }
+}
+
+/// An iteration under way. Dropped before it is over, it was cut off.
+struct Attempt<'a> {
+    course: &'a Course,
+    iteration: &'a mut Iteration,
+    over: bool,
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        let progress = &self.course.progress;
+        progress.busy.fetch_sub(1, Relaxed);
+        if self.over {
+            return;
+        }
+        let now = Instant::now();
+        progress.interrupted.fetch_add(1, Relaxed);
+        progress
+            .last_done
+            .store(self.course.elapsed(now).as_nanos() as u64, Relaxed);
+        let took = now.saturating_duration_since(self.iteration.intended());
+        let (kind, what) = match std::thread::panicking() {
+            true => ("panic", "panicked"),
+            false => ("interrupted", "was cut off at the end of the run"),
+        };
+        let number = self.iteration.number();
+        self.iteration.fail(Failure::new(
+            kind,
+            format!("iteration {number} {what} after {took:.1?}"),
+        ));
+        // It would have taken at least that long: leaving it out would flatter a
+        // target that has stopped answering.
+        self.iteration.end(now);
+    }
+}

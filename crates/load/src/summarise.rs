@@ -1,0 +1,117 @@
+//! From samples to a summary.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use crate::collector::Collector;
+use crate::conduct::Times;
+use crate::course::Course;
+use crate::samples::Series as Sampled;
+use crate::summary::merge::achieved;
+use crate::summary::{Check, Protocol, ScenarioSummary, Series, Status, Summary, TagList};
+
+/// Fills in all figures of a run that is over.
+pub(crate) fn summarise(collector: &Collector, times: &Times, mut summary: Summary) -> Summary {
+    let seconds = |from: Option<Instant>, to: Option<Instant>| {
+        let both = from
+            .zip(to)
+            .map(|(from, to)| to.saturating_duration_since(from));
+        both.map_or(0.0, |duration| duration.as_secs_f64())
+    };
+    let span = collector.totals.span;
+    summary.started = times.started;
+    summary.duration = times
+        .end
+        .saturating_duration_since(times.begin)
+        .as_secs_f64();
+    summary.attack = seconds(span.first_sent, span.last_sent);
+    summary.wait = seconds(span.last_sent, span.last_done);
+    summary.environment.process_cpu = Some(times.process_cpu.as_secs_f64());
+    summary.scenarios = collector
+        .courses
+        .iter()
+        .map(|course| scenario(course))
+        .collect();
+    for (tags, series) in collector.totals.iter() {
+        let tags = collector
+            .registry
+            .get(tags)
+            .map_or_else(Vec::new, |tags| tags.to_vec());
+        add(&mut summary, tags, series);
+    }
+    summary.errors = collector.errors();
+    summary.timeline = collector.timeline.timeline(1.0);
+    let select = |metric: &str, tags: &[(&str, &str)]| {
+        collector.totals.select(&collector.registry, metric, tags)
+    };
+    let judged = collector
+        .thresholds
+        .iter()
+        .enumerate()
+        .map(|(index, threshold)| {
+            let mut result = threshold.evaluate(select, summary.duration);
+            result.aborted = collector.aborted.contains(&index);
+            result.passed &= !result.aborted;
+            result
+        });
+    summary.thresholds = judged.collect();
+    summary
+}
+
+/// One scenario's own counts.
+pub(crate) fn scenario(course: &Course) -> ScenarioSummary {
+    let progress = &course.progress;
+    let started = progress.started.load(Relaxed);
+    // By users, nothing but a goal is asked for.
+    let asked = match course.plan.arrivals.open() {
+        Some(_) => course.asked(),
+        None => course.plan.arrivals.iterations().unwrap_or(started),
+    };
+    ScenarioSummary {
+        name: course.plan.name.clone(),
+        kind: course.plan.kind.clone(),
+        executor: course.plan.arrivals.to_string(),
+        tags: course.plan.tags.clone(),
+        asked,
+        started,
+        completed: progress.completed.load(Relaxed),
+        dropped: progress.dropped.load(Relaxed),
+        interrupted: progress.interrupted.load(Relaxed),
+        achieved: achieved(started, asked),
+        users_max: progress.users_max.load(Relaxed),
+        duration: course.lasted(),
+    }
+}
+
+/// Everything of one set of tags.
+fn add(summary: &mut Summary, tags: TagList, series: &Sampled) {
+    let metrics = series.metrics();
+    if metrics.is_empty() {
+        return;
+    }
+    for check in &series.checks {
+        summary.checks.push(Check {
+            tags: tags.clone(),
+            name: check.name.into(),
+            passes: check.good,
+            fails: check.bad,
+            details: check.details.clone(),
+        });
+    }
+    for (code, count) in &series.requests.statuses {
+        summary.statuses.push(Status {
+            tags: tags.clone(),
+            code: *code,
+            count: *count,
+        });
+    }
+    for (name, count) in &series.requests.protocols {
+        let name = (*name).into();
+        summary.protocols.push(Protocol {
+            tags: tags.clone(),
+            name,
+            count: *count,
+        });
+    }
+    summary.series.push(Series { tags, metrics });
+}

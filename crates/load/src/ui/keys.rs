@@ -1,0 +1,110 @@
+//! What a key does. `+ - > < w W` mean what they mean in the CT hammer.
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+/// What the person at the keyboard wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// More or less of a kind of load: one step.
+    Scale(Load, Direction),
+    /// Choose the next or the previous scenario; beyond the ends lies "all".
+    Choose(Direction),
+    /// Show or hide the keys.
+    Help,
+    /// Let running iterations end; the second time, do not wait for them.
+    Stop,
+}
+
+/// Which scenarios a key turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// The chosen scenario, else those that read, else all.
+    Reads,
+    /// Those that write, else all.
+    Writes,
+    /// Users of the chosen scenario, else of all.
+    Users,
+}
+
+/// Up or down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// More, or the next one.
+    Up,
+    /// Less, or the one before.
+    Down,
+}
+
+/// The keys as the help shows them.
+pub const HELP: [(&str, &str); 7] = [
+    ("+ -", "rate of reads up, down (of the chosen scenario)"),
+    ("> <", "rate of writes up, down"),
+    ("w W", "more, fewer users"),
+    ("↑ ↓", "choose a scenario"),
+    ("q", "stop gracefully; again: at once"),
+    ("^C", "the same"),
+    ("?", "these keys"),
+];
+
+/// What `key` means; `None` for keys without a meaning.
+pub fn action(key: &KeyEvent) -> Option<Action> {
+    use Direction::{Down, Up};
+    if key.modifiers.contains(KeyModifiers::CONTROL) {
+        return matches!(key.code, KeyCode::Char('c' | 'd')).then_some(Action::Stop);
+    }
+    let action = match key.code {
+        // `=` is `+` without shift on most keyboards, as `,` and `.` are `<` and `>`.
+        KeyCode::Char('+' | '=') => Action::Scale(Load::Reads, Up),
+        KeyCode::Char('-' | '_') => Action::Scale(Load::Reads, Down),
+        KeyCode::Char('>' | '.') => Action::Scale(Load::Writes, Up),
+        KeyCode::Char('<' | ',') => Action::Scale(Load::Writes, Down),
+        KeyCode::Char('w') => Action::Scale(Load::Users, Up),
+        KeyCode::Char('W') => Action::Scale(Load::Users, Down),
+        KeyCode::Down | KeyCode::Tab | KeyCode::Char('j') => Action::Choose(Up),
+        KeyCode::Up | KeyCode::BackTab | KeyCode::Char('k') => Action::Choose(Down),
+        KeyCode::Char('?' | 'h') => Action::Help,
+        KeyCode::Char('q') | KeyCode::Esc => Action::Stop,
+        _ => return None,
+    };
+    Some(action)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn press(code: KeyCode, modifiers: KeyModifiers) -> Option<Action> {
+        action(&KeyEvent::new(code, modifiers))
+    }
+
+    #[test]
+    fn the_hammers_keys_mean_what_they_meant() {
+        use Direction::{Down, Up};
+        let cases = [
+            ('+', Load::Reads, Up),
+            ('-', Load::Reads, Down),
+            ('>', Load::Writes, Up),
+            ('<', Load::Writes, Down),
+            ('w', Load::Users, Up),
+            ('W', Load::Users, Down),
+        ];
+        for (key, load, direction) in cases {
+            let meant = press(KeyCode::Char(key), KeyModifiers::NONE);
+            assert_eq!(meant, Some(Action::Scale(load, direction)), "{key}");
+        }
+    }
+
+    #[test]
+    fn both_ways_out_stop() {
+        assert_eq!(
+            press(KeyCode::Char('q'), KeyModifiers::NONE),
+            Some(Action::Stop)
+        );
+        assert_eq!(
+            press(KeyCode::Char('c'), KeyModifiers::CONTROL),
+            Some(Action::Stop)
+        );
+        assert_eq!(press(KeyCode::Char('+'), KeyModifiers::CONTROL), None);
+        assert_eq!(press(KeyCode::Char('c'), KeyModifiers::NONE), None);
+    }
+}

@@ -1,0 +1,225 @@
+//! What the live view knows: the last snapshot, what came before it, and what was chosen.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::BUCKETS;
+use super::keys::{Action, Direction, Load};
+use crate::Snapshot;
+use crate::report::format;
+use crate::run::{Control, Dial};
+use crate::snapshot::ScenarioRow;
+
+/// Seconds that are kept: more than any terminal is wide.
+const KEPT: usize = 600;
+/// What one press changes.
+const STEP: f64 = 1.1;
+
+/// What keys turn.
+pub(super) trait Steering {
+    fn list(&self) -> Vec<Control>;
+    fn scale(&mut self, index: usize, factor: f64);
+    fn set(&mut self, index: usize, value: f64);
+    fn stop(&mut self);
+}
+
+/// Everything that is drawn.
+pub(super) struct Model {
+    pub(super) snapshot: Arc<Snapshot>,
+    /// Per scenario, oldest second first.
+    pub(super) past: Vec<Past>,
+    /// The chosen scenario; `None` is all of them.
+    pub(super) chosen: Option<usize>,
+    pub(super) help: bool,
+    /// What the last key did.
+    pub(super) message: String,
+    pub(super) colour: bool,
+    stops: u32,
+}
+
+/// One scenario so far.
+#[derive(Default)]
+pub(super) struct Past {
+    pub(super) heat: VecDeque<[u32; BUCKETS]>,
+    pub(super) requests: VecDeque<f64>,
+    pub(super) failures: VecDeque<f64>,
+}
+
+impl Model {
+    pub(super) fn new(colour: bool) -> Self {
+        Model {
+            snapshot: Arc::default(),
+            past: Vec::new(),
+            chosen: None,
+            help: false,
+            message: String::new(),
+            colour,
+            stops: 0,
+        }
+    }
+
+    /// Takes a new second in.
+    pub(super) fn see(&mut self, snapshot: Arc<Snapshot>) {
+        self.past
+            .resize_with(snapshot.scenarios.len(), Past::default);
+        if !snapshot.elapsed.is_zero() {
+            for (past, row) in self.past.iter_mut().zip(&snapshot.scenarios) {
+                past.push(row);
+            }
+        }
+        self.snapshot = snapshot;
+    }
+
+    /// Does what a key means.
+    pub(super) fn act(&mut self, action: Action, wheel: &mut dyn Steering) {
+        match action {
+            Action::Help => self.help = !self.help,
+            Action::Choose(direction) => self.choose(direction),
+            Action::Stop => self.stop(wheel),
+            Action::Scale(load, direction) => {
+                let controls = wheel.list();
+                let turned = self.turned(load, &controls);
+                self.message = match turned.is_empty() {
+                    true => nothing_to_turn(load).to_owned(),
+                    false => turn(&controls, &turned, direction, wheel),
+                };
+            }
+        }
+    }
+
+    /// The history of what is chosen: of one scenario, or the sum of all.
+    pub(super) fn shown(&self) -> Past {
+        let mut sum = Past::default();
+        let chosen = |index: &usize| self.chosen.is_none_or(|chosen| chosen == *index);
+        for index in (0..self.past.len()).filter(chosen) {
+            sum.add(&self.past[index]);
+        }
+        sum
+    }
+
+    fn choose(&mut self, direction: Direction) {
+        let count = self.snapshot.scenarios.len();
+        self.chosen = match (self.chosen, direction) {
+            (None, Direction::Up) => (count > 0).then_some(0),
+            (None, Direction::Down) => count.checked_sub(1),
+            (Some(index), Direction::Up) => Some(index + 1).filter(|&next| next < count),
+            (Some(index), Direction::Down) => index.checked_sub(1),
+        };
+    }
+
+    fn stop(&mut self, wheel: &mut dyn Steering) {
+        wheel.stop();
+        self.stops += 1;
+        self.message = match self.stops {
+            1 => "stopping: running iterations may end; again to cut them off".to_owned(),
+            _ => "stopping at once".to_owned(),
+        };
+    }
+
+    /// Which scenarios a key turns.
+    fn turned(&self, load: Load, controls: &[Control]) -> Vec<usize> {
+        let all = |wanted: &dyn Fn(&Control) -> bool| -> Vec<usize> {
+            (0..controls.len())
+                .filter(|&index| wanted(&controls[index]))
+                .collect()
+        };
+        let chosen = self.chosen.filter(|&index| index < controls.len());
+        match (load, chosen) {
+            (Load::Reads, Some(index)) => vec![index],
+            (Load::Users, Some(index)) => {
+                let by_users = controls[index].dial == Dial::Users;
+                if by_users { vec![index] } else { Vec::new() }
+            }
+            (Load::Users, None) => all(&|control| control.dial == Dial::Users),
+            (Load::Reads, None) => match all(&|control| !writes(control)) {
+                reads if reads.is_empty() => all(&|_| true),
+                reads => reads,
+            },
+            (Load::Writes, _) => match all(&writes) {
+                writes if writes.is_empty() => all(&|_| true),
+                writes => writes,
+            },
+        }
+    }
+}
+
+fn writes(control: &Control) -> bool {
+    control.kind.contains("write") || control.scenario.contains("write")
+}
+
+fn nothing_to_turn(load: Load) -> &'static str {
+    match load {
+        Load::Users => "no users to turn here: a rate goes up and down with + and -",
+        Load::Reads | Load::Writes => "there is nothing to turn",
+    }
+}
+
+/// Turns them all one step, and says what was done.
+fn turn(
+    controls: &[Control],
+    indices: &[usize],
+    direction: Direction,
+    wheel: &mut dyn Steering,
+) -> String {
+    let mut told = Vec::new();
+    for &index in indices {
+        let Control {
+            scenario,
+            dial,
+            asked,
+            ..
+        } = &controls[index];
+        let value = match (dial, direction) {
+            // Whole users: a tenth of one would never come to be one.
+            (Dial::Users, Direction::Up) => (asked * STEP).max(asked + 1.0).round(),
+            (Dial::Users, Direction::Down) => (asked / STEP).min(asked - 1.0).max(0.0).round(),
+            (Dial::Rate, Direction::Up) if *asked <= 0.0 => 1.0,
+            (Dial::Rate, Direction::Up) => asked * STEP,
+            (Dial::Rate, Direction::Down) => asked / STEP,
+        };
+        match dial {
+            Dial::Rate if *asked > 0.0 => wheel.scale(index, value / asked),
+            _ => wheel.set(index, value),
+        }
+        let unit = if *dial == Dial::Users { " users" } else { "/s" };
+        told.push(format!(
+            "{} {}{unit}",
+            format::printable(scenario),
+            format::significant(value)
+        ));
+    }
+    told.join(", ")
+}
+
+impl Past {
+    fn push(&mut self, row: &ScenarioRow) {
+        self.heat.push_back(row.heat);
+        self.requests.push_back(row.requests.max(row.iterations));
+        self.failures.push_back(row.failures);
+        if self.heat.len() > KEPT {
+            self.heat.pop_front();
+            self.requests.pop_front();
+            self.failures.pop_front();
+        }
+    }
+
+    fn add(&mut self, other: &Past) {
+        let longest = self.heat.len().max(other.heat.len());
+        self.heat.resize(longest, [0; BUCKETS]);
+        self.requests.resize(longest, 0.0);
+        self.failures.resize(longest, 0.0);
+        for (mine, theirs) in self.heat.iter_mut().zip(&other.heat) {
+            mine.iter_mut()
+                .zip(theirs)
+                .for_each(|(a, b)| *a = a.saturating_add(*b));
+        }
+        self.requests
+            .iter_mut()
+            .zip(&other.requests)
+            .for_each(|(a, b)| *a += b);
+        self.failures
+            .iter_mut()
+            .zip(&other.failures)
+            .for_each(|(a, b)| *a += b);
+    }
+}

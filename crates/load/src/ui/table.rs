@@ -1,0 +1,167 @@
+//! A row per scenario, with as many columns as the terminal is wide enough for.
+
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+
+use super::model::Model;
+use crate::report::format::{cut, duration, pad, pad_left, printable, short};
+use crate::snapshot::ScenarioRow;
+
+/// The narrowest and the widest that names get.
+const NAME: (usize, usize) = (8, 30);
+
+struct Column {
+    head: &'static str,
+    width: usize,
+    /// Columns with a high number go first when there is no room.
+    rank: u8,
+    text: fn(&ScenarioRow) -> String,
+    /// Whether the figure is bad news.
+    bad: fn(&ScenarioRow) -> bool,
+}
+
+const fn column(
+    head: &'static str,
+    width: usize,
+    rank: u8,
+    text: fn(&ScenarioRow) -> String,
+) -> Column {
+    Column {
+        head,
+        width,
+        rank,
+        text,
+        bad: |_| false,
+    }
+}
+
+const fn bad(column: Column, bad: fn(&ScenarioRow) -> bool) -> Column {
+    Column { bad, ..column }
+}
+
+fn ms(duration_: std::time::Duration) -> String {
+    match duration_.is_zero() {
+        true => "–".to_owned(),
+        false => duration(duration_.as_secs_f64() * 1e3),
+    }
+}
+
+const COLUMNS: [Column; 14] = [
+    column("asked/s", 8, 4, |row| {
+        if row.asked > 0.0 {
+            short(row.asked)
+        } else {
+            "–".to_owned()
+        }
+    }),
+    bad(column("start/s", 8, 5, |row| short(row.achieved)), |row| {
+        row.achieved < 0.98 * row.asked
+    }),
+    column("req/s", 7, 0, |row| short(row.requests)),
+    bad(column("fail/s", 7, 1, |row| short(row.failures)), |row| {
+        row.failures > 0.0
+    }),
+    bad(
+        column("drop", 6, 7, |row| short(row.dropped as f64)),
+        |row| row.dropped > 0,
+    ),
+    column("busy", 6, 6, |row| short(row.busy as f64)),
+    column("users", 6, 8, |row| short(row.users as f64)),
+    bad(
+        column("wait", 6, 11, |row| short(row.waiting as f64)),
+        |row| row.waiting > 0,
+    ),
+    column("p50", 7, 3, |row| ms(row.p50)),
+    column("p90", 7, 9, |row| ms(row.p90)),
+    column("p99", 7, 2, |row| ms(row.p99)),
+    column("max", 7, 10, |row| ms(row.max)),
+    bad(
+        column("✗ checks", 9, 12, |row| short(row.failed_checks as f64)),
+        |row| row.failed_checks > 0,
+    ),
+    column("in/s", 8, 13, |row| short(row.bytes_in)),
+];
+
+/// The head and at most `height - 1` rows, `width` wide.
+pub(super) fn table(model: &Model, width: usize, height: usize) -> Vec<Line<'static>> {
+    let rows = &model.snapshot.scenarios;
+    let longest = rows
+        .iter()
+        .map(|row| row.name.chars().count())
+        .max()
+        .unwrap_or(0);
+    let columns = fitting(width.saturating_sub(NAME.0 + 2));
+    let taken: usize = columns.iter().map(|column| column.width).sum();
+    let most = width.saturating_sub(taken + 2).min(NAME.1);
+    let name = (longest + 1).clamp(NAME.0.min(most), most.max(NAME.0.min(most)));
+    let head: String = columns
+        .iter()
+        .map(|column| pad_left(column.head, column.width))
+        .collect();
+    let head = cut(&format!("  {}{head}", pad("scenario", name)), width);
+    let mut lines = vec![Line::styled(head, Style::new().add_modifier(Modifier::DIM))];
+    let room = height.saturating_sub(1);
+    // The chosen row is always among those that are seen.
+    let first = model
+        .chosen
+        .map_or(0, |chosen| (chosen + 1).saturating_sub(room));
+    for (index, row) in rows.iter().enumerate().skip(first).take(room) {
+        lines.push(line(model, index, row, name, &columns));
+    }
+    let hidden = rows.len().saturating_sub(room);
+    if hidden > 0 && lines.len() > 1 {
+        lines.pop();
+        lines.push(Line::raw(format!("  … {} more: ↑ ↓", hidden + 1)));
+    }
+    lines
+}
+
+fn line(
+    model: &Model,
+    index: usize,
+    row: &ScenarioRow,
+    name: usize,
+    columns: &[&Column],
+) -> Line<'static> {
+    let chosen = model.chosen == Some(index);
+    let mark = if chosen { "▶ " } else { "  " };
+    let title = pad(&cut(&printable(&row.name), name.saturating_sub(1)), name);
+    let weight = if chosen {
+        Modifier::BOLD
+    } else {
+        Modifier::empty()
+    };
+    let mut spans = vec![Span::styled(
+        format!("{mark}{title}"),
+        Style::new().add_modifier(weight),
+    )];
+    for column in columns {
+        let text = pad_left(&(column.text)(row), column.width);
+        let style = match ((column.bad)(row), model.colour) {
+            (true, true) => Style::new().fg(Color::Red).add_modifier(Modifier::BOLD),
+            (true, false) => Style::new().add_modifier(Modifier::BOLD),
+            (false, _) => Style::new(),
+        };
+        spans.push(Span::styled(text, style));
+    }
+    Line::from(spans)
+}
+
+/// The most important columns that fit, in their order.
+fn fitting(room: usize) -> Vec<&'static Column> {
+    let mut ranked: Vec<&Column> = COLUMNS.iter().collect();
+    ranked.sort_by_key(|column| column.rank);
+    let mut left = room;
+    let mut lowest = 0;
+    for column in ranked {
+        if column.width > left {
+            break;
+        }
+        left -= column.width;
+        lowest = column.rank + 1;
+    }
+    COLUMNS
+        .iter()
+        .filter(|column| column.rank < lowest)
+        .collect()
+}

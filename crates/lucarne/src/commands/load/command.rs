@@ -1,0 +1,57 @@
+//! The command line as reports show it.
+
+/// Flags whose values nobody should find in a report.
+const SECRETS: &[&str] = &["secret", "password", "token", "session"];
+
+/// The arguments of this process, secrets left out.
+pub(super) fn line() -> Vec<String> {
+    let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
+    redact(arguments.collect())
+}
+
+fn redact(arguments: Vec<String>) -> Vec<String> {
+    let mut secret = false;
+    let shown = arguments.into_iter().map(|argument| {
+        let (flag, value) = match argument.split_once('=') {
+            Some((flag, value)) => (flag, Some(value)),
+            None => (argument.as_str(), None),
+        };
+        let names_secret = flag.starts_with("--") && SECRETS.iter().any(|word| flag.contains(word));
+        let after_secret = std::mem::replace(&mut secret, names_secret && value.is_none());
+        match (after_secret, names_secret, value) {
+            (true, false, _) => "…".to_owned(),
+            (_, true, Some(_)) => format!("{flag}=…"),
+            _ => without_password(&argument),
+        }
+    });
+    shown.collect()
+}
+
+/// `https://user:password@host/` without what is before the `@`.
+fn without_password(argument: &str) -> String {
+    let Some((scheme, rest)) = argument.split_once("://") else {
+        return argument.to_owned();
+    };
+    let authority = rest.split('/').next().unwrap_or_default();
+    match authority.rsplit_once('@') {
+        Some((user, _)) => format!("{scheme}://…{}", &rest[user.len()..]),
+        None => argument.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_left_out() {
+        let line = "lucarne load s3 --secret-key hush --session-token=hush --endpoint \
+                    http://me:hush@s3.example/x --access-key id";
+        let shown = redact(line.split_whitespace().map(str::to_owned).collect()).join(" ");
+        assert_eq!(
+            shown,
+            "lucarne load s3 --secret-key … --session-token=… --endpoint http://…@s3.example/x \
+             --access-key id"
+        );
+    }
+}

@@ -1,0 +1,103 @@
+//! Carries a run out: what is shown meanwhile, signals, reports.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::thread;
+use std::time::Instant;
+
+use lucarne_load::{Run, Running, Verdict, ui};
+
+use super::{command, exit, misconfigured, output};
+use crate::runtime;
+use crate::signals::{ONE_WISH, Signals, Wish};
+
+/// Runs to the end, and tells what came of it.
+pub(super) fn execute(mut run: Run, output: &output::Flags) -> ExitCode {
+    let baseline = match output.report.baseline() {
+        Ok(baseline) => baseline,
+        Err(why) => return misconfigured(why),
+    };
+    output.report.forewarn();
+    // Every connection is an open file.
+    runtime::raise_open_files();
+    run.command = command::line();
+    run.version = env!("CARGO_PKG_VERSION").to_owned();
+    let running = run.start();
+    thread::scope(|scope| {
+        scope.spawn(|| obey_signals(&running));
+        if let Err(error) = show(&running, output) {
+            eprintln!("lucarne: nothing can be shown while the test runs: {error}");
+        }
+    });
+    let mut outcome = running.wait();
+    if let Some(why) = outcome.error {
+        super::super::failed(why);
+        return exit(outcome.verdict);
+    }
+    let report = &output.report;
+    let verdict = report.write(&mut outcome.summary, baseline.as_ref(), outcome.verdict);
+    explain(verdict);
+    exit(verdict)
+}
+
+fn show(running: &Running, output: &output::Flags) -> std::io::Result<()> {
+    if output.quiet {
+        return Ok(());
+    }
+    if !output.no_ui && std::io::stdout().is_terminal() {
+        return ui::live(running);
+    }
+    ui::lines(running, &mut std::io::stderr())
+}
+
+/// The first signal lets running iterations end, the second does not wait for
+/// them, the third waits for nothing.
+fn obey_signals(running: &Running) {
+    let listening = runtime::run_here(async {
+        let mut signals = Signals::listen()?;
+        let mut snapshots = running.snapshots();
+        let mut last: Option<Instant> = None;
+        let mut count = 0;
+        loop {
+            tokio::select! {
+                wish = signals.next() => {
+                    let again = last.is_none_or(|last| last.elapsed() > ONE_WISH);
+                    if let (Wish::Stop(name), true) = (wish, again) {
+                        last = Some(Instant::now());
+                        count += 1;
+                        stop(running, name, count);
+                    }
+                }
+                changed = snapshots.changed() => if changed.is_err() {
+                    return Ok(());
+                }
+            }
+        }
+    });
+    if let Err(error) = listening {
+        eprintln!("lucarne: signals end the test at once: {error:#}");
+    }
+}
+
+fn stop(running: &Running, name: &str, count: u32) {
+    if count > 2 {
+        ui::restore();
+        std::process::exit(i32::from(Verdict::Interrupted.exit_code()));
+    }
+    let what = match count {
+        1 => "no new iterations begin; once more, and those that run are cut off",
+        _ => "cutting off what runs; once more ends at once, without a summary",
+    };
+    // On a terminal the live view says so itself, and has the screen.
+    if !std::io::stdout().is_terminal() {
+        eprintln!("{name}: {what}");
+    }
+    running.stop();
+}
+
+/// The last line, for those who look at the exit code only when told of it.
+fn explain(verdict: Verdict) {
+    if verdict != Verdict::Passed {
+        eprintln!("lucarne: {verdict} (exit code {})", verdict.exit_code());
+    }
+}

@@ -1,0 +1,261 @@
+//! `lucarne load ct`: writes and reads at once, with the flags of the CT hammer.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use lucarne_hammer::ct::options::Share;
+use lucarne_hammer::ct::{read, write};
+use lucarne_load::arrival::{Open, Rate};
+use lucarne_load::{Arrivals, Planned, PrepareError, Run, Thresholds};
+
+use super::{execute, misconfigured, output, settings};
+use crate::commands::duration;
+
+/// For how long, if nothing says when to end: until it is stopped.
+const ENDLESS: Duration = Duration::from_secs(365 * 86_400);
+
+/// What is written and read, and how much of it.
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+pub struct Options {
+    /// What is written, and where.
+    #[command(flatten)]
+    pub write: write::Options,
+    /// How much.
+    #[command(flatten)]
+    pub load: Load,
+    /// What else.
+    #[command(flatten)]
+    pub settings: settings::Flags,
+    /// What is told of it.
+    #[command(flatten)]
+    pub output: output::Flags,
+}
+
+/// How much is written and read.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Load (the CT hammer's flags)")]
+#[group(skip)]
+pub struct Load {
+    /// Submissions per second; 0 for none, or for as many as --num-writers send one after the other
+    #[arg(long, alias = "max_write_ops", value_name = "N", default_value_t = 0.0)]
+    pub max_write_ops: f64,
+
+    /// Users that submissions may keep busy; 0 for as many as it takes
+    #[arg(long, alias = "num_writers", value_name = "N", default_value_t = 0)]
+    pub num_writers: u64,
+
+    /// Reads per second; 0 for none
+    #[arg(long, alias = "max_read_ops", value_name = "N", default_value_t = 20.0)]
+    pub max_read_ops: f64,
+
+    /// Readers of random parts
+    #[arg(
+        long,
+        alias = "num_readers_random",
+        value_name = "N",
+        default_value_t = 4
+    )]
+    pub num_readers_random: u64,
+
+    /// Readers of everything, from the first entry to the last
+    #[arg(
+        long,
+        alias = "num_readers_full",
+        value_name = "N",
+        default_value_t = 4
+    )]
+    pub num_readers_full: u64,
+
+    /// End after so many submissions; 0 for no goal
+    #[arg(long, alias = "leaf_write_goal", value_name = "N", default_value_t = 0)]
+    pub leaf_write_goal: u64,
+
+    /// End after this time; 0 to go on until stopped
+    #[arg(long, alias = "max_runtime", alias = "duration", value_name = "TIME", value_parser = duration, default_value = "0")]
+    pub max_runtime: Duration,
+
+    /// The same as --no-ui if false
+    #[arg(long, alias = "show_ui", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub show_ui: bool,
+
+    /// Fail if a smaller part of either rate was offered than this, from 0 to 1
+    #[arg(long, value_name = "PART", default_value_t = 0.99)]
+    pub min_achieved: f64,
+}
+
+/// Runs writers and readers until they are done, or stopped.
+pub(super) fn run(options: &Options) -> ExitCode {
+    let mut output = options.output.clone();
+    output.no_ui |= !options.load.show_ui;
+    let seed = options.settings.seed(None);
+    let mut scenarios = match options.scenarios(seed) {
+        Ok(scenarios) if !scenarios.is_empty() => scenarios,
+        Ok(_) => return misconfigured("nothing is asked for: neither --max-write-ops nor reads"),
+        Err(error) => return misconfigured(error),
+    };
+    for planned in &mut scenarios {
+        options.settings.add_tags(planned);
+    }
+    let mut thresholds = Thresholds::default();
+    options.settings.add_thresholds(&mut thresholds);
+    let run = Run {
+        name: "ct".to_owned(),
+        scenarios,
+        thresholds,
+        workers: options.settings.threads(None),
+        ..Run::default()
+    };
+    execute::execute(run, &output)
+}
+
+impl Options {
+    fn scenarios(&self, seed: u64) -> Result<Vec<Planned>, PrepareError> {
+        let mut scenarios = Vec::new();
+        if let Some(arrivals) = self.load.writes() {
+            let scenario = write::build(self.write.clone(), seed)?;
+            scenarios.push(Planned {
+                kind: "ct-write".to_owned(),
+                ..Planned::new("write", arrivals, scenario)
+            });
+        }
+        if let Some(arrivals) = self.load.reads() {
+            let scenario = read::build(self.read(), seed.wrapping_add(1))?;
+            scenarios.push(Planned {
+                kind: "ct-read".to_owned(),
+                ..Planned::new("read", arrivals, scenario)
+            });
+        }
+        Ok(scenarios)
+    }
+
+    /// Readers of the logs that are written to.
+    fn read(&self) -> read::Options {
+        let write = self.write.clone();
+        let readers = self.load.num_readers_random + self.load.num_readers_full;
+        read::Options {
+            log_url: write.log_url,
+            origin: write.origin,
+            log_public_key: write.log_public_key,
+            full_readers: Share(self.load.num_readers_full as f64 / readers as f64),
+            max_checkpoint_age: write.max_checkpoint_age,
+            checkpoint_interval: write.checkpoint_interval,
+            clock_tolerance: write.clock_tolerance,
+            expect_restarts: write.expect_restarts,
+            http: write.http,
+            insecure: write.insecure,
+            ca: write.ca,
+            timeout: write.timeout,
+            ..read::Options::default()
+        }
+    }
+}
+
+impl Load {
+    fn writes(&self) -> Option<Arrivals> {
+        match (self.max_write_ops > 0.0, self.num_writers) {
+            (false, 0) => None,
+            (false, users) => Some(Arrivals::ConstantUsers {
+                users,
+                duration: self.duration(),
+                iterations: self.goal(),
+            }),
+            (true, users) => Some(Arrivals::ConstantRate {
+                rate: Rate::per_second(self.max_write_ops),
+                duration: self.duration(),
+                open: Open {
+                    iterations: self.goal(),
+                    ..self.open(users)
+                },
+            }),
+        }
+    }
+
+    fn reads(&self) -> Option<Arrivals> {
+        let readers = self.num_readers_random + self.num_readers_full;
+        (readers > 0 && self.max_read_ops > 0.0).then(|| Arrivals::ConstantRate {
+            rate: Rate::per_second(self.max_read_ops),
+            duration: self.duration(),
+            open: self.open(readers),
+        })
+    }
+
+    fn open(&self, users: u64) -> Open {
+        let default = Open::default();
+        Open {
+            max_users: if users == 0 { default.max_users } else { users },
+            min_achieved: self.min_achieved.clamp(0.0, 1.0),
+            ..default
+        }
+    }
+
+    fn goal(&self) -> Option<u64> {
+        (self.leaf_write_goal > 0).then_some(self.leaf_write_goal)
+    }
+
+    /// Readers end with the writers: a goal is a duration, at a given rate.
+    fn duration(&self) -> Duration {
+        let until = match self.max_runtime {
+            Duration::ZERO => ENDLESS,
+            time => time,
+        };
+        let goal = self.goal().filter(|_| self.max_write_ops > 0.0);
+        let seconds = goal.map(|goal| goal as f64 / self.max_write_ops);
+        let reached = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        reached.map_or(until, |reached| until.min(reached))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Hammer {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn parse(line: &str) -> Options {
+        let line = std::iter::once("ct").chain(line.split_whitespace());
+        Hammer::try_parse_from(line)
+            .unwrap_or_else(|error| panic!("{error}"))
+            .options
+    }
+
+    #[test]
+    fn the_hammers_own_command_line() {
+        let options = parse(
+            "--log_url=http://localhost:6962/test --write_log_url=http://localhost:6963/test \
+             --origin=ct.example/test --log_public_key=MFkw --max_write_ops=42 --num_writers=512 \
+             --max_read_ops=50 --num_readers_random=3 --num_readers_full=1 --dup_chance=0.2 \
+             --leaf_write_goal=2520 --max_runtime=1h --show_ui=false --serial_offset=7",
+        );
+        assert_eq!(options.write.write_log_url, ["http://localhost:6963/test"]);
+        assert_eq!(options.write.serial_offset, 7);
+        assert_eq!(options.read().full_readers, Share(0.25));
+        assert!(!options.load.show_ui);
+        let minute = Duration::from_secs(60);
+        let expected = |rate, users, iterations| Arrivals::ConstantRate {
+            rate: Rate::per_second(rate),
+            duration: minute,
+            open: Open {
+                max_users: users,
+                iterations,
+                ..Open::default()
+            },
+        };
+        assert_eq!(options.load.writes(), Some(expected(42.0, 512, Some(2520))));
+        assert_eq!(options.load.reads(), Some(expected(50.0, 4, None)));
+    }
+
+    #[test]
+    fn nothing_is_written_unless_asked_for() {
+        let options = parse("--log-url http://localhost:6962/test --max-runtime 5s");
+        assert_eq!(options.load.writes(), None);
+        assert!(options.load.reads().is_some());
+        assert_eq!(parse("--max-read-ops 0").load.reads(), None);
+    }
+}

@@ -1,0 +1,47 @@
+//! `lucarne load merge`: several summaries as one.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use lucarne_load::{Summary, Verdict};
+
+use super::{exit, misconfigured, output};
+
+/// Which summaries, and what is told of them all.
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+pub struct Options {
+    /// Summaries of runs that went on at the same time
+    #[arg(value_name = "SUMMARY", required = true, num_args = 1..)]
+    pub summaries: Vec<PathBuf>,
+
+    /// Write the merged summary; the same as --summary
+    #[arg(short, long, value_name = "FILE", conflicts_with = "summary")]
+    pub output: Option<PathBuf>,
+
+    /// What is told of them.
+    #[command(flatten)]
+    pub report: output::Report,
+}
+
+/// Adds them up, and judges the sum by their thresholds.
+pub(super) fn run(options: &Options) -> ExitCode {
+    let mut report = options.report.clone();
+    report.summary = report.summary.or_else(|| options.output.clone());
+    let parts: Result<Vec<Summary>, String> = options
+        .summaries
+        .iter()
+        .map(|path| output::read(path))
+        .collect();
+    let (baseline, parts) = match (report.baseline(), parts) {
+        (Ok(baseline), Ok(parts)) => (baseline, parts),
+        (Err(why), _) | (_, Err(why)) => return misconfigured(why),
+    };
+    let mut whole = match Summary::merge(parts) {
+        Ok(whole) => whole,
+        Err(error) => return misconfigured(format_args!("these do not add up: {error}")),
+    };
+    let verdict: Verdict = whole.verdict;
+    let verdict = report.write(&mut whole, baseline.as_ref(), verdict);
+    exit(verdict)
+}

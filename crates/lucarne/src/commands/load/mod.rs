@@ -1,0 +1,102 @@
+//! `lucarne load`: load tests from plans and from flags.
+
+mod arrivals;
+mod atomic;
+mod check;
+mod command;
+mod execute;
+mod hammer;
+mod merge;
+mod output;
+mod plan;
+mod settings;
+mod single;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use lucarne_hammer::{ct, s3};
+use lucarne_load::Verdict;
+
+use arrivals::Usual;
+use single::Single;
+
+/// The exit codes, for help texts.
+pub(crate) const EXIT_CODES: &str = "Exit codes: 0 everything held; 99 a threshold was crossed, \
+     had no samples, or less was offered than asked for; 104 a wrong plan or wrong options; 105 \
+     interrupted; 110 the target never answered; 111 a report could not be written; 2 wrong usage.";
+
+/// What to do under load.
+#[derive(Debug, clap::Subcommand)]
+pub enum Load {
+    /// Run a plan: scenarios, stages and thresholds from a YAML file
+    #[command(after_help = EXIT_CODES)]
+    Run(Box<plan::Options>),
+
+    /// Read a plan and say everything that is wrong with it
+    #[command(after_help = "Exit codes: 0 the plan can be run; 104 it cannot.")]
+    Check(check::Options),
+
+    /// Add up the summaries of several processes or machines
+    #[command(after_help = EXIT_CODES)]
+    Merge(merge::Options),
+
+    /// Submit certificates to CT logs, and verify what they promise
+    #[command(after_help = EXIT_CODES)]
+    CtWrite(Box<Single<ct::write::Options>>),
+
+    /// Read CT logs, and verify what they serve
+    #[command(after_help = EXIT_CODES)]
+    CtRead(Box<Single<ct::read::Options>>),
+
+    /// Write to and read from CT logs at once, with the flags of the CT hammer
+    #[command(after_help = EXIT_CODES)]
+    Ct(Box<hammer::Options>),
+
+    /// Write, read and delete objects in S3 stores
+    #[command(after_help = EXIT_CODES)]
+    S3(Box<Single<s3::Options>>),
+}
+
+/// Does it.
+pub(crate) fn run(load: &Load) -> ExitCode {
+    match load {
+        Load::Run(options) => plan::run(options),
+        Load::Check(options) => check::run(&options.plan),
+        Load::Merge(options) => merge::run(options),
+        Load::CtWrite(single) => single.run("ct-write", Usual::default(), ct::write::build),
+        Load::CtRead(single) => single.run("ct-read", Usual::default(), ct::read::build),
+        Load::Ct(options) => hammer::run(options),
+        Load::S3(single) => single.run("s3", all_cells(&single.options), s3::build),
+    }
+}
+
+/// Enough users and time for every combination of the matrix, one after the
+/// other, each until its last request is done.
+fn all_cells(options: &s3::Options) -> Usual {
+    if options.mixed {
+        return Usual::default();
+    }
+    let users = options.concurrency.iter().max().copied().unwrap_or(1);
+    let combinations = options.endpoint.len().max(1)
+        * options.operations.len()
+        * options.sizes.len()
+        * options.concurrency.len();
+    let slack = Duration::from_secs(2);
+    let cells = (options.cell_duration.0 * combinations as u32).mul_f64(1.02);
+    Usual {
+        users: u64::from(users),
+        duration: cells + slack,
+    }
+}
+
+/// The process' exit code for a verdict.
+fn exit(verdict: Verdict) -> ExitCode {
+    ExitCode::from(verdict.exit_code())
+}
+
+/// Says why nothing was run: something the user wrote is wrong.
+fn misconfigured(message: impl std::fmt::Display) -> ExitCode {
+    super::failed(message);
+    exit(Verdict::Configuration)
+}

@@ -1,0 +1,60 @@
+//! `lucarne load run`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use lucarne_load::plan::Plan;
+
+use super::{execute, misconfigured, output, settings};
+
+/// A plan, and what is told of its run.
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+pub struct Options {
+    /// The plan; `lucarne load check` explains what is wrong with one
+    #[arg(value_name = "PLAN")]
+    pub plan: PathBuf,
+    /// What is added to it.
+    #[command(flatten)]
+    pub settings: settings::Flags,
+    /// What is told of it.
+    #[command(flatten)]
+    pub output: output::Flags,
+}
+
+/// Runs the plan.
+pub(super) fn run(options: &Options) -> ExitCode {
+    let (plan, report) = Plan::read(&options.plan, &lucarne_hammer::scenarios());
+    for line in report.warning_lines() {
+        eprintln!("warning: {line}");
+    }
+    let Some(plan) = plan else {
+        for line in report.problem_lines() {
+            eprintln!("problem: {line}");
+        }
+        return misconfigured("nothing was run; correct the plan first");
+    };
+    let seed = options.settings.seed(plan.seed);
+    let threads = options.settings.threads(plan.threads);
+    let name = match plan.name.is_empty() {
+        true => name_of(&options.plan),
+        false => plan.name.clone(),
+    };
+    let mut run = match plan.into_run(seed) {
+        Ok(run) => run,
+        Err(error) => return misconfigured(error),
+    };
+    run.name = name;
+    run.workers = threads;
+    options.settings.add_thresholds(&mut run.thresholds);
+    for planned in &mut run.scenarios {
+        options.settings.add_tags(planned);
+    }
+    execute::execute(run, &options.output)
+}
+
+/// A plan without a name is called like its file.
+fn name_of(plan: &Path) -> String {
+    let stem = plan.file_stem().unwrap_or(plan.as_os_str());
+    stem.to_string_lossy().into_owned()
+}

@@ -1,0 +1,57 @@
+//! One scenario from flags alone.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use lucarne_load::{Planned, PrepareError, Run, Scenario, Thresholds};
+
+use super::{arrivals, execute, misconfigured, output, settings};
+
+/// The flags of a scenario whose own are an `O`.
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+pub struct Single<O: clap::Args> {
+    /// What is done.
+    #[command(flatten)]
+    pub options: O,
+    /// When.
+    #[command(flatten)]
+    pub arrivals: arrivals::Flags,
+    /// What else.
+    #[command(flatten)]
+    pub settings: settings::Flags,
+    /// What is told of it.
+    #[command(flatten)]
+    pub output: output::Flags,
+}
+
+impl<O: clap::Args + Clone> Single<O> {
+    /// Runs the scenario of the given kind that `build` makes; `usual` is what
+    /// it takes.
+    pub(super) fn run(
+        &self,
+        kind: &str,
+        usual: arrivals::Usual,
+        build: fn(O, u64) -> Result<Arc<dyn Scenario>, PrepareError>,
+    ) -> ExitCode {
+        let seed = self.settings.seed(None);
+        let scenario = match build(self.options.clone(), seed) {
+            Ok(scenario) => scenario,
+            Err(error) => return misconfigured(error),
+        };
+        let mut planned = Planned::new(kind, self.arrivals.arrivals(usual), scenario);
+        planned.kind = kind.to_owned();
+        planned.graceful_stop = self.arrivals.graceful_stop;
+        self.settings.add_tags(&mut planned);
+        let mut thresholds = Thresholds::default();
+        self.settings.add_thresholds(&mut thresholds);
+        let run = Run {
+            name: kind.to_owned(),
+            scenarios: vec![planned],
+            thresholds,
+            workers: self.settings.threads(None),
+            ..Run::default()
+        };
+        execute::execute(run, &self.output)
+    }
+}

@@ -1,0 +1,163 @@
+//! `lucarne watch`: a log's checkpoint, followed and verified.
+
+mod history;
+mod log;
+mod screen;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use lucarne_hammer::ct::LogOptions;
+use lucarne_load::{PrepareError, Verdict};
+
+use self::history::History;
+use self::log::{Look, Watched};
+use self::screen::Screen;
+use super::{duration, failed};
+use crate::runtime;
+use crate::signals::{Signals, Wish};
+
+/// Exit code of a log that has gone stale.
+const STALE: u8 = 3;
+
+/// The exit codes, for the help text.
+pub(crate) const EXIT_CODES: &str = "Exit codes: 0 stopped on request, or --once and all is well; \
+     3 stale: the newest checkpoint is older than --stale-after; 99 a checkpoint that is wrong; \
+     104 wrong options, or not a log; 110 the log does not answer; 2 wrong usage.";
+
+/// Which log, and how it is watched.
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+pub struct Options {
+    /// URL of the log (its monitoring prefix)
+    #[arg(value_name = "URL")]
+    pub url: String,
+
+    /// Look once, print, and end
+    #[arg(long)]
+    pub once: bool,
+
+    /// One JSON object a line
+    #[arg(long)]
+    pub json: bool,
+
+    /// Time between two looks
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
+    pub every: Duration,
+
+    /// End with exit code 3 once the newest checkpoint is older than this
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub stale_after: Option<Duration>,
+
+    /// Origin of the log [default: as in its log.v3.json]
+    #[arg(long, value_name = "NAME")]
+    pub origin: Option<String>,
+
+    /// Public key of the log: base64 of its DER, or a PEM file [default: as in its log.v3.json]
+    #[arg(long, alias = "log_public_key", value_name = "KEY|FILE")]
+    pub log_public_key: Option<String>,
+
+    /// Accept any TLS certificate
+    #[arg(long)]
+    pub insecure: bool,
+
+    /// PEM file of certificates to trust for TLS
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+
+    /// Longest time for one request
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
+    pub timeout: Duration,
+}
+
+impl Options {
+    fn log(&self) -> LogOptions {
+        LogOptions {
+            log_url: vec![self.url.clone()],
+            origin: self.origin.iter().cloned().collect(),
+            log_public_key: self.log_public_key.iter().cloned().collect(),
+            insecure: self.insecure,
+            ca: self.ca.clone(),
+            timeout: self.timeout,
+            // What is old is told by --stale-after alone.
+            max_checkpoint_age: Duration::from_secs(100 * 365 * 86_400),
+            ..LogOptions::default()
+        }
+    }
+}
+
+/// Watches until a signal, or until there is a reason to end.
+pub(crate) fn run(options: &Options) -> ExitCode {
+    match runtime::run_here(watch(options)) {
+        Ok(code) => code,
+        Err(error) => match error.downcast_ref::<PrepareError>() {
+            Some(PrepareError::Unreachable(why)) => end(Verdict::Unreachable, why),
+            Some(PrepareError::Configuration(why)) => end(Verdict::Configuration, why),
+            None => failed(format_args!("{error:#}")),
+        },
+    }
+}
+
+fn end(verdict: Verdict, why: &str) -> ExitCode {
+    failed(why);
+    ExitCode::from(verdict.exit_code())
+}
+
+async fn watch(options: &Options) -> Result<ExitCode> {
+    let mut signals = Signals::listen()?;
+    let log = options.log();
+    let mut watched = tokio::select! {
+        watched = Watched::begin(&log) => watched?,
+        () = stopped(&mut signals) => return Ok(ExitCode::SUCCESS),
+    };
+    let mut clock = tokio::time::interval(options.every.max(Duration::from_millis(10)));
+    clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let screen = Screen::new(options.json);
+    let mut history = History::default();
+    loop {
+        tokio::select! {
+            _ = clock.tick() => {}
+            () = stopped(&mut signals) => return Ok(screen.stopped()),
+        }
+        let look = tokio::select! {
+            look = watched.look() => look,
+            () = stopped(&mut signals) => return Ok(screen.stopped()),
+        };
+        let now_ms = crate::now_ms();
+        match look {
+            Look::Seen(head) => {
+                let sight = history.see(head, now_ms);
+                screen.sight(&sight, &history.sparkline(screen::SPARK))?;
+            }
+            Look::Away(why) if options.once => return Ok(end(Verdict::Unreachable, &why)),
+            Look::Away(why) => screen.trouble(&why),
+            Look::Wrong(findings) => {
+                for finding in &findings {
+                    screen.trouble(finding);
+                }
+                return Ok(ExitCode::from(Verdict::Crossed.exit_code()));
+            }
+        }
+        if let Some(age_ms) = stale(&history, options.stale_after, now_ms) {
+            let age = screen::seconds(age_ms);
+            screen.trouble(&format!("stale: the newest checkpoint is {age} old"));
+            return Ok(ExitCode::from(STALE));
+        }
+        if options.once {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+}
+
+/// The age of the newest checkpoint, if that is too old.
+fn stale(history: &History, after: Option<Duration>, now_ms: u64) -> Option<u64> {
+    let age_ms = history.age_ms(now_ms)?;
+    let stale = u128::from(age_ms) > after?.as_millis();
+    stale.then_some(age_ms)
+}
+
+async fn stopped(signals: &mut Signals) {
+    while !matches!(signals.next().await, Wish::Stop(_)) {}
+}

@@ -1,0 +1,188 @@
+use std::{
+    env,
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::{Launch, Server, TempDir, free_port, temp_dir};
+
+/// The versions that `scripts/install-test-tools` builds.
+const VERSITYGW: (&str, &str) = ("versitygw", "v1.8.0");
+const MINIO: (&str, &str) = ("minio", "v0.0.0-20260212201848-7aac2a2c5b7c");
+
+/// How long a store may take to begin (Go programs on a busy machine).
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A real object store on loopback, with one user and no bucket. It and what
+/// it stored go away with the value.
+#[derive(Debug)]
+pub struct ObjectStore {
+    /// `http://127.0.0.1:port`, without a slash at the end.
+    pub endpoint: String,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// The user's access key.
+    pub access_key: &'static str,
+    /// The user's secret key.
+    pub secret_key: &'static str,
+    /// The region it says it is in.
+    pub region: &'static str,
+    /// Besides `endpoint/bucket/` it takes `bucket.` in front of this name.
+    pub domain: &'static str,
+    /// The process.
+    pub server: Server,
+    /// What it stored.
+    pub directory: TempDir,
+}
+
+impl ObjectStore {
+    /// versitygw over a directory.
+    ///
+    /// # Errors
+    /// It is not installed, or does not start: the message says what to do.
+    pub fn versitygw() -> Result<Self> {
+        let directory = temp_dir();
+        let (data, attributes) = (
+            directory.path().join("data"),
+            directory.path().join("attributes"),
+        );
+        for folder in [&data, &attributes] {
+            std::fs::create_dir(folder)?;
+        }
+        let address = loopback();
+        let launch = Launch::new(tool(VERSITYGW)?)
+            .args(["--port", &address.to_string(), "--keep-alive", "--quiet"])
+            .args(["--virtual-domain", &format!("{DOMAIN}:{}", address.port())])
+            .env("ROOT_ACCESS_KEY_ID", ACCESS_KEY)
+            .env("ROOT_SECRET_ACCESS_KEY", SECRET_KEY)
+            // Not every temporary directory has extended attributes.
+            .args(["posix", "--sidecar"])
+            .arg(attributes)
+            .arg(data);
+        Self::start(launch, address, directory)
+    }
+
+    /// MinIO on one directory.
+    ///
+    /// # Errors
+    /// It is not installed, or does not start: the message says what to do.
+    pub fn minio() -> Result<Self> {
+        let directory = temp_dir();
+        let (address, console) = (loopback(), loopback());
+        let launch = Launch::new(tool(MINIO)?)
+            .args(["server", "--quiet", "--address", &address.to_string()])
+            .args(["--console-address", &console.to_string()])
+            .arg(directory.path().join("data"))
+            .env("MINIO_ROOT_USER", ACCESS_KEY)
+            .env("MINIO_ROOT_PASSWORD", SECRET_KEY)
+            .env("MINIO_DOMAIN", DOMAIN)
+            .env("MINIO_BROWSER", "off")
+            .env("MINIO_UPDATE", "off")
+            // It would write its certificates and settings there.
+            .env("HOME", directory.path());
+        let store = Self::start(launch, address, directory)?;
+        store.wait_until_ready("/minio/health/ready")?;
+        Ok(store)
+    }
+
+    fn start(launch: Launch, address: SocketAddr, directory: TempDir) -> Result<Self> {
+        Ok(Self {
+            endpoint: format!("http://{address}"),
+            address,
+            access_key: ACCESS_KEY,
+            secret_key: SECRET_KEY,
+            region: "us-east-1",
+            domain: DOMAIN,
+            server: launch.patience(PATIENCE).start(address)?,
+            directory,
+        })
+    }
+
+    /// MinIO accepts connections before it takes requests.
+    fn wait_until_ready(&self, path: &str) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.is_ready(path).unwrap_or(false) {
+            ensure!(
+                Instant::now() < deadline,
+                "{} is not ready after {PATIENCE:?}:\n{}",
+                self.endpoint,
+                self.server.output()
+            );
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    fn is_ready(&self, path: &str) -> Result<bool> {
+        let mut stream = TcpStream::connect(self.address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n",
+            self.address
+        )?;
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer)?;
+        Ok(&answer[9..] == b"200")
+    }
+}
+
+const ACCESS_KEY: &str = "lucarne-test";
+const SECRET_KEY: &str = "lucarne-test-secret";
+const DOMAIN: &str = "s3.example.test";
+
+fn loopback() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], free_port()))
+}
+
+/// Where `scripts/install-test-tools` has put a program.
+fn tool((name, version): (&str, &str)) -> Result<PathBuf> {
+    let path = tools()?.join(format!("{name}-{version}")).join(name);
+    if !path.is_file() {
+        bail!(
+            "{name} {version} is not there: {} is missing. Run scripts/install-test-tools \
+             (cargo xtask test does), which builds it with Go",
+            path.display()
+        );
+    }
+    Ok(path)
+}
+
+fn tools() -> Result<PathBuf> {
+    let named = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(tools) = named("LUCARNE_TOOLS") {
+        return Ok(tools.into());
+    }
+    let cache = match named("XDG_CACHE_HOME") {
+        Some(cache) => PathBuf::from(cache),
+        None => PathBuf::from(named("HOME").context("neither LUCARNE_TOOLS nor HOME is set")?)
+            .join(".cache"),
+    };
+    Ok(cache.join("lucarne/tools"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named_with_its_remedy() {
+        let error = tool(("no-such-store", "v9")).unwrap_err().to_string();
+        assert!(error.contains("no-such-store-v9/no-such-store"), "{error}");
+        assert!(error.contains("install-test-tools"), "{error}");
+    }
+
+    #[test]
+    fn both_stores_start_and_stop() {
+        for store in [ObjectStore::versitygw(), ObjectStore::minio()] {
+            let mut store = store.unwrap();
+            assert_eq!(store.server.try_wait().unwrap(), None);
+            assert!(store.is_ready("/").is_ok());
+        }
+    }
+}
