@@ -268,8 +268,8 @@ pub async fn partials_of_full_tiles_are_removed(backend: Backend<'_>) {
     for _ in 0..2 {
         assets.remove_partials(&full).await.unwrap();
     }
-    assert_eq!(assets.partials("tile/0/000").await.unwrap(), []);
-    assert_eq!(assets.partials("tile/data/000").await.unwrap(), []);
+    assert!(assets.partials("tile/0/000").await.unwrap().is_empty());
+    assert!(assets.partials("tile/data/000").await.unwrap().is_empty());
     for path in ["tile/0/000", "tile/0/001.p/1", "tile/0/0000.p/1"] {
         assert!(get(&*assets, path).await.is_some(), "{path}");
     }

@@ -13,10 +13,12 @@ use std::collections::hash_map::RandomState;
 use std::fmt::Display;
 use std::hash::BuildHasher;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use md5::{Digest, Md5};
 use object_store::path::Path;
 use object_store::{
     Attribute, Attributes, Error, GetOptions, ObjectStore, PutMode, PutOptions, UpdateVersion,
@@ -46,6 +48,11 @@ pub struct ObjectLock {
     store: Arc<dyn ObjectStore>,
     prefix: Path,
     location: String,
+    /// Whether the store's e-tags are the MD5 of what it stores, as the race
+    /// has seen. Some stores (versitygw) keep them beside the object, and may
+    /// return an object with the e-tag of the next: a reader who trusted it
+    /// would replace what it has not seen. Where it can be told, it is.
+    md5: AtomicBool,
     /// What this process put or read last, so that it need not read again.
     newest: Mutex<HashMap<LogId, (Vec<u8>, UpdateVersion)>>,
 }
@@ -70,6 +77,7 @@ impl ObjectLock {
             store,
             prefix: Path::from(prefix),
             location,
+            md5: AtomicBool::new(false),
             newest: Mutex::default(),
         };
         race::run(&lock).await?;
@@ -109,11 +117,15 @@ impl ObjectLock {
             };
             let writer = got.attributes.get(&WRITER).map(|w| w.as_ref().to_owned());
             let body = got.bytes().await?.to_vec();
-            Ok(Some(Stored {
+            let stored = Stored {
                 body,
                 version,
                 writer,
-            }))
+            };
+            match self.md5.load(Relaxed) && !stored.has_md5() {
+                true => Err(Failure::Torn),
+                false => Ok(Some(stored)),
+            }
         };
         timeout_at(limit, read).await?
     }
@@ -284,7 +296,14 @@ struct Stored {
 
 impl Stored {
     fn is_by(&self, put: &Put<'_>) -> bool {
-        self.writer.as_deref() == Some(&put.writer)
+        // The mark alone may have been stored ahead of its object.
+        self.writer.as_deref() == Some(&put.writer) && self.body == put.body
+    }
+
+    /// Whether the e-tag is the MD5 of the object.
+    fn has_md5(&self) -> bool {
+        let tag = self.version.e_tag.as_deref().unwrap_or_default();
+        tag.trim_matches('"') == hex::encode(Md5::digest(&self.body))
     }
 }
 
@@ -299,6 +318,8 @@ fn mark() -> String {
 enum Failure {
     /// The object is not the one that was to be replaced.
     Lost,
+    /// What was read is of two objects.
+    Torn,
     Silence,
     Store(Error),
 }
@@ -342,6 +363,10 @@ impl Failure {
         let (said, advice): (&dyn Display, _) = match self {
             Self::Lost => (
                 &"others put the same object again and again",
+                "find out who writes to this prefix",
+            ),
+            Self::Torn => (
+                &"an object and its e-tag do not belong together",
                 "find out who writes to this prefix",
             ),
             Self::Silence => (

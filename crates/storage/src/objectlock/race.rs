@@ -4,6 +4,7 @@
 //! writes later, as several clones of S3 do, fails it as soon as two requests
 //! meet in between. No test can prove that they never will.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -111,8 +112,14 @@ async fn one_wins(
     let results = join_all(puts.iter().map(|put| lock.put(put, mode.clone()))).await;
     let stored = lock.read(key, Instant::now() + PATIENCE).await;
     let Some(stored) = stored.map_err(Verdict::Open)? else {
-        return Err(Verdict::Unsafe("what was put was not there".into()));
+        return Err(match results.into_iter().find_map(Result::err) {
+            Some(failure) => Verdict::Open(failure),
+            None => Verdict::Unsafe("what was put was not there".into()),
+        });
     };
+    if stored.has_md5() {
+        lock.md5.store(true, Relaxed);
+    }
     // An answer may have been lost on its way: the mark tells, as ever.
     let won = |(put, result): &(&Put<'_>, &Result<_, _>)| result.is_ok() || stored.is_by(put);
     let winners: Vec<_> = puts.iter().zip(&results).filter(won).collect();
