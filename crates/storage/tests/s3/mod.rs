@@ -19,20 +19,20 @@ use object_store::client::{
 };
 
 /// A prefix of its own in the one bucket of a server that tests share.
-pub struct Bucket {
-    pub server: Arc<testkit::ObjectStore>,
+pub(super) struct Bucket {
+    pub(super) server: Arc<testkit::ObjectStore>,
     prefix: String,
 }
 
-pub const BUCKET: &str = "locks";
+pub(super) const BUCKET: &str = "locks";
 
 impl Bucket {
-    pub fn minio() -> Self {
+    pub(super) fn minio() -> Self {
         static SHARED: Mutex<Weak<testkit::ObjectStore>> = Mutex::new(Weak::new());
         Self::on(&SHARED, || testkit::ObjectStore::minio().unwrap())
     }
 
-    pub fn versitygw() -> Self {
+    pub(super) fn versitygw() -> Self {
         static SHARED: Mutex<Weak<testkit::ObjectStore>> = Mutex::new(Weak::new());
         Self::on(&SHARED, || testkit::ObjectStore::versitygw().unwrap())
     }
@@ -53,11 +53,11 @@ impl Bucket {
         Self { server, prefix }
     }
 
-    pub fn store(&self) -> AmazonS3 {
+    pub(super) fn store(&self) -> AmazonS3 {
         self.store_as(self.server.secret_key, BUCKET)
     }
 
-    pub fn store_as(&self, secret: &str, bucket: &str) -> AmazonS3 {
+    pub(super) fn store_as(&self, secret: &str, bucket: &str) -> AmazonS3 {
         AmazonS3Builder::new()
             .with_endpoint(&self.server.endpoint)
             .with_allow_http(true)
@@ -70,7 +70,10 @@ impl Bucket {
             .unwrap()
     }
 
-    pub async fn lock(&self, store: AmazonS3) -> Result<ObjectLock, lucarne_storage::LockError> {
+    pub(super) async fn lock(
+        &self,
+        store: AmazonS3,
+    ) -> Result<ObjectLock, lucarne_storage::LockError> {
         let location = format!("{}/{BUCKET}/{}", self.server.endpoint, self.prefix);
         ObjectLock::open(Arc::new(store), &self.prefix, location).await
     }
