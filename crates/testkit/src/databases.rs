@@ -313,7 +313,16 @@ impl DatabaseServer {
                 .args(["--username=postgres", "--encoding=UTF8", "--no-locale"])
                 .arg(self.data()),
         };
-        let output = launch.run()?;
+        // MariaDB has failed here once when several began on a busy machine,
+        // without a reason: one more try.
+        let mut output = launch.run()?;
+        if !output.status.success() {
+            thread::sleep(Duration::from_secs(1));
+            fs::remove_dir_all(self.data())?;
+            fs::create_dir(self.data())?;
+            self.own_data()?;
+            output = launch.run()?;
+        }
         if !output.status.success() {
             let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
             let _ = write!(said, "{}", String::from_utf8_lossy(&output.stderr));
@@ -354,6 +363,23 @@ impl DatabaseServer {
         Ok(launch.patience(PATIENCE))
     }
 
+    /// Whom its package makes.
+    fn user(&self) -> &'static str {
+        match self.kind {
+            DatabaseKind::MariaDb => "mysql",
+            DatabaseKind::Postgres => "postgres",
+        }
+    }
+
+    /// Gives the data directory to that user, if we are root.
+    fn own_data(&self) -> Result<()> {
+        if getuid().is_root() {
+            let (uid, gid) = ids(self.user())?;
+            chown(self.data(), Some(uid), Some(gid))?;
+        }
+        Ok(())
+    }
+
     fn create_user(&self) -> String {
         let password = PASSWORD.0;
         match self.kind {
@@ -372,12 +398,8 @@ impl DatabaseServer {
         if !getuid().is_root() {
             return Ok(Launch::new(program).directory(directory));
         }
-        let user = match self.kind {
-            DatabaseKind::MariaDb => "mysql",
-            DatabaseKind::Postgres => "postgres",
-        };
-        let (uid, gid) = ids(user)?;
-        chown(self.data(), Some(uid), Some(gid))?;
+        let user = self.user();
+        self.own_data()?;
         // It replaces itself by the program: the pid is the server's.
         let launch = Launch::new("setpriv")
             .args(["--reuid", user, "--regid", user, "--init-groups"])
