@@ -8,8 +8,8 @@
 //!   assets. Its compare-and-swap is the point of no return of a round, and
 //!   what stops a log that was restored from a backup from signing a fork.
 //!
-//! [`PosixAssets`], [`ObjectAssets`] and [`SqlLock`] are the ones to run; [`memory`] has both for
-//! tests. Whoever adds another back end runs `conformance` (a feature) on it.
+//! [`PosixAssets`], [`ObjectAssets`], [`SqlLock`] and [`ObjectLock`] are the ones to run; [`memory`]
+//! has both for tests. Whoever adds another back end runs `conformance` (a feature) on it.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -20,6 +20,7 @@ mod error;
 mod lock;
 pub mod memory;
 pub mod object;
+mod objectlock;
 mod path;
 mod posix;
 mod sql;
@@ -30,6 +31,7 @@ pub use error::Error;
 pub use lock::{Lock, LockError, LogId};
 pub use memory::{MemoryAssets, MemoryLock};
 pub use object::{ObjectAssets, ObjectStoreConfig};
+pub use objectlock::ObjectLock;
 pub use posix::PosixAssets;
 pub use sql::SqlLock;
 pub use stats::Stats;

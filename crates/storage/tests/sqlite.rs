@@ -124,7 +124,7 @@ async fn places_may_be_urls() {
         let place = format!("{prefix}{}", place.text());
         assert!(SqlLock::open(&place).await.is_ok(), "{place}");
     }
-    let refused = SqlLock::open("mysql://user:secret@host/db").await;
+    let refused = SqlLock::open("oracle://user:secret@host/db").await;
     let message = refused.err().unwrap().to_string();
     assert!(
         message.contains("not supported") && !message.contains("secret"),

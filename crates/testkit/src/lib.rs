@@ -8,6 +8,7 @@
 mod audit;
 mod bucket;
 mod corpus;
+mod databases;
 mod http;
 mod log_under_test;
 mod process;
@@ -18,6 +19,7 @@ mod stores;
 pub use audit::{Audit, Report};
 pub use bucket::Bucket;
 pub use corpus::{Case, Corpus, corpus};
+pub use databases::{DatabaseKind, DatabaseServer};
 pub use http::{Client, Response, raw_exchange};
 pub use log_under_test::LogUnderTest;
 pub use process::{Usage, usage};

@@ -1,130 +1,130 @@
-//! [`SqlLock`]: checkpoints in an SQL database. SQLite for now; another
-//! database brings its [`Dialect`], its way to open, and a type of pool.
+//! [`SqlLock`]: checkpoints in an SQL database: SQLite, MySQL or MariaDB, or
+//! PostgreSQL. What they do is here, how each of them says it is its
+//! [`Dialect`], how to reach one is its [`Database`].
 
+mod connections;
 mod dialect;
+mod mysql;
+mod place;
+mod postgres;
+mod server;
 mod sqlite;
 
-use std::path::{Path, PathBuf};
-
 use async_trait::async_trait;
-use sqlx::Sqlite;
-use sqlx::query::Query;
-use sqlx::sqlite::SqliteArguments;
 
 use self::dialect::Dialect;
-use self::sqlite::{DatabaseFile, Pools, message, unusable};
+use self::mysql::MySql;
+use self::place::Place;
+use self::postgres::Postgres;
+use self::server::Server;
+use self::sqlite::Sqlite;
 use crate::{Lock, LockError, LogId};
 
 /// A lock in an SQL database, shared by all logs of a process.
 ///
 /// A commit is one `UPDATE` in a transaction of its own, and one sync of the
-/// database's write-ahead log.
+/// database's log. Logs wait for each other as little as the database allows:
+/// not at all on a server, in turn where SQLite has one writer.
 pub struct SqlLock {
-    file: DatabaseFile,
-    pools: Pools,
-    dialect: Dialect,
+    database: Box<dyn Database>,
 }
 
 impl SqlLock {
-    /// Opens an existing lock database: a path, or `sqlite:<path>`.
+    /// Opens an existing lock database:
+    ///
+    /// - a path or `sqlite:<path>`,
+    /// - `mysql://user:password@host/database` (or `mariadb://`); by a socket:
+    ///   `mysql://user@localhost/database?socket=/run/mysqld/mysqld.sock`,
+    /// - `postgres://user:password@host/database` (or `postgresql://`); by a
+    ///   socket: `postgres:///database?host=/run/postgresql&user=user`.
+    ///
+    /// Special characters of a password are percent-encoded.
     ///
     /// # Errors
     ///
     /// [`LockError::Unusable`] if there is none (it is never made here, so
-    /// that a mistyped path never forks a log) or it is something else.
+    /// that a mistyped path never forks a log), it is something else, cannot
+    /// be reached, or would lose commits in a power failure.
     pub async fn open(place: &str) -> Result<Self, LockError> {
-        let path = path(place)?;
-        let file = DatabaseFile::examine(&path)?;
-        let pools = Pools::open(&path).await?;
-        let dialect = pools.dialect(&path).await?;
-        Ok(Self {
-            file,
-            pools,
-            dialect,
-        })
+        let database: Box<dyn Database> = match Place::parse(place)? {
+            Place::Sqlite(path) => Box::new(Sqlite::open(&path).await?),
+            Place::MySql(url) => Box::new(Server::<MySql>::open(&url).await?),
+            Place::Postgres(url) => Box::new(Server::<Postgres>::open(&url).await?),
+        };
+        Ok(Self { database })
     }
 
-    /// Makes a lock database that does not exist yet, readable by its owner
-    /// only, and opens it.
+    /// Makes what [`open`](Self::open) needs, and opens it: a database file
+    /// that does not exist yet, readable by its owner only; on a server, a
+    /// table in a database that an administrator has made (see
+    /// [`schema`](Self::schema)).
     ///
     /// # Errors
     ///
-    /// [`LockError::Unusable`] if there is anything at that place.
+    /// [`LockError::Unusable`] if the file or table is there already.
     pub async fn create(place: &str) -> Result<Self, LockError> {
-        sqlite::create(&path(place)?).await?;
+        match Place::parse(place)? {
+            Place::Sqlite(path) => sqlite::create(&path).await?,
+            Place::MySql(url) => Server::<MySql>::create(&url).await?,
+            Place::Postgres(url) => Server::<Postgres>::create(&url).await?,
+        }
         Self::open(place).await
     }
 
-    /// Closes the connections and folds the write-ahead log into the database.
-    /// Dropping the lock loses nothing either.
+    /// The statement by which an administrator makes the table, where the
+    /// log's own user may not.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Unusable`] if it is no place of a lock.
+    pub fn schema(place: &str) -> Result<&'static str, LockError> {
+        Ok(match Place::parse(place)? {
+            Place::Sqlite(_) => dialect::SQLITE.schema,
+            Place::MySql(_) => dialect::MYSQL.schema,
+            Place::Postgres(_) => dialect::POSTGRES.schema,
+        })
+    }
+
+    /// Closes the connections; SQLite folds its write-ahead log into the
+    /// database. Dropping the lock loses nothing either.
     pub async fn close(&self) {
-        self.pools.read.close().await;
-        self.pools.write.close().await;
-    }
-
-    fn failed(&self, action: &'static str) -> impl Fn(sqlx::Error) -> LockError {
-        let location = self.location();
-        move |e| LockError::Failed {
-            location: location.clone(),
-            action,
-            reason: message(&e),
-        }
-    }
-
-    /// Runs a statement that writes; the number of rows that it changed.
-    async fn write(
-        &self,
-        action: &'static str,
-        statement: Query<'_, Sqlite, SqliteArguments>,
-    ) -> Result<u64, LockError> {
-        let failed = self.failed(action);
-        let mut connection = self.pools.write.acquire().await.map_err(&failed)?;
-        let done = statement.execute(&mut *connection).await;
-        if done.as_ref().is_err_and(sqlite::is_read_only) {
-            // The next ones may write, if none of these is left.
-            let _ = connection.close().await;
-            if let Ok(reading) = self.pools.read.acquire().await {
-                let _ = reading.close().await;
-            }
-        }
-        done.map(|done| done.rows_affected()).map_err(failed)
-    }
-
-    async fn body<'e, E>(&self, executor: E, log: &LogId) -> Result<Option<Vec<u8>>, LockError>
-    where
-        E: sqlx::Executor<'e, Database = sqlx::Sqlite>,
-    {
-        let row = sqlx::query_scalar(self.dialect.load).bind(&log[..]);
-        let row = row.fetch_optional(executor).await;
-        row.map_err(self.failed("load the checkpoint"))
+        self.database.close().await;
     }
 }
 
 #[async_trait]
 impl Lock for SqlLock {
     async fn load(&self, log: &LogId) -> Result<Option<Vec<u8>>, LockError> {
-        self.body(&self.pools.read, log).await
+        self.database.load(log).await
     }
 
     async fn create(&self, log: &LogId, body: &[u8]) -> Result<(), LockError> {
-        let insert = sqlx::query(self.dialect.create).bind(&log[..]).bind(body);
-        match self.write("create the log", insert).await? {
-            1 => Ok(()),
-            _ => Err(LockError::Exists {
+        let insert = Change {
+            action: "create the log",
+            statement: self.database.dialect().create,
+            parameters: &[log, body],
+            log,
+            body,
+        };
+        match self.database.change(&insert).await? {
+            true => Ok(()),
+            false => Err(LockError::Exists {
                 location: self.location(),
             }),
         }
     }
 
     async fn replace(&self, log: &LogId, old: &[u8], new: &[u8]) -> Result<(), LockError> {
-        self.file.still_there()?;
-        let update = sqlx::query(self.dialect.replace)
-            .bind(new)
-            .bind(&log[..])
-            .bind(old);
-        match self.write("commit the checkpoint", update).await? {
-            1 => Ok(()),
-            _ => Err(LockError::Conflict {
+        let update = Change {
+            action: "commit the checkpoint",
+            statement: self.database.dialect().replace,
+            parameters: &[new, log, old],
+            log,
+            body: new,
+        };
+        match self.database.change(&update).await? {
+            true => Ok(()),
+            false => Err(LockError::Conflict {
                 location: self.location(),
                 found: self.load(log).await?,
             }),
@@ -132,28 +132,43 @@ impl Lock for SqlLock {
     }
 
     async fn check(&self) -> Result<(), LockError> {
-        self.file.still_there()?;
-        let probe = sqlx::query(self.dialect.probe);
-        self.write("write", probe).await.map(|_| ())
+        self.database.probe().await
     }
 
     fn location(&self) -> String {
-        self.file.path().display().to_string()
+        self.database.location()
     }
 }
 
-fn path(place: &str) -> Result<PathBuf, LockError> {
-    let plain = place.strip_prefix("sqlite:").unwrap_or(place);
-    let plain = plain
-        .strip_prefix("//")
-        .filter(|_| place != plain)
-        .unwrap_or(plain);
-    if plain.contains("://") {
-        let scheme = plain.split("://").next().unwrap_or_default();
-        return Err(unusable(
-            Path::new(scheme),
-            "this kind of lock is not supported; use the path of an SQLite database",
-        ));
-    }
-    std::path::absolute(plain).map_err(|e| unusable(Path::new(plain), &e.to_string()))
+/// One open database.
+#[async_trait]
+trait Database: Send + Sync + 'static {
+    /// Its statements.
+    fn dialect(&self) -> &Dialect;
+
+    /// See [`Lock::load`].
+    async fn load(&self, log: &LogId) -> Result<Option<Vec<u8>>, LockError>;
+
+    /// Whether the change was made; durable if so.
+    async fn change(&self, change: &Change<'_>) -> Result<bool, LockError>;
+
+    /// See [`Lock::check`].
+    async fn probe(&self) -> Result<(), LockError>;
+
+    /// See [`Lock::location`].
+    fn location(&self) -> String;
+
+    async fn close(&self);
+}
+
+/// A statement that changes one row, or none.
+struct Change<'c> {
+    /// For messages.
+    action: &'static str,
+    statement: &'static str,
+    /// Of the statement, in its order.
+    parameters: &'c [&'c [u8]],
+    log: &'c LogId,
+    /// What is stored for the log afterwards.
+    body: &'c [u8],
 }

@@ -1,4 +1,4 @@
-//! Opening and making SQLite lock databases.
+//! Lock databases of SQLite: opening, making and using them.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
@@ -6,13 +6,15 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
 };
 use sqlx::{ConnectOptions, Row};
 
-use super::dialect::{Dialect, SQLITE, SQLITE_COLUMNS, SQLITE_SCHEMA, SQLITE_TEXT};
-use crate::LockError;
+use super::dialect::{Dialect, SQLITE, SQLITE_COLUMNS, SQLITE_TEXT};
+use super::{Change, Database};
+use crate::{LockError, LogId};
 
 /// What every SQLite file begins with.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
@@ -21,16 +23,103 @@ const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 /// backup, an operator's shell).
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// One open database.
+pub(super) struct Sqlite {
+    file: DatabaseFile,
+    pools: Pools,
+    dialect: Dialect,
+}
+
+impl Sqlite {
+    pub(super) async fn open(path: &Path) -> Result<Self, LockError> {
+        let file = DatabaseFile::examine(path)?;
+        let pools = Pools::open(path).await?;
+        let dialect = pools.dialect(path).await?;
+        Ok(Self {
+            file,
+            pools,
+            dialect,
+        })
+    }
+
+    fn failed(&self, action: &'static str) -> impl Fn(sqlx::Error) -> LockError {
+        let location = self.location();
+        move |e| LockError::Failed {
+            location: location.clone(),
+            action,
+            reason: message(&e),
+        }
+    }
+
+    /// Runs a statement that writes; the number of rows that it changed.
+    async fn write(
+        &self,
+        action: &'static str,
+        statement: &'static str,
+        parameters: &[&[u8]],
+    ) -> Result<u64, LockError> {
+        let failed = self.failed(action);
+        let mut connection = self.pools.write.acquire().await.map_err(&failed)?;
+        let mut query = sqlx::query(statement);
+        for parameter in parameters {
+            query = query.bind(*parameter);
+        }
+        let done = query.execute(&mut *connection).await;
+        if done.as_ref().is_err_and(is_read_only) {
+            // The next ones may write, if none of these is left.
+            let _ = connection.close().await;
+            if let Ok(reading) = self.pools.read.acquire().await {
+                let _ = reading.close().await;
+            }
+        }
+        done.map(|done| done.rows_affected()).map_err(failed)
+    }
+}
+
+#[async_trait]
+impl Database for Sqlite {
+    fn dialect(&self) -> &Dialect {
+        &self.dialect
+    }
+
+    async fn load(&self, log: &LogId) -> Result<Option<Vec<u8>>, LockError> {
+        let row = sqlx::query_scalar(self.dialect.load).bind(&log[..]);
+        let row = row.fetch_optional(&self.pools.read).await;
+        row.map_err(self.failed("load the checkpoint"))
+    }
+
+    async fn change(&self, change: &Change<'_>) -> Result<bool, LockError> {
+        self.file.still_there()?;
+        let rows = self.write(change.action, change.statement, change.parameters);
+        Ok(rows.await? == 1)
+    }
+
+    async fn probe(&self) -> Result<(), LockError> {
+        self.file.still_there()?;
+        self.write("write", self.dialect.probe, &[]).await?;
+        Ok(())
+    }
+
+    fn location(&self) -> String {
+        self.file.path.display().to_string()
+    }
+
+    async fn close(&self) {
+        self.pools.read.close().await;
+        self.pools.write.close().await;
+    }
+}
+
 /// A file, and which one it was when it was opened.
 #[derive(Debug)]
-pub(super) struct DatabaseFile {
+struct DatabaseFile {
     path: PathBuf,
     identity: (u64, u64),
 }
 
 impl DatabaseFile {
     /// Refuses whatever is not an existing SQLite file.
-    pub(super) fn examine(path: &Path) -> Result<Self, LockError> {
+    fn examine(path: &Path) -> Result<Self, LockError> {
         let metadata = path.metadata().map_err(|e| match e.kind() {
             io::ErrorKind::NotFound => unusable(
                 path,
@@ -61,13 +150,9 @@ impl DatabaseFile {
         }
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Refuses if the path leads to another file than the one that is open:
     /// commits would go to a file that nobody will find again.
-    pub(super) fn still_there(&self) -> Result<(), LockError> {
+    fn still_there(&self) -> Result<(), LockError> {
         match self.path.metadata() {
             Ok(metadata) if identity(&metadata) == self.identity => Ok(()),
             _ => Err(unusable(
@@ -104,7 +189,7 @@ async fn create_table(path: &Path) -> Result<(), LockError> {
     use sqlx::Connection;
     let failed = |e: sqlx::Error| unusable(path, &format!("the table cannot be made: {e}"));
     let mut connection = options(path).connect().await.map_err(failed)?;
-    let made = sqlx::query(SQLITE_SCHEMA).execute(&mut connection).await;
+    let made = sqlx::query(SQLITE.schema).execute(&mut connection).await;
     made.map_err(failed)?;
     connection.close().await.map_err(failed)?;
     // SQLite syncs what is in the file; that the file is there is ours.
@@ -116,13 +201,13 @@ async fn create_table(path: &Path) -> Result<(), LockError> {
 /// do: one connection that commits take turns on, in order, is faster than
 /// several that poll for SQLite's lock. Reading has a connection of its own
 /// and waits for nobody.
-pub(super) struct Pools {
-    pub(super) write: SqlitePool,
-    pub(super) read: SqlitePool,
+struct Pools {
+    write: SqlitePool,
+    read: SqlitePool,
 }
 
 impl Pools {
-    pub(super) async fn open(path: &Path) -> Result<Self, LockError> {
+    async fn open(path: &Path) -> Result<Self, LockError> {
         let pool = || {
             SqlitePoolOptions::new()
                 .max_connections(1)
@@ -145,7 +230,7 @@ impl Pools {
     }
 
     /// Which statements fit the table that is there.
-    pub(super) async fn dialect(&self, path: &Path) -> Result<Dialect, LockError> {
+    async fn dialect(&self, path: &Path) -> Result<Dialect, LockError> {
         let columns = sqlx::query(SQLITE_COLUMNS).fetch_all(&self.read).await;
         let failed = |e: sqlx::Error| unusable(path, &format!("cannot be read: {}", message(&e)));
         let mut body = None;
@@ -182,7 +267,7 @@ fn options(path: &Path) -> SqliteConnectOptions {
         .disable_statement_logging()
 }
 
-pub(super) fn unusable(path: &Path, reason: &str) -> LockError {
+fn unusable(path: &Path, reason: &str) -> LockError {
     LockError::Unusable {
         location: path.display().to_string(),
         reason: reason.to_owned(),
@@ -190,7 +275,7 @@ pub(super) fn unusable(path: &Path, reason: &str) -> LockError {
 }
 
 /// What SQLite said, and what to do about the usual cases.
-pub(super) fn message(error: &sqlx::Error) -> String {
+fn message(error: &sqlx::Error) -> String {
     let code = error.as_database_error().and_then(|e| e.code());
     let advice = match code.as_deref().and_then(|code| code.parse::<u32>().ok()) {
         Some(code) => match code & 0xff {
@@ -210,7 +295,7 @@ pub(super) fn message(error: &sqlx::Error) -> String {
 /// file could only be read, and stay so even if the file does not. (This is
 /// SQLITE_READONLY without extension: with one, the file has been moved, say,
 /// and the connections are all that still have it.)
-pub(super) fn is_read_only(error: &sqlx::Error) -> bool {
+fn is_read_only(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|e| e.code());
     code.as_deref() == Some("8")
 }

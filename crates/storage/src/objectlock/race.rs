@@ -1,0 +1,169 @@
+//! The race that shows whether a store's conditional puts are atomic.
+//!
+//! A store that ignores conditions fails it always; one that looks first and
+//! writes later, as several clones of S3 do, fails it as soon as two requests
+//! meet in between. No test can prove that they never will.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use object_store::{ObjectStoreExt, PutMode, UpdateVersion};
+use tokio::time::{Instant, timeout};
+
+use super::{ANSWER, Failure, ObjectLock, PATIENCE, Put, Stored, mark};
+use crate::LockError;
+
+/// Races that must have a winner, each on a key of its own: some stores (GCS)
+/// take only one write to a key per second.
+const RACES: usize = 3;
+
+/// How many are tried for that.
+const ATTEMPTS: usize = 10;
+
+/// Who tries at once.
+const CONTESTANTS: usize = 8;
+
+/// For all races.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// What a race has shown, if it was not won by exactly one.
+enum Verdict {
+    /// Two processes could sign for one log: how it was seen.
+    Unsafe(String),
+    /// Nothing: nobody won, or an answer is missing.
+    Open(Failure),
+}
+
+pub(super) async fn run(lock: &ObjectLock) -> Result<(), LockError> {
+    let unusable = |reason: String| LockError::Unusable {
+        location: lock.location.clone(),
+        reason,
+    };
+    let end = Instant::now() + LIMIT;
+    let (mut won, mut last) = (0, Failure::Silence);
+    for _ in 0..ATTEMPTS {
+        let key = lock.prefix.clone().join(format!("probe-{}", mark()));
+        let verdict = race(lock, &key).await;
+        clean(lock, &key).await;
+        match verdict {
+            Ok(()) => won += 1,
+            Err(Verdict::Unsafe(seen)) => {
+                return Err(unusable(format!(
+                    "this store's conditional puts are not atomic: {seen}. Two processes could \
+                     sign for one log, so it cannot hold checkpoints; use an SQL database for \
+                     `checkpoints`, or another store (docs/storage.md lists some)"
+                )));
+            }
+            Err(Verdict::Open(failure)) => {
+                let fatal = failure.is_final();
+                last = failure;
+                if fatal {
+                    break;
+                }
+            }
+        }
+        if won == RACES {
+            return Ok(());
+        }
+        if Instant::now() > end {
+            break;
+        }
+    }
+    Err(unusable(format!(
+        "cannot show that this store's conditional puts are atomic: {}",
+        last.message()
+    )))
+}
+
+/// Creators, then updaters, then those who come too late.
+async fn race(lock: &ObjectLock, key: &object_store::path::Path) -> Result<(), Verdict> {
+    let bodies = |what: &str| -> Vec<_> {
+        let body = |i| format!("{what} {i}").into_bytes();
+        (0..CONTESTANTS).map(body).collect()
+    };
+    let absent = UpdateVersion {
+        e_tag: Some("\"d41d8cd98f00b204e9800998ecf8427e\"".into()),
+        version: Some("1".into()),
+    };
+    let too_early = Put::new(key.clone(), b"too early");
+    never(lock, &too_early, PutMode::Update(absent), "an absent one").await?;
+    let created = one_wins(lock, key, &bodies("creator"), PutMode::Create).await?;
+    let late = Put::new(key.clone(), b"late creator");
+    never(lock, &late, PutMode::Create, "one that existed").await?;
+    let update = || PutMode::Update(created.version.clone());
+    one_wins(lock, key, &bodies("updater"), update()).await?;
+    let late = Put::new(key.clone(), b"late updater");
+    never(lock, &late, update(), "one that had changed").await
+}
+
+/// All try at once; exactly one may be told that it has won, and what it put
+/// must be there.
+async fn one_wins(
+    lock: &ObjectLock,
+    key: &object_store::path::Path,
+    bodies: &[Vec<u8>],
+    mode: PutMode,
+) -> Result<Stored, Verdict> {
+    let puts: Vec<_> = bodies
+        .iter()
+        .map(|body| Put::new(key.clone(), body))
+        .collect();
+    let results = join_all(puts.iter().map(|put| lock.put(put, mode.clone()))).await;
+    let stored = lock.read(key, Instant::now() + PATIENCE).await;
+    let Some(stored) = stored.map_err(Verdict::Open)? else {
+        return Err(match results.into_iter().find_map(Result::err) {
+            Some(failure) => Verdict::Open(failure),
+            None => Verdict::Unsafe("what was put was not there".into()),
+        });
+    };
+    if stored.has_md5() {
+        lock.md5.store(true, Relaxed);
+    }
+    // An answer may have been lost on its way: the mark tells, as ever.
+    let won = |(put, result): &(&Put<'_>, &Result<_, _>)| result.is_ok() || stored.is_by(put);
+    let winners: Vec<_> = puts.iter().zip(&results).filter(won).collect();
+    match &winners[..] {
+        [] => {}
+        [(winner, _)] if stored.is_by(winner) && stored.body == winner.body => {}
+        [_] => return Err(Verdict::Unsafe("the winner's object was not there".into())),
+        winners => {
+            let of = format!("{} of {CONTESTANTS} won a race", winners.len());
+            return Err(Verdict::Unsafe(of));
+        }
+    }
+    if stored.version.e_tag.is_none() && stored.version.version.is_none() {
+        return Err(Verdict::Unsafe("its objects have no e-tags".into()));
+    }
+    let nobody = winners.is_empty();
+    let failed = |result| match result {
+        Ok(_) | Err(Failure::Lost) => None,
+        Err(failure) => Some(failure),
+    };
+    match results.into_iter().find_map(failed) {
+        Some(failure) => Err(Verdict::Open(failure)),
+        None if nobody => Err(Verdict::Open(Failure::Lost)),
+        None => Ok(stored),
+    }
+}
+
+/// One who must not win.
+async fn never(lock: &ObjectLock, put: &Put<'_>, mode: PutMode, what: &str) -> Result<(), Verdict> {
+    match lock.put(put, mode).await {
+        Err(Failure::Lost) => Ok(()),
+        Err(failure) => Err(Verdict::Open(failure)),
+        Ok(_) => Err(Verdict::Unsafe(format!(
+            "a put replaced {what} against its condition"
+        ))),
+    }
+}
+
+/// Leaves nothing behind. If the store does not let us, that harms nobody.
+async fn clean(lock: &ObjectLock, key: &object_store::path::Path) {
+    let deleted = timeout(ANSWER, lock.store.delete(key)).await;
+    if let Ok(Err(error)) = deleted
+        && !matches!(error, object_store::Error::NotFound { .. })
+    {
+        tracing::warn!(%error, "{}: a probe cannot be deleted", lock.location);
+    }
+}

@@ -1,0 +1,159 @@
+//! MySQL and MariaDB.
+
+use async_trait::async_trait;
+use sqlx::ConnectOptions;
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError};
+use url::Url;
+
+use super::dialect::{Dialect, MYSQL, MYSQL_COLUMNS, MYSQL_DURABILITY, MYSQL_SESSION};
+use super::server::{Diagnosis, Engine, Failure, advice};
+use crate::LogId;
+
+/// One database on a server of MySQL or MariaDB.
+pub(super) struct MySql(MySqlConnectOptions);
+
+#[async_trait]
+impl Engine for MySql {
+    type Connection = MySqlConnection;
+
+    const DIALECT: Dialect = MYSQL;
+
+    fn new(url: &Url) -> Result<Self, sqlx::Error> {
+        Ok(Self(
+            MySqlConnectOptions::from_url(url)?.disable_statement_logging(),
+        ))
+    }
+
+    async fn connect(&self) -> Result<MySqlConnection, Failure> {
+        let mut connection = self.0.connect().await?;
+        sqlx::raw_sql(MYSQL_SESSION)
+            .execute(&mut connection)
+            .await?;
+        let settings = sqlx::query_as(MYSQL_DURABILITY);
+        durable(settings.fetch_one(&mut connection).await?)?;
+        Ok(connection)
+    }
+
+    async fn examine(connection: &mut MySqlConnection) -> Result<Option<()>, Failure> {
+        let columns = sqlx::query_as(MYSQL_COLUMNS);
+        let columns: Vec<Column> = columns.fetch_all(connection).await?;
+        if columns.is_empty() {
+            return Ok(None);
+        }
+        usable(&columns).map(Some)
+    }
+
+    async fn load(
+        connection: &mut MySqlConnection,
+        log: &LogId,
+    ) -> Result<Option<Vec<u8>>, sqlx::Error> {
+        let row = sqlx::query_scalar(MYSQL.load).bind(&log[..]);
+        row.fetch_optional(connection).await
+    }
+
+    async fn execute(
+        connection: &mut MySqlConnection,
+        statement: &'static str,
+        parameters: &[&[u8]],
+    ) -> Result<u64, sqlx::Error> {
+        let mut query = sqlx::query(statement);
+        for parameter in parameters {
+            query = query.bind(*parameter);
+        }
+        match query.execute(connection).await {
+            Ok(done) => Ok(done.rows_affected()),
+            Err(sqlx::Error::Database(error)) if error.is_unique_violation() => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The numbers are those of MySQL's and MariaDB's server errors.
+    fn diagnose(error: &sqlx::Error) -> Diagnosis {
+        let sqlx::Error::Database(error) = error else {
+            return match error {
+                sqlx::Error::Configuration(_) => Diagnosis::Refused(""),
+                _ => Diagnosis::Away,
+            };
+        };
+        let error = error.try_downcast_ref::<MySqlDatabaseError>();
+        match error.map_or(0, MySqlDatabaseError::number) {
+            // Shutdown, kill, too many connections, broken packets.
+            1040 | 1053 | 1077 | 1079 | 1080 | 1152..=1161 | 1184 | 1317 | 1927 | 4031 => {
+                Diagnosis::Away
+            }
+            // A deadlock, or what a cluster makes one.
+            1213 => Diagnosis::Again,
+            1045 | 1130 | 1698 => Diagnosis::Refused(advice::LOGIN),
+            1049 => Diagnosis::Refused(advice::NO_DATABASE),
+            1146 => Diagnosis::Refused(advice::NO_TABLE),
+            1044 | 1142 | 1143 => Diagnosis::Refused(advice::RIGHTS),
+            1290 | 1792 | 1836 => Diagnosis::Refused(advice::READ_ONLY),
+            3 | 1021 | 1114 => Diagnosis::Refused(advice::FULL),
+            1205 => Diagnosis::Refused(advice::HELD),
+            _ => Diagnosis::Refused(""),
+        }
+    }
+}
+
+/// Name, type, key (`PRI`), and the engine of the table.
+type Column = (String, String, String, Option<String>);
+
+/// Refuses what would not compare bytes, not keep logs apart, or not survive a
+/// crash.
+fn usable(columns: &[Column]) -> Result<(), Failure> {
+    let column = |name: &str| columns.iter().find(|(n, ..)| n.eq_ignore_ascii_case(name));
+    let binary = |kind: &str| kind.ends_with("binary") || kind.ends_with("blob");
+    let of_primary_key = columns.iter().filter(|(_, _, key, _)| key == "PRI").count();
+    let (log, body) = (column("logID"), column("body"));
+    let fits = column("commits").is_some()
+        && body.is_some_and(|(_, kind, ..)| binary(kind))
+        && log.is_some_and(|(_, kind, key, _)| binary(kind) && key == "PRI")
+        && of_primary_key == 1
+        && columns
+            .iter()
+            .all(|(.., engine)| engine.as_deref() == Some("InnoDB"));
+    match fits {
+        true => Ok(()),
+        false => Err(Failure::Unfit(format!(
+            "its table `checkpoints` is not one that Lucarne can commit to; this is: {}",
+            MYSQL.schema
+        ))),
+    }
+}
+
+/// Refuses a server that forgets commits when its power fails. `log_bin` is
+/// asked because the binary log, if there is one, decides at a restart which
+/// transactions have happened.
+fn durable((flush, log_bin, sync_binlog): (i64, i64, i64)) -> Result<(), Failure> {
+    // 3 is MariaDB's: as 1, with more syncs.
+    if flush != 1 && flush != 3 {
+        return Err(Failure::Unfit(format!(
+            "the server has innodb_flush_log_at_trx_commit = {flush}: it forgets commits when \
+             its power fails, and a log with a forgotten commit forks. Set it to 1 in the \
+             server's configuration, and now: SET GLOBAL innodb_flush_log_at_trx_commit = 1"
+        )));
+    }
+    if log_bin != 0 && sync_binlog != 1 {
+        return Err(Failure::Unfit(format!(
+            "the server has a binary log with sync_binlog = {sync_binlog}: it forgets commits \
+             when its power fails, and a log with a forgotten commit forks. Set it to 1 in the \
+             server's configuration, and now: SET GLOBAL sync_binlog = 1"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_synced_commits_are_durable() {
+        for fit in [(1, 0, 0), (3, 0, 0), (1, 1, 1)] {
+            assert!(durable(fit).is_ok(), "{fit:?}");
+        }
+        for unfit in [(0, 0, 1), (2, 0, 1), (1, 1, 0), (1, 1, 100), (2, 1, 1)] {
+            assert!(durable(unfit).is_err(), "{unfit:?}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Where a lock is, as the configuration says it.
+
+use std::path::{Path, PathBuf};
+
+use url::Url;
+
+use crate::LockError;
+
+/// Parameters of URLs that tell where a server is. Others may be secret.
+const TELLING: [&str; 3] = ["host", "port", "socket"];
+
+/// A place, by kind of database.
+#[derive(Debug)]
+pub(super) enum Place {
+    Sqlite(PathBuf),
+    MySql(Url),
+    Postgres(Url),
+}
+
+impl Place {
+    pub(super) fn parse(place: &str) -> Result<Self, LockError> {
+        let Some((scheme, rest)) = place.split_once(':') else {
+            return sqlite(place);
+        };
+        let kind = match scheme {
+            "mysql" | "mariadb" => Self::MySql,
+            "postgres" | "postgresql" => Self::Postgres,
+            "sqlite" => return sqlite(rest.strip_prefix("//").unwrap_or(rest)),
+            _ if !rest.starts_with("//") => return sqlite(place),
+            _ => {
+                return Err(unusable(
+                    scheme,
+                    "this kind of lock is not supported; use the path of an SQLite database, \
+                     `mysql://` or `postgres://`",
+                ));
+            }
+        };
+        // Never shows the URL: what cannot be parsed may hold a password.
+        let malformed = |reason: &dyn std::fmt::Display| {
+            unusable(
+                &format!("{scheme}:"),
+                &format!(
+                    "not a URL like {scheme}://user:password@host/database: {reason}. \
+                     Special characters of a password are percent-encoded: `@` is `%40`"
+                ),
+            )
+        };
+        let url = Url::parse(place).map_err(|e| malformed(&e))?;
+        if url.cannot_be_a_base() {
+            return Err(malformed(&"it has no `//`"));
+        }
+        if url.path().len() < 2 && !url.query_pairs().any(|(key, _)| key == "dbname") {
+            return Err(malformed(&"it names no database"));
+        }
+        Ok(kind(url))
+    }
+}
+
+fn sqlite(path: &str) -> Result<Place, LockError> {
+    let absolute = std::path::absolute(Path::new(path));
+    let absolute = absolute.map_err(|e| unusable(path, &e.to_string()))?;
+    Ok(Place::Sqlite(absolute))
+}
+
+/// The URL without passwords and what else may be secret.
+pub(super) fn location(url: &Url) -> String {
+    let mut shown = url.clone();
+    // It has a host or is refused later: nothing to hide where this fails.
+    let _ = shown.set_password(None);
+    shown.set_fragment(None);
+    let told: Vec<_> = url
+        .query_pairs()
+        .filter(|(key, _)| TELLING.contains(&key.as_ref()))
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    shown.set_query((!told.is_empty()).then(|| told.join("&")).as_deref());
+    shown.to_string()
+}
+
+fn unusable(location: &str, reason: &str) -> LockError {
+    LockError::Unusable {
+        location: location.to_owned(),
+        reason: reason.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(place: &str) -> String {
+        match Place::parse(place).unwrap() {
+            Place::MySql(url) | Place::Postgres(url) => location(&url),
+            Place::Sqlite(path) => path.display().to_string(),
+        }
+    }
+
+    #[test]
+    fn places_are_shown_without_secrets() {
+        for (place, expected) in [
+            ("mysql://u:p@host/db", "mysql://u@host/db"),
+            ("mariadb://u:p%40x@host:3307/db", "mariadb://u@host:3307/db"),
+            (
+                "mysql://u@localhost/db?ssl-key=/k&socket=/run/mysqld.sock",
+                "mysql://u@localhost/db?socket=/run/mysqld.sock",
+            ),
+            (
+                "postgres:///db?host=/run/postgresql&user=u&password=p",
+                "postgres:///db?host=/run/postgresql",
+            ),
+            ("postgresql://u:p@[::1]/db#p", "postgresql://u@[::1]/db"),
+            ("/a/b:c.db", "/a/b:c.db"),
+            ("sqlite:/a/b.db", "/a/b.db"),
+            ("sqlite:///a/b.db", "/a/b.db"),
+        ] {
+            assert_eq!(shown(place), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_no_place_is_refused_without_its_password() {
+        for place in [
+            "oracle://u:secret@host/db",
+            "mysql://u:secret@host",
+            "mysql:u:secret@host/",
+            "postgres://u:secret@host:port/db",
+            "postgres://u:secret/x@host/db",
+        ] {
+            let message = Place::parse(place).unwrap_err().to_string();
+            assert!(!message.contains("secret"), "{message}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! PostgreSQL.
+
+use async_trait::async_trait;
+use sqlx::ConnectOptions;
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+use url::Url;
+
+use super::dialect::{
+    Dialect, POSTGRES, POSTGRES_COLUMNS, POSTGRES_DURABILITY, POSTGRES_SESSION,
+    POSTGRES_SYNCHRONOUS,
+};
+use super::server::{Diagnosis, Engine, Failure, advice};
+use crate::LogId;
+
+/// One database on a server of PostgreSQL.
+pub(super) struct Postgres(PgConnectOptions);
+
+#[async_trait]
+impl Engine for Postgres {
+    type Connection = PgConnection;
+
+    const DIALECT: Dialect = POSTGRES;
+
+    fn new(url: &Url) -> Result<Self, sqlx::Error> {
+        let options = PgConnectOptions::from_url(url)?.application_name("lucarne");
+        Ok(Self(options.disable_statement_logging()))
+    }
+
+    async fn connect(&self) -> Result<PgConnection, Failure> {
+        let mut connection = self.0.connect().await?;
+        sqlx::raw_sql(POSTGRES_SESSION)
+            .execute(&mut connection)
+            .await?;
+        let settings = sqlx::query_as(POSTGRES_DURABILITY);
+        let (fsync, commit): (bool, String) = settings.fetch_one(&mut connection).await?;
+        if !fsync {
+            return Err(Failure::Unfit(
+                "the server has fsync = off: it forgets commits when its power fails, and a log \
+                 with a forgotten commit forks. Set fsync = on in its configuration and restart it"
+                    .into(),
+            ));
+        }
+        if !["on", "remote_apply"].contains(&&*commit) {
+            let synchronous = sqlx::raw_sql(POSTGRES_SYNCHRONOUS);
+            synchronous.execute(&mut connection).await?;
+        }
+        Ok(connection)
+    }
+
+    async fn examine(connection: &mut PgConnection) -> Result<Option<()>, Failure> {
+        let columns = sqlx::query_as(POSTGRES_COLUMNS);
+        let columns: Vec<Column> = columns.fetch_all(connection).await?;
+        if columns.is_empty() {
+            return Ok(None);
+        }
+        usable(&columns).map(Some)
+    }
+
+    async fn load(
+        connection: &mut PgConnection,
+        log: &LogId,
+    ) -> Result<Option<Vec<u8>>, sqlx::Error> {
+        let row = sqlx::query_scalar(POSTGRES.load).bind(&log[..]);
+        row.fetch_optional(connection).await
+    }
+
+    async fn execute(
+        connection: &mut PgConnection,
+        statement: &'static str,
+        parameters: &[&[u8]],
+    ) -> Result<u64, sqlx::Error> {
+        let mut query = sqlx::query(statement);
+        for parameter in parameters {
+            query = query.bind(*parameter);
+        }
+        Ok(query.execute(connection).await?.rows_affected())
+    }
+
+    /// The codes are PostgreSQL's (appendix A of its manual).
+    fn diagnose(error: &sqlx::Error) -> Diagnosis {
+        let sqlx::Error::Database(error) = error else {
+            return match error {
+                sqlx::Error::Configuration(_) => Diagnosis::Refused(""),
+                _ => Diagnosis::Away,
+            };
+        };
+        match error.code().as_deref().unwrap_or_default() {
+            // Shutdown, crash, starting, too many connections; connections.
+            "57P01" | "57P02" | "57P03" | "57P05" | "53300" => Diagnosis::Away,
+            code if code.starts_with("08") => Diagnosis::Away,
+            "40001" | "40P01" => Diagnosis::Again,
+            "28P01" | "28000" => Diagnosis::Refused(advice::LOGIN),
+            "3D000" => Diagnosis::Refused(advice::NO_DATABASE),
+            "42P01" => Diagnosis::Refused(advice::NO_TABLE),
+            "42501" => Diagnosis::Refused(advice::RIGHTS),
+            "25006" => Diagnosis::Refused(advice::READ_ONLY),
+            "53100" => Diagnosis::Refused(advice::FULL),
+            "55P03" | "57014" => Diagnosis::Refused(advice::HELD),
+            _ => Diagnosis::Refused(""),
+        }
+    }
+}
+
+/// Name, type, whether it is unique by itself, and whether the table's changes
+/// survive a crash.
+type Column = (String, String, bool, bool);
+
+/// Refuses what would not compare bytes, not keep logs apart, or not survive a
+/// crash.
+fn usable(columns: &[Column]) -> Result<(), Failure> {
+    let bytes = |name: &str| {
+        let column = columns.iter().find(|(n, ..)| n == name);
+        column.filter(|(_, kind, ..)| kind == "bytea")
+    };
+    let (log, body) = (bytes("logid"), bytes("body"));
+    match (log, body) {
+        (Some((_, _, true, true)), Some(_)) => Ok(()),
+        _ => Err(Failure::Unfit(format!(
+            "its table `checkpoints` is not one that Lucarne can commit to; this is: {}",
+            POSTGRES.schema
+        ))),
+    }
+}

@@ -1,0 +1,376 @@
+//! A lock on a database server: what MySQL and PostgreSQL have in common.
+//!
+//! A server restarts, fails over or hangs, and connections break. A call lives
+//! through that if it lasts no longer than [`PATIENCE`]: it connects anew and
+//! tries again. A change whose answer was lost may have been made, or still be
+//! under way. Its repetition then changes nothing, and the change is
+//! recognised by replacing it with itself: that succeeds only if the change is
+//! there, and returns when it is durable.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sqlx::Connection as _;
+use tokio::time::{Instant, sleep, timeout_at};
+use url::Url;
+
+use super::connections::Connections;
+use super::dialect::Dialect;
+use super::{Change, Database, place};
+use crate::{LockError, LogId};
+
+/// How long a call may take in all.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long the server may take to connect, or to answer. It ends by itself
+/// what waits for others longer than a second less (see the dialects).
+const ANSWER: Duration = Duration::from_secs(4);
+
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A kind of database server.
+#[async_trait]
+pub(super) trait Engine: Sized + Send + Sync + 'static {
+    type Connection: sqlx::Connection;
+
+    const DIALECT: Dialect;
+
+    fn new(url: &Url) -> Result<Self, sqlx::Error>;
+
+    /// A new connection, on which a commit is durable: a server may come back
+    /// with other settings.
+    async fn connect(&self) -> Result<Self::Connection, Failure>;
+
+    /// Refuses a table that is none of ours; `None` if there is no table.
+    async fn examine(connection: &mut Self::Connection) -> Result<Option<()>, Failure>;
+
+    async fn load(
+        connection: &mut Self::Connection,
+        log: &LogId,
+    ) -> Result<Option<Vec<u8>>, sqlx::Error>;
+
+    /// The number of rows that it found.
+    async fn execute(
+        connection: &mut Self::Connection,
+        statement: &'static str,
+        parameters: &[&[u8]],
+    ) -> Result<u64, sqlx::Error>;
+
+    /// What kind of error this is.
+    fn diagnose(error: &sqlx::Error) -> Diagnosis;
+}
+
+/// Why an attempt failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The server must be set up otherwise: what is wrong and what to do.
+    Unfit(String),
+    Sql(sqlx::Error),
+    /// Nothing came back in time.
+    Silence,
+}
+
+impl From<sqlx::Error> for Failure {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+/// What an error of a server means.
+pub(super) enum Diagnosis {
+    /// The connection or the server went away, or is not there yet.
+    Away,
+    /// Nothing was done, and the next attempt may succeed.
+    Again,
+    /// Nothing was done; the advice is empty or says what to do.
+    Refused(&'static str),
+}
+
+/// One database on a server.
+pub(super) struct Server<E: Engine> {
+    engine: E,
+    location: String,
+    connections: Connections<E::Connection>,
+}
+
+impl<E: Engine> Server<E> {
+    /// Connects, and finds the table.
+    pub(super) async fn open(url: &Url) -> Result<Self, LockError> {
+        let server = Self::new(url)?;
+        let mut connection = server.first().await?;
+        let found = server.answer(E::examine(&mut connection)).await?;
+        if found.is_none() {
+            return Err(server.unusable(&format!(
+                "there is no table `checkpoints` in this database. If the URL is right and no \
+                 log was ever created with it, `lucarne init` makes it, or an administrator: {}",
+                E::DIALECT.schema
+            )));
+        }
+        if let Some(slot) = server.connections.slot().await {
+            slot.keep(connection);
+        }
+        Ok(server)
+    }
+
+    /// Makes the table.
+    pub(super) async fn create(url: &Url) -> Result<(), LockError> {
+        let server = Self::new(url)?;
+        let mut connection = server.first().await?;
+        let found = server.answer(E::examine(&mut connection)).await?;
+        if found.is_some() {
+            return Err(server.unusable("exists already; a lock is never overwritten"));
+        }
+        let schema = async {
+            let made = E::execute(&mut connection, E::DIALECT.schema, &[]).await;
+            made.map_err(Failure::from)
+        };
+        server.answer(schema).await?;
+        Ok(())
+    }
+
+    fn new(url: &Url) -> Result<Self, LockError> {
+        let location = place::location(url);
+        let engine = E::new(url).map_err(|e| LockError::Unusable {
+            location: location.clone(),
+            reason: format!("the URL is wrong: {e}"),
+        })?;
+        Ok(Self {
+            engine,
+            location,
+            connections: Connections::new(),
+        })
+    }
+
+    /// The first connection: at this time, whatever fails is said at once.
+    async fn first(&self) -> Result<E::Connection, LockError> {
+        self.answer(self.engine.connect()).await
+    }
+
+    /// Waits for one answer, while opening.
+    async fn answer<T>(
+        &self,
+        answer: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, LockError> {
+        let answer = timeout_at(Instant::now() + ANSWER, answer).await;
+        let answer = answer.unwrap_or(Err(Failure::Silence));
+        answer.map_err(|e| self.unusable(&message::<E>(&e)))
+    }
+
+    /// Tries until there is an answer, or no more patience.
+    async fn call<C: Call<E>>(&self, call: &C) -> Result<C::Answer, LockError> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut unknown = false;
+        loop {
+            let failure = match self.attempt(deadline, &mut unknown, call).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            let passing = match &failure {
+                Failure::Unfit(reason) => return Err(self.unusable(reason)),
+                Failure::Silence => true,
+                Failure::Sql(error) => match E::diagnose(error) {
+                    Diagnosis::Away | Diagnosis::Again => true,
+                    Diagnosis::Refused(_) => false,
+                },
+            };
+            if !passing || Instant::now() + PAUSE >= deadline {
+                return Err(LockError::Failed {
+                    location: self.location.clone(),
+                    action: call.action(),
+                    reason: message::<E>(&failure),
+                });
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    async fn attempt<C: Call<E>>(
+        &self,
+        deadline: Instant,
+        unknown: &mut bool,
+        call: &C,
+    ) -> Result<C::Answer, Failure> {
+        let limit = || deadline.min(Instant::now() + ANSWER);
+        let slot = timeout_at(deadline, self.connections.slot()).await;
+        let Some(slot) = slot.map_err(|_| Failure::Silence)? else {
+            return Err(Failure::Unfit("the lock is closed".into()));
+        };
+        let mut connection = match slot.take() {
+            Some(connection) => connection,
+            None => {
+                let connecting = timeout_at(limit(), self.engine.connect()).await;
+                connecting.map_err(|_| Failure::Silence)??
+            }
+        };
+        let answer = timeout_at(limit(), call.attempt(&mut connection, *unknown)).await;
+        match answer {
+            Ok(Ok(answer)) => {
+                slot.keep(connection);
+                Ok(answer)
+            }
+            Ok(Err(error)) => {
+                if matches!(E::diagnose(&error), Diagnosis::Away) {
+                    *unknown = true;
+                    self.connections.clear();
+                }
+                Err(Failure::Sql(error))
+            }
+            Err(_) => {
+                *unknown = true;
+                self.connections.clear();
+                Err(Failure::Silence)
+            }
+        }
+    }
+
+    fn unusable(&self, reason: &str) -> LockError {
+        LockError::Unusable {
+            location: self.location.clone(),
+            reason: reason.to_owned(),
+        }
+    }
+}
+
+#[async_trait]
+impl<E: Engine> Database for Server<E> {
+    fn dialect(&self) -> &Dialect {
+        &E::DIALECT
+    }
+
+    async fn load(&self, log: &LogId) -> Result<Option<Vec<u8>>, LockError> {
+        self.call(&Load(log)).await
+    }
+
+    async fn change(&self, change: &Change<'_>) -> Result<bool, LockError> {
+        self.call(change).await
+    }
+
+    async fn probe(&self) -> Result<(), LockError> {
+        self.call(&Probe).await
+    }
+
+    fn location(&self) -> String {
+        self.location.clone()
+    }
+
+    async fn close(&self) {
+        for connection in self.connections.close() {
+            let _ = timeout_at(Instant::now() + ANSWER, connection.close()).await;
+        }
+    }
+}
+
+/// What is asked of a server, as often as it takes to have an answer.
+#[async_trait]
+trait Call<E: Engine>: Sync {
+    type Answer: Send;
+
+    /// For messages.
+    fn action(&self) -> &'static str;
+
+    /// `unknown`: an attempt before this one may have had its effect.
+    async fn attempt(
+        &self,
+        connection: &mut E::Connection,
+        unknown: bool,
+    ) -> Result<Self::Answer, sqlx::Error>;
+}
+
+struct Load<'l>(&'l LogId);
+
+#[async_trait]
+impl<E: Engine> Call<E> for Load<'_> {
+    type Answer = Option<Vec<u8>>;
+
+    fn action(&self) -> &'static str {
+        "load the checkpoint"
+    }
+
+    async fn attempt(
+        &self,
+        connection: &mut E::Connection,
+        _: bool,
+    ) -> Result<Self::Answer, sqlx::Error> {
+        E::load(connection, self.0).await
+    }
+}
+
+#[async_trait]
+impl<E: Engine> Call<E> for Change<'_> {
+    type Answer = bool;
+
+    fn action(&self) -> &'static str {
+        self.action
+    }
+
+    async fn attempt(
+        &self,
+        connection: &mut E::Connection,
+        unknown: bool,
+    ) -> Result<bool, sqlx::Error> {
+        let rows = E::execute(connection, self.statement, self.parameters).await?;
+        if rows == 1 || !unknown {
+            return Ok(rows == 1);
+        }
+        let ours = [self.body, self.log, self.body];
+        let rows = E::execute(connection, E::DIALECT.replace, &ours).await?;
+        Ok(rows == 1)
+    }
+}
+
+struct Probe;
+
+#[async_trait]
+impl<E: Engine> Call<E> for Probe {
+    type Answer = ();
+
+    fn action(&self) -> &'static str {
+        "write"
+    }
+
+    async fn attempt(&self, connection: &mut E::Connection, _: bool) -> Result<(), sqlx::Error> {
+        E::execute(connection, E::DIALECT.probe, &[]).await?;
+        Ok(())
+    }
+}
+
+/// What happened, and what to do about the usual cases.
+fn message<E: Engine>(failure: &Failure) -> String {
+    match failure {
+        Failure::Unfit(reason) => reason.clone(),
+        Failure::Silence => "no answer: the server hangs, is overloaded, or something on the \
+                             way drops packets. Look at the server first"
+            .into(),
+        Failure::Sql(error) => {
+            let said = match error {
+                sqlx::Error::Database(error) => error.message().to_owned(),
+                error => error.to_string(),
+            };
+            match E::diagnose(error) {
+                Diagnosis::Refused("") | Diagnosis::Again => said,
+                Diagnosis::Refused(advice) => format!("{said}; {advice}"),
+                Diagnosis::Away => {
+                    format!("{said}; is the server running, and the URL in `checkpoints` right?")
+                }
+            }
+        }
+    }
+}
+
+/// What to do, for both kinds of server.
+pub(super) mod advice {
+    pub(in super::super) const LOGIN: &str = "the URL in `checkpoints` has a wrong user or password, or the server does not let this \
+         user in from here. Special characters of a password are percent-encoded in a URL";
+    pub(in super::super) const NO_DATABASE: &str = "an administrator makes it with CREATE DATABASE. If logs were created with it before, \
+         this is the wrong server: do not make it anew";
+    pub(in super::super) const NO_TABLE: &str =
+        "the table was removed while in use: restore the newest one, never make it anew";
+    pub(in super::super) const RIGHTS: &str = "this user needs the rights SELECT, INSERT and UPDATE on the table `checkpoints`; to \
+         make it, CREATE";
+    pub(in super::super) const READ_ONLY: &str = "this server takes no writes: it is a replica, or set so. The URL in `checkpoints` \
+         must lead to the primary";
+    pub(in super::super) const FULL: &str = "free space on the server's disk";
+    pub(in super::super) const HELD: &str =
+        "another session of the server holds the row: find and end it";
+}

@@ -1,0 +1,345 @@
+//! Locks in object stores: the cases that every lock passes, on real servers;
+//! and stores that must be refused, or lose answers, as doubles in memory.
+
+#![allow(clippy::unwrap_used)]
+
+mod s3;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::stream::BoxStream;
+use lucarne_storage::conformance::LockBackend;
+use lucarne_storage::{Lock, LockError, ObjectLock};
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult,
+    Result,
+};
+
+const LOG: [u8; 32] = [9; 32];
+
+/// A store with one fault.
+#[derive(Clone, Debug)]
+struct Double {
+    store: Arc<InMemory>,
+    fault: Fault,
+    puts: Arc<AtomicU32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    None,
+    /// Takes every put, whatever its condition.
+    Blind,
+    /// Takes every update.
+    BlindUpdates,
+    /// Creates over what exists.
+    BlindCreation,
+    /// Looks first, and writes a moment later.
+    Racy,
+    /// Does not say what it has stored.
+    NoTags,
+    /// Every other put is answered by an error, after its effect.
+    LosesAnswers,
+    /// The same, and a layer below repeats it, as HTTP clients do.
+    Repeats,
+    /// Every other put fails without effect.
+    Flaky,
+    /// Knows no conditions, and says so.
+    Unconditional,
+    /// Puts are never answered, and have their effect.
+    Silent,
+    /// Puts are not allowed.
+    Forbidden,
+}
+
+impl Double {
+    fn new(fault: Fault) -> Self {
+        Self {
+            store: Arc::default(),
+            fault,
+            puts: Arc::default(),
+        }
+    }
+
+    async fn lock(&self) -> Result<ObjectLock, LockError> {
+        let location = format!("a store that is {:?}", self.fault);
+        ObjectLock::open(Arc::new(self.clone()), "locks/here", location).await
+    }
+
+    /// The same objects, with another fault.
+    fn with(&self, fault: Fault) -> Self {
+        let mut other = self.clone();
+        other.fault = fault;
+        other
+    }
+
+    async fn refusal(&self) -> String {
+        match self.lock().await {
+            Err(error @ LockError::Unusable { .. }) => error.to_string(),
+            Err(other) => panic!("{other:?}"),
+            Ok(_) => panic!("a store that is {:?} was taken", self.fault),
+        }
+    }
+}
+
+impl fmt::Display for Double {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.fault)
+    }
+}
+
+fn lost() -> Error {
+    Error::Generic {
+        store: "double",
+        source: "503 Slow Down".into(),
+    }
+}
+
+#[async_trait]
+impl ObjectStore for Double {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
+        let odd = self.puts.fetch_add(1, Ordering::Relaxed) % 2 == 1;
+        let mut all = options.clone();
+        all.mode = PutMode::Overwrite;
+        let put = |options| self.store.put_opts(location, payload.clone(), options);
+        let fault = match self.fault {
+            // Atomic, but for the weather: that begins after the race.
+            Fault::LosesAnswers | Fault::Repeats | Fault::Flaky | Fault::Silent
+                if location.as_ref().contains("probe-") =>
+            {
+                Fault::None
+            }
+            fault => fault,
+        };
+        match (fault, &options.mode) {
+            (Fault::Blind, _)
+            | (Fault::BlindUpdates, PutMode::Update(_))
+            | (Fault::BlindCreation, PutMode::Create) => put(all).await,
+            (Fault::Racy, mode) => {
+                let found = self.store.head(location).await.ok();
+                let fits = match mode {
+                    PutMode::Overwrite => true,
+                    PutMode::Create => found.is_none(),
+                    PutMode::Update(v) => found.is_some_and(|found| found.e_tag == v.e_tag),
+                };
+                tokio::time::sleep(Duration::from_millis(2)).await;
+                match fits {
+                    true => put(all).await,
+                    false => Err(Error::Precondition {
+                        path: location.to_string(),
+                        source: "412".into(),
+                    }),
+                }
+            }
+            (Fault::NoTags, _) => put(options).await.map(|done| PutResult {
+                e_tag: None,
+                ..done
+            }),
+            (Fault::LosesAnswers, _) if odd => {
+                let _ = put(options).await;
+                Err(lost())
+            }
+            (Fault::Repeats, _) if odd => {
+                let _ = put(options.clone()).await;
+                put(options).await
+            }
+            (Fault::Flaky, _) if odd => Err(lost()),
+            (Fault::Unconditional, PutMode::Create | PutMode::Update(_)) => {
+                Err(Error::NotImplemented {
+                    operation: "conditional put".into(),
+                    implementer: "double".into(),
+                })
+            }
+            (Fault::Silent, _) => {
+                let _ = put(options).await;
+                std::future::pending().await
+            }
+            (Fault::Forbidden, _) => Err(Error::PermissionDenied {
+                path: location.to_string(),
+                source: "403".into(),
+            }),
+            _ => put(options).await,
+        }
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        self.store.put_multipart_opts(location, options).await
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        let mut got = self.store.get_opts(location, options).await?;
+        if matches!(self.fault, Fault::NoTags) {
+            got.meta.e_tag = None;
+        }
+        Ok(got)
+    }
+
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        self.store.delete_stream(locations)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.store.list(prefix)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.store.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.store.copy_opts(from, to, options).await
+    }
+}
+
+#[async_trait]
+impl LockBackend for Double {
+    async fn open(&self) -> Box<dyn Lock> {
+        Box::new(self.lock().await.unwrap())
+    }
+}
+
+mod in_memory {
+    use super::*;
+    lucarne_storage::lock_conformance!(Double::new(Fault::None));
+}
+
+/// Whatever is lost on the way, nobody notices.
+mod losing_answers {
+    use super::*;
+    lucarne_storage::lock_conformance!(Double::new(Fault::LosesAnswers));
+}
+
+mod repeating {
+    use super::*;
+    lucarne_storage::lock_conformance!(Double::new(Fault::Repeats));
+}
+
+mod flaky {
+    use super::*;
+    lucarne_storage::lock_conformance!(Double::new(Fault::Flaky));
+}
+
+mod minio {
+    use super::*;
+    lucarne_storage::lock_conformance!(s3::Bucket::minio());
+}
+
+mod versitygw {
+    use super::*;
+    lucarne_storage::lock_conformance!(s3::Bucket::versitygw());
+}
+
+#[tokio::test]
+async fn a_store_that_is_not_atomic_is_refused() {
+    for fault in [
+        Fault::Blind,
+        Fault::BlindUpdates,
+        Fault::BlindCreation,
+        Fault::Racy,
+    ] {
+        let refused = Double::new(fault).refusal().await;
+        assert!(refused.contains("not atomic"), "{fault:?}: {refused}");
+        assert!(refused.contains("SQL database"), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_show_it_is_refused() {
+    for (fault, said) in [
+        (Fault::NoTags, "no e-tags"),
+        (Fault::Unconditional, "conditional put"),
+        (Fault::Forbidden, "credentials"),
+    ] {
+        let refused = Double::new(fault).refusal().await;
+        assert!(refused.contains(said), "{fault:?}: {refused}");
+    }
+}
+
+#[tokio::test]
+async fn the_race_leaves_nothing_behind() {
+    use futures_util::StreamExt;
+    for fault in [Fault::None, Fault::Racy, Fault::LosesAnswers] {
+        let double = Double::new(fault);
+        let _ = double.lock().await;
+        assert_eq!(double.list(None).count().await, 0, "{fault:?}");
+    }
+}
+
+/// After its effect, and of the first creation: `Exists` would be wrong.
+#[tokio::test]
+async fn what_was_put_is_recognised_by_its_mark() {
+    let double = Double::new(Fault::LosesAnswers);
+    let lock = double.lock().await.unwrap();
+    for log in 0..8 {
+        let log = [log; 32];
+        lock.create(&log, b"0").await.unwrap();
+        let again = lock.create(&log, b"0").await;
+        assert!(matches!(again, Err(LockError::Exists { .. })), "{again:?}");
+        for _ in 0..3 {
+            lock.replace(&log, b"0", b"0").await.unwrap();
+        }
+    }
+}
+
+/// One that commits alone repeats nothing.
+#[tokio::test]
+async fn a_commit_is_one_request() {
+    let double = Double::new(Fault::None);
+    let lock = double.lock().await.unwrap();
+    lock.create(&LOG, b"0").await.unwrap();
+    let before = double.puts.load(Ordering::Relaxed);
+    for step in 0..10 {
+        let (old, new) = (step.to_string(), (step + 1).to_string());
+        lock.replace(&LOG, old.as_bytes(), new.as_bytes())
+            .await
+            .unwrap();
+    }
+    assert_eq!(double.puts.load(Ordering::Relaxed) - before, 10);
+}
+
+/// The put that is under way has its effect, as any may.
+#[tokio::test]
+async fn a_store_that_hangs_is_waited_for_but_not_for_ever() {
+    let double = Double::new(Fault::None);
+    let lock = double.lock().await.unwrap();
+    lock.create(&LOG, b"0").await.unwrap();
+    let hanging = double.with(Fault::Silent).lock().await.unwrap();
+    let start = std::time::Instant::now();
+    // It reads back what it has stored itself.
+    hanging.replace(&LOG, b"0", b"1").await.unwrap();
+    let failed = hanging.check().await.unwrap_err();
+    assert!(failed.to_string().contains("no answer"), "{failed}");
+    assert!(start.elapsed() < Duration::from_secs(60));
+    lock.replace(&LOG, b"1", b"2").await.unwrap();
+}
+
+/// On a real server: what is wrong is said, and nothing hangs.
+#[tokio::test]
+async fn wrong_credentials_and_buckets_are_named() {
+    let bucket = s3::Bucket::minio();
+    let wrong = bucket.store_as("wrong-secret-key", s3::BUCKET);
+    let refused = bucket.lock(wrong).await.err().unwrap().to_string();
+    assert!(refused.contains("credentials"), "{refused}");
+    let nowhere = bucket.store_as(bucket.server.secret_key, "nowhere");
+    let refused = bucket.lock(nowhere).await.err().unwrap().to_string();
+    assert!(refused.contains("no such bucket"), "{refused}");
+}

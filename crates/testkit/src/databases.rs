@@ -1,0 +1,469 @@
+use std::{
+    fmt::Write as _,
+    fs,
+    net::SocketAddr,
+    os::unix::fs::{PermissionsExt, chown},
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicU32, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, getuid, kill_process};
+
+use crate::{Launch, Server, TempDir, free_port, temp_dir};
+
+/// How long a server may take to make its files, begin or end.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The user that logs are: it may do anything in the databases made for it.
+const USER: &str = "lucarne";
+/// Its password, as it is and in a URL.
+const PASSWORD: (&str, &str) = ("p@ss/w:rd", "p%40ss%2Fw%3Ard");
+
+/// Which server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DatabaseKind {
+    /// Debian's `mariadb-server`.
+    MariaDb,
+    /// Debian's `postgresql`.
+    Postgres,
+}
+
+/// A real database server on loopback and on a socket, with the settings that
+/// it is shipped with. It and what it stored go away with the value.
+///
+/// Neither server runs as root: started by root, they run as the users that
+/// their packages make.
+#[derive(Debug)]
+pub struct DatabaseServer {
+    kind: DatabaseKind,
+    address: SocketAddr,
+    directory: TempDir,
+    /// `None` while it is down.
+    server: Option<Server>,
+    databases: AtomicU32,
+}
+
+impl DatabaseServer {
+    /// A new server of its own.
+    ///
+    /// # Errors
+    /// It is not installed, or does not start: the message says what to do.
+    pub fn start(kind: DatabaseKind) -> Result<Self> {
+        let directory = temp_dir();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755))?;
+        let mut server = Self {
+            kind,
+            address: SocketAddr::from(([127, 0, 0, 1], free_port())),
+            directory,
+            server: None,
+            databases: AtomicU32::new(0),
+        };
+        server.initialise()?;
+        server.begin(&[])?;
+        server.admin("", &server.create_user())?;
+        Ok(server)
+    }
+
+    /// One that the tests of a process share as long as any of them uses it.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn shared(kind: DatabaseKind) -> Result<Arc<Self>> {
+        static SHARED: [Mutex<Weak<DatabaseServer>>; 2] = [const { Mutex::new(Weak::new()) }; 2];
+        let mut shared = SHARED[kind as usize]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(server) = shared.upgrade() {
+            return Ok(server);
+        }
+        let server = Arc::new(Self::start(kind)?);
+        *shared = Arc::downgrade(&server);
+        Ok(server)
+    }
+
+    /// Makes an empty database; its name.
+    ///
+    /// # Errors
+    /// The server is down.
+    pub fn new_database(&self) -> Result<String> {
+        let number = self.databases.fetch_add(1, Ordering::Relaxed);
+        let name = format!("lucarne{number}");
+        match self.kind {
+            DatabaseKind::MariaDb => self.admin(
+                "",
+                &format!(
+                    "CREATE DATABASE {name}; GRANT ALL ON {name}.* TO {USER}@'%', {USER}@localhost"
+                ),
+            )?,
+            DatabaseKind::Postgres => {
+                self.admin("", &format!("CREATE DATABASE {name} OWNER {USER}"))?
+            }
+        };
+        Ok(name)
+    }
+
+    /// Its URL over TCP.
+    pub fn url(&self, database: &str) -> String {
+        let (scheme, address) = (self.scheme(), self.address);
+        format!("{scheme}://{USER}:{}@{address}/{database}", PASSWORD.1)
+    }
+
+    /// Its URL by the socket.
+    pub fn socket_url(&self, database: &str) -> String {
+        let (socket, password) = (self.socket(), PASSWORD.1);
+        let (socket, port) = (socket.display(), self.address.port());
+        match self.kind {
+            DatabaseKind::MariaDb => {
+                format!("mysql://{USER}:{password}@localhost/{database}?socket={socket}")
+            }
+            DatabaseKind::Postgres => {
+                format!("postgres:///{database}?host={socket}&port={port}&user={USER}")
+            }
+        }
+    }
+
+    /// The password that is in the URLs, as they have it.
+    pub fn password(&self) -> &'static str {
+        PASSWORD.1
+    }
+
+    /// Runs statements as the administrator, in a database (none: `""`), with
+    /// the server's own client; what it printed.
+    ///
+    /// # Errors
+    /// What the server said.
+    pub fn admin(&self, database: &str, statements: &str) -> Result<String> {
+        let launch = match self.kind {
+            DatabaseKind::MariaDb => Launch::new("mariadb")
+                .args([
+                    "--no-defaults",
+                    "--user=root",
+                    "--batch",
+                    "--skip-column-names",
+                ])
+                .arg(format!("--socket={}", self.socket().display()))
+                .args(["--execute", statements])
+                .arg(database),
+            DatabaseKind::Postgres => Launch::new(postgres_program("psql")?)
+                .args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align"])
+                .args(["--username=postgres", "--command", statements])
+                .arg(format!("--host={}", self.socket().display()))
+                .arg(format!("--port={}", self.address.port()))
+                .arg(if database.is_empty() {
+                    "postgres"
+                } else {
+                    database
+                }),
+        };
+        let output = launch.run()?;
+        ensure!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+
+    /// Ends it in order, and starts it again with more settings
+    /// (`name=value`), which it keeps until the next time.
+    ///
+    /// # Errors
+    /// It does not end, or not start.
+    pub fn restart(&mut self, settings: &[&str]) -> Result<()> {
+        self.stop()?;
+        self.begin(settings)
+    }
+
+    /// Ends it in order, cutting its connections.
+    ///
+    /// # Errors
+    /// It does not end.
+    pub fn stop(&mut self) -> Result<()> {
+        if let Some(mut server) = self.server.take() {
+            // PostgreSQL waits for its clients after SIGTERM.
+            server.signal(match self.kind {
+                DatabaseKind::MariaDb => Signal::TERM,
+                DatabaseKind::Postgres => Signal::INT,
+            })?;
+            server.wait(PATIENCE)?;
+        }
+        Ok(())
+    }
+
+    /// SIGKILL to all of its processes.
+    ///
+    /// # Errors
+    /// Only if the system refuses.
+    pub fn kill(&mut self) -> Result<()> {
+        // Its children keep its output open: reading that to the end, as
+        // `Server::kill` does, is for when all have gone.
+        let _ = self.signal_all(Signal::KILL);
+        if let Some(mut server) = self.server.take() {
+            server.kill()?;
+        }
+        Ok(())
+    }
+
+    /// Starts it after [`stop`](Self::stop) or [`kill`](Self::kill).
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn begin(&mut self, settings: &[&str]) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.launch(settings)?.start(self.address) {
+                Ok(server) => {
+                    self.server = Some(server);
+                    break;
+                }
+                // Processes of the one before may take a moment to go.
+                Err(error) if Instant::now() > deadline => return Err(error),
+                Err(_) => thread::sleep(Duration::from_millis(100)),
+            }
+        }
+        while let Err(error) = self.admin("", "SELECT 1") {
+            ensure!(Instant::now() < deadline, "not ready: {error}");
+            thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
+    /// Stops all of its processes where they are (SIGSTOP): connections stay,
+    /// answers do not come.
+    ///
+    /// # Errors
+    /// It is down.
+    pub fn freeze(&mut self) -> Result<()> {
+        self.signal_all(Signal::STOP)
+    }
+
+    /// Lets it go on.
+    ///
+    /// # Errors
+    /// It is down.
+    pub fn thaw(&mut self) -> Result<()> {
+        self.signal_all(Signal::CONT)
+    }
+
+    fn signal_all(&mut self, signal: Signal) -> Result<()> {
+        let children = self.children();
+        self.server
+            .as_mut()
+            .context("the server is down")?
+            .signal(signal)?;
+        for child in children {
+            let _ = kill_process(child, signal);
+        }
+        Ok(())
+    }
+
+    /// PostgreSQL has a process for each connection, and some more.
+    fn children(&self) -> Vec<Pid> {
+        let pid = self.server.as_ref().map_or(0, Server::pid);
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        let children = children.unwrap_or_default();
+        let children = children.split_whitespace();
+        children
+            .filter_map(|pid| Pid::from_raw(pid.parse().ok()?))
+            .collect()
+    }
+
+    fn scheme(&self) -> &'static str {
+        match self.kind {
+            DatabaseKind::MariaDb => "mysql",
+            DatabaseKind::Postgres => "postgres",
+        }
+    }
+
+    fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    /// MariaDB's file, or PostgreSQL's directory.
+    fn socket(&self) -> PathBuf {
+        match self.kind {
+            DatabaseKind::MariaDb => self.data().join("socket"),
+            DatabaseKind::Postgres => self.data(),
+        }
+    }
+
+    /// Makes the files of an empty server.
+    fn initialise(&self) -> Result<()> {
+        fs::create_dir(self.data())?;
+        let launch = match self.kind {
+            DatabaseKind::MariaDb => self
+                .as_its_user("mariadb-install-db".into())?
+                .args(["--no-defaults", "--skip-test-db", "--skip-name-resolve"])
+                .arg("--auth-root-authentication-method=normal")
+                // Nothing of the system tables needs to survive a power cut.
+                .args([
+                    "--innodb-flush-log-at-trx-commit=0",
+                    "--innodb-log-file-size=8M",
+                ])
+                .arg(format!("--datadir={}", self.data().display())),
+            DatabaseKind::Postgres => self
+                .as_its_user(postgres_program("initdb")?)?
+                .args(["--auth=trust", "--no-sync", "--no-instructions"])
+                .args(["--username=postgres", "--encoding=UTF8", "--no-locale"])
+                .arg(self.data()),
+        };
+        // MariaDB has failed here once when several began on a busy machine,
+        // without a reason: one more try.
+        let mut output = launch.run()?;
+        if !output.status.success() {
+            thread::sleep(Duration::from_secs(1));
+            fs::remove_dir_all(self.data())?;
+            fs::create_dir(self.data())?;
+            self.own_data()?;
+            output = launch.run()?;
+        }
+        if !output.status.success() {
+            let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
+            let _ = write!(said, "{}", String::from_utf8_lossy(&output.stderr));
+            bail!("{:?} cannot make its files:\n{said}", self.kind);
+        }
+        if self.kind == DatabaseKind::Postgres {
+            // By TCP, nobody comes in without a password.
+            let access = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n";
+            fs::write(self.data().join("pg_hba.conf"), access)?;
+        }
+        Ok(())
+    }
+
+    fn launch(&self, settings: &[&str]) -> Result<Launch> {
+        let (data, port) = (self.data(), self.address.port());
+        let launch = match self.kind {
+            DatabaseKind::MariaDb => self
+                .as_its_user(mariadbd()?)?
+                .args([
+                    "--no-defaults",
+                    "--bind-address=127.0.0.1",
+                    "--skip-name-resolve",
+                ])
+                .args(["--innodb-log-file-size=8M", "--innodb-buffer-pool-size=16M"])
+                .arg(format!("--datadir={}", data.display()))
+                .arg(format!("--socket={}", self.socket().display()))
+                .arg(format!("--port={port}"))
+                .args(settings.iter().map(|setting| format!("--{setting}"))),
+            DatabaseKind::Postgres => self
+                .as_its_user(postgres_program("postgres")?)?
+                .args(["-c", "listen_addresses=127.0.0.1"])
+                .args(["-c", &format!("unix_socket_directories={}", data.display())])
+                .args(["-c", &format!("port={port}")])
+                .args(settings.iter().flat_map(|setting| ["-c", setting]))
+                .arg("-D")
+                .arg(&data),
+        };
+        Ok(launch.patience(PATIENCE))
+    }
+
+    /// Whom its package makes.
+    fn user(&self) -> &'static str {
+        match self.kind {
+            DatabaseKind::MariaDb => "mysql",
+            DatabaseKind::Postgres => "postgres",
+        }
+    }
+
+    /// Gives the data directory to that user, if we are root.
+    fn own_data(&self) -> Result<()> {
+        if getuid().is_root() {
+            let (uid, gid) = ids(self.user())?;
+            chown(self.data(), Some(uid), Some(gid))?;
+        }
+        Ok(())
+    }
+
+    fn create_user(&self) -> String {
+        let password = PASSWORD.0;
+        match self.kind {
+            DatabaseKind::MariaDb => format!(
+                "CREATE USER {USER}@'%' IDENTIFIED BY '{password}', \
+                 {USER}@localhost IDENTIFIED BY '{password}'"
+            ),
+            DatabaseKind::Postgres => format!("CREATE USER {USER} PASSWORD '{password}'"),
+        }
+    }
+
+    /// Runs a program as the user whose package it comes from, who also gets
+    /// the data directory.
+    fn as_its_user(&self, program: PathBuf) -> Result<Launch> {
+        let directory = self.directory.path();
+        if !getuid().is_root() {
+            return Ok(Launch::new(program).directory(directory));
+        }
+        let user = self.user();
+        self.own_data()?;
+        // It replaces itself by the program: the pid is the server's.
+        let launch = Launch::new("setpriv")
+            .args(["--reuid", user, "--regid", user, "--init-groups"])
+            .arg(program);
+        Ok(launch.directory(directory))
+    }
+}
+
+impl Drop for DatabaseServer {
+    fn drop(&mut self) {
+        let _ = self.kill();
+    }
+}
+
+/// A program of the newest PostgreSQL: Debian has them outside the path.
+fn postgres_program(name: &str) -> Result<PathBuf> {
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
+    let version = |path: &Path| -> Option<u32> { path.file_name()?.to_str()?.parse().ok() };
+    let newest = versions
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.join("bin").join(name).is_file())
+        .max_by_key(|path| version(path));
+    let newest = newest.with_context(|| missing("PostgreSQL"))?;
+    Ok(newest.join("bin").join(name))
+}
+
+fn mariadbd() -> Result<PathBuf> {
+    let path = PathBuf::from("/usr/sbin/mariadbd");
+    ensure!(path.is_file(), missing("MariaDB"));
+    Ok(path)
+}
+
+fn missing(what: &str) -> String {
+    format!("{what} is not there. Run scripts/install-test-tools (cargo xtask test does)")
+}
+
+/// User and group of a name, from `/etc/passwd`.
+fn ids(user: &str) -> Result<(u32, u32)> {
+    let users = fs::read_to_string("/etc/passwd")?;
+    let fields = users
+        .lines()
+        .map(|line| line.split(':').collect::<Vec<_>>());
+    let fields = fields.into_iter().find(|fields| fields[0] == user);
+    let fields = fields.with_context(|| missing(user))?;
+    Ok((fields[2].parse()?, fields[3].parse()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_servers_start_restart_and_die() {
+        for kind in [DatabaseKind::MariaDb, DatabaseKind::Postgres] {
+            let mut server = DatabaseServer::start(kind).unwrap();
+            let name = server.new_database().unwrap();
+            server
+                .admin(&name, "CREATE TABLE t (n INT); INSERT INTO t VALUES (7)")
+                .unwrap();
+            server.restart(&[]).unwrap();
+            server.kill().unwrap();
+            assert!(server.admin(&name, "SELECT 1").is_err());
+            server.begin(&[]).unwrap();
+            assert_eq!(server.admin(&name, "SELECT n FROM t").unwrap(), "7");
+        }
+    }
+}
