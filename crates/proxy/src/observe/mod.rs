@@ -1,1 +1,13 @@
 //! What was seen of the servers: chains, SCTs, and whether logs have them.
+//!
+//! [`Observer::seen`] is what the proxy calls after each handshake with a server. It copies the
+//! chain into a bounded queue and returns: what does not fit is dropped and counted, the proxy
+//! never waits. [`routes`] is the page, its JSON and its files, for the proxy's own listener.
+
+mod observer;
+mod options;
+mod routes;
+
+pub use observer::{ObserveError, Observer};
+pub use options::{LogListSource, Options};
+pub use routes::routes;

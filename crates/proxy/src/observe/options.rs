@@ -1,0 +1,55 @@
+//! What an observer shall do.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lucarne_ct::Roots;
+use url::Url;
+
+/// Where the log list (version 3 JSON, as Chrome and Apple publish it) comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogListSource {
+    /// A file, read again when it has changed.
+    File(PathBuf),
+    /// `http` or `https`, fetched again now and then.
+    Url(Url),
+}
+
+/// What an observer shall do. Start from [`Options::new`].
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The logs whose SCTs count. Without a list SCTs are shown, but none can be verified.
+    pub log_list: Option<LogListSource>,
+    /// How often the log list is looked at again.
+    pub refresh: Duration,
+    /// The log that gets the chains not seen before: its submission prefix, to which
+    /// `ct/v1/add-chain` is appended.
+    pub submit_to: Option<Url>,
+    /// The SubjectPublicKeyInfo (DER) of that log, where the log list does not have it.
+    pub submit_key: Option<Vec<u8>>,
+    /// What the observer's own requests trust (log list, `submit_to`).
+    pub tls: Arc<rustls::ClientConfig>,
+    /// Trusted roots: where a server sends a leaf alone, its issuer is looked for here.
+    pub roots: Arc<Roots>,
+    /// Most hosts that are remembered; the one not seen for longest is dropped.
+    pub most_hosts: usize,
+    /// Most certificates that are remembered; the one not seen for longest is dropped.
+    pub most_certificates: usize,
+}
+
+impl Options {
+    /// Observes without a log list and submits nothing.
+    pub fn new(tls: Arc<rustls::ClientConfig>) -> Self {
+        Options {
+            log_list: None,
+            refresh: Duration::from_secs(3600),
+            submit_to: None,
+            submit_key: None,
+            tls,
+            roots: Arc::default(),
+            most_hosts: 4096,
+            most_certificates: 4096,
+        }
+    }
+}
