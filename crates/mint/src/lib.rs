@@ -28,6 +28,7 @@
 mod authority;
 mod certificate;
 mod chain;
+mod csr;
 pub mod der;
 mod error;
 pub mod extension;
@@ -43,6 +44,7 @@ mod time;
 pub use authority::{Authority, CaOptions};
 pub use certificate::{Template, Version};
 pub use chain::Chain;
+pub use csr::certification_request;
 pub use der::{Der, Lengths};
 pub use error::Error;
 pub use extension::Extension;
