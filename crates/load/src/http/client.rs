@@ -90,6 +90,37 @@ impl Client {
         record.finish(options.version, outcome)
     }
 
+    /// Opens a connection, shakes hands, and closes it: no request. An answer is
+    /// the handshake, its status 0, its protocol that of the connection. Where
+    /// sessions are resumed, the ticket for the next one is waited for beyond
+    /// the time that is counted.
+    pub async fn handshake(&mut self) -> Response {
+        /// How long a server may take that sends none.
+        const PATIENCE: Duration = Duration::from_millis(200);
+        let options = self.options.clone();
+        let mut record = Record::new(Answer::new(false, 0));
+        let opened = Stream::open(&self.endpoint, &options, &mut record).await;
+        let (stream, outcome) = match opened {
+            Ok(stream) => (Some(stream), Ok(())),
+            Err(failure) => (None, Err(failure)),
+        };
+        let mut response = record.finish(options.version, outcome);
+        response.exchange.protocol = match &response.handshake {
+            Some(handshake) => handshake.version,
+            None if self.endpoint.tls.is_some() => "TLS",
+            None => "TCP",
+        };
+        if let Some(mut stream) = stream {
+            let resumable = (response.handshake.as_ref())
+                .is_some_and(|handshake| handshake.version == "TLSv1.3");
+            if options.resume && resumable {
+                let _ = tokio::time::timeout(PATIENCE, stream.ticket()).await;
+            }
+            stream.close();
+        }
+        response
+    }
+
     /// Closes its connection; the next request opens another.
     pub fn close(&mut self) {
         if let Some(kept) = self.kept.take()

@@ -35,9 +35,12 @@ pub enum EndpointError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The certificates to trust cannot be used.
+    /// The certificates to trust, or to show, cannot be used.
     #[error("{0}")]
     Trust(String),
+    /// There is no TLS like the one that is wanted.
+    #[error("{0}")]
+    Tls(String),
     /// No address for the host.
     #[error("cannot find the address of `{host}`: {reason}")]
     Dns {
@@ -81,8 +84,9 @@ impl Endpoint {
         // An IPv6 address stands in brackets in a URL only.
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let tls = if secure {
-            let name = ServerName::try_from(bare.to_owned())
-                .map_err(|_| wrong("TLS cannot ask for that host"))?;
+            let name = options.tls.server_name.as_deref().unwrap_or(bare);
+            let name = ServerName::try_from(name.to_owned())
+                .map_err(|_| wrong(&format!("TLS cannot ask for a host called `{name}`")))?;
             Some((tls::config(options)?, name))
         } else {
             None
@@ -95,6 +99,18 @@ impl Endpoint {
             addresses: addresses(bare, port, options).await?,
             tls,
         }))
+    }
+
+    /// The same server, with TLS sessions of its own to resume: for a user whose
+    /// handshakes are not to depend on what others were given.
+    #[must_use]
+    pub fn with_own_sessions(&self) -> Arc<Self> {
+        let own =
+            |(config, name): &(Arc<_>, _)| (tls::with_own_sessions(config), Clone::clone(name));
+        Arc::new(Self {
+            tls: self.tls.as_ref().map(own),
+            ..self.clone()
+        })
     }
 
     /// `http` or `https`.

@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use super::answer::Answer;
-use super::{Response, Version};
+use super::{Handshake, Response, Version};
 use crate::{Exchange, Failure};
 
 /// What is noted while a request is under way.
@@ -20,6 +20,7 @@ pub(super) struct Record {
     pub(super) bytes_out: u64,
     pub(super) answer: Answer,
     pub(super) resent: bool,
+    pub(super) handshake: Option<Box<Handshake>>,
 }
 
 impl Record {
@@ -36,6 +37,7 @@ impl Record {
             bytes_out: 0,
             answer,
             resent: false,
+            handshake: None,
         }
     }
 
@@ -83,6 +85,7 @@ impl Record {
             headers: answer.headers,
             body: answer.body.freeze(),
             resent: self.resent,
+            handshake: self.handshake,
         }
     }
 }

@@ -22,6 +22,7 @@ mod answer;
 mod client;
 mod endpoint;
 mod exchange;
+mod handshake;
 mod http1;
 mod http2;
 pub mod kind;
@@ -35,9 +36,11 @@ mod tls;
 
 pub use client::Client;
 pub use endpoint::{Endpoint, EndpointError};
-pub use options::{ClientOptions, Version};
+pub use handshake::Handshake;
+pub use options::{ClientOptions, Identity, TlsOptions, TlsVersion, Version};
 pub use request::{Body, Request};
 pub use response::{Headers, Response};
+pub use tls::roots;
 
 /// What requests call themselves unless they say otherwise.
 const USER_AGENT: &str = concat!("lucarne-load/", env!("CARGO_PKG_VERSION"));

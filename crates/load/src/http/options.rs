@@ -24,6 +24,42 @@ pub struct ClientOptions {
     pub resolve: Vec<(String, IpAddr)>,
     /// The longest body of an answer, in bytes (64 MiB).
     pub max_body: usize,
+    /// What TLS handshakes offer, and as whom.
+    pub tls: TlsOptions,
+}
+
+/// What a TLS handshake offers. The default is whatever is safe.
+#[derive(Clone, Debug, Default)]
+pub struct TlsOptions {
+    /// Versions to offer; none stands for all.
+    pub versions: Vec<TlsVersion>,
+    /// Cipher suites to offer, by IANA's names; none stands for all.
+    pub suites: Vec<String>,
+    /// Groups for the key exchange, by IANA's names, the preferred one first; none
+    /// stands for the usual ones.
+    pub groups: Vec<String>,
+    /// The client's own certificate.
+    pub identity: Option<Identity>,
+    /// The name to ask for and to find in the certificate, if not the URL's host.
+    pub server_name: Option<String>,
+}
+
+/// A client's certificate and its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// A PEM file with the certificate, and those that lead to its root.
+    pub certificates: PathBuf,
+    /// A PEM file with the key.
+    pub key: PathBuf,
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsVersion {
+    /// TLS 1.2 (RFC 5246).
+    V1_2,
+    /// TLS 1.3 (RFC 8446).
+    V1_3,
 }
 
 impl Default for ClientOptions {
@@ -38,6 +74,7 @@ impl Default for ClientOptions {
             resume: false,
             resolve: Vec::new(),
             max_body: 64 << 20,
+            tls: TlsOptions::default(),
         }
     }
 }

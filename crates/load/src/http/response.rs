@@ -1,5 +1,6 @@
 use bytes::Bytes;
 
+use super::Handshake;
 use crate::Exchange;
 
 /// What came back. It always exists: `exchange.outcome` says whether it is whole,
@@ -17,6 +18,8 @@ pub struct Response {
     pub body: Bytes,
     /// Whether the request was sent again because a kept connection had gone.
     pub resent: bool,
+    /// The TLS handshake, if the request made one.
+    pub handshake: Option<Box<Handshake>>,
 }
 
 impl Response {

@@ -12,7 +12,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::exchange::Record;
-use super::{ClientOptions, Endpoint, Version, kind};
+use super::{ClientOptions, Endpoint, Handshake, Version, kind};
 use crate::Failure;
 
 /// A connection, encrypted or not.
@@ -58,11 +58,28 @@ impl Stream {
                 };
                 require_alpn(&stream, options.version)?;
                 record.tls = Some(connected.elapsed());
+                record.handshake = Some(Box::new(Handshake::of(stream.get_ref().1)));
                 Stream::Tls(Box::new(stream))
             }
         };
         record.ready = std::time::Instant::now();
         Ok(stream)
+    }
+
+    /// Takes in what a server sends after a TLS 1.3 handshake for the next one to
+    /// resume, until there is such a ticket or anything else.
+    pub(super) async fn ticket(&mut self) {
+        let Stream::Tls(stream) = self else { return };
+        let mut byte = [0];
+        std::future::poll_fn(|context| {
+            let mut buffer = ReadBuf::new(&mut byte);
+            let read = Pin::new(&mut **stream).poll_read(context, &mut buffer);
+            match stream.get_ref().1.tls13_tickets_received() {
+                0 => read.map(|_| ()),
+                _ => Poll::Ready(()),
+            }
+        })
+        .await;
     }
 
     /// Says goodbye, as far as that can be done without waiting.

@@ -3,30 +3,38 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use lucarne_settings::nearest;
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme, SupportedProtocolVersion,
+    version,
+};
 
-use super::{ClientOptions, EndpointError};
+use super::{ClientOptions, EndpointError, Identity, TlsOptions, TlsVersion};
 
 /// TLS as `options` want it.
 pub(super) fn config(options: &ClientOptions) -> Result<Arc<ClientConfig>, EndpointError> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
+    let provider = Arc::new(provider(&options.tls)?);
     let builder = ClientConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| EndpointError::Trust(format!("TLS cannot be set up: {error}")))?;
-    let mut config = if options.insecure {
-        builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Anyone(provider)))
-            .with_no_client_auth()
+        .with_protocol_versions(&versions(&options.tls))
+        .map_err(|error| EndpointError::Tls(format!("TLS cannot be set up so: {error}")))?;
+    let builder = if options.insecure {
+        let anyone = Arc::new(Anyone(provider));
+        builder.dangerous().with_custom_certificate_verifier(anyone)
     } else {
-        builder
-            .with_root_certificates(roots(options.ca.as_deref())?)
-            .with_no_client_auth()
+        builder.with_root_certificates(roots(options.ca.as_deref())?)
+    };
+    let mut config = match &options.tls.identity {
+        None => builder.with_no_client_auth(),
+        Some(identity) => {
+            let (certificates, key) = load(identity)?;
+            let config = builder.with_client_auth_cert(certificates, key);
+            config.map_err(|error| unusable(&identity.certificates, &error))?
+        }
     };
     config.alpn_protocols = vec![options.version.alpn().to_vec()];
     if !options.resume {
@@ -35,23 +43,113 @@ pub(super) fn config(options: &ClientOptions) -> Result<Arc<ClientConfig>, Endpo
     Ok(Arc::new(config))
 }
 
-/// The system's roots, and those of the file.
-fn roots(file: Option<&Path>) -> Result<RootCertStore, EndpointError> {
+/// The same, with sessions of its own to resume.
+pub(super) fn with_own_sessions(config: &ClientConfig) -> Arc<ClientConfig> {
+    /// More than the tickets that a server hands out at once.
+    const SESSIONS: usize = 16;
+    let mut config = config.clone();
+    config.resumption = Resumption::in_memory_sessions(SESSIONS);
+    Arc::new(config)
+}
+
+fn versions(options: &TlsOptions) -> Vec<&'static SupportedProtocolVersion> {
+    let wanted = |version| options.versions.is_empty() || options.versions.contains(&version);
+    let all = [
+        (TlsVersion::V1_3, &version::TLS13),
+        (TlsVersion::V1_2, &version::TLS12),
+    ];
+    let wanted = all.into_iter().filter(|(version, _)| wanted(*version));
+    wanted.map(|(_, version)| version).collect()
+}
+
+/// Cryptography with the suites and groups that are wanted.
+fn provider(options: &TlsOptions) -> Result<CryptoProvider, EndpointError> {
+    let mut provider = aws_lc_rs::default_provider();
+    if !options.suites.is_empty() {
+        let all = aws_lc_rs::ALL_CIPHER_SUITES.iter();
+        let all: Vec<_> = all
+            .map(|suite| (iana(suite.suite().as_str()), *suite))
+            .collect();
+        provider.cipher_suites = choose("cipher suite", &options.suites, &all)?;
+    }
+    if !options.groups.is_empty() {
+        let all = aws_lc_rs::ALL_KX_GROUPS.iter();
+        let all: Vec<_> = all
+            .map(|group| (iana(group.name().as_str()), *group))
+            .collect();
+        provider.kx_groups = choose("key-exchange group", &options.groups, &all)?;
+    }
+    Ok(provider)
+}
+
+/// IANA's name: that of TLS 1.3's suites has no version in it.
+pub(super) fn iana(name: Option<&'static str>) -> String {
+    name.unwrap_or("unknown").replacen("TLS13_", "TLS_", 1)
+}
+
+/// Those of `all` that are wanted, in the order in which they are.
+fn choose<T: Copy>(
+    what: &str,
+    wanted: &[String],
+    all: &[(String, T)],
+) -> Result<Vec<T>, EndpointError> {
+    let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
+    let find = |name: &String| {
+        let found = all
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.map(|(_, it)| *it).ok_or_else(|| {
+            EndpointError::Tls(match nearest(name, &names) {
+                Some(near) => format!("`{name}` is no {what}; did you mean `{near}`?"),
+                None => format!("`{name}` is no {what}; there are {}", names.join(", ")),
+            })
+        })
+    };
+    wanted.iter().map(find).collect()
+}
+
+fn load(
+    identity: &Identity,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), EndpointError> {
+    let file = &identity.certificates;
+    let certificates = CertificateDer::pem_file_iter(file).map_err(|e| unusable(file, &e))?;
+    let certificates: Vec<_> = certificates
+        .collect::<Result<_, _>>()
+        .map_err(|error| unusable(file, &error))?;
+    if certificates.is_empty() {
+        return Err(unusable(file, &"there is no PEM certificate in it"));
+    }
+    let file = &identity.key;
+    let key = PrivateKeyDer::from_pem_file(file).map_err(|error| {
+        let file = file.display();
+        EndpointError::Trust(format!("cannot use the key in {file}: {error}"))
+    })?;
+    Ok((certificates, key))
+}
+
+fn unusable(file: &Path, reason: &dyn std::fmt::Display) -> EndpointError {
+    let file = file.display();
+    EndpointError::Trust(format!("cannot use the certificates in {file}: {reason}"))
+}
+
+/// The certificates that are trusted: the system's, and those of the PEM file.
+///
+/// # Errors
+/// If there is none in the file, or one that is none.
+pub fn roots(file: Option<&Path>) -> Result<RootCertStore, EndpointError> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if let Some(file) = file {
-        let failed = |reason: &dyn std::fmt::Display| {
-            let file = file.display();
-            EndpointError::Trust(format!("cannot use the certificates in {file}: {reason}"))
-        };
         let mut added = 0;
-        for certificate in CertificateDer::pem_file_iter(file).map_err(|e| failed(&e))? {
-            let certificate = certificate.map_err(|error| failed(&error))?;
-            roots.add(certificate).map_err(|error| failed(&error))?;
+        for certificate in CertificateDer::pem_file_iter(file).map_err(|e| unusable(file, &e))? {
+            let certificate = certificate.map_err(|error| unusable(file, &error))?;
+            roots
+                .add(certificate)
+                .map_err(|error| unusable(file, &error))?;
             added += 1;
         }
         if added == 0 {
-            return Err(failed(&"there is no PEM certificate in it"));
+            return Err(unusable(file, &"there is no PEM certificate in it"));
         }
     }
     Ok(roots)

@@ -1,5 +1,6 @@
 //! The client against small servers in the same process.
 
 mod faults;
+mod handshake;
 mod http;
 mod server;
