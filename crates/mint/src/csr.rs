@@ -10,10 +10,7 @@ const EXTENSION_REQUEST: &str = "1.2.840.113549.1.9.14";
 ///
 /// # Errors
 /// Only if the cryptographic library fails.
-pub fn certification_request<S: AsRef<str>>(
-    key: &KeyPair,
-    names: &[S],
-) -> Result<Vec<u8>, Error> {
+pub fn certification_request<S: AsRef<str>>(key: &KeyPair, names: &[S]) -> Result<Vec<u8>, Error> {
     let attribute = Oid::parse(EXTENSION_REQUEST).ok_or(Error::Crypto("naming an attribute"))?;
     let names = extension::subject_alt_name(names);
     let info = Der::build(|der| {

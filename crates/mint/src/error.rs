@@ -25,4 +25,16 @@ pub enum Error {
     /// The private key and the certificate are not of one pair.
     #[error("the private key does not belong to the CA certificate beside it")]
     Mismatch,
+    /// A leaf certificate that cannot be used.
+    #[error("not a usable certificate: {0}")]
+    Leaf(&'static str),
+    /// A CA whose validity has ended: clients would refuse what it issues.
+    #[error("the CA's certificate ended at {ended} (Unix time): make a new CA and replace it")]
+    CaExpired {
+        /// The end of its validity, in seconds since 1970.
+        ended: i64,
+    },
+    /// TLS cannot use the certificate or its key.
+    #[error("TLS cannot use it: {0}")]
+    Tls(#[from] rustls::Error),
 }

@@ -27,6 +27,42 @@ pub enum KeyType {
     Ed25519,
 }
 
+/// As configurations and file names have it: `p256`, `rsa2048`, `ed25519`.
+impl fmt::Display for KeyType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeyType::EcdsaP256 => f.write_str("p256"),
+            KeyType::EcdsaP384 => f.write_str("p384"),
+            KeyType::EcdsaP521 => f.write_str("p521"),
+            KeyType::Rsa(bits) => write!(f, "rsa{bits}"),
+            KeyType::Ed25519 => f.write_str("ed25519"),
+        }
+    }
+}
+
+impl std::str::FromStr for KeyType {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        const KINDS: [KeyType; 7] = [
+            KeyType::EcdsaP256,
+            KeyType::EcdsaP384,
+            KeyType::EcdsaP521,
+            KeyType::Rsa(2048),
+            KeyType::Rsa(3072),
+            KeyType::Rsa(4096),
+            KeyType::Ed25519,
+        ];
+        let plain = name.to_ascii_lowercase().replace('-', "");
+        let found = KINDS.into_iter().find(|kind| kind.to_string() == plain);
+        found.ok_or_else(|| {
+            format!(
+                "{name:?} is no kind of key: p256, p384, p521, rsa2048, rsa3072, rsa4096 or ed25519"
+            )
+        })
+    }
+}
+
 /// How a certificate is signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]

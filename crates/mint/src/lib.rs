@@ -1,6 +1,6 @@
 //! Keys and certificates: everything in Lucarne that *makes* X.509 is here.
 //!
-//! Three layers, each usable on its own:
+//! Layers, each usable on its own:
 //!
 //! - [`Der`], a DER writer that can also write what DER forbids, and
 //!   [`Template`], a certificate with every field open to the caller. Tests
@@ -8,6 +8,8 @@
 //! - [`Authority`], a certificate authority: a key, its certificate and the
 //!   certificates above it, able to issue CAs, leaves and precertificates that
 //!   look like those of the WebPKI. Saved and loaded as PEM.
+//! - [`store`], certificates by host, each made once: what an intercepting
+//!   proxy mints from.
 //! - [`testing`], a small public key infrastructure made once per process.
 //!
 //! Issuing costs one signature and a few microseconds more: a load generator
@@ -38,6 +40,7 @@ mod name;
 pub mod oid;
 pub mod pem;
 mod sct_list;
+pub mod store;
 pub mod testing;
 mod time;
 

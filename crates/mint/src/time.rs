@@ -1,6 +1,6 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::der::{Der, tag};
+use crate::der::{Der, Element, tag};
 
 /// How a time is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +51,33 @@ impl Time {
         }
     }
 
+    /// Reads UTCTime and GeneralizedTime as RFC 5280 4.1.2.5 has them: whole
+    /// seconds, UTC. `None` for anything else.
+    pub fn read(element: Element<'_>) -> Option<Self> {
+        let (century, rest) = match element.tag {
+            tag::UTC_TIME => (None, element.content),
+            tag::GENERALIZED_TIME => {
+                let (century, rest) = element.content.split_at_checked(2)?;
+                (Some(digits(century)?), rest)
+            }
+            _ => return None,
+        };
+        let (numbers, end) = rest.split_at_checked(12)?;
+        if end != b"Z" {
+            return None;
+        }
+        let mut pairs = [0; 6];
+        for (pair, text) in pairs.iter_mut().zip(numbers.chunks(2)) {
+            *pair = digits(text)?;
+        }
+        let [of_century, month, day, hour, minute, second] = pairs;
+        let century = century.unwrap_or(if of_century < 50 { 20 } else { 19 });
+        let days = days(century * 100 + of_century, month, day)?;
+        let in_day = hour < 24 && minute < 60 && second < 60;
+        let seconds = days * 86_400 + hour * 3600 + minute * 60 + second;
+        in_day.then(|| Time::from_unix(seconds))
+    }
+
     pub(crate) fn write(self, der: &mut Der) {
         let (year, month, day) = civil(self.seconds.div_euclid(86_400));
         let of_day = self.seconds.rem_euclid(86_400);
@@ -73,6 +100,28 @@ impl From<SystemTime> for Time {
             Err(before) => -whole(before.duration()),
         })
     }
+}
+
+/// Two decimal digits.
+fn digits(text: &[u8]) -> Option<i64> {
+    match text {
+        [tens @ b'0'..=b'9', ones @ b'0'..=b'9'] => {
+            Some(i64::from(tens - b'0') * 10 + i64::from(ones - b'0'))
+        }
+        _ => None,
+    }
+}
+
+/// The inverse of [`civil`]: `None` where there is no such day.
+fn days(year: i64, month: i64, day: i64) -> Option<i64> {
+    let years = year - i64::from(month <= 2);
+    let month_from_march = (month + 9) % 12;
+    let day_of_year = (153 * month_from_march + 2) / 5 + day - 1;
+    let days = 365 * years + years.div_euclid(4) - years.div_euclid(100)
+        + years.div_euclid(400)
+        + day_of_year
+        - 719_468;
+    (civil(days) == (year, month, day)).then_some(days)
 }
 
 /// Year, month and day of a day counted from 1970-01-01, in the Gregorian
@@ -112,11 +161,36 @@ mod tests {
             (253_402_300_799, tag::GENERALIZED_TIME, "99991231235959Z"),
         ] {
             assert_eq!(text(Time::from_unix(seconds)), (tag, expected.to_owned()));
+            assert_eq!(read(tag, expected), Some(Time::from_unix(seconds)));
         }
         let odd = Time::from_unix(0).with_form(TimeForm::Generalized);
         assert_eq!(
             text(odd),
             (tag::GENERALIZED_TIME, "19700101000000Z".to_owned())
         );
+    }
+
+    fn read(tag: u8, text: &str) -> Option<Time> {
+        let written = Der::build(|der| der.put(tag, text.as_bytes()));
+        Time::read(crate::der::read(&mut &written[..])?)
+    }
+
+    #[test]
+    fn what_is_no_time_is_not_read() {
+        for (tag, wrong) in [
+            (tag::UTC_TIME, ""),
+            (tag::UTC_TIME, "260901133725"),
+            (tag::UTC_TIME, "2609011337Z"),
+            (tag::UTC_TIME, "260901133725+0100"),
+            (tag::UTC_TIME, "260230000000Z"),
+            (tag::UTC_TIME, "261301000000Z"),
+            (tag::UTC_TIME, "260001000000Z"),
+            (tag::UTC_TIME, "260901240000Z"),
+            (tag::UTC_TIME, "26-901133725Z"),
+            (tag::GENERALIZED_TIME, "20260901133725.5Z"),
+            (tag::OCTET_STRING, "260901133725Z"),
+        ] {
+            assert_eq!(read(tag, wrong), None, "{wrong}");
+        }
     }
 }

@@ -1,0 +1,90 @@
+//! What a file holds: the private key, the chain that a server sends, and last
+//! the CA certificate that issued it, all in PEM.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use webpki::{EndEntityCert, KeyUsage};
+
+use crate::store::{Fingerprint, Host, Minted, StoreKey};
+use crate::{Error, pem};
+
+/// Why the content of a file is not taken.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Fault {
+    #[error("it is damaged: {0}")]
+    Damaged(#[from] Error),
+    #[error("it holds no {0}")]
+    Lacks(&'static str),
+    #[error("its certificate was issued by another CA")]
+    OtherCa,
+    #[error("its certificate cannot be verified for {host}: {source}")]
+    Unverified { host: Host, source: webpki::Error },
+    #[error("the clock is before 1970")]
+    Clock,
+}
+
+pub(super) fn write(key: &StoreKey, minted: &Minted) -> String {
+    let mut text = format!("{}\n", key.host);
+    text.push_str(&pem::encode("PRIVATE KEY", minted.key.secret_der()));
+    for certificate in minted.chain.iter().chain([&minted.issuer]) {
+        text.push_str(&pem::encode("CERTIFICATE", certificate));
+    }
+    text
+}
+
+/// Reads a file back. The certificate may have ended, nothing else.
+pub(super) fn parse(
+    text: &str,
+    key: &StoreKey,
+    now: SystemTime,
+    alpn: &[String],
+) -> Result<Minted, Fault> {
+    let (mut private, mut chain) = (None, Vec::new());
+    for (label, der) in pem::decode(text)? {
+        match label.as_str() {
+            "PRIVATE KEY" => private = PrivateKeyDer::try_from(der).ok(),
+            "CERTIFICATE" => chain.push(CertificateDer::from(der)),
+            _ => (),
+        }
+    }
+    let private = private.ok_or(Fault::Lacks("private key"))?;
+    let issuer = chain.pop().ok_or(Fault::Lacks("certificate"))?;
+    if chain.is_empty() {
+        return Err(Fault::Lacks("certificate of a CA"));
+    }
+    if Fingerprint::of(&issuer) != key.ca {
+        return Err(Fault::OtherCa);
+    }
+    // This fails, too, if the key is not the certificate's.
+    let minted = Minted::new(chain, issuer, private, alpn)?;
+    let unverified = |source| Fault::Unverified {
+        host: key.host.clone(),
+        source,
+    };
+    // What has ended is told apart by who asks: here only the rest counts.
+    let at = now.clamp(minted.not_before, minted.not_after.max(minted.not_before));
+    verify(&minted, &key.host, at).map_err(|source| source.map_or(Fault::Clock, unverified))?;
+    Ok(minted)
+}
+
+/// That the CA issued the leaf, and for this host. `None`: no time to ask at.
+fn verify(minted: &Minted, host: &Host, at: SystemTime) -> Result<(), Option<webpki::Error>> {
+    let at = at.duration_since(UNIX_EPOCH).map_err(|_| None)?;
+    let anchor = webpki::anchor_from_trusted_cert(&minted.issuer)?;
+    let leaf = EndEntityCert::try_from(&minted.chain[0])?;
+    leaf.verify_for_usage(
+        webpki::ALL_VERIFICATION_ALGS,
+        &[anchor],
+        &[],
+        UnixTime::since_unix_epoch(at),
+        KeyUsage::server_auth(),
+        None,
+        None,
+    )?;
+    // A wildcard is asked for by one of the names that it stands for.
+    let name = host.as_str().replacen('*', "any", 1);
+    let name = ServerName::try_from(name).map_err(|_| webpki::Error::MalformedDnsIdentifier)?;
+    leaf.verify_is_valid_for_subject_name(&name)?;
+    Ok(())
+}

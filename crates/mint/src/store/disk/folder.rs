@@ -1,0 +1,237 @@
+//! The directory: a folder for each CA, a file for each key, and lock files.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, SystemTime};
+
+use super::lock::{Lock, STRIPES};
+use super::{OpenError, file};
+use crate::store::{Fingerprint, Minted, StoreKey};
+
+/// No file of a certificate is longer.
+const MAX_FILE: u64 = 256 * 1024;
+
+/// Files are swept once in so many writes.
+const SWEEP_EVERY: u64 = 256;
+
+/// How old a file is that nobody writes any more, but that was not renamed.
+const LEFT_BEHIND: Duration = Duration::from_secs(3600);
+
+const LOCKS: &str = "locks";
+const UNFINISHED: &str = "unfinished-";
+
+#[derive(Debug)]
+pub(super) struct Folder {
+    directory: PathBuf,
+    writes: AtomicU64,
+}
+
+/// How many files were removed.
+#[derive(Debug, Default)]
+pub(super) struct Swept {
+    pub(super) expired: u64,
+    pub(super) evicted: u64,
+}
+
+impl Folder {
+    pub(super) fn open(directory: &Path) -> Result<Self, OpenError> {
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| OpenError::Io { path, source }
+        };
+        private_directory(directory).map_err(failed(directory))?;
+        let mode = fs::metadata(directory).map_err(failed(directory))?.mode() & 0o7777;
+        if mode & 0o077 != 0 {
+            return Err(OpenError::Exposed {
+                path: directory.to_owned(),
+                mode,
+            });
+        }
+        let locks = directory.join(LOCKS);
+        private_directory(&locks).map_err(failed(&locks))?;
+        Lock::try_take(&locks.join("00")).map_err(failed(&locks))?;
+        Ok(Folder {
+            directory: directory.to_owned(),
+            writes: AtomicU64::new(0),
+        })
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Where the certificate of a key is.
+    pub(super) fn path(&self, key: &StoreKey) -> PathBuf {
+        self.of_ca(&key.ca).join(name(key))
+    }
+
+    fn of_ca(&self, ca: &Fingerprint) -> PathBuf {
+        self.directory.join(hex::encode(&ca.0[..16]))
+    }
+
+    /// Waits for the lock of a key.
+    pub(super) async fn lock(&self, key: &StoreKey) -> io::Result<Lock> {
+        Lock::take(&self.lock_of(&name(key))).await
+    }
+
+    /// The lock file of a certificate's file.
+    fn lock_of(&self, name: &str) -> PathBuf {
+        let digits = name.get(..2).unwrap_or_default();
+        let stripe = u8::from_str_radix(digits, 16).unwrap_or(0) % STRIPES;
+        self.directory.join(LOCKS).join(format!("{stripe:02}"))
+    }
+
+    /// The content of a key's file; `None` if there is none.
+    pub(super) fn read(&self, key: &StoreKey) -> io::Result<Option<String>> {
+        let path = self.path(key);
+        let said = |error| saying(&path, error);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(said(error)),
+        };
+        let mut bytes = Vec::new();
+        file.take(MAX_FILE).read_to_end(&mut bytes).map_err(said)?;
+        // What is not text is not PEM either, which is found out in a moment.
+        Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    /// Puts a certificate in its place. Whether it is time to sweep.
+    ///
+    /// The file's modification time becomes the end of the certificate: what
+    /// is to go is then known without reading it.
+    pub(super) fn write(&self, key: &StoreKey, minted: &Minted) -> io::Result<bool> {
+        let number = self.writes.fetch_add(1, Relaxed);
+        let (path, folder) = (self.path(key), self.of_ca(&key.ca));
+        private_directory(&folder).map_err(|error| saying(&folder, error))?;
+        let unfinished = folder.join(format!("{UNFINISHED}{}-{number}", unique()));
+        let text = file::write(key, minted);
+        let written = write_and_rename(&unfinished, &path, &text, minted.not_after);
+        if let Err(error) = written {
+            // If it was made at all.
+            let _ = fs::remove_file(&unfinished);
+            return Err(saying(&path, error));
+        }
+        File::open(&folder)
+            .and_then(|folder| folder.sync_all())
+            .map_err(|error| saying(&folder, error))?;
+        Ok(number.is_multiple_of(SWEEP_EVERY))
+    }
+
+    /// Removes what has ended, and of the rest those that end first, until at
+    /// most `keep` are left.
+    pub(super) fn sweep(&self, now: SystemTime, keep: usize) -> io::Result<Swept> {
+        let (mut swept, mut good) = (Swept::default(), Vec::new());
+        for folder in entries(&self.directory)? {
+            if folder.file_name().is_some_and(|name| name == LOCKS) {
+                continue;
+            }
+            for path in entries(&folder)? {
+                let Some(ends) = modified(&path) else {
+                    continue;
+                };
+                let unfinished = file_name(&path).starts_with(UNFINISHED);
+                let limit = if unfinished { ends + LEFT_BEHIND } else { ends };
+                if limit > now {
+                    good.push((ends, path));
+                } else if self.remove(&path, ends)? {
+                    swept.expired += u64::from(!unfinished);
+                }
+            }
+            // Only succeeds for a CA of which nothing is left.
+            let _ = fs::remove_dir(&folder);
+        }
+        if good.len() > keep {
+            good.sort_unstable();
+            // A tenth more, so that the next certificate does not sweep again.
+            let surplus = good.len() - (keep - keep / 10);
+            for (ends, path) in &good[..surplus] {
+                swept.evicted += u64::from(self.remove(path, *ends)?);
+            }
+        }
+        Ok(swept)
+    }
+
+    /// Removes a file, unless it is being replaced or has been.
+    fn remove(&self, path: &Path, ends: SystemTime) -> io::Result<bool> {
+        let lock = Lock::try_take(&self.lock_of(file_name(path)))?;
+        if lock.is_none() || modified(path) != Some(ends) {
+            return Ok(false);
+        }
+        fs::remove_file(path).map_err(|error| saying(path, error))?;
+        Ok(true)
+    }
+}
+
+/// The name of a key's file: a hash, since hosts are longer than names of
+/// files may be. The first two digits say which lock file is its own.
+fn name(key: &StoreKey) -> String {
+    let text = format!("{} {} {}", key.ca, key.key_type, key.host);
+    let digest = Fingerprint::of(text.as_bytes());
+    format!("{}.pem", hex::encode(&digest.0[..20]))
+}
+
+/// Tells the files of this process from those of others, and of processes
+/// that had its number before.
+fn unique() -> String {
+    let mut random = [0; 8];
+    // Without random numbers the process number has to do.
+    let _ = crate::random(&mut random);
+    format!("{}-{}", std::process::id(), hex::encode(random))
+}
+
+fn write_and_rename(at: &Path, to: &Path, text: &str, modified: SystemTime) -> io::Result<()> {
+    let mut file = private_file().create_new(true).open(at)?;
+    file.write_all(text.as_bytes())?;
+    file.set_modified(modified)?;
+    file.sync_all()?;
+    fs::rename(at, to)
+}
+
+/// How files that only their owner may read are opened for writing.
+pub(super) fn private_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600);
+    options
+}
+
+fn private_directory(path: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).recursive(true).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        done => done,
+    }
+}
+
+/// What is in a directory; nothing if it is none.
+fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let listed = match fs::read_dir(directory) {
+        Ok(listed) => listed,
+        Err(error) if gone(&error) => return Ok(Vec::new()),
+        Err(error) => return Err(saying(directory, error)),
+    };
+    listed.map(|entry| Ok(entry?.path())).collect()
+}
+
+fn gone(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    fs::symlink_metadata(path).ok()?.modified().ok()
+}
+
+fn file_name(path: &Path) -> &str {
+    path.file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default()
+}
+
+fn saying(path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}

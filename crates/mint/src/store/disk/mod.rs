@@ -1,0 +1,314 @@
+//! Certificates on disk, shared between processes.
+
+mod file;
+mod folder;
+mod lock;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use self::folder::Folder;
+use super::flights::{Flights, Joined};
+use super::freshness::{Age, Freshness};
+use super::workshop::{Bench, Workshop};
+use super::{
+    CertificateStore, DEFAULT_ALPN, Generate, Minted, Outcome, StoreError, StoreKey, StoreOptions,
+    StoreStats,
+};
+
+/// How many files are read at a time.
+const READERS: usize = 16;
+
+/// What a store on disk is.
+#[derive(Clone, Debug)]
+pub struct DiskOptions {
+    /// Its bounds; that on memory does not count here.
+    pub store: StoreOptions,
+    /// How many certificates it keeps: 100,000 (of some 2 kB each). Beyond it
+    /// those go that end first.
+    pub max_files: usize,
+    /// The protocols that servers of its certificates offer, best first.
+    pub alpn: Vec<String>,
+}
+
+impl Default for DiskOptions {
+    fn default() -> Self {
+        DiskOptions {
+            store: StoreOptions::default(),
+            max_files: 100_000,
+            alpn: DEFAULT_ALPN.map(str::to_owned).to_vec(),
+        }
+    }
+}
+
+/// Why a store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The file system refused.
+    #[error("cannot open the certificate store {}: {source}", path.display())]
+    Io {
+        /// The store's directory, or what in it is at fault.
+        path: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+    /// Others could read the private keys.
+    #[error("{} is open to other users (mode {mode:o}): it holds private keys, so run: chmod 700 {}",
+        path.display(), path.display())]
+    Exposed {
+        /// The store's directory.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+}
+
+/// Keeps certificates in a directory of its own, which several processes may
+/// share: a certificate that one has made, the others find. One that is being
+/// made by one process is waited for by the others.
+///
+/// Put memory before it ([`LayeredStore`](super::LayeredStore)): by itself it
+/// reads a file for each call, and sessions do not resume.
+///
+/// The directory is the user's alone (0700), so are the files (0600). Each is
+/// written beside its place, synced and renamed. What is read is checked (that
+/// the key is the certificate's, that the CA issued it, for this host, and its
+/// time); what fails is said and made anew. Where the disk fails, certificates
+/// are made all the same, and given out without being kept: see
+/// [`problem`](Self::problem) and
+/// [`StoreStats::disk_errors`].
+#[derive(Debug)]
+pub struct DiskStore {
+    shelf: Arc<Shelf>,
+    flights: Arc<Flights>,
+    /// Successors being made.
+    renewals: Arc<Flights>,
+}
+
+struct Shelf {
+    folder: Arc<Folder>,
+    options: DiskOptions,
+    workshop: Workshop,
+    readers: Semaphore,
+    problem: Mutex<Option<String>>,
+}
+
+impl DiskStore {
+    /// Opens the store in `directory`, which is made if need be.
+    ///
+    /// # Errors
+    /// A directory that cannot be made or written, or that others can read.
+    pub fn open(directory: &Path, options: DiskOptions) -> Result<Self, OpenError> {
+        let waiting = options.store.waiting;
+        Ok(DiskStore {
+            shelf: Arc::new(Shelf {
+                folder: Arc::new(Folder::open(directory)?),
+                workshop: Workshop::new(options.store.generations),
+                readers: Semaphore::new(READERS),
+                problem: Mutex::default(),
+                options,
+            }),
+            flights: Flights::new(waiting),
+            renewals: Flights::new(waiting),
+        })
+    }
+
+    /// What is wrong with the disk, for people; `None` while it works.
+    pub fn problem(&self) -> Option<String> {
+        self.shelf.problem.lock().clone()
+    }
+
+    /// Removes the files whose certificates have ended, and so many others
+    /// that the bound holds. The store does it itself now and then. Blocks.
+    pub fn sweep(&self) {
+        self.shelf.sweep();
+    }
+}
+
+#[async_trait::async_trait]
+impl CertificateStore for DiskStore {
+    async fn fetch(&self, key: &StoreKey, generate: Generate) -> Outcome {
+        let renewals = self.renewals.clone();
+        let work = || {
+            self.shelf
+                .clone()
+                .find_or_make(key.clone(), generate, renewals)
+        };
+        match self.flights.join(key, || None, work) {
+            Joined::Found(minted) => Ok(minted),
+            Joined::Began(waiter) => waiter.wait().await,
+            Joined::Follows(waiter) => {
+                self.shelf.workshop.counters.coalesced.add_one();
+                waiter.wait().await
+            }
+            Joined::Full(error) => {
+                self.shelf.workshop.counters.overloaded.add_one();
+                Err(error)
+            }
+        }
+    }
+
+    fn stats(&self) -> StoreStats {
+        StoreStats {
+            in_flight: self.flights.len() as u64,
+            ..self.shelf.workshop.counters.snapshot()
+        }
+    }
+}
+
+impl Shelf {
+    async fn find_or_make(
+        self: Arc<Self>,
+        key: StoreKey,
+        generate: Generate,
+        renewals: Arc<Flights>,
+    ) -> Outcome {
+        if let Some((minted, age)) = self.find(&key).await? {
+            self.workshop.counters.disk_hits.add_one();
+            if age == Age::Ageing {
+                let shelf = self.clone();
+                // Where it is under way already, it is not begun again.
+                renewals.join(
+                    &key,
+                    || None,
+                    || shelf.make(key.clone(), generate, Age::Fresh),
+                );
+            }
+            return Ok(minted);
+        }
+        self.make(key, generate, Age::Ageing).await
+    }
+
+    async fn find(
+        self: &Arc<Self>,
+        key: &StoreKey,
+    ) -> Result<Option<(Arc<Minted>, Age)>, StoreError> {
+        // It is never closed.
+        let _turn = self.readers.acquire().await.ok();
+        let (shelf, wanted) = (self.clone(), key.clone());
+        let read = move || shelf.read(&wanted);
+        self.workshop.run(key, read).await
+    }
+
+    /// Makes the certificate, unless another process has done it meanwhile:
+    /// one that is at most as old as `at_most` is taken.
+    async fn make(self: Arc<Self>, key: StoreKey, generate: Generate, at_most: Age) -> Outcome {
+        let place = self.workshop.place().await;
+        let lock = match self.folder.lock(&key).await {
+            Ok(lock) => Some(lock),
+            Err(error) => {
+                self.trouble(&format!("cannot lock {key}: {error}"));
+                None
+            }
+        };
+        let bench = self.workshop.bench(&key, generate);
+        let (shelf, wanted) = (self.clone(), key.clone());
+        let work = move || {
+            let _held = (place, lock);
+            shelf.make_here(&wanted, &bench, at_most)
+        };
+        self.workshop.run(&key, work).await?
+    }
+
+    /// Blocks. The key is locked.
+    fn make_here(&self, key: &StoreKey, bench: &Bench, at_most: Age) -> Outcome {
+        let counters = &self.workshop.counters;
+        if let Some((minted, age)) = self.read(key)
+            && (age == Age::Fresh || at_most == Age::Ageing)
+        {
+            counters.disk_hits.add_one();
+            return Ok(minted);
+        }
+        counters.misses.add_one();
+        let minted = bench.make()?;
+        if at_most == Age::Fresh {
+            counters.refreshed.add_one();
+        }
+        match self.folder.write(key, &minted) {
+            Ok(sweep) => {
+                self.works();
+                if sweep {
+                    self.sweep();
+                }
+            }
+            Err(error) => self.trouble(&format!("cannot keep a certificate: {error}")),
+        }
+        Ok(Arc::new(minted))
+    }
+
+    /// What the disk has of this key, if it is what it should be. Blocks.
+    fn read(&self, key: &StoreKey) -> Option<(Arc<Minted>, Age)> {
+        let now = self.options.store.clock.now();
+        let text = match self.folder.read(key) {
+            Ok(text) => text?,
+            Err(error) => {
+                self.trouble(&error.to_string());
+                return None;
+            }
+        };
+        let minted = match file::parse(&text, key, now, &self.options.alpn) {
+            Ok(minted) => minted,
+            Err(fault) => {
+                self.workshop.counters.disk_errors.add_one();
+                let path = self.folder.path(key);
+                tracing::warn!("{}: {fault}; made anew", path.display());
+                return None;
+            }
+        };
+        match Freshness::of(&minted, &self.options.store).at(now) {
+            Age::Expired => {
+                self.workshop.counters.expired.add_one();
+                None
+            }
+            age => Some((Arc::new(minted), age)),
+        }
+    }
+
+    fn sweep(&self) {
+        let now = self.options.store.clock.now();
+        match self.folder.sweep(now, self.options.max_files) {
+            Ok(swept) => {
+                let counters = &self.workshop.counters;
+                (0..swept.expired).for_each(|_| counters.expired.add_one());
+                (0..swept.evicted).for_each(|_| counters.evicted.add_one());
+            }
+            Err(error) => self.trouble(&format!("cannot remove what is old: {error}")),
+        }
+    }
+
+    /// Something failed. It is said when it begins, and counted each time.
+    fn trouble(&self, problem: &str) {
+        self.workshop.counters.disk_errors.add_one();
+        let mut current = self.problem.lock();
+        if current.is_none() {
+            let directory = self.folder.directory().display();
+            tracing::warn!(
+                "{directory}: {problem}; certificates are made and given out, but not kept there"
+            );
+        }
+        *current = Some(problem.to_owned());
+    }
+
+    /// The disk did what it was asked to.
+    fn works(&self) {
+        let before = self.problem.lock().take();
+        if before.is_some() {
+            let directory = self.folder.directory().display();
+            tracing::info!("{directory}: certificates are kept again");
+        }
+    }
+}
+
+impl fmt::Debug for Shelf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shelf")
+            .field("directory", &self.folder.directory())
+            .finish_non_exhaustive()
+    }
+}

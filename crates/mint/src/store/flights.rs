@@ -1,0 +1,129 @@
+//! One task for each key that is being fetched, and everybody who waits for it.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::{Minted, Outcome, StoreError, StoreKey};
+
+/// The tasks under way, by key.
+///
+/// A task is not a caller's: it goes on when its callers leave, and takes
+/// itself out when it ends, however it ends. So there is one entry per running
+/// task, and nothing per caller but the caller's own handle.
+#[derive(Debug)]
+pub(super) struct Flights {
+    open: Mutex<HashMap<StoreKey, watch::Receiver<Option<Outcome>>>>,
+    limit: usize,
+}
+
+/// How a caller comes to its certificate.
+pub(super) enum Joined {
+    /// It was there after all.
+    Found(Arc<Minted>),
+    /// By a task that this call began.
+    Began(Waiter),
+    /// By a task that was under way.
+    Follows(Waiter),
+    /// Not at all: so many tasks are under way as there may be.
+    Full(StoreError),
+}
+
+/// Waits for a task.
+pub(super) struct Waiter {
+    outcome: watch::Receiver<Option<Outcome>>,
+    key: StoreKey,
+}
+
+impl Flights {
+    pub(super) fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Flights {
+            open: Mutex::default(),
+            limit,
+        })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.open.lock().len()
+    }
+
+    /// Joins the task of `key`, or begins it with `work`.
+    ///
+    /// `look` is asked once more before a task is begun: one that ended
+    /// between the caller's own look and this call has stored its certificate
+    /// by then.
+    pub(super) fn join<F>(
+        self: &Arc<Self>,
+        key: &StoreKey,
+        look: impl FnOnce() -> Option<Arc<Minted>>,
+        work: impl FnOnce() -> F,
+    ) -> Joined
+    where
+        F: Future<Output = Outcome> + Send + 'static,
+    {
+        let mut open = self.open.lock();
+        let waiter = |outcome| Waiter {
+            outcome,
+            key: key.clone(),
+        };
+        if let Some(outcome) = open.get(key) {
+            return Joined::Follows(waiter(outcome.clone()));
+        }
+        if let Some(minted) = look() {
+            return Joined::Found(minted);
+        }
+        if open.len() >= self.limit {
+            return Joined::Full(StoreError::Overloaded {
+                host: key.host.clone(),
+                limit: self.limit,
+            });
+        }
+        let (tell, outcome) = watch::channel(None);
+        open.insert(key.clone(), outcome.clone());
+        let entry = Entry {
+            flights: self.clone(),
+            key: key.clone(),
+        };
+        let work = work();
+        tokio::spawn(async move {
+            let entry = entry;
+            let outcome = work.await;
+            drop(entry);
+            tell.send_replace(Some(outcome));
+        });
+        Joined::Began(waiter(outcome))
+    }
+}
+
+impl Waiter {
+    pub(super) async fn wait(mut self) -> Outcome {
+        match self.outcome.wait_for(Option::is_some).await {
+            Ok(outcome) => outcome.clone(),
+            Err(_) => None,
+        }
+        .unwrap_or(Err(StoreError::Abandoned {
+            host: self.key.host,
+        }))
+    }
+}
+
+/// Takes a task's entry out when the task ends, panics or is dropped.
+struct Entry {
+    flights: Arc<Flights>,
+    key: StoreKey,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let mut open = self.flights.open.lock();
+        open.remove(&self.key);
+        // After a rush of names, the room it took is given back.
+        if open.capacity() > 64 && open.len() * 4 < open.capacity() {
+            let keep = open.len() * 2;
+            open.shrink_to(keep);
+        }
+    }
+}

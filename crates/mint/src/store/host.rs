@@ -1,0 +1,252 @@
+//! Names that certificates are minted for.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use idna::AsciiDenyList;
+use rustls_pki_types::DnsName;
+
+/// A host as it stands in certificates and in the keys of stores: a DNS name
+/// in lower-case A-labels without a final dot, a wildcard of one level, or an
+/// IP address in its canonical form. Two spellings of one host are equal.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Host(Kind);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Kind {
+    Dns(Arc<str>),
+    Ip(IpAddr, Arc<str>),
+}
+
+/// Why no certificate can be made for a name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name:?} is no host name: {reason}")]
+pub struct HostError {
+    /// The name, shortened to what fits on a line.
+    name: String,
+    reason: &'static str,
+}
+
+impl Host {
+    /// Reads a DNS name (Unicode or A-labels, any case, perhaps with a final
+    /// dot) or an IP address (IPv6 perhaps in brackets). No port.
+    ///
+    /// # Errors
+    /// A name that DNS could not have: empty, longer than 253 octets, a label
+    /// that is empty, longer than 63 octets or begins or ends with a hyphen,
+    /// letters other than letters, digits, hyphens and underscores, a last
+    /// label of digits alone (which is a broken IP address), or what IDNA
+    /// (UTS 46) does not allow.
+    pub fn parse(name: &str) -> Result<Self, HostError> {
+        let refused = |reason| HostError::new(name, reason);
+        let bare = name
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'));
+        if let Ok(ip) = bare.unwrap_or(name).parse::<IpAddr>() {
+            return Ok(ip.into());
+        }
+        // Unicode takes at most four bytes where an A-label takes one or more:
+        // what is longer than this cannot become short enough, and is not read.
+        if name.len() > 4 * 254 {
+            return Err(refused("it is longer than 253 octets"));
+        }
+        let ascii = idna::domain_to_ascii_cow(name.as_bytes(), AsciiDenyList::URL)
+            .map_err(|_| refused("IDNA does not allow it"))?;
+        let ascii = ascii.strip_suffix('.').unwrap_or(&ascii);
+        DnsName::try_from(ascii).map_err(|_| refused("DNS does not allow it"))?;
+        Ok(Host(Kind::Dns(ascii.into())))
+    }
+
+    /// The host that a client means: the name in its ClientHello, and where it
+    /// sent none, the host of its CONNECT request (which may be an address
+    /// that several names share).
+    ///
+    /// # Errors
+    /// The one of both that counts is no host name.
+    pub fn choose(sni: Option<&str>, connect: &str) -> Result<Self, HostError> {
+        Self::parse(sni.unwrap_or(connect))
+    }
+
+    /// The name, or the address without brackets.
+    pub fn as_str(&self) -> &str {
+        match &self.0 {
+            Kind::Dns(name) | Kind::Ip(_, name) => name,
+        }
+    }
+
+    /// The address, if it is one.
+    pub fn ip(&self) -> Option<IpAddr> {
+        match self.0 {
+            Kind::Dns(_) => None,
+            Kind::Ip(ip, _) => Some(ip),
+        }
+    }
+
+    /// Whether this stands for all hosts one label below a domain.
+    pub fn is_wildcard(&self) -> bool {
+        self.as_str().starts_with("*.")
+    }
+
+    /// The wildcard that covers this host and its neighbours: `*.example.com`
+    /// for `www.example.com`.
+    ///
+    /// `None` for addresses, and where browsers would refuse such a wildcard:
+    /// directly below a top-level domain or below what looks like a registry's
+    /// second level (`co.uk`, `com.au`: a country's two letters below at most
+    /// three).
+    pub fn wildcard(&self) -> Option<Self> {
+        let Kind::Dns(name) = &self.0 else {
+            return None;
+        };
+        let (label, parent) = name.split_once('.')?;
+        let (second, top) = parent.split_once('.')?;
+        let registry = top.len() == 2 && second.len() <= 3;
+        if label == "*" || registry {
+            return None;
+        }
+        Some(Host(Kind::Dns(format!("*.{parent}").into())))
+    }
+
+    /// The names that its certificate carries: itself, and for a wildcard the
+    /// domain above as well.
+    pub fn names(&self) -> Vec<String> {
+        let name = self.as_str();
+        let parent = name.strip_prefix("*.");
+        std::iter::once(name)
+            .chain(parent)
+            .map(str::to_owned)
+            .collect()
+    }
+}
+
+impl From<IpAddr> for Host {
+    fn from(ip: IpAddr) -> Self {
+        let ip = ip.to_canonical();
+        Host(Kind::Ip(ip, ip.to_string().into()))
+    }
+}
+
+impl std::str::FromStr for Host {
+    type Err = HostError;
+
+    fn from_str(name: &str) -> Result<Self, HostError> {
+        Self::parse(name)
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl HostError {
+    fn new(name: &str, reason: &'static str) -> Self {
+        const SHOWN: usize = 80;
+        let mut shown: String = name.chars().take(SHOWN).collect();
+        if shown.len() < name.len() {
+            shown.push('…');
+        }
+        HostError {
+            name: shown,
+            reason,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> String {
+        Host::parse(text).unwrap().to_string()
+    }
+
+    #[test]
+    fn spellings_of_one_host_are_one() {
+        for (written, canonical) in [
+            ("Example.COM", "example.com"),
+            ("example.com.", "example.com"),
+            ("Bücher.example", "xn--bcher-kva.example"),
+            ("XN--bcher-KVA.example", "xn--bcher-kva.example"),
+            ("例え.テスト", "xn--r8jz45g.xn--zckzah"),
+            (
+                "_service.r3---sn-4g5.example",
+                "_service.r3---sn-4g5.example",
+            ),
+            ("localhost", "localhost"),
+            ("192.0.2.1", "192.0.2.1"),
+            ("[2001:DB8:0:0::1]", "2001:db8::1"),
+            ("2001:db8::0001", "2001:db8::1"),
+            ("::ffff:192.0.2.1", "192.0.2.1"),
+        ] {
+            assert_eq!(name(written), canonical);
+        }
+    }
+
+    #[test]
+    fn what_dns_cannot_have_is_refused() {
+        let label = "a".repeat(64);
+        let long = vec!["a"; 128].join(".");
+        let endless = "a.".repeat(32_768);
+        for wrong in [
+            "",
+            ".",
+            "..",
+            "a..b",
+            ".a",
+            "-a.example",
+            "a-.example",
+            "a b",
+            "a/b",
+            "a:443",
+            "user@a",
+            "*.example.com",
+            "a\0b",
+            "192.0.2.256",
+            "1.2.3",
+            "[::1",
+            "fe80::1%eth0",
+            "xn--a",
+            "[example.com]",
+            &label,
+            &long,
+            &endless,
+        ] {
+            let refused = Host::parse(wrong).unwrap_err().to_string();
+            assert!(refused.len() < 200, "{refused}");
+        }
+        assert!(Host::parse(&"a".repeat(63)).is_ok());
+    }
+
+    #[test]
+    fn the_name_a_client_sends_counts_before_the_one_it_connects_to() {
+        let of = |sni, connect| Host::choose(sni, connect).unwrap().to_string();
+        assert_eq!(of(Some("a.example"), "192.0.2.1"), "a.example");
+        assert_eq!(of(None, "192.0.2.1"), "192.0.2.1");
+    }
+
+    #[test]
+    fn wildcards_cover_one_level_where_browsers_take_them() {
+        let of = |host| Host::parse(host).unwrap().wildcard();
+        let www = of("www.example.com").unwrap();
+        assert_eq!(www.as_str(), "*.example.com");
+        assert_eq!(www.names(), ["*.example.com", "example.com"]);
+        assert_eq!(Some(www.clone()), of("mail.example.com"));
+        assert_eq!(
+            of("a.b.example.co.uk").unwrap().as_str(),
+            "*.b.example.co.uk"
+        );
+        assert_eq!(www.wildcard(), None);
+        for exact in [
+            "example.com",
+            "localhost",
+            "example.co.uk",
+            "192.0.2.1",
+            "::1",
+        ] {
+            assert_eq!(of(exact), None, "{exact}");
+        }
+    }
+}

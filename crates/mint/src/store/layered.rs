@@ -1,0 +1,216 @@
+//! Memory before another store.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use moka::Expiry;
+use moka::notification::RemovalCause;
+use moka::ops::compute::{CompResult, Op};
+use moka::sync::Cache;
+
+use super::flights::{Flights, Joined};
+use super::freshness::{Age, Freshness};
+use super::stats::Counters;
+use super::{CertificateStore, Generate, Minted, Outcome, StoreKey, StoreOptions, StoreStats};
+
+/// Keeps in memory what another store has: a [`DiskStore`](super::DiskStore),
+/// say, whose certificates then need not be read for each connection, and
+/// whose sessions resume.
+pub struct LayeredStore(Arc<Layer>);
+
+struct Layer {
+    kept: Cache<StoreKey, Kept>,
+    flights: Arc<Flights>,
+    counters: Arc<Counters>,
+    options: StoreOptions,
+    below: Arc<dyn CertificateStore>,
+}
+
+#[derive(Clone)]
+struct Kept {
+    minted: Arc<Minted>,
+    freshness: Freshness,
+    /// How long it is kept at most.
+    life: Duration,
+}
+
+impl LayeredStore {
+    /// Memory, empty, before `below`.
+    pub fn new(options: StoreOptions, below: Arc<dyn CertificateStore>) -> Self {
+        let counters = Arc::<Counters>::default();
+        LayeredStore(Arc::new(Layer {
+            kept: cache(&options, counters.clone()),
+            flights: Flights::new(options.waiting),
+            counters,
+            options,
+            below,
+        }))
+    }
+}
+
+fn cache(options: &StoreOptions, counters: Arc<Counters>) -> Cache<StoreKey, Kept> {
+    Cache::builder()
+        .max_capacity(options.max_bytes)
+        .weigher(|key: &StoreKey, kept: &Kept| {
+            let name = u32::try_from(key.host.as_str().len()).unwrap_or(u32::MAX);
+            kept.minted.weight().saturating_add(name)
+        })
+        .expire_after(UntilItExpires)
+        .eviction_listener(move |_, _, cause| match cause {
+            RemovalCause::Size => counters.evicted.add_one(),
+            RemovalCause::Expired => counters.expired.add_one(),
+            RemovalCause::Explicit | RemovalCause::Replaced => (),
+        })
+        .build()
+}
+
+struct UntilItExpires;
+
+impl Expiry<StoreKey, Kept> for UntilItExpires {
+    fn expire_after_create(&self, _: &StoreKey, kept: &Kept, _: Instant) -> Option<Duration> {
+        Some(kept.life)
+    }
+
+    fn expire_after_update(
+        &self,
+        _: &StoreKey,
+        kept: &Kept,
+        _: Instant,
+        _: Option<Duration>,
+    ) -> Option<Duration> {
+        Some(kept.life)
+    }
+}
+
+#[async_trait::async_trait]
+impl CertificateStore for LayeredStore {
+    async fn fetch(&self, key: &StoreKey, generate: Generate) -> Outcome {
+        let layer = &self.0;
+        if let Some((minted, age)) = layer.look(key) {
+            layer.counters.hits.add_one();
+            if age == Age::Ageing {
+                layer.refresh(key, &minted, generate);
+            }
+            return Ok(minted);
+        }
+        let look = || layer.look(key).map(|(minted, _)| minted);
+        let work = || layer.clone().fill(key.clone(), generate);
+        match layer.flights.join(key, look, work) {
+            Joined::Found(minted) => {
+                layer.counters.hits.add_one();
+                Ok(minted)
+            }
+            Joined::Began(waiter) => waiter.wait().await,
+            Joined::Follows(waiter) => {
+                layer.counters.coalesced.add_one();
+                waiter.wait().await
+            }
+            Joined::Full(error) => {
+                layer.counters.overloaded.add_one();
+                Err(error)
+            }
+        }
+    }
+
+    fn stats(&self) -> StoreStats {
+        let layer = &self.0;
+        layer.kept.run_pending_tasks();
+        StoreStats {
+            in_flight: layer.flights.len() as u64,
+            entries: layer.kept.entry_count(),
+            bytes: layer.kept.weighted_size(),
+            ..layer.counters.snapshot()
+        }
+        .above(layer.below.stats())
+    }
+}
+
+impl Layer {
+    /// What is kept and may still be given out. What may not is dropped.
+    fn look(&self, key: &StoreKey) -> Option<(Arc<Minted>, Age)> {
+        let kept = self.kept.get(key)?;
+        match kept.freshness.at(self.options.clock.now()) {
+            Age::Expired => {
+                self.drop_expired(key);
+                None
+            }
+            age => Some((kept.minted, age)),
+        }
+    }
+
+    /// Drops what is kept, unless a successor took its place just now.
+    fn drop_expired(&self, key: &StoreKey) {
+        let now = self.options.clock.now();
+        let dropped = self.kept.entry_by_ref(key).and_compute_with(|kept| {
+            match kept.map(|kept| kept.into_value().freshness.at(now)) {
+                Some(Age::Expired) => Op::Remove,
+                _ => Op::Nop,
+            }
+        });
+        if let CompResult::Removed(_) = dropped {
+            self.counters.expired.add_one();
+        }
+    }
+
+    async fn fill(self: Arc<Self>, key: StoreKey, generate: Generate) -> Outcome {
+        let minted = self.below.fetch(&key, generate).await?;
+        let freshness = Freshness::of(&minted, &self.options);
+        self.keep(key, minted.clone(), freshness);
+        Ok(minted)
+    }
+
+    /// Has the successor of `current` made, by a task that nobody waits for.
+    fn refresh(self: &Arc<Self>, key: &StoreKey, current: &Arc<Minted>, generate: Generate) {
+        let work = || self.clone().renew(key.clone(), current.clone(), generate);
+        // Where it is under way already, or there is no room, it is not begun.
+        self.flights.join(key, || None, work);
+    }
+
+    async fn renew(
+        self: Arc<Self>,
+        key: StoreKey,
+        current: Arc<Minted>,
+        generate: Generate,
+    ) -> Outcome {
+        let outcome = self.below.fetch(&key, generate).await;
+        let successor = outcome.as_ref().unwrap_or(&current);
+        let now = self.options.clock.now();
+        let mut freshness = Freshness::of(successor, &self.options);
+        if freshness.at(now) == Age::Ageing {
+            // It failed, or the store below has none yet either.
+            freshness = freshness.put_off(now);
+        }
+        if freshness.at(now) != Age::Expired {
+            self.keep(key, successor.clone(), freshness);
+        }
+        if let Ok(successor) = &outcome
+            && successor.serial != current.serial
+        {
+            self.counters.refreshed.add_one();
+        }
+        outcome
+    }
+
+    fn keep(&self, key: StoreKey, minted: Arc<Minted>, freshness: Freshness) {
+        let left = |now: SystemTime| freshness.expires.duration_since(now);
+        let life = left(self.options.clock.now()).unwrap_or(Duration::ZERO);
+        if life.is_zero() {
+            return;
+        }
+        let kept = Kept {
+            minted,
+            freshness,
+            life,
+        };
+        self.kept.insert(key, kept);
+    }
+}
+
+impl fmt::Debug for LayeredStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LayeredStore")
+            .field("options", &self.0.options)
+            .finish_non_exhaustive()
+    }
+}

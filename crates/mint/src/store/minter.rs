@@ -1,0 +1,256 @@
+//! Certificates of one CA, for hosts as they come.
+
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwap;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+
+use super::minted::{DEFAULT_ALPN, Facts, Minted};
+use super::pool::KeyPool;
+use super::{
+    CertificateStore, Clock, Fingerprint, Generate, Host, StoreError, StoreKey, StoreStats,
+};
+use crate::{Authority, Error, KeyPair, KeyType, LeafOptions, Name, Time, oid};
+
+/// How far back certificates date, for clients whose clocks are behind.
+const BACKDATE: Duration = Duration::from_secs(3600);
+
+/// How many slow (RSA) keys are made ahead.
+const KEYS_AHEAD: usize = 8;
+
+/// Whose key is in a certificate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LeafKey {
+    /// Each certificate has a key of its own. RSA keys, which take tens of
+    /// milliseconds, are made ahead, a few at a time.
+    #[default]
+    PerCertificate,
+    /// All certificates of a minter share one key (never the CA's). A
+    /// certificate then costs one signature, whatever the kind of key; whoever
+    /// gets hold of the one key can pose as all of the hosts.
+    Shared,
+}
+
+/// What certificates are minted.
+#[derive(Clone, Debug)]
+pub struct MintOptions {
+    /// The kind of their keys: P-256. RSA for clients that know nothing else.
+    pub key_type: KeyType,
+    /// Whose keys they are.
+    pub leaf_key: LeafKey,
+    /// How long they are valid: 30 days, but no longer than the CA.
+    pub lifetime: Duration,
+    /// One certificate for all hosts one level below a domain, where browsers
+    /// take such a one ([`Host::wildcard`]): off.
+    pub wildcard: bool,
+    /// The protocols that servers offer, best first: HTTP/2 and HTTP/1.1.
+    pub alpn: Vec<String>,
+    /// What time it is.
+    pub clock: Clock,
+}
+
+impl Default for MintOptions {
+    fn default() -> Self {
+        MintOptions {
+            key_type: KeyType::EcdsaP256,
+            leaf_key: LeafKey::default(),
+            lifetime: Duration::from_secs(30 * 86_400),
+            wildcard: false,
+            alpn: DEFAULT_ALPN.map(str::to_owned).to_vec(),
+            clock: Clock::default(),
+        }
+    }
+}
+
+/// Mints server certificates of a CA for hosts, each once for as long as its
+/// store keeps it.
+///
+/// Serial numbers are 128 random bits, so no two certificates share one, of
+/// however many processes. Certificates name no place for revocation lists or
+/// OCSP: nobody would answer there.
+pub struct Minter {
+    issuer: ArcSwap<Issuer>,
+    store: Arc<dyn CertificateStore>,
+    mint: Arc<Mint>,
+}
+
+/// The CA of the moment.
+struct Issuer {
+    authority: Authority,
+    fingerprint: Fingerprint,
+    generate: Generate,
+}
+
+/// What does not change with the CA.
+struct Mint {
+    options: MintOptions,
+    keys: Arc<KeyPool>,
+    shared:
+        LazyLock<Result<Arc<KeyPair>, ()>, Box<dyn FnOnce() -> Result<Arc<KeyPair>, ()> + Send>>,
+}
+
+impl Minter {
+    /// Mints by `ca` into `store`.
+    ///
+    /// # Errors
+    /// A kind of key that cannot be made, or a CA whose certificate cannot be
+    /// read.
+    pub fn new(
+        ca: Authority,
+        store: Arc<dyn CertificateStore>,
+        options: MintOptions,
+    ) -> Result<Self, Error> {
+        let kind = options.key_type;
+        if let KeyType::Rsa(bits) = kind
+            && ![2048, 3072, 4096, 8192].contains(&bits)
+        {
+            return Err(Error::RsaSize(bits));
+        }
+        let keys = KeyPool::new(kind, KEYS_AHEAD);
+        if options.leaf_key == LeafKey::PerCertificate {
+            keys.fill();
+        }
+        let make = move || KeyPair::generate(kind).map(Arc::new).map_err(|_| ());
+        let mint = Arc::new(Mint {
+            options,
+            keys,
+            shared: LazyLock::new(Box::new(make)),
+        });
+        Ok(Minter {
+            issuer: ArcSwap::from_pointee(Issuer::new(ca, &mint)?),
+            store,
+            mint,
+        })
+    }
+
+    /// The certificate for a host, from the store or made now.
+    ///
+    /// Any number of callers may ask at a time, for one host or many; see
+    /// [`CertificateStore`] for what then happens.
+    ///
+    /// # Errors
+    /// The CA has expired, or too much is asked at a time.
+    pub async fn certificate(&self, host: &Host) -> Result<Arc<Minted>, StoreError> {
+        let issuer = self.issuer.load_full();
+        let wildcard = host.wildcard().filter(|_| self.mint.options.wildcard);
+        let key = StoreKey {
+            ca: issuer.fingerprint,
+            host: wildcard.unwrap_or_else(|| host.clone()),
+            key_type: self.mint.options.key_type,
+        };
+        self.store.fetch(&key, issuer.generate.clone()).await
+    }
+
+    /// Mints by `ca` from now on. No certificate of the CA before is given
+    /// out any more; connections that are open stay so.
+    ///
+    /// # Errors
+    /// A CA whose certificate cannot be read; then nothing changes.
+    pub fn replace_ca(&self, ca: Authority) -> Result<(), Error> {
+        self.issuer.store(Arc::new(Issuer::new(ca, &self.mint)?));
+        Ok(())
+    }
+
+    /// The CA of the moment.
+    pub fn ca(&self) -> Authority {
+        self.issuer.load().authority.clone()
+    }
+
+    /// What certificates are minted.
+    pub fn options(&self) -> &MintOptions {
+        &self.mint.options
+    }
+
+    /// What the store did so far.
+    pub fn stats(&self) -> StoreStats {
+        self.store.stats()
+    }
+}
+
+impl Issuer {
+    fn new(authority: Authority, mint: &Arc<Mint>) -> Result<Self, Error> {
+        let facts = Facts::read(authority.cert_der());
+        let ca_ends = facts
+            .ok_or(Error::Certificate("its validity cannot be read"))?
+            .not_after;
+        let (mint, issuing) = (mint.clone(), authority.clone());
+        Ok(Issuer {
+            fingerprint: Fingerprint::of(authority.cert_der()),
+            generate: Arc::new(move |key| mint.certificate(&issuing, ca_ends, &key.host)),
+            authority,
+        })
+    }
+}
+
+impl Mint {
+    /// A new certificate. Blocks for as long as its key takes.
+    fn certificate(
+        &self,
+        ca: &Authority,
+        ca_ends: SystemTime,
+        host: &Host,
+    ) -> Result<Minted, Error> {
+        let now = self.options.clock.now();
+        let Ok(left) = ca_ends.duration_since(now) else {
+            return Err(Error::CaExpired {
+                ended: Time::from(ca_ends).unix(),
+            });
+        };
+        let life = self.options.lifetime.min(left);
+        let key = self.key()?;
+        let options = LeafOptions {
+            // A short life is not begun long ago: shares of it count.
+            not_before: (now - BACKDATE.min(life)).into(),
+            not_after: (now + life).into(),
+            eku: vec![oid::SERVER_AUTH],
+            ..LeafOptions::with_key(host.names(), key.clone())
+        };
+        let leaf = sign(ca, &options)?;
+        let chain = ca.chain(leaf).into_certificates();
+        Minted::new(
+            chain.into_iter().map(CertificateDer::from).collect(),
+            CertificateDer::from(ca.cert_der().to_vec()),
+            PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.to_pkcs8()?)),
+            &self.options.alpn,
+        )
+    }
+
+    fn key(&self) -> Result<Arc<KeyPair>, Error> {
+        match self.options.leaf_key {
+            LeafKey::PerCertificate => Ok(Arc::new(self.keys.take()?)),
+            LeafKey::Shared => {
+                let made = self.shared.as_ref().cloned();
+                made.map_err(|()| Error::Crypto("key generation"))
+            }
+        }
+    }
+}
+
+fn sign(ca: &Authority, options: &LeafOptions) -> Result<Vec<u8>, Error> {
+    let mut template = ca.leaf_template(options)?;
+    for oid in [
+        oid::AUTHORITY_INFO_ACCESS,
+        oid::CRL_DISTRIBUTION_POINTS,
+        oid::CERTIFICATE_POLICIES,
+    ] {
+        template.remove_extension(&oid);
+    }
+    // RFC 5280 4.2.1.6: where there is no subject, the name there counts.
+    if template.subject == Name::empty()
+        && let Some(names) = template.extension_mut(&oid::SUBJECT_ALT_NAME)
+    {
+        names.critical = true;
+    }
+    ca.sign(&template)
+}
+
+impl fmt::Debug for Minter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Minter")
+            .field("ca", &self.issuer.load().fingerprint)
+            .field("options", &self.mint.options)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,159 @@
+//! What stores count.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// What a store did since it was made. Counters only grow; `in_flight`,
+/// `entries` and `bytes` are of the moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoreStats {
+    /// Answered from memory.
+    pub hits: u64,
+    /// Answered from disk.
+    pub disk_hits: u64,
+    /// Found nowhere, so made (or tried to be).
+    pub misses: u64,
+    /// Waited for what another caller had begun.
+    pub coalesced: u64,
+    /// Certificates made.
+    pub generated: u64,
+    /// Of those, successors made ahead of time, in the background.
+    pub refreshed: u64,
+    /// Certificates that could not be made.
+    pub errors: u64,
+    /// Files that could not be read, or written, or that held something else.
+    /// Such a certificate is made anew, and given out all the same.
+    pub disk_errors: u64,
+    /// Forgotten for lack of room.
+    pub evicted: u64,
+    /// Forgotten because their time was over.
+    pub expired: u64,
+    /// Turned away because too much was asked at a time.
+    pub overloaded: u64,
+    /// Keys that are being fetched right now.
+    pub in_flight: u64,
+    /// Certificates in memory.
+    pub entries: u64,
+    /// The memory they take, about, in bytes.
+    pub bytes: u64,
+    /// How long making them took.
+    pub generation: GenerationTime,
+}
+
+impl StoreStats {
+    /// These of a store in memory and those of the store below it, as one.
+    pub(super) fn above(self, below: StoreStats) -> Self {
+        StoreStats {
+            hits: self.hits + below.hits,
+            coalesced: self.coalesced + below.coalesced,
+            evicted: self.evicted + below.evicted,
+            expired: self.expired + below.expired,
+            overloaded: self.overloaded + below.overloaded,
+            refreshed: self.refreshed + below.refreshed,
+            in_flight: self.in_flight,
+            entries: self.entries,
+            bytes: self.bytes,
+            ..below
+        }
+    }
+}
+
+/// A histogram of how long generating certificates took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GenerationTime {
+    /// How many were made.
+    pub count: u64,
+    /// The time they took together.
+    pub total: Duration,
+    /// The longest.
+    pub longest: Duration,
+    /// How many took at most the bound of the same index in
+    /// [`BOUNDS`](Self::BOUNDS), and more than the bound before it; the last
+    /// counts those beyond all bounds.
+    pub buckets: [u64; Self::BOUNDS.len() + 1],
+}
+
+impl GenerationTime {
+    /// Upper bounds of the buckets, in seconds.
+    pub const BOUNDS: [f64; 11] = [
+        0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5,
+    ];
+
+    /// The mean; zero if there was none.
+    pub fn mean(&self) -> Duration {
+        self.total
+            .checked_div(u32::try_from(self.count).unwrap_or(u32::MAX))
+            .unwrap_or_default()
+    }
+}
+
+/// The counters behind [`StoreStats`].
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) hits: Counter,
+    pub(super) disk_hits: Counter,
+    pub(super) misses: Counter,
+    pub(super) coalesced: Counter,
+    pub(super) generated: Counter,
+    pub(super) refreshed: Counter,
+    pub(super) errors: Counter,
+    pub(super) disk_errors: Counter,
+    pub(super) evicted: Counter,
+    pub(super) expired: Counter,
+    pub(super) overloaded: Counter,
+    generation_total: AtomicU64,
+    generation_longest: AtomicU64,
+    generation_buckets: [Counter; GenerationTime::BOUNDS.len() + 1],
+}
+
+/// A number that grows.
+#[derive(Debug, Default)]
+pub(super) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(super) fn add_one(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+impl Counters {
+    /// One certificate was made, in so much time.
+    pub(super) fn made(&self, took: Duration) {
+        self.generated.add_one();
+        let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.generation_total.fetch_add(nanoseconds, Relaxed);
+        self.generation_longest.fetch_max(nanoseconds, Relaxed);
+        let seconds = took.as_secs_f64();
+        let bucket = GenerationTime::BOUNDS.partition_point(|&bound| bound < seconds);
+        self.generation_buckets[bucket].add_one();
+    }
+
+    pub(super) fn snapshot(&self) -> StoreStats {
+        let buckets = std::array::from_fn(|i| self.generation_buckets[i].get());
+        StoreStats {
+            hits: self.hits.get(),
+            disk_hits: self.disk_hits.get(),
+            misses: self.misses.get(),
+            coalesced: self.coalesced.get(),
+            generated: self.generated.get(),
+            refreshed: self.refreshed.get(),
+            errors: self.errors.get(),
+            disk_errors: self.disk_errors.get(),
+            evicted: self.evicted.get(),
+            expired: self.expired.get(),
+            overloaded: self.overloaded.get(),
+            generation: GenerationTime {
+                count: buckets.iter().sum(),
+                total: Duration::from_nanos(self.generation_total.load(Relaxed)),
+                longest: Duration::from_nanos(self.generation_longest.load(Relaxed)),
+                buckets,
+            },
+            ..StoreStats::default()
+        }
+    }
+}

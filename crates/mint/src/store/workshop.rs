@@ -1,0 +1,96 @@
+//! Where certificates are made: so many at a time, away from the
+//! asynchronous workers.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::sync::Semaphore;
+
+use super::stats::Counters;
+use super::{Generate, Minted, Outcome, StoreError, StoreKey};
+
+#[derive(Clone, Debug)]
+pub(super) struct Workshop {
+    places: Arc<Semaphore>,
+    pub(super) counters: Arc<Counters>,
+}
+
+/// Makes one certificate.
+pub(super) struct Bench {
+    key: StoreKey,
+    generate: Generate,
+    counters: Arc<Counters>,
+}
+
+impl Workshop {
+    pub(super) fn new(places: usize) -> Self {
+        Workshop {
+            places: Arc::new(Semaphore::new(places.max(1))),
+            counters: Arc::default(),
+        }
+    }
+
+    /// Waits for a place. To be held until the work is done.
+    pub(super) async fn place(&self) -> Option<tokio::sync::OwnedSemaphorePermit> {
+        // It is never closed.
+        self.places.clone().acquire_owned().await.ok()
+    }
+
+    pub(super) fn bench(&self, key: &StoreKey, generate: Generate) -> Bench {
+        Bench {
+            key: key.clone(),
+            generate,
+            counters: self.counters.clone(),
+        }
+    }
+
+    /// Runs `work` on a thread for blocking work. It is not cut short when
+    /// the caller is dropped.
+    pub(super) async fn run<T>(
+        &self,
+        key: &StoreKey,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+    {
+        tokio::task::spawn_blocking(work).await.map_err(|_| {
+            self.counters.errors.add_one();
+            StoreError::Abandoned {
+                host: key.host.clone(),
+            }
+        })
+    }
+
+    /// Makes a certificate as soon as there is a place.
+    pub(super) async fn make(&self, key: &StoreKey, generate: Generate) -> Outcome {
+        let place = self.place().await;
+        let bench = self.bench(key, generate);
+        self.run(key, move || {
+            let _place = place;
+            bench.make()
+        })
+        .await?
+        .map(Arc::new)
+    }
+}
+
+impl Bench {
+    pub(super) fn make(&self) -> Result<Minted, StoreError> {
+        let started = Instant::now();
+        let made = (self.generate)(&self.key);
+        match made {
+            Ok(minted) => {
+                self.counters.made(started.elapsed());
+                Ok(minted)
+            }
+            Err(error) => {
+                self.counters.errors.add_one();
+                Err(StoreError::Generate {
+                    host: self.key.host.clone(),
+                    source: Arc::new(error),
+                })
+            }
+        }
+    }
+}
