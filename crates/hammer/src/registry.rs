@@ -8,12 +8,17 @@ use lucarne_load::{PrepareError, Scenario};
 use lucarne_settings::typed;
 use serde::de::DeserializeOwned;
 
-use crate::{ct, s3};
+use crate::{acme, ct, s3};
 
 /// Every kind of scenario there is.
 #[must_use]
 pub fn scenarios() -> Vec<Kind> {
     vec![
+        kind(
+            "acme",
+            "probes ACME servers, or enrols for certificates and checks them",
+            acme::build,
+        ),
         kind(
             "ct-write",
             "submits certificates to Certificate Transparency logs, and verifies what they promise",
@@ -105,6 +110,7 @@ mod tests {
 
     #[test]
     fn every_flag_is_a_key() {
+        flags_and_keys_agree::<acme::Options>();
         flags_and_keys_agree::<ct::write::Options>();
         flags_and_keys_agree::<ct::read::Options>();
         flags_and_keys_agree::<s3::Options>();

@@ -15,7 +15,7 @@ mod single;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use lucarne_hammer::{ct, s3};
+use lucarne_hammer::{acme, ct, s3};
 use lucarne_load::Verdict;
 
 use arrivals::Usual;
@@ -56,6 +56,10 @@ pub enum Load {
     /// Write, read and delete objects in S3 stores
     #[command(after_help = EXIT_CODES)]
     S3(Box<Single<s3::Options>>),
+
+    /// Probe ACME servers, or enrol for certificates and check them
+    #[command(after_help = EXIT_CODES)]
+    Acme(Box<Single<acme::Options>>),
 }
 
 /// Does it.
@@ -68,6 +72,7 @@ pub(crate) fn run(load: &Load) -> ExitCode {
         Load::CtRead(single) => single.run("ct-read", Usual::default(), ct::read::build),
         Load::Ct(options) => hammer::run(options),
         Load::S3(single) => single.run("s3", all_cells(&single.options), s3::build),
+        Load::Acme(single) => single.run("acme", Usual::default(), acme::build),
     }
 }
 

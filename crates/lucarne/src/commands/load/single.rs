@@ -46,7 +46,7 @@ impl<O: clap::Args + Clone> Single<O> {
         let run = Run {
             name: kind.to_owned(),
             scenarios: vec![planned],
-            thresholds: self.settings.thresholds(kind.starts_with("ct-")),
+            thresholds: self.settings.thresholds(kind != "s3"),
             workers: self.settings.threads(None),
             ..Run::default()
         };

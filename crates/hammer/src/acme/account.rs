@@ -1,0 +1,59 @@
+use lucarne_load::{Failure, Iteration};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::call::{Caller, Failed, Post, fail};
+use super::directory::{Directory, path};
+use super::jws::{AccountKey, Signer};
+use super::order::{self, Status};
+use super::step::Step;
+
+/// An account at the server.
+pub(super) struct Account {
+    pub(super) key: AccountKey,
+    /// What the server calls it (`kid`).
+    pub(super) url: String,
+}
+
+#[derive(Deserialize)]
+struct Said {
+    status: Status,
+}
+
+impl Account {
+    /// Registers a new one (RFC 8555 7.3).
+    pub(super) async fn register(
+        caller: &mut Caller,
+        iteration: &mut Iteration,
+        directory: &Directory,
+    ) -> Result<Self, Failed> {
+        let key = AccountKey::generate();
+        let key = key.map_err(|words| fail(iteration, Failure::new("signing", words)))?;
+        let contact = &caller.shared.options.contact;
+        let contact = contact.as_ref().filter(|contact| !contact.is_empty());
+        let mut payload = json!({ "termsOfServiceAgreed": true });
+        if let Some(contact) = contact {
+            payload["contact"] = json!([format!("mailto:{contact}")]);
+        }
+        let post = Post {
+            step: Step::NewAccount,
+            url: &directory.new_account,
+            key: &key,
+            signer: Signer::New,
+            payload: payload.to_string(),
+            expected: &[201],
+        };
+        let response = caller.post(iteration, directory, post).await?;
+        let outcome = order::read::<Said>(&response, "account").and_then(|said| {
+            let url = response.headers.get("location");
+            let url = url.ok_or("an account without a Location")?;
+            path(url, &caller.shared.origin)?;
+            match said.status {
+                Status::Valid => Ok(url.to_owned()),
+                other => Err(format!("a new account is {other:?}")),
+            }
+        });
+        let url = caller.judge(iteration, Step::NewAccount, "account", response, outcome)?;
+        Ok(Self { key, url })
+    }
+}

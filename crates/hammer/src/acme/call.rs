@@ -1,0 +1,322 @@
+//! Requests to the server: sent, judged, recorded.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use lucarne_load::http::{Client, Request, Response};
+use lucarne_load::{Failure, Iteration, Tags};
+
+use super::account::Account;
+use super::directory::{Directory, path};
+use super::jws::{AccountKey, Signer};
+use super::nonces::is_nonce;
+use super::problem::{Problem, unexpected};
+use super::scenario::Shared;
+use super::step::{Step, StepTags};
+use crate::ct::retry::retry_after;
+
+/// An iteration cannot go on. What was wrong has been recorded.
+#[derive(Debug)]
+pub(super) struct Failed;
+
+/// So many refusals of a nonce in a row are one too many.
+const MOST_NONCES: u32 = 5;
+
+/// The kind of failure that a rate limit is.
+const RATE_LIMITED: &str = "rate_limited";
+
+const JOSE: [(&str, &str); 1] = [("content-type", "application/jose+json")];
+
+/// One user's connection to the server.
+pub(super) struct Caller {
+    pub(super) shared: Arc<Shared>,
+    client: Client,
+    tags: StepTags,
+}
+
+impl Caller {
+    pub(super) fn new(shared: Arc<Shared>, client: Client, tags: StepTags) -> Self {
+        Self {
+            shared,
+            client,
+            tags,
+        }
+    }
+
+    pub(super) fn tags(&self, step: Step) -> Tags {
+        self.tags.of(step)
+    }
+
+    /// GET of the directory.
+    pub(super) async fn directory(
+        &mut self,
+        iteration: &mut Iteration,
+    ) -> Result<Directory, Failed> {
+        let at = self.shared.directory_path.clone();
+        let origin = self.shared.origin.clone();
+        let response = self.get(iteration, Step::Directory, &at, &[200]).await?;
+        let outcome = Directory::read(&response.body, &origin);
+        self.judge(iteration, Step::Directory, "directory", response, outcome)
+    }
+
+    /// HEAD of newNonce (RFC 8555 7.2).
+    pub(super) async fn new_nonce(
+        &mut self,
+        iteration: &mut Iteration,
+        directory: &Directory,
+    ) -> Result<String, Failed> {
+        let at = self.path(iteration, &directory.new_nonce)?.to_owned();
+        let request = Request::new(&Method::HEAD, &at);
+        // 204 is for GET, but some say it here too.
+        let response = self
+            .send(iteration, Step::NewNonce, &request, &[200, 204])
+            .await?;
+        let outcome = nonce_of(&response);
+        self.judge(iteration, Step::NewNonce, "replay_nonce", response, outcome)
+    }
+
+    /// GET whose answer is judged by the caller.
+    pub(super) async fn get(
+        &mut self,
+        iteration: &mut Iteration,
+        step: Step,
+        path: &str,
+        expected: &[u16],
+    ) -> Result<Response, Failed> {
+        self.send(iteration, step, &Request::get(path), expected)
+            .await
+    }
+
+    /// A signed POST; where there is no payload, POST-as-GET. Asks again where a
+    /// nonce was refused, and after a rate limit.
+    pub(super) async fn post(
+        &mut self,
+        iteration: &mut Iteration,
+        directory: &Directory,
+        post: Post<'_>,
+    ) -> Result<Response, Failed> {
+        let at = self.path(iteration, post.url)?.to_owned();
+        let mut refused = 0;
+        loop {
+            let nonce = match self.shared.nonces.take() {
+                Some(nonce) => nonce,
+                None => self.new_nonce(iteration, directory).await?,
+            };
+            let body = post.key.sign(post.signer, post.url, &nonce, &post.payload);
+            let body = body.map_err(|words| fail(iteration, Failure::new("signing", words)))?;
+            let request = Request::post(&at, body.as_str()).headers(&JOSE);
+            self.shared.limits.pass(post.step).await;
+            let mut response = self.client.send(&request).await;
+            let failure = match self.classify(&response, post.expected) {
+                Answer::Right => {
+                    self.keep_nonce(iteration, post.step, &response);
+                    return Ok(response);
+                }
+                Answer::BadNonce => {
+                    refused += 1;
+                    iteration.count(self.tags(post.step), "acme_bad_nonce", 1);
+                    let words = format!("refused {refused} times in a row");
+                    (refused == MOST_NONCES).then(|| Failure::new("bad_nonce", words))
+                }
+                Answer::Limited(wait) => Some(self.limited(iteration, post.step, &response, wait)),
+                Answer::Wrong(failure) => Some(failure),
+            };
+            if let Ok(nonce) = nonce_of(&response) {
+                self.shared.nonces.put(&nonce);
+            }
+            let again = failure.as_ref().is_none_or(|it| it.kind == RATE_LIMITED);
+            if let Some(failure) = failure {
+                response.exchange.outcome = Err(failure);
+            }
+            self.record(iteration, post.step, &response);
+            if !again {
+                return Err(Failed);
+            }
+        }
+    }
+
+    /// Sends what needs no signature. Its answer is recorded only if it is wrong:
+    /// if it is right, that is up to [`judge`](Self::judge).
+    async fn send(
+        &mut self,
+        iteration: &mut Iteration,
+        step: Step,
+        request: &Request<'_>,
+        expected: &[u16],
+    ) -> Result<Response, Failed> {
+        self.shared.limits.pass(step).await;
+        let mut response = self.client.send(request).await;
+        let failure = match self.classify(&response, expected) {
+            Answer::Right => return Ok(response),
+            Answer::Limited(wait) => self.limited(iteration, step, &response, wait),
+            Answer::BadNonce => unexpected(&response),
+            Answer::Wrong(failure) => failure,
+        };
+        response.exchange.outcome = Err(failure);
+        self.record(iteration, step, &response);
+        Err(Failed)
+    }
+
+    fn classify(&self, response: &Response, expected: &[u16]) -> Answer {
+        if let Err(failure) = &response.exchange.outcome {
+            return Answer::Wrong(failure.clone());
+        }
+        if expected.contains(&response.status) {
+            return Answer::Right;
+        }
+        let problem = Problem::read(response).ok();
+        let is = |name| problem.as_ref().is_some_and(|problem| problem.is(name));
+        if response.status == 429 || is("rateLimited") {
+            let header = response.headers.get("retry-after");
+            return Answer::Limited(retry_after(header, now_ms()).ok());
+        }
+        match is("badNonce") {
+            true => Answer::BadNonce,
+            false => Answer::Wrong(unexpected(response)),
+        }
+    }
+
+    /// Nobody asks for this step again for a while.
+    fn limited(
+        &self,
+        iteration: &mut Iteration,
+        step: Step,
+        response: &Response,
+        wait: Option<Duration>,
+    ) -> Failure {
+        iteration.count(self.tags(step), "acme_rate_limited", 1);
+        self.shared.limits.close(step, wait);
+        let header = response.headers.get("retry-after").unwrap_or("none");
+        let words = format!(
+            "{} to {}, Retry-After: {header}",
+            response.status,
+            step.name()
+        );
+        Failure::new(RATE_LIMITED, words)
+    }
+
+    /// Records an answer that has the right status, with what its content is worth.
+    pub(super) fn judge<T>(
+        &self,
+        iteration: &mut Iteration,
+        step: Step,
+        check: &'static str,
+        mut response: Response,
+        outcome: Result<T, String>,
+    ) -> Result<T, Failed> {
+        if let Err(words) = &outcome {
+            response.exchange.outcome = Err(Failure::new("content", words.clone()));
+        }
+        let (tags, verdict) = (self.tags(step), outcome.as_ref().map(|_| ()));
+        iteration.check(tags, check, verdict.map_err(Clone::clone));
+        self.record(iteration, step, &response);
+        outcome.map_err(|_| Failed)
+    }
+
+    fn record(&self, iteration: &mut Iteration, step: Step, response: &Response) {
+        let tags = self.tags(step);
+        if response.resent {
+            iteration.count(tags, "http_req_resent", 1);
+        }
+        let down = response.status == 0 || response.status >= 500;
+        iteration.rate(tags, "acme_server_errors", down);
+        iteration.request(tags, &response.exchange);
+    }
+
+    /// Every good answer to a POST has a nonce for the next one (RFC 8555 6.5).
+    fn keep_nonce(&self, iteration: &mut Iteration, step: Step, response: &Response) {
+        let nonce = nonce_of(response);
+        if let Ok(nonce) = &nonce {
+            self.shared.nonces.put(nonce);
+        }
+        iteration.check(self.tags(step), "replay_nonce", nonce.map(|_| ()));
+    }
+
+    /// The path of a URL that the server has named.
+    pub(super) fn path<'u>(
+        &self,
+        iteration: &mut Iteration,
+        url: &'u str,
+    ) -> Result<&'u str, Failed> {
+        path(url, &self.shared.origin)
+            .map_err(|words| fail(iteration, Failure::new("content", words)))
+    }
+
+    /// How long to wait before looking again at what is not finished
+    /// (RFC 8555 7.5.1).
+    pub(super) fn next_look(&self, response: &Response) -> Duration {
+        let said = retry_after(response.headers.get("retry-after"), now_ms());
+        said.unwrap_or(self.shared.options.poll.0)
+    }
+}
+
+/// What is posted, and by whom.
+pub(super) struct Post<'a> {
+    pub(super) step: Step,
+    pub(super) url: &'a str,
+    pub(super) key: &'a AccountKey,
+    pub(super) signer: Signer<'a>,
+    pub(super) payload: String,
+    pub(super) expected: &'a [u16],
+}
+
+impl<'a> Post<'a> {
+    /// By an account, to which 200 is the answer.
+    pub(super) fn new(step: Step, account: &'a Account, url: &'a str, payload: String) -> Self {
+        Self {
+            step,
+            url,
+            key: &account.key,
+            signer: Signer::Account(&account.url),
+            payload,
+            expected: &[200],
+        }
+    }
+
+    /// POST-as-GET (RFC 8555 6.3).
+    pub(super) fn as_get(step: Step, account: &'a Account, url: &'a str) -> Self {
+        Self::new(step, account, url, String::new())
+    }
+}
+
+enum Answer {
+    Right,
+    BadNonce,
+    /// For how long, if the server says so.
+    Limited(Option<Duration>),
+    Wrong(Failure),
+}
+
+/// Tells of something that is no request's fault.
+pub(super) fn fail(iteration: &mut Iteration, failure: Failure) -> Failed {
+    iteration.fail(failure);
+    Failed
+}
+
+fn nonce_of(response: &Response) -> Result<String, String> {
+    match response.headers.get("replay-nonce") {
+        Some(nonce) if is_nonce(nonce) => Ok(nonce.to_owned()),
+        Some(other) => Err(format!("Replay-Nonce: {other:?} is no base64url")),
+        None => Err(format!("{} without a Replay-Nonce", response.status)),
+    }
+}
+
+/// A problem document, whatever it says.
+pub(super) fn problem(response: &Response) -> Result<(), String> {
+    match response.headers.get("content-type") {
+        Some(kind) if kind.starts_with("application/problem+json") => {
+            Problem::read(response).map(|_| ())
+        }
+        other => Err(format!(
+            "{} is not application/problem+json but {other:?}: {}",
+            response.status,
+            response.excerpt()
+        )),
+    }
+}
+
+fn now_ms() -> u64 {
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+    now.as_millis() as u64
+}

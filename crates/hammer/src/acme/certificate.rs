@@ -1,0 +1,220 @@
+//! What comes of an enrolment, and whether it is what was ordered.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use lucarne_ct::Certificate;
+use lucarne_mint::der;
+use rustls::RootCertStore;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+
+use super::jws::encode;
+
+/// Identifiers of extensions, in DER: subjectAltName, authorityKeyIdentifier.
+const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 0x11];
+const AUTHORITY_KEY_ID: &[u8] = &[0x55, 0x1d, 0x23];
+
+/// A certificate that a server has issued.
+#[derive(Clone, Debug)]
+pub(super) struct Issued {
+    /// In DER.
+    pub(super) leaf: Vec<u8>,
+    /// What its renewal information is found by.
+    pub(super) renewal_id: String,
+}
+
+/// A check by its name, and what it found.
+pub(super) type Finding = (&'static str, Result<(), String>);
+
+/// The certificates of a PEM file, the leaf first.
+///
+/// # Errors
+/// In words: there is none.
+pub(super) fn read_pem(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    match chain {
+        Ok(chain) if !chain.is_empty() => Ok(chain),
+        Ok(_) => Err("there is no PEM certificate in it".to_owned()),
+        Err(error) => Err(format!("it is not PEM: {error}")),
+    }
+}
+
+/// Looks at a chain that was ordered for `names` and the key `spki`.
+pub(super) fn check(
+    chain: &[CertificateDer<'_>],
+    names: &[String],
+    spki: &[u8],
+    now: UnixTime,
+) -> [Finding; 3] {
+    let Some((leaf, above)) = chain.split_first() else {
+        return ["certificate_names", "certificate_key", "certificate_chain"]
+            .map(|name| (name, Err("there is no certificate".to_owned())));
+    };
+    [
+        ("certificate_names", check_names(leaf, names)),
+        ("certificate_key", check_key(leaf, spki)),
+        ("certificate_chain", check_chain(leaf, above, names, now)),
+    ]
+}
+
+fn check_names(leaf: &[u8], names: &[String]) -> Result<(), String> {
+    let found = names_of(leaf).ok_or("its names cannot be read")?;
+    let ordered: BTreeSet<_> = names.iter().map(|name| name.to_lowercase()).collect();
+    match found == ordered {
+        true => Ok(()),
+        false => Err(format!("it is for {found:?} instead of {ordered:?}")),
+    }
+}
+
+fn check_key(leaf: &[u8], spki: &[u8]) -> Result<(), String> {
+    let certificate = Certificate::parse(leaf).map_err(|error| error.to_string())?;
+    match certificate.spki() == spki {
+        true => Ok(()),
+        false => Err("its key is not the one that it was ordered for".to_owned()),
+    }
+}
+
+/// Every signature up to the last certificate of the chain, for servers, and now.
+fn check_chain(
+    leaf: &CertificateDer<'_>,
+    above: &[CertificateDer<'_>],
+    names: &[String],
+    now: UnixTime,
+) -> Result<(), String> {
+    // A CA whose root issues: the root is left out, and nothing can be said.
+    let Some((last, between)) = above.split_last() else {
+        return Ok(());
+    };
+    let mut roots = RootCertStore::empty();
+    let added = roots.add(last.clone().into_owned());
+    added.map_err(|error| format!("the last certificate is none of a CA: {error}"))?;
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider)
+        .build()
+        .map_err(|error| error.to_string())?;
+    let name = names.first().map_or("", String::as_str).to_owned();
+    let name = ServerName::try_from(name).map_err(|error| error.to_string())?;
+    let verified = verifier.verify_server_cert(leaf, between, &name, &[], now);
+    verified.map(|_| ()).map_err(|error| error.to_string())
+}
+
+/// The names in a certificate's subjectAltName.
+fn names_of(leaf: &[u8]) -> Option<BTreeSet<String>> {
+    let mut value = Certificate::parse(leaf)
+        .ok()?
+        .extension(SUBJECT_ALT_NAME)?
+        .value;
+    let mut list = der::read(&mut value)?.content;
+    let mut names = BTreeSet::new();
+    while let Some(name) = der::read(&mut list) {
+        names.insert(match name.tag {
+            0x82 => String::from_utf8_lossy(name.content).to_lowercase(),
+            0x87 => address(name.content)?.to_string(),
+            other => format!("a name of the kind {other:#x}"),
+        });
+    }
+    Some(names)
+}
+
+fn address(octets: &[u8]) -> Option<IpAddr> {
+    let v4 = <[u8; 4]>::try_from(octets).map(|octets| Ipv4Addr::from(octets).into());
+    v4.or_else(|_| <[u8; 16]>::try_from(octets).map(|octets| Ipv6Addr::from(octets).into()))
+        .ok()
+}
+
+/// What a certificate's renewal information is found by (RFC 9773 4.1): the key
+/// identifier of who issued it, and its serial number.
+pub(super) fn renewal_id(leaf: &[u8]) -> Option<String> {
+    let certificate = Certificate::parse(leaf).ok()?;
+    let mut authority = certificate.extension(AUTHORITY_KEY_ID)?.value;
+    let mut authority = der::read(&mut authority)?.content;
+    let key = der::read(&mut authority).filter(|element| element.tag == 0x80)?;
+    let mut tbs = certificate.tbs();
+    let mut tbs = der::read(&mut tbs)?.content;
+    let mut serial = der::read(&mut tbs)?;
+    if serial.tag == 0xa0 {
+        serial = der::read(&mut tbs)?; // that was the version
+    }
+    Some(format!(
+        "{}.{}",
+        encode(key.content),
+        encode(serial.content)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use lucarne_mint::testing::Pki;
+    use lucarne_mint::{KeyPair, KeyType, LeafOptions};
+
+    use super::*;
+
+    fn ordered() -> (Vec<CertificateDer<'static>>, Vec<String>, Vec<u8>) {
+        let names = vec!["A.example.test".to_owned(), "127.0.0.9".to_owned()];
+        let options = LeafOptions::for_names(names.clone()).unwrap();
+        let spki = options.key.spki().to_vec();
+        let ca = &Pki::shared().p256;
+        let chain = ca.chain(ca.issue(&options).unwrap());
+        let chain = chain.certificates().iter().cloned().map(Into::into);
+        (chain.collect(), names, spki)
+    }
+
+    fn failed(findings: [Finding; 3]) -> Vec<&'static str> {
+        let failed = findings.into_iter().filter(|(_, outcome)| outcome.is_err());
+        failed.map(|(name, _)| name).collect()
+    }
+
+    #[test]
+    fn what_was_ordered_is_found_right_and_everything_else_wrong() {
+        let (chain, names, spki) = ordered();
+        let now = UnixTime::now();
+        let judge = |chain: &[_], names: &[String], spki: &[u8], now| {
+            failed(check(chain, names, spki, now))
+        };
+        assert_eq!(judge(&chain, &names, &spki, now), [""; 0]);
+        // More or fewer names, another key, a signature by somebody else, too late.
+        assert_eq!(
+            judge(&chain, &names[..1], &spki, now),
+            ["certificate_names"]
+        );
+        let other = KeyPair::generate(KeyType::EcdsaP256).unwrap();
+        assert_eq!(
+            judge(&chain, &names, other.spki(), now),
+            ["certificate_key"]
+        );
+        let wrong: CertificateDer<'_> = Pki::shared().p384.cert_der().to_vec().into();
+        let chain_of_others = [chain[0].clone(), wrong];
+        assert_eq!(
+            judge(&chain_of_others, &names, &spki, now),
+            ["certificate_chain"]
+        );
+        let later = UnixTime::since_unix_epoch(
+            std::time::UNIX_EPOCH.elapsed().unwrap() + std::time::Duration::from_secs(91 * 86_400),
+        );
+        assert_eq!(judge(&chain, &names, &spki, later), ["certificate_chain"]);
+        assert_eq!(judge(&[], &names, &spki, now).len(), 3);
+    }
+
+    #[test]
+    fn renewal_ids_are_those_of_the_specification() {
+        // RFC 9773, appendix A.
+        let pem = "-----BEGIN CERTIFICATE-----\n\
+MIIBQzCB66ADAgECAgUAh2VDIaA KBggqhkjOPQQDAjAVMRMwEQYDVQQDEwpFeGFt\n";
+        assert!(read_pem(pem.as_bytes()).is_err());
+        let options = LeafOptions {
+            serial: Some(vec![0x00, 0x87, 0x65, 0x43, 0x21]),
+            ..LeafOptions::for_names(["a.example.test"]).unwrap()
+        };
+        let ca = &Pki::shared().p256;
+        let id = renewal_id(&ca.issue(&options).unwrap()).unwrap();
+        let (key, serial) = id.split_once('.').unwrap();
+        // The leading zero belongs to it.
+        assert_eq!(serial, "AIdlQyE");
+        assert_eq!(key, encode(ca.key().id()));
+    }
+}

@@ -1,0 +1,260 @@
+//! A whole enrolment.
+
+use std::time::{Duration, Instant};
+
+use lucarne_load::http::Response;
+use lucarne_load::{Failure, Iteration};
+use lucarne_mint::{KeyPair, certification_request};
+use rustls::pki_types::UnixTime;
+use serde_json::json;
+
+use super::account::Account;
+use super::call::{Caller, Failed, Post, fail};
+use super::certificate::{self, Issued};
+use super::directory::{Directory, path};
+use super::jws::encode;
+use super::order::{self, Authorization, Order, Status};
+use super::step::Step;
+
+/// CRLReason superseded (RFC 5280 5.3.1).
+const SUPERSEDED: u8 = 4;
+
+/// What one enrolment is about.
+pub(super) struct Enrolment<'a> {
+    pub(super) caller: &'a mut Caller,
+    pub(super) directory: &'a Directory,
+    pub(super) account: &'a Account,
+    pub(super) names: &'a [String],
+    /// The key of the certificate.
+    pub(super) key: &'a KeyPair,
+}
+
+impl Enrolment<'_> {
+    /// From the order to the certificate; it may replace another one.
+    pub(super) async fn certificate(
+        &mut self,
+        iteration: &mut Iteration,
+        replaces: Option<&Issued>,
+    ) -> Result<Issued, Failed> {
+        let begun = Instant::now();
+        let (at, order) = self.order(iteration, replaces).await?;
+        for url in &order.authorizations {
+            self.authorize(iteration, url).await?;
+        }
+        let certificate = self.finalize(iteration, &at, &order).await?;
+        let issued = self.download(iteration, &certificate).await?;
+        let tags = self.caller.tags(Step::Certificate);
+        iteration.trend(tags, "acme_enrolment_duration", begun.elapsed());
+        iteration.count(tags, "acme_certificates", 1);
+        Ok(issued)
+    }
+
+    /// RFC 8555 7.4, with RFC 9773 5.
+    async fn order(
+        &mut self,
+        iteration: &mut Iteration,
+        replaces: Option<&Issued>,
+    ) -> Result<(String, Order), Failed> {
+        let identifiers = self.names.iter();
+        let identifiers = identifiers.map(|name| json!({ "type": "dns", "value": name }));
+        let mut payload = json!({ "identifiers": identifiers.collect::<Vec<_>>() });
+        let mut step = Step::NewOrder;
+        if let Some(replaced) = replaces {
+            payload["replaces"] = replaced.renewal_id.as_str().into();
+            step = Step::ReplaceOrder;
+        }
+        let post = Post {
+            expected: &[201],
+            ..Post::new(
+                step,
+                self.account,
+                &self.directory.new_order,
+                payload.to_string(),
+            )
+        };
+        let response = self.caller.post(iteration, self.directory, post).await?;
+        let outcome = order::read::<Order>(&response, "order").and_then(|order| {
+            let url = response.headers.get("location");
+            let url = url.ok_or("an order without a Location")?;
+            path(url, &self.caller.shared.origin)?;
+            match order.status.is_open() && !order.authorizations.is_empty() {
+                true => Ok((url.to_owned(), order)),
+                false => Err(format!(
+                    "a new order is {:?}: {}",
+                    order.status,
+                    response.excerpt()
+                )),
+            }
+        });
+        self.caller
+            .judge(iteration, step, "order", response, outcome)
+    }
+
+    /// Proves one name (RFC 8555 7.5).
+    async fn authorize(&mut self, iteration: &mut Iteration, url: &str) -> Result<(), Failed> {
+        let authorization = self
+            .authorization(iteration, Step::Authorization, url)
+            .await?
+            .1;
+        if authorization.status == Status::Valid {
+            return Ok(()); // from an order before
+        }
+        let shared = self.caller.shared.clone();
+        let kind = shared.options.challenge.name();
+        let name = authorization.identifier.value.as_str();
+        let Some(challenge) = authorization.challenge(kind) else {
+            let words = format!("{name} cannot be proven by {kind}");
+            return Err(fail(iteration, Failure::new("challenge", words)));
+        };
+        let answer = self.account.key.authorize(&challenge.token);
+        let expected = shared.responder.expect(name, &challenge.token, &answer);
+        expected.map_err(|words| fail(iteration, Failure::new("challenge", words)))?;
+        let begun = Instant::now();
+        let proven = self.prove(iteration, url, &challenge.url).await;
+        shared.responder.forget(name, &challenge.token);
+        proven?;
+        let tags = self.caller.tags(Step::Challenge);
+        iteration.trend(tags, "acme_validation_duration", begun.elapsed());
+        Ok(())
+    }
+
+    /// Has the challenge looked at, and waits for the verdict.
+    async fn prove(
+        &mut self,
+        iteration: &mut Iteration,
+        url: &str,
+        challenge: &str,
+    ) -> Result<(), Failed> {
+        let post = Post::new(Step::Challenge, self.account, challenge, "{}".to_owned());
+        let response = self.caller.post(iteration, self.directory, post).await?;
+        let mut wait = self.caller.next_look(&response);
+        let outcome = order::read::<order::Challenge>(&response, "challenge").map(|_| ());
+        self.caller
+            .judge(iteration, Step::Challenge, "challenge", response, outcome)?;
+        let deadline = self.deadline();
+        loop {
+            // Until the server has looked.
+            tokio::time::sleep(wait).await;
+            let (next, now) = self.authorization(iteration, Step::Validation, url).await?;
+            match now.status {
+                Status::Valid => return Ok(()),
+                status if status.is_open() && Instant::now() < deadline => wait = next,
+                status => {
+                    let words = format!("{} is {status:?}", now.reason());
+                    return Err(fail(iteration, Failure::new("challenge", words)));
+                }
+            }
+        }
+    }
+
+    /// How an authorisation is now, and when to look again.
+    async fn authorization(
+        &mut self,
+        iteration: &mut Iteration,
+        step: Step,
+        url: &str,
+    ) -> Result<(Duration, Authorization), Failed> {
+        let post = Post::as_get(step, self.account, url);
+        let response = self.caller.post(iteration, self.directory, post).await?;
+        let wait = self.caller.next_look(&response);
+        let outcome = order::read::<Authorization>(&response, "authorization");
+        let outcome = outcome.map(|authorization| (wait, authorization));
+        self.caller
+            .judge(iteration, step, "authorization", response, outcome)
+    }
+
+    /// Sends the certification request and waits (RFC 8555 7.4): the URL of the
+    /// certificate.
+    async fn finalize(
+        &mut self,
+        iteration: &mut Iteration,
+        at: &str,
+        order: &Order,
+    ) -> Result<String, Failed> {
+        let request = certification_request(self.key, self.names);
+        let request =
+            request.map_err(|error| fail(iteration, Failure::new("signing", error.to_string())))?;
+        let payload = json!({ "csr": encode(&request) }).to_string();
+        let begun = Instant::now();
+        let post = Post::new(Step::Finalize, self.account, &order.finalize, payload);
+        let response = self.caller.post(iteration, self.directory, post).await?;
+        let (mut wait, mut now) = self.order_in(iteration, Step::Finalize, response)?;
+        let deadline = self.deadline();
+        while now.status.is_open() && Instant::now() < deadline {
+            // Until the server has issued.
+            tokio::time::sleep(wait).await;
+            let post = Post::as_get(Step::Issuance, self.account, at);
+            let response = self.caller.post(iteration, self.directory, post).await?;
+            (wait, now) = self.order_in(iteration, Step::Issuance, response)?;
+        }
+        let Some(url) = now.certificate.filter(|_| now.status == Status::Valid) else {
+            let words = format!("the order is {:?}: {:?}", now.status, now.error);
+            return Err(fail(iteration, Failure::new("order", words)));
+        };
+        let tags = self.caller.tags(Step::Finalize);
+        iteration.trend(tags, "acme_issuance_duration", begun.elapsed());
+        Ok(url)
+    }
+
+    fn order_in(
+        &self,
+        iteration: &mut Iteration,
+        step: Step,
+        response: Response,
+    ) -> Result<(Duration, Order), Failed> {
+        let wait = self.caller.next_look(&response);
+        let outcome = order::read::<Order>(&response, "order").map(|order| (wait, order));
+        self.caller
+            .judge(iteration, step, "order", response, outcome)
+    }
+
+    /// Downloads and checks (RFC 8555 7.4.2).
+    async fn download(&mut self, iteration: &mut Iteration, url: &str) -> Result<Issued, Failed> {
+        let post = Post::as_get(Step::Certificate, self.account, url);
+        let response = self.caller.post(iteration, self.directory, post).await?;
+        let chain = certificate::read_pem(&response.body);
+        let outcome = chain.and_then(|chain| {
+            let renewal_id = certificate::renewal_id(&chain[0]);
+            let renewal_id = renewal_id.ok_or("it does not say by which key it was signed")?;
+            Ok((chain, renewal_id))
+        });
+        let (chain, renewal_id) = self.caller.judge(
+            iteration,
+            Step::Certificate,
+            "certificate",
+            response,
+            outcome,
+        )?;
+        let tags = self.caller.tags(Step::Certificate);
+        let (names, spki) = (self.names, self.key.spki());
+        for (check, outcome) in certificate::check(&chain, names, spki, UnixTime::now()) {
+            let wrong = outcome.clone().err();
+            iteration.check(tags, check, outcome);
+            if let Some(words) = wrong {
+                return Err(fail(iteration, Failure::new("certificate", words)));
+            }
+        }
+        Ok(Issued {
+            leaf: chain[0].to_vec(),
+            renewal_id,
+        })
+    }
+
+    /// Revokes a certificate that another has replaced (RFC 8555 7.6).
+    pub(super) async fn revoke(
+        &mut self,
+        iteration: &mut Iteration,
+        replaced: &Issued,
+    ) -> Result<(), Failed> {
+        let payload = json!({ "certificate": encode(&replaced.leaf), "reason": SUPERSEDED });
+        let url = &self.directory.revoke_cert;
+        let post = Post::new(Step::Revocation, self.account, url, payload.to_string());
+        let response = self.caller.post(iteration, self.directory, post).await?;
+        self.caller
+            .judge(iteration, Step::Revocation, "revocation", response, Ok(()))
+    }
+
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.caller.shared.options.patience.0
+    }
+}

@@ -1,0 +1,139 @@
+//! Signed requests: flattened JWS (RFC 7515 7.2.2) as RFC 8555 6.2 wants them,
+//! with ES256 (RFC 7518 3.4).
+
+use aws_lc_rs::digest;
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
+use base64_simd::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+
+/// The key of an account.
+pub(super) struct AccountKey {
+    pair: EcdsaKeyPair,
+    /// The public key's coordinates, in base64url.
+    x: String,
+    y: String,
+}
+
+/// Who signs: a key that the server is to learn, or one that it knows.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Signer<'a> {
+    /// `jwk`: a new account.
+    New,
+    /// `kid`: the account with this URL.
+    Account(&'a str),
+}
+
+impl AccountKey {
+    /// A new one.
+    pub(super) fn generate() -> Result<Self, String> {
+        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING)
+            .map_err(|_| "no key for an account can be made".to_owned())?;
+        // Uncompressed: 4, x, y.
+        let (x, y) = match pair.public_key().as_ref() {
+            [4, point @ ..] if point.len() == 64 => (encode(&point[..32]), encode(&point[32..])),
+            _ => return Err("the key of an account is not on P-256".to_owned()),
+        };
+        Ok(Self { pair, x, y })
+    }
+
+    fn jwk(&self) -> Value {
+        json!({ "kty": "EC", "crv": "P-256", "x": self.x, "y": self.y })
+    }
+
+    /// A token as only the holder of this key says it (RFC 8555 8.1): with the
+    /// key's thumbprint (RFC 7638).
+    pub(super) fn authorize(&self, token: &str) -> String {
+        // Members in lexicographic order, no white space.
+        let (x, y) = (&self.x, &self.y);
+        let jwk = format!(r#"{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}"#);
+        let thumbprint = digest::digest(&digest::SHA256, jwk.as_bytes());
+        format!("{token}.{}", encode(thumbprint.as_ref()))
+    }
+
+    /// The body of a POST to `url`. The payload is JSON, or nothing: POST-as-GET
+    /// (RFC 8555 6.3).
+    pub(super) fn sign(
+        &self,
+        signer: Signer<'_>,
+        url: &str,
+        nonce: &str,
+        payload: &str,
+    ) -> Result<String, String> {
+        let mut header = json!({ "alg": "ES256", "nonce": nonce, "url": url });
+        match signer {
+            Signer::New => header["jwk"] = self.jwk(),
+            Signer::Account(kid) => header["kid"] = kid.into(),
+        }
+        let (header, payload) = (
+            encode(header.to_string().as_bytes()),
+            encode(payload.as_bytes()),
+        );
+        let signed = format!("{header}.{payload}");
+        let signature = self.pair.sign(&SystemRandom::new(), signed.as_bytes());
+        let signature = signature.map_err(|_| "a request cannot be signed".to_owned())?;
+        let signature = encode(signature.as_ref());
+        Ok(format!(
+            r#"{{"protected":"{header}","payload":"{payload}","signature":"{signature}"}}"#
+        ))
+    }
+}
+
+/// base64url without padding (RFC 7515 2).
+pub(super) fn encode(bytes: &[u8]) -> String {
+    URL_SAFE_NO_PAD.encode_to_string(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
+
+    use super::*;
+
+    fn decode(value: &Value) -> Vec<u8> {
+        URL_SAFE_NO_PAD
+            .decode_to_vec(value.as_str().unwrap())
+            .unwrap()
+    }
+
+    #[test]
+    fn requests_are_signed_by_the_key_they_name() {
+        let key = AccountKey::generate().unwrap();
+        let body = key.sign(Signer::New, "https://a/new", "n1", "{}").unwrap();
+        let body: Value = serde_json::from_str(&body).unwrap();
+        let header: Value = serde_json::from_slice(&decode(&body["protected"])).unwrap();
+        assert_eq!(
+            (&header["alg"], &header["nonce"], &header["url"]),
+            (&"ES256".into(), &"n1".into(), &"https://a/new".into())
+        );
+        assert!(header.get("kid").is_none());
+        let point = [
+            &[4],
+            &decode(&header["jwk"]["x"])[..],
+            &decode(&header["jwk"]["y"]),
+        ]
+        .concat();
+        let text = |name: &str| body[name].as_str().unwrap();
+        let signed = format!("{}.{}", text("protected"), text("payload"));
+        UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point)
+            .verify(signed.as_bytes(), &decode(&body["signature"]))
+            .unwrap();
+
+        let body = key
+            .sign(Signer::Account("https://a/1"), "u", "n", "")
+            .unwrap();
+        let body: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(body["payload"], "");
+        let header: Value = serde_json::from_slice(&decode(&body["protected"])).unwrap();
+        assert!(header["kid"] == "https://a/1" && header.get("jwk").is_none());
+    }
+
+    #[test]
+    fn an_authorization_is_the_token_and_the_thumbprint() {
+        let key = AccountKey::generate().unwrap();
+        let authorized = key.authorize("tok");
+        let thumbprint = authorized.strip_prefix("tok.").unwrap();
+        assert_eq!(decode(&thumbprint.into()).len(), 32);
+        assert_ne!(authorized, AccountKey::generate().unwrap().authorize("tok"));
+    }
+}

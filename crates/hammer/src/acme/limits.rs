@@ -1,0 +1,52 @@
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::step::Step;
+
+/// When each step may be asked for again, as the server has said: rate limits
+/// are those of an account or an address, which all users of a run share.
+#[derive(Debug, Default)]
+pub(super) struct Limits([Mutex<Option<Instant>>; Step::ALL.len()]);
+
+/// How long to wait where the server does not say.
+const UNTOLD: Duration = Duration::from_secs(5);
+
+impl Limits {
+    /// Nobody asks for this step within that time.
+    pub(super) fn close(&self, step: Step, wait: Option<Duration>) {
+        let until = Instant::now() + wait.unwrap_or(UNTOLD);
+        let mut closed = self.0[step as usize].lock();
+        *closed = (*closed).max(Some(until));
+    }
+
+    /// Waits until it may be asked for.
+    pub(super) async fn pass(&self, step: Step) {
+        loop {
+            let until = *self.0[step as usize].lock();
+            match until {
+                // As the server has told us to.
+                Some(until) if until > Instant::now() => tokio::time::sleep_until(until).await,
+                _ => return,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_step_waits_and_the_others_do_not() {
+        let limits = Limits::default();
+        limits.close(Step::NewOrder, Some(Duration::from_secs(30)));
+        limits.close(Step::NewOrder, Some(Duration::from_secs(3)));
+        let begin = Instant::now();
+        limits.pass(Step::NewNonce).await;
+        assert_eq!(begin.elapsed(), Duration::ZERO);
+        limits.pass(Step::NewOrder).await;
+        assert!(begin.elapsed() >= Duration::from_secs(30));
+    }
+}

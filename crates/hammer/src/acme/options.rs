@@ -1,0 +1,205 @@
+//! The options of `acme`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use lucarne_mint::KeyType;
+use lucarne_settings::typed;
+use serde::Deserialize;
+
+use crate::ct::options::{Http, Span};
+use crate::s3::Resolve;
+
+/// Which ACME server is loaded, and with what.
+#[derive(Clone, Debug, PartialEq, Args, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Options {
+    /// URL of the server's directory
+    #[arg(long, value_name = "URL", default_value = "")]
+    pub directory: String,
+    /// What each iteration does
+    #[arg(long, value_enum, default_value_t)]
+    pub flow: Flow,
+    /// Renewal id of no certificate (probe, burst): the answer to it is 400 or 404
+    #[arg(long, value_name = "ID", default_value = "aaaa.bbbb")]
+    pub synthetic_id: String,
+    /// PEM file of certificates to ask about (renewal-info), instead of enrolling for one
+    #[arg(long, value_name = "FILE")]
+    pub certificates: Option<PathBuf>,
+    /// Pause between requests (probe), and between the parts of an enrolment; half to one and a half of it
+    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(1))]
+    pub think: Span,
+    /// How far an enrolment goes
+    #[arg(long, value_enum, default_value_t)]
+    pub until: Until,
+    /// Whether each user has an account or all share one
+    #[arg(long, value_enum, default_value_t)]
+    pub accounts: Accounts,
+    /// Mail address of the accounts
+    #[arg(long, value_name = "ADDRESS")]
+    pub contact: Option<String>,
+    /// Domain under which names are made up; it must lead to the responder
+    #[arg(long, value_name = "DOMAIN", default_value = "example.test")]
+    pub domain: String,
+    /// Names in each certificate
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub names: u32,
+    /// Key of each certificate; RSA keys are made once for each user
+    #[arg(long, value_enum, default_value_t)]
+    pub key: Key,
+    /// How names are proven
+    #[arg(long, value_enum, default_value_t)]
+    pub challenge: Challenge,
+    /// Where http-01 is answered; the server asks at port 80 unless told otherwise
+    #[arg(long, value_name = "ADDRESS", default_value = HTTP01)]
+    #[serde(deserialize_with = "typed::parsed")]
+    pub http01_listen: SocketAddr,
+    /// Where tls-alpn-01 is answered; the server asks at port 443 unless told otherwise
+    #[arg(long, value_name = "ADDRESS", default_value = TLS_ALPN01)]
+    #[serde(deserialize_with = "typed::parsed")]
+    pub tls_alpn01_listen: SocketAddr,
+    /// Time between two looks at what is not finished, where the server names none
+    #[arg(long, value_name = "TIME", default_value_t = POLL)]
+    pub poll: Span,
+    /// The most that a validation or an issuance may take
+    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(60))]
+    pub patience: Span,
+    /// Version of HTTP
+    #[arg(long, value_enum, default_value_t)]
+    pub http: Http,
+    /// Accept any TLS certificate
+    #[arg(long)]
+    pub insecure: bool,
+    /// PEM file of certificates to trust besides the system's
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+    /// The most a request may take
+    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(60))]
+    pub timeout: Span,
+    /// Address of a host that is not to be looked up
+    #[arg(long, value_name = "HOST=ADDRESS")]
+    #[serde(deserialize_with = "typed::list")]
+    pub resolve: Vec<Resolve>,
+}
+
+/// Pebble's ports: both need no privileges.
+const HTTP01: &str = "127.0.0.1:5002";
+const TLS_ALPN01: &str = "127.0.0.1:5001";
+const POLL: Span = Span(std::time::Duration::from_millis(500));
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            directory: String::new(),
+            flow: Flow::default(),
+            synthetic_id: "aaaa.bbbb".into(),
+            certificates: None,
+            think: Span::seconds(1),
+            until: Until::default(),
+            accounts: Accounts::default(),
+            contact: None,
+            domain: "example.test".into(),
+            names: 1,
+            key: Key::default(),
+            challenge: Challenge::default(),
+            http01_listen: SocketAddr::from(([127, 0, 0, 1], 5002)),
+            tls_alpn01_listen: SocketAddr::from(([127, 0, 0, 1], 5001)),
+            poll: POLL,
+            patience: Span::seconds(60),
+            http: Http::default(),
+            insecure: false,
+            ca: None,
+            timeout: Span::seconds(60),
+            resolve: Vec::new(),
+        }
+    }
+}
+
+/// What an iteration does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Flow {
+    /// Directory, new nonce, renewal info of a synthetic id, with pauses
+    #[default]
+    Probe,
+    /// The same without pauses
+    Burst,
+    /// Renewal info of real certificates
+    RenewalInfo,
+    /// A whole enrolment
+    Enrol,
+}
+
+/// How far an enrolment goes: each includes what comes before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Until {
+    /// The certificate is downloaded and checked
+    Certificate,
+    /// Its renewal information is looked up (RFC 9773)
+    RenewalInfo,
+    /// It is renewed, with `replaces`
+    Renewal,
+    /// The replaced certificate is revoked
+    #[default]
+    Revocation,
+}
+
+/// Whose accounts there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Accounts {
+    /// One for each user
+    #[default]
+    Own,
+    /// One for all
+    Shared,
+}
+
+/// The key of a certificate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Key {
+    /// ECDSA on P-256
+    #[default]
+    P256,
+    /// ECDSA on P-384
+    P384,
+    /// RSA of 2048 bits
+    Rsa2048,
+}
+
+impl Key {
+    pub(super) fn kind(self) -> KeyType {
+        match self {
+            Key::P256 => KeyType::EcdsaP256,
+            Key::P384 => KeyType::EcdsaP384,
+            Key::Rsa2048 => KeyType::Rsa(2048),
+        }
+    }
+}
+
+/// How names are proven.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+pub enum Challenge {
+    /// A file on port 80 (RFC 8555 8.3)
+    #[default]
+    #[value(name = "http-01")]
+    #[serde(rename = "http-01")]
+    Http01,
+    /// A certificate on port 443 (RFC 8737)
+    #[value(name = "tls-alpn-01")]
+    #[serde(rename = "tls-alpn-01")]
+    TlsAlpn01,
+}
+
+impl Challenge {
+    /// As the server calls it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Challenge::Http01 => "http-01",
+            Challenge::TlsAlpn01 => "tls-alpn-01",
+        }
+    }
+}

@@ -1,0 +1,56 @@
+use lucarne_load::Failure;
+use lucarne_load::http::{Response, kind};
+use serde::Deserialize;
+
+/// A problem document (RFC 7807), as ACME has it (RFC 8555 6.7).
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Problem {
+    /// A URN below `urn:ietf:params:acme:error:`.
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    detail: String,
+}
+
+const NAMESPACE: &str = "urn:ietf:params:acme:error:";
+
+impl Problem {
+    /// The one that an answer carries.
+    ///
+    /// # Errors
+    /// In words: it carries none.
+    pub(super) fn read(response: &Response) -> Result<Self, String> {
+        let problem: Self = serde_json::from_slice(&response.body).map_err(|error| {
+            format!(
+                "{} without a problem document: {error}: {}",
+                response.status,
+                response.excerpt()
+            )
+        })?;
+        match problem.kind.starts_with(NAMESPACE) {
+            true => Ok(problem),
+            false => Err(format!("`{}` is no type of ACME's", problem.kind)),
+        }
+    }
+
+    /// Whether it is of this type.
+    pub(super) fn is(&self, name: &str) -> bool {
+        self.kind.strip_prefix(NAMESPACE) == Some(name)
+    }
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = self.kind.strip_prefix(NAMESPACE).unwrap_or(&self.kind);
+        write!(f, "{name}: {}", self.detail)
+    }
+}
+
+/// An answer with another status than is right, in the server's words.
+pub(super) fn unexpected(response: &Response) -> Failure {
+    let words = match Problem::read(response) {
+        Ok(problem) => problem.to_string(),
+        Err(_) => response.excerpt(),
+    };
+    Failure::new(kind::STATUS, format!("{} {words}", response.status))
+}

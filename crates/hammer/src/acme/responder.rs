@@ -1,0 +1,208 @@
+//! Answers the challenges that a server sets: http-01 (RFC 8555 8.3) and
+//! tls-alpn-01 (RFC 8737).
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::digest;
+use lucarne_load::{PrepareError, Stop};
+use lucarne_mint::{
+    Der, Extension, KeyPair, KeyType, Lengths, Name, Oid, Template, Time, Version, extension,
+};
+use parking_lot::Mutex;
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs as provider;
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+use super::options::Challenge;
+
+/// The most that a connection may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The most that a request's head may have.
+const MOST_HEAD: usize = 8 << 10;
+/// The protocol that tells a validation from other connections (RFC 8737 6.2).
+const ALPN: &[u8] = b"acme-tls/1";
+/// id-pe-acmeIdentifier (RFC 8737 6.1).
+const ACME_IDENTIFIER: &str = "1.3.6.1.5.5.7.1.31";
+
+/// What is to be answered, and where.
+pub(super) struct Responder {
+    kind: Challenge,
+    listener: tokio::sync::Mutex<Option<TcpListener>>,
+    /// Token to key authorisation (http-01).
+    tokens: Mutex<HashMap<String, String>>,
+    certificates: Arc<Certificates>,
+}
+
+/// Name to certificate (tls-alpn-01).
+#[derive(Debug)]
+struct Certificates {
+    key: KeyPair,
+    by_name: Mutex<HashMap<String, Arc<CertifiedKey>>>,
+}
+
+impl Responder {
+    pub(super) fn new(kind: Challenge) -> Result<Self, PrepareError> {
+        let key = KeyPair::generate(KeyType::EcdsaP256);
+        let key = key.map_err(|error| PrepareError::Configuration(error.to_string()))?;
+        Ok(Self {
+            kind,
+            listener: tokio::sync::Mutex::default(),
+            tokens: Mutex::default(),
+            certificates: Arc::new(Certificates {
+                key,
+                by_name: Mutex::default(),
+            }),
+        })
+    }
+
+    /// Takes the address.
+    pub(super) async fn listen(&self, address: SocketAddr) -> Result<(), PrepareError> {
+        let listener = TcpListener::bind(address).await.map_err(|error| {
+            PrepareError::Configuration(format!(
+                "challenges ({}) cannot be answered at {address}: {error}",
+                self.kind.name()
+            ))
+        })?;
+        *self.listener.lock().await = Some(listener);
+        Ok(())
+    }
+
+    /// Answers until `stop`.
+    pub(super) async fn serve(self: Arc<Self>, stop: Stop) {
+        let Some(listener) = self.listener.lock().await.take() else {
+            return;
+        };
+        let Ok(acceptor) = acceptor(self.certificates.clone()) else {
+            return;
+        };
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = stop.cancelled() => return,
+            };
+            let Ok((stream, _)) = accepted else {
+                // No descriptor is free: some will be when connections have ended.
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                continue;
+            };
+            let (responder, acceptor) = (self.clone(), acceptor.clone());
+            tokio::spawn(tokio::time::timeout(PATIENCE, async move {
+                match responder.kind {
+                    Challenge::Http01 => responder.answer(stream).await,
+                    // The handshake is the answer.
+                    Challenge::TlsAlpn01 => {
+                        if let Ok(mut stream) = acceptor.accept(stream).await {
+                            let _ = stream.shutdown().await;
+                        }
+                    }
+                }
+            }));
+        }
+    }
+
+    /// From now on it answers for `name`.
+    pub(super) fn expect(
+        &self,
+        name: &str,
+        token: &str,
+        authorization: &str,
+    ) -> Result<(), String> {
+        match self.kind {
+            Challenge::Http01 => {
+                let mut tokens = self.tokens.lock();
+                tokens.insert(token.to_owned(), authorization.to_owned());
+            }
+            Challenge::TlsAlpn01 => self.certificates.add(name, authorization)?,
+        }
+        Ok(())
+    }
+
+    /// No longer.
+    pub(super) fn forget(&self, name: &str, token: &str) {
+        self.tokens.lock().remove(token);
+        self.certificates.by_name.lock().remove(name);
+    }
+
+    /// One request, one answer.
+    async fn answer(&self, mut stream: TcpStream) {
+        let mut head = Vec::new();
+        while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+            match stream.read_buf(&mut head).await {
+                Ok(1..) if head.len() <= MOST_HEAD => {}
+                _ => return,
+            }
+        }
+        let head = String::from_utf8_lossy(&head);
+        let path = head.split(' ').nth(1).unwrap_or_default();
+        let token = path.strip_prefix("/.well-known/acme-challenge/");
+        let found = token.and_then(|token| self.tokens.lock().get(token).cloned());
+        let (status, body) = match found {
+            Some(authorization) => ("200 OK", authorization),
+            None => ("404 Not Found", String::new()),
+        };
+        let answer = format!(
+            "HTTP/1.1 {status}\r\ncontent-type: application/octet-stream\r\n\
+             content-length: {}\r\nconnection: close\r\n\r\n{body}",
+            body.len()
+        );
+        let _ = stream.write_all(answer.as_bytes()).await;
+        let _ = stream.shutdown().await;
+    }
+}
+
+impl Certificates {
+    /// A self-signed certificate that holds the digest of the key authorisation.
+    fn add(&self, name: &str, authorization: &str) -> Result<(), String> {
+        let digest = digest::digest(&digest::SHA256, authorization.as_bytes());
+        let oid = Oid::parse(ACME_IDENTIFIER).ok_or("no identifier of that extension")?;
+        let proof = Extension::new(oid, true, |der: &mut Der| der.octet_string(digest.as_ref()));
+        let now = Time::now();
+        let subject = Name::common_name("ACME challenge");
+        let template = Template {
+            version: Version::V3,
+            serial: vec![1],
+            algorithm: self.key.default_algorithm(),
+            inner_algorithm: None,
+            outer_algorithm: None,
+            issuer: subject.clone(),
+            not_before: now.plus_days(-1),
+            not_after: now.plus_days(1),
+            subject,
+            spki: self.key.spki().to_vec(),
+            extensions: vec![extension::subject_alt_name(&[name]), proof],
+            lengths: Lengths::Minimal,
+        };
+        let failed = |error: lucarne_mint::Error| error.to_string();
+        let certificate = template.sign(&self.key).map_err(failed)?;
+        let key = PrivatePkcs8KeyDer::from(self.key.to_pkcs8().map_err(failed)?);
+        let key = provider::sign::any_ecdsa_type(&key.into()).map_err(|e| e.to_string())?;
+        let certified = CertifiedKey::new(vec![certificate.into()], key);
+        let mut by_name = self.by_name.lock();
+        by_name.insert(name.to_owned(), Arc::new(certified));
+        Ok(())
+    }
+}
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.by_name.lock().get(hello.server_name()?).cloned()
+    }
+}
+
+fn acceptor(certificates: Arc<Certificates>) -> Result<TlsAcceptor, rustls::Error> {
+    let provider = Arc::new(provider::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_cert_resolver(certificates);
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}

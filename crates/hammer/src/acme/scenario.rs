@@ -1,0 +1,184 @@
+use std::sync::{Arc, OnceLock};
+
+use async_trait::async_trait;
+use lucarne_load::http::{Client, ClientOptions, Endpoint, EndpointError, Request, Version};
+use lucarne_load::{PrepareError, Recorder, Scenario, Stop, User};
+use tokio::sync::OnceCell;
+use url::{Position, Url};
+
+use super::account::Account;
+use super::call::Caller;
+use super::certificate;
+use super::directory::Directory;
+use super::limits::Limits;
+use super::nonces::Nonces;
+use super::options::{Challenge, Flow, Options};
+use super::responder::Responder;
+use super::step::StepTags;
+use super::user::AcmeUser;
+use crate::ct::options::Http;
+
+/// The scenario that `options` describe; `seed` is where its randomness begins.
+///
+/// # Errors
+/// Options that make no sense.
+pub fn build(options: Options, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
+    Ok(Arc::new(Acme(Arc::new(Shared::new(options, seed)?))))
+}
+
+struct Acme(Arc<Shared>);
+
+/// What all users share.
+pub(super) struct Shared {
+    pub(super) options: Options,
+    pub(super) seed: u64,
+    /// Tells this run's names from those of other runs.
+    pub(super) run: u32,
+    /// Scheme, host and port of the server.
+    pub(super) origin: String,
+    /// Where its directory is.
+    pub(super) directory_path: String,
+    pub(super) nonces: Nonces,
+    pub(super) limits: Limits,
+    pub(super) responder: Arc<Responder>,
+    /// The account, if all share one.
+    pub(super) account: OnceCell<Arc<Account>>,
+    /// The directory, where one look at it is enough.
+    pub(super) directory: OnceLock<Directory>,
+    /// Renewal ids of the certificates that were given.
+    ids: Vec<String>,
+    client: Arc<ClientOptions>,
+    endpoint: OnceLock<Arc<Endpoint>>,
+}
+
+impl Shared {
+    fn new(options: Options, seed: u64) -> Result<Self, PrepareError> {
+        if options.directory.is_empty() {
+            return Err(wrong("`--directory` (`directory` in a plan) is missing"));
+        }
+        if options.names == 0 {
+            return Err(wrong("`--names` is 0: a certificate has a name"));
+        }
+        let url = Url::parse(&options.directory)
+            .map_err(|error| wrong(format!("`{}` is not a URL: {error}", options.directory)))?;
+        if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
+            return Err(wrong(format!("`{url}` is not a URL of a server")));
+        }
+        // Two runs with one seed must not meet: the clock is part of the names.
+        let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+        Ok(Self {
+            run: (seed ^ now.as_millis() as u64) as u32,
+            seed,
+            origin: url[..Position::BeforePath].to_owned(),
+            directory_path: url[Position::BeforePath..Position::AfterQuery].to_owned(),
+            nonces: Nonces::default(),
+            limits: Limits::default(),
+            responder: Arc::new(Responder::new(options.challenge)?),
+            account: OnceCell::new(),
+            directory: OnceLock::new(),
+            ids: given_ids(&options)?,
+            client: Arc::new(client_options(&options)),
+            endpoint: OnceLock::new(),
+            options,
+        })
+    }
+
+    /// The renewal id whose turn it is, if certificates were given.
+    pub(super) fn given_id(&self, number: u64) -> Option<String> {
+        let index = number.checked_rem(self.ids.len() as u64)?;
+        self.ids.get(index as usize).cloned()
+    }
+
+    /// Whether challenges are set.
+    fn enrols(&self) -> bool {
+        match self.options.flow {
+            Flow::Enrol => true,
+            Flow::RenewalInfo => self.ids.is_empty(),
+            Flow::Probe | Flow::Burst => false,
+        }
+    }
+}
+
+fn given_ids(options: &Options) -> Result<Vec<String>, PrepareError> {
+    let file = options.certificates.as_deref();
+    let Some(file) = file.filter(|file| !file.as_os_str().is_empty()) else {
+        return Ok(Vec::new());
+    };
+    let failed = |words: &dyn std::fmt::Display| {
+        let file = file.display();
+        wrong(format!("cannot use the certificates in {file}: {words}"))
+    };
+    let pem = std::fs::read(file).map_err(|error| failed(&error))?;
+    let certificates = certificate::read_pem(&pem).map_err(|words| failed(&words))?;
+    let ids = certificates.iter().map(|der| certificate::renewal_id(der));
+    let ids: Option<Vec<_>> = ids.collect();
+    ids.ok_or_else(|| failed(&"one does not say by which key it was signed"))
+}
+
+fn client_options(options: &Options) -> ClientOptions {
+    let resolve = options.resolve.iter();
+    let resolve = resolve.map(|resolve| (resolve.0.clone(), resolve.1));
+    ClientOptions {
+        version: match options.http {
+            Http::V1 => Version::Http1,
+            Http::V2 => Version::Http2,
+        },
+        insecure: options.insecure,
+        // A plan's `${NAME:-}` gives an empty one.
+        ca: options.ca.clone().filter(|ca| !ca.as_os_str().is_empty()),
+        timeout: options.timeout.0,
+        resolve: resolve.collect(),
+        max_body: 1 << 20,
+        ..ClientOptions::default()
+    }
+}
+
+fn wrong(message: impl Into<String>) -> PrepareError {
+    PrepareError::Configuration(message.into())
+}
+
+#[async_trait]
+impl Scenario for Acme {
+    async fn prepare(&self) -> Result<(), PrepareError> {
+        let shared = &self.0;
+        let endpoint = Endpoint::resolve(&shared.origin, &shared.client).await;
+        let endpoint = endpoint.map_err(|error| match error {
+            EndpointError::Dns { .. } => PrepareError::Unreachable(error.to_string()),
+            error => wrong(error.to_string()),
+        })?;
+        // What it answers is judged under load; that it answers is known before.
+        let mut client = Client::new(endpoint.clone(), shared.client.clone());
+        let response = client.send(&Request::get(&shared.directory_path)).await;
+        if let (0, Err(failure)) = (response.status, &response.exchange.outcome) {
+            let url = &shared.options.directory;
+            return Err(PrepareError::Unreachable(format!("{url}: {failure}")));
+        }
+        client.close();
+        if shared.enrols() {
+            let address = match shared.options.challenge {
+                Challenge::Http01 => shared.options.http01_listen,
+                Challenge::TlsAlpn01 => shared.options.tls_alpn01_listen,
+            };
+            shared.responder.listen(address).await?;
+        }
+        let _ = shared.endpoint.set(endpoint);
+        Ok(())
+    }
+
+    fn user(&self, number: u64, recorder: &Recorder) -> Box<dyn User> {
+        let shared = self.0.clone();
+        // `prepare` has set it.
+        let endpoint = shared
+            .endpoint
+            .get()
+            .cloned()
+            .unwrap_or_else(|| unreachable!("users come after `prepare`"));
+        let client = Client::new(endpoint, shared.client.clone());
+        let caller = Caller::new(shared.clone(), client, StepTags::new(recorder));
+        Box::new(AcmeUser::new(shared, number, caller))
+    }
+
+    async fn background(&self, _: Recorder, stop: Stop) {
+        self.0.responder.clone().serve(stop).await;
+    }
+}

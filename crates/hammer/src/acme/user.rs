@@ -1,0 +1,203 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lucarne_load::{Failure, Iteration, User};
+use lucarne_mint::KeyPair;
+
+use super::account::Account;
+use super::call::{Caller, Failed, fail};
+use super::certificate::Issued;
+use super::directory::Directory;
+use super::enrol::Enrolment;
+use super::options::{Accounts, Flow, Key, Until};
+use super::probe::{probe, renewal_info};
+use super::scenario::Shared;
+use crate::ct::random::Random;
+
+/// One user: a connection, and what it has at the server.
+pub(super) struct AcmeUser {
+    caller: Caller,
+    shared: Arc<Shared>,
+    number: u64,
+    /// Enrolments so far.
+    sequence: u64,
+    random: Random,
+    account: Option<Arc<Account>>,
+    /// An RSA key takes longer to make than an enrolment does.
+    rsa: Option<Arc<KeyPair>>,
+    /// The certificate that renewal information is asked about, and where.
+    known: Option<(Directory, Issued)>,
+}
+
+#[async_trait]
+impl User for AcmeUser {
+    async fn iterate(&mut self, iteration: &mut Iteration) {
+        // What has failed is recorded.
+        let _ = match self.shared.options.flow {
+            Flow::Probe => {
+                let (shared, random) = (self.shared.clone(), &mut self.random);
+                probe(&mut self.caller, iteration, || pause(&shared, random)).await
+            }
+            Flow::Burst => probe(&mut self.caller, iteration, || Duration::ZERO).await,
+            Flow::RenewalInfo => self.ask(iteration).await,
+            Flow::Enrol => {
+                let outcome = self.enrol(iteration).await;
+                let tags = iteration.base();
+                iteration.rate(tags, "acme_enrolled", outcome.is_ok());
+                outcome
+            }
+        };
+    }
+}
+
+impl AcmeUser {
+    pub(super) fn new(shared: Arc<Shared>, number: u64, caller: Caller) -> Self {
+        Self {
+            caller,
+            number,
+            sequence: 0,
+            random: Random::new(shared.seed, number),
+            account: None,
+            rsa: None,
+            known: None,
+            shared,
+        }
+    }
+
+    /// Renewal information: of the certificates given, else of one of its own.
+    async fn ask(&mut self, iteration: &mut Iteration) -> Result<(), Failed> {
+        if let Some(id) = self.shared.given_id(iteration.number()) {
+            let directory = match self.shared.directory.get() {
+                Some(directory) => directory.clone(),
+                None => {
+                    let read = self.caller.directory(iteration).await?;
+                    self.shared.directory.get_or_init(|| read).clone()
+                }
+            };
+            let at = directory.renewal_info.as_deref();
+            return renewal_info(&mut self.caller, iteration, at, &id).await;
+        }
+        if self.known.is_none() {
+            let directory = self.caller.directory(iteration).await?;
+            let issued = self.issue(iteration, &directory).await?;
+            self.known = Some((directory, issued));
+        }
+        if let Some((directory, issued)) = &self.known {
+            let at = directory.renewal_info.as_deref();
+            renewal_info(&mut self.caller, iteration, at, &issued.renewal_id).await?;
+        }
+        Ok(())
+    }
+
+    async fn issue(
+        &mut self,
+        iteration: &mut Iteration,
+        directory: &Directory,
+    ) -> Result<Issued, Failed> {
+        let account = self.account(iteration, directory).await?;
+        let (names, key) = (self.new_names(), self.key(iteration)?);
+        let mut enrolment = Enrolment {
+            caller: &mut self.caller,
+            directory,
+            account: &account,
+            names: &names,
+            key: &key,
+        };
+        enrolment.certificate(iteration, None).await
+    }
+
+    /// All of it, as far as is asked for.
+    async fn enrol(&mut self, iteration: &mut Iteration) -> Result<(), Failed> {
+        let shared = self.shared.clone();
+        let until = shared.options.until;
+        let directory = self.caller.directory(iteration).await?;
+        let account = self.account(iteration, &directory).await?;
+        let names = self.new_names();
+        let (key, next_key) = (self.key(iteration)?, self.key(iteration)?);
+        let mut enrolment = Enrolment {
+            caller: &mut self.caller,
+            directory: &directory,
+            account: &account,
+            names: &names,
+            key: &key,
+        };
+        let issued = enrolment.certificate(iteration, None).await?;
+        if until < Until::RenewalInfo {
+            return Ok(());
+        }
+        let at = directory.renewal_info.as_deref();
+        let random = &mut self.random;
+        // Between the parts that a real client does days apart.
+        tokio::time::sleep(pause(&shared, random)).await;
+        renewal_info(enrolment.caller, iteration, at, &issued.renewal_id).await?;
+        if until < Until::Renewal {
+            return Ok(());
+        }
+        tokio::time::sleep(pause(&shared, random)).await;
+        enrolment.key = &next_key;
+        // A server without renewal information knows no `replaces`.
+        let replaces = at.map(|_| &issued);
+        enrolment.certificate(iteration, replaces).await?;
+        if until < Until::Revocation {
+            return Ok(());
+        }
+        tokio::time::sleep(pause(&shared, random)).await;
+        enrolment.revoke(iteration, &issued).await
+    }
+
+    async fn account(
+        &mut self,
+        iteration: &mut Iteration,
+        directory: &Directory,
+    ) -> Result<Arc<Account>, Failed> {
+        if let Some(account) = &self.account {
+            return Ok(account.clone());
+        }
+        let shared = self.shared.clone();
+        let account = match shared.options.accounts {
+            Accounts::Own => {
+                Arc::new(Account::register(&mut self.caller, iteration, directory).await?)
+            }
+            Accounts::Shared => {
+                let register = async || {
+                    let account = Account::register(&mut self.caller, iteration, directory);
+                    account.await.map(Arc::new)
+                };
+                shared.account.get_or_try_init(register).await?.clone()
+            }
+        };
+        self.account = Some(account.clone());
+        Ok(account)
+    }
+
+    fn key(&mut self, iteration: &mut Iteration) -> Result<Arc<KeyPair>, Failed> {
+        let kind = self.shared.options.key;
+        if let Some(key) = &self.rsa {
+            return Ok(key.clone());
+        }
+        let key = KeyPair::generate(kind.kind()).map(Arc::new);
+        let key =
+            key.map_err(|error| fail(iteration, Failure::new("signing", error.to_string())))?;
+        self.rsa = (kind == Key::Rsa2048).then(|| key.clone());
+        Ok(key)
+    }
+
+    /// Names that nobody has asked for before.
+    fn new_names(&mut self) -> Vec<String> {
+        let shared = &self.shared;
+        self.sequence += 1;
+        let (run, user, sequence) = (shared.run, self.number, self.sequence);
+        let domain = shared.options.domain.to_lowercase();
+        (0..shared.options.names)
+            .map(|name| format!("load-{run:08x}-{user}-{sequence}-{name}.{domain}"))
+            .collect()
+    }
+}
+
+/// Half to one and a half of what is asked for.
+fn pause(shared: &Shared, random: &mut Random) -> Duration {
+    let think = shared.options.think.0;
+    let spread = random.below(u64::try_from(think.as_nanos()).unwrap_or(u64::MAX));
+    think / 2 + Duration::from_nanos(spread)
+}
