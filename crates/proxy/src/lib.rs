@@ -1,5 +1,58 @@
 //! An intercepting forward proxy whose certificates come from a store, and that
 //! observes the certificates of the servers it talks to.
+//!
+//! A client says where it wants to go in one of two ways. It asks for
+//! `http://…`: the request is passed on. Or it says `CONNECT host:port`: then
+//! [`Rules`] tell whether what follows is passed on untouched, or, if it is
+//! TLS, answered in the server's place with a certificate minted for the host
+//! ([`lucarne_mint::store::Minter`]). Inside, HTTP/1.1, HTTP/2 and WebSocket
+//! are passed on like plain requests.
+//!
+//! What is connected to is decided by the address, not by the name: a name
+//! that resolves to an address of this machine or this network is refused
+//! unless somebody allowed it.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod body;
+mod connect;
+mod core;
+mod dial;
+mod exchange;
+mod facts;
+mod failure;
+mod headers;
+mod hosts;
+mod intercept;
+mod limits;
+mod network;
 pub mod observe;
+mod page;
+mod pattern;
+mod pool;
+mod ports;
+mod proxy;
+mod rules;
+mod serve;
+mod session;
+mod stats;
+mod stream;
+mod target;
+mod tunnel;
+mod upstream;
+mod users;
+mod verify;
+mod welcome;
+
+pub use facts::Facts;
+pub use failure::{Failure, Refusal, Step};
+pub use hosts::HostRow;
+pub use limits::Limits;
+pub use network::{Network, NetworkError, special};
+pub use pattern::{HostPattern, PatternError};
+pub use ports::{Ports, PortsError};
+pub use proxy::{Proxy, Settings};
+pub use rules::{Action, Rule, Rules};
+pub use stats::Totals;
+pub use target::{Target, TargetError};
+pub use upstream::Trust;
+pub use users::{Users, UsersError};

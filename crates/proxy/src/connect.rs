@@ -1,0 +1,119 @@
+//! CONNECT: a client wants a connection, not an answer.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http::header::HeaderMap;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+use crate::body::Body;
+use crate::core::{Core, Open, Phase};
+use crate::failure::Failure;
+use crate::intercept::intercept;
+use crate::page;
+use crate::rules::Action;
+use crate::stream::Rewind;
+use crate::target::Target;
+use crate::tunnel::splice;
+
+/// Answers CONNECT. What comes after the answer goes on in a task of its own.
+pub(crate) async fn answer(
+    core: &Arc<Core>,
+    client: SocketAddr,
+    mut request: Request<Incoming>,
+) -> Response<Body> {
+    let upgrade = hyper::upgrade::on(&mut request);
+    match begin(core, client, &request, upgrade).await {
+        Ok(()) => Response::new(Body::empty()),
+        Err((failure, host)) => refuse(core, client, &failure, host.as_deref(), request.headers()),
+    }
+}
+
+fn refuse(
+    core: &Core,
+    client: SocketAddr,
+    failure: &Failure,
+    host: Option<&str>,
+    headers: &HeaderMap,
+) -> Response<Body> {
+    core.stats.failed(failure.kind());
+    tracing::info!(%client, host, "CONNECT: {failure}");
+    page::failure(failure, host, headers)
+}
+
+async fn begin(
+    core: &Arc<Core>,
+    client: SocketAddr,
+    request: &Request<Incoming>,
+    upgrade: OnUpgrade,
+) -> Result<(), (Failure, Option<String>)> {
+    let authority = request.uri().authority().map_or("", |authority| authority.as_str());
+    let target = Target::parse(authority, 0).map_err(|why| {
+        let why = format!("CONNECT must name host:port, but {why}.");
+        (Failure::Request(why), None)
+    })?;
+    permit(core, &target).map_err(|failure| (failure, Some(target.to_string())))?;
+    let rules = core.rules.load();
+    let tunnel = rules.action(&target, None) == Action::Tunnel && !rules.need_name(&target);
+    if !tunnel {
+        go_on(core, upgrade, move |core, stream| intercept(core, client, target, stream));
+        return Ok(());
+    }
+    // Whether the server is there can still be told with a status.
+    let server = core.upstream.tcp(&target).await;
+    let server = server.map_err(|failure| (failure, Some(target.to_string())))?;
+    core.hosts.connection(&target.host);
+    go_on(core, upgrade, move |core, stream| async move {
+        pass(&core, stream, server).await;
+    });
+    Ok(())
+}
+
+/// Whether the rules let the target be connected to, as far as its name tells.
+fn permit(core: &Core, target: &Target) -> Result<(), Failure> {
+    let rules = core.rules.load();
+    rules.permit_port(target.port).map_err(Failure::Refused)?;
+    rules.permit(target).map_err(Failure::Refused)?;
+    match target.host.ip() {
+        Some(ip) => core.upstream.dialer.permit(ip, target.port),
+        None => Ok(()),
+    }
+}
+
+/// Goes on with the bare connection once the answer is out, until the proxy
+/// has no more time.
+fn go_on<F>(
+    core: &Arc<Core>,
+    upgrade: OnUpgrade,
+    then: impl FnOnce(Arc<Core>, Rewind) -> F + Send + 'static,
+) where
+    F: Future<Output = ()> + Send,
+{
+    let core = core.clone();
+    let open = Open::new(&core);
+    tokio::spawn(async move {
+        if let Some(stream) = upgrade.await.ok().and_then(bare) {
+            tokio::select! {
+                () = then(core.clone(), stream) => {}
+                () = core.reached(Phase::Cut) => {}
+            }
+        }
+        drop(open);
+    });
+}
+
+/// The client's socket, and what was read from it too early.
+fn bare(upgraded: Upgraded) -> Option<Rewind> {
+    let parts = upgraded.downcast::<TokioIo<TcpStream>>().ok()?;
+    Some(Rewind::new(parts.read_buf, parts.io.into_inner()))
+}
+
+/// Passes everything on between client and server.
+pub(crate) async fn pass(core: &Core, client: Rewind, server: TcpStream) {
+    core.stats.tunnelled.inc();
+    splice(client, server, core.limits.idle).await;
+}

@@ -1,0 +1,85 @@
+//! What all connections of a proxy share.
+
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use lucarne_mint::store::Minter;
+use lucarne_mint::{Authority, pem};
+use tokio::sync::{Notify, watch};
+
+use crate::hosts::Hosts;
+use crate::limits::Limits;
+use crate::rules::Rules;
+use crate::stats::Stats;
+use crate::upstream::Upstream;
+use crate::users::Users;
+
+/// How far the proxy has come with stopping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    Running,
+    /// What is under way is finished, nothing new is taken.
+    Closing,
+    /// The time to finish is over.
+    Cut,
+}
+
+pub(crate) struct Core {
+    pub(crate) rules: Arc<ArcSwap<Rules>>,
+    pub(crate) users: ArcSwapOption<Users>,
+    pub(crate) minter: Arc<Minter>,
+    pub(crate) upstream: Upstream,
+    pub(crate) limits: Limits,
+    pub(crate) stats: Stats,
+    pub(crate) hosts: Hosts,
+    /// Its name in Via headers: no other proxy has it.
+    pub(crate) name: String,
+    pub(crate) phase: watch::Sender<Phase>,
+    /// Told when the last connection has gone.
+    pub(crate) empty: Notify,
+}
+
+impl Core {
+    /// Ready once the phase has been reached.
+    pub(crate) async fn reached(&self, phase: Phase) {
+        let mut phases = self.phase.subscribe();
+        // The sender is this very struct: it does not go away.
+        let _ = phases.wait_for(|now| *now >= phase).await;
+    }
+
+    /// The CA's certificate, as clients are to trust it.
+    pub(crate) fn ca_pem(&self) -> String {
+        root(&self.minter.ca())
+    }
+
+    /// The same in DER.
+    pub(crate) fn ca_der(&self) -> Vec<u8> {
+        let ca = self.minter.ca();
+        ca.certificates().last().cloned().unwrap_or_default()
+    }
+}
+
+/// The certificate at the top.
+fn root(ca: &Authority) -> String {
+    let top = ca.certificates().last().map(Vec::as_slice);
+    pem::encode("CERTIFICATE", top.unwrap_or(ca.cert_der()))
+}
+
+/// Counts a connection for as long as it lives.
+pub(crate) struct Open(Arc<Core>);
+
+impl Open {
+    pub(crate) fn new(core: &Arc<Core>) -> Self {
+        core.stats.open.inc();
+        core.stats.accepted.inc();
+        Open(core.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if self.0.stats.open.dec() == 1 {
+            self.0.empty.notify_waiters();
+        }
+    }
+}

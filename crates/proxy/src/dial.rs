@@ -1,0 +1,230 @@
+//! From a target to a connection.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use parking_lot::RwLock;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::{sleep, timeout};
+
+use crate::failure::{Failure, Refusal, Step};
+use crate::rules::Rules;
+use crate::target::Target;
+
+/// How long an address may take before the next one is tried beside it
+/// (RFC 8305 section 5).
+const STAGGER: Duration = Duration::from_millis(250);
+
+/// Connects where the rules let it.
+pub(crate) struct Dialer {
+    rules: Arc<ArcSwap<Rules>>,
+    /// Where this proxy listens: not to be connected to.
+    own: RwLock<Vec<SocketAddr>>,
+    patience: Duration,
+    idle: Duration,
+}
+
+impl Dialer {
+    pub(crate) fn new(rules: Arc<ArcSwap<Rules>>, patience: Duration, idle: Duration) -> Self {
+        Dialer {
+            rules,
+            own: RwLock::default(),
+            patience,
+            idle,
+        }
+    }
+
+    /// Never connects to `address`, which is the proxy's.
+    pub(crate) fn add_own(&self, address: SocketAddr) {
+        self.own.write().push(address);
+    }
+
+    /// Connects to the target. What is checked is the address that is then
+    /// connected to: no answer of a name server gets around that.
+    pub(crate) async fn connect(&self, target: &Target) -> Result<TcpStream, Failure> {
+        let addresses = self.addresses(target).await?;
+        let connecting = timeout(self.patience, first_of(addresses));
+        let stream = match connecting.await {
+            Ok(connected) => connected.map_err(|(address, error)| {
+                Failure::Connect(format!("{address} says: {}.", plain(&error)))
+            })?,
+            Err(_) => return Err(Failure::Timeout(Step::Connect, self.patience)),
+        };
+        prepare(&stream, self.idle);
+        Ok(stream)
+    }
+
+    /// Whether the rules let `ip` be connected to, at this port.
+    pub(crate) fn permit(&self, ip: IpAddr, port: u16) -> Result<(), Failure> {
+        if self.is_own(ip, port) {
+            return Err(Failure::Refused(Refusal::Loop));
+        }
+        self.rules.load().permit_address(ip).map_err(Failure::Refused)
+    }
+
+    async fn addresses(&self, target: &Target) -> Result<VecDeque<SocketAddr>, Failure> {
+        let found: Vec<SocketAddr> = match target.host.ip() {
+            Some(ip) => vec![SocketAddr::new(ip, target.port)],
+            None => self.resolve(target).await?,
+        };
+        let mut refused = None;
+        let mut permitted = Vec::with_capacity(found.len());
+        for address in found {
+            match self.permit(address.ip(), address.port()) {
+                Ok(()) => permitted.push(address),
+                Err(failure) => refused = refused.or(Some(failure)),
+            }
+        }
+        match (permitted.is_empty(), refused) {
+            (false, _) => Ok(interleave(permitted)),
+            (true, Some(failure)) => Err(failure),
+            (true, None) => Err(Failure::Resolve("It resolves to no address.".to_owned())),
+        }
+    }
+
+    async fn resolve(&self, target: &Target) -> Result<Vec<SocketAddr>, Failure> {
+        let looking = lookup_host((target.host.as_str(), target.port));
+        match timeout(self.patience, looking).await {
+            Ok(Ok(found)) => Ok(found.collect()),
+            Ok(Err(error)) => Err(Failure::Resolve(format!(
+                "The name {} cannot be resolved: {}.",
+                target.host,
+                plain(&error)
+            ))),
+            Err(_) => Err(Failure::Timeout(Step::Resolve, self.patience)),
+        }
+    }
+
+    /// Whether somebody who connects there gets this proxy. On a socket that
+    /// takes connections to every address, that is every address of this
+    /// machine: those that can be bound.
+    fn is_own(&self, ip: IpAddr, port: u16) -> bool {
+        let ip = ip.to_canonical();
+        self.own.read().iter().any(|own| {
+            let at = own.ip().to_canonical();
+            let here = || ip.is_loopback() || ip.is_unspecified() || is_local(ip);
+            own.port() == port && (at == ip || ip.is_unspecified() || at.is_unspecified() && here())
+        })
+    }
+}
+
+fn is_local(ip: IpAddr) -> bool {
+    std::net::UdpSocket::bind((ip, 0)).is_ok()
+}
+
+/// Both families by turns, the first one first.
+fn interleave(addresses: Vec<SocketAddr>) -> VecDeque<SocketAddr> {
+    let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
+    let (mut a, mut b): (VecDeque<_>, VecDeque<_>) = addresses
+        .into_iter()
+        .partition(|address| address.is_ipv6() == first_is_v6);
+    let mut mixed = VecDeque::with_capacity(a.len() + b.len());
+    while let Some(address) = a.pop_front() {
+        mixed.push_back(address);
+        mixed.extend(b.pop_front());
+    }
+    mixed.append(&mut b);
+    mixed
+}
+
+/// The first address that takes the connection. The next one is tried when
+/// one fails, or takes too long to be waited for alone.
+async fn first_of(
+    mut addresses: VecDeque<SocketAddr>,
+) -> Result<TcpStream, (SocketAddr, io::Error)> {
+    let connect = |address: SocketAddr| async move {
+        let stream = TcpStream::connect(address).await;
+        stream.map_err(|error| (address, error))
+    };
+    let mut attempts = FuturesUnordered::new();
+    let mut failure = None;
+    loop {
+        if let Some(address) = addresses.pop_front() {
+            attempts.push(connect(address));
+        }
+        let more = !addresses.is_empty();
+        tokio::select! {
+            attempt = attempts.next() => match attempt {
+                Some(Ok(stream)) => return Ok(stream),
+                Some(Err(why)) => failure = failure.or(Some(why)),
+                None if more => {}
+                None => return Err(failure.unwrap_or_else(nowhere)),
+            },
+            () = sleep(STAGGER), if more => {}
+        }
+    }
+}
+
+fn nowhere() -> (SocketAddr, io::Error) {
+    let none = SocketAddr::from(([0, 0, 0, 0], 0));
+    (none, io::ErrorKind::AddrNotAvailable.into())
+}
+
+/// Small messages go out at once, and a peer that takes nothing for too long
+/// is given up by the kernel.
+pub(crate) fn prepare(stream: &TcpStream, idle: Duration) {
+    // Neither is worth losing the connection for.
+    let _ = stream.set_nodelay(true);
+    let _ = socket2::SockRef::from(stream).set_tcp_user_timeout(Some(idle));
+}
+
+/// What the system says, without its number.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.strip_prefix("failed to lookup address information: ").unwrap_or(&text);
+    text.split(" (os error").next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dialer(rules: Rules) -> Dialer {
+        let rules = Arc::new(ArcSwap::from_pointee(rules));
+        Dialer::new(rules, Duration::from_secs(5), Duration::from_secs(5))
+    }
+
+    #[tokio::test]
+    async fn the_address_counts_not_the_name() {
+        let target = Target::parse("localhost:443", 443).unwrap();
+        let refused = dialer(Rules::default()).connect(&target).await.unwrap_err();
+        assert!(
+            matches!(refused, Failure::Refused(Refusal::Address(ip, _)) if ip.is_loopback()),
+            "{refused}"
+        );
+    }
+
+    #[tokio::test]
+    async fn the_proxy_does_not_connect_to_itself() {
+        let rules = Rules {
+            private: true,
+            ..Rules::default()
+        };
+        let dialer = dialer(rules);
+        dialer.add_own("0.0.0.0:3128".parse().unwrap());
+        dialer.add_own("127.0.0.1:3129".parse().unwrap());
+        for own in ["127.0.0.1:3128", "127.3.2.1:3128", "localhost:3128", "127.0.0.1:3129", "0.0.0.0:3129"] {
+            let target = Target::parse(own, 443).unwrap();
+            let refused = dialer.connect(&target).await.unwrap_err();
+            assert!(matches!(refused, Failure::Refused(Refusal::Loop)), "{own}: {refused}");
+        }
+        assert!(dialer.permit("127.0.0.1".parse().unwrap(), 3130).is_ok());
+        assert!(dialer.permit("127.0.0.2".parse().unwrap(), 3129).is_ok());
+    }
+
+    #[test]
+    fn families_take_turns() {
+        let addresses = ["[::1]:1", "[::2]:1", "1.1.1.1:1"].map(|text| text.parse().unwrap());
+        let mixed: Vec<String> = interleave(addresses.to_vec())
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(mixed, ["[::1]:1", "1.1.1.1:1", "[::2]:1"]);
+    }
+}

@@ -1,0 +1,432 @@
+//! One request, from the client to the server, and its answer back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use http::header::{ACCEPT, EXPECT, HOST, HeaderMap};
+use http::uri::{Authority, Parts as UriParts, PathAndQuery, Scheme};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
+use hyper::body::{Body as _, Incoming};
+use hyper::client::conn::TrySendError;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+
+use crate::body::{Body, Outgoing};
+use crate::failure::{Failure, Refusal, Step};
+use crate::headers;
+use crate::page;
+use crate::pool::{Connection, Http1, Lease, Route};
+use crate::session::{Fixed, Session};
+use crate::target::Target;
+use crate::tunnel::splice;
+use crate::upstream::closed;
+
+/// Answers a request, with the server's answer or a page that says why there
+/// is none.
+pub(crate) async fn answer(session: &Arc<Session>, request: Request<Incoming>) -> Response<Body> {
+    let core = &session.core;
+    core.stats.requests.inc();
+    let accept = request.headers().get(ACCEPT).cloned();
+    let head = request.method() == Method::HEAD;
+    match exchange(session, request).await {
+        Ok(response) => response,
+        Err((failure, host)) => {
+            core.stats.failed(failure.kind());
+            tracing::info!(client = %session.client, host, "{failure}");
+            if let Some(fixed) = &session.fixed {
+                fixed.seen.failed();
+            }
+            let mut headers = HeaderMap::new();
+            if let Some(accept) = accept {
+                headers.insert(ACCEPT, accept);
+            }
+            let mut response = page::failure(&failure, host.as_deref(), &headers);
+            if head {
+                *response.body_mut() = Body::empty();
+            }
+            response
+        }
+    }
+}
+
+/// What went wrong, and with which host.
+type Trouble = (Failure, Option<String>);
+
+async fn exchange(
+    session: &Arc<Session>,
+    mut request: Request<Incoming>,
+) -> Result<Response<Body>, Trouble> {
+    let route = route(session, &request).map_err(|failure| (failure, None))?;
+    let trouble = |failure| (failure, Some(route.target.to_string()));
+    permit(session, &request, &route).map_err(trouble)?;
+    let client_upgrade = hyper::upgrade::on(&mut request);
+    let (prepared, moving) = prepare(session, request, &route).map_err(trouble)?;
+    let upgrade = prepared.upgrade;
+    let sending = send(session, &route, prepared, &moving);
+    let (response, lease) = sending.await.map_err(trouble)?;
+    Ok(finish(session, response, lease, upgrade.then_some(client_upgrade)))
+}
+
+/// Where a request goes.
+fn route(session: &Session, request: &Request<Incoming>) -> Result<Arc<Route>, Failure> {
+    let wrong = |why: &str| Failure::Request(why.to_owned());
+    if request.method() == Method::CONNECT {
+        return Err(wrong("CONNECT inside of a connection is for nobody."));
+    }
+    if let Some(fixed) = &session.fixed {
+        fixed.seen.request();
+        return Ok(fixed.route.clone());
+    }
+    let uri = request.uri();
+    let (tls, port) = match uri.scheme_str() {
+        Some("http") => (false, 80),
+        Some("https") => (true, 443),
+        Some(_) => return Err(wrong("Only http:// and https:// are passed on here.")),
+        None => return Err(wrong("It names no server.")),
+    };
+    let authority = uri.authority().map_or("", Authority::as_str);
+    if authority.contains('@') {
+        return Err(wrong("Its URL has a user name, which belongs into Authorization."));
+    }
+    let target = Target::parse(authority, port).map_err(|e| Failure::Request(format!("{e}.")))?;
+    let tls = tls.then(|| target.host.clone());
+    session.core.hosts.connection(&target.host).request();
+    Ok(Arc::new(Route { target, tls }))
+}
+
+/// Whether the rules let the request be made. Inside an intercepted connection
+/// the target has been looked at; a Host header may name yet another.
+fn permit(session: &Session, request: &Request<Incoming>, route: &Route) -> Result<(), Failure> {
+    let rules = session.core.rules.load();
+    if session.fixed.is_none() {
+        rules.permit_port(route.target.port).map_err(Failure::Refused)?;
+        rules.permit(&route.target).map_err(Failure::Refused)?;
+        if headers::came_by(request.headers(), &session.core.name) {
+            return Err(Failure::Refused(Refusal::Loop));
+        }
+        return Ok(());
+    }
+    if rules.allow.is_empty() && rules.deny.is_empty() {
+        return Ok(());
+    }
+    let named = request.uri().authority().map(Authority::as_str);
+    let named = named.or_else(|| request.headers().get(HOST)?.to_str().ok());
+    match named.map(|named| Target::parse(named, route.target.port)) {
+        Some(Ok(target)) if target.host != route.target.host => {
+            rules.permit(&target).map_err(Failure::Refused)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A request as the server gets it.
+struct Prepared {
+    request: Request<Outgoing>,
+    upgrade: bool,
+    /// Whether the client waits for the server's word before it sends a body.
+    expects: bool,
+}
+
+fn prepare(
+    session: &Session,
+    request: Request<Incoming>,
+    route: &Route,
+) -> Result<(Prepared, Arc<AtomicBool>), Failure> {
+    let (mut parts, incoming) = request.into_parts();
+    let came_as = parts.version;
+    let upgrade = headers::strip(&mut parts.headers);
+    if session.fixed.is_none() {
+        headers::add_via(&mut parts.headers, came_as, &session.core.name);
+    }
+    let expects = came_as == Version::HTTP_11 && headers::expects_continue(&parts.headers);
+    let asked = upgrade.filter(|_| came_as == Version::HTTP_11);
+    let upgrade = asked.is_some();
+    if let Some(protocol) = asked {
+        headers::ask_upgrade(&mut parts.headers, protocol);
+    }
+    if session.fixed.is_none() {
+        // The URL counts, whatever the Host header says (RFC 9112 3.2.2).
+        let default = if route.tls.is_some() { 443 } else { 80 };
+        let host = HeaderValue::try_from(route.target.authority(default));
+        let host = host.map_err(|_| Failure::Request("Its host is none.".to_owned()))?;
+        parts.headers.insert(HOST, host);
+    }
+    let (body, moving) = Outgoing::new(incoming, session.core.limits.idle);
+    let prepared = Prepared {
+        request: Request::from_parts(parts, body),
+        upgrade,
+        expects,
+    };
+    Ok((prepared, moving))
+}
+
+/// For an HTTP/1 server: the path alone, and a Host header.
+fn for_http1(request: &mut Request<Outgoing>) {
+    if request.version() == Version::HTTP_2 {
+        headers::join_cookies(request.headers_mut());
+        let authority = request.uri().authority().map(Authority::as_str);
+        let host = authority.and_then(|text| HeaderValue::try_from(text).ok());
+        if let Some(host) = host {
+            request.headers_mut().insert(HOST, host);
+        }
+    }
+    if request.uri().authority().is_some() {
+        let path = request.uri().path_and_query().cloned();
+        let path = path.filter(|path| !path.as_str().is_empty());
+        // OPTIONS of a whole server (RFC 9112 3.2.4).
+        let whole = if *request.method() == Method::OPTIONS { "*" } else { "/" };
+        let path = path.unwrap_or_else(|| PathAndQuery::from_static(whole));
+        *request.uri_mut() = Uri::from(path);
+    }
+    *request.version_mut() = Version::HTTP_11;
+}
+
+/// For an HTTP/2 server: the whole URL, and no Host header.
+fn for_http2(request: &mut Request<Outgoing>, route: &Route) {
+    if request.version() != Version::HTTP_2 {
+        let host = request.headers_mut().remove(HOST);
+        let host = host.and_then(|host| Authority::try_from(host.as_bytes()).ok());
+        let authority = host.or_else(|| route.target.authority(443).parse().ok());
+        let mut parts = UriParts::default();
+        parts.scheme = Some(Scheme::HTTPS);
+        parts.authority = authority;
+        parts.path_and_query = request.uri().path_and_query().cloned();
+        if let Ok(uri) = Uri::from_parts(parts) {
+            *request.uri_mut() = uri;
+        }
+        *request.version_mut() = Version::HTTP_2;
+    }
+    request.headers_mut().remove(EXPECT);
+}
+
+/// How often a request is sent before its connections are too short-lived.
+const ATTEMPTS: u32 = 3;
+
+/// What can be sent once more, where the connection may have been closed by
+/// the server before it took notice.
+fn copy(request: &Request<Outgoing>) -> Option<http::request::Builder> {
+    let safe = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    if !safe || !request.body().is_end_stream() {
+        return None;
+    }
+    let mut builder = Request::builder()
+        .method(request.method().clone())
+        .uri(request.uri().clone())
+        .version(request.version());
+    if let Some(headers) = builder.headers_mut() {
+        headers.clone_from(request.headers());
+    }
+    Some(builder)
+}
+
+/// A connection for a request, and whether it has carried one before.
+async fn connection(
+    session: &Session,
+    route: &Route,
+    fresh: bool,
+) -> Result<(Connection, bool), Failure> {
+    let upstream = &session.core.upstream;
+    let Some(fixed) = &session.fixed else {
+        return match upstream.pool.http1(route).filter(|_| !fresh) {
+            Some(connection) => Ok((Connection::Http1(connection), true)),
+            None => Ok((upstream.connect(route, false).await?, false)),
+        };
+    };
+    if let Some(ready) = fixed.ready.lock().take() {
+        return Ok((ready?, false));
+    }
+    match fixed.http2 {
+        true => shared(session, fixed, fresh).await,
+        false => match upstream.pool.http1(route).filter(|_| !fresh) {
+            Some(connection) => Ok((Connection::Http1(connection), true)),
+            None => Ok((upstream.connect(route, false).await?, false)),
+        },
+    }
+}
+
+/// For a client that speaks HTTP/2: the one connection for all, or, if the
+/// server does not speak it, one for this request.
+async fn shared(
+    session: &Session,
+    fixed: &Fixed,
+    fresh: bool,
+) -> Result<(Connection, bool), Failure> {
+    let upstream = &session.core.upstream;
+    let route = &*fixed.route;
+    let pooled = || {
+        let http2 = upstream.pool.http2(route).map(Connection::Http2);
+        http2.or_else(|| upstream.pool.http1(route).map(Connection::Http1))
+    };
+    if let Some(connection) = pooled().filter(|_| !fresh) {
+        return Ok((connection, true));
+    }
+    let _one = fixed.dialling.lock().await;
+    if let Some(connection) = upstream.pool.http2(route) {
+        return Ok((Connection::Http2(connection), true));
+    }
+    let connection = upstream.connect(route, true).await?;
+    if let Connection::Http2(sender) = &connection {
+        upstream.pool.share(route, sender.clone());
+    }
+    Ok((connection, false))
+}
+
+/// Sends the request, once more if the connection turned out to be closed.
+async fn send(
+    session: &Arc<Session>,
+    route: &Arc<Route>,
+    prepared: Prepared,
+    moving: &AtomicBool,
+) -> Result<(Response<Incoming>, Option<Lease>), Failure> {
+    let Prepared {
+        mut request,
+        expects,
+        ..
+    } = prepared;
+    if expects {
+        let word = std::sync::Mutex::new(Some(request.body_mut().hold()));
+        hyper::ext::on_informational(&mut request, move |said| {
+            let word = word.lock().ok().and_then(|mut word| word.take());
+            if let (StatusCode::CONTINUE, Some(word)) = (said.status(), word) {
+                // Nobody to tell: the client has gone.
+                let _ = word.send(());
+            }
+        });
+    }
+    let mut attempts = 0;
+    loop {
+        let (connection, used) = connection(session, route, attempts > 0).await?;
+        let once_more = if used { copy(&request) } else { None };
+        let sent = match connection {
+            Connection::Http1(connection) => {
+                for_http1(&mut request);
+                let answer_in = session.core.limits.answer;
+                one_at_a_time(session, route, connection, request, answer_in, moving).await
+            }
+            Connection::Http2(mut connection) => {
+                for_http2(&mut request, route);
+                let sending = connection.try_send_request(request);
+                let sent = patiently(sending, session.core.limits.answer, moving).await;
+                sent.map(|sent| sent.map(|response| (response, None)))
+            }
+        };
+        let unsent = match sent? {
+            Ok(answered) => return Ok(answered),
+            Err(unsent) => unsent,
+        };
+        attempts += 1;
+        request = match (unsent.request, once_more) {
+            (Some(request), _) if used && attempts < ATTEMPTS => request,
+            (None, Some(again)) if attempts < ATTEMPTS => again
+                .body(Outgoing::empty())
+                .map_err(|error| Failure::Request(format!("{error}.")))?,
+            _ => return Err(closed(unsent.error)),
+        };
+    }
+}
+
+/// A request that was not answered; itself, if it was not sent.
+struct Unsent {
+    request: Option<Request<Outgoing>>,
+    error: hyper::Error,
+}
+
+impl From<TrySendError<Request<Outgoing>>> for Unsent {
+    fn from(mut error: TrySendError<Request<Outgoing>>) -> Self {
+        Unsent {
+            request: error.take_message(),
+            error: error.into_error(),
+        }
+    }
+}
+
+type Sent<T> = Result<Result<T, Unsent>, Failure>;
+
+async fn one_at_a_time(
+    session: &Session,
+    route: &Arc<Route>,
+    mut connection: Http1,
+    request: Request<Outgoing>,
+    answer_in: Duration,
+    moving: &AtomicBool,
+) -> Sent<(Response<Incoming>, Option<Lease>)> {
+    let sending = connection.try_send_request(request);
+    let sent = patiently(sending, answer_in, moving).await?;
+    Ok(sent.map(|response| {
+        let lease = Lease {
+            pool: session.core.upstream.pool.clone(),
+            route: route.clone(),
+            connection,
+        };
+        (response, Some(lease))
+    }))
+}
+
+/// Waits for an answer. As long as the request's body moves, it is not late.
+async fn patiently(
+    sending: impl Future<Output = Result<Response<Incoming>, TrySendError<Request<Outgoing>>>>,
+    patience: Duration,
+    moving: &AtomicBool,
+) -> Sent<Response<Incoming>> {
+    let mut sending = std::pin::pin!(sending);
+    loop {
+        match tokio::time::timeout(patience, sending.as_mut()).await {
+            Ok(sent) => return Ok(sent.map_err(Unsent::from)),
+            Err(_) if moving.swap(false, Ordering::Relaxed) => {}
+            Err(_) => return Err(Failure::Timeout(Step::Answer, patience)),
+        }
+    }
+}
+
+/// The answer as the client gets it.
+fn finish(
+    session: &Arc<Session>,
+    mut response: Response<Incoming>,
+    lease: Option<Lease>,
+    client: Option<OnUpgrade>,
+) -> Response<Body> {
+    let came_as = response.version();
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        if let Some(client) = client {
+            return switch(session, response, client);
+        }
+    }
+    headers::strip(response.headers_mut());
+    if session.fixed.is_none() {
+        headers::add_via(response.headers_mut(), came_as, &session.core.name);
+    }
+    *response.version_mut() = Version::HTTP_11;
+    let idle = session.core.limits.idle;
+    response.map(|incoming| Body::server(incoming, idle, lease))
+}
+
+/// Both sides have agreed to speak something else: they do so through us.
+fn switch(
+    session: &Arc<Session>,
+    mut response: Response<Incoming>,
+    client: OnUpgrade,
+) -> Response<Body> {
+    let server = hyper::upgrade::on(&mut response);
+    let protocol = headers::strip(response.headers_mut());
+    headers::ask_upgrade(
+        response.headers_mut(),
+        protocol.unwrap_or(HeaderValue::from_static("websocket")),
+    );
+    let session = session.clone();
+    tokio::spawn(async move {
+        let core = &session.core;
+        let open = crate::core::Open::new(core);
+        let (Ok(client), Ok(server)) = tokio::join!(client, server) else {
+            return;
+        };
+        let idle = core.limits.idle;
+        let passing = splice(TokioIo::new(client), TokioIo::new(server), idle);
+        tokio::select! {
+            () = passing => {}
+            () = core.reached(crate::core::Phase::Cut) => {}
+        }
+        drop(open);
+    });
+    response.map(|_| Body::empty())
+}

@@ -1,0 +1,238 @@
+//! What goes wrong on the way of a request, in words for whoever asked.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use http::StatusCode;
+use lucarne_mint::store::StoreError;
+
+use crate::facts::Facts;
+use crate::pattern::HostPattern;
+
+/// Why the proxy does not want to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The list of denied hosts has it.
+    Denied(HostPattern),
+    /// The list of allowed hosts does not have it.
+    NotAllowed,
+    /// CONNECT may not name this port.
+    Port(u16),
+    /// The host's address is not one of the public internet; what it is.
+    Address(IpAddr, &'static str),
+    /// It would talk to itself.
+    Loop,
+}
+
+/// Why there is no answer from a server. Cheap to clone: one failure to
+/// connect may be told to several requests.
+#[derive(Clone, Debug)]
+pub enum Failure {
+    /// The request makes no sense to a proxy; why.
+    Request(String),
+    /// The client has not said who it is, or nobody that is known.
+    Authentication,
+    /// The proxy does not want to.
+    Refused(Refusal),
+    /// The name has no address; what the resolver says.
+    Resolve(String),
+    /// No address of the host takes connections; what the system says.
+    Connect(String),
+    /// The certificate does not prove that this is the server; what is wrong
+    /// with it, and what it says.
+    Certificate(String, Option<Box<Facts>>),
+    /// TLS with the server did not come about; why.
+    Tls(String),
+    /// The server closed the connection, or did not speak HTTP; what it did.
+    Closed(String),
+    /// The server took too long; for what, and how long that was.
+    Timeout(Step, Duration),
+    /// The proxy has no certificate to answer with.
+    Mint(StoreError),
+    /// As many connections as the proxy may have.
+    Busy,
+}
+
+/// What can take too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Looking the name up.
+    Resolve,
+    /// Connecting.
+    Connect,
+    /// The TLS handshake.
+    Handshake,
+    /// The answer's head.
+    Answer,
+}
+
+impl Failure {
+    /// The status it is told with.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Failure::Request(_) => StatusCode::BAD_REQUEST,
+            Failure::Authentication => StatusCode::PROXY_AUTHENTICATION_REQUIRED,
+            Failure::Refused(_) => StatusCode::FORBIDDEN,
+            Failure::Timeout(..) => StatusCode::GATEWAY_TIMEOUT,
+            Failure::Mint(StoreError::Overloaded { .. }) | Failure::Busy => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            _ => StatusCode::BAD_GATEWAY,
+        }
+    }
+
+    /// A word for metrics and for the `error` of `Proxy-Status` (RFC 9209 2.3
+    /// registers most of them).
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Failure::Request(_) => "http_request_error",
+            Failure::Authentication => "proxy_authentication_required",
+            Failure::Refused(Refusal::Loop) => "proxy_loop_detected",
+            Failure::Refused(Refusal::Address(..)) => "destination_ip_prohibited",
+            Failure::Refused(_) => "http_request_denied",
+            Failure::Resolve(_) => "dns_error",
+            Failure::Connect(_) => "connection_refused",
+            Failure::Certificate(..) => "tls_certificate_error",
+            Failure::Tls(_) => "tls_protocol_error",
+            Failure::Closed(_) => "connection_terminated",
+            Failure::Timeout(Step::Resolve, _) => "dns_timeout",
+            Failure::Timeout(Step::Connect | Step::Handshake, _) => "connection_timeout",
+            Failure::Timeout(Step::Answer, _) => "http_response_timeout",
+            Failure::Mint(_) => "proxy_internal_error",
+            Failure::Busy => "connection_limit_reached",
+        }
+    }
+
+    /// What failed, in a few words.
+    pub fn title(&self) -> &'static str {
+        match self {
+            Failure::Request(_) => "This request is not for a proxy",
+            Failure::Authentication => "The proxy wants to know who you are",
+            Failure::Refused(_) => "The proxy does not connect to this host",
+            Failure::Resolve(_) => "The host has no address",
+            Failure::Connect(_) => "The host cannot be connected to",
+            Failure::Certificate(..) => "The server's certificate is not valid for this host",
+            Failure::Tls(_) => "No TLS with the server",
+            Failure::Closed(_) => "The server gave no answer",
+            Failure::Timeout(..) => "The server took too long",
+            Failure::Mint(_) => "The proxy has no certificate for this host",
+            Failure::Busy => "The proxy has too many connections",
+        }
+    }
+
+    /// What failed, in a sentence.
+    pub fn reason(&self) -> String {
+        match self {
+            Failure::Request(why)
+            | Failure::Resolve(why)
+            | Failure::Connect(why)
+            | Failure::Certificate(why, _)
+            | Failure::Tls(why)
+            | Failure::Closed(why) => why.clone(),
+            Failure::Authentication => {
+                "The request has no Proxy-Authorization that the proxy knows.".to_owned()
+            }
+            Failure::Refused(refusal) => refusal.reason(),
+            Failure::Timeout(step, after) => step.reason(*after),
+            Failure::Mint(error) => error.to_string(),
+            Failure::Busy => "It has as many as it may have (maxconnections).".to_owned(),
+        }
+    }
+
+    /// What to do about it.
+    pub fn advice(&self) -> &'static str {
+        match self {
+            Failure::Request(_) => {
+                "Set this address as HTTP proxy of your client. GET /ca.pem gives the CA \
+                 certificate to trust."
+            }
+            Failure::Authentication => "Give the client a user name and a password for the proxy.",
+            Failure::Refused(refusal) => refusal.advice(),
+            Failure::Resolve(_) => {
+                "Look at how the name is spelt, and whether the machine of the proxy can resolve it."
+            }
+            Failure::Connect(_) => {
+                "Look whether the server runs and the port is right, and whether a firewall \
+                 stands between it and the proxy."
+            }
+            Failure::Certificate(..) => {
+                "If the server is yours: renew its certificate, send the intermediates, or give \
+                 the proxy its CA (upstream.ca, --upstream-ca). To look at it all the same, pass \
+                 the host on untouched by a rule (action: tunnel). --insecure accepts every \
+                 certificate of every server."
+            }
+            Failure::Tls(_) => {
+                "Look whether the port speaks TLS, and which versions: the proxy speaks 1.2 and \
+                 1.3. Servers that want a client's certificate need a rule (action: tunnel)."
+            }
+            Failure::Closed(_) => {
+                "Try again. If the port does not speak HTTP, pass the host on untouched by a rule \
+                 (action: tunnel)."
+            }
+            Failure::Timeout(..) => {
+                "Try again; if the server needs longer than that, raise the proxy's timeouts."
+            }
+            Failure::Mint(StoreError::Overloaded { .. }) | Failure::Busy => {
+                "Try again in a moment."
+            }
+            Failure::Mint(_) => "Look at the proxy's log, its CA and its store directory.",
+        }
+    }
+
+    /// What the server's certificate says, where that is the trouble.
+    pub fn facts(&self) -> Option<&Facts> {
+        match self {
+            Failure::Certificate(_, facts) => facts.as_deref(),
+            _ => None,
+        }
+    }
+}
+
+impl Refusal {
+    fn reason(&self) -> String {
+        match self {
+            Refusal::Denied(pattern) => {
+                format!("Hosts that match {pattern} are on the list of those denied.")
+            }
+            Refusal::NotAllowed => "It is not on the list of allowed hosts.".to_owned(),
+            Refusal::Port(port) => format!("CONNECT may not name port {port}."),
+            Refusal::Address(ip, kind) => format!("Its address {ip} is {kind}."),
+            Refusal::Loop => {
+                "That is this proxy itself: the request would go round in circles.".to_owned()
+            }
+        }
+    }
+
+    fn advice(&self) -> &'static str {
+        match self {
+            Refusal::Denied(_) => "Whoever runs the proxy can change the list (deny, --deny).",
+            Refusal::NotAllowed => "Whoever runs the proxy can add it (allow, --allow).",
+            Refusal::Port(_) => {
+                "Whoever runs the proxy can allow the port (connectports, --connect-port)."
+            }
+            Refusal::Address(..) => {
+                "Whoever runs the proxy can allow such addresses (networks, --allow-network, or \
+                 private, --allow-private)."
+            }
+            Refusal::Loop => "Look at the proxy settings of whatever sent this request.",
+        }
+    }
+}
+
+impl Step {
+    fn reason(self, after: Duration) -> String {
+        let what = match self {
+            Step::Resolve => "The name was not resolved",
+            Step::Connect => "No connection came about",
+            Step::Handshake => "The TLS handshake was not done",
+            Step::Answer => "No answer began",
+        };
+        format!("{what} within {:.1} s.", after.as_secs_f64())
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.title(), self.reason())
+    }
+}

@@ -1,0 +1,145 @@
+//! Headers that belong to one connection, and not to the next (RFC 9110 7.6).
+
+use http::header::{
+    CONNECTION, COOKIE, EXPECT, HeaderMap, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
+    TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
+};
+use http::{HeaderValue, Version};
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+
+/// Removes what is for us alone, and returns the protocol that the connection
+/// is to be upgraded to, if there is one.
+pub(crate) fn strip(headers: &mut HeaderMap) -> Option<HeaderValue> {
+    let mut upgrade = None;
+    if headers.contains_key(CONNECTION) {
+        let listed: Vec<HeaderName> = headers
+            .get_all(CONNECTION)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .filter_map(|name| HeaderName::try_from(name.trim()).ok())
+            .collect();
+        for name in listed {
+            let removed = headers.remove(&name);
+            if name == UPGRADE {
+                upgrade = removed;
+            }
+        }
+    }
+    for name in [
+        CONNECTION,
+        KEEP_ALIVE,
+        PROXY_CONNECTION,
+        PROXY_AUTHENTICATE,
+        PROXY_AUTHORIZATION,
+        TE,
+        TRAILER,
+        TRANSFER_ENCODING,
+        UPGRADE,
+    ] {
+        headers.remove(name);
+    }
+    upgrade
+}
+
+/// Asks for the upgrade again, on the next connection.
+pub(crate) fn ask_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(UPGRADE, protocol);
+}
+
+/// Whether the client waits to be told that its body is wanted.
+pub(crate) fn expects_continue(headers: &HeaderMap) -> bool {
+    let expect = headers.get(EXPECT).and_then(|value| value.to_str().ok());
+    expect.is_some_and(|value| value.eq_ignore_ascii_case("100-continue"))
+}
+
+/// Adds this proxy to those the message came by.
+pub(crate) fn add_via(headers: &mut HeaderMap, version: Version, name: &str) {
+    let version = match version {
+        Version::HTTP_10 => "1.0",
+        Version::HTTP_2 => "2",
+        _ => "1.1",
+    };
+    if let Ok(value) = HeaderValue::try_from(format!("{version} {name}")) {
+        headers.append(VIA, value);
+    }
+}
+
+/// Whether the message came by a proxy of this name.
+pub(crate) fn came_by(headers: &HeaderMap, name: &str) -> bool {
+    headers
+        .get_all(VIA)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|by| by.split_whitespace().nth(1) == Some(name))
+}
+
+/// HTTP/2 splits cookies to compress them, HTTP/1 wants one header (RFC 9113
+/// 8.2.3).
+pub(crate) fn join_cookies(headers: &mut HeaderMap) {
+    if headers.get_all(COOKIE).iter().nth(1).is_none() {
+        return;
+    }
+    let crumbs: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(|c| c.as_bytes()).collect();
+    if let Ok(joined) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..])) {
+        headers.insert(COOKIE, joined);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_belongs_to_the_connection_goes_no_further() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("connection", "close, X-Once"),
+            ("x-once", "1"),
+            ("keep-alive", "timeout=5"),
+            ("proxy-connection", "keep-alive"),
+            ("proxy-authorization", "Basic x"),
+            ("te", "trailers"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "h2c"),
+            ("x-kept", "1"),
+        ] {
+            headers.append(name, HeaderValue::from_static(value));
+        }
+        assert_eq!(strip(&mut headers), None);
+        let left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
+        assert_eq!(left, ["x-kept"]);
+    }
+
+    #[test]
+    fn an_upgrade_is_one_where_connection_says_so() {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONNECTION, HeaderValue::from_static("keep-alive, Upgrade"));
+        headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+        let upgrade = strip(&mut headers);
+        assert_eq!(upgrade, Some(HeaderValue::from_static("websocket")));
+        assert!(headers.is_empty());
+    }
+
+    #[test]
+    fn a_proxy_knows_itself() {
+        let mut headers = HeaderMap::new();
+        headers.insert(VIA, HeaderValue::from_static("1.0 fred, 1.1 lucarne-1"));
+        assert!(came_by(&headers, "lucarne-1") && !came_by(&headers, "lucarne-2"));
+        add_via(&mut headers, Version::HTTP_11, "lucarne-2");
+        assert!(came_by(&headers, "lucarne-2"));
+    }
+
+    #[test]
+    fn cookies_become_one() {
+        let mut headers = HeaderMap::new();
+        headers.append(COOKIE, HeaderValue::from_static("a=1"));
+        headers.append(COOKIE, HeaderValue::from_static("b=2"));
+        join_cookies(&mut headers);
+        assert_eq!(headers.get_all(COOKIE).iter().collect::<Vec<_>>(), ["a=1; b=2"]);
+    }
+}

@@ -1,0 +1,48 @@
+//! How much, and how long.
+
+use std::time::Duration;
+
+/// The bounds of a proxy.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Connections of clients at a time.
+    pub connections: usize,
+    /// The head of a request or an answer, in bytes.
+    pub head_bytes: usize,
+    /// Hosts that statistics are kept of; of others they are forgotten.
+    pub hosts: usize,
+    /// Connections to servers that are kept for the next request.
+    pub idle_connections: usize,
+    /// How long they are kept.
+    pub keep: Duration,
+    /// For the head of a request, and how long a client may stay without one.
+    pub head: Duration,
+    /// For the TLS handshake with a client: from its first byte to its last.
+    pub handshake: Duration,
+    /// For finding and reaching a server, its TLS handshake included.
+    pub connect: Duration,
+    /// For a server to begin its answer, once it has the request.
+    pub answer: Duration,
+    /// How long bodies and tunnels may stand still.
+    pub idle: Duration,
+    /// For what is under way when the proxy stops.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            connections: 4096,
+            head_bytes: 64 << 10,
+            hosts: 1000,
+            idle_connections: 512,
+            keep: Duration::from_secs(60),
+            head: Duration::from_secs(60),
+            handshake: Duration::from_secs(10),
+            connect: Duration::from_secs(10),
+            answer: Duration::from_secs(120),
+            idle: Duration::from_secs(300),
+            drain: Duration::from_secs(10),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The answers of the proxy itself.
+
+use askama::Template;
+use bytes::Bytes;
+use http::header::{
+    ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, PROXY_AUTHENTICATE,
+    RETRY_AFTER,
+};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+
+use crate::body::Body;
+use crate::facts::Facts;
+use crate::failure::Failure;
+
+const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
+
+#[derive(Template)]
+#[template(path = "failure.html")]
+struct Page<'a> {
+    status: StatusCode,
+    title: &'a str,
+    host: Option<&'a str>,
+    reason: String,
+    facts: Option<&'a Facts>,
+    advice: &'a str,
+}
+
+/// What tells the client of `failure`: a page, or text for those who do not
+/// ask for HTML.
+pub(crate) fn failure(failure: &Failure, host: Option<&str>, headers: &HeaderMap) -> Response<Body> {
+    let status = failure.status();
+    let (kind, text) = match wants_html(headers) {
+        true => ("text/html; charset=utf-8", html(failure, host)),
+        false => ("text/plain; charset=utf-8", text(failure, host)),
+    };
+    let mut response = answer(status, kind, text);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    let told = format!("lucarne; error={}", failure.kind());
+    if let Ok(value) = HeaderValue::try_from(told) {
+        headers.insert(PROXY_STATUS, value);
+    }
+    if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
+        let realm = r#"Basic realm="Lucarne proxy", charset="UTF-8""#;
+        headers.insert(PROXY_AUTHENTICATE, HeaderValue::from_static(realm));
+    }
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}
+
+/// An answer that nobody keeps.
+pub(crate) fn answer(
+    status: StatusCode,
+    kind: &'static str,
+    body: impl Into<Bytes>,
+) -> Response<Body> {
+    let mut response = Response::new(Body::full(body.into()));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// What failed, as a few lines.
+pub(crate) fn text(failure: &Failure, host: Option<&str>) -> String {
+    let mut text = format!("{}: {}", failure.status(), failure.title());
+    if let Some(host) = host {
+        text.push_str(&format!(" ({host})"));
+    }
+    text.push_str(&format!("\n\n{}\n", failure.reason()));
+    if let Some(facts) = failure.facts() {
+        text.push_str(&format!(
+            "\nCertificate for  {}\nIssued by        {}\nValid            {} through {}\n",
+            facts.subject, facts.issuer, facts.not_before, facts.not_after
+        ));
+    }
+    text.push_str(&format!(
+        "\nWhat to do: {}\n\n(said by the Lucarne proxy, not by the server)\n",
+        failure.advice()
+    ));
+    text
+}
+
+fn html(failure: &Failure, host: Option<&str>) -> String {
+    let page = Page {
+        status: failure.status(),
+        title: failure.title(),
+        host,
+        reason: failure.reason(),
+        facts: failure.facts(),
+        advice: failure.advice(),
+    };
+    page.render().unwrap_or_else(|_| text(failure, host))
+}
+
+/// Browsers name HTML; curl and libraries take anything.
+fn wants_html(headers: &HeaderMap) -> bool {
+    headers
+        .get_all(ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .any(|value| value.contains("text/html"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_server_says_is_text_not_markup() {
+        let facts = Facts {
+            subject: "CN=<script>alert(1)</script>".to_owned(),
+            issuer: "CN=\"&".to_owned(),
+            not_before: "a".to_owned(),
+            not_after: "b".to_owned(),
+        };
+        let failure = Failure::Certificate("expired".to_owned(), Some(Box::new(facts)));
+        let page = html(&failure, Some("<b>"));
+        assert!(!page.contains("<script>") && !page.contains("<b>"), "{page}");
+        assert!(page.contains("502 Bad Gateway"), "{page}");
+        let text = text(&failure, Some("a.example:443"));
+        assert!(text.contains("(a.example:443)") && text.contains("expired"), "{text}");
+    }
+}

@@ -1,0 +1,148 @@
+//! Connections to servers, kept for the next request.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hyper::client::conn::{http1, http2};
+use lru::LruCache;
+use lucarne_mint::store::Host;
+use parking_lot::Mutex;
+
+use crate::body::Outgoing;
+use crate::target::Target;
+
+/// Where a connection goes, and whom it is secured with.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Route {
+    /// What is connected to.
+    pub(crate) target: Target,
+    /// The server that must prove who it is; `None`: plain HTTP.
+    pub(crate) tls: Option<Host>,
+}
+
+/// A connection that takes a request.
+pub(crate) enum Connection {
+    /// One request at a time.
+    Http1(Http1),
+    /// Many.
+    Http2(Http2),
+}
+
+pub(crate) type Http1 = http1::SendRequest<Outgoing>;
+pub(crate) type Http2 = http2::SendRequest<Outgoing>;
+
+/// Idle connections by route. Bounded: what was used least recently goes.
+pub(crate) struct Pool {
+    routes: Mutex<LruCache<Route, Entry>>,
+    keep: Duration,
+}
+
+/// Idle connections of one route.
+const IDLE_EACH: usize = 32;
+
+#[derive(Default)]
+struct Entry {
+    /// The one most recently used last.
+    http1: Vec<(Http1, Instant)>,
+    http2: Option<(Http2, Instant)>,
+    /// Whether the server chose HTTP/2 when it could.
+    speaks_http2: Option<bool>,
+}
+
+impl Pool {
+    /// Of at most so many routes with connections, each kept so long.
+    pub(crate) fn new(most: usize, keep: Duration) -> Arc<Self> {
+        let most = NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN);
+        Arc::new(Pool {
+            routes: Mutex::new(LruCache::new(most)),
+            keep,
+        })
+    }
+
+    /// Whether the server speaks HTTP/2, if that is known.
+    pub(crate) fn speaks_http2(&self, route: &Route) -> Option<bool> {
+        self.routes.lock().get(route)?.speaks_http2
+    }
+
+    /// Remembers what the server chose when it could choose.
+    pub(crate) fn learn(&self, route: &Route, speaks_http2: bool) {
+        let mut routes = self.routes.lock();
+        let entry = routes.get_or_insert_mut(route.clone(), Entry::default);
+        entry.speaks_http2 = Some(speaks_http2);
+    }
+
+    /// An idle HTTP/1 connection.
+    pub(crate) fn http1(&self, route: &Route) -> Option<Http1> {
+        let mut routes = self.routes.lock();
+        let idle = &mut routes.get_mut(route)?.http1;
+        idle.retain(|(connection, since)| !connection.is_closed() && since.elapsed() < self.keep);
+        // One that still sends the body of a request that was answered early
+        // is not ready.
+        let ready = idle.iter().rposition(|(connection, _)| connection.is_ready())?;
+        Some(idle.remove(ready).0)
+    }
+
+    /// An HTTP/2 connection.
+    pub(crate) fn http2(&self, route: &Route) -> Option<Http2> {
+        let mut routes = self.routes.lock();
+        let entry = routes.get_mut(route)?;
+        let (connection, used) = entry.http2.as_mut()?;
+        if connection.is_closed() {
+            entry.http2 = None;
+            return None;
+        }
+        *used = Instant::now();
+        Some(connection.clone())
+    }
+
+    /// Keeps an HTTP/2 connection, for anybody.
+    pub(crate) fn share(&self, route: &Route, connection: Http2) {
+        let mut routes = self.routes.lock();
+        let entry = routes.get_or_insert_mut(route.clone(), Entry::default);
+        entry.http2 = Some((connection, Instant::now()));
+    }
+
+    /// Keeps an HTTP/1 connection that has had its answer.
+    pub(crate) fn put(&self, route: &Route, connection: Http1) {
+        if connection.is_closed() {
+            return;
+        }
+        let mut routes = self.routes.lock();
+        let entry = routes.get_or_insert_mut(route.clone(), Entry::default);
+        if entry.http1.len() == IDLE_EACH {
+            entry.http1.remove(0);
+        }
+        entry.http1.push((connection, Instant::now()));
+    }
+
+    /// Lets go of what has been idle for too long.
+    pub(crate) fn sweep(&self) {
+        for (_, entry) in self.routes.lock().iter_mut() {
+            let stale = |used: &Instant| used.elapsed() >= self.keep;
+            entry.http1.retain(|(connection, used)| !connection.is_closed() && !stale(used));
+            let gone = |(connection, used): &(Http2, Instant)| connection.is_closed() || stale(used);
+            if entry.http2.as_ref().is_some_and(gone) {
+                entry.http2 = None;
+            }
+        }
+    }
+
+    /// Lets go of everything.
+    pub(crate) fn clear(&self) {
+        self.routes.lock().clear();
+    }
+}
+
+/// An HTTP/1 connection in use. Goes back when the answer has been read.
+pub(crate) struct Lease {
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) route: Arc<Route>,
+    pub(crate) connection: Http1,
+}
+
+impl Lease {
+    pub(crate) fn release(self) {
+        self.pool.put(&self.route, self.connection);
+    }
+}

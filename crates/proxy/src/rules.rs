@@ -1,0 +1,172 @@
+//! What may be reached, and what happens to it.
+
+use std::net::IpAddr;
+
+use crate::failure::Refusal;
+use crate::network::{Network, special};
+use crate::pattern::HostPattern;
+use crate::ports::Ports;
+use crate::target::Target;
+
+/// What the proxy does with TLS that a client sends after CONNECT.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Action {
+    /// Answers in the server's place, with a certificate of its own.
+    #[default]
+    Intercept,
+    /// Passes it on as it is.
+    Tunnel,
+}
+
+/// An action for some hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Which hosts.
+    pub hosts: HostPattern,
+    /// What happens.
+    pub action: Action,
+}
+
+/// Everything that decides about a target.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// The first that matches decides.
+    pub rules: Vec<Rule>,
+    /// What happens where none matches.
+    pub default: Action,
+    /// Only these hosts may be reached; empty: all.
+    pub allow: Vec<HostPattern>,
+    /// These may not, even if `allow` has them.
+    pub deny: Vec<HostPattern>,
+    /// Ports that CONNECT may name.
+    pub connect_ports: Vec<Ports>,
+    /// Whether addresses that are not of the public internet may be reached.
+    pub private: bool,
+    /// Such addresses that may be reached all the same.
+    pub networks: Vec<Network>,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Rules {
+            rules: Vec::new(),
+            default: Action::default(),
+            allow: Vec::new(),
+            deny: Vec::new(),
+            connect_ports: Ports::usual(),
+            private: false,
+            networks: Vec::new(),
+        }
+    }
+}
+
+impl Rules {
+    /// What is to be done with `target`, which is known by other names, too
+    /// (the name in the ClientHello, where CONNECT named an address).
+    pub fn action(&self, target: &Target, also: Option<&Target>) -> Action {
+        let applies = |rule: &&Rule| {
+            rule.hosts.matches(target) || also.is_some_and(|also| rule.hosts.matches(also))
+        };
+        let rule = self.rules.iter().find(applies);
+        rule.map_or(self.default, |rule| rule.action)
+    }
+
+    /// Whether the action for an address can depend on the name behind it.
+    pub fn need_name(&self, target: &Target) -> bool {
+        target.host.ip().is_some() && (!self.rules.is_empty() || self.default == Action::Intercept)
+    }
+
+    /// Whether the lists let `target` be reached.
+    ///
+    /// # Errors
+    /// The list that does not.
+    pub fn permit(&self, target: &Target) -> Result<(), Refusal> {
+        if let Some(pattern) = self.deny.iter().find(|pattern| pattern.matches(target)) {
+            return Err(Refusal::Denied(pattern.clone()));
+        }
+        if self.allow.is_empty() || self.allow.iter().any(|pattern| pattern.matches(target)) {
+            return Ok(());
+        }
+        Err(Refusal::NotAllowed)
+    }
+
+    /// Whether CONNECT may name this port.
+    ///
+    /// # Errors
+    /// If it may not.
+    pub fn permit_port(&self, port: u16) -> Result<(), Refusal> {
+        match self.connect_ports.iter().any(|ports| ports.contains(port)) {
+            true => Ok(()),
+            false => Err(Refusal::Port(port)),
+        }
+    }
+
+    /// Whether `ip` may be connected to.
+    ///
+    /// # Errors
+    /// If it is not of the public internet, and nobody allowed it.
+    pub fn permit_address(&self, ip: IpAddr) -> Result<(), Refusal> {
+        match special(ip) {
+            Some(kind) if !self.private && !self.networks.iter().any(|n| n.contains(ip)) => {
+                Err(Refusal::Address(ip, kind))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(text: &str) -> Target {
+        Target::parse(text, 443).unwrap()
+    }
+
+    #[test]
+    fn the_first_rule_that_matches_decides() {
+        let rule = |hosts: &str, action| Rule {
+            hosts: hosts.parse().unwrap(),
+            action,
+        };
+        let rules = Rules {
+            rules: vec![
+                rule("api.bank.example", Action::Intercept),
+                rule("*.bank.example", Action::Tunnel),
+            ],
+            ..Rules::default()
+        };
+        let action = |host: &str| rules.action(&target(host), None);
+        assert_eq!(action("api.bank.example"), Action::Intercept);
+        assert_eq!(action("www.bank.example"), Action::Tunnel);
+        assert_eq!(action("example.com"), Action::Intercept);
+        let named = rules.action(&target("192.0.2.1"), Some(&target("www.bank.example")));
+        assert_eq!(named, Action::Tunnel);
+    }
+
+    #[test]
+    fn deny_counts_before_allow() {
+        let rules = Rules {
+            allow: vec!["*.example".parse().unwrap()],
+            deny: vec!["bad.example".parse().unwrap()],
+            ..Rules::default()
+        };
+        assert!(rules.permit(&target("a.example")).is_ok());
+        let denied = rules.permit(&target("bad.example"));
+        assert!(matches!(denied, Err(Refusal::Denied(_))));
+        let other = rules.permit(&target("example.com"));
+        assert!(matches!(other, Err(Refusal::NotAllowed)));
+    }
+
+    #[test]
+    fn inner_addresses_are_refused_unless_allowed() {
+        let inner = "10.1.2.3".parse().unwrap();
+        let mut rules = Rules::default();
+        assert!(rules.permit_address(inner).is_err());
+        rules.networks = vec!["10.1.0.0/16".parse().unwrap()];
+        assert!(rules.permit_address(inner).is_ok());
+        assert!(rules.permit_address("10.2.0.1".parse().unwrap()).is_err());
+        rules.private = true;
+        assert!(rules.permit_address("127.0.0.1".parse().unwrap()).is_ok());
+    }
+}

@@ -1,0 +1,152 @@
+//! Serving HTTP to a client: on a bare connection, and inside of TLS.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{CONNECTION, HeaderValue, PROXY_AUTHORIZATION};
+use http::{Method, Request, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+
+use crate::body::Body;
+use crate::connect;
+use crate::core::{Core, Phase};
+use crate::exchange;
+use crate::failure::Failure;
+use crate::limits::Limits;
+use crate::page;
+use crate::session::Session;
+use crate::stream::Rewind;
+use crate::welcome;
+
+/// Serves a connection of a client to the proxy.
+pub(crate) async fn bare(core: Arc<Core>, stream: TcpStream, client: SocketAddr) {
+    let session = Arc::new(Session {
+        core: core.clone(),
+        client,
+        fixed: None,
+    });
+    let service = service_fn(|request| {
+        let session = session.clone();
+        async move { Ok::<_, Infallible>(to_proxy(&session, request).await) }
+    });
+    let connection = builder(&core.limits).serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection.with_upgrades());
+    tokio::select! {
+        ended = connection.as_mut() => return tell(client, ended),
+        () = core.reached(Phase::Closing) => connection.as_mut().graceful_shutdown(),
+    }
+    tokio::select! {
+        ended = connection => tell(client, ended),
+        () = core.reached(Phase::Cut) => {}
+    }
+}
+
+/// Serves what a client sends inside of TLS that was meant for a server.
+pub(crate) async fn intercepted(session: Arc<Session>, stream: TlsStream<Rewind>) {
+    match stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+        true => over_http2(session, stream).await,
+        false => over_http1(session, stream).await,
+    }
+}
+
+async fn over_http1<S>(session: Arc<Session>, stream: S)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let core = session.core.clone();
+    let client = session.client;
+    let service = service_fn(move |request| {
+        let session = session.clone();
+        async move { Ok::<_, Infallible>(exchange::answer(&session, request).await) }
+    });
+    let connection = builder(&core.limits).serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection.with_upgrades());
+    tokio::select! {
+        ended = connection.as_mut() => return tell(client, ended),
+        () = core.reached(Phase::Closing) => connection.as_mut().graceful_shutdown(),
+    }
+    tell(client, connection.await);
+}
+
+async fn over_http2<S>(session: Arc<Session>, stream: S)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let core = session.core.clone();
+    let client = session.client;
+    let service = service_fn(move |request| {
+        let session = session.clone();
+        async move { Ok::<_, Infallible>(exchange::answer(&session, request).await) }
+    });
+    let connection = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .keep_alive_interval(Some(Duration::from_secs(30)))
+        .keep_alive_timeout(Duration::from_secs(15))
+        .max_concurrent_streams(256)
+        .max_header_list_size(u32::try_from(core.limits.head_bytes).unwrap_or(u32::MAX))
+        .initial_stream_window_size(1 << 20)
+        .initial_connection_window_size(4 << 20)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    tokio::select! {
+        ended = connection.as_mut() => return tell(client, ended),
+        () = core.reached(Phase::Closing) => connection.as_mut().graceful_shutdown(),
+    }
+    tell(client, connection.await);
+}
+
+fn builder(limits: &Limits) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head)
+        .max_header_size(limits.head_bytes)
+        .max_buf_size(limits.head_bytes.max(64 << 10))
+        // Answers carry the date of the server that made them.
+        .auto_date_header(false)
+        .title_case_headers(true);
+    builder
+}
+
+/// Answers a request to the proxy.
+async fn to_proxy(session: &Arc<Session>, request: Request<Incoming>) -> Response<Body> {
+    let core = &session.core;
+    let own = request.uri().authority().is_none();
+    if own && let Some(answer) = welcome::answer_own(core, &request) {
+        return answer;
+    }
+    if let Some(users) = core.users.load_full() {
+        let authorization = request.headers().get(PROXY_AUTHORIZATION);
+        if !users.admit(authorization).await {
+            core.stats.failed(Failure::Authentication.kind());
+            tracing::info!(client = %session.client, "a request without valid credentials");
+            return page::failure(&Failure::Authentication, None, request.headers());
+        }
+    }
+    if *request.method() != Method::CONNECT {
+        return exchange::answer(session, request).await;
+    }
+    let mut answer = connect::answer(core, session.client, request).await;
+    if !answer.status().is_success() {
+        // Whatever the client has sent after CONNECT is not for us.
+        let close = HeaderValue::from_static("close");
+        answer.headers_mut().insert(CONNECTION, close);
+    }
+    answer
+}
+
+fn tell(client: SocketAddr, ended: Result<(), hyper::Error>) {
+    if let Err(error) = ended {
+        let cause = std::error::Error::source(&error).map_or(String::new(), |e| format!(": {e}"));
+        tracing::debug!(%client, "a connection ended: {error}{cause}");
+    }
+}

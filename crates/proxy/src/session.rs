@@ -1,0 +1,31 @@
+//! One client connection, and where its requests go.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::core::Core;
+use crate::failure::Failure;
+use crate::hosts::Seen;
+use crate::pool::{Connection, Route};
+
+/// What requests of a connection have in common.
+pub(crate) struct Session {
+    pub(crate) core: Arc<Core>,
+    pub(crate) client: SocketAddr,
+    /// Where all of them go; `None`: each says so itself, to a forward proxy.
+    pub(crate) fixed: Option<Fixed>,
+}
+
+/// The server behind an intercepted connection.
+pub(crate) struct Fixed {
+    pub(crate) route: Arc<Route>,
+    /// Whether HTTP/2 is offered to it: the client speaks it.
+    pub(crate) http2: bool,
+    pub(crate) seen: Arc<Seen>,
+    /// What came of connecting while the client's TLS was set up.
+    pub(crate) ready: Mutex<Option<Result<Connection, Failure>>>,
+    /// Held while an HTTP/2 connection is made: one is enough for all streams.
+    pub(crate) dialling: tokio::sync::Mutex<()>,
+}

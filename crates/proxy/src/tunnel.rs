@@ -1,0 +1,33 @@
+//! Bytes passed on as they are.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
+
+use crate::stream::Stirring;
+
+/// Passes bytes between both until both have ended, one is broken, or nothing
+/// has moved for `idle` (at most twice that: looking is cheaper than timing
+/// each byte).
+pub(crate) async fn splice<A, B>(client: A, mut server: B, idle: Duration)
+where
+    A: AsyncRead + AsyncWrite + Unpin,
+    B: AsyncRead + AsyncWrite + Unpin,
+{
+    let (mut client, stirred) = Stirring::new(client);
+    let stillness = async {
+        loop {
+            // That long without a byte is what ends it.
+            tokio::time::sleep(idle).await;
+            if !stirred.swap(false, Ordering::Relaxed) {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        // Whoever broke off need not be told.
+        _ = copy_bidirectional(&mut client, &mut server) => {}
+        () = stillness => tracing::debug!("a tunnel was closed: nothing moved for {idle:?}"),
+    }
+}
