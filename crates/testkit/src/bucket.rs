@@ -1,11 +1,11 @@
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use rusty_s3::{Credentials, S3Action, UrlStyle};
 
-use crate::{ObjectStore, raw_exchange};
+use crate::{ObjectStore, raw_exchange, stores::Shared};
 
 /// How long a store may take to make a bucket, and a signature is good.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -27,7 +27,7 @@ impl Bucket {
     /// # Errors
     /// Those of [`ObjectStore::versitygw`], or the store's.
     pub async fn versitygw() -> Result<Self> {
-        static SHARED: Shared = Shared::new();
+        static SHARED: Shared<ObjectStore> = Shared::new();
         Self::create(SHARED.get(ObjectStore::versitygw)?).await
     }
 
@@ -36,7 +36,7 @@ impl Bucket {
     /// # Errors
     /// Those of [`ObjectStore::minio`], or the store's.
     pub async fn minio() -> Result<Self> {
-        static SHARED: Shared = Shared::new();
+        static SHARED: Shared<ObjectStore> = Shared::new();
         Self::create(SHARED.get(ObjectStore::minio)?).await
     }
 
@@ -104,24 +104,4 @@ impl Bucket {
 
 fn below(url: &url::Url) -> String {
     format!("{}?{}", url.path(), url.query().unwrap_or_default())
-}
-
-/// A store for all who hold it at the moment. (A `static` would never be
-/// dropped, and the store would outlive the tests.)
-struct Shared(Mutex<Weak<ObjectStore>>);
-
-impl Shared {
-    const fn new() -> Self {
-        Self(Mutex::new(Weak::new()))
-    }
-
-    fn get(&self, start: impl FnOnce() -> Result<ObjectStore>) -> Result<Arc<ObjectStore>> {
-        let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(store) = shared.upgrade() {
-            return Ok(store);
-        }
-        let store = Arc::new(start()?);
-        *shared = Arc::downgrade(&store);
-        Ok(store)
-    }
 }

@@ -6,27 +6,34 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod audit;
+mod azure;
 mod bucket;
 mod corpus;
 mod databases;
+mod gcs;
 mod http;
 mod log_under_test;
 mod process;
 mod server;
+mod service;
 mod small_disk;
+mod store_proxy;
 mod stores;
 
 pub use audit::{Audit, Report};
+pub use azure::AzureServer;
 pub use bucket::Bucket;
 pub use corpus::{Case, Corpus, corpus};
 pub use databases::{DatabaseKind, DatabaseServer};
+pub use gcs::GcsServer;
 pub use http::{Client, Response, raw_exchange};
 pub use log_under_test::LogUnderTest;
 pub use process::{Usage, usage};
 pub use rustix::process::Signal;
 pub use server::{Launch, Server, free_port};
 pub use small_disk::SmallDisk;
-pub use stores::ObjectStore;
+pub use store_proxy::{Fate, StoreProxy};
+pub use stores::{ObjectStore, go_program};
 pub use tempfile::TempDir;
 
 /// A new directory that goes away with the value.

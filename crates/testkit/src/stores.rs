@@ -3,6 +3,7 @@ use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
     path::PathBuf,
+    sync::{Arc, Mutex, PoisonError, Weak},
     thread,
     time::{Duration, Instant},
 };
@@ -12,11 +13,17 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::{Launch, Server, TempDir, free_port, temp_dir};
 
 /// The versions that `scripts/install-test-tools` builds.
-const VERSITYGW: (&str, &str) = ("versitygw", "v1.8.0");
-const MINIO: (&str, &str) = ("minio", "v0.0.0-20260212201848-7aac2a2c5b7c");
+const VERSITYGW: Tool = Tool::go("versitygw", "v1.8.0");
+const MINIO: Tool = Tool::go("minio", "v0.0.0-20260212201848-7aac2a2c5b7c");
+pub(crate) const FAKE_GCS: Tool = Tool::go("fake-gcs-server", "v1.56.1");
+pub(crate) const AZURITE: Tool = Tool {
+    name: "azurite",
+    version: "3.35.0",
+    program: "node_modules/azurite/dist/src/blob/main.js",
+};
 
-/// How long a store may take to begin (Go programs on a busy machine).
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a store may take to begin (large programs on a busy machine).
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A real object store on loopback, with one user and no bucket. It and what
 /// it stored go away with the value.
@@ -137,21 +144,73 @@ const ACCESS_KEY: &str = "lucarne-test";
 const SECRET_KEY: &str = "lucarne-test-secret";
 const DOMAIN: &str = "s3.example.test";
 
-fn loopback() -> SocketAddr {
+pub(crate) fn loopback() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], free_port()))
 }
 
-/// Where `scripts/install-test-tools` has put a program.
-fn tool((name, version): (&str, &str)) -> Result<PathBuf> {
-    let path = tools()?.join(format!("{name}-{version}")).join(name);
+/// A program that `scripts/install-test-tools` has put into the cache.
+#[derive(Clone, Copy)]
+pub(crate) struct Tool {
+    name: &'static str,
+    version: &'static str,
+    /// Within the folder of name and version.
+    program: &'static str,
+}
+
+impl Tool {
+    const fn go(name: &'static str, version: &'static str) -> Self {
+        Self {
+            name,
+            version,
+            program: name,
+        }
+    }
+}
+
+/// Where `scripts/install-test-tools` has put a program that Go builds.
+///
+/// # Errors
+/// It is not there: the message says what to do.
+pub fn go_program(name: &'static str, version: &'static str) -> Result<PathBuf> {
+    tool(Tool::go(name, version))
+}
+
+/// Where it is.
+pub(crate) fn tool(tool: Tool) -> Result<PathBuf> {
+    let Tool {
+        name,
+        version,
+        program,
+    } = tool;
+    let path = tools()?.join(format!("{name}-{version}")).join(program);
     if !path.is_file() {
         bail!(
             "{name} {version} is not there: {} is missing. Run scripts/install-test-tools \
-             (cargo xtask test does), which builds it with Go",
+             (cargo xtask test does)",
             path.display()
         );
     }
     Ok(path)
+}
+
+/// A server for all who hold it at the moment. (A `static` would never be
+/// dropped, and the server would outlive the tests.)
+pub(crate) struct Shared<S>(Mutex<Weak<S>>);
+
+impl<S> Shared<S> {
+    pub(crate) const fn new() -> Self {
+        Self(Mutex::new(Weak::new()))
+    }
+
+    pub(crate) fn get(&self, start: impl FnOnce() -> Result<S>) -> Result<Arc<S>> {
+        let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(server) = shared.upgrade() {
+            return Ok(server);
+        }
+        let server = Arc::new(start()?);
+        *shared = Arc::downgrade(&server);
+        Ok(server)
+    }
 }
 
 fn tools() -> Result<PathBuf> {
@@ -173,7 +232,9 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named_with_its_remedy() {
-        let error = tool(("no-such-store", "v9")).unwrap_err().to_string();
+        let error = tool(Tool::go("no-such-store", "v9"))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("no-such-store-v9/no-such-store"), "{error}");
         assert!(error.contains("install-test-tools"), "{error}");
     }

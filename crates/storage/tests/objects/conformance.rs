@@ -1,49 +1,128 @@
-//! The cases that every back end must pass.
+//! The cases that every back end must pass, as assets and as locks.
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use lucarne_storage::conformance::AssetsBackend;
-use lucarne_storage::{Assets, ObjectAssets, ObjectStoreConfig};
-use lucarne_testkit::Bucket;
+use lucarne_storage::conformance::{AssetsBackend, LockBackend};
+use lucarne_storage::object::{self, Azure, Gcs};
+use lucarne_storage::{Assets, Lock, ObjectAssets, ObjectLock, ObjectStoreConfig};
+use lucarne_testkit::{AzureServer, Bucket, GcsServer};
 
-/// A prefix of a bucket, which lives as long as this.
-struct Objects {
+/// A prefix of a bucket, whose server lives as long as this.
+struct Objects<S> {
     config: ObjectStoreConfig,
-    _bucket: Bucket,
+    _server: S,
 }
 
-impl Objects {
-    fn new(bucket: Bucket, prefix: &str) -> Self {
-        Self {
-            config: super::config(&bucket, prefix),
-            _bucket: bucket,
-        }
+#[async_trait]
+impl<S: Send + Sync> AssetsBackend for Objects<S> {
+    async fn open(&self) -> Box<dyn Assets> {
+        Box::new(ObjectAssets::open(&self.config).await.unwrap())
     }
 }
 
 #[async_trait]
-impl AssetsBackend for Objects {
-    async fn open(&self) -> Box<dyn Assets> {
-        Box::new(ObjectAssets::open(&self.config).await.unwrap())
+impl<S: Send + Sync> LockBackend for Objects<S> {
+    async fn open(&self) -> Box<dyn Lock> {
+        Box::new(ObjectLock::connect(&self.config).await.unwrap())
+    }
+}
+
+fn s3(bucket: Bucket, prefix: &str) -> Objects<Bucket> {
+    Objects {
+        config: super::config(&bucket, prefix),
+        _server: bucket,
+    }
+}
+
+/// A bucket of its own on a server that takes uploads: see [`GcsServer`] on
+/// what is asked of fake-gcs-server itself and what of its double.
+pub(super) async fn gcs(prefix: &str) -> (ObjectStoreConfig, Arc<GcsServer>) {
+    let server = GcsServer::shared().unwrap();
+    let gcs = Gcs {
+        bucket: server.new_bucket().await.unwrap(),
+        endpoint: Some(server.endpoint.clone()),
+        allow_http: true,
+        anonymous: true,
+        credentials: None,
+    };
+    let config = ObjectStoreConfig::new(object::Bucket::Gcs(gcs), prefix);
+    (config, server)
+}
+
+pub(super) async fn azure(prefix: &str) -> (ObjectStoreConfig, Arc<AzureServer>) {
+    let server = AzureServer::shared().unwrap();
+    let azure = Azure {
+        account: Some(server.account.into()),
+        container: server.new_container().await.unwrap(),
+        endpoint: Some(server.endpoint.clone()),
+        allow_http: true,
+        key: Some(server.key.into()),
+    };
+    let config = ObjectStoreConfig::new(object::Bucket::Azure(azure), prefix);
+    (config, server)
+}
+
+fn objects<S>((config, server): (ObjectStoreConfig, S)) -> Objects<S> {
+    Objects {
+        config,
+        _server: server,
     }
 }
 
 mod versitygw {
     use super::*;
 
-    lucarne_storage::assets_conformance!(Objects::new(Bucket::versitygw().await.unwrap(), ""));
+    lucarne_storage::assets_conformance!(s3(Bucket::versitygw().await.unwrap(), ""));
 
     mod below_a_prefix {
         use super::*;
 
-        lucarne_storage::assets_conformance!(Objects::new(
+        lucarne_storage::assets_conformance!(s3(
             Bucket::versitygw().await.unwrap(),
             "logs/2026h1/"
         ));
+    }
+
+    mod as_a_lock {
+        use super::*;
+
+        lucarne_storage::lock_conformance!(s3(Bucket::versitygw().await.unwrap(), "lock/"));
     }
 }
 
 mod minio {
     use super::*;
 
-    lucarne_storage::assets_conformance!(Objects::new(Bucket::minio().await.unwrap(), "2026h1-"));
+    lucarne_storage::assets_conformance!(s3(Bucket::minio().await.unwrap(), "2026h1-"));
+
+    mod as_a_lock {
+        use super::*;
+
+        lucarne_storage::lock_conformance!(s3(Bucket::minio().await.unwrap(), "lock/"));
+    }
+}
+
+mod fake_gcs_server {
+    use super::*;
+
+    lucarne_storage::assets_conformance!(objects(gcs("2026h1/").await));
+
+    mod as_a_lock {
+        use super::*;
+
+        lucarne_storage::lock_conformance!(objects(gcs("lock/").await));
+    }
+}
+
+mod azurite {
+    use super::*;
+
+    lucarne_storage::assets_conformance!(objects(azure("2026h1/").await));
+
+    mod as_a_lock {
+        use super::*;
+
+        lucarne_storage::lock_conformance!(objects(azure("lock/").await));
+    }
 }

@@ -5,20 +5,18 @@ use std::time::{Duration, Instant};
 
 use lucarne_storage::object::Patience;
 use lucarne_storage::{Asset, AssetKind, Assets, Error, ObjectAssets, ObjectStoreConfig};
-use lucarne_testkit::Bucket;
-
-use crate::proxy::{Fate, Proxy};
+use lucarne_testkit::{Bucket, Fate, StoreProxy};
 
 /// A bucket of versitygw, reached through a proxy.
 struct Way {
     bucket: Bucket,
-    proxy: Proxy,
+    proxy: StoreProxy,
 }
 
 impl Way {
     async fn new() -> Self {
         let bucket = Bucket::versitygw().await.unwrap();
-        let proxy = Proxy::start(bucket.store.address).await;
+        let proxy = StoreProxy::start(bucket.store.address).unwrap();
         Self { bucket, proxy }
     }
 

@@ -1,11 +1,12 @@
-//! Buckets of real servers: what every back end must do, the headers that a
-//! public bucket serves, and what goes wrong on the way to a store.
+//! Buckets of real servers: what every back end must do, what each cloud does in
+//! its own way, the headers that a public bucket serves, and what goes wrong on
+//! the way to a store.
 #![allow(clippy::unwrap_used)]
 
+mod clouds;
 mod conformance;
 mod faults;
 mod headers;
-mod proxy;
 mod rounds;
 
 use lucarne_storage::object::{Bucket, ObjectStoreConfig, S3, S3Keys};

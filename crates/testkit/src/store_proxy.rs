@@ -1,0 +1,148 @@
+use std::{
+    fmt,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use anyhow::Result;
+use bytes::Bytes;
+use http::{Request, Response};
+
+use crate::service::{Service, Upstream, xml_error};
+
+/// What happens to a request on its way to a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is answered by the store.
+    Pass,
+    /// It is answered by the store, this much later.
+    Delay(Duration),
+    /// The store never sees it; the answer is this status, and says to slow down.
+    Status(u16),
+    /// The store never sees it; the answer is 403 with this code of S3.
+    Refuse(&'static str),
+    /// The store never sees it, and it is never answered.
+    Hang,
+    /// The store does as asked, and its answer is lost with the connection.
+    LoseAnswer,
+    /// The store does as asked, and its answer is held back.
+    HoldAnswer,
+}
+
+type Judge = dyn Fn(&Request<Bytes>) -> Fate + Send + Sync;
+
+/// A proxy in front of an object store, which does to requests what networks
+/// and overloaded servers do. It ends with the value.
+#[derive(Debug)]
+pub struct StoreProxy {
+    /// `http://127.0.0.1:port`, to be used in place of the store's.
+    pub endpoint: String,
+    state: Arc<State>,
+    _service: Service,
+}
+
+struct State {
+    judge: Mutex<Arc<Judge>>,
+    seen: AtomicU64,
+    struck: AtomicU64,
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} requests", self.seen.load(SeqCst))
+    }
+}
+
+impl StoreProxy {
+    /// In front of the store at this address; all requests pass at first.
+    ///
+    /// # Errors
+    /// Only if the system refuses a socket.
+    pub fn start(store: SocketAddr) -> Result<Self> {
+        let state = Arc::new(State {
+            judge: Mutex::new(Arc::new(|_: &Request<Bytes>| Fate::Pass)),
+            seen: AtomicU64::new(0),
+            struck: AtomicU64::new(0),
+        });
+        let (judging, upstream) = (state.clone(), Upstream::new(store));
+        let service = Service::start(move |request| {
+            let fate = judging.fate(&request);
+            let upstream = upstream.clone();
+            async move { suffer(&upstream, request, fate).await }
+        })?;
+        Ok(Self {
+            endpoint: format!("http://{}", service.address),
+            state,
+            _service: service,
+        })
+    }
+
+    /// Judges each request from now on.
+    pub fn judge(&self, judge: impl Fn(&Request<Bytes>) -> Fate + Send + Sync + 'static) {
+        let judging = self.state.judge.lock();
+        *judging.unwrap_or_else(PoisonError::into_inner) = Arc::new(judge);
+    }
+
+    /// Judges the first `count` requests of this method from now on, and lets
+    /// all others pass.
+    pub fn strike(&self, method: &'static str, count: u64, fate: Fate) {
+        let left = AtomicU64::new(count);
+        self.judge(move |request| {
+            let mine = request.method() == method;
+            let take = |left: u64| left.checked_sub(1);
+            match mine && left.fetch_update(SeqCst, SeqCst, take).is_ok() {
+                true => fate,
+                false => Fate::Pass,
+            }
+        });
+    }
+
+    /// How many requests came, so far.
+    pub fn seen(&self) -> u64 {
+        self.state.seen.load(SeqCst)
+    }
+
+    /// How many of them did not just pass.
+    pub fn struck(&self) -> u64 {
+        self.state.struck.load(SeqCst)
+    }
+}
+
+impl State {
+    fn fate(&self, request: &Request<Bytes>) -> Fate {
+        let judge = self.judge.lock();
+        let judge = judge.unwrap_or_else(PoisonError::into_inner).clone();
+        let fate = judge(request);
+        self.seen.fetch_add(1, SeqCst);
+        if fate != Fate::Pass {
+            self.struck.fetch_add(1, SeqCst);
+        }
+        fate
+    }
+}
+
+async fn suffer(store: &Upstream, request: Request<Bytes>, fate: Fate) -> Option<Response<Bytes>> {
+    match fate {
+        Fate::Pass => store.pass(request).await,
+        Fate::Delay(by) => {
+            // What the test asked for: a store that is far away.
+            tokio::time::sleep(by).await;
+            store.pass(request).await
+        }
+        Fate::Status(status) => xml_error(status, "SlowDown", "Reduce your rate."),
+        Fate::Refuse(code) => xml_error(403, code, "The request was refused."),
+        Fate::Hang => std::future::pending().await,
+        Fate::LoseAnswer => {
+            store.pass(request).await?;
+            None
+        }
+        Fate::HoldAnswer => {
+            store.pass(request).await?;
+            std::future::pending().await
+        }
+    }
+}
