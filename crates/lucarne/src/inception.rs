@@ -3,16 +3,14 @@
 //! A log that the lock does not know is either new, or known to another lock:
 //! creating it then would fork it. So `serve` creates it on one day only.
 
-use std::path::Path;
-use std::sync::Arc;
-
 use anyhow::{Context, Result, ensure};
 use jiff::civil::Date;
 use jiff::{Timestamp, tz::TimeZone};
 use lucarne_log::Log;
-use lucarne_storage::{Lock, PosixAssets};
+use lucarne_storage::{Lock, LockError};
 
-use crate::config::LogSettings;
+use crate::config::{LockPlace, LogSettings};
+use crate::open;
 
 /// Whether `serve` may create a log now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +38,7 @@ pub(crate) fn birth(log: &LogSettings) -> Birth {
 
 impl Birth {
     /// Why the log is not created, and what to do.
-    pub(crate) fn refusal(self, log: &LogSettings, lock: &Path) -> String {
+    pub(crate) fn refusal(self, log: &LogSettings, lock: &LockPlace) -> String {
         let day = match self {
             Birth::Past(day) => format!("its inception was on {day}, not today"),
             Birth::Future(day) => format!("its inception is on {day}, not today"),
@@ -49,31 +47,29 @@ impl Birth {
         format!(
             "log `{}` does not exist in {}, and {day}. A mistyped path or key must not fork a log: \
              correct it, or, if the log is new, create it with `lucarne init`",
-            log.shortname.value,
-            lock.display()
+            log.shortname.value, lock
         )
     }
 }
 
-/// Creates the directory and the log in it.
+/// Creates the log, and its directory if it has one.
 ///
 /// # Errors
 /// If the log exists, or lock or directory cannot be written.
 pub(crate) async fn create(log: &LogSettings, lock: &dyn Lock) -> Result<()> {
-    let directory = log.directory.value.clone();
+    let assets = open::new_assets(&log.data.value)
+        .await
+        .with_context(|| format!("log `{}`", log.shortname.value))?;
     ensure!(
-        !directory.join("checkpoint").exists(),
+        assets.get("checkpoint").await?.is_none(),
         "log `{}`: {} holds a log, but {} does not know it. Creating it anew would fork it: name \
          the lock database that belongs to it, or restore that (docs/operations.md, \"The lock is \
          lost\")",
         log.shortname.value,
-        directory.display(),
+        assets.location(),
         lock.location()
     );
-    let assets = tokio::task::spawn_blocking(move || PosixAssets::create(directory))
-        .await?
-        .with_context(|| format!("log `{}`", log.shortname.value))?;
-    Log::create(&log.to_log_config(), &assets, lock)
+    Log::create(&log.to_log_config(), &*assets, lock)
         .await
         .with_context(|| format!("log `{}`", log.shortname.value))
 }
@@ -82,6 +78,6 @@ pub(crate) async fn create(log: &LogSettings, lock: &dyn Lock) -> Result<()> {
 ///
 /// # Errors
 /// If it cannot be asked.
-pub(crate) async fn exists(log: &LogSettings, lock: &Arc<dyn Lock>) -> Result<bool> {
+pub(crate) async fn exists(log: &LogSettings, lock: &dyn Lock) -> Result<bool, LockError> {
     Ok(lock.load(&log.key.log_id().0).await?.is_some())
 }

@@ -1,43 +1,114 @@
-//! The directories that logs stand on.
+//! The places that logs stand on, opened when they are first needed.
+//!
+//! A directory that is missing, or a store that does not answer, is then the
+//! failure of the logs that need it, which their supervisors report and try
+//! again: the process starts, says so, and goes on by itself.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use lucarne_storage::{Asset, Assets, Error, PosixAssets, Stats};
+use lucarne_storage::{
+    Asset, Assets, Error, Lock, LockError, LogId, ObjectAssets, ObjectLock, PosixAssets, SqlLock,
+    Stats,
+};
 use tokio::sync::OnceCell;
 
-/// The directory of a log, opened when it is first needed.
+use crate::config::{DataPlace, LockPlace};
+
+/// Opens the data of a log, which must be there.
 ///
-/// A directory that is missing, locked or unreadable is then the failure of
-/// this log alone, which its supervisor reports and tries again.
+/// # Errors
+/// See [`PosixAssets::open`] and [`ObjectAssets::open`].
+pub(crate) async fn assets(place: &DataPlace) -> Result<Arc<dyn Assets>, Error> {
+    match place {
+        DataPlace::Directory(directory) => {
+            let directory = directory.clone();
+            blocking(move || PosixAssets::open(directory)).await
+        }
+        DataPlace::Bucket(config) => Ok(Arc::new(ObjectAssets::open(config).await?)),
+    }
+}
+
+/// Opens the place of a new log's data. A directory is made; a bucket is not.
+///
+/// # Errors
+/// See [`PosixAssets::create`] and [`ObjectAssets::open`].
+pub(crate) async fn new_assets(place: &DataPlace) -> Result<Arc<dyn Assets>, Error> {
+    match place {
+        DataPlace::Directory(directory) => {
+            let directory = directory.clone();
+            blocking(move || PosixAssets::create(directory)).await
+        }
+        DataPlace::Bucket(_) => assets(place).await,
+    }
+}
+
+async fn blocking(
+    open: impl FnOnce() -> Result<PosixAssets, Error> + Send + 'static,
+) -> Result<Arc<dyn Assets>, Error> {
+    match tokio::task::spawn_blocking(open).await {
+        Ok(opened) => Ok(Arc::new(opened?)),
+        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+    }
+}
+
+/// Opens a lock, which must be there.
+///
+/// # Errors
+/// [`LockError::Failed`] if it does not answer, else [`LockError::Unusable`].
+pub(crate) async fn lock(place: &LockPlace) -> Result<Arc<dyn Lock>, LockError> {
+    Ok(match place {
+        LockPlace::Sqlite(path) if !path.exists() => {
+            return Err(LockError::Unusable {
+                location: path.display().to_string(),
+                reason: "does not exist; if no log was ever created with it, `lucarne init` \
+                         makes it"
+                    .into(),
+            });
+        }
+        LockPlace::Sqlite(path) => Arc::new(SqlLock::open(&sqlite(path)).await?),
+        LockPlace::Server(url) => Arc::new(SqlLock::open(url).await?),
+        LockPlace::Bucket(config) => Arc::new(ObjectLock::connect(config).await?),
+    })
+}
+
+/// Makes a lock that is not there, as far as it can be made, and opens it.
+///
+/// # Errors
+/// [`LockError::Unusable`], also if it is there already.
+pub(crate) async fn new_lock(place: &LockPlace) -> Result<Arc<dyn Lock>, LockError> {
+    Ok(match place {
+        LockPlace::Sqlite(path) => Arc::new(SqlLock::create(&sqlite(path)).await?),
+        LockPlace::Server(url) => Arc::new(SqlLock::create(url).await?),
+        LockPlace::Bucket(config) => Arc::new(ObjectLock::connect(config).await?),
+    })
+}
+
+/// A path that is not taken for a URL, whatever is in it.
+fn sqlite(path: &std::path::Path) -> String {
+    format!("sqlite:{}", path.display())
+}
+
+/// The data of a log, opened when it is first needed.
 pub(crate) struct LateAssets {
-    directory: PathBuf,
-    opened: OnceCell<Arc<PosixAssets>>,
+    place: DataPlace,
+    opened: OnceCell<Arc<dyn Assets>>,
     none_yet: Stats,
 }
 
 impl LateAssets {
-    pub(crate) fn new(directory: &Path) -> Self {
+    pub(crate) fn new(place: &DataPlace) -> Self {
         LateAssets {
-            directory: directory.to_path_buf(),
+            place: place.clone(),
             opened: OnceCell::new(),
             none_yet: Stats::default(),
         }
     }
 
-    async fn open(&self) -> Result<&PosixAssets, Error> {
-        let open = async || {
-            let directory = self.directory.clone();
-            let opening = tokio::task::spawn_blocking(move || PosixAssets::open(directory));
-            match opening.await {
-                Ok(assets) => assets.map(Arc::new),
-                Err(panic) => std::panic::resume_unwind(panic.into_panic()),
-            }
-        };
-        let assets = self.opened.get_or_try_init(open).await?;
-        Ok(assets)
+    async fn open(&self) -> Result<&dyn Assets, Error> {
+        let opened = self.opened.get_or_try_init(|| assets(&self.place)).await?;
+        Ok(&**opened)
     }
 }
 
@@ -82,6 +153,53 @@ impl Assets for LateAssets {
     }
 
     fn location(&self) -> String {
-        self.directory.display().to_string()
+        self.place.to_string()
+    }
+}
+
+/// The lock of all logs, opened when it is first needed.
+pub(crate) struct LateLock {
+    place: LockPlace,
+    opened: OnceCell<Arc<dyn Lock>>,
+}
+
+impl LateLock {
+    pub(crate) fn new(place: &LockPlace) -> Self {
+        LateLock {
+            place: place.clone(),
+            opened: OnceCell::new(),
+        }
+    }
+
+    /// Opens it, if it is not open.
+    ///
+    /// # Errors
+    /// See [`lock`].
+    pub(crate) async fn open(&self) -> Result<&dyn Lock, LockError> {
+        let opened = self.opened.get_or_try_init(|| lock(&self.place)).await?;
+        Ok(&**opened)
+    }
+}
+
+#[async_trait]
+impl Lock for LateLock {
+    async fn load(&self, log: &LogId) -> Result<Option<Vec<u8>>, LockError> {
+        self.open().await?.load(log).await
+    }
+
+    async fn create(&self, log: &LogId, body: &[u8]) -> Result<(), LockError> {
+        self.open().await?.create(log, body).await
+    }
+
+    async fn replace(&self, log: &LogId, old: &[u8], new: &[u8]) -> Result<(), LockError> {
+        self.open().await?.replace(log, old, new).await
+    }
+
+    async fn check(&self) -> Result<(), LockError> {
+        self.open().await?.check().await
+    }
+
+    fn location(&self) -> String {
+        self.place.to_string()
     }
 }

@@ -9,24 +9,27 @@ use anyhow::{Context, Result, bail};
 use lucarne_ct::Roots;
 use lucarne_http::{Listener, Site, Tls};
 use lucarne_log::{Log, Metrics};
-use lucarne_storage::Lock;
+use lucarne_storage::{Lock, LockError};
 use prometheus_client::registry::Registry;
 use tokio::sync::oneshot;
 
-use crate::config::{Config, LogSettings, Report};
+use crate::config::{Config, DataPlace, LockPlace, LogSettings, Report};
 use crate::describe;
 use crate::inception::{self, Birth};
 use crate::listen;
 use crate::logging::Logging;
-use crate::open::LateAssets;
+use crate::open::{LateAssets, LateLock};
 use crate::roots::{self, Remember};
 use crate::signals::{Signals, Wish};
-use crate::{commands, runtime, survey, tls};
+use crate::{commands, runtime, tls};
 
 /// How often changed TLS files are looked for.
 const WATCH_TLS: Duration = Duration::from_secs(2);
 /// How often CCADB is asked for new roots.
 const WATCH_CCADB: Duration = Duration::from_secs(24 * 3600);
+
+/// How often a lock or store that did not answer is asked whether a log exists.
+const ASK_AGAIN: Duration = Duration::from_secs(2);
 
 /// When a log that does not exist may be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,28 +182,42 @@ async fn bind(
     Ok(listeners)
 }
 
-/// Opens the lock database; with flags alone, it is made with the log.
+/// Opens the lock; with flags alone, it is made with the log. One that does not
+/// answer now is opened when it does.
 async fn open_lock(config: &Config, creation: Creation) -> Result<Arc<dyn Lock>> {
-    let path = &config.checkpoints.value;
-    let fresh = |log: &LogSettings| is_fresh(&log.directory.value);
-    if creation == Creation::InFreshDirectory && !path.exists() {
-        if let Some(log) = config.logs.iter().find(|log| !fresh(log)) {
+    let place = &config.checkpoints.value;
+    if creation == Creation::InFreshDirectory {
+        if let LockPlace::Sqlite(path) = place
+            && !path.exists()
+            && let Some(log) = config.logs.iter().find(|log| !is_fresh(&log.data.value))
+        {
             bail!(
                 "{} has data, but its lock database {} is not there. Name the right one with \
                  --checkpoints; for data of another log software, see docs/migrating.md",
-                log.directory.value.display(),
+                log.data.value,
                 path.display()
             );
         }
-        let (lock, said) = commands::init::lock(path).await?;
+        let (lock, said) = commands::init::lock(place).await?;
         said.iter().for_each(|line| tracing::info!("{line}"));
         return Ok(lock);
     }
-    let lock = survey::open_lock(path).await.map_err(anyhow::Error::msg)?;
+    let lock = LateLock::new(place);
+    match lock.open().await {
+        Ok(_) => {}
+        Err(error @ LockError::Failed { .. }) => {
+            tracing::error!(%error, "the lock does not answer; its logs wait for it");
+        }
+        Err(error) => return Err(error.into()),
+    }
     Ok(Arc::new(lock))
 }
 
-fn is_fresh(directory: &std::path::Path) -> bool {
+/// Whether nothing is there. (Of a bucket, creation itself finds out.)
+fn is_fresh(place: &DataPlace) -> bool {
+    let Some(directory) = place.directory() else {
+        return true;
+    };
     std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none())
         || !directory.exists()
 }
@@ -210,21 +227,15 @@ fn is_fresh(directory: &std::path::Path) -> bool {
 async fn create_missing(config: &Config, creation: Creation, lock: &Arc<dyn Lock>) -> Result<()> {
     let mut refusals = Vec::new();
     for log in &config.logs {
-        if inception::exists(log, lock).await? {
-            continue;
-        }
-        let birth = inception::birth(log);
-        let fresh = creation == Creation::InFreshDirectory && is_fresh(&log.directory.value);
-        if fresh || birth == Birth::Today {
-            inception::create(log, lock.as_ref()).await?;
-            tracing::info!(
-                log = log.shortname.value,
-                directory = %log.directory.value.display(),
-                lock = %lock.location(),
-                "created the log"
-            );
-        } else {
-            refusals.push(birth.refusal(log, &config.checkpoints.value));
+        match create_if_missing(log, creation, &config.checkpoints.value, &**lock).await {
+            Ok(None) => {}
+            Ok(Some(refusal)) => refusals.push(refusal),
+            Err(error) if is_passing(&error) => {
+                tracing::error!("{error:#}");
+                let (log, place) = (log.clone(), config.checkpoints.value.clone());
+                tokio::spawn(create_later(log, creation, place, Arc::clone(lock)));
+            }
+            Err(error) => return Err(error),
         }
     }
     if refusals.len() == config.logs.len() {
@@ -236,13 +247,62 @@ async fn create_missing(config: &Config, creation: Creation, lock: &Arc<dyn Lock
     Ok(())
 }
 
+/// Creates the log if it does not exist and may be created; else why it is not.
+async fn create_if_missing(
+    log: &LogSettings,
+    creation: Creation,
+    place: &LockPlace,
+    lock: &dyn Lock,
+) -> Result<Option<String>> {
+    if inception::exists(log, lock).await? {
+        return Ok(None);
+    }
+    let birth = inception::birth(log);
+    let fresh = creation == Creation::InFreshDirectory && is_fresh(&log.data.value);
+    if !fresh && birth != Birth::Today {
+        return Ok(Some(birth.refusal(log, place)));
+    }
+    inception::create(log, lock).await?;
+    tracing::info!(
+        log = log.shortname.value,
+        data = %log.data.value,
+        lock = %lock.location(),
+        "created the log"
+    );
+    Ok(None)
+}
+
+/// Whether a store or a server only has to come back.
+fn is_passing(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let lock = cause.downcast_ref::<LockError>();
+        let storage = cause.downcast_ref::<lucarne_storage::Error>();
+        matches!(lock, Some(LockError::Failed { .. }))
+            || matches!(storage, Some(lucarne_storage::Error::Unavailable { .. }))
+    })
+}
+
+/// Decides it once lock and store answer.
+async fn create_later(log: LogSettings, creation: Creation, place: LockPlace, lock: Arc<dyn Lock>) {
+    loop {
+        // Each attempt waits for its answers, too.
+        tokio::time::sleep(ASK_AGAIN).await;
+        match create_if_missing(&log, creation, &place, &*lock).await {
+            Ok(None) => return,
+            Ok(Some(refusal)) => return tracing::error!("{refusal}"),
+            Err(error) if is_passing(&error) => {}
+            Err(error) => return tracing::error!("{error:#}"),
+        }
+    }
+}
+
 fn start_log(
     settings: &LogSettings,
     roots: Roots,
     lock: &Arc<dyn Lock>,
     metrics: &Metrics,
 ) -> Arc<Log> {
-    let assets = Arc::new(LateAssets::new(&settings.directory.value));
+    let assets = Arc::new(LateAssets::new(&settings.data.value));
     let config = settings.to_log_config();
     Log::start(config, roots, assets, Arc::clone(lock), metrics)
 }

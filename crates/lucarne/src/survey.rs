@@ -4,13 +4,16 @@
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lucarne_ct::{Roots, verify_checkpoint};
-use lucarne_storage::{Lock, SqlLock};
+use lucarne_storage::Assets;
+use tokio::task::JoinSet;
 
-use crate::config::{Config, LogSettings, Report, rfc3339};
+use crate::config::{Config, DataPlace, LockPlace, LogSettings, Report, rfc3339};
 use crate::inception::{self, Birth};
+use crate::open;
 use crate::roots::has_merge_delay_monitor;
 
 /// The world issues about 250 certificates a second, each logged two or three
@@ -112,14 +115,19 @@ fn rounds(settings: &LogSettings, report: &mut Report) {
 
 /// Looks at the places where the data of all logs is.
 pub(crate) fn places(config: &Config, report: &mut Report) {
-    let lock = device(&config.checkpoints.value);
+    let lock = match &config.checkpoints.value {
+        LockPlace::Sqlite(path) => device(path),
+        _ => None,
+    };
     for log in &config.logs {
-        let directory = &log.directory.value;
+        let Some(directory) = log.data.value.directory() else {
+            continue;
+        };
         if lock.is_some() && lock == device(directory) {
             let message = format!(
                 "the lock database {} is on the same file system as {}: a restored snapshot or \
                  backup would roll back both, and the log could sign a fork; put it on another",
-                config.checkpoints.value.display(),
+                config.checkpoints.value,
                 directory.display()
             );
             report.warning(config.checkpoints.line, "checkpoints", message);
@@ -130,7 +138,7 @@ pub(crate) fn places(config: &Config, report: &mut Report) {
                 free >> 20,
                 directory.display()
             );
-            report.warning(log.directory.line, log.key_path("localdirectory"), message);
+            report.warning(log.data.line, log.key_path("localdirectory"), message);
         }
     }
     for listen in &config.listen {
@@ -158,44 +166,53 @@ fn free(path: &Path) -> Option<u64> {
     Some(file_system.f_bavail * file_system.f_frsize)
 }
 
-/// Looks into the lock: is each log there, under this origin, and is its
-/// directory?
-pub(crate) async fn lock(config: &Config, report: &mut Report) {
-    let path = &config.checkpoints.value;
-    let lock = match open_lock(path).await {
+/// Looks into the lock and the buckets: are they reachable, is each log there,
+/// under this origin, and is its data?
+pub(crate) async fn stores(config: &Config, report: &mut Report) {
+    let mut opening = JoinSet::new();
+    for (index, log) in config.logs.iter().enumerate() {
+        if let DataPlace::Bucket(_) = log.data.value {
+            let place = log.data.value.clone();
+            opening.spawn(async move { (index, open::assets(&place).await) });
+        }
+    }
+    let lock = open::lock(&config.checkpoints.value).await;
+    let mut buckets: Vec<Option<Arc<dyn Assets>>> = vec![None; config.logs.len()];
+    for (index, opened) in opening.join_all().await {
+        let log = &config.logs[index];
+        match opened {
+            Ok(assets) => buckets[index] = Some(assets),
+            Err(error) => {
+                let key = log.key_path(log.data.value.key());
+                report.problem(log.data.line, key, error.to_string());
+            }
+        }
+    }
+    let lock = match lock {
         Ok(lock) => lock,
-        Err(why) => return report.problem(config.checkpoints.line, "checkpoints", why),
+        Err(error) => {
+            let line = config.checkpoints.line;
+            return report.problem(line, "checkpoints", error.to_string());
+        }
     };
     if let Err(error) = lock.check().await {
         report.problem(config.checkpoints.line, "checkpoints", error.to_string());
     }
-    for log in &config.logs {
+    for (log, bucket) in config.logs.iter().zip(buckets) {
         match lock.load(&log.key.log_id().0).await {
-            Ok(Some(checkpoint)) => existing(log, &checkpoint, report),
-            Ok(None) => absent(log, path, report),
+            Ok(Some(checkpoint)) => existing(log, &checkpoint, bucket, report).await,
+            Ok(None) => absent(log, &config.checkpoints.value, report),
             Err(error) => report.problem(log.line, log.key_path(""), error.to_string()),
         }
     }
 }
 
-/// Opens the lock database, which must exist.
-///
-/// # Errors
-/// What is wrong with it, and what to do.
-pub(crate) async fn open_lock(path: &Path) -> Result<SqlLock, String> {
-    if !path.exists() {
-        return Err(format!(
-            "{} does not exist; if no log was ever created with it, `lucarne init` makes it",
-            path.display()
-        ));
-    }
-    let path = path.to_string_lossy();
-    SqlLock::open(&path)
-        .await
-        .map_err(|error| error.to_string())
-}
-
-fn existing(log: &LogSettings, checkpoint: &[u8], report: &mut Report) {
+async fn existing(
+    log: &LogSettings,
+    checkpoint: &[u8],
+    bucket: Option<Arc<dyn Assets>>,
+    report: &mut Report,
+) {
     if let Err(error) = verify_checkpoint(checkpoint, &log.origin, log.key.public_key_spki()) {
         let message = format!(
             "the lock database holds another checkpoint for this key than one of `{}`: {error}; \
@@ -208,19 +225,47 @@ fn existing(log: &LogSettings, checkpoint: &[u8], report: &mut Report) {
             message,
         );
     }
-    if !log.directory.value.is_dir() {
-        let message = format!(
-            "{} is not there, but the log exists: mount it or restore it",
-            log.directory.value.display()
-        );
-        report.problem(log.directory.line, log.key_path("localdirectory"), message);
-    } else if rustix::fs::access(&log.directory.value, rustix::fs::Access::WRITE_OK).is_err() {
-        let message = format!("{} cannot be written", log.directory.value.display());
-        report.problem(log.directory.line, log.key_path("localdirectory"), message);
+    let problem = match (log.data.value.directory(), bucket) {
+        (Some(directory), _) => directory_problem(directory),
+        (None, Some(bucket)) => bucket_problem(log, &*bucket).await,
+        // What keeps the bucket from being opened has been said.
+        (None, None) => None,
+    };
+    if let Some(problem) = problem {
+        let key = log.key_path(log.data.value.key());
+        report.problem(log.data.line, key, problem);
     }
 }
 
-fn absent(log: &LogSettings, lock: &Path, report: &mut Report) {
+fn directory_problem(directory: &Path) -> Option<String> {
+    let shown = directory.display();
+    if !directory.is_dir() {
+        return Some(format!(
+            "{shown} is not there, but the log exists: mount it or restore it"
+        ));
+    }
+    let writable = rustix::fs::access(directory, rustix::fs::Access::WRITE_OK);
+    writable
+        .is_err()
+        .then(|| format!("{shown} cannot be written"))
+}
+
+/// Whether it is the bucket of this log.
+async fn bucket_problem(log: &LogSettings, bucket: &dyn Assets) -> Option<String> {
+    let location = bucket.location();
+    match bucket.get("checkpoint").await {
+        Ok(Some(note)) => verify_checkpoint(&note, &log.origin, log.key.public_key_spki())
+            .err()
+            .map(|error| format!("{location} has the data of another log: {error}")),
+        Ok(None) => Some(format!(
+            "{location} has no data of this log, which exists: name the bucket and the prefix \
+             that have it, or restore it"
+        )),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+fn absent(log: &LogSettings, lock: &LockPlace, report: &mut Report) {
     match inception::birth(log) {
         Birth::Today => report.warning(
             log.line,

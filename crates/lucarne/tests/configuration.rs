@@ -70,6 +70,61 @@ fn with(log: &str) -> String {
     )
 }
 
+/// The same log in a bucket.
+fn in_bucket(settings: &str) -> String {
+    with(settings).replace("    localdirectory: data/a\n", "")
+}
+
+/// The same file with another lock.
+fn lock(place: &str) -> String {
+    with("").replace("lock.db", place)
+}
+
+#[test]
+fn data_may_be_in_buckets() {
+    let directory = files();
+    let yaml = "listen: [\":0\"]\n\
+         checkpoints: postgres://u:secret@host/db\n\
+         defaults: {roots: roots.pem, s3bucket: logs, s3region: eu-central-1, s3endpoint: \"http://127.0.0.1:9000\"}\n\
+         logs:\n\
+         - {shortname: a, submissionprefix: \"https://ct.example/a\", secret: a.bin, s3keyprefix: a/, cache: ca}\n\
+         - {shortname: b, submissionprefix: \"https://ct.example/b\", secret: b.bin, localdirectory: b}\n";
+    let (config, said) = read(yaml, directory.path());
+    assert_eq!(said, "");
+    let config = config.unwrap();
+    let shown = |log: usize| config.logs[log].data.value.to_string();
+    assert_eq!(shown(0), "s3://logs/a/ at http://127.0.0.1:9000");
+    // Its own place replaces that of the defaults.
+    assert_eq!(shown(1), directory.path().join("b").display().to_string());
+    assert_eq!(config.checkpoints.value.to_string(), "postgres://u@host/db");
+    assert!(!format!("{config:?}").contains("secret@"));
+}
+
+#[test]
+fn the_lock_is_a_path_or_a_url() {
+    let directory = files();
+    let shown = |place: &str| {
+        let (config, said) = read(&lock(place), directory.path());
+        assert_eq!(said, "", "{place}");
+        let shown = config.unwrap().checkpoints.value.to_string();
+        shown.replace(&directory.path().display().to_string(), "DIR")
+    };
+    assert_eq!(shown("sqlite:lock.db"), "DIR/lock.db");
+    assert_eq!(shown("mysql://u:p@h/db"), "mysql://u@h/db");
+    assert_eq!(
+        shown("s3://b/lock?endpoint=http://h:1&region=eu"),
+        "s3://b/lock/ at http://h:1"
+    );
+    assert_eq!(
+        shown("gs://b/lock?credentials=none&endpoint=http://h:1"),
+        "gs://b/lock/ at http://h:1"
+    );
+    assert_eq!(
+        shown("az://c/lock?account=us"),
+        "az://c/lock/ of account us"
+    );
+}
+
 #[test]
 fn a_file_of_sunlight_carries_over() {
     let directory = files();
@@ -111,8 +166,8 @@ fn a_file_of_sunlight_carries_over() {
     );
     assert!(log.roots.ccadb.is_none());
     assert_eq!(
-        log.directory.value,
-        directory.path().join("data/rome2026h1")
+        log.data.value.directory(),
+        Some(&*directory.path().join("data/rome2026h1"))
     );
 }
 
@@ -262,8 +317,8 @@ fn bad_files() {
             with("extraroots: no.pem").replace("roots.pem", "none.pem"),
         ),
         (
-            "sunlight's other stores",
-            with("s3region: x\ns3bucket: x\ns3endpoint: x\ns3keyprefix: x")
+            "sunlight's other locks",
+            with("")
                 + "acme: {cache: x}\netags3: {region: x}\ndynamodb: {table: x}\nwitness: {name: x}\n",
         ),
         (
@@ -303,6 +358,61 @@ fn bad_files() {
                 "shortname: b",
                 "shortname: b\n    monitoringprefix: https://ct.example/a/",
             ),
+        ),
+        (
+            "two places of data",
+            with("s3bucket: logs\ngcsbucket: logs"),
+        ),
+        (
+            "no place of data",
+            with("s3region: eu\nazureaccount: a").replace("localdirectory", "#"),
+        ),
+        (
+            "a bucket without a cache",
+            with("s3bucket: logs")
+                .replace("localdirectory: data/a", "s3region: eu")
+                .replace("cache: cache/a", "period: 200"),
+        ),
+        (
+            "wrong buckets",
+            in_bucket("s3bucket: a/b\ns3style: host")
+                + &second.replace(
+                    "localdirectory: data/b",
+                    "s3bucket: b\n    s3endpoint: minio:9000",
+                )
+                + &second.replace("b\n", "c\n").replace(
+                    "localdirectory: data/c",
+                    "gcsbucket: c\n    gcskeyprefix: ../c\n    gcsendpont: http://h",
+                ),
+        ),
+        (
+            "keys of another store",
+            in_bucket("s3bucket: logs\ngcsendpoint: http://h\nazurekeyprefix: x/"),
+        ),
+        (
+            "a prefix without its slash",
+            in_bucket("s3bucket: logs\ns3keyprefix: 2026h1"),
+        ),
+        (
+            "one bucket and prefix",
+            in_bucket("s3bucket: logs\ns3keyprefix: x/\ns3endpoint: http://h:1/")
+                + &second.replace(
+                    "localdirectory: data/b",
+                    "s3bucket: logs\n    s3keyprefix: x/\n    s3endpoint: http://h:1",
+                ),
+        ),
+        ("a lock that is a map", lock("{region: eu, table: x}")),
+        ("a lock of another kind", lock("redis://u:secret@host/db")),
+        ("a lock whose URL is wrong", lock("mysql://u:se/cret@host")),
+        ("a lock without a prefix", lock("s3://locks")),
+        (
+            "a lock's parameter",
+            lock("s3://locks/a?secretkey=secret&endpoint=http://h"),
+        ),
+        (
+            "a lock in the data",
+            in_bucket("s3bucket: logs\ns3keyprefix: a/\ns3endpoint: http://h")
+                .replace("lock.db", "s3://logs/a/lock?endpoint=http://h/"),
         ),
         ("one directory", two("data/b", "./data/a")),
         ("one cache", two("cache/b", "cache/a")),

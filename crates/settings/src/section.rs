@@ -145,11 +145,27 @@ impl<'t, 'r> Reader<'t, 'r> {
         self.section.get(key)
     }
 
+    /// What relative paths are relative to.
+    pub fn directory(&self) -> &'r Path {
+        self.directory
+    }
+
+    /// Whether what is under `key` is the fallback's.
+    pub fn inherited(&self, key: &str) -> bool {
+        let has = |entries: &[Entry]| entries.iter().any(|entry| entry.key == key);
+        !has(self.section.entries) && has(self.section.fallback)
+    }
+
     /// Where `key` is written.
     pub fn path_of(&self, key: &str) -> String {
-        let has = |entries: &[Entry]| entries.iter().any(|entry| entry.key == key);
-        let inherited = !has(self.section.entries) && has(self.section.fallback);
-        join(if inherited { "defaults" } else { &self.path }, key)
+        join(
+            if self.inherited(key) {
+                "defaults"
+            } else {
+                &self.path
+            },
+            key,
+        )
     }
 
     /// A key that must be there.

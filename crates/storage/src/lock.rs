@@ -60,7 +60,8 @@ pub enum LockError {
         /// Where the lock is.
         location: String,
     },
-    /// The lock cannot be opened: absent, not a lock, not permitted.
+    /// The lock cannot be opened: absent, not a lock, not permitted. (One that
+    /// only does not answer has [`Failed`](Self::Failed).)
     #[error("{location}: {reason}")]
     Unusable {
         /// Where the lock is, or should be.

@@ -16,7 +16,7 @@ pub(crate) fn run(path: &Path) -> ExitCode {
         summary = look_at(config, &mut report);
         survey::places(config, &mut report);
         let looked = runtime::run(async {
-            survey::lock(config, &mut report).await;
+            survey::stores(config, &mut report).await;
             Ok(())
         });
         if let Err(error) = looked {

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use lucarne_storage::{Lock, SqlLock};
+use lucarne_storage::{Lock, LockError};
 
 use super::failed;
-use crate::config::{Config, LogSettings};
-use crate::{inception, runtime, survey};
+use crate::config::{Config, LockPlace, LogSettings};
+use crate::{inception, open, runtime};
 
 /// Makes the lock database, directories and logs of the file at `path`.
 pub(crate) fn run(path: &Path) -> ExitCode {
@@ -50,20 +50,27 @@ pub(crate) async fn all(config: &Config) -> Result<Vec<String>> {
     anyhow::bail!("{}", said.join("\n"));
 }
 
-/// Opens the lock database, making it first where there is none.
-pub(crate) async fn lock(path: &Path) -> Result<(Arc<dyn Lock>, Vec<String>)> {
-    if path.exists() {
-        let lock = survey::open_lock(path).await.map_err(anyhow::Error::msg)?;
-        let said = format!("kept lock database {}", path.display());
-        return Ok((Arc::new(lock), vec![said]));
+/// Opens the lock, making it first where there is none.
+pub(crate) async fn lock(place: &LockPlace) -> Result<(Arc<dyn Lock>, Vec<String>)> {
+    let refused = match open::lock(place).await {
+        Ok(lock) => return Ok((lock, vec![format!("kept lock {place}")])),
+        Err(refused @ LockError::Unusable { .. }) => refused,
+        Err(error) => return Err(error.into()),
+    };
+    if let LockPlace::Sqlite(path) = place {
+        anyhow::ensure!(!path.exists(), refused);
+        if let Some(directory) = path.parent() {
+            std::fs::create_dir_all(directory)
+                .with_context(|| format!("cannot make directory {}", directory.display()))?;
+        }
+        let lock = open::new_lock(place).await?;
+        return Ok((lock, vec![format!("made lock {place}")]));
     }
-    if let Some(directory) = path.parent() {
-        std::fs::create_dir_all(directory)
-            .with_context(|| format!("cannot make directory {}", directory.display()))?;
+    match open::new_lock(place).await {
+        Ok(lock) => Ok((lock, vec![format!("made lock {place}")])),
+        // It is not absent: what it said first tells what is wrong with it.
+        Err(_) => Err(refused.into()),
     }
-    let lock = SqlLock::create(&path.to_string_lossy()).await?;
-    let said = format!("made lock database {}", path.display());
-    Ok((Arc::new(lock), vec![said]))
 }
 
 async fn log(settings: &LogSettings, lock: &Arc<dyn Lock>) -> Result<String> {
@@ -71,13 +78,13 @@ async fn log(settings: &LogSettings, lock: &Arc<dyn Lock>) -> Result<String> {
     let cache = &settings.cache.value;
     std::fs::create_dir_all(cache)
         .with_context(|| format!("log `{name}`: cannot make directory {}", cache.display()))?;
-    if inception::exists(settings, lock).await? {
+    if inception::exists(settings, lock.as_ref()).await? {
         return Ok(format!("kept log {name}"));
     }
     inception::create(settings, lock.as_ref()).await?;
     Ok(format!(
         "made log {name} in {}, Log ID {}",
-        settings.directory.value.display(),
+        settings.data.value,
         base64_simd::STANDARD.encode_to_string(settings.key.log_id().0)
     ))
 }

@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use lucarne_settings::{Report, join};
+use lucarne_settings::{Located, Report, join};
+
+use super::log::LogSettings;
+use super::place::{DataPlace, LockPlace};
 
 /// What logs claim for themselves, also those with other problems.
 #[derive(Default)]
@@ -50,6 +53,28 @@ impl Claims {
                 owner.path, owner.line
             );
             report.problem(line, join(who.path, key), message);
+        }
+    }
+}
+
+/// The lock must not be in the data of a log: what restores or copies the data
+/// would take the lock with it.
+pub(super) fn apart(lock: &Located<LockPlace>, logs: &[LogSettings], report: &mut Report) {
+    let LockPlace::Bucket(lock_bucket) = &lock.value else {
+        return;
+    };
+    for log in logs {
+        if let DataPlace::Bucket(data) = &log.data.value
+            && data.bucket_identity() == lock_bucket.bucket_identity()
+            && lock_bucket.key_prefix.starts_with(&data.key_prefix)
+        {
+            let message = format!(
+                "is within the data of {} ({}): whatever restores or copies that would take the \
+                 lock with it. Give each of them a prefix of its own, or another bucket",
+                log.key_path(""),
+                data.location()
+            );
+            report.problem(lock.line, "checkpoints", message);
         }
     }
 }

@@ -8,8 +8,10 @@ use std::time::Duration;
 use lucarne_ct::{Policy, Require};
 use lucarne_http::Limits;
 use lucarne_settings::{Located, Report};
+use lucarne_storage::ObjectStoreConfig;
 
 use super::log::{self, LogSettings, RootSources};
+use super::place::{DataPlace, LockPlace};
 use super::server::TlsFiles;
 use super::values::{self, Prefix};
 use super::{Config, key};
@@ -48,9 +50,25 @@ pub struct Flags {
     )]
     pub http_endpoint: Option<String>,
 
-    /// Lock database [default: STORAGE_DIR.checkpoints.db, beside the data; made with the log]
-    #[arg(long, value_name = "FILE", requires = "origin")]
-    pub checkpoints: Option<PathBuf>,
+    /// Bucket of the log's data, instead of --storage-dir: s3://bucket/prefix, gs://… or az://…
+    #[arg(
+        long,
+        value_name = "URL",
+        requires = "origin",
+        requires = "cache",
+        requires = "checkpoints",
+        conflicts_with = "storage_dir"
+    )]
+    pub bucket: Option<String>,
+
+    /// Directory for what can be lost [default: within the storage directory]
+    #[arg(long, value_name = "DIR", requires = "origin")]
+    pub cache: Option<PathBuf>,
+
+    /// Lock: a file, mysql://, postgres:// or a bucket's URL [default: STORAGE_DIR.checkpoints.db,
+    /// beside the data; made with the log]
+    #[arg(long, value_name = "FILE|URL", requires = "origin")]
+    pub checkpoints: Option<String>,
 
     /// First notAfter accepted (RFC 3339)
     #[arg(
@@ -129,7 +147,8 @@ pub(super) fn name_of(key: &str) -> String {
         "shortname" | "submissionprefix" => "origin",
         "monitoringprefix" => "path-prefix",
         "secret" => "private-key",
-        "localdirectory" | "cache" => "storage-dir",
+        "localdirectory" => "storage-dir",
+        "s3bucket" | "gcsbucket" | "azurecontainer" => "bucket",
         "roots" => "roots-pem-file",
         "listen" => "http-endpoint",
         "notafterstart" => "not-after-start",
@@ -156,12 +175,19 @@ impl Flags {
         let mut parse = Parse(report);
         let endpoint = self.http_endpoint.as_deref().unwrap_or("localhost:6962");
         let listen = parse.value("http-endpoint", endpoint, values::listen);
-        let directory = parse.present("storage-dir", self.storage_dir.as_ref());
-        let checkpoints = self
-            .checkpoints
-            .clone()
-            .or_else(|| Some(beside(directory?)));
-        let log = self.log(&mut parse, directory);
+        let data = self.data(&mut parse);
+        let checkpoints = match (
+            &self.checkpoints,
+            data.as_ref().and_then(DataPlace::directory),
+        ) {
+            (Some(text), _) => {
+                let place = LockPlace::parse(text, Path::new(""));
+                parse.or_problem("checkpoints", place)
+            }
+            (None, Some(directory)) => Some(LockPlace::Sqlite(beside(directory))),
+            (None, None) => None,
+        };
+        let log = self.log(&mut parse, data);
         let tls = self.tls(&mut parse);
         Some(Config {
             listen: vec![unplaced(listen?)],
@@ -170,6 +196,16 @@ impl Flags {
             http: Limits::default(),
             logs: vec![log?],
         })
+    }
+
+    fn data(&self, parse: &mut Parse<'_>) -> Option<DataPlace> {
+        if let Some(url) = &self.bucket {
+            let config = ObjectStoreConfig::from_url(url).map_err(|error| error.to_string());
+            let config = parse.or_problem("bucket", config)?;
+            return Some(DataPlace::Bucket(Box::new(config)));
+        }
+        let directory = parse.present("storage-dir", self.storage_dir.as_ref());
+        Some(DataPlace::Directory(directory?.clone()))
     }
 
     fn tls(&self, parse: &mut Parse<'_>) -> Option<TlsFiles> {
@@ -183,7 +219,7 @@ impl Flags {
         })
     }
 
-    fn log(&self, parse: &mut Parse<'_>, directory: Option<&PathBuf>) -> Option<LogSettings> {
+    fn log(&self, parse: &mut Parse<'_>, data: Option<DataPlace>) -> Option<LogSettings> {
         let origin = self.origin.as_deref().unwrap_or_default();
         let prefix = parse.value("origin", origin, origin_prefix);
         let served = match &self.path_prefix {
@@ -199,7 +235,9 @@ impl Flags {
         let interval = self.checkpoint_interval.as_deref();
         let interval = interval.and_then(|text| parse.value("checkpoint-interval", text, duration));
         let policy = self.policy(parse);
-        let (prefix, served, directory) = (prefix?, served?, directory?);
+        let (prefix, served, data) = (prefix?, served?, data?);
+        let within = data.directory().map(|it| it.join(".lucarne/cache"));
+        let cache = self.cache.clone().or(within);
         Some(LogSettings {
             line: None,
             shortname: unplaced(short(prefix.origin())),
@@ -210,8 +248,8 @@ impl Flags {
             monitoring: unplaced(served),
             secret: unplaced(secret?.clone()),
             key: Arc::new(key?),
-            cache: unplaced(directory.join(".lucarne/cache")),
-            directory: unplaced(directory.clone()),
+            cache: unplaced(cache?),
+            data: unplaced(data),
             roots: RootSources {
                 pem: Some(unplaced(roots?.clone())),
                 ..RootSources::default()

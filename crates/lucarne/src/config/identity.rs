@@ -7,8 +7,9 @@ use lucarne_ct::LogKey;
 use lucarne_settings::{Located, Reader, Report};
 
 use super::distinct::{self, Claimant, Claims};
-use super::key;
+use super::place::DataPlace;
 use super::values::{self, Prefix};
+use super::{key, place};
 
 /// As much of it as could be read.
 pub(super) struct Identity {
@@ -16,7 +17,7 @@ pub(super) struct Identity {
     pub(super) submission: Option<Located<Prefix>>,
     pub(super) monitoring: Option<Located<Prefix>>,
     pub(super) secret: Option<(Located<PathBuf>, Arc<LogKey>)>,
-    pub(super) directory: Option<Located<PathBuf>>,
+    pub(super) data: Option<Located<DataPlace>>,
     pub(super) cache: Option<Located<PathBuf>>,
 }
 
@@ -33,15 +34,14 @@ pub(super) fn read(reader: &mut Reader<'_, '_>) -> Identity {
         check_name(reader, submission.value.origin());
     }
     let secret = secret(reader);
-    let directory = reader.path("localdirectory");
-    let directory = reader.required("localdirectory", directory, "/var/lib/lucarne/rome2026h1");
-    let cache = cache(reader, directory.as_ref());
+    let data = place::data(reader);
+    let cache = cache(reader, data.as_ref());
     Identity {
         shortname,
         submission,
         monitoring,
         secret,
-        directory,
+        data,
         cache,
     }
 }
@@ -65,11 +65,16 @@ impl Identity {
         claim("key", "secret", self.secret.as_ref().map(id));
         claim("prefix", "submissionprefix", submission.map(origin));
         claim("prefix", "monitoringprefix", monitoring.map(origin));
-        claim(
-            "directory",
-            "localdirectory",
-            self.directory.as_ref().map(place),
-        );
+        if let Some(data) = &self.data {
+            let (what, value) = match &data.value {
+                DataPlace::Directory(directory) => ("directory", distinct::real(directory)),
+                DataPlace::Bucket(bucket) => {
+                    let place = format!("{} {}", bucket.bucket_identity(), bucket.key_prefix);
+                    ("bucket and key prefix", place)
+                }
+            };
+            claim(what, data.value.key(), Some((value, data.line)));
+        }
         claim("directory", "cache", self.cache.as_ref().map(place));
     }
 }
@@ -118,11 +123,17 @@ fn secret(reader: &mut Reader<'_, '_>) -> Option<(Located<PathBuf>, Arc<LogKey>)
 
 /// `cache` is a directory here; where Sunlight's file names its SQLite cache,
 /// the directory lies beside that.
-fn cache(reader: &mut Reader<'_, '_>, data: Option<&Located<PathBuf>>) -> Option<Located<PathBuf>> {
+fn cache(
+    reader: &mut Reader<'_, '_>,
+    data: Option<&Located<DataPlace>>,
+) -> Option<Located<PathBuf>> {
     let Some(cache) = reader.path("cache") else {
-        return data
-            .cloned()
-            .map(|data| data.map(|path| path.join(".lucarne/cache")));
+        let Some(directory) = data?.value.directory() else {
+            // What can be lost has no place in a bucket.
+            return reader.required("cache", None, "/var/cache/lucarne/rome2026h1");
+        };
+        let within = directory.join(".lucarne/cache");
+        return Some(data?.clone().map(|_| within));
     };
     if !cache.value.is_file() {
         return Some(cache);

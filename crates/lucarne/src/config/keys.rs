@@ -32,12 +32,26 @@ pub const IDENTITY: &[&str] = &[
     "secret",
     "cache",
     "localdirectory",
+    "s3keyprefix",
+    "gcskeyprefix",
+    "azurekeyprefix",
     "name",
     "seed",
 ];
 
 /// Keys of a log that `defaults` may give for all.
 pub const SHARED: &[&str] = &[
+    "s3bucket",
+    "s3region",
+    "s3endpoint",
+    "s3style",
+    "s3profile",
+    "gcsbucket",
+    "gcsendpoint",
+    "gcscredentials",
+    "azurecontainer",
+    "azureaccount",
+    "azureendpoint",
     "roots",
     "ccadbroots",
     "extraroots",
@@ -56,15 +70,30 @@ pub const SHARED: &[&str] = &[
     "readcache",
 ];
 
+/// Keys that say more of a place of data, each with the key that names it.
+pub(super) const OF_STORES: &[(&str, &str)] = &[
+    ("s3bucket", "s3region"),
+    ("s3bucket", "s3endpoint"),
+    ("s3bucket", "s3style"),
+    ("s3bucket", "s3profile"),
+    ("s3bucket", "s3keyprefix"),
+    ("gcsbucket", "gcsendpoint"),
+    ("gcsbucket", "gcscredentials"),
+    ("gcsbucket", "gcskeyprefix"),
+    ("azurecontainer", "azureaccount"),
+    ("azurecontainer", "azureendpoint"),
+    ("azurecontainer", "azurekeyprefix"),
+];
+
 /// All keys of a log.
 pub fn log() -> Vec<&'static str> {
     [IDENTITY, SHARED].concat()
 }
 
-const OBJECT_STORES: &str =
-    "is for object stores, which this version does not have yet: use `localdirectory`";
-const OTHER_LOCKS: &str = "names a lock that this version does not have yet: \
-     use `checkpoints`, a lock database on this machine";
+const ETAGS3: &str = "is Sunlight's lock in an object store: write it as \
+     `checkpoints: s3://bucket/prefix?region=…&endpoint=…`";
+const DYNAMODB: &str = "is a lock that Lucarne does not have: use `checkpoints`, the path of an \
+     SQLite database or the URL of MySQL, PostgreSQL or an object store";
 const PREFIX: &str =
     "is Sunlight's old way of naming the endpoint: write the whole URL into `submissionprefix`";
 
@@ -75,16 +104,12 @@ const FOREIGN: &[(&str, &str)] = &[
         "is not done by Lucarne: get the certificate with any ACME client and name the files in \
          `tls`, or terminate TLS in front; the files are read again when they change",
     ),
-    ("etags3", OTHER_LOCKS),
-    ("dynamodb", OTHER_LOCKS),
+    ("etags3", ETAGS3),
+    ("dynamodb", DYNAMODB),
     (
         "witness",
         "configures Sunlight's witness, which Lucarne does not have: remove it",
     ),
-    ("s3region", OBJECT_STORES),
-    ("s3bucket", OBJECT_STORES),
-    ("s3endpoint", OBJECT_STORES),
-    ("s3keyprefix", OBJECT_STORES),
     ("httphost", PREFIX),
     ("httpprefix", PREFIX),
     (

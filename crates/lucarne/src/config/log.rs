@@ -10,6 +10,7 @@ use lucarne_log::{Clock, LogConfig};
 use lucarne_settings::{Located, Node, Reader, Report, Section, Value, join};
 
 use super::distinct::{Claimant, Claims};
+use super::place::DataPlace;
 use super::values::Prefix;
 use super::{accept, identity, keys, values};
 
@@ -36,8 +37,8 @@ pub struct LogSettings {
     pub key: Arc<LogKey>,
     /// Directory for what can be lost: dedup index, CCADB roots.
     pub cache: Located<PathBuf>,
-    /// Directory of the log's data.
-    pub directory: Located<PathBuf>,
+    /// Where the log's data is.
+    pub data: Located<DataPlace>,
     /// Where accepted roots come from.
     pub roots: RootSources,
     /// Shortest distance between rounds.
@@ -154,7 +155,7 @@ pub(super) fn read(
         secret,
         key,
         cache: identity.cache?,
-        directory: identity.directory?,
+        data: identity.data?,
         roots,
         period: rounds.period,
         pool_size: rounds.pool_size,

@@ -10,10 +10,11 @@ mod identity;
 mod key;
 pub mod keys;
 mod log;
+mod place;
 mod server;
 mod values;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use lucarne_http::Limits;
 use lucarne_settings::{Node, Reader, Section, Value, join, tree};
@@ -22,6 +23,7 @@ pub use flags::Flags;
 pub(crate) use key::{describe as describe_key, read as read_key};
 pub use log::{Ccadb, LogSettings, RootSources};
 pub use lucarne_settings::{Finding, Located, Report};
+pub use place::{DataPlace, LockPlace};
 pub use server::TlsFiles;
 pub use values::{Listen, Prefix};
 pub(crate) use values::{listen, rfc3339};
@@ -31,8 +33,8 @@ pub(crate) use values::{listen, rfc3339};
 pub struct Config {
     /// Where to listen.
     pub listen: Vec<Located<Listen>>,
-    /// The lock database.
-    pub checkpoints: Located<PathBuf>,
+    /// The lock.
+    pub checkpoints: Located<LockPlace>,
     /// Certificate and key; plain HTTP without.
     pub tls: Option<TlsFiles>,
     /// Limits of the HTTP server.
@@ -88,11 +90,11 @@ impl Config {
                 "is missing; for example `listen: [\":443\"]`",
             );
         }
-        let checkpoints = reader.path("checkpoints");
-        let checkpoints = reader.required("checkpoints", checkpoints, "checkpoints.db");
+        let checkpoints = place::lock(&mut reader)?;
+        distinct::apart(&checkpoints, &logs, report);
         Some(Config {
             listen,
-            checkpoints: checkpoints?,
+            checkpoints,
             tls,
             http,
             logs,

@@ -12,7 +12,8 @@ use object_store::{BackoffConfig, ObjectStore, RetryConfig};
 use url::Url;
 
 use super::http::Connector;
-use crate::{Error, Stats};
+use super::profile::Profile;
+use crate::{Error, Stats, path};
 
 /// Where the objects of one log are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +57,8 @@ pub enum Bucket {
 ///
 /// Without [`keys`](Self::keys), credentials come from where AWS tools find
 /// them: `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY` (`AWS_SESSION_TOKEN`),
-/// a web identity token, a container's role, the instance's role.
+/// a web identity token, a profile of `~/.aws/credentials`, a container's role,
+/// the instance's role.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct S3 {
     /// The region; if `None`, that of `AWS_REGION`, else `us-east-1`.
@@ -69,6 +71,9 @@ pub struct S3 {
     pub virtual_hosted: bool,
     /// Accept an `http://` endpoint, which anyone on the way can read and alter.
     pub allow_http: bool,
+    /// A profile of `~/.aws/credentials` and `~/.aws/config`; if `None`, that of
+    /// `AWS_PROFILE`, or `default` where the environment has no other keys.
+    pub profile: Option<String>,
     /// Keys, where they are not to come from the environment.
     pub keys: Option<S3Keys>,
 }
@@ -158,6 +163,31 @@ impl Default for Patience {
 }
 
 impl ObjectStoreConfig {
+    /// Whether it could be one, as far as that can be told without asking it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Configuration`].
+    pub fn validate(&self) -> Result<(), Error> {
+        self.check_prefix()?;
+        self.connect(Arc::default()).map(drop)
+    }
+
+    /// What is listed must be what was put: no key that the store's client
+    /// would rewrite.
+    pub(super) fn check_prefix(&self) -> Result<(), Error> {
+        let prefix = &self.key_prefix;
+        let plain =
+            prefix.is_empty() || path::check(prefix.strip_suffix('/').unwrap_or(prefix)).is_ok();
+        if plain && prefix.len() <= 256 {
+            return Ok(());
+        }
+        Err(configuration(format!(
+            "the key prefix {prefix:?} is not made of letters, digits, `-`, `_` and `.`, in \
+             parts that `/` separates and that do not begin with a dot"
+        )))
+    }
+
     /// A client of the store; nothing is sent yet.
     pub(crate) fn connect(&self, stats: Arc<Stats>) -> Result<Arc<dyn ObjectStore>, Error> {
         let connector = Connector {
@@ -175,14 +205,18 @@ impl ObjectStoreConfig {
 
     /// For people: the bucket, the prefix, the server if it is not the usual
     /// one. No secret is in any of them.
-    pub(crate) fn location(&self) -> String {
+    pub fn location(&self) -> String {
         let prefix = &self.key_prefix;
         let (place, endpoint) = match &self.bucket {
             Bucket::S3(s3) => (format!("s3://{}/{prefix}", s3.bucket), &s3.endpoint),
             Bucket::Gcs(gcs) => (format!("gs://{}/{prefix}", gcs.bucket), &gcs.endpoint),
             Bucket::Azure(azure) => {
-                let account = azure.account.as_deref().unwrap_or("account");
-                let place = format!("azure://{account}/{}/{prefix}", azure.container);
+                let place = format!("az://{}/{prefix}", azure.container);
+                let account = azure.account.as_ref();
+                let place = match account {
+                    Some(account) => format!("{place} of account {account}"),
+                    None => place,
+                };
                 (place, &azure.endpoint)
             }
         };
@@ -215,8 +249,21 @@ impl S3 {
             .with_bucket_name(named("bucket", &self.bucket)?)
             .with_retry(retry)
             .with_http_connector(connector);
-        if let Some(region) = &self.region {
+        let profile = match &self.keys {
+            None => Profile::find(self.profile.as_deref()).map_err(configuration)?,
+            Some(_) => None,
+        };
+        let inherited = profile.as_ref().and_then(|found| found.region.as_ref());
+        if let Some(region) = self.region.as_ref().or(inherited) {
             builder = builder.with_region(region);
+        }
+        if let Some(keys) = profile.and_then(|found| found.keys) {
+            builder = builder
+                .with_access_key_id(keys.access_key)
+                .with_secret_access_key(keys.secret_key);
+            if let Some(token) = keys.token {
+                builder = builder.with_token(token);
+            }
         }
         if let Some(endpoint) = &self.endpoint {
             let mut url = endpoint_url(endpoint, self.allow_http)?;

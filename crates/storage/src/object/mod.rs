@@ -26,6 +26,8 @@ mod config;
 mod failure;
 mod http;
 mod journal;
+mod place;
+mod profile;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -68,6 +70,7 @@ impl ObjectAssets {
     /// [`Error::ClockSkew`] or [`Error::Unavailable`]. A prefix without any
     /// object is none: whether that is right, the lock knows.
     pub async fn open(config: &ObjectStoreConfig) -> Result<Self, Error> {
+        config.check_prefix()?;
         let stats = Arc::new(Stats::default());
         let assets = Self {
             store: config.connect(stats.clone())?,
@@ -78,28 +81,12 @@ impl ObjectAssets {
             superseded: Mutex::default(),
             stats,
         };
-        assets.check_prefix()?;
         let journal = assets.key(JOURNAL)?;
         let first = assets.store.list(Some(&journal)).next().await;
         first
             .transpose()
             .map_err(|e| assets.failed("list", JOURNAL, &e))?;
         Ok(assets)
-    }
-
-    /// What is listed must be what was put: no key that the store's client
-    /// would rewrite.
-    fn check_prefix(&self) -> Result<(), Error> {
-        let prefix = &self.key_prefix;
-        let plain =
-            prefix.is_empty() || path::check(prefix.strip_suffix('/').unwrap_or(prefix)).is_ok();
-        if plain && prefix.len() <= 256 {
-            return Ok(());
-        }
-        Err(config::configuration(format!(
-            "the key prefix {prefix:?} is not made of letters, digits, `-`, `_` and `.`, in \
-             parts that `/` separates and that do not begin with a dot"
-        )))
     }
 
     fn key(&self, path: &str) -> Result<Path, Error> {

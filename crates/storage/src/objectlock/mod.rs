@@ -26,7 +26,7 @@ use object_store::{
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::{Lock, LockError, LogId};
+use crate::{Lock, LockError, LogId, ObjectStoreConfig};
 
 /// How long a call may take in all.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -58,6 +58,23 @@ pub struct ObjectLock {
 }
 
 impl ObjectLock {
+    /// Opens the lock that a configuration names: its requests are like those
+    /// of [`ObjectAssets`](crate::ObjectAssets).
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open); [`LockError::Unusable`] also for a
+    /// configuration that cannot be one.
+    pub async fn connect(config: &ObjectStoreConfig) -> Result<Self, LockError> {
+        let location = config.location();
+        let store = config.connect(Arc::default()).map_err(|error| {
+            let location = location.clone();
+            let reason = error.to_string();
+            LockError::Unusable { location, reason }
+        })?;
+        Self::open(store, &config.key_prefix, location).await
+    }
+
     /// Opens the lock under a prefix of a bucket, which must not be in the
     /// data of a log, and races itself there: several creators, then several
     /// updaters of one key, of which exactly one may win each time. `location`
@@ -65,9 +82,10 @@ impl ObjectLock {
     ///
     /// # Errors
     ///
-    /// [`LockError::Unusable`] if the store cannot be reached, or its
-    /// conditional puts are not atomic, as in several clones of S3: on such a
-    /// store two processes could sign for one log.
+    /// [`LockError::Unusable`] if the store refuses, or its conditional puts
+    /// are not atomic, as in several clones of S3: on such a store two
+    /// processes could sign for one log. [`LockError::Failed`] if it does not
+    /// answer.
     pub async fn open(
         store: Arc<dyn ObjectStore>,
         prefix: &str,
@@ -356,6 +374,11 @@ impl Failure {
                     | Error::UnknownConfigurationKey { .. }
             )
         )
+    }
+
+    /// Whether the store does not serve anybody now.
+    fn is_absence(&self) -> bool {
+        matches!(self, Self::Silence | Self::Store(Error::Generic { .. }))
     }
 
     /// What happened, and what to do about the usual cases.

@@ -55,13 +55,17 @@ pub(super) async fn run(lock: &ObjectLock) -> Result<(), LockError> {
                      `checkpoints`, or another store (docs/storage.md lists some)"
                 )));
             }
-            Err(Verdict::Open(failure)) => {
-                let fatal = failure.is_final();
-                last = failure;
-                if fatal {
-                    break;
-                }
+            Err(Verdict::Open(failure)) if failure.is_final() => {
+                return Err(unusable(failure.message()));
             }
+            Err(Verdict::Open(failure)) if failure.is_absence() => {
+                return Err(LockError::Failed {
+                    location: lock.location.clone(),
+                    action: "open the lock",
+                    reason: failure.message(),
+                });
+            }
+            Err(Verdict::Open(failure)) => last = failure,
         }
         if won == RACES {
             return Ok(());

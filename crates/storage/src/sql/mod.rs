@@ -43,8 +43,9 @@ impl SqlLock {
     /// # Errors
     ///
     /// [`LockError::Unusable`] if there is none (it is never made here, so
-    /// that a mistyped path never forks a log), it is something else, cannot
-    /// be reached, or would lose commits in a power failure.
+    /// that a mistyped path never forks a log), it is something else, or would
+    /// lose commits in a power failure; [`LockError::Failed`] if its server
+    /// cannot be reached.
     pub async fn open(place: &str) -> Result<Self, LockError> {
         let database: Box<dyn Database> = match Place::parse(place)? {
             Place::Sqlite(path) => Box::new(Sqlite::open(&path).await?),
@@ -83,6 +84,16 @@ impl SqlLock {
             Place::MySql(_) => dialect::MYSQL.schema,
             Place::Postgres(_) => dialect::POSTGRES.schema,
         })
+    }
+
+    /// Where `place` leads, for messages: without passwords. What is no place
+    /// is not shown at all.
+    pub fn shown(place: &str) -> String {
+        match Place::parse(place) {
+            Ok(Place::Sqlite(path)) => path.display().to_string(),
+            Ok(Place::MySql(url) | Place::Postgres(url)) => place::location(&url),
+            Err(_) => "a lock that cannot be shown".into(),
+        }
     }
 
     /// Closes the connections; SQLite folds its write-ahead log into the

@@ -154,7 +154,17 @@ impl<E: Engine> Server<E> {
     ) -> Result<T, LockError> {
         let answer = timeout_at(Instant::now() + ANSWER, answer).await;
         let answer = answer.unwrap_or(Err(Failure::Silence));
-        answer.map_err(|e| self.unusable(&message::<E>(&e)))
+        answer.map_err(|failure| {
+            let reason = message::<E>(&failure);
+            match passing::<E>(&failure) {
+                true => LockError::Failed {
+                    location: self.location.clone(),
+                    action: "open the lock",
+                    reason,
+                },
+                false => self.unusable(&reason),
+            }
+        })
     }
 
     /// Tries until there is an answer, or no more patience.
@@ -166,15 +176,10 @@ impl<E: Engine> Server<E> {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
-            let passing = match &failure {
-                Failure::Unfit(reason) => return Err(self.unusable(reason)),
-                Failure::Silence => true,
-                Failure::Sql(error) => match E::diagnose(error) {
-                    Diagnosis::Away | Diagnosis::Again => true,
-                    Diagnosis::Refused(_) => false,
-                },
-            };
-            if !passing || Instant::now() + PAUSE >= deadline {
+            if let Failure::Unfit(reason) = &failure {
+                return Err(self.unusable(reason));
+            }
+            if !passing::<E>(&failure) || Instant::now() + PAUSE >= deadline {
                 return Err(LockError::Failed {
                     location: self.location.clone(),
                     action: call.action(),
@@ -332,6 +337,15 @@ impl<E: Engine> Call<E> for Probe {
     async fn attempt(&self, connection: &mut E::Connection, _: bool) -> Result<(), sqlx::Error> {
         E::execute(connection, E::DIALECT.probe, &[]).await?;
         Ok(())
+    }
+}
+
+/// Whether the next attempt may succeed.
+fn passing<E: Engine>(failure: &Failure) -> bool {
+    match failure {
+        Failure::Unfit(_) => false,
+        Failure::Silence => true,
+        Failure::Sql(error) => !matches!(E::diagnose(error), Diagnosis::Refused(_)),
     }
 }
 

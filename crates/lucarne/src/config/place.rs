@@ -1,0 +1,260 @@
+//! Where a log's data is, and where its lock: paths, servers, buckets.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use lucarne_settings::{Located, Reader, Value};
+use lucarne_storage::object::{Azure, Bucket, Gcs, S3};
+use lucarne_storage::{ObjectStoreConfig, SqlLock};
+
+use super::keys;
+
+/// Where the data of a log is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DataPlace {
+    /// In a directory (`localdirectory`).
+    Directory(PathBuf),
+    /// In a bucket (`s3bucket`, `gcsbucket`, `azurecontainer`).
+    Bucket(Box<ObjectStoreConfig>),
+}
+
+impl DataPlace {
+    /// The directory, if it is one.
+    pub fn directory(&self) -> Option<&Path> {
+        match self {
+            DataPlace::Directory(directory) => Some(directory),
+            DataPlace::Bucket(_) => None,
+        }
+    }
+
+    /// The key that names it.
+    pub(crate) fn key(&self) -> &'static str {
+        match self {
+            DataPlace::Directory(_) => "localdirectory",
+            DataPlace::Bucket(config) => match &config.bucket {
+                Bucket::S3(_) => "s3bucket",
+                Bucket::Gcs(_) => "gcsbucket",
+                Bucket::Azure(_) => "azurecontainer",
+            },
+        }
+    }
+}
+
+impl fmt::Display for DataPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DataPlace::Directory(directory) => directory.display().fmt(f),
+            DataPlace::Bucket(config) => f.write_str(&config.location()),
+        }
+    }
+}
+
+/// Where the lock of all logs is. Shown without passwords.
+#[derive(Clone, PartialEq, Eq)]
+pub enum LockPlace {
+    /// An SQLite database.
+    Sqlite(PathBuf),
+    /// A database on a server, by its URL.
+    Server(String),
+    /// Objects in a bucket.
+    Bucket(Box<ObjectStoreConfig>),
+}
+
+impl fmt::Display for LockPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LockPlace::Sqlite(path) => path.display().fmt(f),
+            LockPlace::Server(url) => f.write_str(&SqlLock::shown(url)),
+            LockPlace::Bucket(config) => f.write_str(&config.location()),
+        }
+    }
+}
+
+impl fmt::Debug for LockPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LockPlace({self})")
+    }
+}
+
+impl LockPlace {
+    /// Reads a path, relative to `directory`, or a URL.
+    ///
+    /// # Errors
+    /// In words that stand by themselves: the text may hold a password.
+    pub(crate) fn parse(text: &str, directory: &Path) -> Result<Self, String> {
+        if ObjectStoreConfig::is_url(text) {
+            let config = ObjectStoreConfig::from_url(text).map_err(|error| error.to_string())?;
+            if config.key_prefix.is_empty() {
+                return Err(
+                    "names a bucket without a prefix: the lock gets a folder of its own, such as \
+                     s3://bucket/lock"
+                        .into(),
+                );
+            }
+            return Ok(LockPlace::Bucket(Box::new(config)));
+        }
+        if let Some(rest) = text.strip_prefix("sqlite:") {
+            let path = rest.strip_prefix("//").unwrap_or(rest);
+            return Ok(LockPlace::Sqlite(directory.join(path)));
+        }
+        match text.split_once("://") {
+            None => Ok(LockPlace::Sqlite(directory.join(text))),
+            Some(_) => match SqlLock::schema(text) {
+                Ok(_) => Ok(LockPlace::Server(text.to_owned())),
+                Err(error) => Err(error.to_string()),
+            },
+        }
+    }
+}
+
+/// Reads `checkpoints`.
+pub(super) fn lock(reader: &mut Reader<'_, '_>) -> Option<Located<LockPlace>> {
+    const KEY: &str = "checkpoints";
+    if let Some(node) = reader.node(KEY)
+        && let Value::Map(_) = node.value
+    {
+        let message = "must be a path or a URL, and is a map. Sunlight's DynamoDB table is not \
+                       supported; write an SQLite database's path, mysql://…, postgres://…, or \
+                       s3://bucket/prefix?region=…, gs://… or az://…";
+        reader.problem(Some(node.line), KEY, message);
+        return None;
+    }
+    let text = reader.text(KEY);
+    let text = reader.required(KEY, text, "checkpoints.db")?;
+    let place = LockPlace::parse(text.value, reader.directory());
+    match place {
+        Ok(place) => Some(text.map(|_| place)),
+        Err(why) => {
+            reader.problem(text.line, KEY, why);
+            None
+        }
+    }
+}
+
+/// Reads where the data of a log is: exactly one kind of place.
+pub(super) fn data(reader: &mut Reader<'_, '_>) -> Option<Located<DataPlace>> {
+    let kinds = ["localdirectory", "s3bucket", "gcsbucket", "azurecontainer"];
+    let has = |key: &&str| reader.has(key);
+    let own = |key: &&str| reader.has(key) && !reader.inherited(key);
+    // What a log has itself replaces what `defaults` says of other places.
+    let mut named: Vec<&str> = kinds.into_iter().filter(own).collect();
+    if named.is_empty() {
+        named = kinds.into_iter().filter(has).collect();
+    }
+    let (kind, second) = (named.first().copied(), named.get(1).copied());
+    if let (Some(first), Some(second)) = (kind, second) {
+        let line = reader.node(second).map(|node| node.line);
+        let message = format!("and `{first}` are both given: a log's data is in one place");
+        reader.problem(line, second, message);
+        return None;
+    }
+    orphans(reader, kind);
+    let Some(kind) = kind else {
+        let example = "/var/lib/lucarne/rome2026h1";
+        reader.required::<()>("localdirectory", None, example);
+        return None;
+    };
+    if kind == "localdirectory" {
+        let directory = reader.path(kind)?;
+        return Some(directory.map(DataPlace::Directory));
+    }
+    let name = reader.text(kind)?.map(str::to_owned);
+    let bucket = match kind {
+        "s3bucket" => s3(reader, name.value.clone())?,
+        "gcsbucket" => gcs(reader, name.value.clone()),
+        _ => azure(reader, name.value.clone()),
+    };
+    let config = ObjectStoreConfig::new(bucket, prefix(reader, kind));
+    match config.validate() {
+        Ok(()) => Some(name.map(|_| DataPlace::Bucket(Box::new(config)))),
+        Err(error) => {
+            reader.problem(name.line, kind, error.to_string());
+            None
+        }
+    }
+}
+
+/// Keys of a kind of place that is not this log's. (What `defaults` says of
+/// other kinds does no harm.)
+fn orphans(reader: &mut Reader<'_, '_>, kind: Option<&str>) {
+    for (owner, key) in keys::OF_STORES {
+        let Some(line) = reader.node(key).map(|node| node.line) else {
+            continue;
+        };
+        if kind != Some(owner) && !reader.inherited(key) {
+            let message = format!("has no meaning without `{owner}`");
+            reader.problem(Some(line), key, message);
+        }
+    }
+}
+
+/// The key prefix, as it is written.
+fn prefix(reader: &mut Reader<'_, '_>, kind: &str) -> String {
+    let key = match kind {
+        "s3bucket" => "s3keyprefix",
+        "gcsbucket" => "gcskeyprefix",
+        _ => "azurekeyprefix",
+    };
+    let Some(prefix) = reader.text(key) else {
+        return String::new();
+    };
+    if !prefix.value.ends_with('/') && !prefix.value.is_empty() {
+        let message = format!(
+            "does not end in a slash: keys will read `{0}checkpoint`, not `{0}/checkpoint`",
+            prefix.value
+        );
+        reader.warning(prefix.line, key, message);
+    }
+    prefix.value.to_owned()
+}
+
+fn owned(reader: &mut Reader<'_, '_>, key: &str) -> Option<String> {
+    Some(reader.text(key)?.value.to_owned())
+}
+
+fn s3(reader: &mut Reader<'_, '_>, bucket: String) -> Option<Bucket> {
+    let style = reader.parse("s3style", |text| match text {
+        "path" => Ok(false),
+        "virtual" => Ok(true),
+        _ => Err("is neither `path` nor `virtual`".into()),
+    });
+    if reader.has("s3style") && style.is_none() {
+        return None;
+    }
+    Some(Bucket::S3(S3 {
+        region: owned(reader, "s3region"),
+        bucket,
+        endpoint: owned(reader, "s3endpoint"),
+        virtual_hosted: style.is_some_and(|style| style.value),
+        // Whoever writes `http://` means it.
+        allow_http: true,
+        profile: owned(reader, "s3profile"),
+        keys: None,
+    }))
+}
+
+fn gcs(reader: &mut Reader<'_, '_>, bucket: String) -> Bucket {
+    let anonymous = reader.text("gcscredentials");
+    let anonymous = anonymous.is_some_and(|text| text.value == "none");
+    let credentials = match anonymous {
+        true => None,
+        false => reader.path("gcscredentials").map(|file| file.value),
+    };
+    Bucket::Gcs(Gcs {
+        bucket,
+        endpoint: owned(reader, "gcsendpoint"),
+        allow_http: true,
+        anonymous,
+        credentials,
+    })
+}
+
+fn azure(reader: &mut Reader<'_, '_>, container: String) -> Bucket {
+    Bucket::Azure(Azure {
+        account: owned(reader, "azureaccount"),
+        container,
+        endpoint: owned(reader, "azureendpoint"),
+        allow_http: true,
+        key: None,
+    })
+}

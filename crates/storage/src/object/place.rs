@@ -1,0 +1,193 @@
+//! A bucket and a prefix in it, as one URL.
+
+use std::path::PathBuf;
+
+use url::Url;
+
+use super::config::configuration;
+use super::{Azure, Bucket, Gcs, ObjectStoreConfig, S3};
+use crate::Error;
+
+/// How each kind is written, for messages.
+const EXAMPLES: &str = "s3://bucket/prefix?region=eu-central-1, \
+     s3://bucket/prefix?endpoint=https://minio.example:9000, gs://bucket/prefix or \
+     az://container/prefix?account=name";
+
+impl ObjectStoreConfig {
+    /// Whether `text` begins as the URL of a bucket does.
+    pub fn is_url(text: &str) -> bool {
+        ["s3://", "gs://", "az://"]
+            .iter()
+            .any(|scheme| text.starts_with(scheme))
+    }
+
+    /// Reads one of
+    ///
+    /// - `s3://bucket/prefix`, with `?region=`, `endpoint=`, `style=path` or
+    ///   `virtual`, `profile=`,
+    /// - `gs://bucket/prefix`, with `?endpoint=`, `credentials=` (a file, or
+    ///   `none`),
+    /// - `az://container/prefix`, with `?account=`, `endpoint=`.
+    ///
+    /// An endpoint may be `http://`: whoever writes it means it. The prefix is
+    /// a folder: it gets a slash at its end.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Configuration`], which never shows what may be a secret.
+    pub fn from_url(text: &str) -> Result<Self, Error> {
+        let malformed = || configuration(format!("it is no URL of a bucket: write {EXAMPLES}"));
+        let url = Url::parse(text).map_err(|_| malformed())?;
+        if !url.username().is_empty() || url.password().is_some() || url.port().is_some() {
+            return Err(configuration(
+                "the URL of a bucket has no user name, password or port. Credentials come from \
+                 the environment, a server is `?endpoint=…`",
+            ));
+        }
+        let name = url.host_str().ok_or_else(malformed)?.to_owned();
+        let mut parameters = Parameters::of(&url);
+        let bucket = match url.scheme() {
+            "s3" => Bucket::S3(S3 {
+                region: parameters.take("region"),
+                bucket: name,
+                endpoint: parameters.take("endpoint"),
+                virtual_hosted: parameters.style()?,
+                allow_http: true,
+                profile: parameters.take("profile"),
+                keys: None,
+            }),
+            "gs" => {
+                let (anonymous, credentials) = credentials(parameters.take("credentials"));
+                Bucket::Gcs(Gcs {
+                    bucket: name,
+                    endpoint: parameters.take("endpoint"),
+                    allow_http: true,
+                    anonymous,
+                    credentials,
+                })
+            }
+            "az" => Bucket::Azure(Azure {
+                account: parameters.take("account"),
+                container: name,
+                endpoint: parameters.take("endpoint"),
+                allow_http: true,
+                key: None,
+            }),
+            _ => return Err(malformed()),
+        };
+        parameters.finish()?;
+        let prefix = url.path().trim_matches('/');
+        let prefix = match prefix {
+            "" => String::new(),
+            prefix => format!("{prefix}/"),
+        };
+        let config = Self::new(bucket, prefix);
+        config.validate()?;
+        Ok(config)
+    }
+
+    /// What makes it another place than others: kind, server, bucket.
+    pub fn bucket_identity(&self) -> String {
+        let of = |kind: &str, place: Option<&str>, bucket: &str| {
+            let place = place.unwrap_or_default().trim_end_matches('/');
+            format!("{kind} {place} {bucket}")
+        };
+        match &self.bucket {
+            Bucket::S3(s3) => of("s3", s3.endpoint.as_deref(), &s3.bucket),
+            Bucket::Gcs(gcs) => of("gs", gcs.endpoint.as_deref(), &gcs.bucket),
+            Bucket::Azure(azure) => {
+                let place = azure.endpoint.as_ref().or(azure.account.as_ref());
+                of("az", place.map(String::as_str), &azure.container)
+            }
+        }
+    }
+
+    /// Where requests go that nobody encrypts: an `http://` endpoint.
+    pub fn plain_endpoint(&self) -> Option<&str> {
+        let endpoint = match &self.bucket {
+            Bucket::S3(s3) => &s3.endpoint,
+            Bucket::Gcs(gcs) => &gcs.endpoint,
+            Bucket::Azure(azure) => &azure.endpoint,
+        };
+        endpoint
+            .as_deref()
+            .filter(|endpoint| endpoint.starts_with("http://"))
+    }
+}
+
+/// `none`, or a file; nothing is the environment's.
+fn credentials(text: Option<String>) -> (bool, Option<PathBuf>) {
+    match text {
+        Some(text) if text == "none" => (true, None),
+        text => (false, text.map(PathBuf::from)),
+    }
+}
+
+/// The query, of which each parameter has to be known.
+struct Parameters(Vec<(String, String)>);
+
+impl Parameters {
+    fn of(url: &Url) -> Self {
+        let pairs = url.query_pairs().into_owned();
+        Self(pairs.collect())
+    }
+
+    fn take(&mut self, name: &str) -> Option<String> {
+        let place = self.0.iter().position(|(key, _)| key == name)?;
+        Some(self.0.remove(place).1)
+    }
+
+    /// Whether the bucket is in the host's name.
+    fn style(&mut self) -> Result<bool, Error> {
+        match self.take("style").as_deref() {
+            None | Some("path") => Ok(false),
+            Some("virtual") => Ok(true),
+            Some(_) => Err(configuration("`style` is neither `path` nor `virtual`")),
+        }
+    }
+
+    fn finish(self) -> Result<(), Error> {
+        match self.0.first() {
+            None => Ok(()),
+            Some((unknown, _)) => Err(configuration(format!(
+                "it has the parameter `{unknown}`, which there is not (or twice): write {EXAMPLES}"
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_has_its_url() {
+        let read = |url| ObjectStoreConfig::from_url(url).unwrap();
+        let s3 = read("s3://logs/locks?endpoint=http://127.0.0.1:9000&region=eu&style=path");
+        assert_eq!(s3.key_prefix, "locks/");
+        assert_eq!(s3.plain_endpoint(), Some("http://127.0.0.1:9000"));
+        assert_eq!(s3.location(), "s3://logs/locks/ at http://127.0.0.1:9000");
+        let gcs = read("gs://logs?endpoint=http://localhost:4443&credentials=none");
+        assert!(matches!(&gcs.bucket, Bucket::Gcs(gcs) if gcs.anonymous));
+        let azure = read("az://logs/a/b/?account=lucarne");
+        assert_eq!(azure.key_prefix, "a/b/");
+        assert_eq!(azure.bucket_identity(), "az lucarne logs");
+    }
+
+    #[test]
+    fn what_is_no_url_of_a_bucket_is_refused_without_its_secrets() {
+        for url in [
+            "s3://key:secret@logs/",
+            "s3://logs/?secret_key=secret&foo=1",
+            "s3://logs/?endpoint=https://u:secret@host",
+            "s3:secret",
+            "s3://logs/?style=secret",
+            "gs://logs:80/secret",
+            "s3://logs/.secret",
+        ] {
+            let error = ObjectStoreConfig::from_url(url).unwrap_err().to_string();
+            assert!(!error.contains("=secret"), "{error}");
+            assert!(!error.contains(":secret"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Profiles of the AWS tools: `~/.aws/credentials` and `~/.aws/config`.
+//!
+//! Keys that lie there as they are, and the region. What has to be asked for
+//! (single sign-on, roles to assume, processes) is the business of those tools:
+//! `aws configure export-credentials` gives the environment what they got.
+
+use std::collections::HashMap;
+use std::env;
+use std::path::PathBuf;
+
+/// What a profile says.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Profile {
+    pub(super) region: Option<String>,
+    pub(super) keys: Option<ProfileKeys>,
+}
+
+/// Its keys. Never shown.
+#[derive(PartialEq, Eq)]
+pub(super) struct ProfileKeys {
+    pub(super) access_key: String,
+    pub(super) secret_key: String,
+    pub(super) token: Option<String>,
+}
+
+impl std::fmt::Debug for ProfileKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ProfileKeys({}, …)", self.access_key)
+    }
+}
+
+/// With one of these, the environment decides, unless a profile is named.
+const FIRST: [&str; 4] = [
+    "AWS_ACCESS_KEY_ID",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+];
+
+impl Profile {
+    /// The profile of this name, or else the one the environment leads to.
+    ///
+    /// # Errors
+    /// In words, if a profile that is asked for is not there or cannot be read.
+    pub(super) fn find(name: Option<&str>) -> Result<Option<Self>, String> {
+        let named = |variable: &str| env::var(variable).ok().filter(|value| !value.is_empty());
+        if name.is_none() && FIRST.iter().any(|variable| named(variable).is_some()) {
+            return Ok(None);
+        }
+        let asked = name.map(str::to_owned).or_else(|| named("AWS_PROFILE"));
+        let home = named("HOME").map(|home| PathBuf::from(home).join(".aws"));
+        let file = |variable: &str, name: &str| {
+            let place = named(variable).map(PathBuf::from);
+            place.or_else(|| Some(home.as_ref()?.join(name)))
+        };
+        let read = |place: Option<PathBuf>| match place.map(|place| std::fs::read_to_string(&place))
+        {
+            Some(Ok(text)) => text,
+            _ => String::new(),
+        };
+        let credentials = file("AWS_SHARED_CREDENTIALS_FILE", "credentials");
+        let shown = credentials.clone().unwrap_or_default();
+        let config = read(file("AWS_CONFIG_FILE", "config"));
+        let found = Self::parse(
+            &read(credentials),
+            &config,
+            asked.as_deref().unwrap_or("default"),
+        );
+        match (found, asked) {
+            (None, Some(asked)) => Err(format!(
+                "there is no profile `{asked}` in {} that can be read, nor in the file `config` \
+                 beside it",
+                shown.display()
+            )),
+            (Some(found), Some(asked)) if found.keys.is_none() => Err(format!(
+                "the profile `{asked}` has no aws_access_key_id and aws_secret_access_key. What \
+                 is to be asked for elsewhere (single sign-on, a role) is given to Lucarne by \
+                 the environment: `aws configure export-credentials --profile {asked} --format \
+                 env`"
+            )),
+            (found, _) => Ok(found.filter(|found| found.keys.is_some())),
+        }
+    }
+
+    fn parse(credentials: &str, config: &str, name: &str) -> Option<Self> {
+        // In `config`, all but the default are called `profile NAME`.
+        let long = format!("profile {name}");
+        let mut settings = section(config, &long).or_else(|| section(config, name));
+        let keys = section(credentials, name);
+        if let Some(keys) = keys {
+            settings.get_or_insert_default().extend(keys);
+        }
+        let settings = settings?;
+        let get = |key: &str| settings.get(key).map(|value| (*value).to_owned());
+        let pair = get("aws_access_key_id").zip(get("aws_secret_access_key"));
+        Some(Self {
+            region: get("region"),
+            keys: pair.map(|(access_key, secret_key)| ProfileKeys {
+                access_key,
+                secret_key,
+                token: get("aws_session_token"),
+            }),
+        })
+    }
+}
+
+/// The settings under `[name]`.
+fn section<'t>(text: &'t str, name: &str) -> Option<HashMap<&'t str, &'t str>> {
+    let mut found: Option<HashMap<_, _>> = None;
+    let mut inside = false;
+    for line in text.lines() {
+        let line = line.split(" #").next().unwrap_or_default();
+        let plain = line.trim();
+        if plain.starts_with(['#', ';']) {
+            continue;
+        }
+        if let Some(title) = plain.strip_prefix('[').and_then(|t| t.strip_suffix(']')) {
+            inside = title.split_whitespace().eq(name.split_whitespace());
+            if inside {
+                found.get_or_insert_default();
+            }
+        } else if let (true, Some((key, value))) = (inside, plain.split_once('=')) {
+            // Indented lines belong to the setting above them.
+            if !line.starts_with([' ', '\t']) {
+                found
+                    .get_or_insert_default()
+                    .insert(key.trim(), value.trim());
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CREDENTIALS: &str = "# ours\n[default]\naws_access_key_id = A\n\
+         aws_secret_access_key=s=1\n\n[ct]\naws_access_key_id = B # key\n\
+         aws_secret_access_key = t\naws_session_token = u\n";
+    const CONFIG: &str = "[default]\nregion = eu\ns3 =\n  region = no\n[profile ct]\n\
+         region=us\n[profile sso]\nsso_session = x\n";
+
+    fn parsed(name: &str) -> Option<Profile> {
+        Profile::parse(CREDENTIALS, CONFIG, name)
+    }
+
+    #[test]
+    fn profiles_join_keys_and_region() {
+        let found = parsed("default").unwrap();
+        assert_eq!(found.region.as_deref(), Some("eu"));
+        assert_eq!(found.keys.unwrap().secret_key, "s=1");
+        let found = parsed("ct").unwrap();
+        assert_eq!(found.region.as_deref(), Some("us"));
+        let keys = found.keys.unwrap();
+        assert_eq!(
+            (keys.access_key.as_str(), keys.token.as_deref()),
+            ("B", Some("u"))
+        );
+        assert_eq!(format!("{keys:?}"), "ProfileKeys(B, …)");
+        assert_eq!(parsed("sso").unwrap().keys, None);
+        assert_eq!(parsed("none"), None);
+    }
+}
