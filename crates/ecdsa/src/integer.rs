@@ -78,53 +78,6 @@ pub(crate) fn bits<const N: usize>(a: &[u64; N], from: usize, count: usize) -> u
     (low | high) & ((1 << count) - 1)
 }
 
-/// The inverse of an odd or even `a` modulo an odd prime, 0 < a < prime, by the binary extended
-/// Euclidean algorithm. Throughout, a·x ≡ u and a·y ≡ v.
-pub(crate) fn invert<const N: usize>(a: &[u64; N], prime: &[u64; N]) -> [u64; N] {
-    let one: [u64; N] = std::array::from_fn(|i| u64::from(i == 0));
-    let (mut u, mut v, mut x, mut y) = (*a, *prime, one, [0; N]);
-    loop {
-        strip(&mut u, &mut x, prime);
-        if u == one {
-            return x;
-        }
-        strip(&mut v, &mut y, prime);
-        if v == one {
-            return y;
-        }
-        if less(&u, &v) {
-            v = sub(&v, &u).0;
-            y = sub_mod(&y, &x, prime);
-        } else {
-            u = sub(&u, &v).0;
-            x = sub_mod(&x, &y, prime);
-        }
-    }
-}
-
-/// Halves `u`, and `x` modulo the prime, until `u` is odd.
-fn strip<const N: usize>(u: &mut [u64; N], x: &mut [u64; N], prime: &[u64; N]) {
-    while u[0] & 1 == 0 {
-        let zeros = if u[0] == 0 { 63 } else { u[0].trailing_zeros() };
-        *u = shift_right(u, 0, zeros);
-        for _ in 0..zeros {
-            let (even, carry) = match x[0] & 1 {
-                0 => (*x, 0),
-                _ => add(x, prime),
-            };
-            *x = shift_right(&even, carry, 1);
-        }
-    }
-}
-
-/// `a - b` modulo the prime, for `a` and `b` below it.
-fn sub_mod<const N: usize>(a: &[u64; N], b: &[u64; N], prime: &[u64; N]) -> [u64; N] {
-    match sub(a, b) {
-        (difference, 0) => difference,
-        (difference, _) => add(&difference, prime).0,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,13 +98,5 @@ mod tests {
         assert_eq!(bits(&a, 64, 7), 5);
         assert_eq!(bits(&a, 127, 7), 0);
         assert_eq!(bits(&a, 128, 7), 0);
-    }
-
-    #[test]
-    fn every_inverse_modulo_a_small_prime() {
-        for a in 1..65_521u64 {
-            let inverse = invert(&[a], &[65_521])[0];
-            assert_eq!(a * inverse % 65_521, 1, "{a}");
-        }
     }
 }

@@ -45,70 +45,75 @@ impl<C: Curve<N>, const N: usize> Affine<C, N> {
     }
 }
 
-/// A point (X/Z², Y/Z³), not the one at infinity.
+/// A point (X/ZZ, Y/ZZZ) with ZZ³ = ZZZ², not the one at infinity. Keeping two powers of Z instead
+/// of Z itself saves an addition one of its products.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Jacobian<C: Curve<N>, const N: usize> {
+pub(crate) struct Xyzz<C: Curve<N>, const N: usize> {
     pub(crate) x: Coordinate<C, N>,
     pub(crate) y: Coordinate<C, N>,
-    pub(crate) z: Coordinate<C, N>,
+    pub(crate) zz: Coordinate<C, N>,
+    pub(crate) zzz: Coordinate<C, N>,
 }
 
-impl<C: Curve<N>, const N: usize> From<Affine<C, N>> for Jacobian<C, N> {
+impl<C: Curve<N>, const N: usize> From<Affine<C, N>> for Xyzz<C, N> {
     fn from(point: Affine<C, N>) -> Self {
         Self {
             x: point.x,
             y: point.y,
-            z: Residue::ONE,
+            zz: Residue::ONE,
+            zzz: Residue::ONE,
         }
     }
 }
 
-impl<C: Curve<N>, const N: usize> Jacobian<C, N> {
+impl<C: Curve<N>, const N: usize> Xyzz<C, N> {
     /// Twice this point, by a = -3. No point of a curve of odd order is its own negative.
     pub(crate) fn double(&self) -> Self {
-        let delta = self.z.square();
-        let gamma = self.y.square();
-        let beta = self.x.mul(&gamma);
-        let product = self.x.sub(&delta).mul(&self.x.add(&delta));
-        let alpha = product.double().add(&product);
-        let four_beta = beta.double().double();
-        let x = alpha.square().sub(&four_beta.double());
-        let z = self.y.add(&self.z).square().sub(&gamma).sub(&delta);
-        let eight_gamma_squared = gamma.square().double().double().double();
-        let y = alpha.mul(&four_beta.sub(&x)).sub(&eight_gamma_squared);
-        Self { x, y, z }
+        let u = self.y.double();
+        let v = u.square();
+        let w = u.mul(&v);
+        let s = self.x.mul(&v);
+        let product = self.x.sub(&self.zz).mul(&self.x.add(&self.zz));
+        let m = product.double().add(&product);
+        let x = m.square().sub(&s.double());
+        Self {
+            x,
+            y: m.mul(&s.sub(&x)).sub(&w.mul(&self.y)),
+            zz: v.mul(&self.zz),
+            zzz: w.mul(&self.zzz),
+        }
     }
 
     /// The sum with a point of another x; None if x is the same, where the sum is the double or
     /// the point at infinity, and these formulas fail.
     #[inline]
     pub(crate) fn add(&self, other: &Affine<C, N>) -> Option<Self> {
-        let z_squared = self.z.square();
-        let h = other.x.mul(&z_squared).sub(&self.x);
-        if h.is_zero() {
+        let p = other.x.mul(&self.zz).sub(&self.x);
+        if p.is_zero() {
             return None;
         }
-        let r = other.y.mul(&z_squared.mul(&self.z)).sub(&self.y);
-        let h_squared = h.square();
-        let h_cubed = h_squared.mul(&h);
-        let v = self.x.mul(&h_squared);
-        let x = r.square().sub(&h_cubed).sub(&v.double());
-        let y = r.mul(&v.sub(&x)).sub(&self.y.mul(&h_cubed));
-        let z = self.z.mul(&h);
-        Some(Self { x, y, z })
+        let r = other.y.mul(&self.zzz).sub(&self.y);
+        let pp = p.square();
+        let ppp = p.mul(&pp);
+        let q = self.x.mul(&pp);
+        let x = r.square().sub(&ppp).sub(&q.double());
+        Some(Self {
+            x,
+            y: r.mul(&q.sub(&x)).sub(&self.y.mul(&ppp)),
+            zz: self.zz.mul(&pp),
+            zzz: self.zzz.mul(&ppp),
+        })
     }
 }
 
 /// The coordinates of many points by one inversion (Montgomery's trick).
-pub(crate) fn normalise<C: Curve<N>, const N: usize>(
-    points: &[Jacobian<C, N>],
-) -> Vec<Affine<C, N>> {
-    // What each product was before the point's own Z came in.
+pub(crate) fn normalise<C: Curve<N>, const N: usize>(points: &[Xyzz<C, N>]) -> Vec<Affine<C, N>> {
+    // What each product was before the point's own ZZZ came in.
     let mut products = Vec::with_capacity(points.len());
     let mut product = Residue::ONE;
     for point in points {
         products.push(product);
-        product = product.mul(&point.z);
+        product = product.mul(&point.zzz);
     }
     let mut inverse = product.invert();
     let mut affine: Vec<_> = points
@@ -116,12 +121,12 @@ pub(crate) fn normalise<C: Curve<N>, const N: usize>(
         .zip(products)
         .rev()
         .map(|(point, before)| {
-            let z = inverse.mul(&before);
-            inverse = inverse.mul(&point.z);
-            let z_squared = z.square();
+            let by_zzz = inverse.mul(&before);
+            inverse = inverse.mul(&point.zzz);
+            let by_z = by_zzz.mul(&point.zz);
             Affine {
-                x: point.x.mul(&z_squared),
-                y: point.y.mul(&z_squared.mul(&z)),
+                x: point.x.mul(&by_z.square()),
+                y: point.y.mul(&by_zzz),
             }
         })
         .collect();

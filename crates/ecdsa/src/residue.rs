@@ -3,7 +3,8 @@
 use std::fmt::Debug;
 use std::marker::PhantomData;
 
-use crate::integer::{adc, add, from_bytes, invert, less, mac, sub};
+use crate::integer::{adc, add, from_bytes, less, mac, sub};
+use crate::inverse::invert;
 
 /// An odd prime with its highest bit set.
 pub(crate) trait Modulus<const N: usize>: Copy + Debug {
@@ -50,10 +51,17 @@ const fn r_squared<const N: usize>(prime: &[u64; N]) -> [u64; N] {
     value
 }
 
-/// `carry`·R + value, below 2p, modulo p.
+/// `carry`·R + value, below 2p, modulo p. Which of the two cases it is nobody can predict, a
+/// processor neither: no branch.
+#[inline(always)]
 const fn reduce_once<const N: usize>(value: [u64; N], carry: u64, prime: &[u64; N]) -> [u64; N] {
-    let (difference, borrow) = sub(&value, prime);
-    if carry < borrow { value } else { difference }
+    let (mut reduced, borrow) = sub(&value, prime);
+    let (keep, mut i) = (carry.wrapping_sub(borrow), 0);
+    while i < N {
+        reduced[i] ^= (reduced[i] ^ value[i]) & keep;
+        i += 1;
+    }
+    reduced
 }
 
 /// An integer modulo `M`.
@@ -125,19 +133,29 @@ impl<M: Modulus<N>, const N: usize> Residue<M, N> {
     }
 
     /// Montgomery's product, coarsely integrated operand scanning: after each limb of `other` one
-    /// limb of the sum is made zero by adding a multiple of the prime, and dropped.
+    /// limb of the sum is made zero by adding a multiple of the prime, and dropped. The products'
+    /// lower halves are added first, then their higher ones: two long chains of carries instead of
+    /// many short ones.
     #[inline(always)]
     pub(crate) fn mul(&self, other: &Self) -> Self {
         let (mut sum, mut high) = ([0; N], 0);
-        for i in 0..N {
+        for limb in other.limbs {
+            let products: [u128; N] =
+                std::array::from_fn(|i| u128::from(self.limbs[i]) * u128::from(limb));
             let mut carry = 0;
-            for (sum, limb) in sum.iter_mut().zip(self.limbs) {
-                (*sum, carry) = mac(*sum, limb, other.limbs[i], carry);
+            for i in 0..N {
+                (sum[i], carry) = adc(sum[i], products[i] as u64, carry);
             }
-            let (middle, overflow) = adc(high, carry, 0);
+            let (middle, overflow) = adc(high, 0, carry);
+            let mut carry = 0;
+            for i in 1..N {
+                (sum[i], carry) = adc(sum[i], (products[i - 1] >> 64) as u64, carry);
+            }
+            let (middle, more) = adc(middle, (products[N - 1] >> 64) as u64, carry);
+            let carry;
             (sum, carry) = M::drop_limb(sum);
             (sum[N - 1], high) = adc(middle, carry, 0);
-            high += overflow;
+            high += overflow + more;
         }
         Self::raw(reduce_once(sum, high, &M::PRIME))
     }
@@ -149,7 +167,10 @@ impl<M: Modulus<N>, const N: usize> Residue<M, N> {
 
     /// The inverse of what is not zero.
     pub(crate) fn invert(&self) -> Self {
-        Self::new(invert(&self.integer(), &M::PRIME))
+        let (inverse, fours) = invert::<M, N>(&self.integer());
+        // No more than 15 rounds for 384 bits.
+        let power = std::array::from_fn(|i| u64::from(i == 0) << (2 * fours));
+        Self::new(inverse).mul(&Self::new(power))
     }
 }
 
@@ -168,6 +189,18 @@ mod tests {
             let negative = residue.mul(&largest);
             assert_eq!(negative, residue.negate());
             assert_eq!(negative.mul(&negative.invert()), Residue::ONE);
+        }
+        // All powers of two, what is one below and above them, and their negatives.
+        let mut power = Residue::<M, N>::ONE;
+        for _ in 0..64 * N {
+            for near in [power, power.sub(&Residue::ONE), power.add(&Residue::ONE)] {
+                // As limbs in Montgomery's form, and as the integers that inversion sees.
+                for residue in [near, Residue::raw(near.integer()), near.negate()] {
+                    let one = residue.mul(&residue.invert());
+                    assert!(residue.is_zero() || one == Residue::ONE, "{residue:?}");
+                }
+            }
+            power = power.double();
         }
     }
 

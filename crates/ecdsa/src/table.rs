@@ -2,7 +2,7 @@
 
 use crate::curve::Curve;
 use crate::integer::{add, bits, from_bytes, less};
-use crate::point::{Affine, Jacobian, normalise};
+use crate::point::{Affine, Xyzz, normalise};
 use crate::residue::{Modulus, Residue};
 use crate::signature::Signature;
 
@@ -21,7 +21,7 @@ impl<C: Curve<N>, const N: usize> Table<C, N> {
     const WINDOWS: usize = (64 * N).div_ceil(WINDOW);
 
     pub(crate) fn new(point: Affine<C, N>) -> Self {
-        let mut base = Jacobian::from(point);
+        let mut base = Xyzz::from(point);
         let mut bases = Vec::with_capacity(Self::WINDOWS);
         for _ in 0..Self::WINDOWS {
             bases.push(base);
@@ -37,9 +37,9 @@ impl<C: Curve<N>, const N: usize> Table<C, N> {
     /// addition met one of its exceptions.
     fn add_product(
         &self,
-        mut sum: Option<Jacobian<C, N>>,
+        mut sum: Option<Xyzz<C, N>>,
         scalar: &[u64; N],
-    ) -> Option<Option<Jacobian<C, N>>> {
+    ) -> Option<Option<Xyzz<C, N>>> {
         let mut carry = 0;
         for (window, multiples) in self.0.chunks_exact(DIGITS).enumerate() {
             let digit = bits(scalar, window * WINDOW, WINDOW) as usize + carry;
@@ -60,9 +60,9 @@ impl<C: Curve<N>, const N: usize> Table<C, N> {
 }
 
 /// 1 to 64 times a point.
-fn multiples<C: Curve<N>, const N: usize>(point: &Affine<C, N>) -> Vec<Jacobian<C, N>> {
+fn multiples<C: Curve<N>, const N: usize>(point: &Affine<C, N>) -> Vec<Xyzz<C, N>> {
     let mut multiples = Vec::with_capacity(DIGITS);
-    multiples.push(Jacobian::from(*point));
+    multiples.push(Xyzz::from(*point));
     multiples.push(multiples[0].double());
     while let Some(last) = multiples.last()
         && multiples.len() < DIGITS
@@ -109,13 +109,15 @@ impl<C: Curve<N>, const N: usize> PublicKey<C, N> {
 }
 
 /// Whether the x coordinate of `point` is `r` modulo the order: as x is below the field's prime,
-/// it is r, or r + n where that is below the prime too. Compared without dividing by Z².
-fn has_x<C: Curve<N>, const N: usize>(point: &Jacobian<C, N>, r: [u64; N]) -> bool {
-    let z_squared = point.z.square();
-    let is = |x: [u64; N]| Residue::new(x).mul(&z_squared) == point.x;
+/// it is r, or r + n where that is below the prime too. Compared without dividing by ZZ.
+fn has_x<C: Curve<N>, const N: usize>(point: &Xyzz<C, N>, r: [u64; N]) -> bool {
+    let is = |x: [u64; N]| Residue::new(x).mul(&point.zz) == point.x;
     if is(r) {
         return true;
     }
     let (larger, carry) = add(&r, &C::Order::PRIME);
     carry == 0 && less(&larger, &C::Field::PRIME) && is(larger)
 }
+
+#[cfg(test)]
+mod tests;

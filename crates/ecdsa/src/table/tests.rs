@@ -1,0 +1,118 @@
+//! Good signatures of extreme numbers, which nobody meets by signing: the key is made to fit.
+
+use aws_lc_rs::digest::{Digest, SHA256, SHA384};
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, UnparsedPublicKey};
+
+use super::*;
+use crate::curve::{P256, P384};
+use crate::integer::{shift_right, sub};
+
+/// A root of y² = x³ - 3x + b, by the exponent (p + 1)/4 as both primes are 3 modulo 4.
+fn lift<C: Curve<N>, const N: usize>(x: [u64; N]) -> Option<Affine<C, N>> {
+    let (x, one): (Residue<C::Field, N>, [u64; N]) = (Residue::new(x), small(1));
+    let three_x = x.double().add(&x);
+    let square = x.square().mul(&x).sub(&three_x).add(&Residue::new(C::B));
+    let exponent = shift_right(&add(&C::Field::PRIME, &one).0, 0, 2);
+    let mut y = Residue::ONE;
+    for bit in (0..64 * N).rev() {
+        y = y.square();
+        if bits(&exponent, bit, 1) == 1 {
+            y = y.mul(&square);
+        }
+    }
+    (y.square() == square).then_some(Affine { x, y })
+}
+
+fn small<const N: usize>(number: u64) -> [u64; N] {
+    std::array::from_fn(|i| if i == 0 { number } else { 0 })
+}
+
+fn to_bytes<const N: usize>(integer: &[u64; N]) -> Vec<u8> {
+    integer
+        .iter()
+        .rev()
+        .flat_map(|it| it.to_be_bytes())
+        .collect()
+}
+
+fn der<const N: usize>(numbers: [[u64; N]; 2]) -> Vec<u8> {
+    let body = numbers.iter().flat_map(|number| {
+        let bytes = to_bytes(number);
+        let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+        let pad = (bytes[zeros] >= 0x80).then_some(0);
+        let value: Vec<u8> = pad.into_iter().chain(bytes[zeros..].to_vec()).collect();
+        [vec![2, value.len() as u8], value].concat()
+    });
+    let body: Vec<u8> = body.collect();
+    [vec![0x30, body.len() as u8], body].concat()
+}
+
+/// The key by which (r, s) is a signature of the digest `e`, if R has x: (s·R - e·G)/r. None
+/// where no point has that x.
+fn key<C: Curve<N>, const N: usize>(x: [u64; N], s: [u64; N], e: [u64; N]) -> Option<Affine<C, N>> {
+    let by_r = Residue::<C::Order, N>::new(x).invert();
+    let by_generator = Residue::new(e).negate().mul(&by_r).integer();
+    let by_point = Residue::new(s).mul(&by_r).integer();
+    let sum = C::generator().add_product(None, &by_generator)?;
+    let sum = Table::new(lift(x)?).add_product(sum, &by_point)??;
+    Some(normalise(&[sum])[0])
+}
+
+fn extremes<C: Curve<N>, const N: usize>(theirs: impl Fn(&[u8], &[u8], &[u8]) -> bool) {
+    let n = C::Order::PRIME;
+    let less = |by: u64| sub(&n, &small(by)).0;
+    let half = shift_right(&n, 0, 1);
+    // An x that is not below the order: r is what exceeds it.
+    let beyond = (1..).map(|more| add(&n, &small(more)).0);
+    let xs = (1..).map(small).filter(|x| lift::<C, N>(*x).is_some());
+    let beyond = beyond.filter(|x| lift::<C, N>(*x).is_some());
+    let high: [u64; N] = std::array::from_fn(|i| if i + 1 == N { 1 << 62 } else { 0 });
+    for x in xs.take(2).chain(beyond.take(2)) {
+        let r = Residue::<C::Order, N>::new(x).integer();
+        for s in [
+            small(1),
+            small(2),
+            small(1 << 63),
+            high,
+            half,
+            less(2),
+            less(1),
+        ] {
+            for e in [small(0), small(1), less(1), n, [u64::MAX; N]] {
+                let key = key::<C, N>(x, s, e).unwrap();
+                let point = [
+                    &[4],
+                    &to_bytes(&key.x.integer())[..],
+                    &to_bytes(&key.y.integer()),
+                ];
+                let (point, digest, signature) = (point.concat(), to_bytes(&e), der([r, s]));
+                let ours = PublicKey::<C, N>::new(&point).unwrap();
+                assert!(theirs(&point, &digest, &signature), "{x:x?} {s:x?} {e:x?}");
+                assert!(ours.accepts(&digest, &signature), "{x:x?} {s:x?} {e:x?}");
+                // Not s + 1, which may be -s, as good as s.
+                let other = der([r, add(&s, &small(3)).0]);
+                assert!(!ours.accepts(&digest, &other), "{x:x?} {s:x?} {e:x?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn extreme_numbers_of_p256() {
+    extremes::<P256, 4>(|point, digest, signature| {
+        let digest = Digest::import_less_safe(digest, &SHA256).unwrap();
+        UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, point)
+            .verify_digest(&digest, signature)
+            .is_ok()
+    });
+}
+
+#[test]
+fn extreme_numbers_of_p384() {
+    extremes::<P384, 6>(|point, digest, signature| {
+        let digest = Digest::import_less_safe(digest, &SHA384).unwrap();
+        UnparsedPublicKey::new(&ECDSA_P384_SHA384_ASN1, point)
+            .verify_digest(&digest, signature)
+            .is_ok()
+    });
+}
