@@ -35,6 +35,23 @@ impl CaOptions {
             algorithm: None,
         }
     }
+
+    /// A root for use on this machine, whose name no other one has (clients
+    /// confuse CAs of one name), that can issue leaves alone.
+    ///
+    /// # Errors
+    /// No random numbers.
+    pub fn local(key: KeyType) -> Result<Self, Error> {
+        let mut number = [0; 4];
+        random(&mut number)?;
+        let number = u32::from_be_bytes(number);
+        let name = format!("Lucarne local CA {number:08x}");
+        Ok(CaOptions {
+            name: Name::of_ca("XX", "Lucarne", &name),
+            path_length: Some(0),
+            ..Self::named(&name, key)
+        })
+    }
 }
 
 /// A certificate authority: its key, its certificate, and those above it.

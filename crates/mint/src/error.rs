@@ -35,6 +35,7 @@ pub enum Error {
         ended: i64,
     },
     /// TLS cannot use the certificate or its key.
+    #[cfg(feature = "store")]
     #[error("TLS cannot use it: {0}")]
     Tls(#[from] rustls::Error),
 }

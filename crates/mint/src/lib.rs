@@ -8,8 +8,8 @@
 //! - [`Authority`], a certificate authority: a key, its certificate and the
 //!   certificates above it, able to issue CAs, leaves and precertificates that
 //!   look like those of the WebPKI. Saved and loaded as PEM.
-//! - [`store`], certificates by host, each made once: what an intercepting
-//!   proxy mints from.
+//! - [`store`] (feature `store`, on by default), certificates by host, each made
+//!   once: what an intercepting proxy mints from. [`CaDirectory`] keeps its CA.
 //! - [`testing`], a small public key infrastructure made once per process.
 //!
 //! Issuing costs one signature and a few microseconds more: a load generator
@@ -32,6 +32,7 @@ mod certificate;
 mod chain;
 mod csr;
 pub mod der;
+mod directory;
 mod error;
 pub mod extension;
 mod key;
@@ -40,6 +41,7 @@ mod name;
 pub mod oid;
 pub mod pem;
 mod sct_list;
+#[cfg(feature = "store")]
 pub mod store;
 pub mod testing;
 mod time;
@@ -49,6 +51,7 @@ pub use certificate::{Template, Version};
 pub use chain::Chain;
 pub use csr::certification_request;
 pub use der::{Der, Lengths};
+pub use directory::{CaDirectory, CaDirectoryError};
 pub use error::Error;
 pub use extension::Extension;
 pub use key::{KeyPair, KeyType, SignatureAlgorithm};

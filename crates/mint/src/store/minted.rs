@@ -32,6 +32,8 @@ pub struct Minted {
     pub not_after: SystemTime,
     /// The leaf's serial number, big-endian.
     pub serial: Vec<u8>,
+    /// How long making it took; zero when it was read from disk.
+    pub made_in: Duration,
     /// TLS 1.2 and 1.3 with this certificate, ready to accept connections.
     pub server_config: Arc<ServerConfig>,
 }
@@ -62,6 +64,7 @@ impl Minted {
             not_before: facts.not_before,
             not_after: facts.not_after,
             serial: facts.serial,
+            made_in: Duration::ZERO,
             server_config: Arc::new(config),
             chain,
             issuer,

@@ -1,10 +1,11 @@
 //! Certificates of one CA, for hosts as they come.
 
 use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use super::minted::{DEFAULT_ALPN, Facts, Minted};
@@ -87,8 +88,8 @@ struct Issuer {
 struct Mint {
     options: MintOptions,
     keys: Arc<KeyPool>,
-    shared:
-        LazyLock<Result<Arc<KeyPair>, ()>, Box<dyn FnOnce() -> Result<Arc<KeyPair>, ()> + Send>>,
+    /// The one key, once it was made, where all share it.
+    shared: Mutex<Option<Arc<KeyPair>>>,
 }
 
 impl Minter {
@@ -112,11 +113,10 @@ impl Minter {
         if options.leaf_key == LeafKey::PerCertificate {
             keys.fill();
         }
-        let make = move || KeyPair::generate(kind).map(Arc::new).map_err(|_| ());
         let mint = Arc::new(Mint {
             options,
             keys,
-            shared: LazyLock::new(Box::new(make)),
+            shared: Mutex::default(),
         });
         Ok(Minter {
             issuer: ArcSwap::from_pointee(Issuer::new(ca, &mint)?),
@@ -221,8 +221,12 @@ impl Mint {
         match self.options.leaf_key {
             LeafKey::PerCertificate => Ok(Arc::new(self.keys.take()?)),
             LeafKey::Shared => {
-                let made = self.shared.as_ref().cloned();
-                made.map_err(|()| Error::Crypto("key generation"))
+                let mut shared = self.shared.lock();
+                if let Some(key) = &*shared {
+                    return Ok(key.clone());
+                }
+                let key = KeyPair::generate(self.options.key_type)?;
+                Ok(shared.insert(Arc::new(key)).clone())
             }
         }
     }

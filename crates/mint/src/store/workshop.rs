@@ -80,8 +80,9 @@ impl Bench {
         let started = Instant::now();
         let made = (self.generate)(&self.key);
         match made {
-            Ok(minted) => {
-                self.counters.made(started.elapsed());
+            Ok(mut minted) => {
+                minted.made_in = started.elapsed();
+                self.counters.made(minted.made_in);
                 Ok(minted)
             }
             Err(error) => {

@@ -1,0 +1,249 @@
+//! A CA on disk, as programs that mint certificates keep it.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::{Authority, CaOptions, Error, random};
+
+const KEY: &str = "ca-key.pem";
+const CERTIFICATE: &str = "ca.pem";
+
+/// A directory with a CA: `ca.pem`, its certificate, for clients to trust, and
+/// `ca-key.pem`, its private key and certificates, readable by its owner alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CaDirectory {
+    path: PathBuf,
+}
+
+/// Why a CA cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CaDirectoryError {
+    /// The file system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// File or directory.
+        path: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+    /// A file that holds no CA.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Error,
+    },
+    /// Others can read the private key.
+    #[error("{} is open to other users (mode {mode:o}): it holds the CA's private key, so run: chmod 600 {}",
+        path.display(), path.display())]
+    Exposed {
+        /// The file of the key.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// No CA can be made.
+    #[error("cannot make a CA: {0}")]
+    Make(#[from] Error),
+}
+
+impl CaDirectory {
+    /// The directory at `path`, which need not exist.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        CaDirectory { path: path.into() }
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The certificate that clients are to trust (PEM).
+    pub fn certificate_file(&self) -> PathBuf {
+        self.path.join(CERTIFICATE)
+    }
+
+    /// The private key, with the certificate and those above it (PEM). **Secret.**
+    pub fn key_file(&self) -> PathBuf {
+        self.path.join(KEY)
+    }
+
+    /// Reads the CA.
+    ///
+    /// # Errors
+    /// There is none, it cannot be read, or others could.
+    pub fn open(&self) -> Result<Authority, CaDirectoryError> {
+        let path = self.key_file();
+        let failed = |source| CaDirectoryError::Io {
+            path: path.clone(),
+            source,
+        };
+        let text = fs::read_to_string(&path).map_err(failed)?;
+        let mode = fs::metadata(&path).map_err(failed)?.permissions().mode() & 0o7777;
+        if mode & 0o077 != 0 {
+            return Err(CaDirectoryError::Exposed { path, mode });
+        }
+        Authority::from_pem(&text).map_err(|source| CaDirectoryError::File { path, source })
+    }
+
+    /// Reads the CA, or makes it if there is none; the second value says
+    /// whether it was made. Of several processes that try at a time, one makes
+    /// it and all read the same.
+    ///
+    /// # Errors
+    /// As of [`open`](Self::open), and where it can be neither read nor written.
+    pub fn open_or_create(
+        &self,
+        options: &CaOptions,
+    ) -> Result<(Authority, bool), CaDirectoryError> {
+        let missing = |error: &CaDirectoryError| match error {
+            CaDirectoryError::Io { source, .. } => source.kind() == io::ErrorKind::NotFound,
+            _ => false,
+        };
+        let made = match self.open() {
+            Err(error) if missing(&error) => self.create(options)?,
+            Err(error) => return Err(error),
+            Ok(_) => false,
+        };
+        let authority = self.open()?;
+        if !self.certificate_file().exists() {
+            self.put(CERTIFICATE, 0o644, &authority.certificate_pem())?;
+        }
+        Ok((authority, made))
+    }
+
+    /// Makes a CA, unless another process was faster.
+    fn create(&self, options: &CaOptions) -> Result<bool, CaDirectoryError> {
+        DirBuilder::new()
+            .mode(0o700)
+            .recursive(true)
+            .create(&self.path)
+            .map_err(|source| CaDirectoryError::Io {
+                path: self.path.clone(),
+                source,
+            })?;
+        let authority = Authority::root(options)?;
+        self.put(KEY, 0o600, &authority.to_pem()?)
+    }
+
+    /// Puts a whole file in its place; `false` if there is one already.
+    fn put(&self, name: &str, mode: u32, text: &str) -> Result<bool, CaDirectoryError> {
+        let mut number = [0; 8];
+        random(&mut number)?;
+        let number = u64::from_be_bytes(number);
+        let unfinished = self.path.join(format!("{name}.{number:016x}"));
+        let place = self.path.join(name);
+        let put = write(&unfinished, mode, text)
+            // Unlike renaming, this never takes the place of another file.
+            .and_then(|()| fs::hard_link(&unfinished, &place));
+        let _ = fs::remove_file(&unfinished); // if it was made at all
+        match put {
+            Ok(()) => Ok(true),
+            Err(error) if place.exists() && error.kind() == io::ErrorKind::AlreadyExists => {
+                Ok(false)
+            }
+            Err(source) => Err(CaDirectoryError::Io {
+                path: place,
+                source,
+            }),
+        }
+    }
+
+    /// How clients come to trust this CA, for people: several lines.
+    pub fn trust_hints(&self) -> String {
+        trust_hints(&self.certificate_file(), &self.key_file())
+    }
+}
+
+fn write(path: &Path, mode: u32, text: &str) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create_new(true).mode(mode).open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+fn trust_hints(certificate: &Path, key: &Path) -> String {
+    let certificate = certificate
+        .canonicalize()
+        .unwrap_or_else(|_| certificate.to_owned());
+    let (file, key) = (certificate.display(), key.display());
+    format!(
+        "Clients must trust this CA, or they refuse its certificates:\n  \
+           curl             curl --cacert {file} …\n  \
+           Python requests  export REQUESTS_CA_BUNDLE={file}\n  \
+           Node.js          export NODE_EXTRA_CA_CERTS={file}\n  \
+           Go, OpenSSL      export SSL_CERT_FILE={file}   (then nothing else is trusted)\n  \
+           Java             keytool -importcert -cacerts -alias lucarne -file {file}\n  \
+           Chromium, Linux  certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n lucarne -i {file}\n  \
+           Firefox          Settings, Privacy & Security, View Certificates, Authorities, Import\n  \
+           Debian, Ubuntu   cp {file} /usr/local/share/ca-certificates/lucarne.crt && update-ca-certificates\n  \
+           Fedora, RHEL     trust anchor {file}\n  \
+           macOS            security add-trusted-cert -d -r trustRoot -k /Library/Keychains/System.keychain {file}\n  \
+           Windows          certutil -addstore -f ROOT {file}\n\
+         Whoever has {key} can pose as any site to those who trust it: keep it to\n\
+         yourself, and withdraw the trust when you are done.\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::KeyType;
+
+    fn options() -> CaOptions {
+        CaOptions::local(KeyType::EcdsaP256).unwrap()
+    }
+
+    #[test]
+    fn a_ca_is_made_once_and_its_key_is_private() {
+        let home = tempfile::tempdir().unwrap();
+        let directory = CaDirectory::at(home.path().join("new/ca"));
+        assert!(directory.open().is_err());
+        let (ca, made) = directory.open_or_create(&options()).unwrap();
+        assert!(made);
+        let (again, made) = directory.open_or_create(&options()).unwrap();
+        assert!(!made);
+        assert_eq!(ca.cert_der(), again.cert_der());
+        let mode = |file: &Path| fs::metadata(file).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&directory.key_file()), 0o600);
+        assert_eq!(mode(directory.path()), 0o700);
+        let certificate = fs::read_to_string(directory.certificate_file()).unwrap();
+        assert_eq!(certificate, ca.certificate_pem());
+        let files = fs::read_dir(directory.path()).unwrap().count();
+        assert_eq!(files, 2, "nothing unfinished is left");
+        assert!(directory.trust_hints().contains("ca.pem"));
+    }
+
+    #[test]
+    fn a_key_that_others_can_read_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let directory = CaDirectory::at(home.path());
+        directory.open_or_create(&options()).unwrap();
+        let open = fs::Permissions::from_mode(0o640);
+        fs::set_permissions(directory.key_file(), open).unwrap();
+        let refused = directory.open_or_create(&options()).unwrap_err();
+        assert!(refused.to_string().contains("chmod 600"), "{refused}");
+    }
+
+    #[test]
+    fn one_of_many_makes_it() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("ca");
+        let racers: Vec<_> = (0..8)
+            .map(|_| {
+                let directory = CaDirectory::at(&path);
+                std::thread::spawn(move || directory.create(&options()))
+            })
+            .collect();
+        let made = racers
+            .into_iter()
+            .map(|racer| racer.join().unwrap())
+            .filter(|made| matches!(made, Ok(true)));
+        assert_eq!(made.count(), 1);
+        assert!(CaDirectory::at(&path).open().is_ok());
+    }
+}

@@ -1,0 +1,140 @@
+//! A CA, a clock that is set by hand, and a store that watches another.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, SystemTime};
+
+use lucarne_mint::store::{
+    CertificateStore, Clock, Generate, Host, MintOptions, Minted, Minter, StoreError, StoreKey,
+    StoreStats,
+};
+use lucarne_mint::{Authority, CaOptions, Error, KeyType};
+use parking_lot::Mutex;
+
+pub(crate) fn ca() -> Authority {
+    static CA: LazyLock<Authority> = LazyLock::new(new_ca);
+    CA.clone()
+}
+
+pub(crate) fn new_ca() -> Authority {
+    Authority::root(&CaOptions::local(KeyType::EcdsaP256).unwrap()).unwrap()
+}
+
+pub(crate) fn host(name: &str) -> Host {
+    Host::parse(name).unwrap()
+}
+
+pub(crate) fn minter(store: Arc<dyn CertificateStore>) -> Minter {
+    Minter::new(ca(), store, MintOptions::default()).unwrap()
+}
+
+/// A clock that stands still until it is moved.
+#[derive(Clone, Default)]
+pub(crate) struct Hands(Arc<AtomicU64>);
+
+impl Hands {
+    pub(crate) fn advance(&self, time: Duration) {
+        self.0.fetch_add(time.as_secs(), SeqCst);
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        let (start, hands) = (SystemTime::now(), self.clone());
+        Clock::new(move || start + Duration::from_secs(hands.0.load(SeqCst)))
+    }
+}
+
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
+pub(crate) const DAY: Duration = Duration::from_secs(86_400);
+
+/// A store of the user's own: passes everything on, and watches what is made.
+pub(crate) struct Spy {
+    below: Arc<dyn CertificateStore>,
+    pub made: Arc<Made>,
+}
+
+#[derive(Default)]
+pub(crate) struct Made {
+    /// How often each key was made, whether it succeeded or not.
+    by_key: Mutex<HashMap<StoreKey, u32>>,
+    now: AtomicUsize,
+    /// How many were being made at a time, at most.
+    pub most: AtomicUsize,
+    /// How long making one takes besides.
+    pub takes: Mutex<Duration>,
+    /// Whether making fails.
+    pub fails: Mutex<Option<Failure>>,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum Failure {
+    Error,
+    Panic,
+}
+
+impl Spy {
+    pub(crate) fn on(below: impl CertificateStore) -> Arc<Self> {
+        Arc::new(Spy {
+            below: Arc::new(below),
+            made: Arc::default(),
+        })
+    }
+}
+
+impl Made {
+    pub(crate) fn total(&self) -> u32 {
+        self.by_key.lock().values().sum()
+    }
+
+    pub(crate) fn each(&self) -> Vec<u32> {
+        self.by_key.lock().values().copied().collect()
+    }
+
+    pub(crate) fn taking(&self, milliseconds: u64) {
+        *self.takes.lock() = Duration::from_millis(milliseconds);
+    }
+
+    fn make(&self, key: &StoreKey, generate: &Generate) -> Result<Minted, Error> {
+        *self.by_key.lock().entry(key.clone()).or_default() += 1;
+        let now = self.now.fetch_add(1, SeqCst) + 1;
+        self.most.fetch_max(now, SeqCst);
+        // Stands for a slower kind of key.
+        std::thread::sleep(*self.takes.lock());
+        let failure = *self.fails.lock();
+        let made = match failure {
+            None => generate(key),
+            Some(Failure::Error) => Err(Error::Crypto("as the test wants")),
+            Some(Failure::Panic) => {
+                self.now.fetch_sub(1, SeqCst);
+                panic!("as the test wants");
+            }
+        };
+        self.now.fetch_sub(1, SeqCst);
+        made
+    }
+}
+
+#[async_trait::async_trait]
+impl CertificateStore for Spy {
+    async fn fetch(&self, key: &StoreKey, generate: Generate) -> Result<Arc<Minted>, StoreError> {
+        let made = self.made.clone();
+        let watched = Arc::new(move |key: &StoreKey| made.make(key, &generate));
+        self.below.fetch(key, watched).await
+    }
+
+    fn stats(&self) -> StoreStats {
+        self.below.stats()
+    }
+}
+
+/// Waits until `what` holds, which other tasks bring about.
+pub(crate) async fn until(what: impl Fn() -> bool) {
+    for _ in 0..2000 {
+        if what() {
+            return;
+        }
+        // Nothing announces what background tasks did.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("it did not come to be within ten seconds");
+}
