@@ -2,8 +2,12 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod acme;
+pub mod connecting;
 pub mod ct;
+mod names;
 mod registry;
+pub mod rest;
 pub mod s3;
+pub mod tls;
 
 pub use registry::{keys, scenarios};

@@ -8,7 +8,7 @@ use lucarne_load::{PrepareError, Scenario};
 use lucarne_settings::typed;
 use serde::de::DeserializeOwned;
 
-use crate::{acme, ct, s3};
+use crate::{acme, ct, rest, s3, tls};
 
 /// Every kind of scenario there is.
 #[must_use]
@@ -34,6 +34,17 @@ pub fn scenarios() -> Vec<Kind> {
             "writes, reads and deletes objects in S3 stores",
             s3::build,
         ),
+        structured(
+            "rest",
+            "sends requests to any API over HTTP, and checks what it answers",
+            rest::STRUCTURED,
+            rest::build,
+        ),
+        kind(
+            "tls",
+            "makes TLS handshakes, and looks at the certificates that servers show",
+            tls::build,
+        ),
     ]
 }
 
@@ -47,9 +58,26 @@ fn kind<O>(
 where
     O: Args + DeserializeOwned + Clone + Send + Sync + 'static,
 {
+    structured(name, about, &[], build)
+}
+
+/// The same, with keys that no flag could say.
+fn structured<O>(
+    name: &'static str,
+    about: &'static str,
+    more: &'static [&'static str],
+    build: fn(O, u64) -> Result<Arc<dyn Scenario>, PrepareError>,
+) -> Kind
+where
+    O: Args + DeserializeOwned + Clone + Send + Sync + 'static,
+{
     Kind::new(name, about, move |node, path, report| {
         let known = keys::<O>();
-        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        let known: Vec<&str> = known
+            .iter()
+            .map(String::as_str)
+            .chain(more.iter().copied())
+            .collect();
         let options: O = typed::read(node, path, &known, report)?;
         Some(Box::new(move |seed| build(options.clone(), seed)))
     })
@@ -114,6 +142,8 @@ mod tests {
         flags_and_keys_agree::<ct::write::Options>();
         flags_and_keys_agree::<ct::read::Options>();
         flags_and_keys_agree::<s3::Options>();
+        flags_and_keys_agree::<rest::Options>();
+        flags_and_keys_agree::<tls::Options>();
     }
 
     #[test]

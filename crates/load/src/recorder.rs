@@ -216,6 +216,12 @@ impl Iteration {
         self.failed
     }
 
+    /// It is due later than planned, because the scenario wants it so: what it
+    /// waits for before its first request is nobody's latency.
+    pub fn postpone(&mut self, by: Duration) {
+        self.intended += by;
+    }
+
     /// When it was due.
     pub fn intended(&self) -> Instant {
         self.intended

@@ -15,7 +15,7 @@ mod single;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use lucarne_hammer::{acme, ct, s3};
+use lucarne_hammer::{acme, ct, rest, s3, tls};
 use lucarne_load::Verdict;
 
 use arrivals::Usual;
@@ -53,6 +53,14 @@ pub enum Load {
     #[command(after_help = EXIT_CODES)]
     Ct(Box<hammer::Options>),
 
+    /// Send requests to any API over HTTP, and check what it answers
+    #[command(after_help = EXIT_CODES)]
+    Rest(Box<Single<rest::Options>>),
+
+    /// Make TLS handshakes, and look at the certificates that a server shows
+    #[command(after_help = EXIT_CODES)]
+    Tls(Box<Single<tls::Options>>),
+
     /// Write, read and delete objects in S3 stores
     #[command(after_help = EXIT_CODES)]
     S3(Box<Single<s3::Options>>),
@@ -71,6 +79,8 @@ pub(crate) fn run(load: &Load) -> ExitCode {
         Load::CtWrite(single) => single.run("ct-write", Usual::default(), ct::write::build),
         Load::CtRead(single) => single.run("ct-read", Usual::default(), ct::read::build),
         Load::Ct(options) => hammer::run(options),
+        Load::Rest(single) => single.run("rest", Usual::default(), rest::build),
+        Load::Tls(single) => single.run("tls", Usual::default(), tls::build),
         Load::S3(single) => single.run("s3", all_cells(&single.options), s3::build),
         Load::Acme(single) => single.run("acme", Usual::default(), acme::build),
     }

@@ -1,0 +1,256 @@
+//! What scenarios over HTTP and TLS have in common: how they connect.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use clap::ValueEnum;
+use lucarne_load::http::{
+    Client, ClientOptions, Endpoint, EndpointError, Identity, TlsOptions, TlsVersion, Version,
+};
+use lucarne_load::{Failure, PrepareError};
+use lucarne_settings::{typed, values};
+use serde::{Deserialize, Deserializer};
+
+use crate::ct::options::{Http, Span};
+use crate::ct::random::Random;
+
+/// A version of TLS to offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+pub enum Tls {
+    /// TLS 1.2
+    #[value(name = "1.2")]
+    #[serde(rename = "1.2")]
+    V1_2,
+    /// TLS 1.3
+    #[value(name = "1.3")]
+    #[serde(rename = "1.3")]
+    V1_3,
+}
+
+/// A host and its address, written `HOST=ADDRESS`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolve(pub String, pub IpAddr);
+
+impl FromStr for Resolve {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let pair = text
+            .split_once('=')
+            .and_then(|(host, address)| Some(Self(host.to_owned(), address.parse().ok()?)));
+        pair.ok_or_else(|| "is not HOST=ADDRESS".to_owned())
+    }
+}
+
+/// A length of time, or one by chance: `1s`, `500ms..2s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pause {
+    /// The shortest.
+    pub from: Span,
+    /// The longest.
+    pub to: Span,
+}
+
+impl Pause {
+    /// One of them.
+    pub(crate) fn pick(self, random: &mut Random) -> std::time::Duration {
+        let more = self.to.0.saturating_sub(self.from.0).as_nanos() as u64;
+        self.from.0 + std::time::Duration::from_nanos(random.below(more.saturating_add(1)))
+    }
+}
+
+impl FromStr for Pause {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (from, to) = text.split_once("..").unwrap_or((text, text));
+        let span = |text: &str| values::duration(text.trim()).map(Span);
+        let pause = Self {
+            from: span(from)?,
+            to: span(to)?,
+        };
+        match pause.from <= pause.to {
+            true => Ok(pause),
+            false => Err("ends before it begins".into()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Pause {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        typed::parsed(deserializer)
+    }
+}
+
+/// Statuses that are expected: `201`, `2xx`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Statuses {
+    first: u16,
+    last: u16,
+}
+
+impl Statuses {
+    /// This one.
+    #[must_use]
+    pub const fn one(status: u16) -> Self {
+        Self {
+            first: status,
+            last: status,
+        }
+    }
+
+    /// Whether `status` is one of them.
+    pub(crate) fn contain(self, status: u16) -> bool {
+        (self.first..=self.last).contains(&status)
+    }
+}
+
+impl FromStr for Statuses {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim().to_ascii_lowercase();
+        let all = text.strip_suffix("xx").and_then(|class| class.parse().ok());
+        match (all, text.parse()) {
+            (Some(class @ 1..=5), _) => Ok(Self {
+                first: class * 100,
+                last: class * 100 + 99,
+            }),
+            (_, Ok(status @ 100..=599)) => Ok(Self::one(status)),
+            _ => Err("is not a status such as 201 or 2xx".into()),
+        }
+    }
+}
+
+impl std::fmt::Display for Statuses {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.first == self.last {
+            true => f.pad(&self.first.to_string()),
+            false => f.pad(&format!("{}xx", self.first / 100)),
+        }
+    }
+}
+
+/// `201 or 2xx`, for messages.
+pub(crate) fn list(statuses: &[Statuses]) -> String {
+    let texts: Vec<_> = statuses.iter().map(Statuses::to_string).collect();
+    texts.join(" or ")
+}
+
+/// What an options type says of connecting.
+#[derive(Clone, Debug)]
+pub(crate) struct Connecting {
+    pub(crate) http: Http,
+    pub(crate) insecure: bool,
+    pub(crate) ca: Option<PathBuf>,
+    pub(crate) cert: Option<PathBuf>,
+    pub(crate) key: Option<PathBuf>,
+    pub(crate) server_name: Option<String>,
+    pub(crate) tls_versions: Vec<Tls>,
+    pub(crate) cipher_suites: Vec<String>,
+    pub(crate) groups: Vec<String>,
+    pub(crate) resume: bool,
+    pub(crate) keepalive: bool,
+    pub(crate) timeout: Span,
+    pub(crate) connect_timeout: Span,
+    pub(crate) resolve: Vec<Resolve>,
+}
+
+impl Connecting {
+    /// The same for the client.
+    pub(crate) fn options(self) -> Result<Arc<ClientOptions>, PrepareError> {
+        let identity = match (self.cert, self.key) {
+            (Some(certificates), Some(key)) => Some(Identity { certificates, key }),
+            (None, None) => None,
+            (Some(_), None) => {
+                return Err(wrong("`--cert` needs `--key`, the key of the certificate"));
+            }
+            (None, Some(_)) => {
+                return Err(wrong("`--key` needs `--cert`, the certificate of the key"));
+            }
+        };
+        let version = |version: &Tls| match version {
+            Tls::V1_2 => TlsVersion::V1_2,
+            Tls::V1_3 => TlsVersion::V1_3,
+        };
+        Ok(Arc::new(ClientOptions {
+            version: match self.http {
+                Http::V1 => Version::Http1,
+                Http::V2 => Version::Http2,
+            },
+            insecure: self.insecure,
+            ca: self.ca,
+            timeout: self.timeout.0,
+            connect_timeout: self.connect_timeout.0,
+            keepalive: self.keepalive,
+            resume: self.resume,
+            resolve: self.resolve.into_iter().map(|it| (it.0, it.1)).collect(),
+            tls: TlsOptions {
+                versions: self.tls_versions.iter().map(version).collect(),
+                suites: given(self.cipher_suites),
+                groups: given(self.groups),
+                identity,
+                server_name: self.server_name,
+            },
+            ..ClientOptions::default()
+        }))
+    }
+}
+
+/// Without the empty text that a plan's `${NAME:-}` leaves.
+fn given(mut texts: Vec<String>) -> Vec<String> {
+    texts.retain(|text| !text.is_empty());
+    texts
+}
+
+/// Finds the server at `url`.
+pub(crate) async fn resolve(
+    url: &str,
+    options: &ClientOptions,
+) -> Result<Arc<Endpoint>, PrepareError> {
+    let endpoint = Endpoint::resolve(url, options).await;
+    endpoint.map_err(|error| match error {
+        EndpointError::Dns { .. } => PrepareError::Unreachable(error.to_string()),
+        error => wrong(error.to_string()),
+    })
+}
+
+/// Connects once, so that what would fail every request is said before the first.
+pub(crate) async fn reach(client: &mut Client) -> Result<(), PrepareError> {
+    let authority = client.endpoint().authority.clone();
+    let outcome = client.handshake().await.exchange.outcome;
+    outcome.map_err(|Failure { detail, .. }| {
+        PrepareError::Unreachable(format!("{authority} cannot be reached: {detail}"))
+    })
+}
+
+pub(crate) fn wrong(message: impl Into<String>) -> PrepareError {
+    PrepareError::Configuration(message.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_and_pauses() {
+        let read = |text: &str| text.parse::<Statuses>();
+        assert!(read("2xx").unwrap().contain(204) && !read("2xx").unwrap().contain(301));
+        assert!(read("404").unwrap().contain(404) && !read("404").unwrap().contain(400));
+        for wrong in ["", "xx", "6xx", "20", "600", "ok"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+        let both = [read("2XX").unwrap(), read("404").unwrap()];
+        assert_eq!(list(&both), "2xx or 404");
+        let pause: Pause = "10ms..20ms".parse().unwrap();
+        let mut random = Random::new(1, 1);
+        for _ in 0..100 {
+            let picked = pause.pick(&mut random);
+            assert!((pause.from.0..=pause.to.0).contains(&picked), "{picked:?}");
+        }
+        assert!("2s..1s".parse::<Pause>().is_err());
+        assert!("2".parse::<Pause>().is_err());
+    }
+}

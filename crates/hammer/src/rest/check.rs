@@ -1,0 +1,269 @@
+//! What must be true of an answer, and what is taken from it.
+
+use lucarne_load::http::Response;
+
+use super::json::{Found, Places};
+use super::options::{self, JsonType, Length};
+use super::template::{Form, Scope, Template, Values};
+use crate::names::keep;
+
+/// Checks and captures of one request, compiled.
+#[derive(Debug, Default)]
+pub(super) struct Checks {
+    places: Places,
+    checks: Vec<Check>,
+    captures: Vec<Capture>,
+}
+
+#[derive(Debug)]
+struct Check {
+    name: &'static str,
+    place: Place,
+    exists: Option<bool>,
+    equals: Option<Template>,
+    contains: Option<Template>,
+    kind: Option<JsonType>,
+    length: Option<Length>,
+}
+
+#[derive(Debug)]
+struct Capture {
+    name: &'static str,
+    place: Place,
+    slot: usize,
+}
+
+/// Where something stands in an answer.
+#[derive(Debug)]
+enum Place {
+    /// By number among the places that are looked at.
+    Json(usize),
+    Header(String),
+    Body,
+}
+
+impl Checks {
+    /// Compiles what a plan says of the answers to `request`.
+    pub(super) fn compile(
+        request: &str,
+        checks: &[options::Check],
+        scope: &mut Scope,
+    ) -> Result<Self, String> {
+        let mut compiled = Self::default();
+        for (index, check) in checks.iter().enumerate() {
+            let check = compiled
+                .check(request, check, scope)
+                .map_err(|why| format!("checks[{index}]: {why}"))?;
+            compiled.checks.push(check);
+        }
+        Ok(compiled)
+    }
+
+    /// Takes what is at `place` (a JSON pointer, or `header:Name`) into `slot`.
+    pub(super) fn capture(
+        &mut self,
+        request: &str,
+        name: &str,
+        place: &str,
+        slot: usize,
+    ) -> Result<(), String> {
+        let place = match place.split_once(':') {
+            Some(("header", header)) => Place::Header(header.trim().to_owned()),
+            _ => Place::Json(self.places.add(place)?),
+        };
+        let name = keep(&format!("{request}: {name} is there"));
+        self.captures.push(Capture { name, place, slot });
+        Ok(())
+    }
+
+    fn check(
+        &mut self,
+        request: &str,
+        check: &options::Check,
+        scope: &mut Scope,
+    ) -> Result<Check, String> {
+        let given = [check.json.is_some(), check.header.is_some(), check.body];
+        if given.iter().filter(|given| **given).count() != 1 {
+            return Err("names one place: `json: /pointer`, `header: name` or `body: true`".into());
+        }
+        let (place, of) = match (&check.json, &check.header) {
+            (Some(pointer), _) => (Place::Json(self.places.add(pointer)?), pointer.clone()),
+            (_, Some(header)) => (Place::Header(header.clone()), header.clone()),
+            _ => (Place::Body, "body".to_owned()),
+        };
+        if check.kind.is_some() && check.json.is_none() {
+            return Err("`type` is for places in JSON".into());
+        }
+        let tests = check.equals.is_some() || check.contains.is_some() || check.length.is_some();
+        if check.exists == Some(false) && (tests || check.kind.is_some()) {
+            return Err("what does not exist is nothing else either".into());
+        }
+        let mut template = |text: &Option<String>| {
+            let compiled = text
+                .as_ref()
+                .map(|text| Template::compile(text, Form::Plain, scope));
+            compiled.transpose()
+        };
+        let (equals, contains) = (template(&check.equals)?, template(&check.contains)?);
+        let name = match &check.name {
+            Some(name) => name.clone(),
+            None => format!("{request}: {of} {}", words(check)),
+        };
+        Ok(Check {
+            name: keep(&name.replace([',', '{', '}'], " ")),
+            place,
+            exists: check.exists,
+            equals,
+            contains,
+            kind: check.kind,
+            length: check.length,
+        })
+    }
+
+    /// Whether there is anything to look at.
+    pub(super) fn is_empty(&self) -> bool {
+        self.checks.is_empty() && self.captures.is_empty()
+    }
+
+    /// Looks at an answer: `tell` hears of every check, and what is to be kept
+    /// goes into `values`. The first thing that was wrong.
+    pub(super) fn look(
+        &self,
+        response: &Response,
+        values: &mut Values,
+        mut tell: impl FnMut(&'static str, Result<(), String>),
+    ) -> Result<(), String> {
+        let found = match self.places.is_empty() {
+            true => Ok(Vec::new()),
+            false => self.places.look(&response.body),
+        };
+        let mut first = Ok(());
+        let mut heard = |name: &'static str, outcome: Result<(), String>| {
+            if let (Err(why), Ok(())) = (&outcome, &first) {
+                first = Err(format!("{name}: {why}"));
+            }
+            tell(name, outcome);
+        };
+        for check in &self.checks {
+            let outcome = check.place.of(response, &found);
+            let outcome = outcome.and_then(|found| check.test(found.as_ref(), values));
+            heard(check.name, outcome);
+        }
+        for capture in &self.captures {
+            let outcome = match capture.place.of(response, &found) {
+                Ok(Some(found)) if !found.is_structure() => {
+                    values.set(capture.slot, found.text);
+                    Ok(())
+                }
+                Ok(Some(found)) => Err(format!("it is {}", of_kind(found.kind))),
+                Ok(None) => Err("there is none".to_owned()),
+                Err(why) => Err(why),
+            };
+            heard(capture.name, outcome);
+        }
+        first
+    }
+}
+
+impl Place {
+    fn of(
+        &self,
+        response: &Response,
+        found: &Result<Vec<Option<Found>>, String>,
+    ) -> Result<Option<Found>, String> {
+        let text = |text: &str| Found {
+            kind: JsonType::String,
+            length: text.chars().count() as u64,
+            text: text.to_owned(),
+        };
+        match self {
+            Place::Json(index) => match found {
+                Ok(found) => Ok(found.get(*index).cloned().flatten()),
+                Err(why) => Err(why.clone()),
+            },
+            Place::Header(name) => Ok(response.headers.get(name).map(text)),
+            Place::Body => Ok(Some(text(&String::from_utf8_lossy(&response.body)))),
+        }
+    }
+}
+
+impl Found {
+    fn is_structure(&self) -> bool {
+        matches!(self.kind, JsonType::Object | JsonType::Array)
+    }
+}
+
+impl Check {
+    fn test(&self, found: Option<&Found>, values: &mut Values) -> Result<(), String> {
+        let found = match (found, self.exists) {
+            (Some(_), Some(false)) => return Err("it is there".into()),
+            (None, Some(false)) => return Ok(()),
+            (None, _) => return Err("there is none".into()),
+            (Some(found), _) => found,
+        };
+        if let Some(kind) = self.kind
+            && kind != found.kind
+        {
+            return Err(format!("it is {}", of_kind(found.kind)));
+        }
+        if let Some(length) = self.length
+            && !(length.least..=length.most).contains(&found.length)
+        {
+            return Err(format!("its length is {}", found.length));
+        }
+        let said = || match found.is_structure() {
+            true => of_kind(found.kind).to_owned(),
+            false => format!("`{}`", found.text.chars().take(100).collect::<String>()),
+        };
+        if let Some(equals) = &self.equals {
+            let wanted = equals.text(values);
+            if found.is_structure() || wanted != found.text {
+                return Err(format!("it is {}, not `{wanted}`", said()));
+            }
+        }
+        if let Some(contains) = &self.contains {
+            let wanted = contains.text(values);
+            if !found.text.contains(&wanted) {
+                return Err(format!("it is {}, without `{wanted}`", said()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a check says, for its name.
+fn words(check: &options::Check) -> String {
+    let mut words = Vec::new();
+    if let Some(kind) = check.kind {
+        words.push(format!("is {}", of_kind(kind)));
+    }
+    if let Some(Length { least, most }) = check.length {
+        words.push(match (least, most) {
+            (least, most) if least == most => format!("has length {least}"),
+            (least, u64::MAX) => format!("has length {least} or more"),
+            (_, most) => format!("has length {most} or less"),
+        });
+    }
+    if let Some(text) = &check.equals {
+        words.push(format!("is {text}"));
+    }
+    if let Some(text) = &check.contains {
+        words.push(format!("contains {text}"));
+    }
+    match (words.is_empty(), check.exists) {
+        (true, Some(false)) => "is not there".to_owned(),
+        (true, _) => "is there".to_owned(),
+        (false, _) => words.join(" and "),
+    }
+}
+
+fn of_kind(kind: JsonType) -> &'static str {
+    match kind {
+        JsonType::Object => "an object",
+        JsonType::Array => "an array",
+        JsonType::String => "a text",
+        JsonType::Number => "a number",
+        JsonType::Boolean => "true or false",
+        JsonType::Null => "null",
+    }
+}

@@ -1,0 +1,392 @@
+//! The options of `rest`.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+use lucarne_settings::typed;
+use serde::de::{self, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use crate::connecting::{Pause, Resolve, Statuses, Tls};
+use crate::ct::options::{Http, Span};
+
+/// Which requests are sent, and how.
+#[derive(Clone, Debug, PartialEq, Args, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Options {
+    /// URL of the one request, with templates ({{unique}}, {{counter(to=99)}}, …) in path and query
+    #[arg(long, value_name = "URL")]
+    pub url: Option<String>,
+    /// What paths of requests are added to
+    #[arg(long, value_name = "URL")]
+    pub base_url: Option<String>,
+    /// Method [default: GET, with a body POST]
+    #[arg(long, value_name = "NAME")]
+    pub method: Option<String>,
+    /// A header of every request; may be repeated
+    #[arg(
+        long,
+        visible_alias = "header",
+        short = 'H',
+        value_name = "NAME: VALUE"
+    )]
+    #[serde(deserialize_with = "headers")]
+    pub headers: Vec<Header>,
+    /// Body, as text
+    #[arg(long, value_name = "TEXT", conflicts_with = "json")]
+    pub body: Option<String>,
+    /// Body, as JSON; in a plan also written as YAML
+    #[arg(long, value_name = "JSON")]
+    pub json: Option<Json>,
+    /// Statuses that are right (201, 2xx) [default: 2xx]
+    #[arg(long, value_name = "STATUS", value_delimiter = ',')]
+    #[serde(deserialize_with = "typed::list")]
+    pub expect: Vec<Statuses>,
+    /// Time between two requests of an iteration, and after the last (1s, 500ms..2s)
+    #[arg(long, value_name = "TIME")]
+    pub think_time: Option<Pause>,
+    /// Wait up to so long before an iteration, by chance; latency counts from then
+    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(0))]
+    pub jitter: Span,
+    /// How long a connection is kept
+    #[arg(long, value_enum, default_value_t)]
+    pub connections: Connections,
+    /// Version of HTTP
+    #[arg(long, value_enum, default_value_t)]
+    pub http: Http,
+    /// Accept any TLS certificate
+    #[arg(long)]
+    pub insecure: bool,
+    /// PEM file of certificates to trust besides the system's
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+    /// PEM file of the client's own certificate
+    #[arg(long, value_name = "FILE")]
+    pub cert: Option<PathBuf>,
+    /// PEM file of the key of the client's certificate
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+    /// Name to ask for in TLS, instead of the URL's
+    #[arg(long, value_name = "NAME")]
+    pub server_name: Option<String>,
+    /// Versions of TLS to offer [default: both]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub tls_versions: Vec<Tls>,
+    /// Cipher suites to offer, by IANA's names [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub cipher_suites: Vec<String>,
+    /// Groups for the key exchange, the preferred one first [default: the usual ones]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub groups: Vec<String>,
+    /// Resume TLS sessions of earlier connections
+    #[arg(long)]
+    pub resume: bool,
+    /// The most a request may take
+    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(60))]
+    pub timeout: Span,
+    /// The most that connecting and the TLS handshake may take together
+    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(10))]
+    pub connect_timeout: Span,
+    /// Address of a host that is not to be looked up
+    #[arg(long, value_name = "HOST=ADDRESS")]
+    #[serde(deserialize_with = "typed::list")]
+    pub resolve: Vec<Resolve>,
+
+    /// Values by name, made once an iteration.
+    #[arg(skip)]
+    pub vars: Pairs,
+    /// What must be true of the one request's answer.
+    #[arg(skip)]
+    pub checks: Vec<Check>,
+    /// Requests of an iteration, one after the other.
+    #[arg(skip)]
+    pub steps: Vec<Step>,
+    /// Requests of which an iteration makes one, by weight.
+    #[arg(skip)]
+    pub requests: Vec<Step>,
+}
+
+/// Keys that only plans have.
+pub(crate) const STRUCTURED: &[&str] = &["vars", "checks", "steps", "requests"];
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            url: None,
+            base_url: None,
+            method: None,
+            headers: Vec::new(),
+            body: None,
+            json: None,
+            expect: Vec::new(),
+            think_time: None,
+            jitter: Span::seconds(0),
+            connections: Connections::default(),
+            http: Http::default(),
+            insecure: false,
+            ca: None,
+            cert: None,
+            key: None,
+            server_name: None,
+            tls_versions: Vec::new(),
+            cipher_suites: Vec::new(),
+            groups: Vec::new(),
+            resume: false,
+            timeout: Span::seconds(60),
+            connect_timeout: Span::seconds(10),
+            resolve: Vec::new(),
+            vars: Pairs::default(),
+            checks: Vec::new(),
+            steps: Vec::new(),
+            requests: Vec::new(),
+        }
+    }
+}
+
+/// One request of a list.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Step {
+    /// What reports call it: its tag `op`.
+    pub name: String,
+    /// How often it is picked, compared with the others (1).
+    pub weight: Option<f64>,
+    /// Method.
+    pub method: Option<String>,
+    /// A URL, or what is added to `baseUrl`.
+    pub url: String,
+    /// Headers besides those of all.
+    #[serde(deserialize_with = "headers")]
+    pub headers: Vec<Header>,
+    /// Body, as text.
+    pub body: Option<String>,
+    /// Body, as JSON.
+    pub json: Option<Json>,
+    /// Statuses that are right.
+    #[serde(deserialize_with = "typed::list")]
+    pub expect: Vec<Statuses>,
+    /// What else must be true of the answer.
+    pub checks: Vec<Check>,
+    /// Values to take from the answer, for the rest of the iteration.
+    pub capture: Pairs,
+    /// The same, for as long as the user lives.
+    pub remember: Pairs,
+    /// Time after it.
+    pub think_time: Option<Pause>,
+}
+
+/// Something that must be true of an answer: of one place in it, one thing or
+/// more.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Check {
+    /// What reports call it.
+    pub name: Option<String>,
+    /// The place: a JSON pointer (RFC 6901) into the body, `/` alone for all of it.
+    pub json: Option<String>,
+    /// The place: a header.
+    pub header: Option<String>,
+    /// The place: the whole body, as text.
+    pub body: bool,
+    /// Whether there is to be anything.
+    pub exists: Option<bool>,
+    /// The text there, or the number as text.
+    pub equals: Option<String>,
+    /// What the text there has in it.
+    pub contains: Option<String>,
+    /// Its type in JSON.
+    #[serde(rename = "type")]
+    pub kind: Option<JsonType>,
+    /// How many items, keys or letters it has.
+    pub length: Option<Length>,
+}
+
+/// A type of JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum JsonType {
+    /// `{…}`
+    Object,
+    /// `[…]`
+    Array,
+    /// `"…"`
+    String,
+    /// A number.
+    Number,
+    /// `true` or `false`
+    Boolean,
+    /// `null`
+    Null,
+}
+
+/// A length, or bounds of one: `50`, `>0`, `<=50`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Length {
+    /// The least.
+    pub least: u64,
+    /// The most.
+    pub most: u64,
+}
+
+impl FromStr for Length {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let at = text
+            .find(|c: char| c.is_ascii_digit())
+            .unwrap_or(text.len());
+        let (sign, number) = (text[..at].trim(), text[at..].trim());
+        let number: u64 = number
+            .parse()
+            .map_err(|_| "is not a length such as 50, >0 or <=50")?;
+        let (least, most) = match sign {
+            "" | "=" | "==" => (number, number),
+            ">" => (number.saturating_add(1), u64::MAX),
+            ">=" => (number, u64::MAX),
+            "<" if number > 0 => (0, number - 1),
+            "<=" => (0, number),
+            _ => return Err("is not a length such as 50, >0 or <=50".into()),
+        };
+        Ok(Self { least, most })
+    }
+}
+
+impl<'de> Deserialize<'de> for Length {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        typed::parsed(deserializer)
+    }
+}
+
+/// How long a connection is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Connections {
+    /// As long as its user
+    #[default]
+    User,
+    /// For one iteration
+    Iteration,
+    /// For one request
+    Request,
+}
+
+/// A header: its name, and its value with templates.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Header(pub String, pub String);
+
+impl FromStr for Header {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some((name, value)) if !name.trim().is_empty() => {
+                Ok(Self(name.trim().into(), value.trim().into()))
+            }
+            _ => Err("is not a header such as Accept: text/plain".into()),
+        }
+    }
+}
+
+/// Without the value, which may be a secret.
+impl fmt::Debug for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Header").field(&self.0).finish()
+    }
+}
+
+/// In a plan a map, or a list of texts as flags have them.
+pub(crate) fn headers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Header>, D::Error> {
+    struct Either;
+    impl<'de> Visitor<'de> for Either {
+        type Value = Vec<Header>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a map of headers, or a list of `Name: value`")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut headers = Vec::new();
+            while let Some((name, value)) = map.next_entry()? {
+                headers.push(Header(name, value));
+            }
+            Ok(headers)
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+            let mut headers = Vec::new();
+            while let Some(text) = list.next_element::<String>()? {
+                let header = text.parse();
+                headers.push(header.map_err(|why| de::Error::custom(format!("`{text}` {why}")))?);
+            }
+            Ok(headers)
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+            let header = text.parse();
+            let header = header.map_err(|why| E::custom(format!("`{text}` {why}")))?;
+            Ok(vec![header])
+        }
+
+        fn visit_none<E: de::Error>(self) -> Result<Self::Value, E> {
+            Ok(Vec::new())
+        }
+    }
+    deserializer.deserialize_any(Either)
+}
+
+/// JSON: written as YAML, or as a text of JSON.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Json(pub serde_json::Value);
+
+impl FromStr for Json {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let value = serde_json::from_str(text);
+        value
+            .map(Self)
+            .map_err(|error| format!("is not JSON: {error}"))
+    }
+}
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match serde_json::Value::deserialize(deserializer)? {
+            serde_json::Value::String(text) => text
+                .parse()
+                .map_err(|why| de::Error::custom(format!("`{text}` {why}"))),
+            value => Ok(Self(value)),
+        }
+    }
+}
+
+/// Names and texts, in the order in which they are written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pairs(pub Vec<(String, String)>);
+
+impl<'de> Deserialize<'de> for Pairs {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Map;
+        impl<'de> Visitor<'de> for Map {
+            type Value = Pairs;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map of names")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs, A::Error> {
+                let mut pairs: Vec<(String, String)> = Vec::new();
+                while let Some((name, text)) = map.next_entry::<String, String>()? {
+                    if pairs.iter().any(|(known, _)| *known == name) {
+                        return Err(de::Error::custom(format!("`{name}` is given twice")));
+                    }
+                    pairs.push((name, text));
+                }
+                Ok(Pairs(pairs))
+            }
+        }
+        deserializer.deserialize_map(Map)
+    }
+}

@@ -1,0 +1,247 @@
+//! One request, compiled.
+
+use http::Method;
+use lucarne_load::http::Response;
+use serde_json::Value;
+use url::{Position, Url};
+
+use super::check::Checks;
+use super::options::{Header, Json, Step};
+use super::template::{Form, Scope, Template};
+use crate::connecting::{Pause, Statuses, list};
+use crate::names::keep;
+
+/// A request as it is sent over and over again.
+#[derive(Debug)]
+pub(super) struct Request {
+    /// What reports call it.
+    pub(super) name: String,
+    /// Which of the scenario's servers it goes to.
+    pub(super) server: usize,
+    pub(super) method: Method,
+    pub(super) path: Template,
+    pub(super) headers: Vec<(String, Template)>,
+    pub(super) body: Option<Template>,
+    expect: Vec<Statuses>,
+    /// The name of the check of the status.
+    pub(super) status_check: &'static str,
+    pub(super) checks: Checks,
+    pub(super) think_time: Option<Pause>,
+    /// How often it is picked, and how often those before it.
+    pub(super) weight: f64,
+}
+
+/// What requests of one scenario share while they are compiled.
+#[derive(Debug, Default)]
+pub(super) struct Compiler<'o> {
+    pub(super) scope: Scope,
+    /// Their servers: scheme, host and port.
+    pub(super) servers: Vec<String>,
+    pub(super) base: Option<&'o str>,
+    pub(super) headers: &'o [Header],
+}
+
+impl Compiler<'_> {
+    /// Compiles one request; values that it captures are known from then on.
+    /// Those go to `forgotten` that do not outlive an iteration.
+    pub(super) fn request(
+        &mut self,
+        step: &Step,
+        forgotten: &mut Vec<usize>,
+    ) -> Result<Request, String> {
+        let (server, path, shown) = self.url(&step.url)?;
+        let body = self.body(step)?;
+        let method = match &step.method {
+            None if body.is_some() => Method::POST,
+            None => Method::GET,
+            Some(name) => Method::from_bytes(name.to_uppercase().as_bytes())
+                .map_err(|_| format!("method: `{name}` is no method of HTTP"))?,
+        };
+        let name = match step.name.as_str() {
+            "" => format!("{method} {shown}"),
+            name => name.to_owned(),
+        };
+        if name.contains([',', '{', '}', '\n']) {
+            return Err(format!("name: `{name}` has commas or braces"));
+        }
+        let headers = self.headers(step)?;
+        let mut checks = Checks::compile(&name, &step.checks, &mut self.scope)?;
+        let captured = step.capture.0.iter().map(|pair| (pair, false));
+        let remembered = step.remember.0.iter().map(|pair| (pair, true));
+        for ((value, place), stays) in captured.chain(remembered) {
+            let slot = self.scope.declare(value)?;
+            checks.capture(&name, value, place, slot)?;
+            if !stays {
+                forgotten.push(slot);
+            }
+        }
+        let weight = step.weight.unwrap_or(1.0);
+        if !(weight.is_finite() && weight > 0.0) {
+            return Err("weight: must be above 0".into());
+        }
+        let expect = match step.expect.as_slice() {
+            [] => vec!["2xx".parse()?],
+            given => given.to_vec(),
+        };
+        Ok(Request {
+            status_check: keep(&format!("{name}: status is {}", list(&expect))),
+            name,
+            server,
+            method,
+            path,
+            headers,
+            body,
+            expect,
+            checks,
+            think_time: step.think_time,
+            weight,
+        })
+    }
+
+    /// Its server, its path, and how it is shown.
+    fn url(&mut self, text: &str) -> Result<(usize, Template, String), String> {
+        let absolute = text.contains("://");
+        let whole = match (absolute, self.base) {
+            (true, _) => text.to_owned(),
+            (false, Some(base)) => {
+                let slash = if text.starts_with('/') { "" } else { "/" };
+                format!("{}{slash}{text}", base.trim_end_matches('/'))
+            }
+            (false, None) if text.is_empty() => return Err("url: is missing".into()),
+            (false, None) => {
+                return Err(format!(
+                    "url: `{text}` has no https:// in front, and there is no `baseUrl`"
+                ));
+            }
+        };
+        let after_scheme = whole.find("://").map_or(0, |at| at + 3);
+        let slash = whole[after_scheme..].find(['/', '?']);
+        let (origin, path) = whole.split_at(slash.map_or(whole.len(), |at| after_scheme + at));
+        if origin.contains("{{") {
+            return Err(format!(
+                "url: `{origin}` has a template in its host: only the path can"
+            ));
+        }
+        let parsed =
+            Url::parse(origin).map_err(|error| format!("url: `{origin}` is no URL: {error}"))?;
+        let origin = parsed[..Position::BeforePath].to_owned();
+        let path = match path.starts_with('/') {
+            true => path.to_owned(),
+            false => format!("/{path}"),
+        };
+        let path = path.split('#').next().unwrap_or_default();
+        let known = self.servers.iter().position(|server| *server == origin);
+        let server = known.unwrap_or_else(|| {
+            self.servers.push(origin);
+            self.servers.len() - 1
+        });
+        let template = Template::compile(path, Form::Url, &mut self.scope);
+        let template = template.map_err(|why| format!("url: {why}"))?;
+        Ok((server, template, shown(path)))
+    }
+
+    fn body(&mut self, step: &Step) -> Result<Option<Template>, String> {
+        match (&step.body, &step.json) {
+            (Some(_), Some(_)) => Err("body: there is `json` as well".into()),
+            (None, None) => Ok(None),
+            (Some(text), None) => Template::compile(text, Form::Plain, &mut self.scope)
+                .map(Some)
+                .map_err(|why| format!("body: {why}")),
+            (None, Some(Json(value))) => json(value, &mut self.scope)
+                .map(Some)
+                .map_err(|why| format!("json: {why}")),
+        }
+    }
+
+    /// Those of the request, and those of all that it does not have.
+    fn headers(&mut self, step: &Step) -> Result<Vec<(String, Template)>, String> {
+        let mut headers: Vec<(String, Template)> = Vec::new();
+        let of_all = self.headers.iter().filter(|Header(name, _)| {
+            let mut own = step.headers.iter();
+            !own.any(|Header(other, _)| other.eq_ignore_ascii_case(name))
+        });
+        for Header(name, value) in of_all.chain(&step.headers) {
+            let value = Template::compile(value, Form::Plain, &mut self.scope);
+            let value = value.map_err(|why| format!("headers.{name}: {why}"))?;
+            headers.push((name.clone(), value));
+        }
+        let has_type = |(name, _): &(String, _)| name.eq_ignore_ascii_case("content-type");
+        if step.json.is_some() && !headers.iter().any(has_type) {
+            headers.push(("content-type".into(), Template::fixed("application/json")));
+        }
+        Ok(headers)
+    }
+}
+
+impl Request {
+    /// Whether the answer has a status that is right.
+    pub(super) fn status(&self, response: &Response) -> Result<(), String> {
+        let status = response.status;
+        if self.expect.iter().any(|expected| expected.contain(status)) {
+            return Ok(());
+        }
+        let excerpt: String = response.excerpt().chars().take(100).collect();
+        let expected = list(&self.expect);
+        Err(format!("{status} instead of {expected}: {excerpt}")
+            .trim_end_matches(": ")
+            .to_owned())
+    }
+}
+
+/// A path without its query, its templates as `*`.
+fn shown(path: &str) -> String {
+    let mut shown = String::new();
+    let mut rest = path;
+    while let Some((before, after)) = rest.split_once("{{") {
+        shown.push_str(before);
+        shown.push('*');
+        rest = after.split_once("}}").map_or("", |(_, after)| after);
+    }
+    shown.push_str(rest);
+    let shown = shown.split('?').next().unwrap_or_default();
+    shown.replace([',', '{', '}'], "_")
+}
+
+/// JSON with templates in its texts.
+fn json(value: &Value, scope: &mut Scope) -> Result<Template, String> {
+    let mut all = Template::fixed("");
+    let mut push = |text: &str| all.extend(Template::fixed(text));
+    match value {
+        Value::Array(items) => {
+            push("[");
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    all.extend(Template::fixed(","));
+                }
+                all.extend(json(item, scope)?);
+            }
+            all.extend(Template::fixed("]"));
+        }
+        Value::Object(entries) => {
+            push("{");
+            for (index, (key, value)) in entries.iter().enumerate() {
+                let comma = if index > 0 { "," } else { "" };
+                let key = Value::String(key.clone());
+                all.extend(Template::fixed(&format!("{comma}{key}:")));
+                all.extend(json(value, scope)?);
+            }
+            all.extend(Template::fixed("}"));
+        }
+        Value::String(text) if Template::is_raw(text) => {
+            all.extend(Template::compile(text.trim(), Form::Json, scope)?);
+        }
+        Value::String(text) => {
+            push("\"");
+            all.extend(escaped(text, scope)?);
+            all.extend(Template::fixed("\""));
+        }
+        other => push(&other.to_string()),
+    }
+    Ok(all)
+}
+
+/// A text of JSON: what is around its values is escaped too.
+fn escaped(text: &str, scope: &mut Scope) -> Result<Template, String> {
+    let whole = Template::compile(text, Form::Json, scope)?;
+    Ok(whole.escape_texts())
+}

@@ -1,0 +1,184 @@
+//! Texts with `{{…}}` in them, compiled once.
+//!
+//! | written | stands for |
+//! |---|---|
+//! | `{{unique}}` | a word that no other iteration and no other run has; the same within an iteration |
+//! | `{{iteration}}`, `{{user}}` | their numbers, from 0; `{{iteration(width=5)}}` pads with zeros |
+//! | `{{counter(from=1, to=5000, width=5)}}` | the next number, shared by all users; after `to` comes `from` again |
+//! | `{{random(from=1, to=6)}}` | a whole number, both ends included |
+//! | `{{pick(a, "b c")}}` | one of these words |
+//! | `{{hex(16)}}`, `{{uuid}}` | random bytes in hexadecimal, a random UUID |
+//! | `{{now}}`, `{{now(ms)}}` | Unix time in seconds or milliseconds |
+//! | `{{name}}` | what `vars`, `capture` or `remember` call so |
+//! | `{{"{{"}}` | `{{` |
+//!
+//! In a URL a value is percent-encoded and in JSON escaped; `{{name | raw}}` is
+//! taken as it is.
+
+mod parse;
+mod values;
+
+pub(super) use values::{Common, Scope, Values};
+
+use values::Source;
+
+/// A text with values in it.
+#[derive(Debug)]
+pub(super) struct Template(Vec<Part>);
+
+#[derive(Debug)]
+enum Part {
+    Text(String),
+    Value(Source, Form),
+}
+
+/// How a value is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// As it is.
+    Plain,
+    /// Within a string of JSON.
+    Json,
+    /// As a part of a path or a query (RFC 3986).
+    Url,
+}
+
+impl Template {
+    /// Reads `text`, whose values are to be known to `scope`.
+    pub(super) fn compile(text: &str, form: Form, scope: &mut Scope) -> Result<Self, String> {
+        let mut parts = Vec::new();
+        let mut rest = text;
+        while let Some((before, expression, after)) = parse::next(rest)? {
+            push_text(&mut parts, before);
+            match parse::expression(expression)? {
+                parse::Expression::Text(text) => push_text(&mut parts, &text),
+                parse::Expression::Value(call) => {
+                    let form = if call.raw { Form::Plain } else { form };
+                    parts.push(Part::Value(scope.source(&call)?, form));
+                }
+            }
+            rest = after;
+        }
+        push_text(&mut parts, rest);
+        Ok(Self(parts))
+    }
+
+    /// Whether `text` is one value and nothing else, to be taken as it is: then
+    /// what stands around it in JSON are no quotes.
+    pub(super) fn is_raw(text: &str) -> bool {
+        let whole = text.trim();
+        matches!(parse::next(whole), Ok(Some(("", expression, ""))) if matches!(
+            parse::expression(expression), Ok(parse::Expression::Value(call)) if call.raw))
+    }
+
+    /// The same, with what stands around the values escaped for JSON.
+    pub(super) fn escape_texts(self) -> Self {
+        let escaped = |part| match part {
+            Part::Text(text) => {
+                let mut out = String::with_capacity(text.len());
+                escape(&text, Form::Json, &mut out);
+                Part::Text(out)
+            }
+            value => value,
+        };
+        Self(self.0.into_iter().map(escaped).collect())
+    }
+
+    /// Other texts after this one.
+    pub(super) fn extend(&mut self, other: Template) {
+        for part in other.0 {
+            match part {
+                Part::Text(text) => push_text(&mut self.0, &text),
+                value => self.0.push(value),
+            }
+        }
+    }
+
+    /// A text without values.
+    pub(super) fn fixed(text: &str) -> Self {
+        let mut parts = Vec::new();
+        push_text(&mut parts, text);
+        Self(parts)
+    }
+
+    /// The text, if there are no values in it.
+    pub(super) fn as_fixed(&self) -> Option<&str> {
+        match self.0.as_slice() {
+            [] => Some(""),
+            [Part::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Whether all of it can be had.
+    pub(super) fn is_ready(&self, values: &Values) -> bool {
+        self.0.iter().all(|part| match part {
+            Part::Value(Source::Slot(slot), _) => values.get(*slot).is_some(),
+            _ => true,
+        })
+    }
+
+    /// Writes it at the end of `out`. What is not [ready](Self::is_ready) is
+    /// nothing.
+    pub(super) fn write(&self, out: &mut String, values: &mut Values) {
+        for part in &self.0 {
+            match part {
+                Part::Text(text) => out.push_str(text),
+                Part::Value(source, Form::Plain) => values.write(source, out),
+                Part::Value(source, form) => {
+                    let from = out.len();
+                    values.write(source, out);
+                    if out[from..].bytes().any(|byte| !plain(byte, *form)) {
+                        let value = out.split_off(from);
+                        escape(&value, *form, out);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The same as a text of its own.
+    pub(super) fn text(&self, values: &mut Values) -> String {
+        let mut out = String::new();
+        self.write(&mut out, values);
+        out
+    }
+}
+
+fn push_text(parts: &mut Vec<Part>, text: &str) {
+    match parts.last_mut() {
+        _ if text.is_empty() => {}
+        Some(Part::Text(last)) => last.push_str(text),
+        _ => parts.push(Part::Text(text.to_owned())),
+    }
+}
+
+/// Whether a byte stands for itself.
+fn plain(byte: u8, form: Form) -> bool {
+    match form {
+        Form::Plain => true,
+        Form::Json => !matches!(byte, b'"' | b'\\' | 0..0x20),
+        Form::Url => byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~'),
+    }
+}
+
+fn escape(value: &str, form: Form, out: &mut String) {
+    use std::fmt::Write;
+    for character in value.chars() {
+        let mut bytes = [0; 4];
+        let bytes = character.encode_utf8(&mut bytes).as_bytes();
+        if bytes.iter().all(|byte| plain(*byte, form)) {
+            out.push(character);
+            continue;
+        }
+        // Writing to memory does not fail.
+        let _ = match (form, character) {
+            (Form::Json, '"' | '\\') => write!(out, "\\{character}"),
+            (Form::Json, _) => write!(out, "\\u{:04x}", u32::from(character)),
+            _ => bytes.iter().try_for_each(|byte| write!(out, "%{byte:02X}")),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! Reading `{{…}}`.
+
+/// What stands between braces.
+#[derive(Debug, PartialEq)]
+pub(super) enum Expression {
+    /// A text in quotes: itself.
+    Text(String),
+    /// A value.
+    Value(Call),
+}
+
+/// A value by its name, with arguments where it takes any.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Call {
+    pub(super) name: String,
+    /// Names, empty for those without, and values.
+    pub(super) arguments: Vec<(String, String)>,
+    /// To be written as it is.
+    pub(super) raw: bool,
+}
+
+/// What comes before the next braces, what is in them, and what follows.
+pub(super) fn next(text: &str) -> Result<Option<(&str, &str, &str)>, String> {
+    let Some(begin) = text.find("{{") else {
+        return Ok(None);
+    };
+    let inner = &text[begin + 2..];
+    let end = outside_quotes(inner, "}}")
+        .next()
+        .ok_or_else(|| format!("`{text}` has `{{{{` without its `}}}}`"))?;
+    Ok(Some((&text[..begin], &inner[..end], &inner[end + 2..])))
+}
+
+/// Reads what is between the braces.
+pub(super) fn expression(text: &str) -> Result<Expression, String> {
+    let wrong = |why: &str| format!("`{{{{{text}}}}}` {why}");
+    let (body, filter) = match outside_quotes(text, "|").next() {
+        Some(bar) => (text[..bar].trim(), Some(text[bar + 1..].trim())),
+        None => (text.trim(), None),
+    };
+    let raw = match filter {
+        None => false,
+        Some("raw") => true,
+        Some(_) => return Err(wrong("has something after `|` that is not `raw`")),
+    };
+    if let Some(text) = quoted(body) {
+        return Ok(Expression::Text(text.to_owned()));
+    }
+    let (name, arguments) = match body.split_once('(') {
+        None => (body, ""),
+        Some((name, rest)) => match rest.strip_suffix(')') {
+            Some(arguments) => (name.trim_end(), arguments),
+            None => return Err(wrong("has `(` without its `)`")),
+        },
+    };
+    if !is_name(name) {
+        return Err(wrong("is not a name: letters, digits and `_`"));
+    }
+    Ok(Expression::Value(Call {
+        name: name.to_owned(),
+        arguments: split(arguments).map_err(|why| wrong(&why))?,
+        raw,
+    }))
+}
+
+/// Whether something may be called so.
+pub(super) fn is_name(text: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(allowed)
+}
+
+fn split(text: &str) -> Result<Vec<(String, String)>, String> {
+    let mut arguments = Vec::new();
+    if text.trim().is_empty() {
+        return Ok(arguments);
+    }
+    let mut from = 0;
+    let ends = outside_quotes(text, ",").chain([text.len()]);
+    for end in ends {
+        let piece = text[from..end].trim();
+        from = end + 1;
+        if piece.is_empty() {
+            return Err("has an argument with nothing in it".to_owned());
+        }
+        let (name, value) = match outside_quotes(piece, "=").next() {
+            Some(at) => (piece[..at].trim(), piece[at + 1..].trim()),
+            None => ("", piece),
+        };
+        let value = quoted(value).unwrap_or(value);
+        arguments.push((name.to_owned(), value.to_owned()));
+    }
+    Ok(arguments)
+}
+
+/// What is within the quotes, if `text` is in quotes.
+fn quoted(text: &str) -> Option<&str> {
+    let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+    let inner = text.strip_prefix(quote)?.strip_suffix(quote)?;
+    (!inner.contains(quote)).then_some(inner)
+}
+
+/// Where `what` stands outside of quotes.
+fn outside_quotes<'t>(text: &'t str, what: &'t str) -> impl Iterator<Item = usize> + 't {
+    let mut quote = None;
+    text.char_indices().filter_map(move |(at, character)| {
+        match quote {
+            Some(open) if open == character => quote = None,
+            Some(_) => {}
+            None if matches!(character, '"' | '\'') => quote = Some(character),
+            None if text[at..].starts_with(what) => return Some(at),
+            None => {}
+        }
+        None
+    })
+}

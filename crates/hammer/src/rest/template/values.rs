@@ -1,0 +1,330 @@
+//! Where values come from.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use lucarne_load::Iteration;
+use lucarne_settings::nearest;
+
+use super::parse::{Call, is_name};
+use crate::ct::random::Random;
+
+/// A value.
+#[derive(Debug)]
+pub(super) enum Source {
+    Unique,
+    Iteration { width: usize },
+    User { width: usize },
+    Counter { index: usize, range: Range },
+    Random(Range),
+    Pick(Vec<String>),
+    Hex(usize),
+    Uuid,
+    Now { milliseconds: bool },
+    Slot(usize),
+}
+
+/// Whole numbers, both ends included, and how many digits are written at least.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Range {
+    from: u64,
+    to: u64,
+    width: usize,
+}
+
+/// The values that are there without having been given a name.
+const OWN: [&str; 9] = [
+    "unique",
+    "iteration",
+    "user",
+    "counter",
+    "random",
+    "pick",
+    "hex",
+    "uuid",
+    "now",
+];
+
+/// The most digits and random bytes that anybody needs.
+const MOST: u64 = 1024;
+
+/// What is known by name while templates are compiled.
+#[derive(Debug, Default)]
+pub(in super::super) struct Scope {
+    slots: Vec<String>,
+    /// How the counters are written: the same text is the same counter.
+    counters: Vec<String>,
+}
+
+impl Scope {
+    /// The slot of something that is called `name` from now on.
+    pub(in super::super) fn declare(&mut self, name: &str) -> Result<usize, String> {
+        if !is_name(name) {
+            return Err(format!("`{name}` is not a name: letters, digits and `_`"));
+        }
+        if OWN.contains(&name) {
+            return Err(format!("`{name}` is a value already; use another name"));
+        }
+        Ok(self.find(name).unwrap_or_else(|| {
+            self.slots.push(name.to_owned());
+            self.slots.len() - 1
+        }))
+    }
+
+    fn find(&self, name: &str) -> Option<usize> {
+        self.slots.iter().position(|known| known == name)
+    }
+
+    /// What users share, for a run of this seed.
+    pub(in super::super) fn shared(&self, seed: u64) -> Arc<Common> {
+        // Two runs with one seed must not meet: the clock is part of the word.
+        let now = UNIX_EPOCH.elapsed().unwrap_or_default();
+        let run = Random::new(seed, now.as_nanos() as u64).next();
+        Arc::new(Common {
+            run: format!("{:010x}", run >> 24),
+            seed,
+            slots: self.slots.clone(),
+            counters: self.counters.iter().map(|_| AtomicU64::new(0)).collect(),
+        })
+    }
+
+    pub(super) fn source(&mut self, call: &Call) -> Result<Source, String> {
+        let mut arguments = Arguments(call, vec![false; call.arguments.len()]);
+        let source = match call.name.as_str() {
+            "unique" => Source::Unique,
+            "uuid" => Source::Uuid,
+            "iteration" => Source::Iteration {
+                width: arguments.number("width", Some(0))? as usize,
+            },
+            "user" => Source::User {
+                width: arguments.number("width", Some(0))? as usize,
+            },
+            "counter" => Source::Counter {
+                range: arguments.range(Some(u64::MAX))?,
+                index: self.counter(call),
+            },
+            "random" => Source::Random(arguments.range(None)?),
+            "pick" => Source::Pick(arguments.words()?),
+            "hex" => Source::Hex(arguments.number("", None)? as usize),
+            "now" => Source::Now {
+                milliseconds: arguments.flag("ms"),
+            },
+            name => Source::Slot(self.find(name).ok_or_else(|| self.unknown(name))?),
+        };
+        arguments.none_left()?;
+        Ok(source)
+    }
+
+    fn counter(&mut self, call: &Call) -> usize {
+        let text = format!("{:?}", call.arguments);
+        let known = self.counters.iter().position(|known| *known == text);
+        known.unwrap_or_else(|| {
+            self.counters.push(text);
+            self.counters.len() - 1
+        })
+    }
+
+    fn unknown(&self, name: &str) -> String {
+        let known: Vec<&str> = (self.slots.iter().map(String::as_str)).chain(OWN).collect();
+        match nearest(name, &known) {
+            Some(near) => {
+                format!("`{{{{{name}}}}}` is no value known here; did you mean `{{{{{near}}}}}`?")
+            }
+            None => format!(
+                "`{{{{{name}}}}}` is no value known here; there are {}",
+                known.join(", ")
+            ),
+        }
+    }
+}
+
+/// The arguments of a call, and which of them have been looked at.
+struct Arguments<'c>(&'c Call, Vec<bool>);
+
+impl Arguments<'_> {
+    fn wrong(&self, why: impl std::fmt::Display) -> String {
+        format!("`{{{{{}(…)}}}}` {why}", self.0.name)
+    }
+
+    fn take(&mut self, name: &str) -> Option<&str> {
+        let mut all = self.0.arguments.iter();
+        let at = all.position(|(other, _)| other == name)?;
+        self.1[at] = true;
+        Some(&self.0.arguments[at].1)
+    }
+
+    fn number(&mut self, name: &str, default: Option<u64>) -> Result<u64, String> {
+        let most = if name == "width" || name.is_empty() {
+            MOST
+        } else {
+            u64::MAX
+        };
+        let text = self.take(name).map(str::to_owned);
+        match (text, default) {
+            (None, Some(default)) => Ok(default),
+            (None, None) if name.is_empty() => Err(self.wrong("wants a number: how many")),
+            (None, None) => Err(self.wrong(format!("wants `{name}=` and a number"))),
+            (Some(text), _) => match text.parse() {
+                Ok(number) if number <= most => Ok(number),
+                Ok(_) => Err(self.wrong(format!("has a number above {most}"))),
+                Err(_) => Err(self.wrong(format!("has `{text}` for a whole number"))),
+            },
+        }
+    }
+
+    fn range(&mut self, end: Option<u64>) -> Result<Range, String> {
+        let range = Range {
+            from: self.number("from", Some(0))?,
+            to: self.number("to", end)?,
+            width: self.number("width", Some(0))? as usize,
+        };
+        match range.from <= range.to {
+            true => Ok(range),
+            false => Err(self.wrong("ends before it begins")),
+        }
+    }
+
+    fn flag(&mut self, name: &str) -> bool {
+        let mut all = self.0.arguments.iter();
+        let at = all.position(|(key, value)| key.is_empty() && value == name);
+        at.inspect(|at| self.1[*at] = true).is_some()
+    }
+
+    fn words(&mut self) -> Result<Vec<String>, String> {
+        let words = self.0.arguments.iter().filter(|(name, _)| name.is_empty());
+        let words: Vec<String> = words.map(|(_, word)| word.clone()).collect();
+        for (seen, (name, _)) in self.1.iter_mut().zip(&self.0.arguments) {
+            *seen |= name.is_empty();
+        }
+        match words.is_empty() {
+            true => Err(self.wrong("has nothing to pick from")),
+            false => Ok(words),
+        }
+    }
+
+    fn none_left(&self) -> Result<(), String> {
+        let left = self.1.iter().position(|seen| !seen);
+        let Some((name, value)) = left.map(|at| &self.0.arguments[at]) else {
+            return Ok(());
+        };
+        let argument = if name.is_empty() { value } else { name };
+        Err(self.wrong(format!("takes no `{argument}`")))
+    }
+}
+
+/// What all users share.
+#[derive(Debug)]
+pub(in super::super) struct Common {
+    run: String,
+    seed: u64,
+    slots: Vec<String>,
+    counters: Vec<AtomicU64>,
+}
+
+/// The values of one user.
+#[derive(Debug)]
+pub(in super::super) struct Values {
+    common: Arc<Common>,
+    slots: Vec<Option<String>>,
+    random: Random,
+    iteration: u64,
+    user: u64,
+}
+
+impl Values {
+    pub(in super::super) fn new(common: Arc<Common>, user: u64) -> Self {
+        Self {
+            slots: vec![None; common.slots.len()],
+            random: Random::new(common.seed, user),
+            iteration: 0,
+            user,
+            common,
+        }
+    }
+
+    /// Another iteration begins, which forgets these slots.
+    pub(in super::super) fn begin(&mut self, iteration: &Iteration, forget: &[usize]) {
+        self.iteration = iteration.number();
+        forget.iter().for_each(|slot| self.slots[*slot] = None);
+    }
+
+    pub(in super::super) fn get(&self, slot: usize) -> Option<&str> {
+        self.slots[slot].as_deref()
+    }
+
+    pub(in super::super) fn set(&mut self, slot: usize, value: String) {
+        self.slots[slot] = Some(value);
+    }
+
+    pub(in super::super) fn random(&mut self) -> &mut Random {
+        &mut self.random
+    }
+
+    pub(super) fn write(&mut self, source: &Source, out: &mut String) {
+        // Writing to memory does not fail.
+        let _ = match source {
+            Source::Unique => write!(out, "{}-{}", self.common.run, self.iteration),
+            Source::Iteration { width } => write!(out, "{:0width$}", self.iteration),
+            Source::User { width } => write!(out, "{:0width$}", self.user),
+            Source::Counter { index, range } => {
+                let next = self.common.counters[*index].fetch_add(1, Relaxed);
+                write!(out, "{:0width$}", range.nth(next), width = range.width)
+            }
+            Source::Random(range) => {
+                let chance = match range.size() {
+                    Some(size) => self.random.below(size),
+                    None => self.random.next(),
+                };
+                write!(out, "{:0width$}", range.nth(chance), width = range.width)
+            }
+            Source::Pick(words) => {
+                let index = self.random.below(words.len() as u64) as usize;
+                out.push_str(&words[index]);
+                Ok(())
+            }
+            Source::Hex(bytes) => (0..*bytes).try_for_each(|_| {
+                let byte = self.random.next() >> 56;
+                write!(out, "{byte:02x}")
+            }),
+            Source::Uuid => self.uuid(out),
+            Source::Now { milliseconds } => {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH);
+                let now = now.unwrap_or_default().as_millis();
+                write!(out, "{}", if *milliseconds { now } else { now / 1000 })
+            }
+            Source::Slot(slot) => {
+                if let Some(value) = &self.slots[*slot] {
+                    out.push_str(value);
+                }
+                Ok(())
+            }
+        };
+    }
+
+    /// A random UUID (RFC 9562, section 5.4).
+    fn uuid(&mut self, out: &mut String) -> std::fmt::Result {
+        let (a, b) = (self.random.next(), self.random.next());
+        let version = (a & 0x0fff) | 0x4000;
+        let variant = (b >> 48 & 0x3fff) | 0x8000;
+        let (first, second) = (a >> 32, a >> 16 & 0xffff);
+        let node = b & 0xffff_ffff_ffff;
+        write!(
+            out,
+            "{first:08x}-{second:04x}-{version:04x}-{variant:04x}-{node:012x}"
+        )
+    }
+}
+
+impl Range {
+    /// How many numbers; `None` for all there are.
+    fn size(self) -> Option<u64> {
+        (self.to - self.from).checked_add(1)
+    }
+
+    /// The nth, over and over again.
+    fn nth(self, n: u64) -> u64 {
+        self.from + self.size().map_or(n, |size| n % size)
+    }
+}

@@ -1,0 +1,197 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lucarne_load::http::{self, Body, Client, Response, kind};
+use lucarne_load::{Failure, Iteration, Recorder, Tags, User};
+
+use super::options::Connections;
+use super::request::Request;
+use super::scenario::{Order, Shared};
+use super::template::Values;
+
+/// A failure: the answer is not what it should be, although its status is.
+pub(super) const CONTENT: &str = "content";
+/// A failure: a request needs a value that no answer has given.
+pub(super) const MISSING: &str = "missing_value";
+
+/// One user: a connection to each server, and what it remembers.
+pub(super) struct RestUser {
+    shared: Arc<Shared>,
+    clients: Vec<Client>,
+    /// One for each request.
+    tags: Vec<Tags>,
+    values: Values,
+    /// What the request under way is written into.
+    written: Written,
+}
+
+#[derive(Default)]
+struct Written {
+    path: String,
+    body: String,
+    /// Values of headers that are not always the same.
+    headers: Vec<String>,
+}
+
+#[async_trait]
+impl User for RestUser {
+    async fn iterate(&mut self, iteration: &mut Iteration) {
+        let shared = self.shared.clone();
+        self.values.begin(iteration, &shared.forgotten);
+        if !shared.jitter.is_zero() {
+            let most = shared.jitter.as_nanos() as u64;
+            let wait = Duration::from_nanos(self.values.random().below(most));
+            iteration.postpone(wait);
+            // What the plan asks for: arrivals that are not on the beat.
+            tokio::time::sleep_until(iteration.intended().into()).await;
+        }
+        for (slot, template) in &shared.vars {
+            if template.is_ready(&self.values) {
+                let text = template.text(&mut self.values);
+                self.values.set(*slot, text);
+            }
+        }
+        match shared.order {
+            Order::One => {
+                let index = self.pick(&shared);
+                self.request(&shared, index, iteration).await;
+            }
+            Order::Steps => {
+                for index in 0..shared.requests.len() {
+                    self.request(&shared, index, iteration).await;
+                }
+            }
+        }
+        if shared.connections == Connections::Iteration {
+            self.clients.iter_mut().for_each(Client::close);
+        }
+    }
+}
+
+impl RestUser {
+    pub(super) fn new(shared: Arc<Shared>, number: u64, recorder: &Recorder) -> Self {
+        let tags = |request: &Request| recorder.tags(&[("op", request.name.as_str())]);
+        Self {
+            clients: shared.clients(),
+            tags: shared.requests.iter().map(tags).collect(),
+            values: Values::new(shared.common(), number),
+            written: Written::default(),
+            shared,
+        }
+    }
+
+    /// One of the requests, by weight; one whose values are there, if there is any.
+    fn pick(&mut self, shared: &Shared) -> usize {
+        let requests = &shared.requests;
+        let total = requests.last().map_or(0.0, |last| last.weight);
+        let chance = (self.values.random().next() >> 11) as f64 / (1_u64 << 53) as f64 * total;
+        let picked = requests.iter().position(|request| chance < request.weight);
+        let picked = picked.unwrap_or(0);
+        if is_ready(&requests[picked], &self.values) {
+            return picked;
+        }
+        let ready = requests
+            .iter()
+            .position(|request| is_ready(request, &self.values));
+        ready.unwrap_or(picked)
+    }
+
+    async fn request(&mut self, shared: &Shared, index: usize, iteration: &mut Iteration) {
+        let request = &shared.requests[index];
+        if !is_ready(request, &self.values) {
+            let why = format!("`{}` needs a value that no answer has given", request.name);
+            iteration.fail(Failure::new(MISSING, why));
+            return;
+        }
+        let mut response = self.send(request).await;
+        let tags = self.tags[index];
+        self.judge(request, tags, &mut response, iteration);
+        if response.resent {
+            iteration.count(tags, "http_req_resent", 1);
+        }
+        iteration.request(tags, &response.exchange);
+        if let Some(pause) = request.think_time {
+            // What the plan asks for: people and programs pause.
+            tokio::time::sleep(pause.pick(self.values.random())).await;
+        }
+    }
+
+    async fn send(&mut self, request: &Request) -> Response {
+        let Written {
+            path,
+            body,
+            headers,
+        } = &mut self.written;
+        let values = &mut self.values;
+        let mut write = |template: &super::template::Template, out: &mut String| {
+            out.clear();
+            template.write(out, values);
+        };
+        write(&request.path, path);
+        if let Some(template) = &request.body {
+            write(template, body);
+        }
+        headers.resize_with(headers.len().max(request.headers.len()), String::new);
+        for ((_, value), written) in request.headers.iter().zip(&mut *headers) {
+            if value.as_fixed().is_none() {
+                write(value, written);
+            }
+        }
+        let headers: Vec<(&str, &str)> = (request.headers.iter().zip(&*headers))
+            .map(|((name, value), written)| (name.as_str(), value.as_fixed().unwrap_or(written)))
+            .collect();
+        let ask = http::Request::new(&request.method, path).headers(&headers);
+        let ask = match request.body {
+            Some(_) => ask.body(Body::One(body.as_bytes())),
+            None => ask,
+        };
+        self.clients[request.server].send(&ask).await
+    }
+
+    /// Looks at an answer, if there is one. One that is not right is a failed
+    /// request, whatever its status.
+    fn judge(
+        &mut self,
+        request: &Request,
+        tags: Tags,
+        response: &mut Response,
+        iteration: &Iteration,
+    ) {
+        if response.exchange.outcome.is_err() {
+            return;
+        }
+        let status = request.status(response);
+        let wrong = |kind, how: &String| {
+            Failure::new(kind, format!("{} {}: {how}", request.method, request.name))
+        };
+        let outcome = match &status {
+            Err(how) => Err(Failure::new(
+                kind::STATUS,
+                format!("{}: {how}", request.name),
+            )),
+            Ok(()) if request.checks.is_empty() => Ok(()),
+            Ok(()) => request
+                .checks
+                .look(response, &mut self.values, |name, outcome| {
+                    iteration.check(tags, name, outcome);
+                })
+                .map_err(|how| wrong(CONTENT, &how)),
+        };
+        iteration.check(tags, request.status_check, status);
+        response.exchange.outcome = outcome;
+    }
+}
+
+/// Whether all that a request says is known.
+fn is_ready(request: &Request, values: &Values) -> bool {
+    request.path.is_ready(values)
+        && request
+            .body
+            .as_ref()
+            .is_none_or(|body| body.is_ready(values))
+        && request
+            .headers
+            .iter()
+            .all(|(_, value)| value.is_ready(values))
+}

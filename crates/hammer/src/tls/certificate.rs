@@ -1,0 +1,206 @@
+//! What must be true of the certificate that a server shows.
+//!
+//! | check | holds if |
+//! |---|---|
+//! | `certificate_name` | the name asked for is among its names |
+//! | `certificate_chain` | it leads to a root that is trusted, by the certificates that came with it |
+//! | `certificate_expiry` | it is valid now, and for as long as `expiryMargin` |
+//! | `certificate_fingerprint` | it is one of those given |
+//! | `certificate_scts` | it has as many SCTs as it must (embedded, RFC 6962 section 3.3) |
+//!
+//! Names and chain are not looked at with `insecure`, fingerprint and SCTs only
+//! where they are asked for.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use ::aws_lc_rs::digest::{SHA256, digest};
+use lucarne_ct::{Certificate, SctList};
+use parking_lot::Mutex;
+use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, RootCertStore};
+
+use super::options::{Fingerprint, Options};
+
+/// The names of the checks, in the order in which they are made.
+pub(super) const NAME: &str = "certificate_name";
+pub(super) const CHAIN: &str = "certificate_chain";
+pub(super) const EXPIRY: &str = "certificate_expiry";
+pub(super) const FINGERPRINT: &str = "certificate_fingerprint";
+pub(super) const SCTS: &str = "certificate_scts";
+
+/// What came of each check.
+pub(super) type Findings = Vec<(&'static str, Result<(), String>)>;
+
+/// Looks at certificates. The same ones are looked at once a second: a chain's
+/// signatures cost more than the handshake that brought them.
+#[derive(Debug)]
+pub(super) struct Examiner {
+    /// The name to find, and what is trusted; `None` if neither matters.
+    trust: Option<(ServerName<'static>, RootCertStore)>,
+    margin: Duration,
+    fingerprints: Vec<Fingerprint>,
+    min_scts: u32,
+    last: Mutex<Option<Known>>,
+}
+
+#[derive(Clone, Debug)]
+struct Known {
+    certificates: Vec<CertificateDer<'static>>,
+    findings: Arc<Findings>,
+    since: Instant,
+}
+
+impl Examiner {
+    pub(super) fn new(
+        options: &Options,
+        trust: Option<(ServerName<'static>, RootCertStore)>,
+    ) -> Self {
+        Self {
+            trust,
+            margin: options.expiry_margin.map_or(Duration::ZERO, |days| days.0),
+            fingerprints: options.fingerprint.clone(),
+            min_scts: options.min_scts,
+            last: Mutex::new(None),
+        }
+    }
+
+    /// Looks at what a server has shown, its own certificate first.
+    pub(super) fn examine(&self, certificates: &[CertificateDer<'static>]) -> Arc<Findings> {
+        /// For so long nothing about a certificate changes that would matter.
+        const FRESH: Duration = Duration::from_secs(1);
+        let known = self.last.lock().clone();
+        if let Some(known) = known
+            && known.since.elapsed() < FRESH
+            && known.certificates == certificates
+        {
+            return known.findings;
+        }
+        let findings = Arc::new(self.look(certificates, SystemTime::now()));
+        *self.last.lock() = Some(Known {
+            certificates: certificates.to_vec(),
+            findings: findings.clone(),
+            since: Instant::now(),
+        });
+        findings
+    }
+
+    fn look(&self, certificates: &[CertificateDer<'_>], now: SystemTime) -> Findings {
+        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let Some((leaf, others)) = certificates.split_first() else {
+            return vec![(CHAIN, Err("the server has shown no certificate".into()))];
+        };
+        let parsed = match Certificate::parse(leaf) {
+            Ok(parsed) => parsed,
+            Err(error) => return vec![(CHAIN, Err(format!("it cannot be read: {error}")))],
+        };
+        let mut findings = Findings::new();
+        if let Some((name, roots)) = &self.trust {
+            let (names, chain) = trusted(leaf, others, name, roots, within(&parsed, now));
+            findings.push((NAME, names));
+            findings.push((CHAIN, chain));
+        }
+        findings.push((EXPIRY, self.expiry(&parsed, now)));
+        if !self.fingerprints.is_empty() {
+            findings.push((FINGERPRINT, self.fingerprint(leaf)));
+        }
+        if self.min_scts > 0 {
+            findings.push((SCTS, self.scts(&parsed)));
+        }
+        findings
+    }
+
+    fn expiry(&self, certificate: &Certificate<'_>, now: Duration) -> Result<(), String> {
+        let time = |ms: Option<i64>| ms.map(|ms| Duration::from_millis(ms.max(0) as u64));
+        let begin = time(certificate.not_before()).ok_or("its notBefore cannot be read")?;
+        let end = time(certificate.not_after()).ok_or("its notAfter cannot be read")?;
+        let shown = lucarne_settings::values::rfc3339(end.as_millis() as u64);
+        if now < begin {
+            return Err("it is not valid yet".into());
+        }
+        if now > end {
+            return Err(format!("it has expired at {shown}"));
+        }
+        if now + self.margin > end {
+            let days = (end - now).as_secs_f64() / 86_400.0;
+            return Err(format!("it expires at {shown}, in {days:.1} days"));
+        }
+        Ok(())
+    }
+
+    fn fingerprint(&self, leaf: &[u8]) -> Result<(), String> {
+        let mut found = [0; 32];
+        found.copy_from_slice(digest(&SHA256, leaf).as_ref());
+        let found = Fingerprint(found);
+        match self.fingerprints.contains(&found) {
+            true => Ok(()),
+            false => Err(format!("its SHA-256 is {found}")),
+        }
+    }
+
+    fn scts(&self, certificate: &Certificate<'_>) -> Result<(), String> {
+        let list = certificate.embedded_scts();
+        let list = list.map_err(|error| format!("its SCT list cannot be read: {error}"))?;
+        let count = match list.map(SctList::parse) {
+            None => 0,
+            Some(Ok(list)) => list.iter().count(),
+            Some(Err(error)) => return Err(format!("its SCT list cannot be read: {error}")),
+        };
+        match count >= self.min_scts as usize {
+            true => Ok(()),
+            false => Err(format!("it has {count} SCTs, not {}", self.min_scts)),
+        }
+    }
+}
+
+/// A time at which the certificate is valid, the nearest to now: that it is not
+/// valid now is another check's business.
+fn within(certificate: &Certificate<'_>, now: Duration) -> Duration {
+    let seconds = |ms: Option<i64>| ms.map(|ms| ms.max(0) as u64 / 1000);
+    let now = now.as_secs();
+    let begin = seconds(certificate.not_before()).unwrap_or(now);
+    let end = seconds(certificate.not_after()).unwrap_or(now).max(begin);
+    Duration::from_secs(now.clamp(begin, end))
+}
+
+/// Its name, and the chain to a root.
+fn trusted(
+    leaf: &CertificateDer<'_>,
+    others: &[CertificateDer<'_>],
+    name: &ServerName<'_>,
+    roots: &RootCertStore,
+    now: Duration,
+) -> (Result<(), String>, Result<(), String>) {
+    let parsed = match ParsedCertificate::try_from(leaf) {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            let why = format!("it cannot be read: {error}");
+            return (Err(why.clone()), Err(why));
+        }
+    };
+    let names = verify_server_name(&parsed, name);
+    let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
+    let chain = verify_server_cert_signed_by_trust_anchor(
+        &parsed,
+        roots,
+        others,
+        UnixTime::since_unix_epoch(now),
+        algorithms.all,
+    );
+    (
+        names.map_err(|error| said(&error)),
+        chain.map_err(|error| said(&error)),
+    )
+}
+
+fn said(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "it comes from an issuer that is not trusted: name its root (`ca`)".into()
+        }
+        error => error.to_string(),
+    }
+}

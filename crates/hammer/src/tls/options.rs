@@ -1,0 +1,168 @@
+//! The options of `tls`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use lucarne_settings::typed;
+use serde::Deserialize;
+
+use crate::connecting::{Resolve, Statuses, Tls};
+use crate::ct::options::{Http, Span};
+use crate::rest::Header;
+
+/// Which server's handshakes are measured, and what must be true of them.
+#[derive(Clone, Debug, PartialEq, Args, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Options {
+    /// The server (https://host:port)
+    #[arg(long, value_name = "URL")]
+    pub url: String,
+    /// What to ask for after the handshake; without it nothing
+    #[arg(long, value_name = "PATH")]
+    pub path: Option<String>,
+    /// Method of the request
+    #[arg(long, value_name = "NAME", default_value = "GET")]
+    pub method: String,
+    /// A header of the request; may be repeated
+    #[arg(
+        long,
+        visible_alias = "header",
+        short = 'H',
+        value_name = "NAME: VALUE"
+    )]
+    #[serde(deserialize_with = "crate::rest::headers")]
+    pub headers: Vec<Header>,
+    /// Statuses of the answer that are right (200, 2xx) [default: 2xx, 3xx]
+    #[arg(long, value_name = "STATUS", value_delimiter = ',')]
+    #[serde(deserialize_with = "typed::list")]
+    pub expect: Vec<Statuses>,
+    /// Resume the session of the user's last connection
+    #[arg(long)]
+    pub resume: bool,
+    /// Versions of TLS to offer [default: both]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub tls_versions: Vec<Tls>,
+    /// Cipher suites to offer, by IANA's names [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub cipher_suites: Vec<String>,
+    /// Groups for the key exchange, the preferred one first [default: the usual ones]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub groups: Vec<String>,
+    /// Name to ask for, and to find in the certificate, instead of the URL's
+    #[arg(long, value_name = "NAME")]
+    pub server_name: Option<String>,
+    /// Do not look at the certificate's names and chain
+    #[arg(long)]
+    pub insecure: bool,
+    /// PEM file of certificates to trust besides the system's
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+    /// How long the certificate must still be good
+    #[arg(long, value_name = "TIME")]
+    pub expiry_margin: Option<Days>,
+    /// SHA-256 of the certificate, in hexadecimal; one of several
+    #[arg(long, value_name = "HEX", value_delimiter = ',')]
+    #[serde(deserialize_with = "typed::list")]
+    pub fingerprint: Vec<Fingerprint>,
+    /// How many SCTs the certificate must have
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub min_scts: u32,
+    /// PEM file of the client's own certificate
+    #[arg(long, value_name = "FILE")]
+    pub cert: Option<PathBuf>,
+    /// PEM file of the key of the client's certificate
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+    /// Wait up to so long before an iteration, by chance; latency counts from then
+    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(0))]
+    pub jitter: Span,
+    /// Version of HTTP
+    #[arg(long, value_enum, default_value_t)]
+    pub http: Http,
+    /// The most an iteration's request may take, connecting included
+    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(60))]
+    pub timeout: Span,
+    /// The most that connecting and the TLS handshake may take together
+    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(10))]
+    pub connect_timeout: Span,
+    /// Address of a host that is not to be looked up
+    #[arg(long, value_name = "HOST=ADDRESS")]
+    #[serde(deserialize_with = "typed::list")]
+    pub resolve: Vec<Resolve>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            url: String::new(),
+            path: None,
+            method: "GET".into(),
+            headers: Vec::new(),
+            expect: Vec::new(),
+            resume: false,
+            tls_versions: Vec::new(),
+            cipher_suites: Vec::new(),
+            groups: Vec::new(),
+            server_name: None,
+            insecure: false,
+            ca: None,
+            expiry_margin: None,
+            fingerprint: Vec::new(),
+            min_scts: 0,
+            cert: None,
+            key: None,
+            jitter: Span::seconds(0),
+            http: Http::default(),
+            timeout: Span::seconds(60),
+            connect_timeout: Span::seconds(10),
+            resolve: Vec::new(),
+        }
+    }
+}
+
+/// A time that may be written in days: `14d`, `36h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Days(pub std::time::Duration);
+
+impl std::str::FromStr for Days {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.strip_suffix('d').map(str::parse::<u32>) {
+            Some(Ok(days)) => Ok(Self(std::time::Duration::from_secs(
+                u64::from(days) * 86_400,
+            ))),
+            _ => lucarne_settings::values::duration(text)
+                .map(Self)
+                .map_err(|_| "is not a time such as 14d or 36h".into()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Days {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        typed::parsed(deserializer)
+    }
+}
+
+/// A SHA-256, written in hexadecimal, with colons or without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint(pub [u8; 32]);
+
+impl std::str::FromStr for Fingerprint {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut bytes = [0; 32];
+        match hex::decode_to_slice(text.replace(':', ""), &mut bytes) {
+            Ok(()) => Ok(Self(bytes)),
+            Err(_) => Err("is not a SHA-256 in hexadecimal".into()),
+        }
+    }
+}
+
+impl std::fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(&hex::encode(self.0))
+    }
+}
