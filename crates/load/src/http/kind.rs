@@ -8,6 +8,8 @@ pub const CONNECT_REFUSED: &str = "connect_refused";
 pub const CONNECT_TIMEOUT: &str = "connect_timeout";
 /// No connection for another reason: no route, no free local port or file descriptor.
 pub const CONNECT: &str = "connect";
+/// A proxy was asked for a tunnel, and gave none.
+pub const PROXY: &str = "proxy";
 /// The TLS handshake failed: an untrusted certificate, no common version, an alert.
 pub const TLS: &str = "tls";
 /// The connection was closed or reset before the head of an answer had arrived.

@@ -33,6 +33,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod tunnel;
 
 pub use client::Client;
 pub use endpoint::{Endpoint, EndpointError};
@@ -41,6 +42,7 @@ pub use options::{ClientOptions, Identity, TlsOptions, TlsVersion, Version};
 pub use request::{Body, Request};
 pub use response::{Headers, Response};
 pub use tls::roots;
+pub use tunnel::{Tunnel, Tunnelled};
 
 /// What requests call themselves unless they say otherwise.
 const USER_AGENT: &str = concat!("lucarne-load/", env!("CARGO_PKG_VERSION"));

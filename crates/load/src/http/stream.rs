@@ -45,25 +45,34 @@ impl Stream {
         let tcp = dial(&endpoint.addresses, until).await?;
         // Fails on a connection that is gone already, which the next step will say.
         let _ = tcp.set_nodelay(true);
-        let connected = Instant::now();
-        record.connect = Some(connected - began);
-        let stream = match &endpoint.tls {
-            None => Stream::Plain(tcp),
-            Some((config, name)) => {
-                let connector = TlsConnector::from(config.clone());
-                let handshake = connector.connect(name.clone(), tcp);
-                let stream = match timeout_at(until, handshake).await {
-                    Ok(stream) => stream.map_err(|error| refused(&error, &endpoint.host))?,
-                    Err(_) => return Err(too_late("no TLS handshake", options.connect_timeout)),
-                };
-                require_alpn(&stream, options.version)?;
-                record.tls = Some(connected.elapsed());
-                record.handshake = Some(Box::new(Handshake::of(stream.get_ref().1)));
-                Stream::Tls(Box::new(stream))
-            }
-        };
+        record.connect = Some(began.elapsed());
+        let stream = Self::secure(tcp, endpoint, options, until, record).await?;
         record.ready = std::time::Instant::now();
         Ok(stream)
+    }
+
+    /// Shakes hands over a connection that stands, if the endpoint wants TLS.
+    pub(super) async fn secure(
+        tcp: TcpStream,
+        endpoint: &Endpoint,
+        options: &ClientOptions,
+        until: Instant,
+        record: &mut Record,
+    ) -> Result<Self, Failure> {
+        let Some((config, name)) = &endpoint.tls else {
+            return Ok(Stream::Plain(tcp));
+        };
+        let began = Instant::now();
+        let connector = TlsConnector::from(config.clone());
+        let handshake = connector.connect(name.clone(), tcp);
+        let stream = match timeout_at(until, handshake).await {
+            Ok(stream) => stream.map_err(|error| refused(&error, &endpoint.host))?,
+            Err(_) => return Err(too_late("no TLS handshake", options.connect_timeout)),
+        };
+        require_alpn(&stream, options.version)?;
+        record.tls = Some(began.elapsed());
+        record.handshake = Some(Box::new(Handshake::of(stream.get_ref().1)));
+        Ok(Stream::Tls(Box::new(stream)))
     }
 
     /// Takes in what a server sends after a TLS 1.3 handshake for the next one to
@@ -90,7 +99,7 @@ impl Stream {
 }
 
 /// Tries the addresses in turn; each gets its share of the time that is left.
-async fn dial(addresses: &[SocketAddr], until: Instant) -> Result<TcpStream, Failure> {
+pub(super) async fn dial(addresses: &[SocketAddr], until: Instant) -> Result<TcpStream, Failure> {
     let mut failure = Failure::new(kind::CONNECT, "the host has no address");
     for (tried, address) in addresses.iter().enumerate() {
         let left = until.saturating_duration_since(Instant::now());
@@ -104,7 +113,7 @@ async fn dial(addresses: &[SocketAddr], until: Instant) -> Result<TcpStream, Fai
     Err(failure)
 }
 
-fn too_late(what: &str, time: Duration) -> Failure {
+pub(super) fn too_late(what: &str, time: Duration) -> Failure {
     let time = time.as_secs_f64();
     Failure::new(kind::CONNECT_TIMEOUT, format!("{what} within {time:.1} s"))
 }

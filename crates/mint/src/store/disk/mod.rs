@@ -99,6 +99,13 @@ struct Shelf {
     problem: Mutex<Option<String>>,
 }
 
+/// What is wrong with a file is said and counted when it is first looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    First,
+    Locked,
+}
+
 impl DiskStore {
     /// Opens the store in `directory`, which is made if need be.
     ///
@@ -192,7 +199,7 @@ impl Shelf {
         // It is never closed.
         let _turn = self.readers.acquire().await.ok();
         let (shelf, wanted) = (self.clone(), key.clone());
-        let read = move || shelf.read(&wanted);
+        let read = move || shelf.read(&wanted, Look::First);
         self.workshop.run(key, read).await
     }
 
@@ -219,7 +226,7 @@ impl Shelf {
     /// Blocks. The key is locked.
     fn make_here(&self, key: &StoreKey, bench: &Bench, at_most: Age) -> Outcome {
         let counters = &self.workshop.counters;
-        if let Some((minted, age)) = self.read(key)
+        if let Some((minted, age)) = self.read(key, Look::Locked)
             && (age == Age::Fresh || at_most == Age::Ageing)
         {
             counters.disk_hits.add_one();
@@ -243,7 +250,7 @@ impl Shelf {
     }
 
     /// What the disk has of this key, if it is what it should be. Blocks.
-    fn read(&self, key: &StoreKey) -> Option<(Arc<Minted>, Age)> {
+    fn read(&self, key: &StoreKey, look: Look) -> Option<(Arc<Minted>, Age)> {
         let now = self.options.store.clock.now();
         let text = match self.folder.read(key) {
             Ok(text) => text?,
@@ -255,15 +262,19 @@ impl Shelf {
         let minted = match file::parse(&text, key, now, &self.options.alpn) {
             Ok(minted) => minted,
             Err(fault) => {
-                self.workshop.counters.disk_errors.add_one();
-                let path = self.folder.path(key);
-                tracing::warn!("{}: {fault}; made anew", path.display());
+                if look == Look::First {
+                    self.workshop.counters.disk_errors.add_one();
+                    let path = self.folder.path(key);
+                    tracing::warn!("{}: {fault}; made anew", path.display());
+                }
                 return None;
             }
         };
         match Freshness::of(&minted, &self.options.store).at(now) {
             Age::Expired => {
-                self.workshop.counters.expired.add_one();
+                if look == Look::First {
+                    self.workshop.counters.expired.add_one();
+                }
                 None
             }
             age => Some((Arc::new(minted), age)),
