@@ -1,4 +1,5 @@
-//! The project's own commands: `cargo xtask test` and `cargo xtask fuzz`.
+//! The project's own commands: `cargo xtask test`, `cargo xtask fuzz` and
+//! `cargo xtask targets`.
 //!
 //! It depends on next to nothing, so that it starts while the rest is not built.
 
@@ -21,6 +22,10 @@ Commands:
   fuzz [--seconds N] [TARGET...]
                         fuzz the targets of fuzz/targets (all, unless named), each for
                         N seconds [default: all of them share a minute]
+  targets up|down       start what plans of certificate infrastructure are run against
+                        (a certificate inventory, nginx, Apache, HAProxy, an F5 stand-in,
+                        Pebble) on loopback and print the environment that plans read;
+                        it stays in the foreground: Ctrl-C or `down` ends all of it
 ";
 
 fn main() -> ExitCode {
@@ -43,12 +48,25 @@ fn run(arguments: Vec<String>) -> Result<()> {
             let (each, targets) = fuzz_arguments(rest)?;
             fuzz::run(each, targets)
         }
+        "targets" if matches!(rest, [what] if what == "up" || what == "down") => targets(&rest[0]),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");
             Ok(())
         }
         _ => bail!("cannot do `{}`\n\n{USAGE}", arguments.join(" ")),
     }
+}
+
+/// Starts or ends the targets, which a program of their own does.
+fn targets(what: &str) -> Result<()> {
+    if what == "up" {
+        step::check(&mut std::process::Command::new(
+            root().join("scripts/install-test-tools"),
+        ))?;
+    }
+    step::check(&mut step::cargo(&format!(
+        "run --quiet -p lucarne-targets -- {what}"
+    )))
 }
 
 /// The seconds for each target, if said, and the targets named.

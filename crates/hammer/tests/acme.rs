@@ -1,0 +1,188 @@
+//! The ACME scenario against Pebble, which `scripts/install-test-tools` builds.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use lucarne_hammer::acme::{self, Accounts, Challenge, Flow, Key, Options, Until};
+use lucarne_hammer::ct::options::Span;
+use lucarne_load::{Arrivals, Metric, Outcome, Planned, Run, Thresholds, Verdict};
+use lucarne_targets::{Authority, Pebble};
+
+static AUTHORITY: LazyLock<Authority> = LazyLock::new(|| Authority::new().unwrap());
+
+/// What `pebble` is to be asked, without pauses.
+fn options(pebble: &Pebble, flow: Flow) -> Options {
+    Options {
+        directory: pebble.directory.clone(),
+        flow,
+        think: Span(Duration::ZERO),
+        poll: Span(Duration::from_millis(20)),
+        http01_listen: pebble.http01,
+        tls_alpn01_listen: pebble.tls_alpn01,
+        ca: Some(AUTHORITY.ca_file()),
+        ..Options::default()
+    }
+}
+
+fn run(options: Options, users: u64, iterations: u64) -> Outcome {
+    let scenario = acme::build(options, 7).unwrap();
+    let arrivals = Arrivals::ConstantUsers {
+        users,
+        duration: Duration::from_secs(60),
+        iterations: Some(iterations),
+    };
+    let run = Run {
+        scenarios: vec![Planned::new("acme", arrivals, scenario)],
+        thresholds: Thresholds::default(),
+        ..Run::default()
+    };
+    run.start().wait()
+}
+
+/// All of a counter, over all tags.
+fn counter(outcome: &Outcome, name: &str) -> u64 {
+    let all = outcome.summary.series.iter();
+    all.filter_map(|series| match series.metrics.get(name) {
+        Some(Metric::Counter { count }) => Some(*count),
+        _ => None,
+    })
+    .sum()
+}
+
+fn steps(outcome: &Outcome) -> BTreeSet<&str> {
+    let tags = outcome
+        .summary
+        .series
+        .iter()
+        .flat_map(|series| &series.tags);
+    tags.filter(|(name, _)| *name == "step")
+        .map(|(_, value)| value.as_str())
+        .collect()
+}
+
+/// Nothing was wrong, and something was checked.
+#[track_caller]
+fn assert_good(outcome: &Outcome, checks: &[&str]) {
+    let summary = &outcome.summary;
+    assert_eq!(outcome.error, None);
+    assert!(summary.errors.is_empty(), "{:#?}", summary.errors);
+    assert_eq!(outcome.verdict, Verdict::Passed, "{:#?}", summary.checks);
+    for check in checks {
+        let found = summary.checks.iter().find(|it| it.name == *check);
+        let found = found.unwrap_or_else(|| panic!("no {check} in {:#?}", summary.checks));
+        assert!(found.passes > 0 && found.fails == 0, "{found:#?}");
+    }
+}
+
+#[test]
+fn whole_enrolments_with_nonces_refused() {
+    let pebble = Pebble::start(&AUTHORITY, 0, 20).unwrap();
+    let outcome = run(options(&pebble, Flow::Enrol), 3, 12);
+    assert_good(
+        &outcome,
+        &[
+            "directory",
+            "replay_nonce",
+            "account",
+            "order",
+            "challenge",
+            "authorization",
+            "certificate",
+            "certificate_names",
+            "certificate_key",
+            "certificate_chain",
+            "renewal_info",
+            "revocation",
+        ],
+    );
+    // Each has one, and one that replaces it.
+    assert_eq!(counter(&outcome, "acme_certificates"), 24);
+    assert!(
+        counter(&outcome, "acme_bad_nonce") > 0,
+        "a fifth of them is refused"
+    );
+    let all = [
+        "authorization",
+        "certificate",
+        "challenge",
+        "directory",
+        "finalize",
+        "new-account",
+        "new-nonce",
+        "new-order",
+        "renewal-info",
+        "replace-order",
+        "revocation",
+        "validation",
+    ];
+    let steps = steps(&outcome);
+    assert!(all.iter().all(|step| steps.contains(step)), "{steps:?}");
+    let log = pebble.server.output();
+    assert!(log.contains("revoked") || log.contains("Revoked"), "{log}");
+}
+
+#[test]
+fn validation_by_tls_with_one_account_and_many_names() {
+    let pebble = Pebble::start(&AUTHORITY, 0, 0).unwrap();
+    let options = Options {
+        challenge: Challenge::TlsAlpn01,
+        accounts: Accounts::Shared,
+        names: 3,
+        key: Key::P384,
+        contact: Some("load@example.test".into()),
+        until: Until::Certificate,
+        ..options(&pebble, Flow::Enrol)
+    };
+    let outcome = run(options, 4, 8);
+    assert_good(
+        &outcome,
+        &["account", "certificate_names", "certificate_chain"],
+    );
+    assert_eq!(counter(&outcome, "acme_certificates"), 8);
+    let accounts = outcome
+        .summary
+        .checks
+        .iter()
+        .filter(|it| it.name == "account");
+    assert_eq!(accounts.map(|it| it.passes).sum::<u64>(), 1, "all share it");
+}
+
+/// Pebble answers 400 to an id that it cannot read and 404 to one that it does
+/// not know; both are right. Certificates that exist have a window.
+#[test]
+fn synthetic_and_real_renewal_ids() {
+    let pebble = Pebble::start(&AUTHORITY, 0, 0).unwrap();
+    let unknown = Options {
+        // A key identifier and a serial number of nobody.
+        synthetic_id: "aYhba4dGQEHhs3uEe6CuLN4ByNQ.AIdlQyE".into(),
+        ..options(&pebble, Flow::Burst)
+    };
+    for options in [
+        options(&pebble, Flow::Burst),
+        options(&pebble, Flow::Probe),
+        unknown,
+    ] {
+        let outcome = run(options, 2, 10);
+        assert_good(&outcome, &["directory", "replay_nonce", "problem_document"]);
+        assert_eq!(steps(&outcome).len(), 3);
+    }
+    let real = run(options(&pebble, Flow::RenewalInfo), 2, 20);
+    assert_good(&real, &["renewal_info", "certificate_chain"]);
+    assert_eq!(counter(&real, "acme_certificates"), 2, "one for each user");
+}
+
+/// A status that is right for a real certificate is wrong for a synthetic one.
+#[test]
+fn a_certificate_of_somebody_else_is_not_found() {
+    let pebble = Pebble::start(&AUTHORITY, 0, 0).unwrap();
+    let options = Options {
+        // Of an authority that Pebble does not know.
+        certificates: Some(AUTHORITY.identity("stranger").unwrap().chain),
+        ..options(&pebble, Flow::RenewalInfo)
+    };
+    let outcome = run(options, 1, 4);
+    let kinds: Vec<_> = outcome.summary.errors.iter().map(|it| &it.kind).collect();
+    assert_eq!(kinds, ["status"], "{:#?}", outcome.summary.errors);
+}

@@ -1,0 +1,95 @@
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use crate::{Authority, F5, Inventory, Kind, Pebble, WebServer};
+
+/// All targets at once.
+#[derive(Debug)]
+pub struct Fleet {
+    /// The inventory.
+    pub inventory: Inventory,
+    /// nginx.
+    pub nginx: WebServer,
+    /// Apache httpd.
+    pub apache: WebServer,
+    /// HAProxy.
+    pub haproxy: WebServer,
+    /// The stand-in for a BIG-IP.
+    pub f5: F5,
+    /// The ACME server.
+    pub pebble: Pebble,
+    /// Who certifies them.
+    pub authority: Authority,
+}
+
+/// Where they listen; 0: anywhere.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)]
+pub struct Ports {
+    pub inventory: u16,
+    pub nginx: u16,
+    pub apache: u16,
+    pub haproxy: u16,
+    pub f5: u16,
+    pub pebble: u16,
+    /// Where Pebble looks for http-01 and tls-alpn-01; `None`: anywhere.
+    pub challenges: Option<[u16; 2]>,
+}
+
+impl Ports {
+    /// Those that plans and programs expect: 8443 for the inventory, Pebble's own.
+    pub const USUAL: Self = Self {
+        inventory: 8443,
+        nginx: 9443,
+        apache: 9444,
+        haproxy: 9445,
+        f5: 9446,
+        pebble: 14000,
+        challenges: Some([5002, 5001]),
+    };
+}
+
+impl Fleet {
+    /// Starts all of them.
+    ///
+    /// # Errors
+    /// The first that does not start, with the remedy.
+    pub fn start(ports: Ports) -> Result<Self> {
+        let authority = Authority::new()?;
+        let web = |kind, port| WebServer::start(kind, &authority, port);
+        // Pebble refuses one good nonce in twenty, as it does by default.
+        let pebble = match ports.challenges {
+            Some(challenges) => Pebble::start_for(&authority, ports.pebble, 5, challenges)?,
+            None => Pebble::start(&authority, ports.pebble, 5)?,
+        };
+        Ok(Self {
+            nginx: web(Kind::Nginx, ports.nginx)?,
+            apache: web(Kind::Apache, ports.apache)?,
+            haproxy: web(Kind::HaProxy, ports.haproxy)?,
+            f5: F5::start(&authority, ports.f5)?,
+            inventory: Inventory::start(&authority, ports.inventory)?,
+            pebble,
+            authority,
+        })
+    }
+
+    /// The environment that plans read, by name.
+    pub fn environment(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("CERTCTL_BASE", self.inventory.url.clone()),
+            ("CERTCTL_TOKEN", Inventory::TOKEN.to_owned()),
+            ("NGINX_TARGET_URL", self.nginx.url.clone()),
+            ("APACHE_TARGET_URL", self.apache.url.clone()),
+            ("HAPROXY_TARGET_URL", self.haproxy.url.clone()),
+            ("F5_TARGET_URL", self.f5.url.clone()),
+            ("CERTCTL_ACME_DIRECTORY", self.pebble.directory.clone()),
+            ("CERTCTL_CA", self.ca_file().display().to_string()),
+        ]
+    }
+
+    /// What to trust: PEM.
+    pub fn ca_file(&self) -> PathBuf {
+        self.authority.ca_file()
+    }
+}

@@ -1,0 +1,108 @@
+//! `cargo xtask targets up` and `down`: the targets for a person who tries plans.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use lucarne_targets::{Fleet, Ports};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+/// How long `down` waits for the servers to end.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn main() -> ExitCode {
+    let argument = std::env::args().nth(1).unwrap_or_default();
+    let outcome = match argument.as_str() {
+        "up" => up(),
+        "down" => down(),
+        other => Err(anyhow::anyhow!("say `up` or `down`, not `{other}`")),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("targets: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Starts all, says where they are, and stays until SIGINT or SIGTERM.
+fn up() -> Result<()> {
+    let file = state_file();
+    if let Some(pid) = running(&file) {
+        bail!("they are up already (process {pid}): cargo xtask targets down");
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    // Before anything is started: a signal must not leave half of it behind.
+    let stopped = runtime.block_on(async { signals() })?;
+    let fleet = Fleet::start(Ports::USUAL)?;
+    std::fs::write(&file, std::process::id().to_string())
+        .with_context(|| format!("cannot write {}", file.display()))?;
+    let mut out = std::io::stdout().lock();
+    for (name, value) in fleet.environment() {
+        writeln!(out, "export {name}={value}")?;
+    }
+    writeln!(
+        out,
+        "# F5: {} / {}",
+        lucarne_targets::F5::USER.0,
+        lucarne_targets::F5::USER.1
+    )?;
+    out.flush()?;
+    eprintln!("The targets are up. Ctrl-C, or `cargo xtask targets down`, ends them.");
+    runtime.block_on(stopped);
+    drop(fleet);
+    let _ = std::fs::remove_file(&file);
+    Ok(())
+}
+
+fn signals() -> Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => (),
+            _ = terminate.recv() => (),
+        }
+    })
+}
+
+/// Ends what `up` has started, by its process id, and nothing else.
+fn down() -> Result<()> {
+    let file = state_file();
+    let Some(pid) = running(&file) else {
+        println!("The targets are not up.");
+        return Ok(());
+    };
+    let process = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let process = process.context("that is no process id")?;
+    kill_process(process, Signal::TERM).context("cannot end the targets")?;
+    let deadline = Instant::now() + PATIENCE;
+    while test_kill_process(process).is_ok() && running(&file).is_some() {
+        ensure!(Instant::now() < deadline, "process {pid} does not end");
+        // Polled: another process' child cannot be waited for.
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    println!("The targets are down.");
+    Ok(())
+}
+
+/// Where the process id of `up` is noted.
+fn state_file() -> PathBuf {
+    std::env::temp_dir().join("lucarne-targets.pid")
+}
+
+/// The process that is `up`: one that is there, and is this very program.
+fn running(file: &std::path::Path) -> Option<u32> {
+    let pid: u32 = std::fs::read_to_string(file).ok()?.trim().parse().ok()?;
+    let command = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let command = String::from_utf8_lossy(&command);
+    let mut words = command.split('\0');
+    let program = words.next()?.rsplit('/').next()?;
+    (program == "lucarne-targets" && words.next() == Some("up")).then_some(pid)
+}
