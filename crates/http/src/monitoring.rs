@@ -9,7 +9,7 @@ use flate2::bufread::MultiGzDecoder;
 use http::header::{ACCEPT_ENCODING, ALLOW, HeaderMap, RANGE};
 use http::{HeaderValue, Method, StatusCode};
 use lucarne_ct::Fingerprint;
-use lucarne_log::{Encoding, Log, Published, Stored};
+use lucarne_log::{Encoding, Log, Published, ReadError, Stored};
 use lucarne_tlog::Tile;
 use tokio::sync::Semaphore;
 
@@ -73,7 +73,7 @@ impl Monitoring {
         let stored = match log.tile(tile).await {
             Ok(Some(stored)) => stored,
             Ok(None) => return not_yet(&beyond(log, tile)),
-            Err(error) => return failed(&error),
+            Err(error) => return unread(&error),
         };
         // Only full data tiles are worth compressing; partial ones are served
         // plain: they are replaced within seconds, and every width is another.
@@ -150,7 +150,7 @@ impl Monitoring {
                 representation.answer(method, asked)
             }
             Ok(None) => not_yet("no entry of this log refers to such an issuer\n"),
-            Err(error) => failed(&error),
+            Err(error) => unread(&error),
         }
     }
 
@@ -231,6 +231,17 @@ fn unavailable(words: &str) -> Response {
         .headers_mut()
         .insert(retry, HeaderValue::from_static("1"));
     response
+}
+
+/// A read that failed: one that may succeed in a moment is told to come back.
+fn unread(error: &ReadError) -> Response {
+    match error {
+        ReadError::Unavailable(reason) => {
+            tracing::warn!("a read failed: {reason}");
+            unavailable("the log's storage does not answer; come back in a moment\n")
+        }
+        error => failed(error),
+    }
 }
 
 /// 500: what the operator has to look at; readers are not told of paths.

@@ -34,6 +34,9 @@ pub enum ReadError {
     /// The storage failed.
     #[error("{0}")]
     Storage(String),
+    /// The storage does not answer now: the same read may succeed later.
+    #[error("{0}")]
+    Unavailable(String),
     /// What is stored is not what the log wrote.
     #[error("{path}: {problem}")]
     Damaged {
@@ -53,6 +56,9 @@ pub enum Fatal {
     /// The lock failed.
     #[error(transparent)]
     Lock(#[from] lucarne_storage::LockError),
+    /// Storage that was being read does not answer.
+    #[error("{0}")]
+    Away(String),
     /// The dedup index failed.
     #[error("dedup index {path}: {problem}")]
     Dedup {
@@ -97,4 +103,17 @@ pub enum Fatal {
         /// Milliseconds.
         behind_ms: u64,
     },
+}
+
+impl Fatal {
+    /// Whether a store or a server only has to come back.
+    pub(crate) fn is_passing(&self) -> bool {
+        use lucarne_storage::{Error, LockError};
+        matches!(
+            self,
+            Self::Away(_)
+                | Self::Storage(Error::Unavailable { .. })
+                | Self::Lock(LockError::Failed { .. })
+        )
+    }
 }

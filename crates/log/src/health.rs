@@ -44,11 +44,8 @@ impl Prober {
 
 async fn probe(log: &Shared, state: State) -> Vec<Check> {
     let retired = state == State::Retired;
-    let mut checks = vec![
-        state_check(state),
-        lock_check(log).await,
-        storage_check(log).await,
-    ];
+    let (lock, storage) = tokio::join!(lock_check(log), storage_check(log));
+    let mut checks = vec![state_check(state), lock, storage];
     // A retired log signs nothing any more, and its last checkpoint grows old.
     if !retired {
         let now_ms = log.config.clock.now_ms();

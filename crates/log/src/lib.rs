@@ -10,6 +10,7 @@ mod compress;
 mod config;
 mod dedup;
 mod error;
+mod flights;
 mod health;
 mod log;
 mod metrics;

@@ -19,6 +19,12 @@ struct WithResult {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct From {
+    log: String,
+    from: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct InPhase {
     log: String,
     phase: &'static str,
@@ -53,6 +59,8 @@ pub struct Metrics {
     journal_bytes: Family<OfLog, Counter>,
     published_bytes: Family<OfLog, Counter>,
     headroom: Family<OfLog, Gauge>,
+    reads: Family<From, Counter>,
+    read_cache: Family<OfLog, Gauge>,
 }
 
 impl Metrics {
@@ -73,6 +81,8 @@ impl Metrics {
             journal_bytes: Family::default(),
             published_bytes: Family::default(),
             headroom: Family::default(),
+            reads: Family::default(),
+            read_cache: Family::default(),
         };
         metrics.describe(registry.sub_registry_with_prefix("lucarne"));
         metrics
@@ -151,6 +161,33 @@ impl Metrics {
             Unit::Bytes,
             self.headroom.clone(),
         );
+        r.register(
+            "reads",
+            "Tiles and issuers that readers asked for, by where they were: the right edge, \
+             memory, or storage (and its cache on disk)",
+            self.reads.clone(),
+        );
+        r.register_with_unit(
+            "read_cache",
+            "Tiles and issuers kept in memory, as of the last round",
+            Unit::Bytes,
+            self.read_cache.clone(),
+        );
+    }
+
+    /// Where the reads of one log are counted.
+    pub(crate) fn reads_of(&self, log: &str) -> ReadCounters {
+        let from = |from| {
+            self.reads.get_or_create_owned(&From {
+                log: log.into(),
+                from,
+            })
+        };
+        ReadCounters {
+            edge: from("edge"),
+            memory: from("memory"),
+            storage: from("storage"),
+        }
     }
 
     /// The metrics of one log, looked up once.
@@ -191,6 +228,7 @@ impl Metrics {
             journal_bytes: self.journal_bytes.get_or_create_owned(&label),
             published_bytes: self.published_bytes.get_or_create_owned(&label),
             headroom: self.headroom.get_or_create_owned(&label),
+            read_cache: self.read_cache.get_or_create_owned(&label),
         }
     }
 }
@@ -219,6 +257,18 @@ pub(crate) struct LogMetrics {
     pub(crate) journal_bytes: Counter,
     pub(crate) published_bytes: Counter,
     pub(crate) headroom: Gauge,
+    pub(crate) read_cache: Gauge,
+}
+
+/// Where what readers asked for was.
+#[derive(Default)]
+pub(crate) struct ReadCounters {
+    /// In the rightmost tiles, which every round has in memory.
+    pub(crate) edge: Counter,
+    /// In the cache.
+    pub(crate) memory: Counter,
+    /// In storage.
+    pub(crate) storage: Counter,
 }
 
 impl LogMetrics {

@@ -13,6 +13,8 @@ use moka::sync::Cache;
 use parking_lot::Mutex;
 
 use crate::compress::{gunzip, is_gzip, zstd};
+use crate::flights::Flights;
+use crate::metrics::ReadCounters;
 use crate::tree::Tree;
 use crate::{Published, ReadError, stored};
 
@@ -44,6 +46,9 @@ pub(crate) struct Reader {
     assets: Arc<dyn Assets>,
     view: ArcSwapOption<View>,
     cache: Cache<Key, Stored>,
+    /// What is being fetched: those who ask for it meanwhile wait for it.
+    flights: Flights<Key, Result<Option<Stored>, ReadError>>,
+    counters: ReadCounters,
     transcoding: Arc<Mutex<HashSet<Tile>>>,
 }
 
@@ -51,7 +56,7 @@ pub(crate) struct Reader {
 const MAX_TRANSCODING: usize = 8;
 
 impl Reader {
-    pub(crate) fn new(assets: Arc<dyn Assets>, cache_bytes: u64) -> Self {
+    pub(crate) fn new(assets: Arc<dyn Assets>, cache_bytes: u64, counters: ReadCounters) -> Self {
         Reader {
             assets,
             view: ArcSwapOption::empty(),
@@ -59,6 +64,8 @@ impl Reader {
                 .max_capacity(cache_bytes)
                 .weigher(|_, stored: &Stored| stored.bytes.len() as u32 + 128)
                 .build(),
+            flights: Flights::default(),
+            counters,
             transcoding: Arc::default(),
         }
     }
@@ -76,7 +83,7 @@ impl Reader {
     }
 
     pub(crate) async fn tile(&self, tile: Tile) -> Result<Option<Stored>, ReadError> {
-        let recovered = {
+        let (size, recovered) = {
             let view = self.view.load();
             let Some(view) = view.as_ref() else {
                 return Ok(None);
@@ -85,42 +92,70 @@ impl Reader {
                 return Ok(None);
             }
             if let Some(bytes) = view.edge.as_ref().and_then(|edge| from_edge(edge, tile)) {
+                self.counters.edge.inc();
                 return Ok(Some(identity(bytes)));
             }
-            view.edge.is_some()
+            (view.published.size, view.edge.is_some())
         };
         if tile.is_full() {
-            return self.full(tile, recovered).await;
+            return self.full(tile, recovered).await.map(Some);
         }
-        let bytes = match self.cache.get(&Key::Tile(tile.full())) {
-            Some(full) => Some(cut(tile, full.bytes)?),
-            None => stored::tile(&*self.assets, tile).await?,
-        };
-        Ok(bytes.map(identity))
+        // A partial tile is what a full one begins with: that can be kept.
+        let full = tile.full();
+        if full.covered_by(size)
+            && let Ok(stored) = self.full(full, recovered).await
+        {
+            return Ok(Some(identity(cut(tile, stored.bytes)?)));
+        }
+        self.counters.storage.inc();
+        let assets = self.assets.clone();
+        let fetch = async move { Ok(stored::tile(&*assets, tile).await?.map(identity)) };
+        self.flights.join(Key::Tile(tile), fetch).await
     }
 
     /// Before the log has `recovered`, a power cut may have left a torn tile,
     /// which the journal will mend: one like that is neither served nor kept.
-    async fn full(&self, tile: Tile, recovered: bool) -> Result<Option<Stored>, ReadError> {
-        if let Some(stored) = self.cache.get(&Key::Tile(tile)) {
-            return Ok(Some(stored));
+    async fn full(&self, tile: Tile, recovered: bool) -> Result<Stored, ReadError> {
+        let key = Key::Tile(tile);
+        if let Some(stored) = self.cached(key) {
+            return Ok(stored);
         }
-        let Some(bytes) = self.assets.get(&tile.path()).await? else {
-            return Err(ReadError::Damaged {
-                path: tile.path(),
-                problem: "is missing, although a checkpoint covers it".into(),
-            });
+        let (assets, cache) = (self.assets.clone(), self.cache.clone());
+        let fetch = async move {
+            let Some(bytes) = assets.get_for_reader(&tile.path()).await? else {
+                return Err(ReadError::Damaged {
+                    path: tile.path(),
+                    problem: "is missing, although a checkpoint covers it".into(),
+                });
+            };
+            let encoding = match tile.level() {
+                Level::Data if is_gzip(&bytes) => Encoding::Gzip,
+                _ => Encoding::Identity,
+            };
+            let stored = Stored { bytes, encoding };
+            if !recovered {
+                whole(tile, stored.bytes.clone())?;
+            }
+            cache.insert(key, stored.clone());
+            Ok(Some(stored))
         };
-        let encoding = match tile.level() {
-            Level::Data if is_gzip(&bytes) => Encoding::Gzip,
-            _ => Encoding::Identity,
+        let stored = self.flights.join(key, fetch).await?;
+        stored.ok_or_else(|| ReadError::Storage(format!("{} is not there", tile.path())))
+    }
+
+    /// What is in memory; if it is not, storage will be asked.
+    fn cached(&self, key: Key) -> Option<Stored> {
+        let found = self.cache.get(&key);
+        match found {
+            Some(_) => self.counters.memory.inc(),
+            None => self.counters.storage.inc(),
         };
-        let stored = Stored { bytes, encoding };
-        if !recovered {
-            whole(tile, stored.bytes.clone())?;
-        }
-        self.cache.insert(Key::Tile(tile), stored.clone());
-        Ok(Some(stored))
+        found
+    }
+
+    /// Bytes of what is in memory, about.
+    pub(crate) fn cached_bytes(&self) -> u64 {
+        self.cache.weighted_size()
     }
 
     /// The tile in zstd, if it is ready; if not, it is made ready.
@@ -159,19 +194,26 @@ impl Reader {
     }
 
     pub(crate) async fn issuer(&self, of: &Fingerprint) -> Result<Option<Bytes>, ReadError> {
-        if let Some(stored) = self.cache.get(&Key::Issuer(*of)) {
+        let (of, key) = (*of, Key::Issuer(*of));
+        if let Some(stored) = self.cached(key) {
             return Ok(Some(stored.bytes));
         }
-        let path = format!("issuer/{of}");
-        let bytes = self.assets.get(&path).await?;
-        if let Some(bytes) = &bytes {
-            if Fingerprint::of(bytes) != *of {
+        let (assets, cache) = (self.assets.clone(), self.cache.clone());
+        let fetch = async move {
+            let path = format!("issuer/{of}");
+            let Some(bytes) = assets.get_for_reader(&path).await? else {
+                return Ok(None);
+            };
+            if Fingerprint::of(&bytes) != of {
                 let problem = "its SHA-256 is not the one that names it".into();
                 return Err(ReadError::Damaged { path, problem });
             }
-            self.cache.insert(Key::Issuer(*of), identity(bytes.clone()));
-        }
-        Ok(bytes)
+            let stored = identity(bytes);
+            cache.insert(key, stored.clone());
+            Ok(Some(stored))
+        };
+        let stored = self.flights.join(key, fetch).await?;
+        Ok(stored.map(|stored| stored.bytes))
     }
 }
 
@@ -232,7 +274,7 @@ mod tests {
     #[tokio::test]
     async fn what_a_power_cut_left_of_a_tile_is_neither_served_nor_kept() {
         let assets = MemoryAssets::new();
-        let reader = Reader::new(Arc::new(assets.clone()), 1 << 20);
+        let reader = Reader::new(Arc::new(assets.clone()), 1 << 20, ReadCounters::default());
         let published = Published {
             size: 256,
             root: EMPTY_ROOT,

@@ -13,7 +13,7 @@ use lucarne_tlog::{Checkpoint, EMPTY_ROOT, Frontier, Hash, Level, SignedNote, TI
 use crate::record::Record;
 use crate::round::{issuer_asset, tile_assets};
 use crate::tree::{NewTiles, Tree};
-use crate::{Fatal, LogConfig, Published, stored};
+use crate::{Fatal, LogConfig, Published, ReadError, stored};
 
 /// A log ready to be sequenced.
 pub(crate) struct Recovered {
@@ -250,6 +250,7 @@ async fn tree_at(
     };
     let problem = match found {
         Ok(tree) if tree.root == root => return Ok(tree),
+        Err(ReadError::Unavailable(problem)) => return Err(Fatal::Away(problem)),
         Ok(tree) if size == 0 => format!(
             "the empty tree has the root {EMPTY_ROOT}, not {}",
             tree.root

@@ -293,6 +293,9 @@ impl Sequencer {
             .checkpoint_timestamp
             .set((self.tree.timestamp_ms / 1000) as i64);
         metrics.note_storage(self.log.assets.stats());
+        metrics
+            .read_cache
+            .set(i64::try_from(self.log.reader.cached_bytes()).unwrap_or(i64::MAX));
         let published = crate::Published {
             size: self.tree.size(),
             root: self.tree.root,

@@ -40,7 +40,11 @@ impl Shared {
     ) -> Self {
         let validator = Validator::new(Arc::new(roots), config.policy.clone());
         Shared {
-            reader: Reader::new(assets.clone(), config.read_cache_bytes),
+            reader: Reader::new(
+                assets.clone(),
+                config.read_cache_bytes,
+                metrics.reads_of(&config.shortname),
+            ),
             metrics: metrics.of(&config.shortname),
             recent: Mutex::default(),
             validator: ArcSwap::from_pointee(validator),

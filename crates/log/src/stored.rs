@@ -15,7 +15,10 @@ use crate::tree::{DataEdge, Tree};
 
 impl From<lucarne_storage::Error> for ReadError {
     fn from(error: lucarne_storage::Error) -> Self {
-        ReadError::Storage(error.to_string())
+        match error {
+            lucarne_storage::Error::Unavailable { .. } => ReadError::Unavailable(error.to_string()),
+            error => ReadError::Storage(error.to_string()),
+        }
     }
 }
 

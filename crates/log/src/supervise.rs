@@ -15,6 +15,9 @@ use crate::{Fatal, State, catchup, recover};
 
 /// First pause before a stopped log is opened again; doubled each time.
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
+/// Longest pause while a store or a database server is away: once it is back,
+/// the log is, too.
+const PASSING_BACKOFF: Duration = Duration::from_secs(5);
 /// Longest pause.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
@@ -32,7 +35,11 @@ impl Shared {
                     Ok(()) => self.wake.notified().await,
                     Err(fatal) => {
                         tracing::error!(log = name, error = %fatal, "retired, and not whole");
-                        self.pause(MAX_BACKOFF).await;
+                        let pause = match fatal.is_passing() {
+                            true => PASSING_BACKOFF,
+                            false => MAX_BACKOFF,
+                        };
+                        self.pause(pause).await;
                     }
                 }
                 continue;
@@ -44,6 +51,9 @@ impl Shared {
             rebuild = matches!(fatal, Fatal::Dedup { damaged: true, .. });
             if opened.elapsed() > MAX_BACKOFF {
                 backoff = FIRST_BACKOFF;
+            }
+            if fatal.is_passing() {
+                backoff = backoff.min(PASSING_BACKOFF);
             }
             tracing::error!(log = name, error = %fatal, retry_in = ?backoff, "log stopped");
             self.stopped(&fatal, backoff);
@@ -58,7 +68,10 @@ impl Shared {
     async fn finish(&self) -> Result<(), Fatal> {
         let recovered = recover::recover(&self.config, &*self.assets, &*self.lock).await?;
         self.assets.settle(recovered.tree.size()).await?;
-        self.show_published().await;
+        let head = recover::Head::verify(recovered.committed, &self.config);
+        let head = head.map_err(Fatal::Inconsistent)?;
+        let edge = Arc::new(recovered.tree);
+        self.reader.publish(head.published(), Some(edge));
         Ok(())
     }
 

@@ -77,6 +77,12 @@ pub trait Assets: Send + Sync + 'static {
     /// The bytes of a file exactly as stored, or `None` if there is none.
     async fn get(&self, path: &str) -> Result<Option<Bytes>, Error>;
 
+    /// As [`get`](Self::get), for a reader who asked for what a published
+    /// checkpoint covers: what never changes may come from a cache.
+    async fn get_for_reader(&self, path: &str) -> Result<Option<Bytes>, Error> {
+        self.get(path).await
+    }
+
     /// Removes every file under `<tile>.p/` for each of these full tile paths
     /// (`tile/0/x001/234`). Only to be called once the full tiles are settled.
     async fn remove_partials(&self, tiles: &[String]) -> Result<(), Error>;
@@ -84,7 +90,8 @@ pub trait Assets: Send + Sync + 'static {
     /// The widths that are present under `<tile_path>.p/`, ascending.
     async fn partials(&self, tile_path: &str) -> Result<Vec<u16>, Error>;
 
-    /// Bytes that can still be written; `None` where that has no meaning.
+    /// Bytes that can still be written; `None` where that has no meaning. An
+    /// object store is asked for its checkpoint, to see whether it answers.
     async fn headroom(&self) -> Result<Option<u64>, Error>;
 
     /// What has been written so far, for metrics.

@@ -14,6 +14,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod assets;
+mod cache;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod error;
@@ -21,17 +22,20 @@ mod lock;
 pub mod memory;
 pub mod object;
 mod objectlock;
+mod observe;
 mod path;
 mod posix;
 mod sql;
 mod stats;
 
 pub use assets::{Asset, AssetKind, Assets, Encoding};
+pub use cache::CachedAssets;
 pub use error::Error;
 pub use lock::{Lock, LockError, LogId};
 pub use memory::{MemoryAssets, MemoryLock};
 pub use object::{ObjectAssets, ObjectStoreConfig};
 pub use objectlock::ObjectLock;
+pub use observe::{Observer, Operation, Outcome};
 pub use posix::PosixAssets;
 pub use sql::SqlLock;
 pub use stats::Stats;

@@ -1,9 +1,13 @@
 //! Counters for metrics.
 
+use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::Observer;
+
 /// What a back end has done since it was opened. Only ever grows.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Stats {
     syncs: AtomicU64,
     journal_bytes: AtomicU64,
@@ -12,9 +16,35 @@ pub struct Stats {
     removed_files: AtomicU64,
     requests: AtomicU64,
     hedges: AtomicU64,
+    observer: Option<Arc<dyn Observer>>,
+}
+
+impl fmt::Debug for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Stats({} requests, {} syncs)",
+            self.requests(),
+            self.syncs()
+        )
+    }
 }
 
 impl Stats {
+    /// Passes on what it is told of requests.
+    pub(crate) fn observed(observer: Arc<dyn Observer>) -> Self {
+        Self {
+            observer: Some(observer),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn tell(&self, what: impl FnOnce(&dyn Observer)) {
+        if let Some(observer) = &self.observer {
+            what(&**observer);
+        }
+    }
+
     /// Sync operations: `fdatasync`, `fsync` and `syncfs` calls.
     pub fn syncs(&self) -> u64 {
         self.syncs.load(Relaxed)
@@ -57,6 +87,7 @@ impl Stats {
 
     pub(crate) fn hedged(&self) {
         self.hedges.fetch_add(1, Relaxed);
+        self.tell(|observer| observer.hedge());
     }
 
     pub(crate) fn synced(&self) {

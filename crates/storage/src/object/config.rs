@@ -228,6 +228,16 @@ impl ObjectStoreConfig {
 }
 
 impl Patience {
+    /// For who would rather know that there is no answer than wait for one.
+    pub(super) fn hasty() -> Self {
+        Self {
+            request: Duration::from_secs(3),
+            hedge: None,
+            retries: 0,
+            retrying: Duration::from_secs(3),
+        }
+    }
+
     fn retry(&self) -> RetryConfig {
         RetryConfig {
             backoff: BackoffConfig {

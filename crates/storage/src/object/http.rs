@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::pin::pin;
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use object_store::client::{
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::config::Patience;
-use crate::Stats;
+use crate::{Operation, Outcome, Stats};
 
 const AGENT: &str = concat!("lucarne/", env!("CARGO_PKG_VERSION"));
 
@@ -41,6 +41,10 @@ const IDLE: Duration = Duration::from_secs(15);
 /// Marks a put whose bytes never change: it may be sent twice at once.
 #[derive(Clone, Copy)]
 pub(super) struct Immutable;
+
+/// Marks what belongs together: a request, and its repetitions.
+#[derive(Clone, Default)]
+pub(super) struct Tries(Arc<AtomicBool>);
 
 /// Makes the transports of one store.
 #[derive(Clone)]
@@ -98,8 +102,22 @@ impl Transport {
         }
     }
 
-    /// One request on the wire, and the whole of its answer.
+    /// One request on the wire, counted.
     async fn attempt(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let operation = Operation::of(&request);
+        let start = Instant::now();
+        let answer = self.exchange(request).await;
+        let outcome = match &answer {
+            Ok(response) => Outcome::of(response.status()),
+            Err(_) => Outcome::Lost,
+        };
+        let stats = &self.options.stats;
+        stats.tell(|observer| observer.request(operation, outcome, start.elapsed()));
+        answer
+    }
+
+    /// One request, and the whole of its answer.
+    async fn exchange(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         self.options.stats.requested();
         let harmless = repeatable(&request);
         let sent = request.body().content_length();
@@ -153,6 +171,11 @@ impl Transport {
 impl HttpService for Transport {
     async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
         self.budget.earn();
+        if let Some(Tries(tried)) = request.extensions().get::<Tries>()
+            && tried.swap(true, Relaxed)
+        {
+            self.options.stats.tell(|observer| observer.retry());
+        }
         let headers = request.headers_mut();
         headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
         if self.options.accept_gzip {

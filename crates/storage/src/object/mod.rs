@@ -39,18 +39,20 @@ use bytes::Bytes;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path;
-use object_store::{Attribute, Attributes, ObjectStore, ObjectStoreExt, PutOptions, PutPayload};
+use object_store::{Attribute, Attributes, GetOptions, ObjectStore, PutOptions, PutPayload};
 use parking_lot::Mutex;
 
 pub use self::config::{Azure, Bucket, Gcs, ObjectStoreConfig, Patience, S3, S3Keys};
-use self::http::Immutable;
+use self::http::{Immutable, Tries};
 use self::journal::{Journal, Name};
-use crate::{Asset, AssetKind, Assets, Error, Stats, path};
+use crate::{Asset, AssetKind, Assets, Error, Observer, Stats, path};
 
 /// Assets in a bucket of S3, Google Cloud Storage or Azure. See the
 /// [module](self) on what happens if two processes open the same one.
 pub struct ObjectAssets {
     store: Arc<dyn ObjectStore>,
+    /// The same, for who wants to know now whether it answers.
+    hasty: Arc<dyn ObjectStore>,
     key_prefix: String,
     parallel: usize,
     location: String,
@@ -70,10 +72,27 @@ impl ObjectAssets {
     /// [`Error::ClockSkew`] or [`Error::Unavailable`]. A prefix without any
     /// object is none: whether that is right, the lock knows.
     pub async fn open(config: &ObjectStoreConfig) -> Result<Self, Error> {
+        Self::open_observed(config, Arc::new(())).await
+    }
+
+    /// The same; `observer` is told of every request.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub async fn open_observed(
+        config: &ObjectStoreConfig,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Self, Error> {
         config.check_prefix()?;
-        let stats = Arc::new(Stats::default());
+        let stats = Arc::new(Stats::observed(observer));
+        let hasty = ObjectStoreConfig {
+            patience: Patience::hasty(),
+            ..config.clone()
+        };
         let assets = Self {
             store: config.connect(stats.clone())?,
+            hasty: hasty.connect(stats.clone())?,
             key_prefix: config.key_prefix.clone(),
             parallel: config.parallel.max(1),
             location: config.location(),
@@ -121,9 +140,10 @@ impl ObjectAssets {
         &self,
         path: &str,
         object: PutPayload,
-        options: PutOptions,
+        mut options: PutOptions,
     ) -> Result<(), Error> {
         let key = self.key(path)?;
+        options.extensions.insert(Tries::default());
         let mut tries_left = 5;
         loop {
             let put = self.store.put_opts(&key, object.clone(), options.clone());
@@ -140,8 +160,18 @@ impl ObjectAssets {
 
     /// The bytes of an object as they are stored.
     async fn read(&self, path: &str) -> Result<Option<Bytes>, Error> {
+        self.read_from(&self.store, path).await
+    }
+
+    async fn read_from(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        path: &str,
+    ) -> Result<Option<Bytes>, Error> {
         let key = self.key(path)?;
-        let read = async { self.store.get(&key).await?.bytes().await };
+        let mut options = GetOptions::default();
+        options.extensions.insert(Tries::default());
+        let read = async { store.get_opts(&key, options).await?.bytes().await };
         match read.await {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if failure::is_absent(&error) => Ok(None),
@@ -399,6 +429,7 @@ impl Assets for ObjectAssets {
     }
 
     async fn headroom(&self) -> Result<Option<u64>, Error> {
+        self.read_from(&self.hasty, "checkpoint").await?;
         Ok(None)
     }
 

@@ -26,13 +26,16 @@ use object_store::{
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::{Lock, LockError, LogId, ObjectStoreConfig};
+use crate::{Lock, LockError, LogId, ObjectStoreConfig, Observer, Stats};
 
 /// How long a call may take in all.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long the store may take to answer one request.
 const ANSWER: Duration = Duration::from_secs(4);
+
+/// How long [`Lock::check`] may take: who asks wants to know now.
+const CHECK: Duration = Duration::from_secs(3);
 
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -66,12 +69,26 @@ impl ObjectLock {
     /// As [`open`](Self::open); [`LockError::Unusable`] also for a
     /// configuration that cannot be one.
     pub async fn connect(config: &ObjectStoreConfig) -> Result<Self, LockError> {
+        Self::connect_observed(config, Arc::new(())).await
+    }
+
+    /// The same; `observer` is told of every request.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect).
+    pub async fn connect_observed(
+        config: &ObjectStoreConfig,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Self, LockError> {
         let location = config.location();
-        let store = config.connect(Arc::default()).map_err(|error| {
-            let location = location.clone();
-            let reason = error.to_string();
-            LockError::Unusable { location, reason }
-        })?;
+        let store = config
+            .connect(Arc::new(Stats::observed(observer)))
+            .map_err(|error| {
+                let location = location.clone();
+                let reason = error.to_string();
+                LockError::Unusable { location, reason }
+            })?;
         Self::open(store, &config.key_prefix, location).await
     }
 
@@ -268,7 +285,8 @@ impl Lock for ObjectLock {
 
     /// Puts an object of its own.
     async fn check(&self) -> Result<(), LockError> {
-        let put = Put::new(self.prefix.clone().join("check"), b"");
+        let mut put = Put::new(self.prefix.clone().join("check"), b"");
+        put.deadline = Instant::now() + CHECK;
         loop {
             match self.put(&put, PutMode::Overwrite).await {
                 Ok(_) => return Ok(()),

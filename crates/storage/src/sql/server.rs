@@ -26,6 +26,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// what waits for others longer than a second less (see the dialects).
 const ANSWER: Duration = Duration::from_secs(4);
 
+/// How long [`Lock::check`](crate::Lock::check) may take: who asks wants to know
+/// now.
+const CHECK: Duration = Duration::from_secs(3);
+
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -169,7 +173,7 @@ impl<E: Engine> Server<E> {
 
     /// Tries until there is an answer, or no more patience.
     async fn call<C: Call<E>>(&self, call: &C) -> Result<C::Answer, LockError> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + call.patience();
         let mut unknown = false;
         loop {
             let failure = match self.attempt(deadline, &mut unknown, call).await {
@@ -274,6 +278,11 @@ trait Call<E: Engine>: Sync {
     /// For messages.
     fn action(&self) -> &'static str;
 
+    /// How long it may take in all.
+    fn patience(&self) -> Duration {
+        PATIENCE
+    }
+
     /// `unknown`: an attempt before this one may have had its effect.
     async fn attempt(
         &self,
@@ -332,6 +341,10 @@ impl<E: Engine> Call<E> for Probe {
 
     fn action(&self) -> &'static str {
         "write"
+    }
+
+    fn patience(&self) -> Duration {
+        CHECK
     }
 
     async fn attempt(&self, connection: &mut E::Connection, _: bool) -> Result<(), sqlx::Error> {

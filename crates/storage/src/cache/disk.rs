@@ -1,0 +1,171 @@
+//! The files.
+//!
+//! ```text
+//! <directory>/<two digits>/<path, with + for />     sum, then the bytes
+//! ```
+//!
+//! Nothing is synced: what a power cut leaves torn does not fit its sum, and is
+//! fetched again. Whatever fails here only means that nothing is kept.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
+
+use super::lru::Lru;
+
+/// Bytes of the sum.
+const HEADER: usize = 16;
+
+/// Files written at once. While so many are, what else was fetched is not kept:
+/// it will be asked for again if it is worth it.
+const WRITERS: usize = 4;
+
+/// What a file is called until it is whole.
+const UNFINISHED: &str = "unfinished-";
+
+pub(super) struct Disk {
+    directory: PathBuf,
+    lru: Mutex<Lru>,
+    writers: Arc<Semaphore>,
+    next: AtomicU64,
+    warned: AtomicBool,
+}
+
+impl Disk {
+    pub(super) fn new(directory: &Path, bytes: u64) -> Self {
+        Self {
+            directory: directory.to_owned(),
+            lru: Mutex::new(Lru::new(bytes)),
+            writers: Arc::new(Semaphore::new(WRITERS)),
+            next: AtomicU64::new(0),
+            warned: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.lru.lock().bytes()
+    }
+
+    /// Finds what is there from before, the newest last.
+    pub(super) fn scan(&self) {
+        let mut found: Vec<(SystemTime, String, u64)> = Vec::new();
+        for folder in entries(&self.directory) {
+            for file in entries(&folder) {
+                let name = file.file_name().and_then(|name| name.to_str());
+                let Some((name, data)) = name.zip(fs::metadata(&file).ok()) else {
+                    continue;
+                };
+                if name.starts_with(UNFINISHED) || !data.is_file() {
+                    // Of a process that is gone. What cannot be removed is not ours.
+                    let _ = fs::remove_file(&file);
+                    continue;
+                }
+                let written = data.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                found.push((written, name.replace('+', "/"), data.len()));
+            }
+        }
+        found.sort();
+        for (_, path, size) in found {
+            let gone = self.lru.lock().insert(&path, size);
+            gone.iter().for_each(|path| self.forget(path));
+        }
+    }
+
+    /// What is kept under this path, if it is and is whole.
+    pub(super) async fn read(self: &Arc<Self>, path: &str) -> Option<Bytes> {
+        if !self.lru.lock().touch(path) {
+            return None;
+        }
+        let file = self.file(path);
+        let read = spawn_blocking(move || fs::read(file)).await;
+        let whole = read.ok()?.ok().and_then(whole);
+        if whole.is_none() {
+            self.lru.lock().remove(path);
+            self.forget(path);
+        }
+        whole
+    }
+
+    /// Keeps it, in the background; then says how much is held.
+    pub(super) fn keep(
+        self: Arc<Self>,
+        path: String,
+        bytes: Bytes,
+        held: impl FnOnce(u64) + Send + 'static,
+    ) {
+        let size = (bytes.len() + HEADER) as u64;
+        if !self.lru.lock().takes(size) {
+            return;
+        }
+        let Ok(permit) = self.writers.clone().try_acquire_owned() else {
+            return;
+        };
+        spawn_blocking(move || {
+            let _permit = permit;
+            match self.write(&path, &bytes) {
+                Ok(()) => {
+                    let gone = self.lru.lock().insert(&path, size);
+                    gone.iter().for_each(|path| self.forget(path));
+                    held(self.bytes());
+                }
+                Err(error) if !self.warned.swap(true, Relaxed) => tracing::warn!(
+                    directory = %self.directory.display(), %error,
+                    "tiles that readers ask for cannot be kept here"
+                ),
+                Err(_) => {}
+            }
+        });
+    }
+
+    fn write(&self, path: &str, bytes: &[u8]) -> std::io::Result<()> {
+        let file = self.file(path);
+        let folder = file.parent().unwrap_or(&self.directory);
+        fs::create_dir_all(folder)?;
+        let number = self.next.fetch_add(1, Relaxed);
+        let unfinished = folder.join(format!("{UNFINISHED}{number}"));
+        let write = || {
+            let mut file = fs::File::create(&unfinished)?;
+            file.write_all(&xxh3_128(bytes).to_be_bytes())?;
+            file.write_all(bytes)
+        };
+        let written = write().and_then(|()| fs::rename(&unfinished, &file));
+        if written.is_err() {
+            // There is nothing to say of it beside the error itself.
+            let _ = fs::remove_file(&unfinished);
+        }
+        written
+    }
+
+    /// Removes a file that is no longer wanted; one that is gone is gone.
+    fn forget(&self, path: &str) {
+        let _ = fs::remove_file(self.file(path));
+    }
+
+    fn file(&self, path: &str) -> PathBuf {
+        let folder = format!("{:02x}", xxh3_64(path.as_bytes()) & 0xff);
+        self.directory.join(folder).join(path.replace('/', "+"))
+    }
+}
+
+/// The bytes after the sum, if it is theirs.
+fn whole(file: Vec<u8>) -> Option<Bytes> {
+    let sum: [u8; HEADER] = file.get(..HEADER)?.try_into().ok()?;
+    let bytes = Bytes::from(file).slice(HEADER..);
+    (xxh3_128(&bytes).to_be_bytes() == sum).then_some(bytes)
+}
+
+fn entries(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten();
+    entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .collect()
+}

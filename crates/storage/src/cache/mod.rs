@@ -1,0 +1,122 @@
+//! [`CachedAssets`]: what readers asked an object store for, kept on disk.
+//!
+//! Only what never changes is kept: full tiles and issuers, each under its
+//! path, with a sum that tells a file that a crash left torn. The log itself
+//! ([`Assets::get`]) always asks the store, so that a store that was emptied is
+//! noticed, however much of it readers still could see.
+
+mod disk;
+mod lru;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use self::disk::Disk;
+use crate::{Asset, Assets, Error, Observer, Stats};
+
+/// Assets of which readers get what never changes from a directory, bounded in
+/// bytes, as soon as somebody has asked for it once.
+pub struct CachedAssets {
+    assets: Arc<dyn Assets>,
+    disk: Arc<Disk>,
+    observer: Arc<dyn Observer>,
+}
+
+impl CachedAssets {
+    /// Keeps at most `bytes` in `directory`, which is made, and which no other
+    /// log may use: what lies there is served as this log's. What an earlier
+    /// process left there is found again, in the background.
+    ///
+    /// Must be called within a tokio runtime. A directory that cannot be
+    /// written is a warning: nothing is kept then.
+    pub fn new(
+        assets: Arc<dyn Assets>,
+        directory: &Path,
+        bytes: u64,
+        observer: Arc<dyn Observer>,
+    ) -> Self {
+        let disk = Arc::new(Disk::new(directory, bytes));
+        let (scanned, told) = (disk.clone(), observer.clone());
+        tokio::task::spawn_blocking(move || {
+            scanned.scan();
+            told.cache_holds(scanned.bytes());
+        });
+        Self {
+            assets,
+            disk,
+            observer,
+        }
+    }
+}
+
+/// Whether what has this path never changes, and will be asked for again.
+fn is_immutable(path: &str) -> bool {
+    let tile = path.starts_with("tile/") && !path.contains(".p/");
+    tile || path.starts_with("issuer/")
+}
+
+#[async_trait]
+impl Assets for CachedAssets {
+    async fn stage(&self, new_size: u64, record: Bytes) -> Result<(), Error> {
+        self.assets.stage(new_size, record).await
+    }
+
+    async fn staged(&self) -> Result<Vec<Bytes>, Error> {
+        self.assets.staged().await
+    }
+
+    async fn publish(&self, assets: Vec<Asset>) -> Result<(), Error> {
+        self.assets.publish(assets).await
+    }
+
+    async fn settle(&self, size: u64) -> Result<(), Error> {
+        self.assets.settle(size).await
+    }
+
+    async fn get(&self, path: &str) -> Result<Option<Bytes>, Error> {
+        self.assets.get(path).await
+    }
+
+    async fn get_for_reader(&self, path: &str) -> Result<Option<Bytes>, Error> {
+        if !is_immutable(path) {
+            return self.assets.get(path).await;
+        }
+        if let Some(bytes) = self.disk.read(path).await {
+            self.observer.cache(true);
+            return Ok(Some(bytes));
+        }
+        self.observer.cache(false);
+        let found = self.assets.get(path).await?;
+        if let Some(bytes) = &found {
+            let (path, bytes) = (path.to_owned(), bytes.clone());
+            let observer = self.observer.clone();
+            self.disk
+                .clone()
+                .keep(path, bytes, move |held| observer.cache_holds(held));
+        }
+        Ok(found)
+    }
+
+    async fn remove_partials(&self, tiles: &[String]) -> Result<(), Error> {
+        self.assets.remove_partials(tiles).await
+    }
+
+    async fn partials(&self, tile_path: &str) -> Result<Vec<u16>, Error> {
+        self.assets.partials(tile_path).await
+    }
+
+    async fn headroom(&self) -> Result<Option<u64>, Error> {
+        self.assets.headroom().await
+    }
+
+    fn stats(&self) -> &Stats {
+        self.assets.stats()
+    }
+
+    fn location(&self) -> String {
+        self.assets.location()
+    }
+}
