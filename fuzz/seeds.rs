@@ -12,7 +12,7 @@ use libfuzzer_sys as _;
 use lucarne_ct::{Certificate, Chain, EntryKind, Policy, Roots, TileLeaf, Validator};
 use lucarne_fuzz::{HEADS, ORIGIN, log_key};
 use lucarne_mint::testing::Pki;
-use lucarne_mint::{Authority, CaOptions, KeyType, Poison, oid, pem};
+use lucarne_mint::{Authority, CaOptions, Der, KeyType, Poison, oid, pem};
 
 #[allow(dead_code)]
 #[path = "../crates/log/src/record.rs"]
@@ -77,6 +77,7 @@ fn texts(seeds: &mut Seeds) -> Outcome {
         seeds.add("checkpoint", &text)?;
         seeds.add("checkpoint", format!("{text}extension\n"))?;
     }
+    seeds.add("log_list", log_list())?;
     for path in [
         "tile/0/000",
         "tile/0/x001/234.p/5",
@@ -87,6 +88,59 @@ fn texts(seeds: &mut Seeds) -> Outcome {
         seeds.add("tile_path", path)?;
     }
     Ok(())
+}
+
+/// An OCSP response (RFC 6960 section 4.2.1) with this list of SCTs.
+fn ocsp_response(scts: &[u8]) -> Vec<u8> {
+    const TIME: (u8, &[u8]) = (0x18, b"20260701000000Z");
+    let single = |der: &mut Der| {
+        der.sequence(|der| der.octet_string(b"certID"));
+        der.context_primitive(0, &[]);
+        der.put(TIME.0, TIME.1);
+        der.context(1, |der| {
+            der.sequence(|der| {
+                der.sequence(|der| {
+                    der.put(6, &[0x2b, 6, 1, 4, 1, 0xd6, 0x79, 2, 4, 5]);
+                    der.octet_string(&Der::build(|der| der.octet_string(scts)));
+                });
+            });
+        });
+    };
+    let basic = Der::build(|der| {
+        der.sequence(|der| {
+            der.sequence(|der| {
+                der.context(2, |der| der.octet_string(b"key"));
+                der.put(TIME.0, TIME.1);
+                der.sequence(|der| der.sequence(single));
+            });
+        });
+    });
+    Der::build(|der| {
+        der.sequence(|der| {
+            der.put(0x0a, &[0]);
+            der.context(0, |der| {
+                der.sequence(|der| {
+                    der.put(6, &[0x2b, 6, 1, 5, 5, 7, 48, 1, 1]);
+                    der.octet_string(&basic);
+                });
+            });
+        });
+    })
+}
+
+/// A log list, version 3, in all its parts.
+fn log_list() -> String {
+    let key = log_key();
+    let base64 = base64_simd::STANDARD.encode_to_string(key.public_key_spki());
+    let id = key.log_id();
+    format!(
+        r#"{{"version":"1.0","log_list_timestamp":"2026-07-01T00:00:00Z","operators":[{{"name":"A",
+        "logs":[{{"description":"one","log_id":"{id}","key":"{base64}","url":"https://a.example/","mmd":86400,
+        "state":{{"retired":{{"timestamp":"2026-07-01T00:00:00Z"}}}},
+        "temporal_interval":{{"start_inclusive":"2026-01-01T00:00:00Z","end_exclusive":"2027-01-01T00:00:00Z"}},
+        "previous_operators":[{{"name":"B","end_time":"2025-01-01T00:00:00Z"}}]}}],
+        "tiled_logs":[{{"log_id":"{id}","key":"{base64}","submission_url":"s","monitoring_url":"m"}}]}}]}}"#
+    )
 }
 
 /// A chain of DER certificates, the root last.
@@ -133,9 +187,12 @@ fn certificates(seeds: &mut Seeds, chain: &Ders) -> Outcome {
         seeds.add("certificate", der)?;
     }
     let leaf = &chain[0];
-    let poison = Certificate::parse(leaf)
-        .ok()
-        .and_then(|leaf| leaf.extension(oid::POISON.as_bytes()));
+    let parsed = Certificate::parse(leaf).ok();
+    if let Some(list) = parsed.and_then(|leaf| leaf.embedded_scts().ok()?) {
+        seeds.add("sct_list", list)?;
+        seeds.add("ocsp_scts", ocsp_response(list))?;
+    }
+    let poison = parsed.and_then(|leaf| leaf.extension(oid::POISON.as_bytes()));
     if poison.is_some() {
         let issuer = chain.get(1).map_or(&[][..], Vec::as_slice);
         let length = u16::try_from(leaf.len())?.to_be_bytes();

@@ -1,4 +1,5 @@
-//! Log keys: ECDSA on P-256 with SHA-256, the only kind that static CT logs use.
+//! Log keys: ECDSA on P-256 with SHA-256, the only kind that static CT logs use. SCTs of older
+//! logs may also be verified by RSA keys.
 
 use std::fmt;
 
@@ -6,6 +7,7 @@ use aws_lc_rs::agreement;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, ParsedPublicKey,
+    RSA_PKCS1_2048_8192_SHA256,
 };
 
 use crate::der::{DerError, Reader, tag};
@@ -58,6 +60,9 @@ pub enum KeyError {
     /// Another curve, another type.
     #[error("the key is not an ECDSA P-256 key, which is what a log signs with")]
     NotP256,
+    /// Neither of the kinds that RFC 6962 lets logs have.
+    #[error("the key is neither ECDSA on P-256 nor RSA of 2048 to 8192 bits")]
+    NotOfALog,
     /// aws-lc-rs could not sign, which only happens without randomness.
     #[error("the cryptographic library could not sign")]
     Signing,
@@ -168,6 +173,8 @@ impl LogKey {
 
 /// HashAlgorithm sha256 and SignatureAlgorithm ecdsa (RFC 5246 section 7.4.1.4.1).
 const SHA256_ECDSA: [u8; 2] = [4, 3];
+/// The same with SignatureAlgorithm rsa.
+const SHA256_RSA: [u8; 2] = [4, 1];
 
 /// ECPrivateKey (RFC 5915).
 fn read_sec1(der: &[u8]) -> Result<[u8; 32], KeyError> {
@@ -215,6 +222,8 @@ fn left_padded(scalar: &[u8]) -> Option<[u8; 32]> {
 #[derive(Debug)]
 pub struct PublicKey {
     key: ParsedPublicKey,
+    /// What a DigitallySigned by this key begins with.
+    algorithm: [u8; 2],
     log_id: LogId,
 }
 
@@ -227,7 +236,24 @@ impl PublicKey {
         let key = ParsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, spki);
         Ok(Self {
             key: key.map_err(|_| KeyError::NotP256)?,
+            algorithm: SHA256_ECDSA,
             log_id: LogId(sha256(&[spki])),
+        })
+    }
+
+    /// The key of any log that RFC 6962 (section 2.1.4) knows: on P-256, or RSA of 2048 to
+    /// 8192 bits. Some logs of the past signed with RSA.
+    ///
+    /// # Errors
+    /// [`KeyError::NotOfALog`].
+    pub fn from_spki_of_any_log(spki: &[u8]) -> Result<Self, KeyError> {
+        Self::from_spki(spki).or_else(|_| {
+            let key = ParsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, spki);
+            Ok(Self {
+                key: key.map_err(|_| KeyError::NotOfALog)?,
+                algorithm: SHA256_RSA,
+                log_id: LogId(sha256(&[spki])),
+            })
         })
     }
 
@@ -238,7 +264,7 @@ impl PublicKey {
 
     /// Whether a DigitallySigned is this key's over `message`.
     pub(crate) fn verify(&self, message: &[u8], digitally_signed: &[u8]) -> bool {
-        let Some(rest) = digitally_signed.strip_prefix(&SHA256_ECDSA) else {
+        let Some(rest) = digitally_signed.strip_prefix(&self.algorithm) else {
             return false;
         };
         let Some((length, signature)) = rest.split_first_chunk() else {

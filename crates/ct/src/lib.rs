@@ -10,6 +10,9 @@
 //! 4. [`TileLeaf::encode`] writes it into a data tile, [`merkle_tree_leaf`] is
 //!    what the tree hashes, [`LogKey::sign_sct`] the promise to the submitter.
 //!
+//! And for whoever meets certificates: [`SctList`] are the SCTs that come with one, a
+//! [`LogList`] knows the logs, and a [`CtPolicy`] says whether that is enough.
+//!
 //! Nothing here does I/O, reads a clock, or re-encodes a byte that a certificate
 //! authority has signed: certificates are walked, never parsed and rebuilt.
 
@@ -20,12 +23,15 @@ mod ccadb;
 mod certificate;
 mod chain;
 mod checkpoint;
+mod compliance;
 mod der;
 mod entry;
 mod frequent;
 mod key;
 mod leaf;
+mod loglist;
 mod name;
+mod ocsp;
 mod oid;
 mod pem;
 mod policy;
@@ -33,6 +39,7 @@ mod precert;
 mod rejection;
 mod roots;
 mod sct;
+mod sct_list;
 mod seed;
 mod signature;
 mod signer;
@@ -44,17 +51,21 @@ pub use ccadb::{CcadbError, CcadbProgramme};
 pub use certificate::{Certificate, Extension};
 pub use chain::{Chain, Limits};
 pub use checkpoint::{CheckpointError, CheckpointVerifier, verify_checkpoint};
+pub use compliance::{CtPolicy, Delivery, LifetimeRule, Shortfall, ValidSct, Verdict};
 pub use der::DerError;
 pub use entry::{Entry, EntryKind, Fingerprint, Identity, Issuer, SignedEntry};
 pub use key::{KeyError, LogId, LogKey, PublicKey};
 pub use leaf::{
     Fingerprints, SignedEntryRef, TileLeaf, TileLeafError, TileLeafRef, merkle_tree_leaf,
 };
+pub use loglist::{ListedLog, LogApi, LogList, LogListError, LogState, LogStatus, SkippedLog};
 pub use name::{display_name, names_match};
+pub use ocsp::sct_list_of_ocsp;
 pub use oid::{Oid, OidError};
 pub use policy::{Policy, Require};
-pub use precert::{tbs_without_poison, tbs_without_poison_for};
+pub use precert::{tbs_without_poison, tbs_without_poison_for, tbs_without_scts};
 pub use rejection::{Code, Rejection};
 pub use roots::{Root, Roots, SkippedRoot};
 pub use sct::{Sct, SctError};
+pub use sct_list::{SctList, encode_sct_list};
 pub use validate::{Examined, Validator};

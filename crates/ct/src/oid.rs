@@ -95,6 +95,10 @@ pub(crate) fn display(content: &[u8]) -> String {
 
 /// Precertificate poison, 1.3.6.1.4.1.11129.2.4.3 (RFC 6962 section 3.1).
 pub(crate) const POISON: &[u8] = &[0x2b, 6, 1, 4, 1, 0xd6, 0x79, 2, 4, 3];
+/// SCT list in a certificate, 1.3.6.1.4.1.11129.2.4.2 (RFC 6962 section 3.3).
+pub(crate) const SCT_LIST: &[u8] = &[0x2b, 6, 1, 4, 1, 0xd6, 0x79, 2, 4, 2];
+/// SCT list in an OCSP response, 1.3.6.1.4.1.11129.2.4.5 (RFC 6962 section 3.3).
+pub(crate) const OCSP_SCT_LIST: &[u8] = &[0x2b, 6, 1, 4, 1, 0xd6, 0x79, 2, 4, 5];
 /// EKU of a Precertificate Signing Certificate, 1.3.6.1.4.1.11129.2.4.4 (RFC 6962 section 3.1).
 pub(crate) const PRECERT_SIGNING: &[u8] = &[0x2b, 6, 1, 4, 1, 0xd6, 0x79, 2, 4, 4];
 /// basicConstraints, 2.5.29.19.

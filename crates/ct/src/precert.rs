@@ -3,7 +3,8 @@
 //!
 //! The TBSCertificate is spliced out of the submitted bytes: the poison is cut out, the
 //! lengths of the three structures around it are written anew, and every other byte stays
-//! as the authority wrote it, so that it is the one of the final certificate.
+//! as the authority wrote it, so that it is the one of the final certificate. From that one
+//! the SCT list is cut out in the same way.
 
 use crate::certificate::Certificate;
 use crate::der::{push_header, tag};
@@ -64,7 +65,25 @@ pub fn tbs_without_poison_for(
     splice(precertificate, PreissuerRewrite::of(preissuer).as_ref())
 }
 
+/// The TBSCertificate of a final certificate without its SCT list: what the logs whose SCTs are
+/// embedded have signed (RFC 6962 section 3.2). If the list is the only extension, `[3]`
+/// disappears.
+///
+/// A certificate without such a list gives its TBSCertificate (with minimal lengths around the
+/// extensions).
+pub fn tbs_without_scts(certificate: &Certificate<'_>) -> Vec<u8> {
+    splice_out(certificate, oid::SCT_LIST, None)
+}
+
 pub(crate) fn splice(certificate: &Certificate<'_>, rewrite: Option<&PreissuerRewrite>) -> Vec<u8> {
+    splice_out(certificate, oid::POISON, rewrite)
+}
+
+fn splice_out(
+    certificate: &Certificate<'_>,
+    removed: &[u8],
+    rewrite: Option<&PreissuerRewrite>,
+) -> Vec<u8> {
     let raw = certificate.raw();
     let tbs = certificate.tbs_tlv();
     let fields_start = tbs.end() - tbs.value.len();
@@ -73,7 +92,7 @@ pub(crate) fn splice(certificate: &Certificate<'_>, rewrite: Option<&PreissuerRe
         .map_or(tbs.end(), |(wrapper, _)| wrapper.start());
     let issuer = certificate.issuer_tlv();
     let new_issuer = rewrite.map_or(issuer.raw, |rewrite| &rewrite.issuer);
-    let extensions = spliced_extensions(certificate, rewrite);
+    let extensions = spliced_extensions(certificate, removed, rewrite);
     let fields = [
         &raw[fields_start..issuer.start()],
         new_issuer,
@@ -95,6 +114,7 @@ pub(crate) fn splice(certificate: &Certificate<'_>, rewrite: Option<&PreissuerRe
 /// `[3]` with everything in it, empty if no extension is left.
 fn spliced_extensions(
     certificate: &Certificate<'_>,
+    removed: &[u8],
     rewrite: Option<&PreissuerRewrite>,
 ) -> Vec<u8> {
     let Some((wrapper, _)) = certificate.extensions_tlv() else {
@@ -104,7 +124,7 @@ fn spliced_extensions(
     let mut identifier = rewrite.map(|rewrite| rewrite.authority_key_identifier.as_deref());
     for extension in certificate.extensions() {
         match extension.oid {
-            oid::POISON => {}
+            oid if oid == removed => {}
             oid::AUTHORITY_KEY_IDENTIFIER if rewrite.is_some() => {
                 list.extend_from_slice(identifier.take().flatten().unwrap_or_default());
             }

@@ -31,6 +31,9 @@ pub enum SctError {
     /// A field that is not base64, or has another length than it should.
     #[error("not an SCT: the field {0} is not the base64 that it should be")]
     Field(&'static str),
+    /// Not the structure of RFC 6962 section 3.2.
+    #[error("not an SCT: {0}")]
+    Encoding(&'static str),
     /// Another version than v1 (0).
     #[error("SCT version {0} is unknown")]
     Version(u8),

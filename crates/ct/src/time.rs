@@ -1,6 +1,6 @@
 //! UTCTime and GeneralizedTime (RFC 5280 section 4.1.2.5), and how to show them.
 
-use crate::der::{Tlv, tag};
+use crate::der::{Reader, Tlv, tag};
 
 /// The time in milliseconds since 1970: `YYMMDDHHMM[SS]` or `YYYYMMDDHHMM[SS]` with `Z` or an
 /// offset `±HHMM`, as X.509 allows and old certificates have it.
@@ -25,6 +25,36 @@ pub(crate) fn milliseconds(time: Tlv<'_>) -> Option<i64> {
     let offset = text.offset_minutes()?;
     let minutes = (days_from_civil(year, month, day) * 24 + hour) * 60 + minute - offset;
     valid.then_some((minutes * 60 + second) * 1000)
+}
+
+/// An RFC 3339 time in UTC, as log lists have it (`2026-07-01T00:00:00Z`, with or without a
+/// fraction), in milliseconds since 1970. `None`: not such a time, or before 1970.
+pub(crate) fn rfc3339(text: &str) -> Option<u64> {
+    let (date, fraction) = match text.strip_suffix('Z')?.split_once('.') {
+        Some((date, fraction)) => (date, fraction),
+        None => (text.strip_suffix('Z')?, ""),
+    };
+    let separated = |i| match i {
+        4 | 7 => b'-',
+        10 => b'T',
+        _ => b':',
+    };
+    let bytes = date.as_bytes();
+    let is_separated = [4, 7, 10, 13, 16]
+        .iter()
+        .all(|&i| bytes.get(i) == Some(&separated(i)));
+    let is_fraction = fraction.bytes().all(|digit| digit.is_ascii_digit());
+    if bytes.len() != 19 || !is_separated || !is_fraction {
+        return None;
+    }
+    let digits: String = date.split(['-', 'T', ':']).collect();
+    let time = digits + "Z";
+    let tag = tag::GENERALIZED_TIME;
+    let mut der = vec![tag, u8::try_from(time.len()).ok()?];
+    der.extend_from_slice(time.as_bytes());
+    let whole = milliseconds(Reader::new(&der).any("time").ok()?)?;
+    let thousandths: u64 = format!("{fraction:0<3}").get(..3)?.parse().ok()?;
+    u64::try_from(whole).ok()?.checked_add(thousandths)
 }
 
 struct Digits<'a>(&'a [u8]);
@@ -94,7 +124,6 @@ pub(crate) fn display(milliseconds: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::der::Reader;
 
     fn read(tag: u8, text: &str) -> Option<i64> {
         let mut der = vec![tag, text.len() as u8];
@@ -127,6 +156,28 @@ mod tests {
             ),
         ] {
             assert_eq!(display(read(tag, text).unwrap()), shown, "{text}");
+        }
+    }
+
+    #[test]
+    fn times_of_log_lists() {
+        for (text, time) in [
+            ("1970-01-01T00:00:00Z", Some(0)),
+            ("2026-07-01T00:00:00Z", Some(1_782_864_000_000)),
+            ("2026-07-01T00:00:00.25Z", Some(1_782_864_000_250)),
+            ("2026-07-01T00:00:00.123456Z", Some(1_782_864_000_123)),
+            ("1969-12-31T23:59:59Z", None),
+            ("2026-07-01T00:00:00", None),
+            ("2026-07-01 00:00:00Z", None),
+            ("2026-07-01T00:00:00+00:00Z", None),
+            ("2026-13-01T00:00:00Z", None),
+            ("2026-07-01T00:00:00.xZ", None),
+            ("-026-07-01T00:00:00Z", None),
+            ("2026-07-01T00:00:0éZ", None),
+            ("Z", None),
+            ("", None),
+        ] {
+            assert_eq!(rfc3339(text), time, "{text}");
         }
     }
 

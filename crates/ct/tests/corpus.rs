@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lucarne_ct::{
-    Certificate, Chain, Code, Entry, EntryKind, Policy, Rejection, Require, Roots, SignedEntryRef,
-    TileLeafRef, Validator, tbs_without_poison,
+    Certificate, Chain, Code, Entry, EntryKind, Policy, PublicKey, Rejection, Require, Roots,
+    SctList, SignedEntry, SignedEntryRef, TileLeafRef, Validator, encode_sct_list,
+    tbs_without_poison,
 };
 
 /// `$LUCARNE_CORPUS`, or `shared/corpus` beside the workspace.
@@ -287,4 +288,57 @@ fn decompressed(tile: Vec<u8>) -> Vec<u8> {
         .read_to_end(&mut data)
         .unwrap();
     data
+}
+
+/// The keys of some logs: the test log of Google's first implementation, Rocketeer (2015),
+/// Xenon2026h1, Wyvern2026h1.
+const LOG_KEYS: [&str; 4] = [
+    "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEmXg8sUUzwBYaWrRb+V0IopzQ6o3UyEJ04r5ZrRXGdpYM8K+hB0pXrGRLI0eeWz+3skXrS0IO83AhA3GpRL6s6w==",
+    "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEIFsYyDzBi7MxCAC/oJBXK7dHjG+1aLCOkHjpoHPqTyghLpzA9BYbqvnV16mAw04vUjyYASVGJCUoI3ctBcJAeg==",
+    "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEOh/Iu87VkEc0ysoBBCchHOIpPZK7kUXHWj6l1PIS5ujmQ7rze8I4r/wjigVW6wMKMMxjbNk8vvV7lLqU07+ITA==",
+    "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE7Lw0OeKajbeZepHxBXJS2pOJXToHi5ntgKUW2nMhIOuGlofFxtkXum65TBNY1dGD+HrfHge8Fc3ASs0qMXEHVQ==",
+];
+
+/// Real certificates with SCTs: every list reads and writes itself again, and those of logs
+/// whose keys are known verify, except the one that was made not to.
+#[test]
+fn embedded_scts() {
+    let Some(corpus) = corpus() else { return };
+    let keys = LOG_KEYS.map(|key| {
+        let spki = base64_simd::STANDARD.decode_to_vec(key).unwrap();
+        PublicKey::from_spki(&spki).unwrap()
+    });
+    let index = fs::read_to_string(corpus.join("index.tsv")).unwrap();
+    let (mut lists, mut verified) = (0, HashMap::new());
+    for row in index.lines().skip(1).map(Row::parse) {
+        let chain = row.chain(&corpus);
+        let chain: Vec<_> = chain
+            .iter()
+            .flat_map(|der| Certificate::parse(der))
+            .collect();
+        let [leaf, issuer, ..] = chain[..] else {
+            continue;
+        };
+        let Some(list) = leaf.embedded_scts().unwrap() else {
+            continue;
+        };
+        let scts: Result<Vec<_>, _> = SctList::parse(list).unwrap().iter().collect();
+        let scts = scts.unwrap();
+        assert_eq!(encode_sct_list(&scts).unwrap(), list, "{}", row.file);
+        lists += 1;
+        let entry = SignedEntry::of_embedded(&leaf, &issuer);
+        for sct in scts.iter().filter(|_| row.accept) {
+            let Some(key) = keys.iter().find(|key| key.log_id() == sct.log_id) else {
+                continue;
+            };
+            let good = sct.verify(key, &entry).is_ok();
+            assert_eq!(good, !row.file.contains("invalid-sct"), "{}", row.file);
+            *verified.entry(sct.log_id.to_string()).or_insert(0) += usize::from(good);
+        }
+    }
+    assert_eq!(verified.len(), keys.len(), "{verified:?}");
+    println!(
+        "{lists} lists, {} SCTs verified",
+        verified.values().sum::<usize>()
+    );
 }

@@ -1,0 +1,321 @@
+//! Certificate Transparency policies of user agents: are these SCTs enough?
+//!
+//! The rules are data, so that they can be changed, or written for a user agent of one's own:
+//!
+//! - [`CtPolicy::chrome`]: <https://googlechrome.github.io/CertificateTransparency/ct_policy.html>,
+//!   without the demand for a log of RFC 6962, which Chrome has dropped
+//!   (<https://groups.google.com/a/chromium.org/g/ct-policy/c/amrnTiDFdwM>).
+//! - [`CtPolicy::apple`]: <https://support.apple.com/103214>.
+//!
+//! A policy judges SCTs that have been verified. It says nothing of the certificate itself,
+//! and neither Chrome nor Apple ask it of certificates whose root is not a public one.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+
+use crate::loglist::{ListedLog, LogApi, LogStatus};
+
+const DAY_MS: u64 = 86_400_000;
+
+/// How an SCT came with the certificate (RFC 6962 section 3.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Delivery {
+    /// In the certificate.
+    Embedded,
+    /// In a stapled OCSP response.
+    Ocsp,
+    /// In a TLS extension.
+    Tls,
+}
+
+impl Delivery {
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Delivery::Embedded => "embedded",
+            Delivery::Ocsp => "OCSP",
+            Delivery::Tls => "TLS",
+        }
+    }
+}
+
+/// An SCT whose signature is that of a log of the list, over the certificate in question.
+#[derive(Debug, Clone, Copy)]
+pub struct ValidSct<'a> {
+    /// The log.
+    pub log: &'a ListedLog,
+    /// Milliseconds since 1970.
+    pub timestamp_ms: u64,
+    /// How it came.
+    pub delivery: Delivery,
+}
+
+/// How many SCTs a certificate needs by its lifetime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LifetimeRule {
+    /// Certificates of at most so many days; `None`: all others.
+    pub up_to_days: Option<u64>,
+    /// SCTs from so many distinct logs.
+    pub logs: usize,
+    /// Of one operator's logs only so many count.
+    pub most_per_operator: usize,
+}
+
+/// The rules of a user agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CtPolicy {
+    /// Whose.
+    pub name: &'static str,
+    /// Logs in these states count, at the time of the check.
+    pub current: &'static [LogStatus],
+    /// Embedded SCTs that logs in these states have signed before they came into them count
+    /// too, beside at least one of a current log.
+    pub once: &'static [LogStatus],
+    /// For embedded SCTs; by lifetime, shortest first.
+    pub embedded: &'static [LifetimeRule],
+    /// For SCTs by TLS or OCSP: from so many distinct current logs.
+    pub delivered_logs: usize,
+    /// Whether embedded SCTs of current logs count beside at least one by TLS or OCSP.
+    pub delivered_mixes: bool,
+    /// Distinct operators among those that count.
+    pub operators: usize,
+    /// How many must be of logs that follow RFC 6962 rather than the static CT API.
+    pub rfc6962_logs: usize,
+    /// Whether notAfter itself belongs to the lifetime (RFC 5280 section 4.1.2.5): a second
+    /// more.
+    pub inclusive_lifetime: bool,
+}
+
+impl CtPolicy {
+    /// Chrome's.
+    pub const fn chrome() -> Self {
+        use LogStatus::{Qualified, ReadOnly, Retired, Usable};
+        const EVERY: usize = usize::MAX;
+        CtPolicy {
+            name: "Chrome",
+            current: &[Qualified, Usable, ReadOnly],
+            once: &[Retired],
+            embedded: const { &[rule(Some(180), 2, EVERY), rule(None, 3, EVERY)] },
+            delivered_logs: 2,
+            delivered_mixes: false,
+            operators: 2,
+            rfc6962_logs: 0,
+            inclusive_lifetime: false,
+        }
+    }
+
+    /// Apple's.
+    pub const fn apple() -> Self {
+        CtPolicy {
+            name: "Apple",
+            embedded: const { &[rule(Some(180), 2, 1), rule(None, 3, 2)] },
+            delivered_mixes: true,
+            operators: 1,
+            rfc6962_logs: 1,
+            inclusive_lifetime: true,
+            ..CtPolicy::chrome()
+        }
+    }
+}
+
+const fn rule(up_to_days: Option<u64>, logs: usize, most_per_operator: usize) -> LifetimeRule {
+    LifetimeRule {
+        up_to_days,
+        logs,
+        most_per_operator,
+    }
+}
+
+/// What a policy says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// The SCTs are enough.
+    Compliant {
+        /// How those that count came.
+        by: Delivery,
+        /// From so many logs.
+        logs: usize,
+        /// Of so many operators.
+        operators: usize,
+    },
+    /// They are not.
+    NotCompliant(Shortfall),
+}
+
+impl Verdict {
+    /// Whether the SCTs are enough.
+    pub fn is_compliant(&self) -> bool {
+        matches!(self, Verdict::Compliant { .. })
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::Compliant {
+                by,
+                logs,
+                operators,
+            } => {
+                let by = by.name();
+                write!(f, "SCTs ({by}) of {logs} logs of {operators} operators")
+            }
+            Verdict::NotCompliant(shortfall) => shortfall.fmt(f),
+        }
+    }
+}
+
+/// What is missing: the first of the demands that is not met.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Shortfall {
+    /// No SCT, or none that verifies with a log of the list.
+    #[error("no valid SCT")]
+    None,
+    /// There are some, but none by a log that counts now.
+    #[error("no SCT of a log that is qualified, usable or read-only")]
+    NoCurrentLog,
+    /// Too few logs.
+    #[error("SCTs of {found} logs count, a certificate of {days} days needs {needed}")]
+    Logs {
+        /// Logs that count, after the operators' limit.
+        found: usize,
+        /// Logs needed.
+        needed: usize,
+        /// The certificate's lifetime, days begun.
+        days: u64,
+    },
+    /// Too few operators.
+    #[error("the logs are of {found} operator, {needed} are needed")]
+    Operators {
+        /// Operators of logs that count.
+        found: usize,
+        /// Operators needed.
+        needed: usize,
+    },
+    /// Only static CT logs.
+    #[error("no SCT of a log that follows RFC 6962: all are of static CT logs")]
+    NoRfc6962,
+}
+
+impl CtPolicy {
+    /// Judges the valid SCTs of a certificate, its validity in milliseconds since 1970.
+    ///
+    /// SCTs from the future (RFC 6962 section 5.2) are not valid and must not be among them.
+    pub fn judge(&self, not_before_ms: i64, not_after_ms: i64, scts: &[ValidSct<'_>]) -> Verdict {
+        if scts.is_empty() {
+            return Verdict::NotCompliant(Shortfall::None);
+        }
+        let days = self.lifetime_days(not_before_ms, not_after_ms);
+        let embedded = self.judge_embedded(days, scts);
+        let fresh = |sct: &&ValidSct<'_>| sct.delivery != Delivery::Embedded;
+        let Some(delivered) = scts.iter().find(fresh) else {
+            return embedded;
+        };
+        if embedded.is_compliant() {
+            return embedded;
+        }
+        let verdict = self.judge_delivered(delivered.delivery, days, scts);
+        let alone = scts.iter().all(|sct| sct.delivery != Delivery::Embedded);
+        match verdict.is_compliant() || alone {
+            true => verdict,
+            false => embedded,
+        }
+    }
+
+    /// Days begun; a certificate whose times make no sense lives for ever.
+    fn lifetime_days(&self, not_before_ms: i64, not_after_ms: i64) -> u64 {
+        let lifetime = not_after_ms.checked_sub(not_before_ms);
+        let lifetime = lifetime.and_then(|ms| u64::try_from(ms).ok());
+        let last = u64::from(self.inclusive_lifetime) * 1000;
+        lifetime.map_or(u64::MAX, |ms| ms.saturating_add(last).div_ceil(DAY_MS))
+    }
+
+    fn is_current(&self, sct: &ValidSct<'_>) -> bool {
+        let state = sct.log.state;
+        state.is_some_and(|state| self.current.contains(&state.status))
+    }
+
+    fn was_current(&self, sct: &ValidSct<'_>) -> bool {
+        sct.log.state.is_some_and(|state| {
+            self.once.contains(&state.status) && sct.timestamp_ms < state.since_ms
+        })
+    }
+
+    fn judge_embedded(&self, days: u64, scts: &[ValidSct<'_>]) -> Verdict {
+        let counting: Vec<_> = scts
+            .iter()
+            .filter(|sct| sct.delivery == Delivery::Embedded)
+            .filter(|sct| self.is_current(sct) || self.was_current(sct))
+            .collect();
+        if !counting.iter().any(|sct| self.is_current(sct)) {
+            return Verdict::NotCompliant(Shortfall::NoCurrentLog);
+        }
+        let fits = |rule: &&LifetimeRule| rule.up_to_days.is_none_or(|most| days <= most);
+        let rule = self.embedded.iter().find(fits);
+        let (needed, most) = rule.map_or((usize::MAX, usize::MAX), |rule| {
+            (rule.logs, rule.most_per_operator)
+        });
+        self.judge_set(Delivery::Embedded, days, &counting, needed, most)
+    }
+
+    fn judge_delivered(&self, by: Delivery, days: u64, scts: &[ValidSct<'_>]) -> Verdict {
+        let counting: Vec<_> = scts
+            .iter()
+            .filter(|sct| self.delivered_mixes || sct.delivery != Delivery::Embedded)
+            .filter(|sct| self.is_current(sct))
+            .collect();
+        let fresh = |sct: &&&ValidSct<'_>| sct.delivery != Delivery::Embedded;
+        match counting.iter().find(fresh) {
+            Some(_) => self.judge_set(by, days, &counting, self.delivered_logs, usize::MAX),
+            None => Verdict::NotCompliant(Shortfall::NoCurrentLog),
+        }
+    }
+
+    /// Distinct logs, limited by operator, distinct operators, a log of RFC 6962.
+    fn judge_set(
+        &self,
+        by: Delivery,
+        days: u64,
+        scts: &[&ValidSct<'_>],
+        needed: usize,
+        most_per_operator: usize,
+    ) -> Verdict {
+        let mut logs = HashSet::new();
+        let mut operators: HashMap<&str, usize> = HashMap::new();
+        let mut rfc6962 = 0;
+        for sct in scts {
+            if logs.insert(sct.log.log_id) {
+                *operators
+                    .entry(sct.log.operator_at(sct.timestamp_ms))
+                    .or_default() += 1;
+                rfc6962 += usize::from(matches!(sct.log.api, LogApi::Rfc6962 { .. }));
+            }
+        }
+        let found = operators.values().map(|n| n.min(&most_per_operator)).sum();
+        let shortfall = if found < needed {
+            Shortfall::Logs {
+                found,
+                needed,
+                days,
+            }
+        } else if operators.len() < self.operators {
+            Shortfall::Operators {
+                found: operators.len(),
+                needed: self.operators,
+            }
+        } else if rfc6962 < self.rfc6962_logs {
+            Shortfall::NoRfc6962
+        } else {
+            return Verdict::Compliant {
+                by,
+                logs: logs.len(),
+                operators: operators.len(),
+            };
+        };
+        Verdict::NotCompliant(shortfall)
+    }
+}
+
+#[cfg(test)]
+#[path = "compliance_tests.rs"]
+mod tests;

@@ -1,0 +1,366 @@
+//! Log lists, version 3 of the JSON that Chrome and Apple publish: which logs there are, who
+//! operates them, and in which state they are.
+//!
+//! - Chrome: <https://www.gstatic.com/ct/log_list/v3/log_list.json> and `all_logs_list.json`
+//!   (schema `log_list_schema.json` beside them).
+//! - Apple: <https://valid.apple.com/ct/log_list/current_log_list.json>.
+//!
+//! Read strictly where something depends on it (log ID, key, state, times), and tolerantly
+//! elsewhere: fields that are not known are passed over. A log that cannot be used is left out
+//! with a reason, the others stay.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::key::{LogId, PublicKey};
+use crate::time;
+
+/// What the states mean: <https://googlechrome.github.io/CertificateTransparency/log_states.html>.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LogStatus {
+    /// Applied for inclusion.
+    Pending,
+    /// Included, not yet known to all clients.
+    Qualified,
+    /// Included; certificate authorities can rely on it.
+    Usable,
+    /// Takes no submissions any more; its SCTs count.
+    ReadOnly,
+    /// Its SCTs from before count.
+    Retired,
+    /// Never accepted, or thrown out.
+    Rejected,
+}
+
+impl LogStatus {
+    /// As log lists spell it.
+    pub fn name(self) -> &'static str {
+        match self {
+            LogStatus::Pending => "pending",
+            LogStatus::Qualified => "qualified",
+            LogStatus::Usable => "usable",
+            LogStatus::ReadOnly => "readonly",
+            LogStatus::Retired => "retired",
+            LogStatus::Rejected => "rejected",
+        }
+    }
+
+    fn of(name: &str) -> Option<Self> {
+        use LogStatus::*;
+        let all = [Pending, Qualified, Usable, ReadOnly, Retired, Rejected];
+        all.into_iter().find(|status| status.name() == name)
+    }
+}
+
+impl fmt::Display for LogStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A log's state, and when it came into it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogState {
+    /// The state.
+    pub status: LogStatus,
+    /// Since when, in milliseconds since 1970.
+    pub since_ms: u64,
+}
+
+/// How a log is spoken to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogApi {
+    /// RFC 6962, all under one URL.
+    Rfc6962 {
+        /// The log's URL.
+        url: String,
+    },
+    /// The static CT API.
+    Static {
+        /// Submission prefix.
+        submission_url: String,
+        /// Monitoring prefix.
+        monitoring_url: String,
+    },
+}
+
+/// One log of a list.
+#[derive(Debug)]
+pub struct ListedLog {
+    /// Its name, for people.
+    pub description: String,
+    /// Who operates it now.
+    pub operator: String,
+    /// Who operated it before, each until when (milliseconds since 1970), earliest first.
+    pub previous_operators: Vec<(String, u64)>,
+    /// SHA-256 of its key.
+    pub log_id: LogId,
+    /// Its key.
+    pub key: PublicKey,
+    /// Maximum merge delay in seconds; 0 if the list does not say.
+    pub mmd: u64,
+    /// Its API and addresses.
+    pub api: LogApi,
+    /// `None`: the list does not say, as for test logs.
+    pub state: Option<LogState>,
+    /// The notAfter that it accepts, in milliseconds since 1970.
+    pub temporal_interval: Option<Range<u64>>,
+}
+
+impl ListedLog {
+    /// Who operated the log when an SCT of this time was signed.
+    pub fn operator_at(&self, timestamp_ms: u64) -> &str {
+        let before = self.previous_operators.iter();
+        let mut before = before.filter(|(_, until)| timestamp_ms < *until);
+        before.next().map_or(&self.operator, |(name, _)| name)
+    }
+
+    /// Where submissions go: the URL before `ct/v1/add-chain`.
+    pub fn submission_url(&self) -> &str {
+        match &self.api {
+            LogApi::Rfc6962 { url } => url,
+            LogApi::Static { submission_url, .. } => submission_url,
+        }
+    }
+}
+
+/// A log that was left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SkippedLog {
+    /// Its description, or its place in the list.
+    pub log: String,
+    /// Why.
+    pub why: String,
+}
+
+impl fmt::Display for SkippedLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the log `{}` is left out: {}", self.log, self.why)
+    }
+}
+
+/// Why something is not a log list.
+#[derive(Debug, thiserror::Error)]
+pub enum LogListError {
+    /// Not JSON, or not the JSON of a log list.
+    #[error("not a log list (version 3 JSON): {0}")]
+    Json(#[from] serde_json::Error),
+    /// Without `operators`.
+    #[error("not a log list (version 3 JSON): it has no list `operators`")]
+    NoOperators,
+    /// Not one log could be used.
+    #[error("there is no usable log in this list{}", first(.0))]
+    Empty(Vec<SkippedLog>),
+}
+
+fn first(skipped: &[SkippedLog]) -> String {
+    skipped
+        .first()
+        .map_or_else(String::new, |log| format!("; {log}"))
+}
+
+/// Logs whose private keys were published: Chrome's lists carry them for applications that use
+/// the list against its terms, so that anybody can make SCTs for those. Such an SCT proves
+/// nothing. <https://groups.google.com/a/chromium.org/g/ct-policy/c/qY3aOKr5-sU>
+const MIMICS: [&str; 2] = [
+    "LtakTeuPDIZGZ3acTt0EH4QjZ1X6OqymNNCTXfzVmnA=",
+    "0vxlL6X5tzi4N1X6XrFfC0UlP06Po7m2T9TeVmLRhwg=",
+];
+
+/// A log list.
+#[derive(Debug, Default)]
+pub struct LogList {
+    version: Option<String>,
+    timestamp_ms: Option<u64>,
+    logs: Vec<Arc<ListedLog>>,
+    by_id: HashMap<LogId, usize>,
+    skipped: Vec<SkippedLog>,
+}
+
+impl LogList {
+    /// Reads a list.
+    ///
+    /// # Errors
+    /// [`LogListError`]; a single log that is wrong is [`skipped`](Self::skipped).
+    pub fn parse(json: &[u8]) -> Result<Self, LogListError> {
+        let document: Value = serde_json::from_slice(json)?;
+        let operators = document.get("operators").and_then(Value::as_array);
+        let mut list = LogList {
+            version: match document.get("version") {
+                Some(Value::String(version)) => Some(version.clone()),
+                Some(Value::Number(version)) => Some(version.to_string()),
+                _ => None,
+            },
+            timestamp_ms: text(&document, "log_list_timestamp").and_then(time::rfc3339),
+            ..LogList::default()
+        };
+        for operator in operators.ok_or(LogListError::NoOperators)? {
+            list.add_operator(operator);
+        }
+        match list.logs.is_empty() {
+            true => Err(LogListError::Empty(list.skipped)),
+            false => Ok(list),
+        }
+    }
+
+    fn add_operator(&mut self, operator: &Value) {
+        let name = text(operator, "name");
+        for (member, is_static) in [("logs", false), ("tiled_logs", true)] {
+            let logs = operator.get(member).and_then(Value::as_array);
+            for log in logs.into_iter().flatten() {
+                let place = self.logs.len() + self.skipped.len() + 1;
+                let read = name
+                    .ok_or_else(|| "its operator has no `name`".to_owned())
+                    .and_then(|name| read_log(log, name, is_static))
+                    .and_then(|log| self.add(log));
+                if let Err(why) = read {
+                    let log = text(log, "description")
+                        .map_or_else(|| format!("number {place}"), str::to_owned);
+                    self.skipped.push(SkippedLog { log, why });
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, log: ListedLog) -> Result<(), String> {
+        if let Some(place) = self.by_id.get(&log.log_id) {
+            let other = &self.logs[*place].description;
+            return Err(format!("`{other}` has the same key"));
+        }
+        if MIMICS.contains(&log.log_id.to_string().as_str()) {
+            return Err("its private key is public, so its SCTs prove nothing".to_owned());
+        }
+        self.by_id.insert(log.log_id, self.logs.len());
+        self.logs.push(Arc::new(log));
+        Ok(())
+    }
+
+    /// The log of this ID.
+    pub fn get(&self, log_id: &LogId) -> Option<&Arc<ListedLog>> {
+        self.by_id.get(log_id).map(|place| &self.logs[*place])
+    }
+
+    /// The logs, in the order of the list.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<ListedLog>> {
+        self.logs.iter()
+    }
+
+    /// How many logs can be used.
+    pub fn len(&self) -> usize {
+        self.logs.len()
+    }
+
+    /// Whether there is none, which only a list made by `default` has.
+    pub fn is_empty(&self) -> bool {
+        self.logs.is_empty()
+    }
+
+    /// The logs that were left out, and why.
+    pub fn skipped(&self) -> &[SkippedLog] {
+        &self.skipped
+    }
+
+    /// The list's version, as it says.
+    pub fn version(&self) -> Option<&str> {
+        self.version.as_deref()
+    }
+
+    /// When the list was made, in milliseconds since 1970, if it says.
+    pub fn timestamp_ms(&self) -> Option<u64> {
+        self.timestamp_ms
+    }
+}
+
+fn text<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    object.get(key).and_then(Value::as_str)
+}
+
+fn read_log(log: &Value, operator: &str, is_static: bool) -> Result<ListedLog, String> {
+    let need = |key| text(log, key).ok_or_else(|| format!("it has no text `{key}`"));
+    let base64 = |key| {
+        let decoded = base64_simd::STANDARD.decode_to_vec(need(key)?);
+        decoded.map_err(|_| format!("`{key}` is not base64"))
+    };
+    let (id, spki) = (base64("log_id")?, base64("key")?);
+    let key = PublicKey::from_spki_of_any_log(&spki).map_err(|error| error.to_string())?;
+    if key.log_id().0[..] != id {
+        return Err("`log_id` is not the SHA-256 of `key`".to_owned());
+    }
+    let api = match is_static {
+        false => LogApi::Rfc6962 {
+            url: need("url")?.to_owned(),
+        },
+        true => LogApi::Static {
+            submission_url: need("submission_url")?.to_owned(),
+            monitoring_url: need("monitoring_url")?.to_owned(),
+        },
+    };
+    let log_id = key.log_id();
+    Ok(ListedLog {
+        description: text(log, "description").map_or_else(|| log_id.to_string(), str::to_owned),
+        operator: operator.to_owned(),
+        previous_operators: previous_operators(log)?,
+        log_id,
+        key,
+        mmd: log.get("mmd").and_then(Value::as_u64).unwrap_or(0),
+        api,
+        state: read_state(log)?,
+        temporal_interval: read_interval(log)?,
+    })
+}
+
+/// `"state": {"usable": {"timestamp": "…"}}`: exactly one.
+fn read_state(log: &Value) -> Result<Option<LogState>, String> {
+    let Some(state) = log.get("state") else {
+        return Ok(None);
+    };
+    let states = state.as_object().ok_or("`state` is not an object")?;
+    let mut states = states.iter();
+    match (states.next(), states.next()) {
+        (None, _) => Ok(None),
+        (Some((name, state)), None) => Ok(Some(LogState {
+            status: LogStatus::of(name).ok_or_else(|| format!("`{name}` is not a known state"))?,
+            since_ms: read_time(state, "timestamp")?,
+        })),
+        _ => Err("`state` names more than one".to_owned()),
+    }
+}
+
+fn read_interval(log: &Value) -> Result<Option<Range<u64>>, String> {
+    let Some(interval) = log.get("temporal_interval") else {
+        return Ok(None);
+    };
+    let start = read_time(interval, "start_inclusive")?;
+    let end = read_time(interval, "end_exclusive")?;
+    match start < end {
+        true => Ok(Some(start..end)),
+        false => Err("`temporal_interval` ends before it starts".to_owned()),
+    }
+}
+
+fn previous_operators(log: &Value) -> Result<Vec<(String, u64)>, String> {
+    let list = log.get("previous_operators").and_then(Value::as_array);
+    let mut previous = list
+        .into_iter()
+        .flatten()
+        .map(|operator| {
+            let name = text(operator, "name").ok_or("a previous operator has no `name`")?;
+            Ok((name.to_owned(), read_time(operator, "end_time")?))
+        })
+        .collect::<Result<Vec<_>, String>>()?;
+    previous.sort_by_key(|(_, until)| *until);
+    Ok(previous)
+}
+
+fn read_time(object: &Value, key: &str) -> Result<u64, String> {
+    let value = text(object, key).ok_or_else(|| format!("there is no text `{key}`"))?;
+    time::rfc3339(value).ok_or_else(|| format!("`{key}`: `{value}` is not a time in UTC"))
+}
+
+#[cfg(test)]
+#[path = "loglist_tests.rs"]
+mod tests;

@@ -1,0 +1,256 @@
+//! SCTs as they come with a certificate: a SignedCertificateTimestampList (RFC 6962 section
+//! 3.3), in the certificate, in a stapled OCSP response or in a TLS extension.
+
+use bytes::Bytes;
+
+use crate::certificate::Certificate;
+use crate::der::{DerError, Reader, tag};
+use crate::entry::{SignedEntry, sha256};
+use crate::key::LogId;
+use crate::oid;
+use crate::precert::tbs_without_scts;
+use crate::sct::{Sct, SctError};
+
+/// A SignedCertificateTimestampList, borrowed. It can be told apart; what its members are is
+/// found out by [`iter`](Self::iter).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SctList<'a>(&'a [u8]);
+
+impl<'a> SctList<'a> {
+    /// Walks the list: a length of two bytes, then each SCT with a length of two bytes.
+    ///
+    /// # Errors
+    /// [`SctError::Encoding`]: lengths that do not add up, an empty list or an empty member,
+    /// neither of which RFC 6962 allows.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, SctError> {
+        let wrong = SctError::Encoding("the lengths of the list do not add up");
+        let mut rest = bytes;
+        let list = match opaque(&mut rest) {
+            Some(list) if rest.is_empty() => list,
+            _ => return Err(wrong),
+        };
+        if list.is_empty() {
+            return Err(SctError::Encoding("the list is empty"));
+        }
+        let mut members = list;
+        while !members.is_empty() {
+            match opaque(&mut members) {
+                Some([]) => return Err(SctError::Encoding("a member of the list is empty")),
+                Some(_) => {}
+                None => return Err(wrong),
+            }
+        }
+        Ok(Self(list))
+    }
+
+    /// The members in order. One that is of another version, or no SCT, says nothing of the
+    /// others: lists grow that way.
+    pub fn iter(&self) -> impl Iterator<Item = Result<Sct, SctError>> + use<'a> {
+        let mut members = self.0;
+        std::iter::from_fn(move || opaque(&mut members).map(Sct::from_tls))
+    }
+}
+
+/// The list of these SCTs, in the TLS presentation language.
+///
+/// # Errors
+/// [`SctError::Encoding`] if they do not fit into 2^16-1 bytes.
+pub fn encode_sct_list(scts: &[Sct]) -> Result<Vec<u8>, SctError> {
+    let mut list = Vec::with_capacity(scts.len() * 128);
+    for sct in scts {
+        push_opaque(&sct.to_tls()?, &mut list)?;
+    }
+    let mut out = Vec::with_capacity(list.len() + 2);
+    push_opaque(&list, &mut out)?;
+    Ok(out)
+}
+
+impl Sct {
+    /// Reads a SignedCertificateTimestamp (RFC 6962 section 3.2).
+    ///
+    /// # Errors
+    /// [`SctError::Version`], [`SctError::Encoding`].
+    pub fn from_tls(bytes: &[u8]) -> Result<Self, SctError> {
+        let mut rest = bytes;
+        let short = || SctError::Encoding("it is too short");
+        match take::<1>(&mut rest).ok_or_else(short)? {
+            [0] => {}
+            [version] => return Err(SctError::Version(version)),
+        }
+        let log_id = LogId(take(&mut rest).ok_or_else(short)?);
+        let timestamp = u64::from_be_bytes(take(&mut rest).ok_or_else(short)?);
+        let extensions = opaque(&mut rest).ok_or_else(short)?.to_vec();
+        // DigitallySigned: two bytes of algorithms, then the signature.
+        let (_, mut after) = rest.split_first_chunk::<2>().ok_or_else(short)?;
+        opaque(&mut after).ok_or_else(short)?;
+        match after {
+            [] => Ok(Self {
+                log_id,
+                timestamp,
+                extensions,
+                signature: rest.to_vec(),
+            }),
+            _ => Err(SctError::Encoding("bytes are left after its signature")),
+        }
+    }
+
+    /// The SignedCertificateTimestamp of RFC 6962 section 3.2.
+    ///
+    /// # Errors
+    /// [`SctError::Encoding`] if the extensions are longer than 2^16-1 bytes.
+    pub fn to_tls(&self) -> Result<Vec<u8>, SctError> {
+        let mut out = Vec::with_capacity(43 + self.extensions.len() + self.signature.len());
+        out.push(0);
+        out.extend_from_slice(&self.log_id.0);
+        out.extend_from_slice(&self.timestamp.to_be_bytes());
+        push_opaque(&self.extensions, &mut out)?;
+        out.extend_from_slice(&self.signature);
+        Ok(out)
+    }
+}
+
+impl<'a> Certificate<'a> {
+    /// The SignedCertificateTimestampList embedded in the certificate, `None` if there is none.
+    /// What is inside is for [`SctList::parse`] to say.
+    ///
+    /// # Errors
+    /// An extension whose value is not an OCTET STRING (RFC 6962 section 3.3).
+    pub fn embedded_scts(&self) -> Result<Option<&'a [u8]>, DerError> {
+        let Some(extension) = self.extension(oid::SCT_LIST) else {
+            return Ok(None);
+        };
+        let mut value = Reader::new(extension.value);
+        let list = value.expect(tag::OCTET_STRING, "SignedCertificateTimestampList")?;
+        value.finish("SignedCertificateTimestampList")?;
+        Ok(Some(list.value))
+    }
+}
+
+impl SignedEntry {
+    /// What the logs have signed whose SCTs are embedded in `certificate`, which `issuer` has
+    /// issued: the TBSCertificate without the SCT list and the issuer's key hash (RFC 6962
+    /// section 3.2).
+    pub fn of_embedded(certificate: &Certificate<'_>, issuer: &Certificate<'_>) -> Self {
+        SignedEntry::Precert {
+            issuer_key_hash: sha256(&[issuer.spki()]),
+            tbs: Bytes::from(tbs_without_scts(certificate)),
+        }
+    }
+
+    /// What the logs have signed whose SCTs come beside `certificate`, by OCSP or TLS.
+    pub fn of_delivered(certificate: &Certificate<'_>) -> Self {
+        SignedEntry::X509 {
+            certificate: Bytes::copy_from_slice(certificate.raw()),
+        }
+    }
+}
+
+fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (taken, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(*taken)
+}
+
+/// `opaque<0..2^16-1>`.
+fn opaque<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = u16::from_be_bytes(take(bytes)?);
+    let (value, rest) = bytes.split_at_checked(usize::from(length))?;
+    *bytes = rest;
+    Some(value)
+}
+
+fn push_opaque(value: &[u8], out: &mut Vec<u8>) -> Result<(), SctError> {
+    let length = u16::try_from(value.len());
+    let length = length.map_err(|_| SctError::Encoding("more than 65,535 bytes"))?;
+    out.extend_from_slice(&length.to_be_bytes());
+    out.extend_from_slice(value);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sct() -> impl Strategy<Value = Sct> {
+        let bytes = |most| proptest::collection::vec(any::<u8>(), 0..most);
+        (any::<[u8; 32]>(), any::<u64>(), bytes(20), bytes(80)).prop_map(
+            |(id, timestamp, extensions, signature)| {
+                let mut digitally_signed = vec![4, 3];
+                push_opaque(&signature, &mut digitally_signed).unwrap();
+                Sct {
+                    log_id: LogId(id),
+                    timestamp,
+                    extensions,
+                    signature: digitally_signed,
+                }
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_read(scts in proptest::collection::vec(sct(), 1..6)) {
+            let list = encode_sct_list(&scts).unwrap();
+            let read: Result<Vec<_>, _> = SctList::parse(&list).unwrap().iter().collect();
+            prop_assert_eq!(read.unwrap(), scts);
+        }
+
+        #[test]
+        fn a_list_cut_short_is_refused(scts in proptest::collection::vec(sct(), 1..3), cut in 1..40usize) {
+            let list = encode_sct_list(&scts).unwrap();
+            prop_assert!(SctList::parse(&list[..list.len() - cut.min(list.len())]).is_err());
+        }
+
+        #[test]
+        fn nothing_makes_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(list) = SctList::parse(&bytes) {
+                for sct in list.iter().flatten() {
+                    prop_assert_eq!(Sct::from_tls(&sct.to_tls().unwrap()).unwrap(), sct);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_list() {
+        for (bytes, why) in [
+            (&[][..], "add up"),
+            (&[0, 0], "is empty"),
+            (&[0, 2, 0, 0], "member"),
+            (&[0, 3, 0, 1], "add up"),
+            (&[0, 3, 0, 2, 0], "add up"),
+            (&[0, 3, 0, 1, 0, 9], "add up"),
+        ] {
+            let error = SctList::parse(bytes).unwrap_err().to_string();
+            assert!(error.contains(why), "{bytes:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn another_version_says_nothing_of_the_others() {
+        let good = Sct {
+            log_id: LogId([7; 32]),
+            timestamp: 1,
+            extensions: vec![],
+            signature: vec![4, 3, 0, 1, 9],
+        };
+        let mut list = Vec::new();
+        push_opaque(&[1, 2, 3], &mut list).unwrap();
+        push_opaque(&good.to_tls().unwrap(), &mut list).unwrap();
+        push_opaque(&[0, 1], &mut list).unwrap();
+        let mut bytes = Vec::new();
+        push_opaque(&list, &mut bytes).unwrap();
+        let scts: Vec<_> = SctList::parse(&bytes).unwrap().iter().collect();
+        assert!(matches!(scts[0], Err(SctError::Version(1))));
+        assert_eq!(scts[1].as_ref().unwrap(), &good);
+        assert!(matches!(
+            scts[2],
+            Err(SctError::Encoding("it is too short"))
+        ));
+        let mut long = good.to_tls().unwrap();
+        long.push(0);
+        let error = Sct::from_tls(&long).unwrap_err().to_string();
+        assert!(error.contains("left after"), "{error}");
+    }
+}

@@ -1,0 +1,17 @@
+//! Whatever a log list says, a log that can be used has the key of its ID.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use lucarne_ct::LogList;
+
+fuzz_target!(|json: &[u8]| {
+    let Ok(list) = LogList::parse(json) else {
+        return;
+    };
+    assert!(!list.is_empty());
+    for log in list.iter() {
+        assert_eq!(log.key.log_id(), log.log_id);
+        assert!(list.get(&log.log_id).is_some());
+        let _ = log.operator_at(0);
+    }
+});

@@ -1,0 +1,15 @@
+//! A list of SCTs that reads gives SCTs that, written again, are the same.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use lucarne_ct::{Sct, SctList, encode_sct_list};
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(list) = SctList::parse(bytes) else {
+        return;
+    };
+    let scts: Result<Vec<Sct>, _> = list.iter().collect();
+    if let Ok(scts) = scts {
+        assert_eq!(encode_sct_list(&scts).expect("its own list"), bytes);
+    }
+});
