@@ -4,9 +4,20 @@
 //! chain into a bounded queue and returns: what does not fit is dropped and counted, the proxy
 //! never waits. [`routes`] is the page, its JSON and its files, for the proxy's own listener.
 
+mod client;
+mod filter;
+mod judge;
+mod memory;
+mod metrics;
+mod names;
 mod observer;
 mod options;
 mod routes;
+mod shared;
+mod source;
+mod submission;
+mod view;
+mod worker;
 
 pub use observer::{ObserveError, Observer};
 pub use options::{LogListSource, Options};

@@ -1,11 +1,31 @@
 //! The observer: what the proxy holds.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
 
+use arc_swap::ArcSwap;
+use lucarne_ct::{LogList, PublicKey};
+use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use rustls_pki_types::CertificateDer;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
 
 use super::Options;
+use super::client::Client;
+use super::judge::Beside;
+use super::memory::{Bounds, Memory};
+use super::metrics::Metrics;
+use super::shared::{Listed, Shared, now_ms};
+use super::source::Source;
+use super::submission::{MOST_WAITING, Submitter};
+use super::worker::{Message, Sighting, Worker};
+
+/// Handshakes that wait to be looked at, at most; and what they may weigh.
+const MOST_QUEUED: usize = 1024;
+const MOST_QUEUED_BYTES: usize = 8 << 20;
 
 /// Why an observer cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -18,28 +38,180 @@ pub enum ObserveError {
         /// What is wrong, and what to do.
         why: String,
     },
+    /// The key of the log to submit to is none.
+    #[error("the key of the log to submit to cannot be used: {0}")]
+    Key(#[from] lucarne_ct::KeyError),
+    /// The system gives no thread.
+    #[error("cannot start the thread that looks at certificates: {0}")]
+    Thread(#[from] std::io::Error),
 }
 
 /// Records what servers present. Cheap to call; dropping the last one ends its work.
 #[derive(Debug)]
-pub struct Observer {}
+pub struct Observer {
+    messages: SyncSender<Message>,
+    queued: Arc<AtomicUsize>,
+    shared: Arc<Shared>,
+    tasks: Vec<AbortHandle>,
+}
 
 impl Observer {
     /// Reads the log list and starts the work behind. Must be called inside a tokio runtime.
     ///
     /// # Errors
-    /// A log list that cannot be read: without it the answers would be wrong.
-    pub async fn start(_options: Options) -> Result<Arc<Self>, ObserveError> {
-        Ok(Arc::new(Observer {}))
+    /// A log list that cannot be read: without it the answers would be wrong. Once it has been
+    /// read, the last one stays in use whatever happens to its source.
+    pub async fn start(options: Options) -> Result<Arc<Self>, ObserveError> {
+        let client = Client::new(&options.tls);
+        let key = options.submit_key.as_deref();
+        let key = key.map(PublicKey::from_spki_of_any_log).transpose()?;
+        let mut source = options
+            .log_list
+            .clone()
+            .map(|from| Source::new(from, client.clone()));
+        let mut listed = Listed::default();
+        if let (Some(source), Some(from)) = (&mut source, &options.log_list) {
+            let from = from.to_string();
+            let read = source.read().await;
+            let list = read.map_err(|why| ObserveError::LogList {
+                from: from.clone(),
+                why,
+            })?;
+            listed = now_listed(list, from);
+        }
+        let (messages, received) = sync_channel(MOST_QUEUED);
+        let shared = Arc::new(shared(&options, listed));
+        let mut tasks = Vec::new();
+        let submit = options.submit_to.as_ref().map(|log| {
+            let (send, parcels) = mpsc::channel(MOST_WAITING);
+            let submitter = Submitter::new(client, log, key, &shared);
+            tasks.push(tokio::spawn(submitter.run(parcels)).abort_handle());
+            send
+        });
+        if let Some(source) = source {
+            let refreshing = refresh(source, shared.clone(), messages.clone(), options.refresh);
+            tasks.push(tokio::spawn(refreshing).abort_handle());
+        }
+        let queued = Arc::new(AtomicUsize::new(0));
+        let worker = Worker {
+            shared: shared.clone(),
+            submit,
+            queued: queued.clone(),
+        };
+        spawn(worker, received)?;
+        Ok(Arc::new(Observer {
+            messages,
+            queued,
+            shared,
+            tasks,
+        }))
     }
 
     /// A server presented this chain (leaf first) for `host`.
     ///
     /// `ocsp` is the stapled OCSP response, `tls_scts` the SignedCertificateTimestampList of the
-    /// TLS extension (RFC 6962 section 3.3); empty where there was none. Never blocks.
-    pub fn seen(&self, _host: &str, _chain: &[CertificateDer<'_>], _ocsp: &[u8], _tls_scts: &[u8]) {
+    /// TLS extension (RFC 6962 section 3.3); empty where there was none. Never blocks: a
+    /// handshake that finds no room in the queue is counted, and forgotten.
+    pub fn seen(&self, host: &str, chain: &[CertificateDer<'_>], ocsp: &[u8], tls_scts: &[u8]) {
+        let certificates: usize = chain.iter().map(|der| der.len()).sum();
+        let length = host.len() + certificates + ocsp.len() + tls_scts.len();
+        let before = self.queued.fetch_add(length, Ordering::Relaxed);
+        let room = before.saturating_add(length) <= MOST_QUEUED_BYTES;
+        let sighting = || Sighting {
+            host: host.to_owned(),
+            chain: chain.iter().map(|der| der.to_vec()).collect(),
+            beside: Beside {
+                ocsp: ocsp.to_vec(),
+                tls: tls_scts.to_vec(),
+            },
+            at_ms: now_ms(),
+        };
+        let sent = room && self.messages.try_send(Message::Seen(sighting())).is_ok();
+        if !sent {
+            self.queued.fetch_sub(length, Ordering::Relaxed);
+            self.shared.metrics.drop("handshakes");
+        }
     }
 
     /// Adds the observer's metrics.
-    pub fn register(&self, _registry: &mut Registry) {}
+    pub fn register(&self, registry: &mut Registry) {
+        self.shared.metrics.register(registry);
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+fn shared(options: &Options, listed: Listed) -> Shared {
+    let metrics = Metrics::default();
+    let logs = listed.list.as_ref().map_or(0, LogList::len);
+    metrics.logs.set(i64::try_from(logs).unwrap_or(i64::MAX));
+    Shared {
+        memory: Mutex::new(Memory::new(Bounds {
+            hosts: options.most_hosts,
+            certificates: options.most_certificates,
+            bytes: options.most_bytes,
+        })),
+        list: ArcSwap::from_pointee(listed),
+        list_trouble: ArcSwap::default(),
+        relisted: AtomicBool::new(false),
+        metrics,
+        roots: options.roots.clone(),
+        submit_to: options.submit_to.as_ref().map(ToString::to_string),
+    }
+}
+
+fn now_listed(list: Option<LogList>, from: String) -> Listed {
+    Listed {
+        list,
+        from: Some(from),
+        read_ms: now_ms(),
+    }
+}
+
+/// The worker's thread. It ends when nobody can tell it anything any more.
+fn spawn(worker: Worker, messages: Receiver<Message>) -> std::io::Result<()> {
+    let thread = std::thread::Builder::new().name("observe".to_owned());
+    thread.spawn(move || worker.run(&messages)).map(|_| ())
+}
+
+/// Reads the list again every so often. What cannot be read changes nothing.
+async fn refresh(
+    mut source: Source,
+    shared: Arc<Shared>,
+    messages: SyncSender<Message>,
+    every: Duration,
+) {
+    loop {
+        // Log lists change a few times a month.
+        tokio::time::sleep(every).await;
+        match source.read().await {
+            Ok(None) => shared.list_trouble.store(Arc::default()),
+            Ok(list) => {
+                let logs = list.as_ref().map_or(0, LogList::len);
+                shared
+                    .metrics
+                    .logs
+                    .set(i64::try_from(logs).unwrap_or(i64::MAX));
+                let from = shared.list.load().from.clone().unwrap_or_default();
+                shared.list.store(Arc::new(now_listed(list, from)));
+                shared.list_trouble.store(Arc::default());
+                // A full queue wakes the worker just as well.
+                shared.relisted.store(true, Ordering::Release);
+                let _ = messages.try_send(Message::Listed);
+            }
+            Err(why) => {
+                shared.metrics.list_failures.inc();
+                tracing::warn!("the log list cannot be read again: {why}");
+                shared.list_trouble.store(Arc::new(why));
+            }
+        }
+    }
 }

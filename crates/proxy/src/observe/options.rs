@@ -36,6 +36,8 @@ pub struct Options {
     pub most_hosts: usize,
     /// Most certificates that are remembered; the one not seen for longest is dropped.
     pub most_certificates: usize,
+    /// Most bytes of certificates that are remembered, however few they are.
+    pub most_bytes: usize,
 }
 
 impl Options {
@@ -50,6 +52,7 @@ impl Options {
             roots: Arc::default(),
             most_hosts: 4096,
             most_certificates: 4096,
+            most_bytes: 32 << 20,
         }
     }
 }

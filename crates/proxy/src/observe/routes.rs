@@ -1,12 +1,182 @@
 //! The page of what was seen, and its JSON.
+//!
+//! Everything lies in one folder, and links are relative to it: `./` the hosts, `host?name=…`
+//! one of them, `observed.json` and `host.json` the same as JSON, `chain.pem` a chain. The
+//! pages have no script, and load nothing but one style sheet beside them.
 
+use askama::Template;
 use bytes::Bytes;
-use http::Response;
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderValue, Response, StatusCode};
+use lucarne_mint::pem;
+use serde::Serialize;
 
 use super::Observer;
+use super::filter::{Filter, PAGE_SIZE, Show, encoded, parameter};
+use super::shared::{Shared, now_ms};
+use super::view::{self, HostRow, HostView, Summary};
+
+const HTML: &str = "text/html; charset=utf-8";
+const JSON: &str = "application/json";
+const CSS: &str = "text/css; charset=utf-8";
+const TEXT: &str = "text/plain; charset=utf-8";
+const PEM: &str = "application/x-pem-file";
 
 /// The answer to a GET of `path` below the place where the observer is mounted (no leading
 /// slash; empty: the page), with the query as it stands. `None`: there is no such page.
-pub fn routes(_observer: &Observer, _path: &str, _query: &str) -> Option<Response<Bytes>> {
-    None
+pub fn routes(observer: &Observer, path: &str, query: &str) -> Option<Response<Bytes>> {
+    let shared = observer.shared();
+    match path {
+        "" => Some(hosts_page(shared, &Filter::parse(query))),
+        "observed.json" => Some(hosts_json(shared, &Filter::parse(query))),
+        "host" => Some(host_page(shared, query)),
+        "host.json" => Some(host_json(shared, query)),
+        "chain.pem" => Some(chain(shared, query)),
+        "observe.css" => {
+            let css = include_str!("../../assets/observe.css");
+            Some(answer(StatusCode::OK, CSS, css))
+        }
+        _ => None,
+    }
+}
+
+#[derive(Template)]
+#[template(path = "observe/hosts.html")]
+struct HostsPage {
+    summary: Summary,
+    hosts: Vec<HostRow>,
+    matching: usize,
+    /// Where the next page begins, if there is one.
+    next: Option<usize>,
+    page_size: usize,
+    show: Show,
+    filters: [Show; Show::ALL.len()],
+    query: String,
+    query_encoded: String,
+    now: String,
+    version: &'static str,
+}
+
+fn hosts_page(shared: &Shared, filter: &Filter) -> Response<Bytes> {
+    let (hosts, matching, summary) = hosts(shared, filter);
+    let next = filter.from.saturating_add(PAGE_SIZE);
+    page(&HostsPage {
+        summary,
+        hosts,
+        matching,
+        next: (next < matching).then_some(next),
+        page_size: PAGE_SIZE,
+        show: filter.show,
+        filters: Show::ALL,
+        query_encoded: encoded(&filter.query),
+        query: filter.query.clone(),
+        now: view::time(now_ms()),
+        version: env!("CARGO_PKG_VERSION"),
+    })
+}
+
+fn hosts(shared: &Shared, filter: &Filter) -> (Vec<HostRow>, usize, Summary) {
+    let memory = shared.memory.lock();
+    let (hosts, matching) = view::hosts(&memory, filter, now_ms());
+    (hosts, matching, view::summary(shared, &memory))
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Hosts {
+    summary: Summary,
+    /// How many match; `hosts` are those from `from` on.
+    matching: usize,
+    from: usize,
+    hosts: Vec<HostRow>,
+}
+
+fn hosts_json(shared: &Shared, filter: &Filter) -> Response<Bytes> {
+    let (hosts, matching, summary) = hosts(shared, filter);
+    json(&Hosts {
+        summary,
+        matching,
+        from: filter.from,
+        hosts,
+    })
+}
+
+#[derive(Template)]
+#[template(path = "observe/host.html")]
+struct HostPage {
+    host: HostView,
+    now: String,
+    version: &'static str,
+}
+
+fn host_page(shared: &Shared, query: &str) -> Response<Bytes> {
+    match host(shared, query) {
+        Some(host) => page(&HostPage {
+            host,
+            now: view::time(now_ms()),
+            version: env!("CARGO_PKG_VERSION"),
+        }),
+        None => not_found("this host has not been seen, or had to be forgotten\n"),
+    }
+}
+
+fn host_json(shared: &Shared, query: &str) -> Response<Bytes> {
+    match host(shared, query) {
+        Some(host) => json(&host),
+        None => not_found("this host has not been seen, or had to be forgotten\n"),
+    }
+}
+
+fn host(shared: &Shared, query: &str) -> Option<HostView> {
+    let name = parameter(query, "name")?;
+    view::host(&shared.memory.lock(), &name, now_ms())
+}
+
+/// The certificates as the server sent them.
+fn chain(shared: &Shared, query: &str) -> Response<Bytes> {
+    let record = parameter(query, "certificate").and_then(|fingerprint| {
+        let fingerprint = hex::decode(fingerprint).ok()?.try_into().ok()?;
+        let memory = shared.memory.lock();
+        memory
+            .record(&lucarne_ct::Fingerprint(fingerprint))
+            .cloned()
+    });
+    let Some(record) = record else {
+        return not_found("this certificate has not been seen, or had to be forgotten\n");
+    };
+    let mut text = pem::encode("CERTIFICATE", &record.leaf);
+    for issuer in record.issuers.iter() {
+        text.push_str(&pem::encode("CERTIFICATE", &issuer.der));
+    }
+    answer(StatusCode::OK, PEM, text)
+}
+
+fn not_found(text: &'static str) -> Response<Bytes> {
+    answer(StatusCode::NOT_FOUND, TEXT, text)
+}
+
+fn json(value: &impl Serialize) -> Response<Bytes> {
+    // Our own structures of texts and numbers: nothing that can fail.
+    let json = serde_json::to_vec(value).unwrap_or_default();
+    answer(StatusCode::OK, JSON, json)
+}
+
+fn page(template: &impl Template) -> Response<Bytes> {
+    // Our templates render numbers and texts: nothing that can fail.
+    let mut response = answer(StatusCode::OK, HTML, template.render().unwrap_or_default());
+    let policy = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'self'; \
+         frame-ancestors 'none'";
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+    response
+}
+
+fn answer(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response<Bytes> {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
 }

@@ -1,0 +1,334 @@
+//! What can be said of one certificate: its SCTs, each with what became of it, and the
+//! policies' verdicts.
+
+use std::sync::Arc;
+
+use lucarne_ct::{
+    Certificate, CtPolicy, Delivery, Issuer, ListedLog, LogList, Roots, Sct, SctError, SctList,
+    SignedEntry, ValidSct, Verdict, names_match, sct_list_of_ocsp,
+};
+
+/// More SCTs of one certificate are not looked at; browsers ask for two or three.
+const MOST_SCTS: usize = 32;
+
+/// The policies that are asked.
+pub(crate) const POLICIES: [CtPolicy; 2] = [CtPolicy::chrome(), CtPolicy::apple()];
+
+/// The lists of SCTs that came beside a certificate.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Beside {
+    /// The stapled OCSP response; empty: none.
+    pub(crate) ocsp: Vec<u8>,
+    /// The list of the TLS extension; empty: none.
+    pub(crate) tls: Vec<u8>,
+}
+
+impl Beside {
+    pub(crate) fn len(&self) -> usize {
+        self.ocsp.len() + self.tls.len()
+    }
+}
+
+/// What became of an SCT.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Finding {
+    /// The log of the list has signed it for this certificate.
+    Valid,
+    /// The log's key does not fit the signature: it is not for this certificate.
+    BadSignature,
+    /// Its time has not come yet (RFC 6962 section 5.2 calls that invalid).
+    FromTheFuture,
+    /// It cannot be read; why.
+    Unreadable(String),
+    /// The log is not in the list, or there is no list.
+    UnknownLog,
+    /// The issuer, whose key the log has signed too, was not among the certificates.
+    NoIssuer,
+}
+
+impl Finding {
+    /// Whether the SCT is false, rather than only not known to be good.
+    pub(crate) fn is_false(&self) -> bool {
+        use Finding::{BadSignature, FromTheFuture, Unreadable};
+        matches!(self, BadSignature | FromTheFuture | Unreadable(_))
+    }
+
+    /// A word for labels and JSON.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Finding::Valid => "valid",
+            Finding::BadSignature => "bad-signature",
+            Finding::FromTheFuture => "from-the-future",
+            Finding::Unreadable(_) => "unreadable",
+            Finding::UnknownLog => "unknown-log",
+            Finding::NoIssuer => "no-issuer",
+        }
+    }
+
+    /// A sentence for people.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Finding::Valid => "valid".to_owned(),
+            Finding::BadSignature => "the signature is not the log's over this certificate".into(),
+            Finding::FromTheFuture => "its time has not come yet".to_owned(),
+            Finding::Unreadable(why) => why.clone(),
+            Finding::UnknownLog => "not verified: the log is not in the log list".to_owned(),
+            Finding::NoIssuer => "not verified: the server did not send the issuer".to_owned(),
+        }
+    }
+}
+
+/// An SCT that came with a certificate.
+#[derive(Debug, Clone)]
+pub(crate) struct SeenSct {
+    /// `None` where it could not be read.
+    pub(crate) sct: Option<Sct>,
+    pub(crate) delivery: Delivery,
+    /// The log, if the list has it.
+    pub(crate) log: Option<Arc<ListedLog>>,
+    pub(crate) finding: Finding,
+}
+
+/// Where a certificate stands, the worst first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Standing {
+    /// It came without any SCT: it is in no log that anybody could name.
+    NoSct,
+    /// An SCT is false.
+    Invalid,
+    /// None is false, none is valid: the logs are not known.
+    Unverified,
+    /// There are valid ones, not enough for a policy.
+    PolicyFailed,
+    /// Enough for every policy.
+    Good,
+}
+
+impl Standing {
+    /// A word for labels, filters and JSON.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Standing::NoSct => "no-sct",
+            Standing::Invalid => "invalid",
+            Standing::Unverified => "unverified",
+            Standing::PolicyFailed => "policy-failed",
+            Standing::Good => "good",
+        }
+    }
+
+    /// For people.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Standing::NoSct => "no SCT",
+            Standing::Invalid => "invalid SCT",
+            Standing::Unverified => "unknown logs",
+            Standing::PolicyFailed => "policy failed",
+            Standing::Good => "good",
+        }
+    }
+}
+
+/// What can be said of one certificate.
+#[derive(Debug, Clone)]
+pub(crate) struct Judgement {
+    pub(crate) scts: Vec<SeenSct>,
+    /// One for each of [`POLICIES`].
+    pub(crate) verdicts: [Verdict; POLICIES.len()],
+    pub(crate) standing: Standing,
+}
+
+impl Judgement {
+    /// Whether a log of the list has promised to have it.
+    pub(crate) fn is_logged(&self) -> bool {
+        self.scts.iter().any(|sct| sct.finding == Finding::Valid)
+    }
+}
+
+/// A certificate with those that the server sent above it.
+pub(crate) struct Subject<'a> {
+    pub(crate) leaf: &'a [u8],
+    pub(crate) issuers: &'a [Arc<Issuer>],
+    pub(crate) beside: &'a Beside,
+}
+
+/// Judges `subject`, at `now_ms` since 1970.
+pub(crate) fn judge(
+    subject: &Subject<'_>,
+    list: Option<&LogList>,
+    roots: &Roots,
+    now_ms: u64,
+) -> Judgement {
+    let leaf = match Certificate::parse(subject.leaf) {
+        Ok(leaf) => leaf,
+        Err(error) => return unreadable(error.to_string()),
+    };
+    let entries = Entries::new(&leaf, subject, roots);
+    let scts: Vec<_> = presented(&leaf, subject.beside)
+        .into_iter()
+        .take(MOST_SCTS)
+        .map(|(delivery, read)| look_at(read, delivery, &entries, list, now_ms))
+        .collect();
+    let valid: Vec<_> = scts.iter().filter_map(valid).collect();
+    let (not_before, not_after) = (leaf.not_before(), leaf.not_after());
+    let verdicts = POLICIES.map(|policy| {
+        let not_after = not_after.unwrap_or(i64::MAX);
+        policy.judge(not_before.unwrap_or(0), not_after, &valid)
+    });
+    let standing = standing(&scts, &verdicts);
+    Judgement {
+        scts,
+        verdicts,
+        standing,
+    }
+}
+
+fn valid(seen: &SeenSct) -> Option<ValidSct<'_>> {
+    let good = seen.finding == Finding::Valid;
+    Some(ValidSct {
+        log: seen.log.as_deref().filter(|_| good)?,
+        timestamp_ms: seen.sct.as_ref()?.timestamp,
+        delivery: seen.delivery,
+    })
+}
+
+fn standing(scts: &[SeenSct], verdicts: &[Verdict]) -> Standing {
+    if scts.is_empty() {
+        Standing::NoSct
+    } else if scts.iter().any(|sct| sct.finding.is_false()) {
+        Standing::Invalid
+    } else if !scts.iter().any(|sct| sct.finding == Finding::Valid) {
+        Standing::Unverified
+    } else if !verdicts.iter().all(Verdict::is_compliant) {
+        Standing::PolicyFailed
+    } else {
+        Standing::Good
+    }
+}
+
+/// A certificate that is none: nothing in it counts.
+fn unreadable(why: String) -> Judgement {
+    let sct = SeenSct {
+        sct: None,
+        delivery: Delivery::Embedded,
+        log: None,
+        finding: Finding::Unreadable(format!("the certificate cannot be read: {why}")),
+    };
+    Judgement {
+        scts: vec![sct],
+        verdicts: POLICIES.map(|policy| policy.judge(0, i64::MAX, &[])),
+        standing: Standing::Invalid,
+    }
+}
+
+/// Every SCT that came, in the order embedded, OCSP, TLS. A list that cannot be read counts
+/// as one SCT that cannot.
+fn presented(leaf: &Certificate<'_>, beside: &Beside) -> Vec<(Delivery, Result<Sct, String>)> {
+    let mut found = Vec::new();
+    let mut add = |delivery, list: Result<Option<&[u8]>, String>| {
+        let list = list.and_then(|list| list.map(SctList::parse).transpose().map_err(text));
+        match list {
+            Ok(Some(list)) => found.extend(
+                list.iter()
+                    .take(MOST_SCTS)
+                    .map(|sct| (delivery, sct.map_err(text))),
+            ),
+            Ok(None) => {}
+            Err(why) => found.push((delivery, Err(why))),
+        }
+    };
+    let embedded = leaf.embedded_scts().map_err(|error| error.to_string());
+    add(Delivery::Embedded, embedded);
+    if !beside.ocsp.is_empty() {
+        // A response that cannot be read has no SCT that could be false.
+        add(
+            Delivery::Ocsp,
+            Ok(sct_list_of_ocsp(&beside.ocsp).unwrap_or(None)),
+        );
+    }
+    let tls = (!beside.tls.is_empty()).then_some(&beside.tls[..]);
+    add(Delivery::Tls, Ok(tls));
+    found
+}
+
+fn text(error: SctError) -> String {
+    error.to_string()
+}
+
+fn look_at(
+    read: Result<Sct, String>,
+    delivery: Delivery,
+    entries: &Entries,
+    list: Option<&LogList>,
+    now_ms: u64,
+) -> SeenSct {
+    let sct = match read {
+        Ok(sct) => sct,
+        Err(why) => {
+            return SeenSct {
+                sct: None,
+                delivery,
+                log: None,
+                finding: Finding::Unreadable(why),
+            };
+        }
+    };
+    let log = list.and_then(|list| list.get(&sct.log_id)).cloned();
+    let finding = match &log {
+        None => Finding::UnknownLog,
+        Some(log) => entries.verify(&sct, delivery, log, now_ms),
+    };
+    SeenSct {
+        sct: Some(sct),
+        delivery,
+        log,
+        finding,
+    }
+}
+
+/// What logs may have signed for a certificate.
+struct Entries {
+    /// One for each certificate that could be the issuer by its name: of several with one name
+    /// and different keys only one fits.
+    embedded: Vec<SignedEntry>,
+    delivered: SignedEntry,
+}
+
+impl Entries {
+    fn new(leaf: &Certificate<'_>, subject: &Subject<'_>, roots: &Roots) -> Self {
+        let mut embedded = Vec::new();
+        let sent = subject.issuers.iter().map(|issuer| &issuer.der[..]);
+        let known = roots.find_by_subject(leaf.issuer()).map(|root| root.der());
+        for der in sent.chain(known) {
+            if let Ok(issuer) = Certificate::parse(der)
+                && names_match(issuer.subject(), leaf.issuer())
+            {
+                let entry = SignedEntry::of_embedded(leaf, &issuer);
+                if embedded.len() < 4 && !embedded.contains(&entry) {
+                    embedded.push(entry);
+                }
+            }
+        }
+        Entries {
+            embedded,
+            delivered: SignedEntry::of_delivered(leaf),
+        }
+    }
+
+    fn verify(&self, sct: &Sct, delivery: Delivery, log: &ListedLog, now_ms: u64) -> Finding {
+        let entries = match delivery {
+            Delivery::Embedded => &self.embedded[..],
+            Delivery::Ocsp | Delivery::Tls => std::slice::from_ref(&self.delivered),
+        };
+        if entries.is_empty() {
+            return Finding::NoIssuer;
+        }
+        let verified = entries
+            .iter()
+            .any(|entry| sct.verify(&log.key, entry).is_ok());
+        match verified {
+            false => Finding::BadSignature,
+            true if sct.timestamp > now_ms => Finding::FromTheFuture,
+            true => Finding::Valid,
+        }
+    }
+}

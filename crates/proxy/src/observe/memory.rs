@@ -1,0 +1,201 @@
+//! What was seen, within bounds: the longest unseen goes first, and is counted.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use lru::LruCache;
+use lucarne_ct::{Certificate, Fingerprint, Issuer};
+
+use super::judge::{Beside, Judgement};
+use super::submission::Submission;
+
+/// Certificates of one host that are remembered, the latest first.
+const MOST_OF_A_HOST: usize = 8;
+/// Issuers that are kept once for all certificates.
+const MOST_ISSUERS: usize = 512;
+/// Fingerprints of which is known that they were offered to the log.
+const MOST_OFFERED: usize = 65_536;
+
+/// A certificate that was seen.
+#[derive(Debug, Clone)]
+pub(crate) struct Record {
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) leaf: Arc<[u8]>,
+    /// As the server sent them, in its order.
+    pub(crate) issuers: Arc<[Arc<Issuer>]>,
+    pub(crate) beside: Arc<Beside>,
+    pub(crate) judgement: Judgement,
+    pub(crate) submission: Submission,
+    pub(crate) first_ms: u64,
+    pub(crate) last_ms: u64,
+    pub(crate) handshakes: u64,
+}
+
+impl Record {
+    /// Roughly the memory it takes; shared issuers count in full.
+    fn weight(&self) -> usize {
+        let issuers: usize = self.issuers.iter().map(|issuer| issuer.der.len()).sum();
+        self.leaf.len() + issuers + self.beside.len() + self.judgement.scts.len() * 256 + 512
+    }
+
+    /// The certificate, unless the server has sent something else.
+    pub(crate) fn certificate(&self) -> Option<Certificate<'_>> {
+        Certificate::parse(&self.leaf).ok()
+    }
+}
+
+/// A host that was seen.
+#[derive(Debug, Clone)]
+pub(crate) struct Host {
+    pub(crate) name: String,
+    pub(crate) first_ms: u64,
+    pub(crate) last_ms: u64,
+    pub(crate) handshakes: u64,
+    /// The latest first.
+    pub(crate) certificates: VecDeque<Fingerprint>,
+}
+
+/// How much may be remembered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    pub(crate) hosts: usize,
+    pub(crate) certificates: usize,
+    /// Of certificates and what came with them.
+    pub(crate) bytes: usize,
+}
+
+/// What had to be forgotten.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Forgotten {
+    pub(crate) hosts: u64,
+    pub(crate) certificates: u64,
+}
+
+/// What was seen.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    bounds: Bounds,
+    certificates: LruCache<Fingerprint, Record>,
+    hosts: LruCache<String, Host>,
+    issuers: LruCache<Fingerprint, Arc<Issuer>>,
+    offered: LruCache<Fingerprint, ()>,
+    bytes: usize,
+    pub(crate) forgotten: Forgotten,
+}
+
+impl Memory {
+    pub(crate) fn new(bounds: Bounds) -> Self {
+        // Not with their capacity: that would be allocated at once.
+        Memory {
+            bounds,
+            certificates: LruCache::unbounded(),
+            hosts: LruCache::unbounded(),
+            issuers: LruCache::unbounded(),
+            offered: LruCache::unbounded(),
+            bytes: 0,
+            forgotten: Forgotten::default(),
+        }
+    }
+
+    /// Notes a handshake with `host`, which presented this certificate.
+    pub(crate) fn saw(&mut self, name: &str, fingerprint: Fingerprint, at_ms: u64) {
+        let host = self.hosts.get_or_insert_mut_ref(name, || Host {
+            name: name.to_owned(),
+            first_ms: at_ms,
+            last_ms: at_ms,
+            handshakes: 0,
+            certificates: VecDeque::new(),
+        });
+        host.last_ms = host.last_ms.max(at_ms);
+        host.handshakes += 1;
+        if host.certificates.front() != Some(&fingerprint) {
+            host.certificates.retain(|other| *other != fingerprint);
+            host.certificates.push_front(fingerprint);
+            host.certificates.truncate(MOST_OF_A_HOST);
+        }
+        while self.hosts.len() > self.bounds.hosts.max(1) {
+            self.hosts.pop_lru();
+            self.forgotten.hosts += 1;
+        }
+        if let Some(record) = self.certificates.get_mut(&fingerprint) {
+            record.last_ms = record.last_ms.max(at_ms);
+            record.handshakes += 1;
+        }
+    }
+
+    /// What is known of a certificate; it stays where it is in the order.
+    pub(crate) fn record(&self, fingerprint: &Fingerprint) -> Option<&Record> {
+        self.certificates.peek(fingerprint)
+    }
+
+    /// Changes what is known of a certificate, if it still is.
+    pub(crate) fn change(&mut self, fingerprint: &Fingerprint, change: impl FnOnce(&mut Record)) {
+        if let Some(record) = self.certificates.peek_mut(fingerprint) {
+            self.bytes -= record.weight();
+            change(record);
+            self.bytes += record.weight();
+        }
+    }
+
+    /// Remembers a certificate, in place of what was known of it.
+    pub(crate) fn remember(&mut self, record: Record) {
+        self.bytes += record.weight();
+        if let Some((_, old)) = self.certificates.push(record.fingerprint, record) {
+            self.bytes -= old.weight();
+        }
+        while self.certificates.len() > 1
+            && (self.certificates.len() > self.bounds.certificates
+                || self.bytes > self.bounds.bytes)
+        {
+            if let Some((_, old)) = self.certificates.pop_lru() {
+                self.bytes -= old.weight();
+                self.forgotten.certificates += 1;
+            }
+        }
+    }
+
+    /// The certificates above a leaf, each kept once.
+    pub(crate) fn intern(&mut self, chain: &[Vec<u8>]) -> Arc<[Arc<Issuer>]> {
+        let issuers = chain.iter().map(|der| {
+            let fingerprint = Fingerprint::of(der);
+            let make = || Arc::new(Issuer::new(der.clone().into()));
+            self.issuers.get_or_insert(fingerprint, make).clone()
+        });
+        let issuers: Vec<_> = issuers.collect();
+        while self.issuers.len() > MOST_ISSUERS {
+            self.issuers.pop_lru();
+        }
+        issuers.into()
+    }
+
+    /// Whether a certificate is offered to the log for the first time.
+    pub(crate) fn offer(&mut self, fingerprint: Fingerprint) -> bool {
+        let first = self.offered.put(fingerprint, ()).is_none();
+        while self.offered.len() > MOST_OFFERED {
+            self.offered.pop_lru();
+        }
+        first
+    }
+
+    /// It may be offered again.
+    pub(crate) fn forget_offer(&mut self, fingerprint: &Fingerprint) {
+        self.offered.pop(fingerprint);
+    }
+
+    /// The latest seen first.
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = &Host> {
+        self.hosts.iter().map(|(_, host)| host)
+    }
+
+    pub(crate) fn host(&self, name: &str) -> Option<&Host> {
+        self.hosts.peek(name)
+    }
+
+    pub(crate) fn records(&self) -> impl Iterator<Item = &Record> {
+        self.certificates.iter().map(|(_, record)| record)
+    }
+
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        (self.hosts.len(), self.certificates.len())
+    }
+}

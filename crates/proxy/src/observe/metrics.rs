@@ -1,0 +1,112 @@
+//! What the observer counts.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Standing {
+    pub(crate) standing: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct SctLabels {
+    pub(crate) delivery: &'static str,
+    pub(crate) finding: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct What {
+    pub(crate) what: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Outcome {
+    pub(crate) outcome: &'static str,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    pub(crate) handshakes: Counter,
+    pub(crate) certificates: Family<Standing, Counter>,
+    pub(crate) scts: Family<SctLabels, Counter>,
+    pub(crate) dropped: Family<What, Counter>,
+    pub(crate) submissions: Family<Outcome, Counter>,
+    pub(crate) submissions_waiting: Gauge,
+    pub(crate) hosts_held: Gauge,
+    pub(crate) certificates_held: Gauge,
+    pub(crate) logs: Gauge,
+    pub(crate) list_failures: Counter,
+}
+
+impl Metrics {
+    pub(crate) fn drop(&self, what: &'static str) {
+        self.dropped.get_or_create(&What { what }).inc();
+    }
+
+    /// Handshakes that were not looked at.
+    pub(crate) fn dropped_handshakes(&self) -> u64 {
+        let what = What { what: "handshakes" };
+        self.dropped.get(&what).map_or(0, |counter| counter.get())
+    }
+
+    pub(crate) fn submission(&self, outcome: &'static str) {
+        self.submissions.get_or_create(&Outcome { outcome }).inc();
+    }
+
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        let registry = registry.sub_registry_with_prefix("lucarne_proxy_observed");
+        registry.register(
+            "handshakes",
+            "Handshakes with servers whose certificates were looked at",
+            self.handshakes.clone(),
+        );
+        registry.register(
+            "certificates",
+            "Certificates seen for the first time, by where they stood",
+            self.certificates.clone(),
+        );
+        registry.register(
+            "scts",
+            "SCTs of certificates seen for the first time, by how they came and what became of them",
+            self.scts.clone(),
+        );
+        registry.register(
+            "dropped",
+            "What was not looked at or had to be forgotten for want of room",
+            self.dropped.clone(),
+        );
+        registry.register(
+            "submissions",
+            "Chains sent to the log, by what became of them",
+            self.submissions.clone(),
+        );
+        registry.register(
+            "submissions_waiting",
+            "Chains that wait to be sent to the log",
+            self.submissions_waiting.clone(),
+        );
+        registry.register(
+            "hosts_held",
+            "Hosts that are remembered",
+            self.hosts_held.clone(),
+        );
+        registry.register(
+            "certificates_held",
+            "Certificates that are remembered",
+            self.certificates_held.clone(),
+        );
+        registry.register(
+            "log_list_logs",
+            "Logs of the log list that can be used",
+            self.logs.clone(),
+        );
+        registry.register(
+            "log_list_failures",
+            "Attempts to read the log list again that failed",
+            self.list_failures.clone(),
+        );
+    }
+}

@@ -1,0 +1,68 @@
+//! What the observer's parts share.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use arc_swap::ArcSwap;
+use lucarne_ct::{Fingerprint, LogList, Roots};
+use parking_lot::Mutex;
+
+use super::memory::Memory;
+use super::metrics::Metrics;
+use super::submission::{Submission, Verified};
+
+/// The log list in use.
+#[derive(Debug, Default)]
+pub(crate) struct Listed {
+    pub(crate) list: Option<LogList>,
+    /// Where it is from.
+    pub(crate) from: Option<String>,
+    /// When it was read.
+    pub(crate) read_ms: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// Never locked by who only has something to report.
+    pub(crate) memory: Mutex<Memory>,
+    pub(crate) list: ArcSwap<Listed>,
+    /// Why the list could not be read again; empty if it could.
+    pub(crate) list_trouble: ArcSwap<String>,
+    /// Whether what is remembered was judged by an older list.
+    pub(crate) relisted: AtomicBool,
+    pub(crate) metrics: Metrics,
+    pub(crate) roots: Arc<Roots>,
+    /// Where chains go, if anywhere.
+    pub(crate) submit_to: Option<String>,
+}
+
+impl Shared {
+    /// Notes what became of offering a certificate to the log.
+    pub(crate) fn submitted(&self, fingerprint: &Fingerprint, outcome: Submission) {
+        self.metrics.submission(match &outcome {
+            Submission::Not => return,
+            Submission::Waiting(_) => "retried",
+            Submission::Accepted {
+                verified: Verified::No(_),
+                ..
+            } => "accepted-invalid",
+            Submission::Accepted { .. } => "accepted",
+            Submission::Refused(_) => "refused",
+            Submission::Failed(_) => "failed",
+        });
+        let mut memory = self.memory.lock();
+        if matches!(outcome, Submission::Failed(_)) {
+            memory.forget_offer(fingerprint);
+        }
+        memory.change(fingerprint, |record| record.submission = outcome);
+    }
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn now_ms() -> u64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

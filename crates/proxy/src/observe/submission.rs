@@ -1,0 +1,227 @@
+//! Chains that were not seen before go to a log.
+//!
+//! One at a time, from a bounded queue: a log that is slow or away costs the proxy nothing but
+//! the chains that find no room, which are counted and offered again when they are next seen.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use http::StatusCode;
+use lucarne_ct::{Certificate, Fingerprint, ListedLog, PublicKey, Sct, SignedEntry};
+use tokio::sync::mpsc;
+use url::Url;
+
+use super::client::{Answer, Client};
+use super::shared::{Shared, now_ms};
+
+/// Chains that wait at most.
+pub(crate) const MOST_WAITING: usize = 512;
+/// Attempts for one chain before the next one gets its turn.
+const ATTEMPTS: u32 = 8;
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// A log that asks for more than this gets it anyway after so long.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(3600);
+/// Of what a log says when it refuses, so much is kept.
+const MOST_REASON: usize = 300;
+
+/// What became of offering a certificate to the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Submission {
+    /// There is no log to submit to.
+    Not,
+    /// It waits for its turn; what went wrong so far.
+    Waiting(Option<String>),
+    /// The log gave an SCT. Who it is of and whether it verifies.
+    Accepted { sct: Sct, verified: Verified },
+    /// The log does not want it; what it says.
+    Refused(String),
+    /// The log could not be had, or there was no room in the queue; why.
+    Failed(String),
+}
+
+/// Whether the SCT of the log that was submitted to is good.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Verified {
+    /// It is, by the key of this log.
+    By(String),
+    /// It is not.
+    No(String),
+    /// Nobody knows the log's key.
+    UnknownKey,
+}
+
+/// A chain on its way to the log.
+#[derive(Debug)]
+pub(crate) struct Parcel {
+    pub(crate) fingerprint: Fingerprint,
+    /// Leaf first.
+    pub(crate) chain: Vec<Vec<u8>>,
+}
+
+/// What an attempt came to.
+enum Attempt {
+    Done(Submission),
+    /// Later: why, and when the log would like it.
+    Again(String, Option<Duration>),
+}
+
+/// Sends chains to a log.
+pub(crate) struct Submitter {
+    client: Client,
+    add_chain: String,
+    key: Option<Arc<PublicKey>>,
+    shared: Weak<Shared>,
+}
+
+impl Submitter {
+    pub(crate) fn new(
+        client: Client,
+        log: &Url,
+        key: Option<PublicKey>,
+        shared: &Arc<Shared>,
+    ) -> Self {
+        Submitter {
+            client,
+            add_chain: add_chain(log),
+            key: key.map(Arc::new),
+            shared: Arc::downgrade(shared),
+        }
+    }
+
+    /// Sends what comes until nothing can come any more.
+    pub(crate) async fn run(self, mut parcels: mpsc::Receiver<Parcel>) {
+        let mut pause = FIRST_PAUSE;
+        // What was tried in vain comes first: an answer to it tells that the log is back.
+        let mut late: Option<(Parcel, u32)> = None;
+        loop {
+            let (parcel, attempts) = match late.take() {
+                Some(late) => late,
+                None => match parcels.recv().await {
+                    Some(parcel) => (parcel, 0),
+                    None => return,
+                },
+            };
+            let Some(shared) = self.shared.upgrade() else {
+                return;
+            };
+            let (outcome, wait) = match self.attempt(&parcel, &shared).await {
+                Attempt::Done(outcome) => {
+                    pause = FIRST_PAUSE;
+                    (outcome, None)
+                }
+                Attempt::Again(why, after) => {
+                    let wait = after
+                        .unwrap_or(pause)
+                        .clamp(FIRST_PAUSE, LONGEST_RETRY_AFTER);
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    let outcome = match attempts + 1 < ATTEMPTS {
+                        true => Submission::Waiting(Some(why)),
+                        false => {
+                            let why = format!("given up after {ATTEMPTS} attempts: {why}");
+                            Submission::Failed(why)
+                        }
+                    };
+                    (outcome, Some(wait))
+                }
+            };
+            let again = matches!(outcome, Submission::Waiting(_));
+            shared.submitted(&parcel.fingerprint, outcome);
+            shared
+                .metrics
+                .submissions_waiting
+                .set(i64::try_from(parcels.len() + usize::from(again)).unwrap_or(i64::MAX));
+            // While nothing is sent, what was seen need not be held.
+            drop(shared);
+            if again {
+                late = Some((parcel, attempts + 1));
+            }
+            if let Some(wait) = wait {
+                // The log is away or asked for it (Retry-After).
+                tokio::time::sleep(wait).await;
+            }
+        }
+    }
+
+    async fn attempt(&self, parcel: &Parcel, shared: &Shared) -> Attempt {
+        let json = add_chain_json(&parcel.chain);
+        let answer = match self.client.post(&self.add_chain, json).await {
+            Ok(answer) => answer,
+            Err(why) => return Attempt::Again(why, None),
+        };
+        match answer.status {
+            StatusCode::OK => Attempt::Done(self.accepted(&answer, parcel, shared)),
+            status if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() => {
+                Attempt::Again(reason(&answer), answer.retry_after)
+            }
+            _ => Attempt::Done(Submission::Refused(reason(&answer))),
+        }
+    }
+
+    fn accepted(&self, answer: &Answer, parcel: &Parcel, shared: &Shared) -> Submission {
+        let sct = match Sct::parse(&answer.body) {
+            Ok(sct) => sct,
+            Err(error) => return Submission::Failed(format!("the log answered 200, but {error}")),
+        };
+        let listed = shared.list.load();
+        let listed = listed.list.as_ref().and_then(|list| list.get(&sct.log_id));
+        let verified = self.verify(&sct, parcel, listed);
+        Submission::Accepted { sct, verified }
+    }
+
+    fn verify(&self, sct: &Sct, parcel: &Parcel, listed: Option<&Arc<ListedLog>>) -> Verified {
+        let given = self.key.as_deref();
+        let (key, name) = match (given, listed) {
+            (Some(key), _) => (key, "the key that was given".to_owned()),
+            (None, Some(log)) => (&log.key, log.description.clone()),
+            (None, None) => return Verified::UnknownKey,
+        };
+        let leaf = parcel.chain.first().map(|leaf| Certificate::parse(leaf));
+        let Some(Ok(leaf)) = leaf else {
+            return Verified::No("the certificate cannot be read".to_owned());
+        };
+        match sct.verify(key, &SignedEntry::of_delivered(&leaf)) {
+            Ok(()) if sct.timestamp > now_ms().saturating_add(MOST_AHEAD_MS) => {
+                Verified::No("its time has not come yet".to_owned())
+            }
+            Ok(()) => Verified::By(name),
+            Err(error) => Verified::No(error.to_string()),
+        }
+    }
+}
+
+/// A log's clock may be ahead of ours by this much: its SCT is brand new.
+const MOST_AHEAD_MS: u64 = 60_000;
+
+/// The URL of `add-chain` below a submission prefix, which may or may not end in a slash.
+fn add_chain(log: &Url) -> String {
+    format!("{}/ct/v1/add-chain", log.as_str().trim_end_matches('/'))
+}
+
+/// The body of `add-chain` (RFC 6962 section 4.1).
+fn add_chain_json(chain: &[Vec<u8>]) -> Vec<u8> {
+    let mut json = Vec::with_capacity(chain.iter().map(|der| der.len() * 4 / 3 + 8).sum());
+    json.extend_from_slice(b"{\"chain\":[");
+    for (place, der) in chain.iter().enumerate() {
+        json.extend_from_slice(if place == 0 { b"\"" } else { b",\"" });
+        base64_simd::STANDARD.encode_append(der, &mut json);
+        json.push(b'"');
+    }
+    json.extend_from_slice(b"]}");
+    json
+}
+
+/// The status and the beginning of what the log says.
+fn reason(answer: &Answer) -> String {
+    let said = String::from_utf8_lossy(&answer.body);
+    let said: String = said
+        .trim()
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(MOST_REASON)
+        .collect();
+    match said.is_empty() {
+        true => answer.status.to_string(),
+        false => format!("{}: {said}", answer.status),
+    }
+}
