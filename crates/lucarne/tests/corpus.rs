@@ -12,7 +12,7 @@ use std::sync::Arc;
 use common::site::Site;
 use common::{PATIENCE, run};
 use lucarne_ct::EntryKind;
-use lucarne_testkit::{Audit, Case, Client, Corpus, Response, corpus};
+use lucarne_testkit::{Audit, Case, Client, Corpus, Place, Response, corpus};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -21,6 +21,20 @@ const REQUIRE: [(&str, &str); 2] = [("any", "any"), ("server_auth", "tls")];
 
 #[test]
 fn every_chain_gets_its_verdict() {
+    judge_at(Place::directory());
+}
+
+#[test]
+fn every_chain_gets_its_verdict_on_s3_and_mariadb() {
+    judge_at(run(Place::s3_and_mariadb()).unwrap());
+}
+
+#[test]
+fn every_chain_gets_its_verdict_on_s3_alone() {
+    judge_at(run(Place::s3_alone()).unwrap());
+}
+
+fn judge_at(place: Place) {
     let Some(corpus) = corpus() else { return };
     let cases = corpus.cases().unwrap();
     let mut logs = BTreeMap::new();
@@ -32,7 +46,9 @@ fn every_chain_gets_its_verdict() {
             logs.insert(format!("{roots}-{suffix}"), settings);
         }
     }
-    let site = Site::create(logs.iter().map(|(name, set)| (name.as_str(), set.clone())));
+    let at = format!("{place:?}");
+    let logs_of_site = logs.iter().map(|(name, set)| (name.as_str(), set.clone()));
+    let site = Site::create_at(place, logs_of_site);
     let mut server = site.start();
     let wrong = run(async {
         for name in logs.keys() {
@@ -49,7 +65,7 @@ fn every_chain_gets_its_verdict() {
             report.assert_clean();
             entries += report.size;
         }
-        println!("{} logs, {entries} entries", audits.len());
+        println!("{at}: {} logs, {entries} entries", audits.len());
         wrong
     });
     assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));

@@ -12,22 +12,45 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use common::load::Load;
-use common::{PATIENCE, assert_has, log, ready};
-use lucarne_testkit::{LogUnderTest, Server};
+use common::{PATIENCE, assert_has, log_at, ready, run};
+use lucarne_testkit::{LogUnderTest, Place, Server};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use tokio::runtime::Runtime;
 
 const SUBMITTERS: usize = 6;
 
+/// Of a log in a store: as many as fit into the patience of those who wait for
+/// tests. `LUCARNE_KILLS=50` is the whole of it.
+const KILLS_ON_STORES: usize = 10;
+
 #[test]
 fn fifty_kills_under_load_lose_and_repeat_nothing() {
-    kill_again_and_again(50, |_| ());
+    kill_again_and_again(Place::directory(), 50, |_| ());
+}
+
+#[test]
+fn kills_on_s3_and_mariadb_lose_and_repeat_nothing() {
+    let place = run(Place::s3_and_mariadb()).unwrap();
+    kill_again_and_again(place, kills_on_stores(), |_| ());
+}
+
+#[test]
+fn kills_on_s3_alone_lose_and_repeat_nothing() {
+    let place = run(Place::s3_alone()).unwrap();
+    kill_again_and_again(place, kills_on_stores(), |_| ());
+}
+
+fn kills_on_stores() -> usize {
+    match std::env::var("LUCARNE_KILLS") {
+        Ok(kills) => kills.parse().expect("LUCARNE_KILLS is a number"),
+        Err(_) => KILLS_ON_STORES,
+    }
 }
 
 /// The dedup index is only a copy of what the tiles say.
 #[test]
 fn a_lost_dedup_index_repeats_nothing() {
-    kill_again_and_again(12, |log| {
+    kill_again_and_again(Place::directory(), 12, |log| {
         let removed = fs::remove_dir_all(log.path().join("cache"));
         // Killed so early that there was none.
         let absent = |error: &Error| error.kind() == ErrorKind::NotFound;
@@ -37,7 +60,8 @@ fn a_lost_dedup_index_repeats_nothing() {
 
 /// Runs the log under load, kills it at random moments, does `between` while
 /// it is dead, and in the end settles accounts.
-fn kill_again_and_again(kills: usize, between: impl Fn(&LogUnderTest)) {
+fn kill_again_and_again(place: Place, kills: usize, between: impl Fn(&LogUnderTest)) {
+    let at = format!("{place:?}");
     let seed = match std::env::var("LUCARNE_SEED") {
         Ok(seed) => seed.parse().expect("LUCARNE_SEED is a number"),
         Err(_) => rand::random(),
@@ -45,7 +69,7 @@ fn kill_again_and_again(kills: usize, between: impl Fn(&LogUnderTest)) {
     println!("moments of death: LUCARNE_SEED={seed}");
     let started = Instant::now();
     let mut moments = StdRng::seed_from_u64(seed);
-    let log = log("period: 20");
+    let log = log_at(place, "period: 20");
     let runtime = Runtime::new().unwrap();
     let load = Arc::new(Load::new(&log));
     let mut at_work: Vec<_> = (0..SUBMITTERS)
@@ -81,7 +105,7 @@ fn kill_again_and_again(kills: usize, between: impl Fn(&LogUnderTest)) {
         load.settle_accounts().await
     });
     let took = started.elapsed().as_secs();
-    print!("{kills} kills in {took} s, {recoveries} times the journal was rolled forward, ");
+    print!("{at}: {kills} kills in {took} s, {recoveries} times the journal was rolled forward, ");
     println!("{catching_up} times the index caught up\n{report}");
     report.assert_clean();
     assert!(report.submissions > 2 * kills && report.scts > report.submissions);

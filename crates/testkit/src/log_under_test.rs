@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use lucarne_ct::LogKey;
 use tempfile::TempDir;
 
-use crate::{Audit, Client, Launch, Server, free_port, temp_dir};
+use crate::{Audit, Client, Launch, Place, Server, free_port, temp_dir};
 
 /// A directory with everything one log needs, made with `lucarne init`, and
 /// what a test must know to talk to it. Several runs of the server on the same
@@ -22,6 +22,7 @@ pub struct LogUnderTest {
     port: u16,
     key: Vec<u8>,
     roots: String,
+    place: Place,
     core: Option<usize>,
 }
 
@@ -32,7 +33,20 @@ impl LogUnderTest {
     /// # Errors
     /// `lucarne init` failed: with all that it printed.
     pub fn create(binary: impl Into<PathBuf>, roots: &str, settings: &str) -> Result<Self> {
-        let log = Self::prepare(binary, roots, settings)?;
+        Self::create_at(Place::directory(), binary, roots, settings)
+    }
+
+    /// The same with its data and lock elsewhere.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn create_at(
+        place: Place,
+        binary: impl Into<PathBuf>,
+        roots: &str,
+        settings: &str,
+    ) -> Result<Self> {
+        let log = Self::prepare_at(place, binary, roots, settings)?;
         let output = log.launch("init").run()?;
         ensure!(
             output.status.success(),
@@ -49,6 +63,15 @@ impl LogUnderTest {
     /// # Errors
     /// Only if the disk refuses.
     pub fn prepare(binary: impl Into<PathBuf>, roots: &str, settings: &str) -> Result<Self> {
+        Self::prepare_at(Place::directory(), binary, roots, settings)
+    }
+
+    fn prepare_at(
+        place: Place,
+        binary: impl Into<PathBuf>,
+        roots: &str,
+        settings: &str,
+    ) -> Result<Self> {
         let directory = temp_dir();
         let (port, path) = (free_port(), directory.path());
         let seed: [u8; 32] = rand::random();
@@ -56,13 +79,15 @@ impl LogUnderTest {
         fs::write(&secret, seed)?;
         fs::set_permissions(&secret, fs::Permissions::from_mode(0o600))?;
         fs::write(path.join("roots.pem"), roots)?;
-        let settings: String = settings
+        let data = place.data("data");
+        let settings: String = data
             .lines()
+            .chain(settings.lines())
             .map(|line| format!("    {line}\n"))
             .collect();
         fs::write(
             path.join("lucarne.yaml"),
-            configuration(path, port, &settings),
+            configuration(path, port, &place.checkpoints, &settings),
         )?;
         Ok(Self {
             binary: binary.into(),
@@ -73,6 +98,7 @@ impl LogUnderTest {
             roots: roots.to_owned(),
             directory,
             port,
+            place,
             core: None,
         })
     }
@@ -85,7 +111,10 @@ impl LogUnderTest {
 
     /// `lucarne <subcommand> -c lucarne.yaml`, not started.
     pub fn launch(&self, subcommand: &str) -> Launch {
-        Launch::new(&self.binary)
+        let launch = Launch::new(&self.binary);
+        let environment = self.place.environment.iter();
+        environment
+            .fold(launch, |launch, (name, value)| launch.env(name, value))
             .args([subcommand, "-c"])
             .arg(self.configuration())
             .directory(self.path())
@@ -178,19 +207,18 @@ impl LogUnderTest {
     }
 }
 
-fn configuration(directory: &Path, port: u16, settings: &str) -> String {
+fn configuration(directory: &Path, port: u16, checkpoints: &str, settings: &str) -> String {
     let directory = directory.display();
     format!(
         "listen:
   - 127.0.0.1:{port}
-checkpoints: {directory}/lock.sqlite
+checkpoints: {checkpoints}
 logs:
   - shortname: test
     submissionprefix: http://127.0.0.1:{port}/test
     monitoringprefix: http://127.0.0.1:{port}/test
     secret: {directory}/seed.bin
     cache: {directory}/cache
-    localdirectory: {directory}/data
     roots: {directory}/roots.pem
 {settings}"
     )

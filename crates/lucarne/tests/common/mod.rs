@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use lucarne_mint::testing::Pki;
 use lucarne_mint::{Authority, LeafOptions};
-use lucarne_testkit::{Launch, LogUnderTest};
+use lucarne_testkit::{Launch, LogUnderTest, Place};
 
 /// The binary under test.
 pub(crate) const LUCARNE: &str = env!("CARGO_BIN_EXE_lucarne");
@@ -28,7 +28,13 @@ pub(crate) fn pki() -> &'static Pki {
 
 /// A log that accepts the test authorities' root.
 pub(crate) fn log(settings: &str) -> LogUnderTest {
-    LogUnderTest::create(LUCARNE, &pki().root.certificate_pem(), settings).unwrap()
+    log_at(Place::directory(), settings)
+}
+
+/// The same with its data and lock elsewhere.
+pub(crate) fn log_at(place: Place, settings: &str) -> LogUnderTest {
+    let roots = pki().root.certificate_pem();
+    LogUnderTest::create_at(place, LUCARNE, &roots, settings).unwrap()
 }
 
 /// The body of an add-chain that was never submitted before.

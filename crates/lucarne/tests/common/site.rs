@@ -6,26 +6,35 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use lucarne_ct::LogKey;
-use lucarne_testkit::{Audit, Client, Launch, Server, TempDir, free_port, temp_dir};
+use lucarne_testkit::{Audit, Client, Launch, Place, Server, TempDir, free_port, temp_dir};
 use serde_json::Value;
 use sqlx::{Connection, SqliteConnection};
 
 use super::load::Load;
-use super::{LUCARNE, lucarne, pki};
+use super::{LUCARNE, pki};
 
 /// A directory with a configuration of several logs. Unless their settings say
 /// otherwise, they accept the test authorities' root.
 pub(crate) struct Site {
     directory: TempDir,
     port: u16,
+    place: Place,
 }
 
 impl Site {
     /// Configured and created: logs of these names, each with more settings
     /// (lines of YAML, unindented).
     pub(crate) fn create<'a>(logs: impl IntoIterator<Item = (&'a str, String)>) -> Self {
-        let site = Self::prepare(temp_dir(), logs);
-        let (code, said) = lucarne(site.path(), &["init"]);
+        Self::create_at(Place::directory(), logs)
+    }
+
+    /// The same with data and lock elsewhere.
+    pub(crate) fn create_at<'a>(
+        place: Place,
+        logs: impl IntoIterator<Item = (&'a str, String)>,
+    ) -> Self {
+        let site = Self::prepare_at(place, temp_dir(), logs);
+        let (code, said) = site.lucarne(&["init"]);
         assert_eq!(code, 0, "{said}");
         site
     }
@@ -35,10 +44,19 @@ impl Site {
         directory: TempDir,
         logs: impl IntoIterator<Item = (&'a str, String)>,
     ) -> Self {
+        Self::prepare_at(Place::directory(), directory, logs)
+    }
+
+    fn prepare_at<'a>(
+        place: Place,
+        directory: TempDir,
+        logs: impl IntoIterator<Item = (&'a str, String)>,
+    ) -> Self {
         let (port, path) = (free_port(), directory.path().to_owned());
         fs::write(path.join("roots.pem"), pki().roots_pem()).unwrap();
+        let checkpoints = &place.checkpoints;
         let mut text = format!(
-            "listen: 127.0.0.1:{port}\ncheckpoints: lock.sqlite\n\
+            "listen: 127.0.0.1:{port}\ncheckpoints: {checkpoints}\n\
              defaults: {{roots: roots.pem, period: 20}}\nlogs:\n"
         );
         for (name, settings) in logs {
@@ -47,14 +65,18 @@ impl Site {
             fs::set_permissions(&seed, fs::Permissions::from_mode(0o600)).unwrap();
             text += &format!(
                 "  - shortname: {name}\n    submissionprefix: http://127.0.0.1:{port}/{name}\n    \
-                 secret: {name}.seed\n    localdirectory: {name}\n    cache: {name}-cache\n"
+                 secret: {name}.seed\n    cache: {name}-cache\n"
             );
-            for line in settings.lines() {
+            for line in place.data(name).lines().chain(settings.lines()) {
                 text += &format!("    {line}\n");
             }
         }
         fs::write(path.join("lucarne.yaml"), text).unwrap();
-        Site { directory, port }
+        Site {
+            directory,
+            port,
+            place,
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -63,6 +85,11 @@ impl Site {
 
     pub(crate) fn configuration(&self) -> PathBuf {
         self.path().join("lucarne.yaml")
+    }
+
+    /// Where the lock is, as the configuration says it.
+    pub(crate) fn checkpoints(&self) -> &str {
+        &self.place.checkpoints
     }
 
     pub(crate) fn lock(&self) -> PathBuf {
@@ -79,7 +106,19 @@ impl Site {
     }
 
     pub(crate) fn launch(&self) -> Launch {
-        Launch::new(LUCARNE).arg("serve").directory(self.path())
+        self.command().arg("serve")
+    }
+
+    /// Runs `lucarne` there to its end: exit code, and all it printed.
+    pub(crate) fn lucarne(&self, args: &[&str]) -> (i32, String) {
+        let output = self.command().args(args).run().unwrap();
+        (output.status.code().unwrap_or(-1), super::all(&output))
+    }
+
+    fn command(&self) -> Launch {
+        let launch = Launch::new(LUCARNE).directory(self.path());
+        let environment = self.place.environment.iter();
+        environment.fold(launch, |launch, (name, value)| launch.env(name, value))
     }
 
     pub(crate) fn start(&self) -> Server {
