@@ -28,7 +28,7 @@ impl Bucket {
     /// Those of [`ObjectStore::versitygw`], or the store's.
     pub async fn versitygw() -> Result<Self> {
         static SHARED: Shared<ObjectStore> = Shared::new();
-        Self::create(SHARED.get(ObjectStore::versitygw)?).await
+        Self::new(SHARED.get(ObjectStore::versitygw)?).await
     }
 
     /// In MinIO.
@@ -37,10 +37,14 @@ impl Bucket {
     /// Those of [`ObjectStore::minio`], or the store's.
     pub async fn minio() -> Result<Self> {
         static SHARED: Shared<ObjectStore> = Shared::new();
-        Self::create(SHARED.get(ObjectStore::minio)?).await
+        Self::new(SHARED.get(ObjectStore::minio)?).await
     }
 
-    async fn create(store: Arc<ObjectStore>) -> Result<Self> {
+    /// In this store.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn new(store: Arc<ObjectStore>) -> Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let name = format!("bucket-{}", NEXT.fetch_add(1, Relaxed));
         let bucket = Self { store, name };

@@ -133,6 +133,28 @@ impl DatabaseServer {
         PASSWORD.1
     }
 
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The server's own client as the administrator, as a shell would start it.
+    ///
+    /// # Errors
+    /// It is not installed.
+    pub fn administrator(&self) -> Result<String> {
+        let (socket, port) = (self.socket(), self.address.port());
+        let socket = socket.display();
+        Ok(match self.kind {
+            DatabaseKind::MariaDb => format!("mariadb --no-defaults --user=root --socket={socket}"),
+            DatabaseKind::Postgres => {
+                let psql = postgres_program("psql")?;
+                let psql = psql.display();
+                format!("{psql} --no-psqlrc --username=postgres --host={socket} --port={port}")
+            }
+        })
+    }
+
     /// Runs statements as the administrator, in a database (none: `""`), with
     /// the server's own client; what it printed.
     ///

@@ -19,7 +19,12 @@ pub struct Place {
 #[derive(Clone)]
 enum Data {
     Directory,
-    S3 { bucket: String, endpoint: String },
+    S3 {
+        bucket: String,
+        endpoint: String,
+        style: &'static str,
+        prefix: String,
+    },
 }
 
 impl fmt::Debug for Place {
@@ -57,9 +62,29 @@ impl Place {
             data: Data::S3 {
                 bucket: name.clone(),
                 endpoint: endpoint.to_owned(),
+                style: "path",
+                prefix: String::new(),
             },
             servers: vec![Arc::new(bucket.clone())],
         }
+    }
+
+    /// The bucket's name goes before the server's instead of into the path.
+    pub fn virtual_hosted(mut self) -> Self {
+        if let Data::S3 { style, .. } = &mut self.data {
+            *style = "virtual";
+            self.checkpoints += "&style=virtual";
+        }
+        self
+    }
+
+    /// For logs that have nothing to do with those before: another prefix.
+    pub fn anew(&self) -> Self {
+        let mut place = self.clone();
+        if let Data::S3 { prefix, .. } = &mut place.data {
+            *prefix = format!("{:016x}/", rand::random::<u64>());
+        }
+        place
     }
 
     /// The same data, and a new database of this server for the lock.
@@ -94,9 +119,15 @@ impl Place {
     pub fn data(&self, log: &str) -> String {
         match &self.data {
             Data::Directory => format!("localdirectory: {log}\n"),
-            Data::S3 { bucket, endpoint } => {
-                format!("s3bucket: {bucket}\ns3endpoint: {endpoint}\ns3keyprefix: {log}/\n")
-            }
+            Data::S3 {
+                bucket,
+                endpoint,
+                style,
+                prefix,
+            } => format!(
+                "s3bucket: {bucket}\ns3endpoint: {endpoint}\ns3style: {style}\n\
+                 s3keyprefix: {prefix}{log}/\n"
+            ),
         }
     }
 }

@@ -4,9 +4,8 @@
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-const INSIDE: &str = "LUCARNE_TEST_NAMESPACE";
+use crate::namespace::{self, mount};
 
 /// A small file system, at this place for this process and its children.
 pub struct SmallDisk(PathBuf);
@@ -20,28 +19,17 @@ impl SmallDisk {
     /// If it has not passed, or the system permits no namespaces: the message
     /// says how to allow them.
     pub fn inside(test: &str, mebibytes: u32) -> Option<Self> {
-        if let Ok(place) = std::env::var(INSIDE) {
-            let size = format!("size={mebibytes}m");
-            mount(&["-t", "tmpfs", "-o", &size, "tmpfs", &place]);
-            return Some(SmallDisk(place.into()));
-        }
-        let place = crate::temp_dir();
-        let mut command = Command::new("unshare");
-        command.arg("--mount");
-        if !rustix::process::geteuid().is_root() {
-            command.args(["--user", "--map-root-user"]);
-        }
-        command.arg(std::env::current_exe().expect("the test's own file"));
-        command.args(["--exact", test, "--nocapture"]);
-        let status = command.env(INSIDE, place.path()).status();
-        let status = status.expect("`unshare` (package util-linux) is needed for this test");
-        assert!(
-            status.success(),
-            "failed inside a namespace. If `unshare` or `mount` says it is not permitted: run as \
-             root, or allow unprivileged user namespaces (sysctl \
-             kernel.unprivileged_userns_clone=1)"
-        );
-        None
+        let place = namespace::enter(test)?;
+        let size = format!("size={mebibytes}m");
+        mount(&[
+            "-t",
+            "tmpfs",
+            "-o",
+            &size,
+            "tmpfs",
+            &place.to_string_lossy(),
+        ]);
+        Some(SmallDisk(place))
     }
 
     /// Where it is.
@@ -87,10 +75,4 @@ impl SmallDisk {
     pub fn mount_another(&self, place: &Path) {
         mount(&["-t", "tmpfs", "tmpfs", &place.to_string_lossy()]);
     }
-}
-
-fn mount(arguments: &[&str]) {
-    let status = Command::new("mount").args(arguments).status();
-    let status = status.expect("`mount` is needed for this test");
-    assert!(status.success(), "mount {arguments:?}");
 }

@@ -48,6 +48,9 @@ pub struct ObjectStore {
 }
 
 impl ObjectStore {
+    /// Besides `endpoint/bucket/` it takes `bucket.` in front of this name.
+    pub const DOMAIN: &str = DOMAIN;
+
     /// versitygw over a directory.
     ///
     /// # Errors
@@ -80,20 +83,30 @@ impl ObjectStore {
     /// It is not installed, or does not start: the message says what to do.
     pub fn minio() -> Result<Self> {
         let directory = temp_dir();
-        let (address, console) = (loopback(), loopback());
-        let launch = Launch::new(tool(MINIO)?)
-            .args(["server", "--quiet", "--address", &address.to_string()])
-            .args(["--console-address", &console.to_string()])
-            .arg(directory.path().join("data"))
-            .env("MINIO_ROOT_USER", ACCESS_KEY)
-            .env("MINIO_ROOT_PASSWORD", SECRET_KEY)
-            .env("MINIO_DOMAIN", DOMAIN)
-            .env("MINIO_BROWSER", "off")
-            .env("MINIO_UPDATE", "off")
-            // It would write its certificates and settings there.
-            .env("HOME", directory.path());
+        let address = loopback();
+        let launch = minio(address, &directory)?;
         let store = Self::start(launch, address, directory)?;
         store.wait_until_ready("/minio/health/ready")?;
+        Ok(store)
+    }
+
+    /// MinIO behind TLS, with this certificate and key (PEM), and this bucket.
+    /// Whether it is ready already is for those to find out who speak TLS.
+    ///
+    /// # Errors
+    /// It is not installed, or does not start: the message says what to do.
+    pub fn minio_tls(certificate: &str, key: &str, bucket: &str) -> Result<Self> {
+        let directory = temp_dir();
+        let address = loopback();
+        let certificates = directory.path().join("certificates");
+        std::fs::create_dir(&certificates)?;
+        std::fs::write(certificates.join("public.crt"), certificate)?;
+        std::fs::write(certificates.join("private.key"), key)?;
+        // A directory of its data is a bucket.
+        std::fs::create_dir_all(directory.path().join("data").join(bucket))?;
+        let launch = minio(address, &directory)?.arg("--certs-dir");
+        let mut store = Self::start(launch.arg(certificates), address, directory)?;
+        store.endpoint = format!("https://{DOMAIN}:{}", address.port());
         Ok(store)
     }
 
@@ -143,6 +156,20 @@ impl ObjectStore {
 const ACCESS_KEY: &str = "lucarne-test";
 const SECRET_KEY: &str = "lucarne-test-secret";
 const DOMAIN: &str = "s3.example.test";
+
+fn minio(address: SocketAddr, directory: &TempDir) -> Result<Launch> {
+    Ok(Launch::new(tool(MINIO)?)
+        .args(["server", "--quiet", "--address", &address.to_string()])
+        .args(["--console-address", &loopback().to_string()])
+        .arg(directory.path().join("data"))
+        .env("MINIO_ROOT_USER", ACCESS_KEY)
+        .env("MINIO_ROOT_PASSWORD", SECRET_KEY)
+        .env("MINIO_DOMAIN", DOMAIN)
+        .env("MINIO_BROWSER", "off")
+        .env("MINIO_UPDATE", "off")
+        // It would write its certificates and settings there.
+        .env("HOME", directory.path()))
+}
 
 pub(crate) fn loopback() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], free_port()))

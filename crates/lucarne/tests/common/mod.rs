@@ -53,7 +53,7 @@ pub(crate) fn lucarne(directory: &Path, args: &[&str]) -> (i32, String) {
     (output.status.code().unwrap_or(-1), all(&output))
 }
 
-fn all(output: &Output) -> String {
+pub(crate) fn all(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     text(&output.stdout) + &text(&output.stderr)
 }

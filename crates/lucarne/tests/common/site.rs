@@ -47,7 +47,8 @@ impl Site {
         Self::prepare_at(Place::directory(), directory, logs)
     }
 
-    fn prepare_at<'a>(
+    /// Configured only, with data and lock elsewhere.
+    pub(crate) fn prepare_at<'a>(
         place: Place,
         directory: TempDir,
         logs: impl IntoIterator<Item = (&'a str, String)>,

@@ -1,0 +1,64 @@
+//! A test's own view of the file systems: what it mounts there, nobody else
+//! sees, and it is gone with the test.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+const INSIDE: &str = "LUCARNE_TEST_NAMESPACE";
+
+/// Runs `test` of this file again inside a new mount namespace (and, for other
+/// users than root, a user namespace), where this gives it an empty directory;
+/// `None` outside, once the test has passed inside.
+///
+/// # Panics
+/// If it has not passed, or the system permits no namespaces: the message says
+/// how to allow them.
+pub(crate) fn enter(test: &str) -> Option<PathBuf> {
+    if let Ok(place) = std::env::var(INSIDE) {
+        return Some(place.into());
+    }
+    let place = crate::temp_dir();
+    let mut command = Command::new("unshare");
+    command.arg("--mount");
+    if !rustix::process::geteuid().is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    command.arg(std::env::current_exe().expect("the test's own file"));
+    command.args(["--exact", test, "--nocapture"]);
+    let status = command.env(INSIDE, place.path()).status();
+    let status = status.expect("`unshare` (package util-linux) is needed for this test");
+    assert!(
+        status.success(),
+        "failed inside a namespace. If `unshare` or `mount` says it is not permitted: run as \
+         root, or allow unprivileged user namespaces (sysctl \
+         kernel.unprivileged_userns_clone=1)"
+    );
+    None
+}
+
+/// Runs `test` where these names, and no others, lead to loopback. False
+/// outside, once it has passed inside.
+///
+/// # Panics
+/// If it has not passed, or the system permits no namespaces.
+pub fn with_host_names(test: &str, names: &[&str]) -> bool {
+    let Some(place) = enter(test) else {
+        return false;
+    };
+    let hosts = place.join("hosts");
+    let line = format!("127.0.0.1 localhost {}\n", names.join(" "));
+    fs::write(&hosts, line).expect("a file of host names");
+    mount(&["--bind", &hosts.to_string_lossy(), "/etc/hosts"]);
+    true
+}
+
+/// Runs `mount`.
+///
+/// # Panics
+/// If it fails.
+pub(crate) fn mount(arguments: &[&str]) {
+    let status = Command::new("mount").args(arguments).status();
+    let status = status.expect("`mount` is needed for this test");
+    assert!(status.success(), "mount {arguments:?}");
+}
