@@ -5,6 +5,7 @@ pub mod acme;
 pub mod connecting;
 pub mod ct;
 mod names;
+pub mod proxy;
 mod registry;
 pub mod rest;
 pub mod s3;

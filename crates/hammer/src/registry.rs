@@ -8,7 +8,7 @@ use lucarne_load::{PrepareError, Scenario};
 use lucarne_settings::typed;
 use serde::de::DeserializeOwned;
 
-use crate::{acme, ct, rest, s3, tls};
+use crate::{acme, ct, proxy, rest, s3, tls};
 
 /// Every kind of scenario there is.
 #[must_use]
@@ -39,6 +39,11 @@ pub fn scenarios() -> Vec<Kind> {
             "sends requests to any API over HTTP, and checks what it answers",
             rest::STRUCTURED,
             rest::build,
+        ),
+        kind(
+            "proxy",
+            "asks hosts through an intercepting proxy, and looks at the certificates that it mints",
+            proxy::build,
         ),
         kind(
             "tls",
@@ -142,6 +147,7 @@ mod tests {
         flags_and_keys_agree::<ct::write::Options>();
         flags_and_keys_agree::<ct::read::Options>();
         flags_and_keys_agree::<s3::Options>();
+        flags_and_keys_agree::<proxy::Options>();
         flags_and_keys_agree::<rest::Options>();
         flags_and_keys_agree::<tls::Options>();
     }

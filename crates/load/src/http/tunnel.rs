@@ -81,15 +81,23 @@ impl Tunnel {
         dial(&self.proxy.addresses, until).await.map(|_| ())
     }
 
-    /// Sends a request to `host:port`, by way of the proxy.
-    pub async fn send(&self, host: &str, port: u16, request: &Request<'_>) -> Tunnelled {
+    /// Sends a request to `host:port`, by way of the proxy. `address` is what
+    /// CONNECT names in the host's stead: then TLS alone tells the host (SNI).
+    pub async fn send(
+        &self,
+        host: &str,
+        port: u16,
+        address: Option<&str>,
+        request: &Request<'_>,
+    ) -> Tunnelled {
         let answer = Answer::new(request.method == Method::HEAD, self.options.max_body);
         let mut record = Record::new(answer);
         let mut tunnel = None;
         let until = Instant::from_std(record.started) + self.options.timeout;
         let work = async {
             let target = self.target(host, port)?;
-            let mut stream = self.open(&target, &mut record, &mut tunnel).await?;
+            let place = place(address.unwrap_or(host), port);
+            let mut stream = self.open(&target, &place, &mut record, &mut tunnel).await?;
             let mut head = http1::lend();
             http1::write_head(&mut head, request, &target, false)?;
             let outcome = http1::exchange(&mut stream, &head, request, &mut record).await;
@@ -115,17 +123,12 @@ impl Tunnel {
             let detail = format!("TLS cannot ask for a host called `{host}`");
             Failure::new(kind::REQUEST, detail)
         })?;
-        let bracketed = match host.contains(':') {
-            true => format!("[{host}]"),
-            false => host.to_owned(),
-        };
+        let place = place(host, port);
+        let usual = place.strip_suffix(":443");
         Ok(Endpoint {
             host: host.to_owned(),
             port,
-            authority: match port {
-                443 => bracketed,
-                port => format!("{bracketed}:{port}"),
-            },
+            authority: usual.unwrap_or(&place).to_owned(),
             prefix: String::new(),
             addresses: Vec::new(),
             tls: Some((self.tls.clone(), name)),
@@ -135,6 +138,7 @@ impl Tunnel {
     async fn open(
         &self,
         target: &Endpoint,
+        place: &str,
         record: &mut Record,
         tunnel: &mut Option<Duration>,
     ) -> Result<Stream, Failure> {
@@ -145,7 +149,7 @@ impl Tunnel {
         let _ = tcp.set_nodelay(true);
         record.connect = Some(began.elapsed());
         let connected = Instant::now();
-        let asked = self.ask(Stream::Plain(tcp), target, record);
+        let asked = self.ask(Stream::Plain(tcp), place, record);
         let tcp = match timeout_at(until, asked).await {
             Ok(tcp) => tcp?,
             Err(_) => return Err(too_late("no tunnel", self.options.connect_timeout)),
@@ -160,13 +164,9 @@ impl Tunnel {
     async fn ask(
         &self,
         mut stream: Stream,
-        target: &Endpoint,
+        place: &str,
         record: &mut Record,
     ) -> Result<tokio::net::TcpStream, Failure> {
-        let place = match target.host.contains(':') {
-            true => format!("[{}]:{}", target.host, target.port),
-            false => format!("{}:{}", target.host, target.port),
-        };
         let mut head = format!("CONNECT {place} HTTP/1.1\r\nhost: {place}\r\n");
         if let Some(value) = &self.authorization {
             head.push_str(&format!("proxy-authorization: {value}\r\n"));
@@ -192,5 +192,13 @@ impl Tunnel {
             Stream::Plain(tcp) => Ok(tcp),
             Stream::Tls(_) => Err(Failure::new(kind::PROXY, "the proxy speaks TLS")),
         }
+    }
+}
+
+/// As CONNECT names it (RFC 9112 section 3.2.3).
+fn place(host: &str, port: u16) -> String {
+    match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
     }
 }

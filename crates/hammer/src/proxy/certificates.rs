@@ -1,0 +1,239 @@
+//! What must be true of the certificates that a proxy shows.
+//!
+//! | check | holds if |
+//! |---|---|
+//! | `certificate_name` | it is for the host that was asked for |
+//! | `certificate_issuer` | the proxy's CA (`ca`) issued it, and it is valid now |
+//! | `certificate_serial` | no other certificate of the run has its serial number |
+//! | `certificate_once` | the host has shown no other one (with `once`) |
+//!
+//! Clients refuse a second certificate of one issuer and serial number, so two of
+//! them are an error whatever they are for.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ::aws_lc_rs::digest::{SHA256, digest};
+use lucarne_mint::der;
+use parking_lot::Mutex;
+use rustls::RootCertStore;
+use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+
+const NAME: &str = "certificate_name";
+const ISSUER: &str = "certificate_issuer";
+const SERIAL: &str = "certificate_serial";
+const ONCE: &str = "certificate_once";
+
+/// What came of each check.
+pub(super) type Findings = Vec<(&'static str, Result<(), String>)>;
+
+type Fingerprint = [u8; 32];
+
+/// Looks at the certificates of a run, and remembers them.
+#[derive(Debug)]
+pub(super) struct Certificates {
+    /// `None`: names and issuers do not matter.
+    trust: Option<RootCertStore>,
+    once: bool,
+    /// The last one of each host, and what was found: the same is not looked at twice.
+    hosts: Vec<Mutex<Option<Known>>>,
+    serials: Mutex<HashMap<Vec<u8>, Fingerprint>>,
+}
+
+/// A certificate, and what was found of it.
+#[derive(Debug)]
+struct Known {
+    fingerprint: Fingerprint,
+    findings: Arc<Findings>,
+}
+
+/// What was found of a certificate.
+pub(super) struct Seen {
+    pub(super) findings: Arc<Findings>,
+    /// Whether it is one that was not seen before.
+    pub(super) new: bool,
+}
+
+impl Certificates {
+    /// Of so many hosts, issued by one of `trust`.
+    pub(super) fn new(hosts: usize, trust: Option<RootCertStore>, once: bool) -> Self {
+        Self {
+            trust,
+            once,
+            hosts: (0..hosts).map(|_| Mutex::new(None)).collect(),
+            serials: Mutex::default(),
+        }
+    }
+
+    /// How many different ones there were.
+    pub(super) fn count(&self) -> usize {
+        self.serials.lock().len()
+    }
+
+    /// Looks at the chain that the host of this number has shown.
+    pub(super) fn see(&self, number: usize, host: &str, chain: &[CertificateDer<'_>]) -> Seen {
+        let Some((leaf, others)) = chain.split_first() else {
+            let none = Err("there is no certificate".to_owned());
+            return Seen {
+                findings: Arc::new(vec![(ISSUER, none)]),
+                new: false,
+            };
+        };
+        let fingerprint = fingerprint(leaf);
+        let mut last = self.hosts[number % self.hosts.len()].lock();
+        if let Some(known) = &*last
+            && known.fingerprint == fingerprint
+        {
+            return Seen {
+                findings: known.findings.clone(),
+                new: false,
+            };
+        }
+        let mut findings = Findings::new();
+        if let Some(trust) = &self.trust {
+            let (name, issuer) = verify(host, leaf, others, trust);
+            findings.extend([(NAME, name), (ISSUER, issuer)]);
+        }
+        let (serial, new) = self.serial(leaf, fingerprint);
+        findings.push((SERIAL, serial));
+        if self.once {
+            let once = match last.is_none() {
+                true => Ok(()),
+                false => Err(format!("{host} has shown another certificate before")),
+            };
+            findings.push((ONCE, once));
+        }
+        let findings = Arc::new(findings);
+        *last = Some(Known {
+            fingerprint,
+            findings: findings.clone(),
+        });
+        Seen { findings, new }
+    }
+
+    /// Whether its serial number is its own, and whether it is new.
+    fn serial(&self, leaf: &[u8], fingerprint: Fingerprint) -> (Result<(), String>, bool) {
+        /// So many serial numbers are remembered: 100 MB.
+        const MOST: usize = 1_000_000;
+        let Some(serial) = serial(leaf) else {
+            return (Err("its DER cannot be read".to_owned()), false);
+        };
+        let mut serials = self.serials.lock();
+        match serials.get(serial) {
+            Some(known) if *known == fingerprint => (Ok(()), false),
+            Some(_) => {
+                let serial = hex::encode(serial);
+                (
+                    Err(format!("two certificates have the serial {serial}")),
+                    true,
+                )
+            }
+            None => {
+                if serials.len() < MOST {
+                    serials.insert(serial.to_vec(), fingerprint);
+                }
+                (Ok(()), true)
+            }
+        }
+    }
+}
+
+fn fingerprint(certificate: &[u8]) -> Fingerprint {
+    let mut fingerprint = [0; 32];
+    fingerprint.copy_from_slice(digest(&SHA256, certificate).as_ref());
+    fingerprint
+}
+
+/// The content of a certificate's serial number.
+fn serial(mut certificate: &[u8]) -> Option<&[u8]> {
+    let mut certificate = der::read(&mut certificate)?.content;
+    let mut tbs = der::read(&mut certificate)?.content;
+    let first = der::read(&mut tbs)?;
+    match first.tag {
+        der::tag::INTEGER => Some(first.content), // of version 1, which is left out
+        _ => Some(der::read(&mut tbs)?.content),
+    }
+}
+
+/// Its name, and who issued it.
+fn verify(
+    host: &str,
+    leaf: &CertificateDer<'_>,
+    others: &[CertificateDer<'_>],
+    trust: &RootCertStore,
+) -> (Result<(), String>, Result<(), String>) {
+    let said = |error: &dyn std::fmt::Display| format!("{host}: {error}");
+    let parsed = match ParsedCertificate::try_from(leaf) {
+        Ok(parsed) => parsed,
+        Err(error) => return (Err(said(&error)), Err(said(&error))),
+    };
+    let name = match ServerName::try_from(host) {
+        Ok(name) => verify_server_name(&parsed, &name).map_err(|error| said(&error)),
+        Err(error) => Err(said(&error)),
+    };
+    let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
+    let issuer = verify_server_cert_signed_by_trust_anchor(
+        &parsed,
+        trust,
+        others,
+        UnixTime::now(),
+        algorithms.all,
+    );
+    (name, issuer.map_err(|error| said(&error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use lucarne_mint::{Authority, CaOptions, KeyType, LeafOptions};
+
+    use super::*;
+
+    fn ca() -> Authority {
+        Authority::root(&CaOptions::local(KeyType::EcdsaP256).unwrap()).unwrap()
+    }
+
+    fn leaf(ca: &Authority, name: &str, serial: Option<&[u8]>) -> Vec<CertificateDer<'static>> {
+        let options = LeafOptions {
+            serial: serial.map(<[u8]>::to_vec),
+            ..LeafOptions::for_names([name]).unwrap()
+        };
+        vec![CertificateDer::from(ca.issue(&options).unwrap())]
+    }
+
+    fn failed(seen: &Seen) -> Vec<&'static str> {
+        let all = seen.findings.iter();
+        all.filter(|(_, outcome)| outcome.is_err())
+            .map(|(check, _)| *check)
+            .collect()
+    }
+
+    #[test]
+    fn each_thing_that_can_be_wrong_is_a_check_of_its_own() {
+        let ca = ca();
+        let mut trust = RootCertStore::empty();
+        let root = CertificateDer::from(ca.cert_der().to_vec());
+        trust.add(root).unwrap();
+        let certificates = Certificates::new(2, Some(trust), true);
+        let one = leaf(&ca, "a.test", Some(&[7]));
+        let seen = certificates.see(0, "a.test", &one);
+        assert!(seen.new && failed(&seen).is_empty());
+        let again = certificates.see(0, "a.test", &one);
+        assert!(!again.new && failed(&again).is_empty());
+
+        let second = leaf(&ca, "a.test", None);
+        assert_eq!(failed(&certificates.see(0, "a.test", &second)), [ONCE]);
+        let other = leaf(&ca, "c.test", None);
+        assert_eq!(failed(&certificates.see(1, "b.test", &other)), [NAME]);
+        let reused = leaf(&ca, "b.test", Some(&[7]));
+        let seen = certificates.see(1, "b.test", &reused);
+        assert_eq!(failed(&seen), [SERIAL, ONCE]);
+        let stranger = leaf(&super::tests::ca(), "b.test", None);
+        let seen = certificates.see(1, "b.test", &stranger);
+        assert_eq!(failed(&seen), [ISSUER, ONCE]);
+        assert_eq!(failed(&certificates.see(1, "b.test", &[])), [ISSUER]);
+        assert_eq!(certificates.count(), 4);
+    }
+}

@@ -1,0 +1,90 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use http::Method;
+use lucarne_load::http::{Request, Response, kind};
+use lucarne_load::{Failure, Iteration, Tags, User};
+
+use super::certificates::Seen;
+use super::scenario::Shared;
+use crate::connecting::list;
+
+/// A failure: the certificate is not what it should be.
+const CERTIFICATE: &str = "certificate";
+/// A check: the answer to the request has a status that is right.
+const STATUS: &str = "status";
+/// A trend: how long the proxy took to answer CONNECT.
+const TUNNEL: &str = "proxy_connect_duration";
+/// A counter: certificates that were not seen before.
+const CERTIFICATES: &str = "proxy_certificates";
+
+/// One user. It keeps nothing: every request connects anew.
+pub(super) struct ProxyUser {
+    shared: Arc<Shared>,
+    tags: Tags,
+}
+
+impl ProxyUser {
+    pub(super) fn new(shared: Arc<Shared>, tags: Tags) -> Self {
+        Self { shared, tags }
+    }
+}
+
+#[async_trait]
+impl User for ProxyUser {
+    async fn iterate(&mut self, iteration: &mut Iteration) {
+        let (shared, tags) = (&self.shared, self.tags);
+        let Some((tunnel, certificates)) = shared.ready() else {
+            return;
+        };
+        let number = (iteration.number() % shared.hosts.len() as u64) as usize;
+        let host = &shared.hosts[number];
+        let options = &shared.options;
+        let address = options.address.as_deref().filter(|given| !given.is_empty());
+        let request = Request::new(&Method::GET, &options.path);
+        let mut answer = tunnel.send(host, options.port, address, &request).await;
+        if let Some(time) = answer.tunnel {
+            iteration.trend(tags, TUNNEL, time);
+        }
+        let mut wrong = None;
+        if let Some(handshake) = answer.response.handshake.take() {
+            let seen = certificates.see(number, host, &handshake.certificates);
+            wrong = judge(&seen, tags, iteration);
+        }
+        let response = &mut answer.response;
+        if response.exchange.outcome.is_ok() {
+            let status = self.status(host, response, iteration);
+            if let Some(failure) = wrong.or(status) {
+                response.exchange.outcome = Err(failure);
+            }
+        }
+        iteration.request(tags, &response.exchange);
+    }
+}
+
+/// Tells what was found of the certificate; the first thing that is wrong.
+fn judge(seen: &Seen, tags: Tags, iteration: &Iteration) -> Option<Failure> {
+    if seen.new {
+        iteration.count(tags, CERTIFICATES, 1);
+    }
+    let mut wrong = None;
+    for (check, outcome) in &*seen.findings {
+        if let (Err(how), None) = (outcome, &wrong) {
+            wrong = Some(Failure::new(CERTIFICATE, format!("{check}: {how}")));
+        }
+        iteration.check(tags, check, outcome.clone());
+    }
+    wrong
+}
+
+impl ProxyUser {
+    fn status(&self, host: &str, response: &Response, iteration: &Iteration) -> Option<Failure> {
+        let (status, expect) = (response.status, &self.shared.expect);
+        let outcome = match expect.iter().any(|it| it.contain(status)) {
+            true => Ok(()),
+            false => Err(format!("{host}: {status} instead of {}", list(expect))),
+        };
+        iteration.check(self.tags, STATUS, outcome.clone());
+        outcome.err().map(|how| Failure::new(kind::STATUS, how))
+    }
+}
