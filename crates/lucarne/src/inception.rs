@@ -69,6 +69,8 @@ pub(crate) async fn create(log: &LogSettings, lock: &dyn Lock) -> Result<()> {
         assets.location(),
         lock.location()
     );
+    // Whatever is there was served before this log began.
+    let _ = std::fs::remove_dir_all(log.tiles_directory());
     Log::create(&log.to_log_config(), &*assets, lock)
         .await
         .with_context(|| format!("log `{}`", log.shortname.value))

@@ -10,6 +10,7 @@ mod describe;
 mod inception;
 mod listen;
 mod logging;
+mod metering;
 mod open;
 mod roots;
 mod runtime;

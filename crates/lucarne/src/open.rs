@@ -4,13 +4,14 @@
 //! failure of the logs that need it, which their supervisors report and try
 //! again: the process starts, says so, and goes on by itself.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use lucarne_storage::{
-    Asset, Assets, Error, Lock, LockError, LogId, ObjectAssets, ObjectLock, PosixAssets, SqlLock,
-    Stats,
+    Asset, Assets, CachedAssets, Error, Lock, LockError, LogId, ObjectAssets, ObjectLock, Observer,
+    PosixAssets, SqlLock, Stats,
 };
 use tokio::sync::OnceCell;
 
@@ -20,13 +21,18 @@ use crate::config::{DataPlace, LockPlace};
 ///
 /// # Errors
 /// See [`PosixAssets::open`] and [`ObjectAssets::open`].
-pub(crate) async fn assets(place: &DataPlace) -> Result<Arc<dyn Assets>, Error> {
+pub(crate) async fn assets(
+    place: &DataPlace,
+    observer: Arc<dyn Observer>,
+) -> Result<Arc<dyn Assets>, Error> {
     match place {
         DataPlace::Directory(directory) => {
             let directory = directory.clone();
             blocking(move || PosixAssets::open(directory)).await
         }
-        DataPlace::Bucket(config) => Ok(Arc::new(ObjectAssets::open(config).await?)),
+        DataPlace::Bucket(config) => Ok(Arc::new(
+            ObjectAssets::open_observed(config, observer).await?,
+        )),
     }
 }
 
@@ -40,7 +46,7 @@ pub(crate) async fn new_assets(place: &DataPlace) -> Result<Arc<dyn Assets>, Err
             let directory = directory.clone();
             blocking(move || PosixAssets::create(directory)).await
         }
-        DataPlace::Bucket(_) => assets(place).await,
+        DataPlace::Bucket(_) => assets(place, Arc::new(())).await,
     }
 }
 
@@ -57,7 +63,10 @@ async fn blocking(
 ///
 /// # Errors
 /// [`LockError::Failed`] if it does not answer, else [`LockError::Unusable`].
-pub(crate) async fn lock(place: &LockPlace) -> Result<Arc<dyn Lock>, LockError> {
+pub(crate) async fn lock(
+    place: &LockPlace,
+    observer: Arc<dyn Observer>,
+) -> Result<Arc<dyn Lock>, LockError> {
     Ok(match place {
         LockPlace::Sqlite(path) if !path.exists() => {
             return Err(LockError::Unusable {
@@ -69,7 +78,9 @@ pub(crate) async fn lock(place: &LockPlace) -> Result<Arc<dyn Lock>, LockError> 
         }
         LockPlace::Sqlite(path) => Arc::new(SqlLock::open(&sqlite(path)).await?),
         LockPlace::Server(url) => Arc::new(SqlLock::open(url).await?),
-        LockPlace::Bucket(config) => Arc::new(ObjectLock::connect(config).await?),
+        LockPlace::Bucket(config) => {
+            Arc::new(ObjectLock::connect_observed(config, observer).await?)
+        }
     })
 }
 
@@ -90,24 +101,46 @@ fn sqlite(path: &std::path::Path) -> String {
     format!("sqlite:{}", path.display())
 }
 
+/// What readers were served from a bucket, kept on disk.
+pub(crate) struct ReadCache {
+    /// Where.
+    pub(crate) directory: PathBuf,
+    /// At most so many bytes; 0 keeps nothing.
+    pub(crate) bytes: u64,
+}
+
 /// The data of a log, opened when it is first needed.
 pub(crate) struct LateAssets {
     place: DataPlace,
+    cache: ReadCache,
+    observer: Arc<dyn Observer>,
     opened: OnceCell<Arc<dyn Assets>>,
     none_yet: Stats,
 }
 
 impl LateAssets {
-    pub(crate) fn new(place: &DataPlace) -> Self {
+    pub(crate) fn new(place: &DataPlace, cache: ReadCache, observer: Arc<dyn Observer>) -> Self {
         LateAssets {
             place: place.clone(),
+            cache,
+            observer,
             opened: OnceCell::new(),
             none_yet: Stats::default(),
         }
     }
 
     async fn open(&self) -> Result<&dyn Assets, Error> {
-        let opened = self.opened.get_or_try_init(|| assets(&self.place)).await?;
+        let open = async || {
+            let assets = assets(&self.place, self.observer.clone()).await?;
+            let ReadCache { directory, bytes } = &self.cache;
+            if self.place.directory().is_some() || *bytes == 0 {
+                return Ok(assets);
+            }
+            let observer = self.observer.clone();
+            let cached = CachedAssets::new(assets, directory, *bytes, observer);
+            Ok::<Arc<dyn Assets>, Error>(Arc::new(cached))
+        };
+        let opened = self.opened.get_or_try_init(open).await?;
         Ok(&**opened)
     }
 }
@@ -132,6 +165,10 @@ impl Assets for LateAssets {
 
     async fn get(&self, path: &str) -> Result<Option<Bytes>, Error> {
         self.open().await?.get(path).await
+    }
+
+    async fn get_for_reader(&self, path: &str) -> Result<Option<Bytes>, Error> {
+        self.open().await?.get_for_reader(path).await
     }
 
     async fn remove_partials(&self, tiles: &[String]) -> Result<(), Error> {
@@ -160,13 +197,15 @@ impl Assets for LateAssets {
 /// The lock of all logs, opened when it is first needed.
 pub(crate) struct LateLock {
     place: LockPlace,
+    observer: Arc<dyn Observer>,
     opened: OnceCell<Arc<dyn Lock>>,
 }
 
 impl LateLock {
-    pub(crate) fn new(place: &LockPlace) -> Self {
+    pub(crate) fn new(place: &LockPlace, observer: Arc<dyn Observer>) -> Self {
         LateLock {
             place: place.clone(),
+            observer,
             opened: OnceCell::new(),
         }
     }
@@ -176,7 +215,8 @@ impl LateLock {
     /// # Errors
     /// See [`lock`].
     pub(crate) async fn open(&self) -> Result<&dyn Lock, LockError> {
-        let opened = self.opened.get_or_try_init(|| lock(&self.place)).await?;
+        let open = || lock(&self.place, self.observer.clone());
+        let opened = self.opened.get_or_try_init(open).await?;
         Ok(&**opened)
     }
 }

@@ -18,7 +18,8 @@ use crate::describe;
 use crate::inception::{self, Birth};
 use crate::listen;
 use crate::logging::Logging;
-use crate::open::{LateAssets, LateLock};
+use crate::metering::Metering;
+use crate::open::{LateAssets, LateLock, ReadCache};
 use crate::roots::{self, Remember};
 use crate::signals::{Signals, Wish};
 use crate::{commands, runtime, tls};
@@ -62,7 +63,8 @@ pub(crate) fn read_roots(config: &Config, report: &mut Report) -> Vec<Roots> {
 }
 
 impl Server {
-    /// Opens everything; logs go on opening in the background.
+    /// Opens everything; logs go on opening in the background. `testcert`
+    /// serves where the configuration has no certificate.
     ///
     /// # Errors
     /// If an address is taken, the lock cannot be opened, or no log exists.
@@ -70,6 +72,7 @@ impl Server {
         config: Config,
         roots: Vec<Roots>,
         creation: Creation,
+        testcert: Option<Arc<Tls>>,
         logging: &Logging,
     ) -> Result<Self> {
         let signals = Signals::listen().context("cannot listen to signals")?;
@@ -80,17 +83,18 @@ impl Server {
         let tls_watch = tls::Watch::new(tls_files(&config));
         let tls = match &config.tls {
             Some(files) => Some(tls::load(&files.certificate.value, &files.key.value)?),
-            None => None,
+            None => testcert,
         };
         let listeners = bind(&config, creation, tls.as_ref()).await?;
-        let lock = open_lock(&config, creation).await?;
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
+        let metering = Metering::register(&mut registry);
+        let lock = metering.lock(open_lock(&config, creation, &metering).await?);
         logging.register(&mut registry);
         create_missing(&config, creation, &lock).await?;
         let mut logs = Vec::new();
         for (settings, roots) in config.logs.iter().zip(roots) {
-            logs.push(start_log(settings, roots, &lock, &metrics));
+            logs.push(start_log(settings, roots, &lock, &metrics, &metering));
         }
         for log in &logs {
             tokio::spawn(describe::keep(Arc::clone(log)));
@@ -184,7 +188,11 @@ async fn bind(
 
 /// Opens the lock; with flags alone, it is made with the log. One that does not
 /// answer now is opened when it does.
-async fn open_lock(config: &Config, creation: Creation) -> Result<Arc<dyn Lock>> {
+async fn open_lock(
+    config: &Config,
+    creation: Creation,
+    metering: &Metering,
+) -> Result<Arc<dyn Lock>> {
     let place = &config.checkpoints.value;
     if creation == Creation::InFreshDirectory {
         if let LockPlace::Sqlite(path) = place
@@ -202,7 +210,7 @@ async fn open_lock(config: &Config, creation: Creation) -> Result<Arc<dyn Lock>>
         said.iter().for_each(|line| tracing::info!("{line}"));
         return Ok(lock);
     }
-    let lock = LateLock::new(place);
+    let lock = LateLock::new(place, metering.of("lock"));
     match lock.open().await {
         Ok(_) => {}
         Err(error @ LockError::Failed { .. }) => {
@@ -301,8 +309,14 @@ fn start_log(
     roots: Roots,
     lock: &Arc<dyn Lock>,
     metrics: &Metrics,
+    metering: &Metering,
 ) -> Arc<Log> {
-    let assets = Arc::new(LateAssets::new(&settings.data.value));
+    let cache = ReadCache {
+        directory: settings.tiles_directory(),
+        bytes: settings.disk_cache,
+    };
+    let observer = metering.of(&settings.shortname.value);
+    let assets = Arc::new(LateAssets::new(&settings.data.value, cache, observer));
     let config = settings.to_log_config();
     Log::start(config, roots, assets, Arc::clone(lock), metrics)
 }

@@ -173,10 +173,10 @@ pub(crate) async fn stores(config: &Config, report: &mut Report) {
     for (index, log) in config.logs.iter().enumerate() {
         if let DataPlace::Bucket(_) = log.data.value {
             let place = log.data.value.clone();
-            opening.spawn(async move { (index, open::assets(&place).await) });
+            opening.spawn(async move { (index, open::assets(&place, Arc::new(())).await) });
         }
     }
-    let lock = open::lock(&config.checkpoints.value).await;
+    let lock = open::lock(&config.checkpoints.value, Arc::new(())).await;
     let mut buckets: Vec<Option<Arc<dyn Assets>>> = vec![None; config.logs.len()];
     for (index, opened) in opening.join_all().await {
         let log = &config.logs[index];

@@ -306,6 +306,22 @@ fn bad_files() {
             "wrong short name",
             with("").replace("shortname: a", "shortname: a/b"),
         ),
+        (
+            "wrong sources of a key",
+            with("").replace("a.bin", "env:NO SUCH") + &second.replace("b.bin", "vault://kv/b"),
+        ),
+        (
+            "a key that is not set",
+            with("").replace("a.bin", "env:LUCARNE_TEST_NO_SUCH_KEY"),
+        ),
+        (
+            "a command without a key",
+            with("").replace("a.bin", "\"exec: echo none\""),
+        ),
+        (
+            "a manager that is not built in",
+            with("").replace("a.bin", "gcpsecret://projects/p/secrets/s"),
+        ),
         ("missing secret", with("").replace("a.bin", "none.bin")),
         ("short secret", with("").replace("a.bin", "short.bin")),
         (

@@ -25,6 +25,8 @@ mod objectlock;
 mod observe;
 mod path;
 mod posix;
+#[cfg(any(feature = "aws-secrets", feature = "gcp-secrets"))]
+pub mod secrets;
 mod sql;
 mod stats;
 

@@ -52,7 +52,7 @@ pub(crate) async fn all(config: &Config) -> Result<Vec<String>> {
 
 /// Opens the lock, making it first where there is none.
 pub(crate) async fn lock(place: &LockPlace) -> Result<(Arc<dyn Lock>, Vec<String>)> {
-    let refused = match open::lock(place).await {
+    let refused = match open::lock(place, Arc::new(())).await {
         Ok(lock) => return Ok((lock, vec![format!("kept lock {place}")])),
         Err(refused @ LockError::Unusable { .. }) => refused,
         Err(error) => return Err(error.into()),

@@ -10,11 +10,12 @@ use lucarne_http::Limits;
 use lucarne_settings::{Located, Report};
 use lucarne_storage::ObjectStoreConfig;
 
+use super::Config;
 use super::log::{self, LogSettings, RootSources};
 use super::place::{DataPlace, LockPlace};
+use super::secret::Secret;
 use super::server::TlsFiles;
 use super::values::{self, Prefix};
-use super::{Config, key};
 
 /// The flags. Each can be written with `-` or, as TesseraCT has them, `_`.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -24,9 +25,9 @@ pub struct Flags {
     #[arg(long, value_name = "ORIGIN", conflicts_with = "config")]
     pub origin: Option<String>,
 
-    /// Key of the log: PEM (EC P-256) or a seed file
+    /// Key of the log: a file with PEM (EC P-256) or a seed, or another source as `secret:` takes it
     #[arg(long, alias = "private_key", value_name = "FILE", requires = "origin")]
-    pub private_key: Option<PathBuf>,
+    pub private_key: Option<String>,
 
     /// Directory of the log's data; a log is created in a fresh one
     #[arg(long, alias = "storage_dir", value_name = "DIR", requires = "origin")]
@@ -227,8 +228,15 @@ impl Flags {
             None => prefix.clone(),
         };
         let secret = parse.present("private-key", self.private_key.as_ref());
-        let key = secret.and_then(|file| {
-            let key = key::read(file).map_err(|why| format!("{} {why}", file.display()));
+        let secret = secret.and_then(|text| {
+            let secret = Secret::parse(text, Path::new(""));
+            parse.or_problem(
+                "private-key",
+                secret.map_err(|why| format!("`{text}` {why}")),
+            )
+        });
+        let key = secret.as_ref().and_then(|secret| {
+            let key = secret.read().map_err(|why| format!("{secret} {why}"));
             parse.or_problem("private-key", key)
         });
         let roots = parse.present("roots-pem-file", self.roots_pem_file.as_ref());
@@ -246,7 +254,7 @@ impl Flags {
             origin: prefix.origin().to_owned(),
             submission: unplaced(served.clone()),
             monitoring: unplaced(served),
-            secret: unplaced(secret?.clone()),
+            secret: unplaced(secret?),
             key: Arc::new(key?),
             cache: unplaced(cache?),
             data: unplaced(data),
@@ -258,6 +266,7 @@ impl Flags {
             pool_size: unplaced(log::POOL_SIZE),
             checkpoint_interval: interval.unwrap_or(log::CHECKPOINT_INTERVAL),
             read_cache: log::READ_CACHE,
+            disk_cache: log::DISK_CACHE,
             policy,
         })
     }
@@ -305,7 +314,7 @@ impl Parse<'_> {
         self.0.problem(None, format!("--{flag}"), message);
     }
 
-    fn present<'f>(&mut self, flag: &str, value: Option<&'f PathBuf>) -> Option<&'f PathBuf> {
+    fn present<'f, T>(&mut self, flag: &str, value: Option<&'f T>) -> Option<&'f T> {
         if value.is_none() {
             self.problem(flag, "is missing; it goes with --origin");
         }

@@ -8,6 +8,7 @@ use lucarne_settings::{Located, Reader, Report};
 
 use super::distinct::{self, Claimant, Claims};
 use super::place::DataPlace;
+use super::secret::Secret;
 use super::values::{self, Prefix};
 use super::{key, place};
 
@@ -16,7 +17,7 @@ pub(super) struct Identity {
     pub(super) shortname: Option<Located<String>>,
     pub(super) submission: Option<Located<Prefix>>,
     pub(super) monitoring: Option<Located<Prefix>>,
-    pub(super) secret: Option<(Located<PathBuf>, Arc<LogKey>)>,
+    pub(super) secret: Option<(Located<Secret>, Arc<LogKey>)>,
     pub(super) data: Option<Located<DataPlace>>,
     pub(super) cache: Option<Located<PathBuf>>,
 }
@@ -57,9 +58,8 @@ impl Identity {
         let name = |name: &Located<String>| (name.value.clone(), name.line);
         let origin = |prefix: &Located<Prefix>| (prefix.value.origin().to_owned(), prefix.line);
         let place = |path: &Located<PathBuf>| (distinct::real(&path.value), path.line);
-        let id = |(file, key): &(Located<PathBuf>, Arc<LogKey>)| {
-            (hex::encode(key.log_id().0), file.line)
-        };
+        let id =
+            |(file, key): &(Located<Secret>, Arc<LogKey>)| (hex::encode(key.log_id().0), file.line);
         let (submission, monitoring) = (self.submission.as_ref(), self.monitoring.as_ref());
         claim("name", "shortname", self.shortname.as_ref().map(name));
         claim("key", "secret", self.secret.as_ref().map(id));
@@ -93,29 +93,32 @@ fn check_name(reader: &mut Reader<'_, '_>, origin: &str) {
     }
 }
 
-/// Reads `secret` (or `seed`, as it was called) and the key in that file.
-fn secret(reader: &mut Reader<'_, '_>) -> Option<(Located<PathBuf>, Arc<LogKey>)> {
+/// Reads `secret` (or `seed`, as it was called) and the key that is there.
+fn secret(reader: &mut Reader<'_, '_>) -> Option<(Located<Secret>, Arc<LogKey>)> {
     let mut name = "secret";
-    let mut file = reader.path(name);
-    if file.is_none()
-        && let Some(old) = reader.path("seed")
+    if !reader.has(name)
+        && let Some(old) = reader.text("seed")
     {
         name = "seed";
         reader.warning(old.line, name, "is an old name for `secret`");
-        file = Some(old);
     }
-    let file = reader.required("secret", file, "rome2026h1.seed.bin")?;
-    if let Some(others) = key::readable_by_others(&file.value) {
+    let directory = reader.directory();
+    let secret = reader.parse(name, |text| Secret::parse(text, directory));
+    let secret = reader.required(name, secret, "rome2026h1.seed.bin")?;
+    if let Some(file) = secret.value.file()
+        && let Some(others) = key::readable_by_others(file)
+    {
         let message = format!(
             "{} can be read by {others}: whoever has it can sign for the log; chmod 600",
-            file.value.display()
+            file.display()
         );
-        reader.warning(file.line, name, message);
+        reader.warning(secret.line, name, message);
     }
-    match key::read(&file.value) {
-        Ok(key) => Some((file, Arc::new(key))),
+    match secret.value.read() {
+        Ok(key) => Some((secret, Arc::new(key))),
         Err(why) => {
-            reader.problem(file.line, name, format!("{} {why}", file.value.display()));
+            let message = format!("{} {why}", secret.value);
+            reader.problem(secret.line, name, message);
             None
         }
     }

@@ -1,29 +1,45 @@
-//! `secret`: the log's key, as Sunlight's seed file or as PEM.
+//! A log's key, as Sunlight's seed or as PEM.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use base64_simd::STANDARD;
 use lucarne_ct::LogKey;
 
 /// Reads a log key: a seed file of 32 bytes, or a PEM file with an EC P-256
 /// key. Says what is wrong in words that follow the path.
 pub(crate) fn read(path: &Path) -> Result<LogKey, String> {
-    let bytes = std::fs::read(path).map_err(|error| match error.kind() {
+    from_bytes(&bytes_of(path)?)
+}
+
+/// What is in the file at `path`.
+pub(super) fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
+    std::fs::read(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => {
             "does not exist; make one with `lucarne keygen -f <file>`".to_owned()
         }
         _ => format!("cannot be read: {error}"),
-    })?;
+    })
+}
+
+/// The key that is a seed of 32 bytes, the base64 of one, or PEM.
+pub(super) fn from_bytes(bytes: &[u8]) -> Result<LogKey, String> {
+    let seed =
+        |bytes: &[u8]| LogKey::from_seed(bytes).map_err(|error| format!("is no seed: {error}"));
     if bytes.len() == 32 {
-        return LogKey::from_seed(&bytes).map_err(|error| format!("is no seed: {error}"));
+        return seed(bytes);
     }
-    let pem = std::str::from_utf8(&bytes)
-        .ok()
-        .filter(|text| text.contains("-----BEGIN"));
-    match pem {
-        Some(pem) => LogKey::from_pem(pem).map_err(|error| format!("is no log key: {error}")),
-        None => Err(format!(
-            "is neither a seed of 32 bytes (it has {}) nor a PEM file with an EC P-256 key",
+    let text = std::str::from_utf8(bytes)
+        .map(str::trim)
+        .unwrap_or_default();
+    if text.contains("-----BEGIN") {
+        return LogKey::from_pem(text).map_err(|error| format!("is no log key: {error}"));
+    }
+    match STANDARD.decode_to_vec(text) {
+        Ok(decoded) if decoded.len() == 32 => seed(&decoded),
+        _ => Err(format!(
+            "is neither a seed of 32 bytes (it has {}), nor that in base64, nor PEM with an EC \
+             P-256 key",
             bytes.len()
         )),
     }
@@ -41,7 +57,7 @@ pub(super) fn readable_by_others(path: &Path) -> Option<&'static str> {
 
 /// Log ID, then the public key in base64 DER and in PEM, for people.
 pub(crate) fn describe(key: &LogKey) -> String {
-    let encode = |bytes: &[u8]| base64_simd::STANDARD.encode_to_string(bytes);
+    let encode = |bytes: &[u8]| STANDARD.encode_to_string(bytes);
     let spki = key.public_key_spki();
     format!(
         "Log ID:     {}\nPublic key: {}\n\n{}",

@@ -68,6 +68,7 @@ pub const SHARED: &[&str] = &[
     "reject_extensions",
     "maxchain",
     "readcache",
+    "diskcache",
 ];
 
 /// Keys that say more of a place of data, each with the key that names it.

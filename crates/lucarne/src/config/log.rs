@@ -11,6 +11,7 @@ use lucarne_settings::{Located, Node, Reader, Report, Section, Value, join};
 
 use super::distinct::{Claimant, Claims};
 use super::place::DataPlace;
+use super::secret::Secret;
 use super::values::Prefix;
 use super::{accept, identity, keys, values};
 
@@ -31,8 +32,8 @@ pub struct LogSettings {
     pub submission: Located<Prefix>,
     /// Where clients read.
     pub monitoring: Located<Prefix>,
-    /// The file of the key.
-    pub secret: Located<PathBuf>,
+    /// Where the key is.
+    pub secret: Located<Secret>,
     /// The key itself.
     pub key: Arc<LogKey>,
     /// Directory for what can be lost: dedup index, CCADB roots.
@@ -49,6 +50,8 @@ pub struct LogSettings {
     pub checkpoint_interval: Duration,
     /// Memory for tiles that are read, in bytes.
     pub read_cache: u64,
+    /// Disk for tiles that are read from a bucket, in bytes.
+    pub disk_cache: u64,
     /// What the log accepts.
     pub policy: Policy,
 }
@@ -81,6 +84,8 @@ pub(super) const POOL_SIZE: usize = 4000;
 pub(super) const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(5);
 /// Bytes of tiles in memory if `readcache` is not given.
 pub(super) const READ_CACHE: u64 = 16 << 20;
+/// Bytes of a bucket's tiles on disk if `diskcache` is not given.
+pub(super) const DISK_CACHE: u64 = 1 << 30;
 
 impl LogSettings {
     /// `logs[name].key`, for messages.
@@ -94,6 +99,13 @@ impl LogSettings {
     /// Where CCADB roots are kept between starts.
     pub(crate) fn ccadb_file(&self) -> PathBuf {
         self.cache.value.join("ccadb.pem")
+    }
+
+    /// Where tiles that are read from a bucket are kept. Its name has the
+    /// key's: another log's tiles must never be served as this one's.
+    pub(crate) fn tiles_directory(&self) -> PathBuf {
+        let id = hex::encode(&self.key.log_id().0[..8]);
+        self.cache.value.join(format!("tiles-{id}"))
     }
 
     /// What the `log` crate needs to know.
@@ -161,6 +173,7 @@ pub(super) fn read(
         pool_size: rounds.pool_size,
         checkpoint_interval: rounds.checkpoint_interval,
         read_cache: rounds.read_cache,
+        disk_cache: rounds.disk_cache,
         policy,
     })
 }
@@ -183,6 +196,7 @@ struct Rounds {
     pool_size: Located<usize>,
     checkpoint_interval: Duration,
     read_cache: u64,
+    disk_cache: u64,
 }
 
 fn rounds(reader: &mut Reader<'_, '_>) -> Rounds {
@@ -201,6 +215,7 @@ fn rounds(reader: &mut Reader<'_, '_>) -> Rounds {
         .parse("poolsize", values::number(0, 10_000_000, "entries"))
         .map(|located| located.map(|entries| unlimited(entries as usize)));
     let mebibytes = reader.parse("readcache", values::number(0, 1 << 20, "MiB"));
+    let on_disk = reader.parse("diskcache", values::number(0, 1 << 24, "MiB"));
     Rounds {
         period,
         pool_size: pool_size.unwrap_or(Located {
@@ -209,6 +224,7 @@ fn rounds(reader: &mut Reader<'_, '_>) -> Rounds {
         }),
         checkpoint_interval: or(interval, CHECKPOINT_INTERVAL).value,
         read_cache: mebibytes.map_or(READ_CACHE, |located| located.value << 20),
+        disk_cache: on_disk.map_or(DISK_CACHE, |located| located.value << 20),
     }
 }
 

@@ -10,7 +10,9 @@ mod identity;
 mod key;
 pub mod keys;
 mod log;
+mod manager;
 mod place;
+mod secret;
 mod server;
 mod values;
 
@@ -24,6 +26,7 @@ pub(crate) use key::{describe as describe_key, read as read_key};
 pub use log::{Ccadb, LogSettings, RootSources};
 pub use lucarne_settings::{Finding, Located, Report};
 pub use place::{DataPlace, LockPlace};
+pub use secret::Secret;
 pub use server::TlsFiles;
 pub use values::{Listen, Prefix};
 pub(crate) use values::{listen, rfc3339};

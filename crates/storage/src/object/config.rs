@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::MicrosoftAzureBuilder;
-use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::gcp::{GoogleCloudStorage, GoogleCloudStorageBuilder};
 use object_store::{BackoffConfig, ObjectStore, RetryConfig};
 use url::Url;
 
@@ -229,7 +229,7 @@ impl ObjectStoreConfig {
 
 impl Patience {
     /// For who would rather know that there is no answer than wait for one.
-    pub(super) fn hasty() -> Self {
+    pub(crate) fn hasty() -> Self {
         Self {
             request: Duration::from_secs(3),
             hedge: None,
@@ -238,7 +238,7 @@ impl Patience {
         }
     }
 
-    fn retry(&self) -> RetryConfig {
+    pub(crate) fn retry(&self) -> RetryConfig {
         RetryConfig {
             backoff: BackoffConfig {
                 init_backoff: Duration::from_millis(50),
@@ -255,6 +255,15 @@ type Connected = Result<Arc<dyn ObjectStore>, Error>;
 
 impl S3 {
     fn connect(&self, connector: Connector, retry: RetryConfig) -> Connected {
+        Ok(Arc::new(self.client(connector, retry)?.0))
+    }
+
+    /// The client, and the region that it is for.
+    pub(crate) fn client(
+        &self,
+        connector: Connector,
+        retry: RetryConfig,
+    ) -> Result<(AmazonS3, String), Error> {
         let mut builder = AmazonS3Builder::from_env()
             .with_bucket_name(named("bucket", &self.bucket)?)
             .with_retry(retry)
@@ -298,14 +307,23 @@ impl S3 {
                 .with_access_key_id(&keys.access_key)
                 .with_secret_access_key(&keys.secret_key);
         }
-        Ok(Arc::new(
-            builder.build().map_err(|e| configuration(e.to_string()))?,
-        ))
+        let region = builder.get_config_value(&AmazonS3ConfigKey::Region);
+        let region = region.unwrap_or_else(|| "us-east-1".into());
+        let client = builder.build().map_err(|e| configuration(e.to_string()))?;
+        Ok((client, region))
     }
 }
 
 impl Gcs {
     fn connect(&self, connector: Connector, retry: RetryConfig) -> Connected {
+        Ok(Arc::new(self.client(connector, retry)?))
+    }
+
+    pub(crate) fn client(
+        &self,
+        connector: Connector,
+        retry: RetryConfig,
+    ) -> Result<GoogleCloudStorage, Error> {
         let mut builder = GoogleCloudStorageBuilder::from_env()
             .with_bucket_name(named("bucket", &self.bucket)?)
             .with_retry(retry)
@@ -321,9 +339,7 @@ impl Gcs {
         if let Some(file) = &self.credentials {
             builder = builder.with_application_credentials(file.display().to_string());
         }
-        Ok(Arc::new(
-            builder.build().map_err(|e| configuration(e.to_string()))?,
-        ))
+        builder.build().map_err(|e| configuration(e.to_string()))
     }
 }
 

@@ -48,11 +48,11 @@ pub(super) struct Tries(Arc<AtomicBool>);
 
 /// Makes the transports of one store.
 #[derive(Clone)]
-pub(super) struct Connector {
-    pub(super) patience: Patience,
-    pub(super) stats: Arc<Stats>,
+pub(crate) struct Connector {
+    pub(crate) patience: Patience,
+    pub(crate) stats: Arc<Stats>,
     /// Ask for gzip as it is stored. Without it, GCS decompresses on the way.
-    pub(super) accept_gzip: bool,
+    pub(crate) accept_gzip: bool,
 }
 
 impl fmt::Debug for Connector {

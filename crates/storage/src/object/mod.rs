@@ -24,7 +24,7 @@
 
 mod config;
 mod failure;
-mod http;
+pub(crate) mod http;
 mod journal;
 mod place;
 mod profile;
@@ -325,6 +325,12 @@ fn headers(kind: AssetKind) -> Attributes {
         headers.insert(Attribute::ContentEncoding, encoding.into());
     }
     headers
+}
+
+/// An error of the client, in words.
+#[cfg(any(feature = "aws-secrets", feature = "gcp-secrets"))]
+pub(crate) fn failed(action: &'static str, place: &str, error: &object_store::Error) -> Error {
+    failure::sort(action, place.to_owned(), error)
 }
 
 #[async_trait]

@@ -1,0 +1,283 @@
+//! What object stores and locks cost, as metrics.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use lucarne_storage::{Lock, LockError, LogId, Observer, Operation, Outcome};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Requested {
+    user: String,
+    operation: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Timed {
+    user: String,
+    operation: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Of {
+    user: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Looked {
+    log: String,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Held {
+    log: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Locked {
+    operation: &'static str,
+    result: &'static str,
+}
+
+type Seconds<L> = Family<L, Histogram, fn() -> Histogram>;
+
+/// From 0.5 ms to 16 s.
+fn seconds() -> Histogram {
+    Histogram::new(exponential_buckets(0.0005, 2.0, 16))
+}
+
+/// The metric families, registered once per process. Those of a store are
+/// labelled with who uses it: a log's short name, or `lock`.
+#[derive(Clone)]
+pub(crate) struct Metering {
+    requests: Family<Requested, Counter>,
+    seconds: Seconds<Timed>,
+    hedges: Family<Of, Counter>,
+    retries: Family<Of, Counter>,
+    looked: Family<Looked, Counter>,
+    held: Family<Held, Gauge>,
+    lock: Seconds<Locked>,
+}
+
+impl Metering {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        let metering = Metering {
+            requests: Family::default(),
+            seconds: Family::new_with_constructor(seconds),
+            hedges: Family::default(),
+            retries: Family::default(),
+            looked: Family::default(),
+            held: Family::default(),
+            lock: Family::new_with_constructor(seconds),
+        };
+        metering.describe(registry.sub_registry_with_prefix("lucarne"));
+        metering
+    }
+
+    fn describe(&self, r: &mut Registry) {
+        r.register(
+            "store_requests",
+            "Requests to object stores by operation and outcome, repeated and hedged ones included",
+            self.requests.clone(),
+        );
+        r.register_with_unit(
+            "store_request_duration",
+            "From a request to the last byte of its answer",
+            Unit::Seconds,
+            self.seconds.clone(),
+        );
+        r.register(
+            "store_hedges",
+            "Requests sent beside one that was slow",
+            self.hedges.clone(),
+        );
+        r.register(
+            "store_retries",
+            "Reads and puts repeated after a failure",
+            self.retries.clone(),
+        );
+        r.register(
+            "disk_cache_reads",
+            "What readers asked for and memory did not have, by whether the cache on disk had it",
+            self.looked.clone(),
+        );
+        r.register_with_unit(
+            "disk_cache",
+            "Held by the cache on disk",
+            Unit::Bytes,
+            self.held.clone(),
+        );
+        r.register_with_unit(
+            "lock_duration",
+            "Calls of the lock by operation and result",
+            Unit::Seconds,
+            self.lock.clone(),
+        );
+    }
+
+    /// Who counts the requests of a log, or of the lock.
+    pub(crate) fn of(&self, user: &str) -> Arc<dyn Observer> {
+        let counters = Operation::ALL.map(|operation| Counters {
+            outcomes: Outcome::ALL.map(|outcome| {
+                self.requests.get_or_create_owned(&Requested {
+                    user: user.into(),
+                    operation: operation.name(),
+                    outcome: outcome.name(),
+                })
+            }),
+            seconds: self.seconds.get_or_create_owned(&Timed {
+                user: user.into(),
+                operation: operation.name(),
+            }),
+        });
+        let looked = |result| {
+            self.looked.get_or_create_owned(&Looked {
+                log: user.into(),
+                result,
+            })
+        };
+        Arc::new(Meter {
+            counters,
+            hedges: self.hedges.get_or_create_owned(&Of { user: user.into() }),
+            retries: self.retries.get_or_create_owned(&Of { user: user.into() }),
+            hits: looked("hit"),
+            misses: looked("miss"),
+            held: self.held.get_or_create_owned(&Held { log: user.into() }),
+        })
+    }
+
+    /// The same lock, timed.
+    pub(crate) fn lock(&self, lock: Arc<dyn Lock>) -> Arc<dyn Lock> {
+        Arc::new(MeteredLock {
+            lock,
+            seconds: self.lock.clone(),
+        })
+    }
+}
+
+struct Counters {
+    outcomes: [Counter; Outcome::ALL.len()],
+    seconds: Histogram,
+}
+
+struct Meter {
+    counters: [Counters; Operation::ALL.len()],
+    hedges: Counter,
+    retries: Counter,
+    hits: Counter,
+    misses: Counter,
+    held: Gauge,
+}
+
+impl Observer for Meter {
+    fn request(&self, operation: Operation, outcome: Outcome, took: Duration) {
+        let counters = &self.counters[operation as usize];
+        counters.outcomes[outcome as usize].inc();
+        counters.seconds.observe(took.as_secs_f64());
+    }
+
+    fn hedge(&self) {
+        self.hedges.inc();
+    }
+
+    fn retry(&self) {
+        self.retries.inc();
+    }
+
+    fn cache(&self, hit: bool) {
+        match hit {
+            true => self.hits.inc(),
+            false => self.misses.inc(),
+        };
+    }
+
+    fn cache_holds(&self, bytes: u64) {
+        self.held.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+}
+
+struct MeteredLock {
+    lock: Arc<dyn Lock>,
+    seconds: Seconds<Locked>,
+}
+
+impl MeteredLock {
+    async fn timed<T>(
+        &self,
+        operation: &'static str,
+        call: impl Future<Output = Result<T, LockError>>,
+    ) -> Result<T, LockError> {
+        let start = Instant::now();
+        let answer = call.await;
+        let result = match &answer {
+            Ok(_) => "done",
+            Err(LockError::Conflict { .. } | LockError::Exists { .. }) => "conflict",
+            Err(_) => "failed",
+        };
+        let locked = Locked { operation, result };
+        let seconds = self.seconds.get_or_create_owned(&locked);
+        seconds.observe(start.elapsed().as_secs_f64());
+        answer
+    }
+}
+
+#[async_trait]
+impl Lock for MeteredLock {
+    async fn load(&self, log: &LogId) -> Result<Option<Vec<u8>>, LockError> {
+        self.timed("load", self.lock.load(log)).await
+    }
+
+    async fn create(&self, log: &LogId, body: &[u8]) -> Result<(), LockError> {
+        self.timed("create", self.lock.create(log, body)).await
+    }
+
+    async fn replace(&self, log: &LogId, old: &[u8], new: &[u8]) -> Result<(), LockError> {
+        self.timed("replace", self.lock.replace(log, old, new))
+            .await
+    }
+
+    async fn check(&self) -> Result<(), LockError> {
+        self.timed("check", self.lock.check()).await
+    }
+
+    fn location(&self) -> String {
+        self.lock.location()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The places of [`Operation::ALL`] and [`Outcome::ALL`] are their numbers.
+    #[test]
+    fn each_request_is_counted_under_its_own_name() {
+        let mut registry = Registry::default();
+        let meter = Metering::register(&mut registry).of("a");
+        for operation in Operation::ALL {
+            for outcome in Outcome::ALL {
+                meter.request(operation, outcome, Duration::ZERO);
+            }
+        }
+        meter.request(Operation::Put, Outcome::Lost, Duration::from_secs(1));
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        let count = |labels: &str| {
+            let name = format!("lucarne_store_requests_total{{user=\"a\",{labels}}} ");
+            let line = text.lines().find_map(|line| line.strip_prefix(&name));
+            line.unwrap_or_else(|| panic!("no {name} in\n{text}"))
+                .to_owned()
+        };
+        assert_eq!(count("operation=\"put\",outcome=\"lost\""), "2");
+        assert_eq!(count("operation=\"get\",outcome=\"absent\""), "1");
+        assert_eq!(count("operation=\"other\",outcome=\"done\""), "1");
+    }
+}
