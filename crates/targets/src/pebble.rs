@@ -54,7 +54,7 @@ impl Pebble {
     ) -> Result<Self> {
         let loopback = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let address = loopback(if port == 0 { free_port() } else { port });
-        let identity = authority.identity("pebble")?;
+        let identity = authority.identity(&format!("pebble-{}", address.port()))?;
         let names = Names::start()?;
         let files = temp_dir();
         let config = files.path().join("pebble.json");

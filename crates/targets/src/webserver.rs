@@ -51,7 +51,7 @@ impl WebServer {
             folder.join("index.html"),
             "<!doctype html><title>fleet</title>\n",
         )?;
-        let identity = authority.identity(kind.program())?;
+        let identity = authority.identity(&format!("{}-{}", kind.program(), address.port()))?;
         let config = folder.join("server.conf");
         fs::write(&config, kind.config(folder, address, &identity))?;
         let launch = Launch::new(kind.path()?)
