@@ -2,7 +2,7 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use lucarne_testkit::{LogUnderTest, Server, Usage, usage};
+use lucarne_testkit::{Client, LogUnderTest, Place, Server, Usage, usage};
 
 use crate::{
     Common,
@@ -55,24 +55,47 @@ pub(crate) struct Options {
 }
 
 /// What one run is about.
-struct Run {
-    issuer: Issuer,
-    arrivals: Arrivals,
-    period: u64,
-    syncs: bool,
+pub(crate) struct Run {
+    pub(crate) issuer: Issuer,
+    pub(crate) arrivals: Arrivals,
+    pub(crate) period: u64,
+    pub(crate) syncs: bool,
+    /// Where the log keeps data and lock.
+    pub(crate) place: Place,
 }
 
 /// What one run gave.
-struct Figures {
-    outcome: Outcome,
+pub(crate) struct Figures {
+    pub(crate) outcome: Outcome,
     before: Usage,
     after: Usage,
     body: usize,
     syncs: Option<Vec<(String, u64)>>,
+    /// Requests to object stores, before and after.
+    requests: [u64; 2],
+}
+
+impl Options {
+    /// As of the table, with these.
+    pub(crate) fn with(connections: usize, duration: f64, period: u64) -> Self {
+        Self {
+            issuer: None,
+            rate: None,
+            max: false,
+            fraction: None,
+            connections,
+            duration,
+            warm_up: 1.0,
+            period,
+            duplicates: 0.1,
+            syncs: false,
+            setting: Vec::new(),
+        }
+    }
 }
 
 impl Figures {
-    fn rate(&self) -> f64 {
+    pub(crate) fn rate(&self) -> f64 {
         self.outcome.new as f64 / self.outcome.seconds
     }
 
@@ -80,8 +103,14 @@ impl Figures {
         amount as f64 / self.outcome.new.max(1) as f64
     }
 
-    fn cpu_us(&self) -> f64 {
+    /// Of the log's process, per new entry, in microseconds.
+    pub(crate) fn cpu_us(&self) -> f64 {
         self.per_new(self.after.cpu_us - self.before.cpu_us)
+    }
+
+    /// Requests to object stores per 1,000 new entries.
+    pub(crate) fn requests_per_1000(&self) -> f64 {
+        1000.0 * self.per_new(self.requests[1] - self.requests[0])
     }
 
     fn written(&self) -> f64 {
@@ -96,12 +125,7 @@ impl Figures {
 }
 
 pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
-    let bench = Bench {
-        common,
-        options,
-        store: Store::open(&common.store)?,
-        kept: RefCell::default(),
-    };
+    let bench = Bench::new(common, options)?;
     let Some(issuer) = options.issuer else {
         return bench.table();
     };
@@ -110,6 +134,7 @@ pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
         arrivals,
         period: options.period,
         syncs: options.syncs,
+        place: Place::directory(),
     };
     let arrivals = match (options.rate, options.fraction) {
         (Some(rate), _) => Arrivals::Open(rate),
@@ -140,11 +165,22 @@ pub(crate) fn wait<T>(task: impl Future<Output = T>) -> Result<T> {
     Ok(runtime.block_on(task))
 }
 
-fn submissions_per_second(outcome: &Outcome) -> f64 {
+/// Requests to object stores that the log has sent so far, those of its lock
+/// among them.
+async fn store_requests(log: &LogUnderTest) -> Result<u64> {
+    let site = Client::new(format!("http://{}", log.address()));
+    let metrics = site.get("metrics").await?.text();
+    let lines = metrics.lines();
+    let counters = lines.filter(|line| line.starts_with("lucarne_store_requests_total{"));
+    let counts = counters.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+    Ok(counts.sum())
+}
+
+pub(crate) fn submissions_per_second(outcome: &Outcome) -> f64 {
     outcome.answered as f64 / outcome.seconds
 }
 
-struct Bench<'a> {
+pub(crate) struct Bench<'a> {
     common: &'a Common,
     options: &'a Options,
     store: Store,
@@ -154,12 +190,22 @@ struct Bench<'a> {
     kept: RefCell<Vec<LogUnderTest>>,
 }
 
-impl Bench<'_> {
+impl<'a> Bench<'a> {
+    pub(crate) fn new(common: &'a Common, options: &'a Options) -> Result<Self> {
+        Ok(Self {
+            common,
+            options,
+            store: Store::open(&common.store)?,
+            kept: RefCell::default(),
+        })
+    }
+
     /// One log, made new; one server; one load.
-    fn run(&self, run: &Run) -> Result<Figures> {
+    pub(crate) fn run(&self, run: &Run) -> Result<Figures> {
         let options = self.options;
         let settings = format!("period: {}\n{}", run.period, options.setting.join("\n"));
-        let log = LogUnderTest::create(
+        let log = LogUnderTest::create_at(
+            run.place.clone(),
             std::path::absolute(&self.common.binary)?,
             &self.store.pki.roots_pem(),
             settings.trim(),
@@ -181,6 +227,7 @@ impl Bench<'_> {
             duration: Duration::from_secs_f64(options.duration),
         };
         let mut marks = Vec::new();
+        let mut requests_sent = Vec::new();
         let mut counter = None;
         let mut syncs = None;
         let mut mark = || -> Result<()> {
@@ -190,6 +237,7 @@ impl Bench<'_> {
                 syncs = Some(counter.finish()?);
             }
             marks.push(usage(server.pid())?);
+            requests_sent.push(wait(store_requests(&log))??);
             Ok(())
         };
         let outcome = load::run(log.address(), &plan, &mut requests, &mut mark)
@@ -202,6 +250,7 @@ impl Bench<'_> {
             after: marks[1],
             body,
             syncs,
+            requests: [requests_sent[0], requests_sent[1]],
         })
     }
 
@@ -289,6 +338,7 @@ impl Bench<'_> {
             arrivals,
             period,
             syncs: false,
+            place: Place::directory(),
         };
         let mut rows = Vec::new();
         let floor = floor::measure(self.common, &self.store, self.options.connections)?;

@@ -1,5 +1,5 @@
 //! Drives the real `lucarne` binary and says what it costs. See the scripts
-//! beside: `bench/add-chain`, `bench/read`, `bench/load`, `bench/compare`, `bench/floor`.
+//! beside: `bench/add-chain`, `bench/read`, `bench/load`, `bench/compare`, `bench/floor`, `bench/stores`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -14,6 +14,7 @@ mod load;
 mod nginx;
 mod own;
 mod read;
+mod stores;
 mod syncs;
 mod table;
 
@@ -61,6 +62,8 @@ enum Command {
     /// Is that server
     #[command(hide = true)]
     FloorServer(floor::ServerOptions),
+    /// Submits to logs on object stores, and on a disk
+    Stores(stores::Options),
     /// Measures what `lucarne load` itself costs
     Load(own::Options),
     /// Is the log that it is measured with
@@ -77,6 +80,7 @@ fn main() -> Result<()> {
         Command::Compare(command) => compare::run(&options.common, &command),
         Command::Floor(command) => floor::run(&options.common, &command),
         Command::FloorServer(command) => floor::serve(&command),
+        Command::Stores(command) => stores::run(&options.common, &command),
         Command::Load(command) => own::run(&options.common, &command),
         Command::SctServer(command) => own::server::serve(&command),
     }

@@ -422,8 +422,10 @@ impl DatabaseServer {
         }
         let user = self.user();
         self.own_data()?;
-        // It replaces itself by the program: the pid is the server's.
+        // It replaces itself by the program: the pid is the server's. It may
+        // not write where we put our temporary files.
         let launch = Launch::new("setpriv")
+            .env("TMPDIR", self.data())
             .args(["--reuid", user, "--regid", user, "--init-groups"])
             .arg(program);
         Ok(launch.directory(directory))
