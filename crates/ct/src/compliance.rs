@@ -157,8 +157,8 @@ impl fmt::Display for Verdict {
                 logs,
                 operators,
             } => {
-                let by = by.name();
-                write!(f, "SCTs ({by}) of {logs} logs of {operators} operators")
+                let (by, s) = (by.name(), if *operators == 1 { "" } else { "s" });
+                write!(f, "SCTs ({by}) of {logs} logs of {operators} operator{s}")
             }
             Verdict::NotCompliant(shortfall) => shortfall.fmt(f),
         }
@@ -175,17 +175,17 @@ pub enum Shortfall {
     #[error("no SCT of a log that is qualified, usable or read-only")]
     NoCurrentLog,
     /// Too few logs.
-    #[error("SCTs of {found} logs count, a certificate of {days} days needs {needed}")]
+    #[error("SCTs of {found} of the {needed} logs that {} needs", lived(*.days))]
     Logs {
         /// Logs that count, after the operators' limit.
         found: usize,
         /// Logs needed.
         needed: usize,
-        /// The certificate's lifetime, days begun.
-        days: u64,
+        /// The certificate's lifetime, days begun, where the rule depends on it.
+        days: Option<u64>,
     },
     /// Too few operators.
-    #[error("the logs are of {found} operator, {needed} are needed")]
+    #[error("the logs are of {found} of the {needed} operators needed")]
     Operators {
         /// Operators of logs that count.
         found: usize,
@@ -195,6 +195,13 @@ pub enum Shortfall {
     /// Only static CT logs.
     #[error("no SCT of a log that follows RFC 6962: all are of static CT logs")]
     NoRfc6962,
+}
+
+fn lived(days: Option<u64>) -> String {
+    days.map_or_else(
+        || "a certificate".to_owned(),
+        |days| format!("a certificate of {days} days"),
+    )
 }
 
 impl CtPolicy {
@@ -214,7 +221,7 @@ impl CtPolicy {
         if embedded.is_compliant() {
             return embedded;
         }
-        let verdict = self.judge_delivered(delivered.delivery, days, scts);
+        let verdict = self.judge_delivered(delivered.delivery, scts);
         let alone = scts.iter().all(|sct| sct.delivery != Delivery::Embedded);
         match verdict.is_compliant() || alone {
             true => verdict,
@@ -255,10 +262,10 @@ impl CtPolicy {
         let (needed, most) = rule.map_or((usize::MAX, usize::MAX), |rule| {
             (rule.logs, rule.most_per_operator)
         });
-        self.judge_set(Delivery::Embedded, days, &counting, needed, most)
+        self.judge_set(Delivery::Embedded, Some(days), &counting, needed, most)
     }
 
-    fn judge_delivered(&self, by: Delivery, days: u64, scts: &[ValidSct<'_>]) -> Verdict {
+    fn judge_delivered(&self, by: Delivery, scts: &[ValidSct<'_>]) -> Verdict {
         let counting: Vec<_> = scts
             .iter()
             .filter(|sct| self.delivered_mixes || sct.delivery != Delivery::Embedded)
@@ -266,7 +273,7 @@ impl CtPolicy {
             .collect();
         let fresh = |sct: &&&ValidSct<'_>| sct.delivery != Delivery::Embedded;
         match counting.iter().find(fresh) {
-            Some(_) => self.judge_set(by, days, &counting, self.delivered_logs, usize::MAX),
+            Some(_) => self.judge_set(by, None, &counting, self.delivered_logs, usize::MAX),
             None => Verdict::NotCompliant(Shortfall::NoCurrentLog),
         }
     }
@@ -275,7 +282,7 @@ impl CtPolicy {
     fn judge_set(
         &self,
         by: Delivery,
-        days: u64,
+        days: Option<u64>,
         scts: &[&ValidSct<'_>],
         needed: usize,
         most_per_operator: usize,

@@ -66,27 +66,27 @@ fn embedded_scts_by_number_state_and_operator() {
         (
             90,
             vec![e(&a, 9)],
-            "no: SCTs of 1 logs count, a certificate of 90 days needs 2",
-            "no: SCTs of 1 logs",
+            "no: SCTs of 1 of the 2 logs that a certificate of 90 days needs",
+            "no: SCTs of 1 of",
         ),
         (
             90,
             vec![e(&a, 9), e(&a, 10)],
-            "no: SCTs of 1 logs",
-            "no: SCTs of 1 logs",
+            "no: SCTs of 1 of",
+            "no: SCTs of 1 of",
         ),
         (
             90,
             vec![e(&a, 9), e(&a2, 9)],
-            "no: the logs are of 1 operator",
-            "no: SCTs of 1 logs",
+            "no: the logs are of 1 of the 2 operators",
+            "no: SCTs of 1 of",
         ),
         (90, vec![e(&a, 9), e(&b, 9)], "yes", "yes"),
         (180, vec![e(&a, 9), e(&b, 9)], "yes", "yes"),
         (
             181,
             vec![e(&a, 9), e(&b, 9)],
-            "no: SCTs of 2 logs count, a certificate of 181 days needs 3",
+            "no: SCTs of 2 of the 3 logs that a certificate of 181 days needs",
             "no: SCTs of 2",
         ),
         (181, vec![e(&a, 9), e(&b, 9), e(&a2, 9)], "yes", "yes"),
@@ -102,8 +102,8 @@ fn embedded_scts_by_number_state_and_operator() {
         (
             90,
             vec![e(&a, 9), e(&retired, 4)],
-            "no: SCTs of 1 logs",
-            "no: SCTs of 1 logs",
+            "no: SCTs of 1 of",
+            "no: SCTs of 1 of",
         ),
         (
             90,
@@ -160,19 +160,15 @@ fn delivered_scts() {
             "yes: SCTs (TLS) of 2 logs of 2 operators",
             "yes",
         ),
-        (
-            vec![(&a, 9, Tls)],
-            "no: SCTs of 1 logs",
-            "no: SCTs of 1 logs",
-        ),
+        (vec![(&a, 9, Tls)], "no: SCTs of 1 of", "no: SCTs of 1 of"),
         (
             vec![(&a, 9, Ocsp), (&a2, 9, Ocsp)],
-            "no: the logs are of 1 operator",
+            "no: the logs are of 1 of the 2 operators",
             "yes",
         ),
         (
             vec![(&a, 9, Ocsp), (&retired, 3, Ocsp)],
-            "no: SCTs of 1 logs",
+            "no: SCTs of 1 of",
             "no: SCTs of 1",
         ),
         (
@@ -183,7 +179,7 @@ fn delivered_scts() {
         // Apple lets embedded ones help, Chrome does not.
         (
             vec![(&a, 9, Embedded), (&b, 9, Ocsp)],
-            "no: SCTs of 1 logs",
+            "no: SCTs of 1 of",
             "yes: SCTs (OCSP) of 2",
         ),
     ] {
@@ -217,7 +213,7 @@ fn a_log_that_changed_hands() {
     let at = |time| judge(&CHROME, 90, &[(&a, 9, Embedded), (&sold, time, Embedded)]);
     assert!(at(99).starts_with("yes"), "{}", at(99));
     assert!(
-        at(100).starts_with("no: the logs are of 1 operator"),
+        at(100).starts_with("no: the logs are of 1 of the 2 operators"),
         "{}",
         at(100)
     );

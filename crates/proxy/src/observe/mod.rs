@@ -16,6 +16,8 @@ mod routes;
 mod shared;
 mod source;
 mod submission;
+#[cfg(test)]
+mod tests;
 mod view;
 mod worker;
 

@@ -51,7 +51,7 @@ pub enum ObserveError {
 pub struct Observer {
     messages: SyncSender<Message>,
     queued: Arc<AtomicUsize>,
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     tasks: Vec<AbortHandle>,
 }
 

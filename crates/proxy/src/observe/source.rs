@@ -24,7 +24,7 @@ impl fmt::Display for LogListSource {
 pub(crate) struct Source {
     from: LogListSource,
     client: Client,
-    /// A file's time and length when it was read.
+    /// A file's time and length when its list was read.
     stamp: Option<(SystemTime, u64)>,
 }
 
@@ -42,23 +42,23 @@ impl Source {
     /// # Errors
     /// In words.
     pub(crate) async fn read(&mut self) -> Result<Option<LogList>, String> {
+        let mut stamp = None;
         let json = match &self.from {
             LogListSource::Url(url) => self.client.get(url.as_str(), MOST_BYTES).await?,
             LogListSource::File(path) => {
                 let metadata = tokio::fs::metadata(path).await.map_err(text)?;
-                let stamp = (metadata.modified().map_err(text)?, metadata.len());
-                if self.stamp == Some(stamp) {
+                stamp = Some((metadata.modified().map_err(text)?, metadata.len()));
+                if self.stamp == stamp {
                     return Ok(None);
                 }
                 if metadata.len() > MOST_BYTES as u64 {
                     return Err(format!("it is longer than {MOST_BYTES} bytes"));
                 }
-                let json = tokio::fs::read(path).await.map_err(text)?;
-                self.stamp = Some(stamp);
-                json.into()
+                tokio::fs::read(path).await.map_err(text)?.into()
             }
         };
         let list = LogList::parse(&json).map_err(text)?;
+        self.stamp = stamp;
         for log in list.skipped() {
             tracing::warn!("log list {}: {log}", self.from);
         }

@@ -1,0 +1,129 @@
+//! Certificates as servers show them, with SCTs of logs whose keys the tests have.
+
+mod judging;
+mod remembering;
+mod submitting;
+mod watching;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lucarne_ct::{
+    Certificate, Delivery, Issuer, LogKey, LogList, Roots, Sct, SignedEntry, encode_sct_list,
+};
+use lucarne_mint::testing::Pki;
+use lucarne_mint::{Authority, Extension, LeafOptions, Template, oid};
+use rustls::crypto::aws_lc_rs;
+use serde_json::{Value, json};
+
+use super::judge::{Beside, Judgement, Subject, judge};
+use super::shared::now_ms;
+use super::{Observer, Options, routes};
+
+fn log_key(n: u8) -> LogKey {
+    LogKey::from_seed(&[n; 32]).unwrap()
+}
+
+/// A log list of these logs: number, operator, state; its since is 2026.
+fn list_json(logs: &[(u8, &str, &str)]) -> Value {
+    let operators = logs.iter().map(|(n, operator, state)| {
+        let key = log_key(*n);
+        json!({"name": operator, "logs": [{
+            "description": format!("log {n}"),
+            "log_id": key.log_id().to_string(),
+            "key": base64_simd::STANDARD.encode_to_string(key.public_key_spki()),
+            "url": "https://log.example/",
+            "state": {*state: {"timestamp": "2026-01-01T00:00:00Z"}}
+        }]})
+    });
+    json!({"version": "7", "operators": operators.collect::<Vec<_>>()})
+}
+
+fn list(logs: &[(u8, &str, &str)]) -> LogList {
+    LogList::parse(list_json(logs).to_string().as_bytes()).unwrap()
+}
+
+fn ca() -> &'static Authority {
+    &Pki::shared().p256
+}
+
+fn template(options: &LeafOptions) -> Template {
+    ca().leaf_template(options).unwrap()
+}
+
+/// The SCTs of these logs for what `template` will be.
+fn embedded_scts(template: &Template, logs: &[u8], timestamp_ms: u64) -> Vec<Sct> {
+    let bare = ca().sign(template).unwrap();
+    let bare = Certificate::parse(&bare).unwrap();
+    let issuer = Certificate::parse(ca().cert_der()).unwrap();
+    let entry = SignedEntry::of_embedded(&bare, &issuer);
+    let sign = |n: &u8| log_key(*n).sign_sct(timestamp_ms, &entry, 7).unwrap();
+    logs.iter().map(sign).collect()
+}
+
+fn embed(mut template: Template, list: &[u8]) -> Vec<u8> {
+    let extension = Extension::new(oid::SCT_LIST, false, |der| der.octet_string(list));
+    template.extensions.push(extension);
+    ca().sign(&template).unwrap()
+}
+
+/// A certificate for `name` with SCTs of these logs (none: without the extension).
+fn certificate(name: &str, logs: &[u8]) -> Vec<u8> {
+    let template = template(&Pki::shared().leaf(name));
+    match logs {
+        [] => ca().sign(&template).unwrap(),
+        logs => {
+            let scts = embedded_scts(&template, logs, now_ms() - 1000);
+            embed(template, &encode_sct_list(&scts).unwrap())
+        }
+    }
+}
+
+/// What a server sends: the leaf, and the intermediate that issued it.
+fn chain(leaf: Vec<u8>) -> Vec<rustls_pki_types::CertificateDer<'static>> {
+    vec![leaf.into(), ca().cert_der().to_vec().into()]
+}
+
+fn judged(leaf: &[u8], beside: &Beside, list: Option<&LogList>) -> Judgement {
+    let issuer = Arc::new(Issuer::new(ca().cert_der().to_vec().into()));
+    let subject = Subject {
+        leaf,
+        issuers: &[issuer],
+        beside,
+    };
+    judge(&subject, list, &Roots::new(), now_ms())
+}
+
+fn tls() -> Arc<rustls::ClientConfig> {
+    let config =
+        rustls::ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(rustls::RootCertStore::empty())
+            .with_no_client_auth();
+    Arc::new(config)
+}
+
+fn get(observer: &Observer, path: &str, query: &str) -> (u16, String) {
+    let response = routes(observer, path, query).unwrap();
+    let body = String::from_utf8(response.body().to_vec()).unwrap();
+    (response.status().as_u16(), body)
+}
+
+fn get_json(observer: &Observer, path: &str, query: &str) -> Value {
+    let (status, body) = get(observer, path, query);
+    assert_eq!(status, 200, "{path}?{query}: {body}");
+    serde_json::from_str(&body).unwrap()
+}
+
+/// Waits until `is` holds; the machine may be slow.
+async fn until(what: &str, mut is: impl FnMut() -> bool) {
+    for _ in 0..1500 {
+        if is() {
+            return;
+        }
+        // Another thread or task is at work.
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("waited in vain: {what}");
+}

@@ -1,0 +1,261 @@
+use super::*;
+use crate::observe::LogListSource;
+use prometheus_client::registry::Registry;
+
+fn options_with(list: &std::path::Path) -> Options {
+    Options {
+        log_list: Some(LogListSource::File(list.to_owned())),
+        refresh: Duration::from_millis(50),
+        ..Options::new(tls())
+    }
+}
+
+fn handshakes(observer: &Observer) -> u64 {
+    observer.shared().metrics.handshakes.get()
+}
+
+#[tokio::test]
+async fn from_the_handshake_to_the_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("log_list.json");
+    std::fs::write(
+        &file,
+        list_json(&[(1, "A", "usable"), (2, "B", "usable")]).to_string(),
+    )
+    .unwrap();
+    let observer = Observer::start(options_with(&file)).await.unwrap();
+    let good = chain(certificate("good.example", &[1, 2]));
+    for _ in 0..3 {
+        observer.seen("good.example", &good, b"", b"");
+    }
+    observer.seen(
+        "bare.example",
+        &chain(certificate("bare.example", &[])),
+        b"",
+        b"",
+    );
+    observer.seen(
+        "weak.example",
+        &chain(certificate("weak.example", &[1])),
+        b"",
+        b"",
+    );
+    // Whatever a name is, the page shows it as text.
+    let odd = "<script>'\"&.example";
+    observer.seen(odd, &chain(certificate("odd.example", &[9])), b"", b"");
+    observer.seen("nothing.example", &[], b"", b"");
+    until("all are looked at", || handshakes(&observer) == 6).await;
+
+    let all = get_json(&observer, "observed.json", "");
+    assert_eq!(all["matching"], 4);
+    let summary = &all["summary"];
+    assert_eq!(
+        (&summary["hosts"], &summary["certificates"]),
+        (&json!(4), &json!(4))
+    );
+    assert_eq!(summary["notLogged"], 2, "{summary}");
+    assert_eq!(summary["policyFailed"], 3);
+    assert_eq!(summary["logList"]["logs"], 2);
+    for (show, hosts) in [
+        ("not-logged", &[odd, "bare.example"][..]),
+        ("policy-failed", &[odd, "weak.example", "bare.example"]),
+        ("unverified", &[odd]),
+        ("invalid", &[]),
+    ] {
+        let found = get_json(&observer, "observed.json", &format!("show={show}"));
+        let rows = found["hosts"].as_array().unwrap();
+        let names: Vec<_> = rows
+            .iter()
+            .map(|row| row["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(names, hosts, "{show}");
+    }
+    let found = get_json(&observer, "observed.json", "q=GOOD");
+    assert_eq!(found["hosts"][0]["handshakes"], 3);
+    assert_eq!(found["hosts"][0]["validScts"], 2);
+
+    let host = get_json(&observer, "host.json", "name=good.example");
+    let certificate = &host["certificates"][0];
+    assert_eq!(certificate["standing"], "good");
+    assert_eq!(
+        certificate["names"],
+        json!(["good.example", "www.good.example"])
+    );
+    assert_eq!(certificate["scts"][0]["log"], "log 1");
+    assert_eq!(certificate["scts"][0]["leafIndex"], 7);
+    assert_eq!(certificate["chain"].as_array().unwrap().len(), 1);
+    assert_eq!(certificate["handshakes"], 3);
+
+    let (_, page) = get(&observer, "", "");
+    assert!(
+        page.contains("good.example") && page.contains("no SCT"),
+        "{page}"
+    );
+    assert!(!page.contains("<script>"), "{page}");
+    let (_, page) = get(&observer, "host", "name=bare.example");
+    assert!(page.contains("This certificate is in no log"), "{page}");
+    let (_, page) = get(&observer, "host", "name=%3Cscript%3E%27%22%26.example");
+    assert!(
+        page.contains("not verified: the log is not in the log list"),
+        "{page}"
+    );
+    assert!(!page.contains("<script>"), "{page}");
+
+    let fingerprint = certificate["fingerprint"].as_str().unwrap();
+    let (status, pem) = get(
+        &observer,
+        "chain.pem",
+        &format!("certificate={fingerprint}"),
+    );
+    assert_eq!(status, 200);
+    let ders: Vec<_> = lucarne_mint::pem::decode(&pem)
+        .unwrap()
+        .into_iter()
+        .map(|(_, der)| der)
+        .collect();
+    assert_eq!(
+        ders,
+        good.iter().map(|der| der.to_vec()).collect::<Vec<_>>()
+    );
+
+    for (path, query) in [
+        ("host", "name=never.example"),
+        ("host", ""),
+        ("host.json", "name="),
+        ("chain.pem", "certificate=00"),
+        ("chain.pem", "certificate=xyz"),
+    ] {
+        assert_eq!(get(&observer, path, query).0, 404, "{path}?{query}");
+    }
+    assert!(routes(&observer, "elsewhere", "").is_none());
+
+    let mut registry = Registry::default();
+    observer.register(&mut registry);
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    for line in [
+        "lucarne_proxy_observed_handshakes_total 6",
+        "lucarne_proxy_observed_certificates_total{standing=\"no-sct\"} 1",
+        "lucarne_proxy_observed_certificates_total{standing=\"good\"} 1",
+        "lucarne_proxy_observed_scts_total{delivery=\"embedded\",finding=\"valid\"} 3",
+        "lucarne_proxy_observed_hosts_held 4",
+        "lucarne_proxy_observed_log_list_logs 2",
+    ] {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn another_log_list_judges_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("log_list.json");
+    std::fs::write(&file, list_json(&[(1, "A", "usable")]).to_string()).unwrap();
+    let observer = Observer::start(options_with(&file)).await.unwrap();
+    let leaf = certificate("later.example", &[1, 2]);
+    observer.seen("later.example", &chain(leaf), b"", b"");
+    let standing = || {
+        let (status, body) = get(&observer, "host.json", "name=later.example");
+        let host: Value = serde_json::from_str(&body).unwrap_or_default();
+        (status == 200).then(|| {
+            host["certificates"][0]["standing"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        })
+    };
+    until("seen", || standing().as_deref() == Some("policy-failed")).await;
+
+    // What cannot be read changes nothing, and is told.
+    std::fs::write(&file, "{").unwrap();
+    let trouble =
+        || get_json(&observer, "observed.json", "")["summary"]["logList"]["trouble"].clone();
+    until("told", || {
+        trouble().as_str().unwrap().contains("not a log list")
+    })
+    .await;
+    assert_eq!(standing().as_deref(), Some("policy-failed"));
+
+    let better = list_json(&[(1, "A", "usable"), (2, "B", "usable")]);
+    std::fs::write(&file, better.to_string()).unwrap();
+    until("judged again", || standing().as_deref() == Some("good")).await;
+    assert_eq!(trouble(), "");
+}
+
+#[tokio::test]
+async fn a_list_that_cannot_be_read_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("log_list.json");
+    let error = Observer::start(options_with(&file))
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("log_list.json") && error.contains("No such file"),
+        "{error}"
+    );
+    std::fs::write(&file, "<html>").unwrap();
+    let error = Observer::start(options_with(&file))
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("not a log list"), "{error}");
+}
+
+/// The queue has an end in numbers and in bytes; what does not fit is counted, and nobody waits.
+#[tokio::test]
+async fn more_than_can_be_looked_at() {
+    let observer = Observer::start(Options::new(tls())).await.unwrap();
+    let sent = 20_000;
+    {
+        // The worker cannot go on, the proxy can.
+        let held = observer.shared().memory.lock();
+        let large = vec![vec![0; 60_000].into()];
+        for n in 0..sent {
+            let small = chain(vec![0; 10]);
+            let chain = if n % 2 == 0 { &large } else { &small };
+            observer.seen("flood.example", chain, b"", b"");
+        }
+        drop(held);
+    }
+    let dropped = observer.shared().metrics.dropped_handshakes();
+    assert!(dropped > sent - 1100, "{dropped} dropped");
+    until("the rest is looked at", || {
+        handshakes(&observer) == sent - dropped
+    })
+    .await;
+    observer.seen(
+        "after.example",
+        &chain(certificate("after.example", &[])),
+        b"",
+        b"",
+    );
+    until("there is room again", || {
+        get(&observer, "host", "name=after.example").0 == 200
+    })
+    .await;
+    let all = get_json(&observer, "observed.json", "");
+    let lost = all["summary"]["lost"].as_str().unwrap();
+    assert_eq!(lost, format!("{dropped} handshakes not looked at"));
+}
+
+/// Nothing stays behind: the thread and the tasks end with the observer.
+#[tokio::test]
+async fn dropped_and_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("log_list.json");
+    std::fs::write(&file, list_json(&[(1, "A", "usable")]).to_string()).unwrap();
+    let options = Options {
+        submit_to: Some("http://127.0.0.1:9/".parse().unwrap()),
+        ..options_with(&file)
+    };
+    let observer = Observer::start(options).await.unwrap();
+    observer.seen(
+        "gone.example",
+        &chain(certificate("gone.example", &[1])),
+        b"",
+        b"",
+    );
+    let shared = Arc::downgrade(&observer.shared);
+    drop(observer);
+    until("everything is gone", || shared.strong_count() == 0).await;
+}
