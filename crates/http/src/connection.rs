@@ -17,7 +17,6 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
-use tokio_rustls::TlsAcceptor;
 
 use crate::activity::{Activity, Overdue, Patience, Watch, Watched};
 use crate::body::Body;
@@ -25,6 +24,7 @@ use crate::limits::Limits;
 use crate::reply::Response;
 use crate::signal::Signal;
 use crate::site::{Site, Surface};
+use crate::tls::Acceptor;
 
 /// What all connections share.
 pub(crate) struct Shared {
@@ -109,12 +109,7 @@ enum Ending {
 }
 
 /// Serves a connection until its end.
-pub(crate) async fn serve(
-    mut tcp: TcpStream,
-    tls: Option<TlsAcceptor>,
-    surface: Surface,
-    open: Open,
-) {
+pub(crate) async fn serve(mut tcp: TcpStream, tls: Option<Acceptor>, surface: Surface, open: Open) {
     let shared = &open.0;
     if let Some(acceptor) = tls {
         return Box::pin(serve_tls(tcp, acceptor, surface, shared)).await;
@@ -146,7 +141,7 @@ fn drowsy(limits: &Limits) -> Duration {
 
 /// There is no looking at what TLS has not decrypted: such a connection keeps
 /// what it needs.
-async fn serve_tls(tcp: TcpStream, acceptor: TlsAcceptor, surface: Surface, shared: &Shared) {
+async fn serve_tls(tcp: TcpStream, acceptor: Acceptor, surface: Surface, shared: &Shared) {
     let patience = shared.site.limits.header_timeout;
     match timeout(patience, acceptor.accept(tcp)).await {
         Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {

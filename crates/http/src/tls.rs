@@ -1,16 +1,34 @@
-//! TLS whose certificate can be replaced while connections go on.
+//! TLS whose certificate can be replaced while connections go on, or is chosen
+//! by the name that a client asks for.
 
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::TlsAcceptor;
+use rustls::server::Acceptor as ClientHello;
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 /// The certificate of a listener, and the handle to replace it. Connections
 /// that are open keep the one they began with.
-pub struct Tls(ArcSwap<ServerConfig>);
+pub struct Tls(Certificates);
+
+enum Certificates {
+    /// One for all.
+    Given(ArcSwap<ServerConfig>),
+    ByName(Arc<ByName>),
+}
+
+/// Finds what to serve a client that asked for this host.
+type ByName = dyn Fn(String) -> Pin<Box<dyn Future<Output = Found> + Send>> + Send + Sync;
+
+type Found = io::Result<Arc<ServerConfig>>;
 
 /// Why a certificate and a key cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -32,21 +50,60 @@ impl Tls {
     /// # Errors
     /// See [`TlsError`].
     pub fn new(certificates: &[u8], key: &[u8]) -> Result<Arc<Self>, TlsError> {
-        Ok(Arc::new(Tls(ArcSwap::from(config(certificates, key)?))))
+        let config = ArcSwap::from(config(certificates, key)?);
+        Ok(Arc::new(Tls(Certificates::Given(config))))
+    }
+
+    /// TLS with what `find` has for the host that the client asks for: the name
+    /// in its ClientHello (SNI), and without one the address that it connected
+    /// to. Where there is nothing the connection is closed.
+    pub fn by_name<F>(find: impl Fn(String) -> F + Send + Sync + 'static) -> Arc<Self>
+    where
+        F: Future<Output = Found> + Send + 'static,
+    {
+        Arc::new(Tls(Certificates::ByName(Arc::new(move |name| {
+            Box::pin(find(name))
+        }))))
     }
 
     /// Replaces certificate and key, from the next connection on. If they are
-    /// no good the old ones stay.
+    /// no good the old ones stay. Nothing changes where they are chosen by name.
     ///
     /// # Errors
     /// See [`TlsError`].
     pub fn replace(&self, certificates: &[u8], key: &[u8]) -> Result<(), TlsError> {
-        self.0.store(config(certificates, key)?);
+        let config = config(certificates, key)?;
+        if let Certificates::Given(given) = &self.0 {
+            given.store(config);
+        }
         Ok(())
     }
 
-    pub(crate) fn acceptor(&self) -> TlsAcceptor {
-        TlsAcceptor::from(self.0.load_full())
+    pub(crate) fn acceptor(&self) -> Acceptor {
+        match &self.0 {
+            Certificates::Given(config) => Acceptor::Given(TlsAcceptor::from(config.load_full())),
+            Certificates::ByName(find) => Acceptor::ByName(find.clone()),
+        }
+    }
+}
+
+/// Shakes hands with one client.
+pub(crate) enum Acceptor {
+    Given(TlsAcceptor),
+    ByName(Arc<ByName>),
+}
+
+impl Acceptor {
+    pub(crate) async fn accept(self, tcp: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        let find = match self {
+            Acceptor::Given(acceptor) => return acceptor.accept(tcp).await,
+            Acceptor::ByName(find) => find,
+        };
+        let address = tcp.local_addr()?.ip();
+        let begun = LazyConfigAcceptor::new(ClientHello::default(), tcp).await?;
+        let name = begun.client_hello().server_name().map(str::to_owned);
+        let config = find(name.unwrap_or_else(|| address.to_string())).await?;
+        begun.into_stream(config).await
     }
 }
 

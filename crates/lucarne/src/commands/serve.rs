@@ -1,7 +1,11 @@
 //! `lucarne serve`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use lucarne_http::Tls;
 
 use super::failed;
 use crate::cli::Serve;
@@ -25,14 +29,34 @@ pub(crate) fn run(options: &Serve, logging: &Logging) -> ExitCode {
         }
         return failed("not started");
     };
+    let testcert = match options.testcert.as_ref() {
+        Some(directory) => match testcert(directory.as_deref(), &config) {
+            Ok(tls) => Some(tls),
+            Err(error) => return failed(format_args!("{error:#}")),
+        },
+        None => None,
+    };
     let served = runtime::run(async {
-        let server = Server::start(config, roots, creation, logging).await?;
+        let server = Server::start(config, roots, creation, testcert, logging).await?;
         server.run().await
     });
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(format_args!("{error:#}")),
     }
+}
+
+/// Certificates for tests, in the directory that is given, or in the cache.
+fn testcert(directory: Option<&Path>, config: &Config) -> Result<Arc<Tls>> {
+    if config.tls.is_some() {
+        bail!("--testcert: the configuration has a certificate (`tls:`); leave out one of both");
+    }
+    let directory = match (directory, config.logs.first()) {
+        (Some(directory), _) => directory.to_owned(),
+        (None, Some(log)) => log.cache.value.join("testcert"),
+        (None, None) => bail!("--testcert: there is no log, so no cache: name a directory"),
+    };
+    crate::testcert::open(&directory)
 }
 
 fn read(options: &Serve) -> (Option<Config>, Report, Creation) {

@@ -1,0 +1,44 @@
+//! `serve --testcert`: TLS for a test, by a CA of its own.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use lucarne_http::Tls;
+use lucarne_mint::store::StoreOptions;
+use lucarne_mint::store::{DiskOptions, DiskStore, Host, LayeredStore, MintOptions, Minter};
+use lucarne_mint::{CaDirectory, CaOptions, KeyType};
+
+/// TLS that has a certificate for whatever host clients ask for, minted when it
+/// is first asked for and kept in `directory`, as is the CA. Says on standard
+/// error how to trust it.
+///
+/// # Errors
+/// If the directory can be neither read nor made.
+pub(crate) fn open(directory: &Path) -> Result<Arc<Tls>> {
+    let ca = CaDirectory::at(directory);
+    let (authority, made) = ca
+        .open_or_create(&CaOptions::local(KeyType::EcdsaP256)?)
+        .context("--testcert has no CA")?;
+    let disk = DiskStore::open(&directory.join("certificates"), DiskOptions::default())
+        .context("--testcert has nowhere to keep certificates")?;
+    let store = LayeredStore::new(StoreOptions::default(), Arc::new(disk));
+    let minter = Minter::new(authority, Arc::new(store), MintOptions::default())?;
+    let verb = if made { "made" } else { "found" };
+    let place = ca.certificate_file();
+    eprintln!(
+        "{verb} the CA of --testcert, for tests alone: {}\n",
+        place.display()
+    );
+    eprintln!("{}", ca.trust_hints());
+    let minter = Arc::new(minter);
+    Ok(Tls::by_name(move |name| {
+        let minter = Arc::clone(&minter);
+        async move {
+            let host = Host::parse(&name).map_err(io::Error::other)?;
+            let minted = minter.certificate(&host).await.map_err(io::Error::other)?;
+            Ok(Arc::clone(&minted.server_config))
+        }
+    }))
+}
