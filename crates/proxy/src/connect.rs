@@ -51,7 +51,10 @@ async fn begin(
     request: &Request<Incoming>,
     upgrade: OnUpgrade,
 ) -> Result<(), (Failure, Option<String>)> {
-    let authority = request.uri().authority().map_or("", |authority| authority.as_str());
+    let authority = request
+        .uri()
+        .authority()
+        .map_or("", |authority| authority.as_str());
     let target = Target::parse(authority, 0).map_err(|why| {
         let why = format!("CONNECT must name host:port, but {why}.");
         (Failure::Request(why), None)
@@ -60,7 +63,9 @@ async fn begin(
     let rules = core.rules.load();
     let tunnel = rules.action(&target, None) == Action::Tunnel && !rules.need_name(&target);
     if !tunnel {
-        go_on(core, upgrade, move |core, stream| intercept(core, client, target, stream));
+        go_on(core, upgrade, move |core, stream| {
+            intercept(core, client, target, stream)
+        });
         return Ok(());
     }
     // Whether the server is there can still be told with a status.

@@ -65,7 +65,10 @@ impl Dialer {
         if self.is_own(ip, port) {
             return Err(Failure::Refused(Refusal::Loop));
         }
-        self.rules.load().permit_address(ip).map_err(Failure::Refused)
+        self.rules
+            .load()
+            .permit_address(ip)
+            .map_err(Failure::Refused)
     }
 
     async fn addresses(&self, target: &Target) -> Result<VecDeque<SocketAddr>, Failure> {
@@ -89,6 +92,14 @@ impl Dialer {
     }
 
     async fn resolve(&self, target: &Target) -> Result<Vec<SocketAddr>, Failure> {
+        let rules = self.rules.load_full();
+        let known = rules
+            .resolve
+            .iter()
+            .find(|(hosts, _)| hosts.matches(target));
+        if let Some((_, ip)) = known {
+            return Ok(vec![SocketAddr::new(*ip, target.port)]);
+        }
         let looking = lookup_host((target.host.as_str(), target.port));
         match timeout(self.patience, looking).await {
             Ok(Ok(found)) => Ok(found.collect()),
@@ -177,8 +188,13 @@ pub(crate) fn prepare(stream: &TcpStream, idle: Duration) {
 /// What the system says, without its number.
 fn plain(error: &io::Error) -> String {
     let text = error.to_string();
-    let text = text.strip_prefix("failed to lookup address information: ").unwrap_or(&text);
-    text.split(" (os error").next().unwrap_or_default().to_owned()
+    let text = text
+        .strip_prefix("failed to lookup address information: ")
+        .unwrap_or(&text);
+    text.split(" (os error")
+        .next()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 #[cfg(test)]
@@ -209,10 +225,19 @@ mod tests {
         let dialer = dialer(rules);
         dialer.add_own("0.0.0.0:3128".parse().unwrap());
         dialer.add_own("127.0.0.1:3129".parse().unwrap());
-        for own in ["127.0.0.1:3128", "127.3.2.1:3128", "localhost:3128", "127.0.0.1:3129", "0.0.0.0:3129"] {
+        for own in [
+            "127.0.0.1:3128",
+            "127.3.2.1:3128",
+            "localhost:3128",
+            "127.0.0.1:3129",
+            "0.0.0.0:3129",
+        ] {
             let target = Target::parse(own, 443).unwrap();
             let refused = dialer.connect(&target).await.unwrap_err();
-            assert!(matches!(refused, Failure::Refused(Refusal::Loop)), "{own}: {refused}");
+            assert!(
+                matches!(refused, Failure::Refused(Refusal::Loop)),
+                "{own}: {refused}"
+            );
         }
         assert!(dialer.permit("127.0.0.1".parse().unwrap(), 3130).is_ok());
         assert!(dialer.permit("127.0.0.2".parse().unwrap(), 3129).is_ok());

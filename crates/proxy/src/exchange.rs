@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::header::{ACCEPT, EXPECT, HOST, HeaderMap};
+use http::request::Parts;
 use http::uri::{Authority, Parts as UriParts, PathAndQuery, Scheme};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use hyper::body::{Body as _, Incoming};
@@ -65,7 +66,8 @@ async fn exchange(
     let upgrade = prepared.upgrade;
     let sending = send(session, &route, prepared, &moving);
     let (response, lease) = sending.await.map_err(trouble)?;
-    Ok(finish(session, response, lease, upgrade.then_some(client_upgrade)))
+    let client = upgrade.then_some(client_upgrade);
+    finish(session, response, lease, client).map_err(trouble)
 }
 
 /// Where a request goes.
@@ -87,7 +89,9 @@ fn route(session: &Session, request: &Request<Incoming>) -> Result<Arc<Route>, F
     };
     let authority = uri.authority().map_or("", Authority::as_str);
     if authority.contains('@') {
-        return Err(wrong("Its URL has a user name, which belongs into Authorization."));
+        return Err(wrong(
+            "Its URL has a user name, which belongs into Authorization.",
+        ));
     }
     let target = Target::parse(authority, port).map_err(|e| Failure::Request(format!("{e}.")))?;
     let tls = tls.then(|| target.host.clone());
@@ -100,7 +104,9 @@ fn route(session: &Session, request: &Request<Incoming>) -> Result<Arc<Route>, F
 fn permit(session: &Session, request: &Request<Incoming>, route: &Route) -> Result<(), Failure> {
     let rules = session.core.rules.load();
     if session.fixed.is_none() {
-        rules.permit_port(route.target.port).map_err(Failure::Refused)?;
+        rules
+            .permit_port(route.target.port)
+            .map_err(Failure::Refused)?;
         rules.permit(&route.target).map_err(Failure::Refused)?;
         if headers::came_by(request.headers(), &session.core.name) {
             return Err(Failure::Refused(Refusal::Loop));
@@ -145,13 +151,7 @@ fn prepare(
     if let Some(protocol) = asked {
         headers::ask_upgrade(&mut parts.headers, protocol);
     }
-    if session.fixed.is_none() {
-        // The URL counts, whatever the Host header says (RFC 9112 3.2.2).
-        let default = if route.tls.is_some() { 443 } else { 80 };
-        let host = HeaderValue::try_from(route.target.authority(default));
-        let host = host.map_err(|_| Failure::Request("Its host is none.".to_owned()))?;
-        parts.headers.insert(HOST, host);
-    }
+    name_host(session, &mut parts, route)?;
     let (body, moving) = Outgoing::new(incoming, session.core.limits.idle);
     let prepared = Prepared {
         request: Request::from_parts(parts, body),
@@ -161,21 +161,36 @@ fn prepare(
     Ok((prepared, moving))
 }
 
+/// The one name of the server that goes on: where the URL has one, it counts,
+/// whatever the Host header says (RFC 9112 3.2.2, RFC 9113 8.3.1).
+fn name_host(session: &Session, parts: &mut Parts, route: &Route) -> Result<(), Failure> {
+    let none = |_| Failure::Request("Its host is none.".to_owned());
+    let host = match (&session.fixed, parts.uri.authority()) {
+        (None, _) => {
+            let default = if route.tls.is_some() { 443 } else { 80 };
+            HeaderValue::try_from(route.target.authority(default)).map_err(none)?
+        }
+        (Some(_), Some(authority)) => HeaderValue::try_from(authority.as_str()).map_err(none)?,
+        (Some(_), None) => return Ok(()),
+    };
+    parts.headers.insert(HOST, host);
+    Ok(())
+}
+
 /// For an HTTP/1 server: the path alone, and a Host header.
 fn for_http1(request: &mut Request<Outgoing>) {
     if request.version() == Version::HTTP_2 {
         headers::join_cookies(request.headers_mut());
-        let authority = request.uri().authority().map(Authority::as_str);
-        let host = authority.and_then(|text| HeaderValue::try_from(text).ok());
-        if let Some(host) = host {
-            request.headers_mut().insert(HOST, host);
-        }
     }
     if request.uri().authority().is_some() {
         let path = request.uri().path_and_query().cloned();
         let path = path.filter(|path| !path.as_str().is_empty());
         // OPTIONS of a whole server (RFC 9112 3.2.4).
-        let whole = if *request.method() == Method::OPTIONS { "*" } else { "/" };
+        let whole = if *request.method() == Method::OPTIONS {
+            "*"
+        } else {
+            "/"
+        };
         let path = path.unwrap_or_else(|| PathAndQuery::from_static(whole));
         *request.uri_mut() = Uri::from(path);
     }
@@ -184,19 +199,18 @@ fn for_http1(request: &mut Request<Outgoing>) {
 
 /// For an HTTP/2 server: the whole URL, and no Host header.
 fn for_http2(request: &mut Request<Outgoing>, route: &Route) {
-    if request.version() != Version::HTTP_2 {
-        let host = request.headers_mut().remove(HOST);
+    let host = request.headers_mut().remove(HOST);
+    if request.uri().authority().is_none() {
         let host = host.and_then(|host| Authority::try_from(host.as_bytes()).ok());
-        let authority = host.or_else(|| route.target.authority(443).parse().ok());
         let mut parts = UriParts::default();
         parts.scheme = Some(Scheme::HTTPS);
-        parts.authority = authority;
+        parts.authority = host.or_else(|| route.target.authority(443).parse().ok());
         parts.path_and_query = request.uri().path_and_query().cloned();
         if let Ok(uri) = Uri::from_parts(parts) {
             *request.uri_mut() = uri;
         }
-        *request.version_mut() = Version::HTTP_2;
     }
+    *request.version_mut() = Version::HTTP_2;
     request.headers_mut().remove(EXPECT);
 }
 
@@ -206,7 +220,10 @@ const ATTEMPTS: u32 = 3;
 /// What can be sent once more, where the connection may have been closed by
 /// the server before it took notice.
 fn copy(request: &Request<Outgoing>) -> Option<http::request::Builder> {
-    let safe = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    let safe = matches!(
+        *request.method(),
+        Method::GET | Method::HEAD | Method::OPTIONS
+    );
     if !safe || !request.body().is_end_stream() {
         return None;
     }
@@ -385,12 +402,12 @@ fn finish(
     mut response: Response<Incoming>,
     lease: Option<Lease>,
     client: Option<OnUpgrade>,
-) -> Response<Body> {
+) -> Result<Response<Body>, Failure> {
     let came_as = response.version();
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        if let Some(client) = client {
-            return switch(session, response, client);
-        }
+        let why = "The server switched to another protocol, which nobody asked for.";
+        let client = client.ok_or_else(|| Failure::Closed(why.to_owned()))?;
+        return Ok(switch(session, response, client));
     }
     headers::strip(response.headers_mut());
     if session.fixed.is_none() {
@@ -398,7 +415,7 @@ fn finish(
     }
     *response.version_mut() = Version::HTTP_11;
     let idle = session.core.limits.idle;
-    response.map(|incoming| Body::server(incoming, idle, lease))
+    Ok(response.map(|incoming| Body::server(incoming, idle, lease)))
 }
 
 /// Both sides have agreed to speak something else: they do so through us.

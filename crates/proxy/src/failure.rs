@@ -16,7 +16,7 @@ pub enum Refusal {
     Denied(HostPattern),
     /// The list of allowed hosts does not have it.
     NotAllowed,
-    /// CONNECT may not name this port.
+    /// This port may not be reached.
     Port(u16),
     /// The host's address is not one of the public internet; what it is.
     Address(IpAddr, &'static str),
@@ -195,7 +195,7 @@ impl Refusal {
                 format!("Hosts that match {pattern} are on the list of those denied.")
             }
             Refusal::NotAllowed => "It is not on the list of allowed hosts.".to_owned(),
-            Refusal::Port(port) => format!("CONNECT may not name port {port}."),
+            Refusal::Port(port) => format!("Port {port} may not be reached."),
             Refusal::Address(ip, kind) => format!("Its address {ip} is {kind}."),
             Refusal::Loop => {
                 "That is this proxy itself: the request would go round in circles.".to_owned()
@@ -207,9 +207,7 @@ impl Refusal {
         match self {
             Refusal::Denied(_) => "Whoever runs the proxy can change the list (deny, --deny).",
             Refusal::NotAllowed => "Whoever runs the proxy can add it (allow, --allow).",
-            Refusal::Port(_) => {
-                "Whoever runs the proxy can allow the port (connectports, --connect-port)."
-            }
+            Refusal::Port(_) => "Whoever runs the proxy can allow the port (ports, --allow-port).",
             Refusal::Address(..) => {
                 "Whoever runs the proxy can allow such addresses (networks, --allow-network, or \
                  private, --allow-private)."

@@ -1,8 +1,8 @@
 //! Headers that belong to one connection, and not to the next (RFC 9110 7.6).
 
 use http::header::{
-    CONNECTION, COOKIE, EXPECT, HeaderMap, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
-    TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
+    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderMap, HeaderName, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
 };
 use http::{HeaderValue, Version};
 
@@ -22,11 +22,20 @@ pub(crate) fn strip(headers: &mut HeaderMap) -> Option<HeaderValue> {
             .filter_map(|name| HeaderName::try_from(name.trim()).ok())
             .collect();
         for name in listed {
+            // Where the message goes, and where it ends, is not for one
+            // connection alone, whatever is said here.
+            if name == HOST || name == CONTENT_LENGTH {
+                continue;
+            }
             let removed = headers.remove(&name);
             if name == UPGRADE {
                 upgrade = removed;
             }
         }
+    }
+    if headers.contains_key(TRANSFER_ENCODING) {
+        // What else is said of the length does not count (RFC 9112 6.3).
+        headers.remove(CONTENT_LENGTH);
     }
     for name in [
         CONNECTION,
@@ -84,7 +93,11 @@ pub(crate) fn join_cookies(headers: &mut HeaderMap) {
     if headers.get_all(COOKIE).iter().nth(1).is_none() {
         return;
     }
-    let crumbs: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(|c| c.as_bytes()).collect();
+    let crumbs: Vec<&[u8]> = headers
+        .get_all(COOKIE)
+        .iter()
+        .map(|c| c.as_bytes())
+        .collect();
     if let Ok(joined) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..])) {
         headers.insert(COOKIE, joined);
     }
@@ -126,6 +139,19 @@ mod tests {
     }
 
     #[test]
+    fn where_a_message_goes_and_ends_is_not_for_one_connection() {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONNECTION, HeaderValue::from_static("host, content-length"));
+        headers.insert(HOST, HeaderValue::from_static("a.example"));
+        headers.insert(CONTENT_LENGTH, HeaderValue::from_static("5"));
+        strip(&mut headers);
+        assert!(headers.contains_key(HOST) && headers.contains_key(CONTENT_LENGTH));
+        headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        strip(&mut headers);
+        assert!(!headers.contains_key(CONTENT_LENGTH), "{headers:?}");
+    }
+
+    #[test]
     fn a_proxy_knows_itself() {
         let mut headers = HeaderMap::new();
         headers.insert(VIA, HeaderValue::from_static("1.0 fred, 1.1 lucarne-1"));
@@ -140,6 +166,9 @@ mod tests {
         headers.append(COOKIE, HeaderValue::from_static("a=1"));
         headers.append(COOKIE, HeaderValue::from_static("b=2"));
         join_cookies(&mut headers);
-        assert_eq!(headers.get_all(COOKIE).iter().collect::<Vec<_>>(), ["a=1; b=2"]);
+        assert_eq!(
+            headers.get_all(COOKIE).iter().collect::<Vec<_>>(),
+            ["a=1; b=2"]
+        );
     }
 }

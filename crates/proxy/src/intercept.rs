@@ -154,8 +154,11 @@ async fn take(
 async fn certificate(core: &Core, host: &Host, seen: &Seen) -> Result<Arc<Minted>, Failure> {
     let asked = Instant::now();
     let minted = core.minter.certificate(host).await.map_err(Failure::Mint)?;
-    if !seen.intercepted.swap(true, std::sync::atomic::Ordering::Relaxed) {
-        seen.minted(asked.elapsed());
+    seen.minted(minted.made_in);
+    if !seen
+        .intercepted
+        .swap(true, std::sync::atomic::Ordering::Relaxed)
+    {
         tracing::debug!(%host, took = ?asked.elapsed(), "the first connection to a host");
     }
     Ok(minted)
@@ -169,12 +172,7 @@ struct Choice {
 
 /// A client that could speak HTTP/2 gets it where the server speaks it. To
 /// know, the server is asked, unless it was before.
-async fn choose(
-    core: &Core,
-    route: &Route,
-    http2: bool,
-    refused: Option<Failure>,
-) -> Choice {
+async fn choose(core: &Core, route: &Route, http2: bool, refused: Option<Failure>) -> Choice {
     if let Some(failure) = refused {
         let ready = Some(Err(failure));
         return Choice { http2, ready };
@@ -240,7 +238,9 @@ fn http1_only(matters: bool, minted: &Minted) -> Arc<ServerConfig> {
 /// the CA, which is worth a word.
 fn failed(core: &Core, client: SocketAddr, host: &Host, error: &io::Error) {
     use rustls::AlertDescription::{BadCertificate, CertificateUnknown, UnknownCA};
-    let inner = error.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>());
+    let inner = error
+        .get_ref()
+        .and_then(|e| e.downcast_ref::<rustls::Error>());
     match inner {
         Some(rustls::Error::AlertReceived(
             alert @ (BadCertificate | CertificateUnknown | UnknownCA),

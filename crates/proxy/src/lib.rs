@@ -13,6 +13,7 @@
 //! unless somebody allowed it.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod admin;
 mod body;
 mod connect;
 mod core;
@@ -35,6 +36,7 @@ mod rules;
 mod serve;
 mod session;
 mod stats;
+mod store_metrics;
 mod stream;
 mod target;
 mod tunnel;
@@ -43,6 +45,7 @@ mod users;
 mod verify;
 mod welcome;
 
+pub use admin::Admin;
 pub use facts::Facts;
 pub use failure::{Failure, Refusal, Step};
 pub use hosts::HostRow;

@@ -20,12 +20,13 @@ impl Network {
     /// Whether `ip` is in it.
     pub fn contains(&self, ip: IpAddr) -> bool {
         match (self.base, ip.to_canonical()) {
-            (IpAddr::V4(base), IpAddr::V4(ip)) => {
-                shared(u32::from(base).into(), u32::from(ip).into(), 32, self.length)
-            }
-            (IpAddr::V6(base), IpAddr::V6(ip)) => {
-                shared(base.into(), ip.into(), 128, self.length)
-            }
+            (IpAddr::V4(base), IpAddr::V4(ip)) => shared(
+                u32::from(base).into(),
+                u32::from(ip).into(),
+                32,
+                self.length,
+            ),
+            (IpAddr::V6(base), IpAddr::V6(ip)) => shared(base.into(), ip.into(), 128, self.length),
             _ => false,
         }
     }
@@ -79,7 +80,8 @@ fn special_v4(ip: Ipv4Addr) -> Option<&'static str> {
         (10, ..) | (172, 16..=31, _) | (192, 168, _) => "a private address",
         (169, 254, _) => "a link-local address",
         (100, 64..=127, _) => "an address of a carrier's network",
-        (192, 0, 0) | (198, 18..=19, _) => "a reserved address",
+        (192, 0, 0) | (192, 88, 99) | (198, 18..=19, _) => "a reserved address",
+        (192, 0, 2) | (198, 51, 100) | (203, 0, 113) => "an address of documentation",
         (224..=239, ..) => "a multicast address",
         (240..=255, ..) => "a reserved address",
         _ => return None,
@@ -108,6 +110,9 @@ fn special_v6(ip: Ipv6Addr) -> Option<&'static str> {
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => embedded(high, low),
         [0x64, 0xff9b, 1, ..] => Some("an address of a local translator"),
         [0x2002, high, low, ..] => embedded(high, low),
+        [0x100, 0, 0, 0, ..] => Some("a discard address"),
+        [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => Some("an address of documentation"),
+        [0x5f00, ..] => Some("a reserved address"),
         [0x2001, 0, ..] => Some("a Teredo address"),
         _ => None,
     }
@@ -120,7 +125,10 @@ mod tests {
     #[test]
     fn blocks_contain_what_shares_their_prefix() {
         let contains = |block: &str, ip: &str| {
-            block.parse::<Network>().unwrap().contains(ip.parse().unwrap())
+            block
+                .parse::<Network>()
+                .unwrap()
+                .contains(ip.parse().unwrap())
         };
         assert!(contains("10.0.0.0/8", "10.255.0.1"));
         assert!(contains("10.0.0.0/8", "::ffff:10.0.0.1"));
@@ -130,7 +138,14 @@ mod tests {
         assert!(!contains("192.0.2.1", "192.0.2.2"));
         assert!(!contains("10.0.0.0/9", "10.128.0.1"));
         assert!(!contains("fd00::/8", "fe80::1"));
-        for wrong in ["", "10.0.0.0/33", "10.0.0.0/", "example.com", "::/129", "10/8"] {
+        for wrong in [
+            "",
+            "10.0.0.0/33",
+            "10.0.0.0/",
+            "example.com",
+            "::/129",
+            "10/8",
+        ] {
             assert!(wrong.parse::<Network>().is_err(), "{wrong}");
         }
     }
@@ -138,15 +153,46 @@ mod tests {
     #[test]
     fn no_way_of_writing_an_inner_address_is_public() {
         for ip in [
-            "127.0.0.1", "127.9.9.9", "0.0.0.0", "10.0.0.1", "172.16.0.1", "172.31.255.255",
-            "192.168.1.1", "169.254.169.254", "100.64.0.1", "224.0.0.1", "255.255.255.255",
-            "198.18.0.1", "::1", "::", "fd12::1", "fe80::1", "fec0::1", "ff02::1",
-            "::ffff:127.0.0.1", "::127.0.0.1", "64:ff9b::10.0.0.1", "64:ff9b:1::1",
-            "2002:7f00:1::", "2002:a9fe:a9fe::1", "2001::1",
+            "127.0.0.1",
+            "127.9.9.9",
+            "0.0.0.0",
+            "10.0.0.1",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.168.1.1",
+            "169.254.169.254",
+            "100.64.0.1",
+            "224.0.0.1",
+            "255.255.255.255",
+            "198.18.0.1",
+            "::1",
+            "::",
+            "fd12::1",
+            "fe80::1",
+            "fec0::1",
+            "ff02::1",
+            "::ffff:127.0.0.1",
+            "::127.0.0.1",
+            "64:ff9b::10.0.0.1",
+            "64:ff9b:1::1",
+            "2002:7f00:1::",
+            "2002:a9fe:a9fe::1",
+            "2001::1",
+            "192.0.2.1",
+            "2001:db8::1",
+            "100::1",
+            "3fff::1",
+            "5f00::1",
         ] {
             assert!(special(ip.parse().unwrap()).is_some(), "{ip}");
         }
-        for ip in ["1.1.1.1", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "2002:101:101::1"] {
+        for ip in [
+            "1.1.1.1",
+            "172.32.0.1",
+            "100.128.0.1",
+            "2606:4700::1111",
+            "2002:101:101::1",
+        ] {
             assert_eq!(special(ip.parse().unwrap()), None, "{ip}");
         }
     }

@@ -28,7 +28,11 @@ struct Page<'a> {
 
 /// What tells the client of `failure`: a page, or text for those who do not
 /// ask for HTML.
-pub(crate) fn failure(failure: &Failure, host: Option<&str>, headers: &HeaderMap) -> Response<Body> {
+pub(crate) fn failure(
+    failure: &Failure,
+    host: Option<&str>,
+    headers: &HeaderMap,
+) -> Response<Body> {
     let status = failure.status();
     let (kind, text) = match wants_html(headers) {
         true => ("text/html; charset=utf-8", html(failure, host)),
@@ -120,9 +124,15 @@ mod tests {
         };
         let failure = Failure::Certificate("expired".to_owned(), Some(Box::new(facts)));
         let page = html(&failure, Some("<b>"));
-        assert!(!page.contains("<script>") && !page.contains("<b>"), "{page}");
+        assert!(
+            !page.contains("<script>") && !page.contains("<b>"),
+            "{page}"
+        );
         assert!(page.contains("502 Bad Gateway"), "{page}");
         let text = text(&failure, Some("a.example:443"));
-        assert!(text.contains("(a.example:443)") && text.contains("expired"), "{text}");
+        assert!(
+            text.contains("(a.example:443)") && text.contains("expired"),
+            "{text}"
+        );
     }
 }

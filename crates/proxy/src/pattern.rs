@@ -83,7 +83,10 @@ impl FromStr for HostPattern {
 
 /// Names with letters beyond ASCII are compared as DNS has them.
 fn a_label(piece: &str) -> String {
-    match (piece.is_ascii(), lucarne_mint::store::Host::parse(piece.trim_matches('.'))) {
+    match (
+        piece.is_ascii(),
+        lucarne_mint::store::Host::parse(piece.trim_matches('.')),
+    ) {
         (false, Ok(host)) => {
             let dot = |is: bool| if is { "." } else { "" };
             format!(

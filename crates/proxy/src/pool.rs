@@ -79,7 +79,9 @@ impl Pool {
         idle.retain(|(connection, since)| !connection.is_closed() && since.elapsed() < self.keep);
         // One that still sends the body of a request that was answered early
         // is not ready.
-        let ready = idle.iter().rposition(|(connection, _)| connection.is_ready())?;
+        let ready = idle
+            .iter()
+            .rposition(|(connection, _)| connection.is_ready())?;
         Some(idle.remove(ready).0)
     }
 
@@ -120,8 +122,11 @@ impl Pool {
     pub(crate) fn sweep(&self) {
         for (_, entry) in self.routes.lock().iter_mut() {
             let stale = |used: &Instant| used.elapsed() >= self.keep;
-            entry.http1.retain(|(connection, used)| !connection.is_closed() && !stale(used));
-            let gone = |(connection, used): &(Http2, Instant)| connection.is_closed() || stale(used);
+            entry
+                .http1
+                .retain(|(connection, used)| !connection.is_closed() && !stale(used));
+            let gone =
+                |(connection, used): &(Http2, Instant)| connection.is_closed() || stale(used);
             if entry.http2.as_ref().is_some_and(gone) {
                 entry.http2 = None;
             }

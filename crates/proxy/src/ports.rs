@@ -1,4 +1,4 @@
-//! Ports that CONNECT may name.
+//! Ports that may be reached.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -19,7 +19,7 @@ impl Ports {
         self.0.contains(&port)
     }
 
-    /// What CONNECT may name unless somebody says otherwise: HTTPS, plain HTTP
+    /// What may be reached unless somebody says otherwise: HTTPS, plain HTTP
     /// (browsers open `ws://` that way), and what needs no privileges to
     /// serve. Not mail, not SSH, not Telnet.
     pub fn usual() -> Vec<Ports> {

@@ -92,7 +92,10 @@ impl Proxy {
         let sweeping = tasks.spawn(sweep(core.clone()));
         shutdown.await;
         core.phase.send_replace(Phase::Closing);
-        if tokio::time::timeout(core.limits.drain, gone(core)).await.is_err() {
+        if tokio::time::timeout(core.limits.drain, gone(core))
+            .await
+            .is_err()
+        {
             let open = core.stats.open.get();
             tracing::warn!("{open} connections were not done in time and have been cut");
         }
@@ -194,7 +197,8 @@ fn take(core: &Arc<Core>, stream: TcpStream, client: SocketAddr) {
     });
 }
 
-const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 54\r\n\
+const TOO_MANY: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 54\r\n\
     Content-Type: text/plain\r\nConnection: close\r\n\r\n\
     The proxy has as many connections as it may have now.\n";
 

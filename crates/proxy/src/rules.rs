@@ -38,12 +38,14 @@ pub struct Rules {
     pub allow: Vec<HostPattern>,
     /// These may not, even if `allow` has them.
     pub deny: Vec<HostPattern>,
-    /// Ports that CONNECT may name.
-    pub connect_ports: Vec<Ports>,
+    /// Ports that may be reached.
+    pub ports: Vec<Ports>,
     /// Whether addresses that are not of the public internet may be reached.
     pub private: bool,
     /// Such addresses that may be reached all the same.
     pub networks: Vec<Network>,
+    /// Where hosts are, whatever name servers say; the first that matches.
+    pub resolve: Vec<(HostPattern, IpAddr)>,
 }
 
 impl Default for Rules {
@@ -53,9 +55,10 @@ impl Default for Rules {
             default: Action::default(),
             allow: Vec::new(),
             deny: Vec::new(),
-            connect_ports: Ports::usual(),
+            ports: Ports::usual(),
             private: false,
             networks: Vec::new(),
+            resolve: Vec::new(),
         }
     }
 }
@@ -90,12 +93,12 @@ impl Rules {
         Err(Refusal::NotAllowed)
     }
 
-    /// Whether CONNECT may name this port.
+    /// Whether this port may be reached.
     ///
     /// # Errors
     /// If it may not.
     pub fn permit_port(&self, port: u16) -> Result<(), Refusal> {
-        match self.connect_ports.iter().any(|ports| ports.contains(port)) {
+        match self.ports.iter().any(|ports| ports.contains(port)) {
             true => Ok(()),
             false => Err(Refusal::Port(port)),
         }

@@ -36,20 +36,40 @@ impl Stats {
         registry.register("connections", "Connections of clients that are open", open);
         for (name, help, counter) in [
             ("accepted", "Connections accepted", &self.accepted),
-            ("requests", "Requests, those inside interception included", &self.requests),
-            ("intercepted", "TLS connections intercepted", &self.intercepted),
-            ("tunnelled", "Connections passed on as they are", &self.tunnelled),
+            (
+                "requests",
+                "Requests, those inside interception included",
+                &self.requests,
+            ),
+            (
+                "intercepted",
+                "TLS connections intercepted",
+                &self.intercepted,
+            ),
+            (
+                "tunnelled",
+                "Connections passed on as they are",
+                &self.tunnelled,
+            ),
             (
                 "distrusted",
                 "TLS handshakes that a client broke off: it does not trust the CA",
                 &self.distrusted,
             ),
-            ("stalled", "Clients that did not finish their handshake in time", &self.stalled),
+            (
+                "stalled",
+                "Clients that did not finish their handshake in time",
+                &self.stalled,
+            ),
         ] {
             registry.register(name, help, counter.clone());
         }
         let failures = self.failures.clone();
-        registry.register("failures", "What the proxy answered itself, by reason", failures);
+        registry.register(
+            "failures",
+            "What the proxy answered itself, by reason",
+            failures,
+        );
     }
 }
 

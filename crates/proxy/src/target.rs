@@ -101,8 +101,18 @@ mod tests {
     #[test]
     fn nonsense_is_refused() {
         for wrong in [
-            "", ":443", "a:b:c", "example.com:", "example.com:0", "example.com:65536",
-            "example.com:+443", "example.com: 443", "[::1]x", "[::1", "a b:443", "user@a:443",
+            "",
+            ":443",
+            "a:b:c",
+            "example.com:",
+            "example.com:0",
+            "example.com:65536",
+            "example.com:+443",
+            "example.com: 443",
+            "[::1]x",
+            "[::1",
+            "a b:443",
+            "user@a:443",
         ] {
             assert!(Target::parse(wrong, 443).is_err(), "{wrong}");
         }

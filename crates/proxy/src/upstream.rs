@@ -118,7 +118,9 @@ impl Upstream {
     }
 
     fn failed(&self, error: &std::io::Error, host: &str) -> Failure {
-        let inner = error.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>());
+        let inner = error
+            .get_ref()
+            .and_then(|e| e.downcast_ref::<rustls::Error>());
         match inner {
             Some(rustls::Error::InvalidCertificate(wrong)) => {
                 Failure::Certificate(explain(wrong), self.verifier.facts(host).map(Box::new))
@@ -130,9 +132,9 @@ impl Upstream {
                 Failure::Tls("The server does not speak TLS on this port.".to_owned())
             }
             Some(other) => Failure::Tls(format!("The TLS handshake failed: {other}.")),
-            None if error.kind() == std::io::ErrorKind::UnexpectedEof => Failure::Tls(
-                "The server closed the connection in the TLS handshake.".to_owned(),
-            ),
+            None if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                Failure::Tls("The server closed the connection in the TLS handshake.".to_owned())
+            }
             None => Failure::Tls(format!("The TLS handshake failed: {error}.")),
         }
     }

@@ -136,10 +136,17 @@ impl Secret {
             let hash = hash.ok().filter(|hash| hash.len() == 20);
             return hash.map(Secret::Sha1).ok_or(UsersError::Line(line));
         }
-        if ["$2a$", "$2b$", "$2x$", "$2y$"].iter().any(|kind| text.starts_with(kind)) {
+        if ["$2a$", "$2b$", "$2x$", "$2y$"]
+            .iter()
+            .any(|kind| text.starts_with(kind))
+        {
             return Ok(Secret::Bcrypt(text.trim_end().to_owned()));
         }
-        for (prefix, name) in [("$apr1$", "MD5"), ("$5$", "SHA-256 crypt"), ("$6$", "SHA-512 crypt")] {
+        for (prefix, name) in [
+            ("$apr1$", "MD5"),
+            ("$5$", "SHA-256 crypt"),
+            ("$6$", "SHA-512 crypt"),
+        ] {
             if text.starts_with(prefix) {
                 return Err(UsersError::Hash(line, name));
             }
@@ -191,7 +198,14 @@ mod tests {
             format!("ann:{}", bcrypt.format_for_version(bcrypt::Version::TwoY)),
         ] {
             assert!(admits(&line, "ann:secret").await, "{line}");
-            for wrong in ["ann:Secret", "ann:", "ann", "bob:secret", ":secret", "ann:secret "] {
+            for wrong in [
+                "ann:Secret",
+                "ann:",
+                "ann",
+                "bob:secret",
+                ":secret",
+                "ann:secret ",
+            ] {
                 assert!(!admits(&line, wrong).await, "{line} {wrong}");
             }
         }
@@ -206,7 +220,11 @@ mod tests {
             HeaderValue::try_from(format!("basic {encoded}")).unwrap()
         };
         for (password, right) in [("secret", true), ("wrong", false), ("secret", true)] {
-            assert_eq!(users.admit(Some(&header(password))).await, right, "{password}");
+            assert_eq!(
+                users.admit(Some(&header(password))).await,
+                right,
+                "{password}"
+            );
         }
     }
 

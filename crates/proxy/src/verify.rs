@@ -84,7 +84,9 @@ impl ServerCertVerifier for Verifier {
             // rustls does not ask for SCTs in TLS: hardly a server has them there.
             observer.seen(&name.to_str(), &chain, ocsp, &[]);
         }
-        let verified = self.webpki.verify_server_cert(leaf, intermediates, name, ocsp, now);
+        let verified = self
+            .webpki
+            .verify_server_cert(leaf, intermediates, name, ocsp, now);
         match verified {
             Err(_) if self.insecure => Ok(ServerCertVerified::assertion()),
             Err(error) => {
@@ -101,7 +103,8 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.webpki.verify_tls12_signature(message, certificate, signed)
+        self.webpki
+            .verify_tls12_signature(message, certificate, signed)
     }
 
     fn verify_tls13_signature(
@@ -110,7 +113,8 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.webpki.verify_tls13_signature(message, certificate, signed)
+        self.webpki
+            .verify_tls13_signature(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -160,7 +164,10 @@ fn names(presented: &[String]) -> String {
     let shown: Vec<&str> = presented
         .iter()
         .take(SHOWN)
-        .map(|name| name.trim_start_matches("DnsName(\"").trim_end_matches("\")"))
+        .map(|name| {
+            name.trim_start_matches("DnsName(\"")
+                .trim_end_matches("\")")
+        })
         .collect();
     match presented.len().checked_sub(SHOWN) {
         Some(more @ 1..) => format!("{} and {more} more", shown.join(", ")),

@@ -18,7 +18,11 @@ pub(crate) fn answer_own<B>(core: &Core, request: &Request<B>) -> Option<Respons
     Some(match request.uri().path() {
         "/" => answer(StatusCode::OK, TEXT, WELCOME),
         "/ca.pem" => file("application/x-pem-file", "lucarne-ca.pem", core.ca_pem()),
-        "/ca.crt" => file("application/x-x509-ca-cert", "lucarne-ca.crt", core.ca_der()),
+        "/ca.crt" => file(
+            "application/x-x509-ca-cert",
+            "lucarne-ca.crt",
+            core.ca_der(),
+        ),
         _ => return None,
     })
 }

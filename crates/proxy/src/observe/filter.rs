@@ -13,7 +13,7 @@ pub(crate) enum Show {
     All,
     /// Without a valid SCT.
     NotLogged,
-    /// Valid SCTs that are not enough for a policy, or none.
+    /// SCTs that are not enough for a policy, or none.
     PolicyFailed,
     /// With a false SCT.
     Invalid,
@@ -55,7 +55,7 @@ impl Show {
         match self {
             Show::All => true,
             Show::NotLogged => !judgement.is_logged(),
-            Show::PolicyFailed => !judgement.verdicts.iter().all(|v| v.is_compliant()),
+            Show::PolicyFailed => judgement.fails_policy(),
             Show::Invalid => judgement.standing == Standing::Invalid,
             Show::Unverified => judgement.standing == Standing::Unverified,
         }

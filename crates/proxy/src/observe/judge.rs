@@ -135,9 +135,16 @@ pub(crate) struct Judgement {
     /// One for each of [`POLICIES`].
     pub(crate) verdicts: [Verdict; POLICIES.len()],
     pub(crate) standing: Standing,
+    /// Whether there was a log list: without one the verdicts mean nothing.
+    pub(crate) listed: bool,
 }
 
 impl Judgement {
+    /// Whether the SCTs are not enough for a policy, as far as the log list tells.
+    pub(crate) fn fails_policy(&self) -> bool {
+        self.listed && !self.verdicts.iter().all(Verdict::is_compliant)
+    }
+
     /// Whether a log of the list has promised to have it.
     pub(crate) fn is_logged(&self) -> bool {
         self.scts.iter().any(|sct| sct.finding == Finding::Valid)
@@ -160,7 +167,7 @@ pub(crate) fn judge(
 ) -> Judgement {
     let leaf = match Certificate::parse(subject.leaf) {
         Ok(leaf) => leaf,
-        Err(error) => return unreadable(error.to_string()),
+        Err(error) => return unreadable(error.to_string(), list.is_some()),
     };
     let entries = Entries::new(&leaf, subject, roots);
     let scts: Vec<_> = presented(&leaf, subject.beside)
@@ -179,6 +186,7 @@ pub(crate) fn judge(
         scts,
         verdicts,
         standing,
+        listed: list.is_some(),
     }
 }
 
@@ -206,7 +214,7 @@ fn standing(scts: &[SeenSct], verdicts: &[Verdict]) -> Standing {
 }
 
 /// A certificate that is none: nothing in it counts.
-fn unreadable(why: String) -> Judgement {
+fn unreadable(why: String, listed: bool) -> Judgement {
     let sct = SeenSct {
         sct: None,
         delivery: Delivery::Embedded,
@@ -217,6 +225,7 @@ fn unreadable(why: String) -> Judgement {
         scts: vec![sct],
         verdicts: POLICIES.map(|policy| policy.judge(0, i64::MAX, &[])),
         standing: Standing::Invalid,
+        listed,
     }
 }
 

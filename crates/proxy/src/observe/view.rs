@@ -66,6 +66,8 @@ pub(crate) struct HostRow {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct VerdictRow {
     pub(crate) policy: &'static str,
+    /// Whether there was a log list to judge by.
+    pub(crate) known: bool,
     pub(crate) compliant: bool,
     pub(crate) reason: String,
 }
@@ -205,8 +207,12 @@ fn verdicts(judgement: &Judgement) -> Vec<VerdictRow> {
         .zip(&judgement.verdicts)
         .map(|(policy, verdict)| VerdictRow {
             policy: policy.name,
+            known: judgement.listed,
             compliant: verdict.is_compliant(),
-            reason: verdict.to_string(),
+            reason: match judgement.listed {
+                true => verdict.to_string(),
+                false => "not known without a log list".to_owned(),
+            },
         })
         .collect()
 }

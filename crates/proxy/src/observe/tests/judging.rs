@@ -47,6 +47,7 @@ fn without_a_list_nothing_is_said_to_be_wrong() {
     let leaf = certificate("listless.example", &[1, 2]);
     let judgement = judged(&leaf, &Beside::default(), None);
     assert_eq!(judgement.standing, Standing::Unverified);
+    assert!(!judgement.fails_policy());
     assert_eq!(
         findings(&judgement),
         [Finding::UnknownLog, Finding::UnknownLog]

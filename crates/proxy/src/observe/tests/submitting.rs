@@ -10,11 +10,13 @@ use tokio::net::TcpListener;
 
 type Answers = Vec<(u16, &'static [(&'static str, &'static str)], &'static str)>;
 
+/// When each request came, and the first certificate of its chain.
+type Requests = Arc<Mutex<Vec<(Instant, Vec<u8>)>>>;
+
 /// A log that gives these answers first, and then an SCT for whatever it is sent.
 struct Double {
     url: url::Url,
-    /// When each request came, and the first certificate of its chain.
-    requests: Arc<Mutex<Vec<(Instant, Vec<u8>)>>>,
+    requests: Requests,
 }
 
 /// `key` signs the SCTs.
@@ -41,7 +43,7 @@ async fn double(answers: Answers, key: u8) -> Double {
 
 async fn respond(
     request: Request<Incoming>,
-    seen: Arc<Mutex<Vec<(Instant, Vec<u8>)>>>,
+    seen: Requests,
     answers: Arc<Mutex<Answers>>,
     key: u8,
 ) -> Result<Response<Full<bytes::Bytes>>, std::convert::Infallible> {

@@ -1,0 +1,224 @@
+//! The proxy's own page, its JSON and its metrics, on a listener of their own.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use askama::Template;
+use bytes::Bytes;
+use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderValue, LOCATION};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use prometheus_client::registry::Registry;
+use serde::Serialize;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use crate::hosts::HostRow;
+use crate::observe::{self, Observer};
+use crate::proxy::Proxy;
+use crate::store_metrics::StoreMetrics;
+use crate::target::Target;
+
+/// Connections to the page at a time.
+const CONNECTIONS: usize = 64;
+/// How long a connection may take to ask.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// What is shown of a proxy.
+#[derive(Clone)]
+pub struct Admin(Arc<Shown>);
+
+struct Shown {
+    proxy: Proxy,
+    observer: Option<Arc<Observer>>,
+    registry: Registry,
+}
+
+#[derive(Template)]
+#[template(path = "admin.html")]
+struct Page {
+    requests: u64,
+    open: u64,
+    intercepted: u64,
+    tunnelled: u64,
+    distrusted: u64,
+    made: u64,
+    hits: u64,
+    errors: u64,
+    hosts: Vec<HostRow>,
+    observed: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Hosts {
+    hosts: Vec<HostRow>,
+}
+
+impl Admin {
+    /// Shows this proxy, what its observer saw, and the metrics of the
+    /// registry, to which those of the store are added.
+    pub fn new(proxy: Proxy, observer: Option<Arc<Observer>>, mut registry: Registry) -> Self {
+        registry.register_collector(Box::new(StoreMetrics::of(&proxy)));
+        Admin(Arc::new(Shown {
+            proxy,
+            observer,
+            registry,
+        }))
+    }
+
+    /// Answers requests for as long as it is polled.
+    pub async fn serve(self, listener: TcpListener) {
+        let room = Arc::new(Semaphore::new(CONNECTIONS));
+        loop {
+            let Ok(permit) = room.clone().acquire_owned().await else {
+                return;
+            };
+            let stream = match listener.accept().await {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!("the page cannot accept connections: {error}");
+                    // Too many open files, mostly: not better at once.
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            };
+            let shown = self.0.clone();
+            tokio::spawn(async move {
+                let service = service_fn(move |request: Request<Incoming>| {
+                    let shown = shown.clone();
+                    async move { Ok::<_, Infallible>(answer(&shown, &request).map(Full::new)) }
+                });
+                let connection = http1::Builder::new()
+                    .timer(TokioTimer::new())
+                    .header_read_timeout(PATIENCE)
+                    .serve_connection(TokioIo::new(stream), service);
+                // Whoever broke off need not be told.
+                let _ = connection.await;
+                drop(permit);
+            });
+        }
+    }
+}
+
+fn answer<B>(shown: &Shown, request: &Request<B>) -> Response<Bytes> {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+    }
+    if !meant(request) {
+        return text(
+            StatusCode::MISDIRECTED_REQUEST,
+            "ask by an address or by localhost: other names may be somebody's trick\n",
+        );
+    }
+    let path = request.uri().path();
+    match path {
+        "/" => page(shown),
+        "/health" => text(StatusCode::OK, "ok\n"),
+        "/ca.pem" => typed("application/x-pem-file", shown.proxy.ca_pem()),
+        "/hosts.json" => hosts(shown),
+        "/metrics" => metrics(shown),
+        "/observed" => redirect("/observed/"),
+        _ => observed(shown, request)
+            .unwrap_or_else(|| text(StatusCode::NOT_FOUND, "no such page\n")),
+    }
+}
+
+fn observed<B>(shown: &Shown, request: &Request<B>) -> Option<Response<Bytes>> {
+    let below = request.uri().path().strip_prefix("/observed/")?;
+    let query = request.uri().query().unwrap_or_default();
+    observe::routes(shown.observer.as_ref()?, below, query)
+}
+
+/// A page of a stranger can make a browser ask here under a name of the
+/// stranger's, and read the answer; it cannot do so under an address.
+fn meant<B>(request: &Request<B>) -> bool {
+    let host = request
+        .headers()
+        .get(HOST)
+        .and_then(|host| host.to_str().ok());
+    let Some(Ok(target)) = host.map(|host| Target::parse(host, 80)) else {
+        return host.is_none();
+    };
+    target.host.ip().is_some() || target.host.as_str() == "localhost"
+}
+
+fn page(shown: &Shown) -> Response<Bytes> {
+    let (totals, store) = (shown.proxy.totals(), shown.proxy.store_stats());
+    let page = Page {
+        requests: totals.requests,
+        open: totals.open,
+        intercepted: totals.intercepted,
+        tunnelled: totals.tunnelled,
+        distrusted: totals.distrusted,
+        made: store.generated,
+        hits: store.hits + store.disk_hits + store.coalesced,
+        errors: store.errors,
+        hosts: shown.proxy.hosts(),
+        observed: shown.observer.is_some(),
+    };
+    let mut response = match page.render() {
+        Ok(page) => typed("text/html; charset=utf-8", page),
+        Err(_) => text(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the page cannot be made\n",
+        ),
+    };
+    let policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
+    let policy = HeaderValue::from_static(policy);
+    response
+        .headers_mut()
+        .insert(CONTENT_SECURITY_POLICY, policy);
+    response
+}
+
+fn hosts(shown: &Shown) -> Response<Bytes> {
+    let hosts = Hosts {
+        hosts: shown.proxy.hosts(),
+    };
+    typed(
+        "application/json",
+        serde_json::to_vec(&hosts).unwrap_or_default(),
+    )
+}
+
+fn metrics(shown: &Shown) -> Response<Bytes> {
+    let mut metrics = String::new();
+    match prometheus_client::encoding::text::encode(&mut metrics, &shown.registry) {
+        Ok(()) => typed(
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            metrics,
+        ),
+        Err(_) => text(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the metrics cannot be made\n",
+        ),
+    }
+}
+
+fn redirect(place: &'static str) -> Response<Bytes> {
+    let mut response = text(StatusCode::MOVED_PERMANENTLY, "");
+    response
+        .headers_mut()
+        .insert(LOCATION, HeaderValue::from_static(place));
+    response
+}
+
+fn text(status: StatusCode, text: &'static str) -> Response<Bytes> {
+    let mut response = typed("text/plain; charset=utf-8", text);
+    *response.status_mut() = status;
+    response
+}
+
+fn typed(kind: &'static str, body: impl Into<Bytes>) -> Response<Bytes> {
+    let mut response = Response::new(body.into());
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}

@@ -1,0 +1,172 @@
+//! Clients before the proxy.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use lucarne_mint::Authority;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::{PATIENCE, Rig, roots};
+
+/// An answer, read whole.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: http::HeaderMap,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) async fn of(response: Response<Incoming>) -> Self {
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        Answer {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            body: String::from_utf8_lossy(&body).into_owned(),
+        }
+    }
+}
+
+/// Says CONNECT: the connection, and the head of the answer.
+pub(crate) async fn connect(proxy: SocketAddr, authority: &str) -> (TcpStream, String) {
+    let mut stream = TcpStream::connect(proxy).await.unwrap();
+    let request = format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let head = head(&mut stream).await;
+    (stream, head)
+}
+
+/// Reads up to the empty line.
+pub(crate) async fn head(stream: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    let reading = async {
+        while !head.ends_with(b"\r\n\r\n") {
+            match stream.read_u8().await {
+                Ok(byte) => head.push(byte),
+                Err(_) => break,
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, reading).await.unwrap();
+    String::from_utf8_lossy(&head).into_owned()
+}
+
+/// Sends these bytes to the proxy, and reads all it says to them.
+pub(crate) async fn raw(proxy: SocketAddr, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(proxy).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    let mut said = Vec::new();
+    let reading = stream.read_to_end(&mut said);
+    // A connection that is reset has been closed, too.
+    let _ = tokio::time::timeout(PATIENCE, reading).await.unwrap();
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+pub(crate) fn connector(ca: &Authority, alpn: &[&str]) -> TlsConnector {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots(ca))
+        .with_no_client_auth();
+    config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+    Arc::new(config).into()
+}
+
+/// TLS through the proxy, trusting this CA alone.
+pub(crate) async fn tls(
+    rig: &Rig,
+    ca: &Authority,
+    authority: &str,
+    name: &str,
+    alpn: &[&str],
+) -> std::io::Result<TlsStream<TcpStream>> {
+    let (stream, head) = connect(rig.address, authority).await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let handshake = connector(ca, alpn).connect(name, stream);
+    tokio::time::timeout(PATIENCE, handshake).await.unwrap()
+}
+
+/// A request through an intercepted connection of its own.
+pub(crate) async fn get(
+    rig: &Rig,
+    authority: &str,
+    name: &str,
+    alpn: &[&str],
+    path: &str,
+) -> Answer {
+    let stream = tls(rig, &rig.ca, authority, name, alpn).await.unwrap();
+    let host = match name.parse::<std::net::IpAddr>() {
+        Ok(_) => authority.to_owned(),
+        Err(_) => name.to_owned(),
+    };
+    over(stream, &host, path).await
+}
+
+/// A request over a connection that was set up.
+pub(crate) async fn over(stream: TlsStream<TcpStream>, host: &str, path: &str) -> Answer {
+    let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let asking = async {
+        match http2 {
+            true => {
+                let mut sender = http2_over(stream).await;
+                let uri = format!("https://{host}{path}");
+                let request = Request::get(uri).body(Full::default()).unwrap();
+                Answer::of(sender.send_request(request).await.unwrap()).await
+            }
+            false => {
+                let mut sender = http1_over(stream).await;
+                let request = Request::get(path).header("host", host);
+                let request = request.body(Full::default()).unwrap();
+                Answer::of(sender.send_request(request).await.unwrap()).await
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, asking).await.unwrap()
+}
+
+pub(crate) async fn http1_over<S>(stream: S) -> http1::SendRequest<Full<Bytes>>
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection.with_upgrades());
+    sender
+}
+
+pub(crate) async fn http2_over<S>(stream: S) -> http2::SendRequest<Full<Bytes>>
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    let io = TokioIo::new(stream);
+    let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
+    tokio::spawn(connection);
+    sender
+}
+
+/// A request to the proxy for a server of plain HTTP.
+pub(crate) async fn plain(rig: &Rig, url: &str) -> Answer {
+    let request = Request::get(url).body(Full::default()).unwrap();
+    ask(rig, request).await
+}
+
+/// A request to the proxy as it is.
+pub(crate) async fn ask(rig: &Rig, request: Request<Full<Bytes>>) -> Answer {
+    let stream = TcpStream::connect(rig.address).await.unwrap();
+    let mut sender = http1_over(stream).await;
+    let answer = async { Answer::of(sender.send_request(request).await.unwrap()).await };
+    tokio::time::timeout(PATIENCE, answer).await.unwrap()
+}

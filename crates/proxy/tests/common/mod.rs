@@ -1,0 +1,137 @@
+//! What the tests of the proxy share: the proxy, servers behind it, clients
+//! before it.
+#![allow(dead_code, clippy::unwrap_used)]
+
+pub(crate) mod client;
+pub(crate) mod origin;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lucarne_mint::store::{CertificateStore, MemoryStore, MintOptions, Minter, StoreOptions};
+use lucarne_mint::{Authority, CaOptions, KeyType};
+use lucarne_proxy::{Limits, Proxy, Rules, Settings, Trust, Users};
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// Longer than anything takes on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A CA of its own.
+pub(crate) fn authority(name: &str) -> Authority {
+    Authority::root(&CaOptions::named(name, KeyType::EcdsaP256)).unwrap()
+}
+
+/// Trusts one CA.
+pub(crate) fn roots(ca: &Authority) -> Arc<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    roots
+        .add(CertificateDer::from(ca.cert_der().to_vec()))
+        .unwrap();
+    Arc::new(roots)
+}
+
+/// A proxy to be started.
+pub(crate) struct Setup {
+    pub(crate) rules: Rules,
+    pub(crate) limits: Limits,
+    pub(crate) users: Option<Users>,
+    pub(crate) store: Arc<dyn CertificateStore>,
+    /// The CA of the servers behind it.
+    pub(crate) world: Authority,
+}
+
+impl Setup {
+    /// That may reach this machine, where all servers of tests are.
+    pub(crate) fn new() -> Self {
+        Setup {
+            rules: Rules {
+                private: true,
+                ..Rules::default()
+            },
+            limits: Limits {
+                drain: Duration::from_millis(500),
+                ..Limits::default()
+            },
+            users: None,
+            store: Arc::new(MemoryStore::new(StoreOptions::default())),
+            world: authority("The World"),
+        }
+    }
+
+    pub(crate) async fn start(self) -> Rig {
+        let ca = authority("The Proxy");
+        let minter = Minter::new(ca.clone(), self.store, MintOptions::default()).unwrap();
+        let trust = Trust {
+            roots: roots(&self.world),
+            insecure: false,
+        };
+        let proxy = Proxy::new(Settings {
+            minter: Arc::new(minter),
+            trust,
+            rules: self.rules,
+            users: self.users,
+            limits: self.limits,
+            observer: None,
+        })
+        .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serving = {
+            let proxy = proxy.clone();
+            tokio::spawn(async move {
+                let shutdown = async { drop(stopped.await) };
+                proxy.serve(vec![listener], shutdown).await.unwrap();
+            })
+        };
+        Rig {
+            proxy,
+            ca,
+            world: self.world,
+            address,
+            stop: Some(stop),
+            serving,
+        }
+    }
+}
+
+/// A proxy that runs.
+pub(crate) struct Rig {
+    pub(crate) proxy: Proxy,
+    /// Its CA, before it was replaced.
+    pub(crate) ca: Authority,
+    pub(crate) world: Authority,
+    pub(crate) address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    serving: JoinHandle<()>,
+}
+
+impl Rig {
+    pub(crate) async fn new() -> Self {
+        Setup::new().start().await
+    }
+
+    /// Stops, and waits until it has.
+    pub(crate) async fn stop(mut self) {
+        drop(self.stop.take());
+        tokio::time::timeout(PATIENCE, self.serving)
+            .await
+            .unwrap()
+            .unwrap();
+    }
+}
+
+/// Asks until the answer is yes.
+pub(crate) async fn eventually(what: &str, mut ask: impl FnMut() -> bool) {
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while !ask() {
+        assert!(std::time::Instant::now() < deadline, "never: {what}");
+        // Nothing tells when it happens: ask again a little later.
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
