@@ -10,7 +10,7 @@ use http::Request;
 use object_store::ClientOptions;
 use object_store::client::{HttpConnector, HttpRequestBody};
 
-use crate::object::{Patience, http::Connector};
+use crate::object::{Patience, failure, http::Connector};
 use crate::{Error, Stats};
 
 /// Asks AWS Secrets Manager for the newest version of a secret, by its name or
@@ -40,7 +40,7 @@ pub async fn aws(
     };
     let (client, region) = settings.client(connector(), Patience::hasty().retry())?;
     let credential = client.credentials().get_credential().await;
-    let credential = credential.map_err(|e| crate::object::failed(ACTION, name, &e))?;
+    let credential = credential.map_err(|e| failure::sort(ACTION, name.into(), &e))?;
     let server = match endpoint {
         Some(endpoint) => endpoint.trim_end_matches('/').to_owned(),
         None => format!("https://secretsmanager.{region}.amazonaws.com"),
@@ -53,7 +53,7 @@ pub async fn aws(
     let mut request = request.map_err(|_| wrong(name))?;
     AwsAuthorizer::new(&credential, "secretsmanager", &region)
         .try_authorize(&mut request, None)
-        .map_err(|e| crate::object::failed(ACTION, name, &e))?;
+        .map_err(|e| failure::sort(ACTION, name.into(), &e))?;
     exchange(name, request).await
 }
 
@@ -78,7 +78,7 @@ pub async fn gcp(version: &str, endpoint: Option<&str>) -> Result<Bytes, Error> 
         let client = settings.client(connector(), Patience::hasty().retry())?;
         let credential = client.credentials().get_credential().await;
         let credential =
-            credential.map_err(|e| crate::object::failed("fetch the secret", version, &e))?;
+            credential.map_err(|e| failure::sort("fetch the secret", version.into(), &e))?;
         request = request.header("authorization", format!("Bearer {}", credential.bearer));
     }
     let request = request.body(HttpRequestBody::empty());

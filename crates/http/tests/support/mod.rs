@@ -10,6 +10,7 @@ use lucarne_ct::{Chain, EntryKind, LogKey, Policy, Roots, Sct};
 use lucarne_http::{Limits, Listener, Site, Surface, Tls, serve};
 use lucarne_log::{Clock, Log, LogConfig, Metrics, State};
 use lucarne_mint::{Authority, CaOptions, KeyPair, KeyType, LeafOptions};
+use lucarne_storage::Assets;
 use lucarne_storage::memory::{MemoryAssets, MemoryLock};
 use prometheus_client::registry::Registry;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -26,6 +27,8 @@ pub struct TestLog {
     pub scts: usize,
     pub assets: MemoryAssets,
     pub lock: MemoryLock,
+    /// What must live as long as the log.
+    pub kept: Option<Box<dyn std::any::Any + Send + Sync>>,
     _cache: tempfile::TempDir,
 }
 
@@ -48,6 +51,17 @@ pub fn config(name: &str, cache: &std::path::Path) -> LogConfig {
         read_cache_bytes: 64 << 20,
         clock: Clock::system(),
     }
+}
+
+fn start_log(
+    config: LogConfig,
+    ca: &Authority,
+    assets: Arc<dyn Assets>,
+    lock: &MemoryLock,
+    metrics: &Metrics,
+) -> Arc<Log> {
+    let (roots, _) = Roots::from_pem(ca.certificate_pem().as_bytes());
+    Log::start(config, roots, assets, Arc::new(lock.clone()), metrics)
 }
 
 impl TestLog {
@@ -80,16 +94,9 @@ impl TestLog {
             KeyType::EcdsaP256,
         ))
         .unwrap();
-        let (roots, _) = Roots::from_pem(ca.certificate_pem().as_bytes());
         let (assets, lock) = (MemoryAssets::new(), MemoryLock::new());
         Log::create(&config, &assets, &lock).await.unwrap();
-        let log = Log::start(
-            config,
-            roots,
-            Arc::new(assets.clone()),
-            Arc::new(lock.clone()),
-            metrics,
-        );
+        let log = start_log(config, &ca, Arc::new(assets.clone()), &lock, metrics);
         TestLog {
             log,
             ca,
@@ -97,8 +104,21 @@ impl TestLog {
             scts: 0,
             assets,
             lock,
+            kept: None,
             _cache: cache,
         }
+    }
+
+    /// The same log, stopped and started on other assets: the same files
+    /// elsewhere, or none yet.
+    pub async fn moved(self, assets: Arc<dyn Assets>) -> TestLog {
+        self.log.shutdown().await;
+        let config = self.log.config().clone();
+        let metrics = Metrics::register(&mut Registry::default());
+        let log = start_log(config, &self.ca, assets, &self.lock, &metrics);
+        let moved = TestLog { log, ..self };
+        moved.until(|log| log.state() == State::Running).await;
+        moved
     }
 
     pub async fn until(&self, is_so: impl Fn(&Log) -> bool) {

@@ -5,7 +5,7 @@ use std::error::Error as StdError;
 use crate::Error;
 
 /// Sorts an error: `action` as in "cannot `action` `place`".
-pub(super) fn sort(action: &'static str, place: String, error: &object_store::Error) -> Error {
+pub(crate) fn sort(action: &'static str, place: String, error: &object_store::Error) -> Error {
     let Reason {
         status,
         code,
@@ -50,6 +50,11 @@ pub(super) fn sort(action: &'static str, place: String, error: &object_store::Er
         place,
         detail,
     }
+}
+
+/// What the store said, or what kept it from saying anything: one line.
+pub(crate) fn detail(error: &object_store::Error) -> String {
+    Reason::of(error).detail
 }
 
 /// True if there is a bucket, and no such object in it.

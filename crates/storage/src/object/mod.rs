@@ -23,7 +23,7 @@
 //! put was given up and arrives late: it is an older one of the same log.
 
 mod config;
-mod failure;
+pub(crate) mod failure;
 pub(crate) mod http;
 mod journal;
 mod place;
@@ -325,12 +325,6 @@ fn headers(kind: AssetKind) -> Attributes {
         headers.insert(Attribute::ContentEncoding, encoding.into());
     }
     headers
-}
-
-/// An error of the client, in words.
-#[cfg(any(feature = "aws-secrets", feature = "gcp-secrets"))]
-pub(crate) fn failed(action: &'static str, place: &str, error: &object_store::Error) -> Error {
-    failure::sort(action, place.to_owned(), error)
 }
 
 #[async_trait]

@@ -10,7 +10,6 @@ mod race;
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
-use std::fmt::Display;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -26,6 +25,7 @@ use object_store::{
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use crate::object::failure;
 use crate::{Lock, LockError, LogId, ObjectStoreConfig, Observer, Stats};
 
 /// How long a call may take in all.
@@ -401,36 +401,37 @@ impl Failure {
 
     /// What happened, and what to do about the usual cases.
     fn message(&self) -> String {
-        let (said, advice): (&dyn Display, _) = match self {
+        let (said, advice) = match self {
             Self::Lost => (
-                &"others put the same object again and again",
+                "others put the same object again and again",
                 "find out who writes to this prefix",
             ),
             Self::Torn => (
-                &"an object and its e-tag do not belong together",
+                "an object and its e-tag do not belong together",
                 "find out who writes to this prefix",
             ),
             Self::Silence => (
-                &"no answer",
+                "no answer",
                 "the store hangs, or something on the way drops packets",
             ),
-            Self::Store(error) => (
-                error,
-                match error {
-                    Error::NotFound { .. } => {
-                        "there is no such bucket: check its name, region and endpoint"
-                    }
-                    Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
-                        "the credentials must be valid, and allow to get, put and delete objects \
-                         under this prefix; check the machine's clock too"
-                    }
-                    _ => "",
-                },
-            ),
+            Self::Store(error) => return said(error),
         };
-        match advice {
-            "" => said.to_string(),
-            advice => format!("{said}; {advice}"),
+        format!("{said}; {advice}")
+    }
+}
+
+/// What the store said, and what to do.
+fn said(error: &Error) -> String {
+    let detail = failure::detail(error);
+    match error {
+        Error::NotFound { .. } => {
+            format!("{detail}; there is no such bucket: check its name, region and endpoint")
         }
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => format!(
+            "the store refuses ({detail}); the credentials must be valid, and allow to get, put \
+             and delete objects under this prefix; check the machine's clock too"
+        ),
+        Error::Generic { .. } => format!("the store does not serve us now ({detail})"),
+        _ => detail,
     }
 }

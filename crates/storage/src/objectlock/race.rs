@@ -168,6 +168,7 @@ async fn clean(lock: &ObjectLock, key: &object_store::path::Path) {
     if let Ok(Err(error)) = deleted
         && !matches!(error, object_store::Error::NotFound { .. })
     {
-        tracing::warn!(%error, "{}: a probe cannot be deleted", lock.location);
+        let error = crate::object::failure::detail(&error);
+        tracing::warn!(error, "{}: a probe cannot be deleted", lock.location);
     }
 }
