@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use crate::commands::ca::Ca;
 use crate::commands::demo::Options as Demo;
 use crate::commands::load::Load;
+use crate::commands::proxy::Options as Proxy;
 use crate::commands::watch::Options as Watch;
 use crate::config::Flags;
 use crate::logging::Format;
@@ -85,6 +86,13 @@ pub enum Command {
     #[command(subcommand)]
     Load(Load),
 
+    /// A forward proxy that looks into TLS, and observes servers' certificates
+    ///
+    /// Makes its CA at the first start and says how clients come to trust it.
+    /// SIGHUP reads CA and users again; SIGTERM and SIGINT finish what is open
+    /// and exit 0, a second one exits at once.
+    Proxy(Box<Proxy>),
+
     /// Follow a log's checkpoint: verify it, and say how the log grows
     #[command(after_help = crate::commands::watch::EXIT_CODES)]
     Watch(Box<Watch>),
@@ -108,6 +116,11 @@ pub struct Serve {
     /// Configuration file [default: lucarne.yaml]
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+
+    /// For tests: TLS with certificates for whatever host clients ask for, by a CA made in DIR
+    /// [default: testcert in the first log's cache]
+    #[arg(long, value_name = "DIR", num_args = 0..=1, conflicts_with = "tls_certificate")]
+    pub testcert: Option<Option<PathBuf>>,
 
     /// Flags that make a configuration by themselves.
     #[command(flatten)]

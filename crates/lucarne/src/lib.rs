@@ -17,6 +17,7 @@ mod runtime;
 mod server;
 mod signals;
 mod survey;
+mod testcert;
 mod tls;
 mod web;
 
@@ -27,8 +28,10 @@ use cli::{Cli, Command};
 
 /// Does what the command line asks for.
 pub fn run(cli: &Cli) -> ExitCode {
-    let level = match cli.command {
+    let level = match &cli.command {
         Command::Demo(_) | Command::Load(_) | Command::Watch(_) => "warn",
+        // Lines would be drawn into the picture.
+        Command::Proxy(options) if options.live() => "off",
         _ => "info",
     };
     let filter = cli.log_filter.as_deref().unwrap_or(level);
@@ -43,6 +46,7 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Keygen(keygen) => commands::keygen::run(&keygen.file),
         Command::Demo(options) => commands::demo::run(options, &logging),
         Command::Load(load) => commands::load::run(load),
+        Command::Proxy(options) => commands::proxy::run(options, &logging),
         Command::Watch(options) => commands::watch::run(options),
         Command::Ca(ca) => commands::ca::run(ca),
     }

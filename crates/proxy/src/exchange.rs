@@ -102,6 +102,10 @@ fn route(session: &Session, request: &Request<Incoming>) -> Result<Arc<Route>, F
 /// Whether the rules let the request be made. Inside an intercepted connection
 /// the target has been looked at; a Host header may name yet another.
 fn permit(session: &Session, request: &Request<Incoming>, route: &Route) -> Result<(), Failure> {
+    if request.headers().get_all(HOST).iter().nth(1).is_some() {
+        let why = "It has more than one Host header.";
+        return Err(Failure::Request(why.to_owned()));
+    }
     let rules = session.core.rules.load();
     if session.fixed.is_none() {
         rules

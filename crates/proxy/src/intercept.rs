@@ -76,6 +76,7 @@ async fn hello(core: &Core, mut stream: Rewind) -> Result<StartHandshake<Rewind>
 /// What a ClientHello asks for.
 struct Wishes {
     name: Option<Host>,
+    http1: bool,
     http2: bool,
     /// It speaks a protocol, and that is not HTTP.
     other: bool,
@@ -87,10 +88,12 @@ impl Wishes {
         let protocols: Option<Vec<&[u8]>> = hello.alpn().map(Iterator::collect);
         let offers = |name: &[u8]| protocols.iter().flatten().any(|offer| *offer == name);
         let http2 = offers(b"h2");
+        let http1 = protocols.is_none() || offers(b"http/1.1") || offers(b"http/1.0");
         Wishes {
             name,
+            http1,
             http2,
-            other: protocols.is_some() && !http2 && !offers(b"http/1.1") && !offers(b"http/1.0"),
+            other: !http1 && !http2,
         }
     }
 }
@@ -123,7 +126,7 @@ async fn take(
     let seen = core.hosts.connection(&host);
     let (certificate, choice) = tokio::join!(
         certificate(&core, &host, &seen),
-        choose(&core, &route, wishes.http2, refused.map(Failure::Refused))
+        choose(&core, &route, &wishes, refused.map(Failure::Refused))
     );
     let minted = match certificate {
         Ok(minted) => minted,
@@ -170,31 +173,26 @@ struct Choice {
     ready: Option<Result<Connection, Failure>>,
 }
 
-/// A client that could speak HTTP/2 gets it where the server speaks it. To
-/// know, the server is asked, unless it was before.
-async fn choose(core: &Core, route: &Route, http2: bool, refused: Option<Failure>) -> Choice {
+/// A client that could speak HTTP/2 gets it where the server speaks it, or
+/// where it wants nothing else. To know, the server is asked, unless it was
+/// before.
+async fn choose(core: &Core, route: &Route, wishes: &Wishes, refused: Option<Failure>) -> Choice {
+    let choice = |http2, ready| Choice { http2, ready };
     if let Some(failure) = refused {
-        let ready = Some(Err(failure));
-        return Choice { http2, ready };
+        return choice(wishes.http2, Some(Err(failure)));
     }
-    let known = core.upstream.pool.speaks_http2(route);
-    if let (false, _) | (true, Some(_)) = (http2, known) {
-        let http2 = http2 && known == Some(true);
-        return Choice { http2, ready: None };
+    if !wishes.http2 {
+        return choice(false, None);
     }
-    let ready = core.upstream.connect(route, true).await;
-    match ready {
+    if let Some(known) = core.upstream.pool.speaks_http2(route) {
+        return choice(known || !wishes.http1, None);
+    }
+    match core.upstream.connect(route, true).await {
         Ok(Connection::Http2(sender)) => {
             core.upstream.pool.share(route, sender);
-            Choice {
-                http2: true,
-                ready: None,
-            }
+            choice(true, None)
         }
-        ready => Choice {
-            http2: false,
-            ready: Some(ready),
-        },
+        ready => choice(!wishes.http1, Some(ready)),
     }
 }
 

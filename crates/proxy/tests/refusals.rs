@@ -137,7 +137,7 @@ async fn users_are_asked_who_they_are() {
     assert_eq!(answer.status, 407);
     let wanted = answer.headers["proxy-authenticate"].to_str().unwrap();
     assert!(wanted.starts_with("Basic realm="), "{wanted}");
-    let said = refused(&rig, "localhost:443", "").await;
+    let said = refused(&rig, "localhost:443", "Connection: close\r\n").await;
     assert!(said.starts_with("HTTP/1.1 407"), "{said}");
     let request = Request::get(&url).header("proxy-authorization", "Basic YW5uOndyb25n");
     let answer = client::ask(&rig, request.body(Full::default()).unwrap()).await;

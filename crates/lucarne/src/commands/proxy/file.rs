@@ -1,0 +1,265 @@
+//! The configuration file of a proxy. `docs/proxy.md` documents each key; a
+//! test holds the two together.
+
+use std::fmt::Display;
+use std::path::Path;
+use std::str::FromStr;
+
+use lucarne_proxy::{HostPattern, Rule};
+use lucarne_settings::values::{boolean, duration, number};
+use lucarne_settings::{Node, Reader, Report, Section, Value, tree};
+
+use super::config::{Config, action, place};
+use crate::config::listen;
+
+/// Keys at the top of the file.
+pub(super) const TOP: &[&str] = &[
+    "listen",
+    "admin",
+    "ca",
+    "keytype",
+    "leafkey",
+    "lifetime",
+    "store",
+    "storedirectory",
+    "storememory",
+    "rules",
+    "default",
+    "allow",
+    "deny",
+    "ports",
+    "networks",
+    "private",
+    "resolve",
+    "users",
+    "upstream",
+    "limits",
+    "observe",
+];
+
+/// Keys of one of `rules`.
+pub(super) const RULE: &[&str] = &["host", "action"];
+
+/// Keys under `upstream`.
+pub(super) const UPSTREAM: &[&str] = &["ca", "systemroots", "insecure"];
+
+/// Keys under `limits`.
+pub(super) const LIMITS: &[&str] = &[
+    "maxconnections",
+    "maxheader",
+    "maxhosts",
+    "maxidle",
+    "keeptimeout",
+    "headertimeout",
+    "handshaketimeout",
+    "connecttimeout",
+    "answertimeout",
+    "idletimeout",
+    "draintimeout",
+];
+
+/// Keys under `observe`.
+pub(super) const OBSERVE: &[&str] = &["loglist", "submitto", "submitkey"];
+
+/// Reads the file at `path`. What is wrong with it is in the report.
+pub(super) fn read(path: &Path, report: &mut Report) -> Config {
+    let mut config = Config::default();
+    let yaml = match std::fs::read_to_string(path) {
+        Ok(yaml) => yaml,
+        Err(error) => {
+            report.problem(None, "", format!("cannot be read: {error}"));
+            return config;
+        }
+    };
+    match tree::parse(&yaml) {
+        Ok(root) => {
+            let directory = path.parent().unwrap_or(Path::new(""));
+            top(&root, directory, &mut config, report);
+        }
+        Err(error) => {
+            let message = format!("is not YAML: {}", error.message);
+            report.problem(Some(error.line), "", message);
+        }
+    }
+    config
+}
+
+fn top(root: &Node, directory: &Path, config: &mut Config, report: &mut Report) {
+    let Some(section) = Section::open(root, "", TOP, report) else {
+        return;
+    };
+    config.rules.rules = rules(&section, report);
+    upstream(&section, directory, config, report);
+    limits(&section, directory, config, report);
+    observe(&section, directory, config, report);
+    let mut reader = Reader::new(section, "", directory, report);
+    let reader = &mut reader;
+    config.listen = list(reader, "listen", listen);
+    put(
+        &mut config.admin,
+        reader.parse("admin", listen).map(|l| Some(l.value)),
+    );
+    put(&mut config.ca, reader.path("ca").map(|l| l.value));
+    put(&mut config.key_type, one(reader, "keytype", without_value));
+    put(&mut config.leaf_keys, one(reader, "leafkey", parsed));
+    put(&mut config.lifetime, one(reader, "lifetime", duration));
+    put(&mut config.store, one(reader, "store", parsed).map(Some));
+    let directory = reader.path("storedirectory").map(|l| Some(l.value));
+    put(&mut config.store_directory, directory);
+    let memory = one(reader, "storememory", number(1, 1 << 20, "MiB"));
+    put(&mut config.store_memory, memory.map(|mib| mib << 20));
+    let rules = &mut config.rules;
+    put(&mut rules.default, one(reader, "default", action));
+    rules.allow = list(reader, "allow", parsed);
+    rules.deny = list(reader, "deny", parsed);
+    if reader.has("ports") {
+        rules.ports = list(reader, "ports", parsed);
+    }
+    rules.networks = list(reader, "networks", parsed);
+    rules.resolve = list(reader, "resolve", place);
+    put(&mut rules.private, one(reader, "private", boolean));
+    config.users.file = reader.path("users").map(|l| l.value);
+}
+
+/// The list `rules`, in the order of the file.
+fn rules(top: &Section<'_>, report: &mut Report) -> Vec<Rule> {
+    let Some(node) = top.get("rules") else {
+        return Vec::new();
+    };
+    let Value::List(items) = &node.value else {
+        let message = "must be a list: one `- host: …` for each rule";
+        report.problem(Some(node.line), "rules", message);
+        return Vec::new();
+    };
+    let read = |(index, item)| rule(index, item, report);
+    items.iter().enumerate().filter_map(read).collect()
+}
+
+fn rule(index: usize, node: &Node, report: &mut Report) -> Option<Rule> {
+    let path = format!("rules[{index}]");
+    let section = Section::open(node, &path, RULE, report)?;
+    let mut reader = Reader::new(section, path, Path::new(""), report);
+    let hosts = reader.parse("host", parsed::<HostPattern>);
+    let hosts = reader.required("host", hosts, "\"*.example.com\"");
+    let act = reader.parse("action", action);
+    let act = reader.required("action", act, "tunnel");
+    Some(Rule {
+        hosts: hosts?.value,
+        action: act?.value,
+    })
+}
+
+fn upstream(top: &Section<'_>, directory: &Path, config: &mut Config, report: &mut Report) {
+    let Some(mut reader) = below(top, "upstream", UPSTREAM, directory, report) else {
+        return;
+    };
+    let reader = &mut reader;
+    config.upstream_ca = list(reader, "ca", |path| Ok(directory.join(path)));
+    put(
+        &mut config.system_roots,
+        one(reader, "systemroots", boolean),
+    );
+    put(&mut config.insecure, one(reader, "insecure", boolean));
+}
+
+fn limits(top: &Section<'_>, directory: &Path, config: &mut Config, report: &mut Report) {
+    let Some(mut reader) = below(top, "limits", LIMITS, directory, report) else {
+        return;
+    };
+    let limits = &mut config.limits;
+    for (key, unit, least, most, limit) in [
+        (
+            "maxconnections",
+            "connections",
+            1,
+            1 << 24,
+            &mut limits.connections,
+        ),
+        (
+            "maxheader",
+            "bytes",
+            8 << 10,
+            1 << 20,
+            &mut limits.head_bytes,
+        ),
+        ("maxhosts", "hosts", 1, 1 << 20, &mut limits.hosts),
+        ("maxidle", "hosts", 1, 1 << 16, &mut limits.idle_connections),
+    ] {
+        if let Some(value) = one(&mut reader, key, number(least, most, unit)) {
+            *limit = usize::try_from(value).unwrap_or(usize::MAX);
+        }
+    }
+    for (key, limit) in [
+        ("keeptimeout", &mut limits.keep),
+        ("headertimeout", &mut limits.head),
+        ("handshaketimeout", &mut limits.handshake),
+        ("connecttimeout", &mut limits.connect),
+        ("answertimeout", &mut limits.answer),
+        ("idletimeout", &mut limits.idle),
+        ("draintimeout", &mut limits.drain),
+    ] {
+        put(limit, one(&mut reader, key, some_time));
+    }
+}
+
+/// A time that is not none at all: nothing works within that.
+fn some_time(text: &str) -> Result<std::time::Duration, String> {
+    match duration(text)? {
+        std::time::Duration::ZERO => Err("is no time at all".to_owned()),
+        time => Ok(time),
+    }
+}
+
+fn observe(top: &Section<'_>, directory: &Path, config: &mut Config, report: &mut Report) {
+    let Some(mut reader) = below(top, "observe", OBSERVE, directory, report) else {
+        return;
+    };
+    config.log_list = reader.url_or_path("loglist").map(|l| l.value);
+    config.submit_to = one(&mut reader, "submitto", parsed);
+    config.submit_key = reader.path("submitkey").map(|l| l.value);
+}
+
+fn below<'t, 'r>(
+    top: &Section<'t>,
+    key: &str,
+    known: &[&str],
+    directory: &'r Path,
+    report: &'r mut Report,
+) -> Option<Reader<'t, 'r>> {
+    let section = Section::open(top.get(key)?, key, known, report)?;
+    Some(Reader::new(section, key, directory, report))
+}
+
+fn put<T>(place: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *place = value;
+    }
+}
+
+fn one<T>(
+    reader: &mut Reader<'_, '_>,
+    key: &str,
+    parser: impl FnOnce(&str) -> Result<T, String>,
+) -> Option<T> {
+    reader.parse(key, parser).map(|located| located.value)
+}
+
+fn list<T>(
+    reader: &mut Reader<'_, '_>,
+    key: &str,
+    parser: impl Fn(&str) -> Result<T, String>,
+) -> Vec<T> {
+    let located = reader.list(key, parser);
+    located.into_iter().map(|located| located.value).collect()
+}
+
+/// What says of itself why it is wrong, in words that follow the value.
+fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|error: T::Err| error.to_string())
+}
+
+/// What names the value itself when it is wrong.
+fn without_value<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
+    let parsed = text.parse().map_err(|error: T::Err| error.to_string());
+    parsed.map_err(|why: String| why.trim_start_matches(&format!("{text:?} ")).to_owned())
+}

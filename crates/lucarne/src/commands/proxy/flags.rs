@@ -1,0 +1,190 @@
+//! The flags of `lucarne proxy`. Whatever they say counts before the file.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ArgAction;
+use lucarne_mint::KeyType;
+use lucarne_proxy::{HostPattern, Network, Ports};
+use url::Url;
+
+use super::config::{Config, LeafKeys, StoreKind};
+use crate::commands::duration;
+use crate::config::Listen;
+
+/// What can be said without a file.
+#[derive(Debug, Default, clap::Args)]
+#[group(skip)]
+pub struct Flags {
+    /// Where clients connect; may be repeated [default: 127.0.0.1:3128]
+    #[arg(short, long, value_name = "HOST:PORT", value_parser = crate::config::listen)]
+    pub listen: Vec<Listen>,
+
+    /// Where the page, its JSON and /metrics are [default: nowhere]
+    #[arg(long, value_name = "HOST:PORT", value_parser = crate::config::listen)]
+    pub admin: Option<Listen>,
+
+    /// Lines instead of the live view
+    #[arg(long)]
+    pub no_ui: bool,
+
+    /// Directory of the CA; made at the first start [default: lucarne-ca]
+    #[arg(
+        long,
+        alias = "ca-directory",
+        value_name = "DIR",
+        help_heading = "Certificates"
+    )]
+    pub ca: Option<PathBuf>,
+
+    /// Keys of minted certificates: p256, p384, rsa2048, ed25519, … [default: p256]
+    #[arg(long, value_name = "KIND", help_heading = "Certificates")]
+    pub key_type: Option<KeyType>,
+
+    /// One key for each certificate, or one for all [default: per-certificate]
+    #[arg(long, value_name = "WHOSE", help_heading = "Certificates")]
+    pub leaf_key: Option<LeafKeys>,
+
+    /// How long minted certificates are valid [default: 720h]
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Certificates")]
+    pub lifetime: Option<Duration>,
+
+    /// Where certificates are kept [default: memory; with --store-directory: layered]
+    #[arg(long, value_name = "KIND", help_heading = "Certificates")]
+    pub store: Option<StoreKind>,
+
+    /// Directory of the stores `disk` and `layered`
+    #[arg(long, value_name = "DIR", help_heading = "Certificates")]
+    pub store_directory: Option<PathBuf>,
+
+    /// Memory for certificates, in MiB [default: 64]
+    #[arg(long, value_name = "MIB", help_heading = "Certificates")]
+    pub store_memory: Option<u64>,
+
+    /// Hosts whose TLS is intercepted, where --tunnel or --default says otherwise; may be repeated
+    #[arg(long, value_name = "HOST", help_heading = "Rules")]
+    pub intercept: Vec<HostPattern>,
+
+    /// Hosts whose TLS is passed on untouched; may be repeated
+    #[arg(long, value_name = "HOST", help_heading = "Rules")]
+    pub tunnel: Vec<HostPattern>,
+
+    /// What happens to hosts that no rule names: intercept or tunnel [default: intercept]
+    #[arg(long, value_name = "ACTION", value_parser = super::config::action, help_heading = "Rules")]
+    pub default: Option<lucarne_proxy::Action>,
+
+    /// The only hosts that may be reached; may be repeated
+    #[arg(long, value_name = "HOST", help_heading = "Rules")]
+    pub allow: Vec<HostPattern>,
+
+    /// Hosts that may not be reached; may be repeated
+    #[arg(long, value_name = "HOST", help_heading = "Rules")]
+    pub deny: Vec<HostPattern>,
+
+    /// Ports that may be reached, instead of 80, 443 and 1024-65535; may be repeated
+    #[arg(long, value_name = "PORTS", help_heading = "Rules")]
+    pub allow_port: Vec<Ports>,
+
+    /// Inner addresses that may be reached, such as 10.0.0.0/8; may be repeated
+    #[arg(long, value_name = "BLOCK", help_heading = "Rules")]
+    pub allow_network: Vec<Network>,
+
+    /// All loopback, private and link-local addresses may be reached
+    #[arg(long, action = ArgAction::SetTrue, help_heading = "Rules")]
+    pub allow_private: bool,
+
+    /// Where hosts are, whatever name servers say: '*.test=127.0.0.1'; may be repeated
+    #[arg(long, value_name = "HOST=ADDRESS", value_parser = super::config::place, help_heading = "Rules")]
+    pub resolve: Vec<(HostPattern, std::net::IpAddr)>,
+
+    /// A user who may use the proxy; may be repeated (others can see it in the list of processes)
+    #[arg(long, value_name = "NAME:PASSWORD", help_heading = "Rules")]
+    pub user: Vec<String>,
+
+    /// File of users, as htpasswd writes it
+    #[arg(long, value_name = "FILE", help_heading = "Rules")]
+    pub users: Option<PathBuf>,
+
+    /// PEM file of CAs that servers may have, besides the system's; may be repeated
+    #[arg(long, value_name = "FILE", help_heading = "Servers")]
+    pub upstream_ca: Vec<PathBuf>,
+
+    /// Accept any certificate of any server
+    #[arg(long, help_heading = "Servers")]
+    pub insecure: bool,
+
+    /// Log list (version 3 JSON) that SCTs of servers are verified with
+    #[arg(long, value_name = "FILE|URL", help_heading = "Observation")]
+    pub log_list: Option<String>,
+
+    /// Log that gets the chains that were not seen before: its submission prefix
+    #[arg(long, value_name = "URL", help_heading = "Observation")]
+    pub submit_to: Option<Url>,
+
+    /// Public key (PEM) of that log, where the log list does not have it
+    #[arg(long, value_name = "FILE", help_heading = "Observation")]
+    pub submit_key: Option<PathBuf>,
+}
+
+impl Flags {
+    /// Puts what the flags say over what the file says.
+    pub(super) fn apply(&self, config: &mut Config) {
+        put_list(&mut config.listen, &self.listen);
+        put(&mut config.admin, self.admin.clone().map(Some));
+        put(&mut config.ca, self.ca.clone());
+        put(&mut config.key_type, self.key_type);
+        put(&mut config.leaf_keys, self.leaf_key);
+        put(&mut config.lifetime, self.lifetime);
+        put(&mut config.store, self.store.map(Some));
+        put(
+            &mut config.store_directory,
+            self.store_directory.clone().map(Some),
+        );
+        put(
+            &mut config.store_memory,
+            self.store_memory.map(|mib| mib << 20),
+        );
+        self.apply_rules(config);
+        put_list(&mut config.users.given, &self.user);
+        put(&mut config.users.file, self.users.clone().map(Some));
+        put_list(&mut config.upstream_ca, &self.upstream_ca);
+        config.insecure |= self.insecure;
+        put(&mut config.log_list, self.log_list.clone().map(Some));
+        put(&mut config.submit_to, self.submit_to.clone().map(Some));
+        put(&mut config.submit_key, self.submit_key.clone().map(Some));
+    }
+
+    fn apply_rules(&self, config: &mut Config) {
+        use lucarne_proxy::{Action, Rule};
+        let rules = &mut config.rules;
+        let rule = |hosts: &HostPattern, action| Rule {
+            hosts: hosts.clone(),
+            action,
+        };
+        let intercept = self
+            .intercept
+            .iter()
+            .map(|hosts| rule(hosts, Action::Intercept));
+        let tunnel = self.tunnel.iter().map(|hosts| rule(hosts, Action::Tunnel));
+        rules.rules.splice(0..0, intercept.chain(tunnel));
+        put(&mut rules.default, self.default);
+        put_list(&mut rules.allow, &self.allow);
+        rules.deny.extend(self.deny.iter().cloned());
+        put_list(&mut rules.ports, &self.allow_port);
+        rules.networks.extend(self.allow_network.iter().copied());
+        rules.resolve.splice(0..0, self.resolve.iter().cloned());
+        rules.private |= self.allow_private;
+    }
+}
+
+fn put<T>(place: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *place = value;
+    }
+}
+
+fn put_list<T: Clone>(place: &mut Vec<T>, values: &[T]) {
+    if !values.is_empty() {
+        *place = values.to_vec();
+    }
+}

@@ -1,0 +1,122 @@
+//! The live view: hosts, how often they are asked for, and what their
+//! certificates cost.
+
+mod view;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use lucarne_proxy::Proxy;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use tokio::sync::Notify;
+
+use self::view::{Picture, draw};
+
+/// How long a key may wait to be noticed.
+const ATTENTION: Duration = Duration::from_millis(100);
+/// How often the picture changes.
+const REFRESH: Duration = Duration::from_millis(500);
+
+/// The terminal, drawn on by a thread of its own until dropped.
+pub(super) struct Screen {
+    over: Arc<AtomicBool>,
+    quit: Arc<Notify>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Screen {
+    /// Takes the terminal over.
+    pub(super) fn start(proxy: Proxy, addresses: &[SocketAddr], admin: Option<SocketAddr>) -> Self {
+        let over = Arc::<AtomicBool>::default();
+        let quit = Arc::<Notify>::default();
+        let title = title(addresses, admin);
+        let thread = {
+            let (over, quit) = (over.clone(), quit.clone());
+            std::thread::spawn(move || {
+                if let Err(error) = show(&proxy, &title, &over, &quit) {
+                    eprintln!("lucarne: nothing can be shown: {error}");
+                }
+            })
+        };
+        Screen {
+            over,
+            quit,
+            thread: Some(thread),
+        }
+    }
+}
+
+/// Ready once somebody pressed the key to stop; never without a screen.
+pub(super) fn quit(screen: &Option<Screen>) -> impl Future<Output = ()> + use<> {
+    let quit = screen.as_ref().map(|screen| screen.quit.clone());
+    async move {
+        match quit {
+            Some(quit) => quit.notified().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // It has put the terminal back if it panicked.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn title(addresses: &[SocketAddr], admin: Option<SocketAddr>) -> String {
+    let proxies: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    let admin = admin.map_or(String::new(), |address| {
+        format!("   page http://{address}/")
+    });
+    format!("{}{admin}", proxies.join(", "))
+}
+
+fn show(proxy: &Proxy, title: &str, over: &AtomicBool, quit: &Notify) -> io::Result<()> {
+    let mut terminal = ratatui::try_init()?;
+    let shown = follow(proxy, title, over, quit, &mut terminal);
+    ratatui::try_restore()?;
+    shown
+}
+
+fn follow(
+    proxy: &Proxy,
+    title: &str,
+    over: &AtomicBool,
+    quit: &Notify,
+    terminal: &mut ratatui::DefaultTerminal,
+) -> io::Result<()> {
+    let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let mut picture = Picture::of(proxy, title, colour, None);
+    while !over.load(Ordering::Relaxed) {
+        terminal.draw(|frame| draw(frame, &picture))?;
+        let until = Instant::now() + REFRESH;
+        while Instant::now() < until && !over.load(Ordering::Relaxed) {
+            if event::poll(ATTENTION)? && stops(&event::read()?) {
+                quit.notify_one();
+            }
+        }
+        picture = Picture::of(proxy, title, colour, Some(&picture));
+    }
+    Ok(())
+}
+
+fn stops(event: &Event) -> bool {
+    let Event::Key(key) = event else {
+        return false;
+    };
+    let control = key.modifiers.contains(KeyModifiers::CONTROL);
+    key.kind != KeyEventKind::Release
+        && match key.code {
+            KeyCode::Char('c' | 'd') => control,
+            KeyCode::Char('q') | KeyCode::Esc => true,
+            _ => false,
+        }
+}

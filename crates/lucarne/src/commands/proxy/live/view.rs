@@ -1,0 +1,253 @@
+//! What the live view looks like. Readable from 80 columns on; a narrower
+//! terminal cuts columns from the right.
+
+use std::time::{Duration, Instant};
+
+use lucarne_mint::store::StoreStats;
+use lucarne_proxy::{HostRow, Proxy, Totals};
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+
+/// What is drawn.
+pub(super) struct Picture {
+    pub(super) title: String,
+    pub(super) totals: Totals,
+    pub(super) store: StoreStats,
+    pub(super) hosts: Vec<HostRow>,
+    /// Requests a second, since the picture before.
+    pub(super) rate: f64,
+    pub(super) colour: bool,
+    taken: Instant,
+}
+
+impl Picture {
+    /// The proxy as it is now.
+    pub(super) fn of(proxy: &Proxy, title: &str, colour: bool, before: Option<&Picture>) -> Self {
+        let totals = proxy.totals();
+        let rate = before.map_or(0.0, |before| {
+            let requests = totals.requests.saturating_sub(before.totals.requests);
+            requests as f64 / before.taken.elapsed().as_secs_f64().max(0.001)
+        });
+        Picture {
+            title: title.to_owned(),
+            totals,
+            store: proxy.store_stats(),
+            hosts: proxy.hosts(),
+            rate,
+            colour,
+            taken: Instant::now(),
+        }
+    }
+}
+
+/// Draws it.
+pub(super) fn draw(frame: &mut Frame<'_>, picture: &Picture) {
+    let areas = Layout::vertical([
+        Constraint::Length(4),
+        Constraint::Min(2),
+        Constraint::Length(1),
+    ]);
+    let [head, table, foot] = areas.areas(frame.area());
+    frame.render_widget(Paragraph::new(heading(picture)), head);
+    let rows = usize::from(table.height);
+    frame.render_widget(
+        Paragraph::new(hosts(picture, usize::from(table.width), rows)),
+        table,
+    );
+    let dim = Style::new().add_modifier(Modifier::DIM);
+    frame.render_widget(Paragraph::new(Line::styled(" q stop", dim)), foot);
+}
+
+fn heading(picture: &Picture) -> Vec<Line<'static>> {
+    let (totals, store) = (&picture.totals, &picture.store);
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    vec![
+        Line::from(vec![
+            Span::styled(" lucarne proxy ", bold),
+            Span::raw(picture.title.clone()),
+        ]),
+        Line::raw(format!(
+            " connections {}   requests {} ({:.0}/s)   intercepted {}   tunnelled {}",
+            totals.open, totals.requests, picture.rate, totals.intercepted, totals.tunnelled,
+        )),
+        certificates(store, totals.distrusted, picture.colour),
+        Line::raw(""),
+    ]
+}
+
+fn certificates(store: &StoreStats, distrusted: u64, colour: bool) -> Line<'static> {
+    let made = store.generated;
+    let hits = store.hits + store.disk_hits + store.coalesced;
+    let mut spans = vec![Span::raw(format!(
+        " certificates made {made} ({} mean, {} longest)   hits {hits}   errors {}",
+        time(store.generation.mean()),
+        time(store.generation.longest),
+        store.errors,
+    ))];
+    if distrusted > 0 {
+        let red = Style::new().fg(Color::Red);
+        let style = if colour { red } else { Style::new() };
+        spans.push(Span::styled(
+            format!("   {distrusted} clients do not trust the CA"),
+            style,
+        ));
+    }
+    Line::from(spans)
+}
+
+/// The hosts asked for last. What cannot be shown is counted.
+fn hosts(picture: &Picture, width: usize, rows: usize) -> Vec<Line<'static>> {
+    // Five columns of figures beside the name.
+    let name = width.saturating_sub(47).max(12);
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    let head = format!(
+        " {:<name$} {:<9} {:>7} {:>9} {:>6} {:>9}",
+        "host", "", "conns", "requests", "failed", "certif."
+    );
+    let mut lines = vec![Line::styled(cut(&head, width), bold)];
+    let room = rows.saturating_sub(1);
+    for row in picture.hosts.iter().take(room) {
+        lines.push(line(row, name, width, picture.colour));
+    }
+    if let (Some(more @ 1..), Some(last)) =
+        (picture.hosts.len().checked_sub(room), lines.last_mut())
+    {
+        *last = Line::raw(format!(" … and {} more hosts", more + 1));
+    }
+    lines
+}
+
+fn line(row: &HostRow, name: usize, width: usize, colour: bool) -> Line<'static> {
+    let what = match row.intercepted {
+        true => "intercept",
+        false => "pass",
+    };
+    let took = match row.minted_us {
+        0 => "-".to_owned(),
+        us => time(Duration::from_micros(us)),
+    };
+    let text = format!(
+        " {:<name$} {what:<9} {:>7} {:>9} {:>6} {took:>9}",
+        cut(&row.host, name),
+        row.connections,
+        row.requests,
+        row.failures,
+    );
+    let style = match (colour, row.failures) {
+        (true, 1..) => Style::new().fg(Color::Yellow),
+        _ => Style::new(),
+    };
+    Line::styled(cut(&text, width), style)
+}
+
+fn cut(text: &str, width: usize) -> String {
+    match text.chars().count() > width {
+        true => text
+            .chars()
+            .take(width.saturating_sub(1))
+            .chain(['…'])
+            .collect(),
+        false => text.to_owned(),
+    }
+}
+
+fn time(time: Duration) -> String {
+    match time.as_micros() {
+        us @ 0..1000 => format!("{us} µs"),
+        us @ 1000..1_000_000 => format!("{:.1} ms", us as f64 / 1e3),
+        us => format!("{:.1} s", us as f64 / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::*;
+
+    fn row(host: &str, requests: u64, minted_us: u64) -> HostRow {
+        HostRow {
+            host: host.to_owned(),
+            intercepted: minted_us > 0,
+            connections: 3,
+            requests,
+            failures: 1,
+            minted_us,
+            last_ms: 0,
+        }
+    }
+
+    fn drawn(width: u16, height: u16, hosts: Vec<HostRow>) -> Vec<String> {
+        let picture = Picture {
+            title: "127.0.0.1:3128".to_owned(),
+            totals: Totals {
+                open: 2,
+                requests: 1_234_567,
+                intercepted: 40,
+                tunnelled: 2,
+                distrusted: 1,
+            },
+            store: StoreStats::default(),
+            hosts,
+            rate: 12.0,
+            colour: true,
+            taken: Instant::now(),
+        };
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| draw(frame, &picture)).unwrap();
+        let buffer = terminal.backend().buffer();
+        let lines = buffer.content.chunks(usize::from(width));
+        lines
+            .map(|cells| cells.iter().map(|cell| cell.symbol()).collect::<String>())
+            .collect()
+    }
+
+    #[test]
+    fn eighty_columns_hold_every_figure() {
+        let long = format!("{}.example.com", "a".repeat(60));
+        let screen = drawn(
+            80,
+            10,
+            vec![
+                row("www.example.com", 42, 350),
+                row(&long, 9_999_999, 51_000),
+            ],
+        );
+        let text = screen.join("\n");
+        for expected in [
+            "127.0.0.1:3128",
+            "1234567",
+            "www.example.com",
+            "350 µs",
+            "51.0 ms",
+            "9999999",
+        ] {
+            assert!(text.contains(expected), "{expected} in\n{text}");
+        }
+        assert!(text.contains('…'), "{text}");
+    }
+
+    #[test]
+    fn hosts_that_find_no_room_are_counted() {
+        let hosts = (0..20)
+            .map(|n| row(&format!("h{n}.example"), n, 1))
+            .collect();
+        let text = drawn(80, 10, hosts).join("\n");
+        assert!(
+            text.contains("h2.example") && !text.contains("h5.example"),
+            "{text}"
+        );
+        assert!(text.contains("more hosts"), "{text}");
+    }
+
+    #[test]
+    fn a_tiny_terminal_is_no_reason_to_fail() {
+        for (width, height) in [(1, 1), (20, 3), (30, 5)] {
+            drawn(width, height, vec![row("www.example.com", 1, 1)]);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! `lucarne proxy`: a forward proxy that can look into TLS.
+
+mod config;
+mod file;
+mod flags;
+mod live;
+mod open;
+mod running;
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use lucarne_settings::Report;
+
+use self::config::Config;
+use self::flags::Flags;
+use super::failed;
+use crate::logging::Logging;
+use crate::runtime;
+
+/// A configuration file, flags, or both: then flags count before the file.
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+pub struct Options {
+    /// Configuration file
+    #[arg(short, long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Flags.
+    #[command(flatten)]
+    pub flags: Flags,
+}
+
+impl Options {
+    /// Whether the terminal is drawn on: log lines would be in the way.
+    pub(crate) fn live(&self) -> bool {
+        !self.flags.no_ui && std::io::stdout().is_terminal()
+    }
+}
+
+/// Runs until a signal asks to stop.
+pub(crate) fn run(options: &Options, logging: &Logging) -> ExitCode {
+    let config = match read(options) {
+        Ok(config) => config,
+        Err(report) => {
+            for line in report.problem_lines() {
+                eprintln!("problem: {line}");
+            }
+            return failed("not started");
+        }
+    };
+    runtime::raise_open_files();
+    match runtime::run(running::run(config, options.live(), logging)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(format_args!("{error:#}")),
+    }
+}
+
+fn read(options: &Options) -> Result<Config, Report> {
+    let mut report = Report::on(options.config.as_deref());
+    let mut config = match &options.config {
+        Some(path) => file::read(path, &mut report),
+        None => Config::default(),
+    };
+    if !report.problems().is_empty() {
+        return Err(report);
+    }
+    options.flags.apply(&mut config);
+    if config.listen.is_empty() {
+        config
+            .listen
+            .extend(crate::config::listen("127.0.0.1:3128"));
+    }
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests;

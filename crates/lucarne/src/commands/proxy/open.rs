@@ -1,0 +1,177 @@
+//! Opens what the configuration names: CA, store, users, trusted roots.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail};
+use lucarne_ct::Roots;
+use lucarne_mint::store::{
+    CertificateStore, DiskOptions, DiskStore, LayeredStore, MemoryStore, MintOptions, Minter,
+    NoStore, StoreOptions,
+};
+use lucarne_mint::{Authority, CaDirectory, CaOptions, KeyType, pem};
+use lucarne_proxy::observe::{self, LogListSource, Observer};
+use lucarne_proxy::{Trust, Users};
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+use super::config::{Config, StoreKind, UserSources};
+
+/// The CA, made if there is none; whether it was.
+pub(super) fn authority(directory: &CaDirectory) -> Result<(Authority, bool)> {
+    let name = format!("Lucarne proxy CA {}", machine());
+    let options = CaOptions::named(&name, KeyType::EcdsaP256);
+    Ok(directory.open_or_create(&options)?)
+}
+
+/// Tells the CAs of several machines apart, in lists of trusted ones.
+fn machine() -> String {
+    let name = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
+    name.chars().take(32).collect()
+}
+
+/// What mints, into the store that the configuration names.
+pub(super) fn minter(config: &Config, ca: Authority) -> Result<Minter> {
+    let options = MintOptions {
+        key_type: config.key_type,
+        leaf_key: config.leaf_keys.into(),
+        lifetime: config.lifetime,
+        ..MintOptions::default()
+    };
+    Minter::new(ca, store(config)?, options).context("cannot mint certificates")
+}
+
+fn store(config: &Config) -> Result<Arc<dyn CertificateStore>> {
+    let options = StoreOptions {
+        max_bytes: config.store_memory,
+        ..StoreOptions::default()
+    };
+    let disk = || -> Result<DiskStore> {
+        let directory = config.store_directory.as_deref();
+        let directory = directory.ok_or_else(|| {
+            anyhow!("this store needs a directory: --store-directory DIR (or storedirectory: DIR)")
+        })?;
+        let options = DiskOptions {
+            store: options.clone(),
+            ..DiskOptions::default()
+        };
+        Ok(DiskStore::open(directory, options)?)
+    };
+    Ok(match config.store_kind() {
+        StoreKind::Memory => Arc::new(MemoryStore::new(options)),
+        StoreKind::Disk => Arc::new(disk()?),
+        StoreKind::Layered => Arc::new(LayeredStore::new(options.clone(), Arc::new(disk()?))),
+        StoreKind::None => Arc::new(NoStore::new(&options)),
+    })
+}
+
+/// Who may use the proxy; `None`: everybody.
+pub(super) fn users(sources: &UserSources) -> Result<Option<Users>> {
+    let mut lines = sources.given.join("\n");
+    if let Some(file) = &sources.file {
+        let text = std::fs::read_to_string(file)
+            .with_context(|| format!("cannot read the users in {}", file.display()))?;
+        lines = format!("{text}\n{lines}");
+    }
+    if sources.file.is_none() && sources.given.is_empty() {
+        return Ok(None);
+    }
+    let place = sources
+        .file
+        .as_deref()
+        .map_or("--user".into(), Path::to_string_lossy);
+    let users = Users::parse(&lines).with_context(|| format!("users ({place})"))?;
+    Ok(Some(users))
+}
+
+/// Which servers are believed: by the system's roots and those of the files.
+/// The roots come a second time as who observes wants them.
+pub(super) fn trust(config: &Config) -> Result<(Trust, Arc<Roots>)> {
+    let mut trusted = Vec::new();
+    if config.system_roots {
+        let found = rustls_native_certs::load_native_certs();
+        for error in &found.errors {
+            tracing::warn!("the system's trusted CAs: {error}");
+        }
+        trusted = found.certs;
+    }
+    for file in &config.upstream_ca {
+        let given = certificates(file)?;
+        if given.is_empty() {
+            bail!("there is no CA certificate in {}", file.display());
+        }
+        trusted.extend(given);
+    }
+    let pem: String = trusted
+        .iter()
+        .map(|der| pem::encode("CERTIFICATE", der))
+        .collect();
+    let (observed, _odd) = Roots::from_pem(pem.as_bytes());
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(trusted);
+    if roots.is_empty() && !config.insecure {
+        bail!(
+            "no server would be believed: the system has no trusted CAs (on Debian: install \
+             ca-certificates), and --upstream-ca names none"
+        );
+    }
+    if roots.is_empty() {
+        // Nothing is checked against it; rustls wants one all the same.
+        let none = Authority::root(&CaOptions::named("nobody", KeyType::EcdsaP256))?;
+        roots.add(CertificateDer::from(none.cert_der().to_vec()))?;
+    }
+    let trust = Trust {
+        roots: Arc::new(roots),
+        insecure: config.insecure,
+    };
+    Ok((trust, Arc::new(observed)))
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    read.map_err(|error| anyhow!("cannot read the CAs in {}: {error}", file.display()))
+}
+
+/// Who is shown the servers' certificates.
+pub(super) async fn observer(
+    config: &Config,
+    trust: &Trust,
+    roots: Arc<Roots>,
+) -> Result<Arc<Observer>> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(trust.roots.clone())
+        .with_no_client_auth();
+    let mut options = observe::Options::new(Arc::new(tls));
+    options.log_list = config.log_list.as_deref().map(log_list).transpose()?;
+    options.submit_to = config.submit_to.clone();
+    options.submit_key = config.submit_key.as_deref().map(public_key).transpose()?;
+    options.roots = roots;
+    options.most_hosts = config.limits.hosts;
+    Ok(Observer::start(options).await?)
+}
+
+fn log_list(place: &str) -> Result<LogListSource> {
+    if !place.contains("://") {
+        return Ok(LogListSource::File(place.into()));
+    }
+    let url = place
+        .parse()
+        .with_context(|| format!("the log list {place}"))?;
+    Ok(LogListSource::Url(url))
+}
+
+fn public_key(file: &Path) -> Result<Vec<u8>> {
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("cannot read the log's key in {}", file.display()))?;
+    let blocks =
+        pem::decode(&text).with_context(|| format!("the log's key in {}", file.display()))?;
+    let key = blocks.into_iter().find(|(label, _)| label == "PUBLIC KEY");
+    key.map(|(_, der)| der)
+        .ok_or_else(|| anyhow!("there is no PUBLIC KEY in {}", file.display()))
+}

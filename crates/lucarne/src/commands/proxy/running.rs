@@ -1,0 +1,197 @@
+//! A proxy that runs: its listeners, what signals do to it, its end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use lucarne_mint::CaDirectory;
+use lucarne_proxy::observe::Observer;
+use lucarne_proxy::{Admin, Proxy, Settings};
+use prometheus_client::registry::Registry;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::oneshot;
+
+use super::config::Config;
+use super::{live, open};
+use crate::config::Listen;
+use crate::logging::Logging;
+use crate::signals::{Signals, Wish};
+
+/// Starts, and runs until a signal, or a key of the live view, asks to stop.
+pub(super) async fn run(config: Config, draw: bool, logging: &Logging) -> Result<()> {
+    let signals = Signals::listen().context("cannot listen to signals")?;
+    let directory = CaDirectory::at(&config.ca);
+    let (ca, made) = open::authority(&directory)?;
+    let listeners = bind_all(&config.listen)?;
+    let minter = Arc::new(open::minter(&config, ca)?);
+    let (trust, roots) = open::trust(&config)?;
+    let observer = open::observer(&config, &trust, roots).await?;
+    let proxy = Proxy::new(Settings {
+        minter,
+        trust,
+        rules: config.rules.clone(),
+        users: open::users(&config.users)?,
+        limits: config.limits.clone(),
+        observer: Some(observer.clone()),
+    })
+    .context("TLS cannot be set up")?;
+    let addresses = addresses(&listeners)?;
+    let admin = match &config.admin {
+        Some(place) => Some(serve_admin(place, &proxy, observer, logging)?),
+        None => None,
+    };
+    greet(&config, &directory, made, &addresses, admin);
+    let (stop, stopped) = oneshot::channel();
+    let upkeep = tokio::spawn(upkeep(
+        config,
+        directory.clone(),
+        proxy.clone(),
+        signals,
+        stop,
+    ));
+    let screen = draw.then(|| live::Screen::start(proxy.clone(), &addresses, admin));
+    let quit = live::quit(&screen);
+    let shutdown = async {
+        tokio::select! {
+            _ = stopped => {}
+            () = quit => {}
+        }
+    };
+    let served = proxy.serve(listeners, shutdown).await;
+    drop(screen);
+    upkeep.abort();
+    tracing::info!("stopped");
+    served.context("cannot serve")
+}
+
+fn bind_all(places: &[Listen]) -> Result<Vec<TcpListener>> {
+    places.iter().map(|place| bind(place, "--listen")).collect()
+}
+
+/// Connections that the kernel keeps while we are busy.
+const BACKLOG: u32 = 4096;
+
+/// Listens on the first address of `place` that can be listened on.
+fn bind(place: &Listen, option: &str) -> Result<TcpListener> {
+    let listen = |address: &SocketAddr| {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        socket.set_reuseaddr(true)?;
+        socket.bind(*address)?;
+        socket.listen(BACKLOG)
+    };
+    let mut failure = None;
+    for address in &place.addresses {
+        match listen(address) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => failure = failure.or(Some(error)),
+        }
+    }
+    let why = failure.map_or("it resolves to no address".to_owned(), |error| {
+        error.to_string()
+    });
+    Err(anyhow::anyhow!(
+        "cannot listen on {place}: {why}; give another place with {option}"
+    ))
+}
+
+fn addresses(listeners: &[TcpListener]) -> Result<Vec<SocketAddr>> {
+    let addresses = listeners.iter().map(TcpListener::local_addr);
+    addresses
+        .collect::<Result<_, _>>()
+        .context("cannot tell where the proxy listens")
+}
+
+fn serve_admin(
+    place: &Listen,
+    proxy: &Proxy,
+    observer: Arc<Observer>,
+    logging: &Logging,
+) -> Result<SocketAddr> {
+    let listener = bind(place, "--admin")?;
+    let address = listener
+        .local_addr()
+        .context("cannot tell where the page is")?;
+    proxy.never_connect_to(address);
+    let mut registry = Registry::default();
+    proxy.register(&mut registry);
+    observer.register(&mut registry);
+    logging.register(&mut registry);
+    let admin = Admin::new(proxy.clone(), Some(observer), registry);
+    tokio::spawn(admin.serve(listener));
+    Ok(address)
+}
+
+/// What whoever has started it needs to know. On standard output, which is
+/// not the log: scripts read the addresses there.
+fn greet(
+    config: &Config,
+    directory: &CaDirectory,
+    made: bool,
+    addresses: &[SocketAddr],
+    admin: Option<SocketAddr>,
+) {
+    if made {
+        println!(
+            "made a CA in {}\n\n{}",
+            config.ca.display(),
+            directory.trust_hints()
+        );
+    }
+    for address in addresses {
+        println!("proxy on http://{address}");
+    }
+    if let Some(address) = admin {
+        println!("page on http://{address}/");
+    }
+    for (address, users) in addresses.iter().map(|a| (a, &config.users)) {
+        if !address.ip().is_loopback() && users.file.is_none() && users.given.is_empty() {
+            tracing::warn!(
+                "{address} can be reached from other machines, and everybody may use the proxy: \
+                 give it users (--users FILE), or listen on 127.0.0.1"
+            );
+        }
+    }
+    if config.insecure {
+        tracing::warn!("--insecure: no certificate of any server is checked");
+    }
+}
+
+/// Reads what signals ask to read again, until one asks to stop.
+async fn upkeep(
+    config: Config,
+    directory: CaDirectory,
+    proxy: Proxy,
+    mut signals: Signals,
+    stop: oneshot::Sender<()>,
+) {
+    loop {
+        match signals.next().await {
+            Wish::Reread => {
+                tracing::info!("SIGHUP: reading the CA and the users again");
+                reread(&config, &directory, &proxy);
+            }
+            Wish::Stop(name) => {
+                tracing::info!("{name}: taking no more connections, finishing those that are open");
+                // Whoever waits has stopped already otherwise.
+                let _ = stop.send(());
+                return signals.exit_at_next();
+            }
+        }
+    }
+}
+
+/// What cannot be read stays as it was.
+fn reread(config: &Config, directory: &CaDirectory, proxy: &Proxy) {
+    let ca = directory.open().map_err(anyhow::Error::from);
+    match ca.and_then(|ca| Ok(proxy.replace_ca(ca)?)) {
+        Ok(()) => tracing::info!(directory = %config.ca.display(), "CA read"),
+        Err(error) => tracing::error!("{error:#}; the CA stays as it was"),
+    }
+    match open::users(&config.users) {
+        Ok(users) => proxy.replace_users(users),
+        Err(error) => tracing::error!("{error:#}; the users stay as they were"),
+    }
+}
