@@ -99,6 +99,7 @@ fn whole_enrolments_with_nonces_refused() {
             "certificate_chain",
             "renewal_info",
             "revocation",
+            "enrolled",
         ],
     );
     // Each has one, and one that replaces it.
@@ -189,4 +190,25 @@ fn a_certificate_of_somebody_else_is_not_found() {
     let outcome = run(options, 1, 4);
     let kinds: Vec<_> = outcome.summary.errors.iter().map(|it| &it.kind).collect();
     assert_eq!(kinds, ["status"], "{:#?}", outcome.summary.errors);
+}
+
+/// Whoever answers no challenge enrols for nothing, and does not pass.
+#[test]
+fn a_challenge_that_is_not_answered_fails_the_enrolment() {
+    let pebble = pebble(0);
+    let options = Options {
+        // Where the server does not look.
+        http01_listen: ([127, 0, 0, 1], lucarne_testkit::free_port()).into(),
+        ..options(&pebble, Flow::Enrol)
+    };
+    let outcome = run(options, 1, 2);
+    let kinds: Vec<_> = outcome.summary.errors.iter().map(|it| &it.kind).collect();
+    assert_eq!(kinds, ["challenge"], "{:#?}", outcome.summary.errors);
+    let enrolled = outcome
+        .summary
+        .checks
+        .iter()
+        .find(|it| it.name == "enrolled");
+    assert_eq!(enrolled.map(|it| (it.passes, it.fails)), Some((0, 2)));
+    assert_eq!(counter(&outcome, "acme_certificates"), 0);
 }

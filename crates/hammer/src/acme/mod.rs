@@ -23,7 +23,8 @@
 //!   and it is valid now. Whom to trust in the end is not asked: test servers make
 //!   their roots as they start.
 //!
-//! All that the directory names must be on the same server.
+//! An enrolment that does not come to its end fails the check `enrolled`. All that
+//! the directory names must be on the same server.
 
 mod account;
 mod call;

@@ -43,8 +43,7 @@ impl User for AcmeUser {
             Flow::RenewalInfo => self.ask(iteration).await,
             Flow::Enrol => {
                 let outcome = self.enrol(iteration).await;
-                let tags = iteration.base();
-                iteration.rate(tags, "acme_enrolled", outcome.is_ok());
+                tell(iteration, &outcome);
                 outcome
             }
         };
@@ -80,8 +79,9 @@ impl AcmeUser {
         }
         if self.known.is_none() {
             let directory = self.caller.directory(iteration).await?;
-            let issued = self.issue(iteration, &directory).await?;
-            self.known = Some((directory, issued));
+            let issued = self.issue(iteration, &directory).await;
+            tell(iteration, &issued);
+            self.known = Some((directory, issued?));
         }
         if let Some((directory, issued)) = &self.known {
             let at = directory.renewal_info.as_deref();
@@ -193,6 +193,16 @@ impl AcmeUser {
             .map(|name| format!("load-{run:08x}-{user}-{sequence}-{name}.{domain}"))
             .collect()
     }
+}
+
+/// An enrolment that does not come to its end is a failed check, whatever it
+/// was that it failed by.
+fn tell<T>(iteration: &Iteration, outcome: &Result<T, Failed>) {
+    let tags = iteration.base();
+    iteration.rate(tags, "acme_enrolled", outcome.is_ok());
+    let verdict = outcome.as_ref().map(|_| ());
+    let verdict = verdict.map_err(|_| "it did not come to its end: see the errors".to_owned());
+    iteration.check(tags, "enrolled", verdict);
 }
 
 /// Half to one and a half of what is asked for.
