@@ -1,9 +1,7 @@
-//! Locks in object stores: the cases that every lock passes, on real servers;
-//! and stores that must be refused, or lose answers, as doubles in memory.
+//! Locks in object stores that must be refused, or lose answers: doubles in
+//! memory. (On real servers: `objects/`.)
 
 #![allow(clippy::unwrap_used)]
-
-mod s3;
 
 use std::fmt;
 use std::sync::Arc;
@@ -238,16 +236,6 @@ mod flaky {
     lucarne_storage::lock_conformance!(Double::new(Fault::Flaky));
 }
 
-mod minio {
-    use super::*;
-    lucarne_storage::lock_conformance!(s3::Bucket::minio());
-}
-
-mod versitygw {
-    use super::*;
-    lucarne_storage::lock_conformance!(s3::Bucket::versitygw());
-}
-
 #[tokio::test]
 async fn a_store_that_is_not_atomic_is_refused() {
     for fault in [
@@ -330,16 +318,4 @@ async fn a_store_that_hangs_is_waited_for_but_not_for_ever() {
     assert!(failed.to_string().contains("no answer"), "{failed}");
     assert!(start.elapsed() < Duration::from_secs(60));
     lock.replace(&LOG, b"1", b"2").await.unwrap();
-}
-
-/// On a real server: what is wrong is said, and nothing hangs.
-#[tokio::test]
-async fn wrong_credentials_and_buckets_are_named() {
-    let bucket = s3::Bucket::minio();
-    let wrong = bucket.store_as("wrong-secret-key", s3::BUCKET);
-    let refused = bucket.lock(wrong).await.err().unwrap().to_string();
-    assert!(refused.contains("credentials"), "{refused}");
-    let nowhere = bucket.store_as(bucket.server.secret_key, "nowhere");
-    let refused = bucket.lock(nowhere).await.err().unwrap().to_string();
-    assert!(refused.contains("no such bucket"), "{refused}");
 }

@@ -30,6 +30,26 @@ async fn a_missing_bucket_is_told() {
     }
 }
 
+/// On S3 as a lock: what is wrong is said, and nothing hangs. (For assets, see
+/// `faults.rs`.)
+#[tokio::test]
+async fn wrong_credentials_and_buckets_of_s3_are_named() {
+    let bucket = lucarne_testkit::Bucket::minio().await.unwrap();
+    let mut config = crate::config(&bucket, "lock/");
+    let keys = crate::s3(&mut config).keys.as_mut().unwrap();
+    let right = std::mem::replace(&mut keys.secret_key, "mistyped".into());
+    let refused = ObjectLock::connect(&config).await.err().unwrap();
+    let refused = refused.to_string();
+    assert!(refused.contains("credentials"), "{refused}");
+    assert!(!refused.contains("mistyped"), "{refused}");
+    let s3 = crate::s3(&mut config);
+    s3.keys.as_mut().unwrap().secret_key = right;
+    s3.bucket = "nowhere".into();
+    let refused = ObjectLock::connect(&config).await.err().unwrap();
+    let refused = refused.to_string();
+    assert!(refused.contains("no such bucket"), "{refused}");
+}
+
 /// (fake-gcs-server takes any credentials.)
 #[tokio::test]
 async fn a_wrong_key_of_azure_is_named_and_not_shown() {
@@ -58,10 +78,10 @@ async fn the_emulator_of_google_alone_is_refused() {
     }
     let refused = ObjectLock::connect(&config).await.err().unwrap();
     let refused = refused.to_string();
-    assert!(refused.contains("invalid uploadType"), "{refused}");
+    assert!(refused.contains("400 Bad Request"), "{refused}");
     let assets = ObjectAssets::open(&config).await.unwrap();
     let error = assets.stage(1, "round".into()).await.unwrap_err();
-    assert!(error.to_string().contains("invalid uploadType"), "{error}");
+    assert!(error.to_string().contains("400 Bad Request"), "{error}");
 }
 
 /// As Google's servers and their caches serve it to browsers.
