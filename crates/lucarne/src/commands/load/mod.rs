@@ -15,7 +15,7 @@ mod single;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use lucarne_hammer::{acme, ct, rest, s3, tls};
+use lucarne_hammer::{acme, ct, proxy, rest, s3, tls};
 use lucarne_load::Verdict;
 
 use arrivals::Usual;
@@ -65,6 +65,10 @@ pub enum Load {
     #[command(after_help = EXIT_CODES)]
     S3(Box<Single<s3::Options>>),
 
+    /// Ask hosts through an intercepting proxy, and look at the certificates it mints
+    #[command(after_help = EXIT_CODES)]
+    Proxy(Box<Single<proxy::Options>>),
+
     /// Probe ACME servers, or enrol for certificates and check them
     #[command(after_help = EXIT_CODES)]
     Acme(Box<Single<acme::Options>>),
@@ -82,6 +86,7 @@ pub(crate) fn run(load: &Load) -> ExitCode {
         Load::Rest(single) => single.run("rest", Usual::default(), rest::build),
         Load::Tls(single) => single.run("tls", Usual::default(), tls::build),
         Load::S3(single) => single.run("s3", all_cells(&single.options), s3::build),
+        Load::Proxy(single) => single.run("proxy", Usual::default(), proxy::build),
         Load::Acme(single) => single.run("acme", Usual::default(), acme::build),
     }
 }
