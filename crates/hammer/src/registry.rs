@@ -128,16 +128,15 @@ mod tests {
         let from_keys: O = typed::read(&nothing, "", &known, &mut report).unwrap();
         assert_eq!(format!("{from_flags:?}"), format!("{from_keys:?}"));
         for key in known {
-            // Wrong on purpose: a list of maps is no option's value.
+            // A list of maps is hardly any option's value, but it is each one's key.
             let yaml = format!("{key}: [{{ a: b }}]\n");
             let mut report = Report::on(None);
             let read: Option<O> =
                 typed::read(&tree::parse(&yaml).unwrap(), "", &[key], &mut report);
             let said = report.problem_lines();
-            assert!(
-                read.is_none() && !said[0].contains("no such key"),
-                "{key}: {said:?}"
-            );
+            let unknown = said.iter().any(|line| line.contains("no such key"));
+            assert!(!unknown, "{key}: {said:?}");
+            assert!(read.is_none() || key == "json", "{key}");
         }
     }
 

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use crate::collector::{Collector, planned};
 use crate::course::{Course, Halt};
 use crate::environment::{peak_memory, process_cpu};
+use crate::http::kind;
 use crate::run::{Helm, Reason, Terms};
 use crate::samples::Shard;
 use crate::scenario::Note;
@@ -413,7 +414,13 @@ fn never_answered(summary: &Summary) -> bool {
         Some(crate::Metric::Rate { good, .. }) => good,
         _ => 0,
     };
-    requests > 0 && failed == requests && summary.statuses.iter().all(|status| status.code == 0)
+    // Whoever shows a certificate is there, whatever is wrong with it.
+    let shown = summary
+        .errors
+        .iter()
+        .any(|error| error.kind == kind::CERTIFICATE);
+    let silent = summary.statuses.iter().all(|status| status.code == 0);
+    requests > 0 && failed == requests && silent && !shown
 }
 
 fn broken(error: &dyn std::fmt::Display) -> String {

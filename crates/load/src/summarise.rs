@@ -39,6 +39,7 @@ pub(crate) fn summarise(collector: &Collector, times: &Times, mut summary: Summa
             .map_or_else(Vec::new, |tags| tags.to_vec());
         add(&mut summary, tags, series);
     }
+    summary.tell_connectors();
     summary.errors = collector.errors();
     summary.timeline = collector.timeline.timeline(1.0);
     let select = |metric: &str, tags: &[(&str, &str)]| {

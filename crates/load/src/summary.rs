@@ -3,10 +3,13 @@
 pub(crate) mod merge;
 pub(crate) mod select;
 mod tag_map;
+mod tier;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize};
+
+pub use tier::Tier;
 
 use crate::scenario::Note;
 use crate::snapshot::HEAT;
@@ -19,7 +22,7 @@ pub const SCHEMA: &str = "lucarne-load/1";
 pub type TagList = Vec<(String, String)>;
 
 /// Everything that reports are made of. As JSON it is `summary.json`, whose
-/// schema is documented in `docs/summary-json.md`.
+/// schema is documented in `docs/load/summary.md`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
@@ -62,6 +65,13 @@ pub struct Summary {
     pub timeline: Timeline,
     /// What scenarios had to say.
     pub notes: Vec<Note>,
+    /// By value of the tag `connector`, if a scenario has that tag.
+    #[serde(
+        rename = "connector_tier",
+        default,
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub connector_tier: BTreeMap<String, Tier>,
 }
 
 /// Where a run ran.

@@ -87,6 +87,21 @@ impl Threshold {
         }
     }
 
+    /// For a run that takes so much of the time it was written for: a count that
+    /// must be reached is that much smaller, and what is waited for comes earlier.
+    pub(crate) fn shorten(&mut self, factor: f64) {
+        self.delay_abort_eval = self.delay_abort_eval.mul_f64(factor);
+        let floor = matches!(self.operator, Operator::Greater | Operator::GreaterOrEqual);
+        if self.aggregation == Aggregation::Count && floor && self.bound > 1.0 {
+            self.bound = (self.bound * factor).floor().max(1.0);
+            let sign = match self.operator {
+                Operator::Greater => ">",
+                _ => ">=",
+            };
+            self.expression = format!("count{sign}{}", self.bound);
+        }
+    }
+
     /// The metric's name.
     pub fn metric(&self) -> &str {
         &self.metric

@@ -1,5 +1,5 @@
 //! A log that lies, in every way that a proxy can make it: the load test says
-//! which lie it was, and nothing else. docs/load-faults.md has the same table.
+//! which lie it was, and nothing else. docs/load/ct-faults.md has the same table.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -339,7 +339,7 @@ fn plausible(fault: Fault, test: &LoadTest, observed: &Observed) -> bool {
 
 #[test]
 fn the_documentation_has_the_same_table() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/load-faults.md");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/load/ct-faults.md");
     let text = fs::read_to_string(&file).unwrap();
     let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| ")).collect();
     for case in &CASES {

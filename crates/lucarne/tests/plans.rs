@@ -49,6 +49,13 @@ fn every_plan_that_ships_can_be_run() {
             ("S3_ENDPOINT", "http://127.0.0.1:9000"),
             ("AWS_ACCESS_KEY_ID", "key"),
             ("AWS_SECRET_ACCESS_KEY", "secret"),
+            ("NGINX_TARGET_URL", "https://127.0.0.1:1"),
+            ("APACHE_TARGET_URL", "https://127.0.0.1:1"),
+            ("HAPROXY_TARGET_URL", "https://127.0.0.1:1"),
+            ("F5_TARGET_URL", "https://127.0.0.1:1"),
+            ("PROXY_URL", "http://127.0.0.1:8080"),
+            ("PROXY_CA", "ca.pem"),
+            ("CERTCTL_ACME_DIRECTORY", "https://127.0.0.1:1/dir"),
         ];
         let (code, said) = check(&plan, &environment);
         assert_eq!(code, 0, "{}:\n{said}", plan.display());
@@ -79,7 +86,7 @@ fn every_plan_is_listed() {
 /// The document has every key of a scenario, every executor and every scenario.
 #[test]
 fn every_key_of_a_plan_is_documented() {
-    let text = read("docs/load.md");
+    let text = read("docs/load/plans.md");
     let scenarios = lucarne_hammer::scenarios();
     let kinds = scenarios.iter().map(|kind| kind.name);
     let keys = lucarne_load::plan::SCENARIO
@@ -89,7 +96,7 @@ fn every_key_of_a_plan_is_documented() {
     for word in keys.chain(executors).copied().chain(kinds) {
         assert!(
             text.contains(&format!("`{word}`")) || text.contains(&format!("scenario: {word}")),
-            "`{word}` is not in docs/load.md"
+            "`{word}` is not in docs/load/plans.md"
         );
     }
     for key in lucarne_load::plan::TOP {

@@ -9,8 +9,6 @@ use super::scenario::Shared;
 use crate::connecting::list;
 use crate::ct::random::Random;
 
-/// A failure: the certificate is not what it should be.
-const CERTIFICATE: &str = "certificate";
 /// A check: a user that has a session resumes it.
 const RESUMED: &str = "handshake_resumed";
 /// A check: the answer to the request has a status that is right.
@@ -115,7 +113,7 @@ fn judge(
     if let (Some(examiner), Some(handshake)) = (shared.examiner(), handshake) {
         for (check, outcome) in &*examiner.examine(&handshake.certificates) {
             if let (Err(how), None) = (outcome, &wrong) {
-                wrong = Some(Failure::new(CERTIFICATE, format!("{check}: {how}")));
+                wrong = Some(Failure::new(kind::CERTIFICATE, format!("{check}: {how}")));
             }
             iteration.check(tags, check, outcome.clone());
         }

@@ -25,3 +25,6 @@ pub const BODY: &str = "body";
 pub const STATUS: &str = "status";
 /// The request cannot be written: a line break in a header, a space in a path.
 pub const REQUEST: &str = "request";
+/// The handshake came to its end, and the certificate that was shown is not the one
+/// it should be. The client never says so by itself.
+pub const CERTIFICATE: &str = "certificate";

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lucarne_settings::{Located, Node, Reader, Report, Section, Value, nearest, values};
 
+use super::arithmetic::{Worth, work_out};
 use crate::Arrivals;
 use crate::arrival::{Open, Rate, Stage};
 
@@ -105,19 +106,17 @@ fn refuse_others(reader: &mut Reader<'_, '_>, executor: &str, own: &[&str]) {
 }
 
 fn constant_rate(reader: &mut Reader<'_, '_>) -> Option<Arrivals> {
-    let rate = reader.parse("rate", positive);
+    let rate = reader.parse("rate", |text| positive(worth(text)?));
     let rate = reader.required("rate", rate, "500");
     let per = time_unit(reader);
     let open = open(reader);
+    let rate = rate.and_then(|rate| in_unit(reader, "rate", rate, per?));
     let duration = reader.parse("duration", length);
     let duration = match open.iterations {
         Some(_) => duration,
         None => reader.required("duration", duration, "60s"),
     };
-    let rate = Rate {
-        count: rate?.value,
-        per: per?,
-    };
+    let rate = rate?;
     let goal = open
         .iterations
         .map(|goal| goal as f64 / rate.as_per_second());
@@ -133,15 +132,19 @@ fn constant_rate(reader: &mut Reader<'_, '_>) -> Option<Arrivals> {
 }
 
 fn ramping_rate(reader: &mut Reader<'_, '_>) -> Option<Arrivals> {
-    let start = reader.parse("startRate", values::decimal(0.0, MOST));
+    let start = reader.parse("startRate", worth);
     let per = time_unit(reader);
     let open = open(reader);
-    let stages = stages(reader);
+    let stages = stages(reader, Some(per.unwrap_or(Duration::from_secs(1))));
+    let per = per?;
+    let start = match start {
+        Some(start) => in_unit(reader, "startRate", start, per)?,
+        None => Rate { count: 0.0, per },
+    };
+    // Both in the scenario's own unit, as the targets are.
+    let count = start.as_per_second() * per.as_secs_f64();
     Some(Arrivals::RampingRate {
-        start: Rate {
-            count: start.map_or(0.0, |start| start.value),
-            per: per?,
-        },
+        start: Rate { count, per },
         stages: stages?,
         open,
     })
@@ -164,7 +167,7 @@ fn ramping_users(reader: &mut Reader<'_, '_>) -> Option<Arrivals> {
     let iterations = goal(reader);
     Some(Arrivals::RampingUsers {
         start: start.map_or(1, |start| start.value),
-        stages: stages(reader)?,
+        stages: stages(reader, None)?,
         iterations,
     })
 }
@@ -205,11 +208,49 @@ fn time_unit(reader: &mut Reader<'_, '_>) -> Option<Duration> {
     }
 }
 
+/// A rate, or what works out to one.
+fn worth(text: &str) -> Result<Worth, String> {
+    let worth = match values::decimal(0.0, MOST)(text) {
+        Ok(number) => return Ok(Worth::Number(number)),
+        // Of what is a number, that is all there is to say.
+        Err(why) if text.parse::<f64>().is_ok() => return Err(why),
+        Err(_) => work_out(text)?,
+    };
+    let (Worth::Number(value) | Worth::PerSecond(value)) = worth;
+    match (0.0..=MOST).contains(&value) {
+        true => Ok(worth),
+        false => Err(format!(
+            "comes to {value}, which is not between 0 and {MOST}"
+        )),
+    }
+}
+
 /// A rate above nothing.
-fn positive(text: &str) -> Result<f64, String> {
-    match values::decimal(0.0, MOST)(text)? {
-        0.0 => Err("asks for nothing: a rate must be above 0".into()),
-        rate => Ok(rate),
+fn positive(worth: Worth) -> Result<Worth, String> {
+    match worth {
+        Worth::Number(0.0) | Worth::PerSecond(0.0) => {
+            Err("asks for nothing: a rate must be above 0".into())
+        }
+        worth => Ok(worth),
+    }
+}
+
+/// A number is in the scenario's time unit; what was divided by a time has its
+/// own, and would be taken for something else beside another.
+fn in_unit(
+    reader: &mut Reader<'_, '_>,
+    key: &str,
+    worth: Located<Worth>,
+    per: Duration,
+) -> Option<Rate> {
+    match worth.value {
+        Worth::Number(count) => Some(Rate { count, per }),
+        Worth::PerSecond(count) if !reader.has("timeUnit") => Some(Rate::per_second(count)),
+        Worth::PerSecond(_) => {
+            let message = "is divided by a time already; leave out `timeUnit`";
+            reader.problem(worth.line, key, message);
+            None
+        }
     }
 }
 
@@ -221,8 +262,9 @@ fn length(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The list `stages`, of which some must take time and ask for something.
-fn stages(reader: &mut Reader<'_, '_>) -> Option<Vec<Stage>> {
+/// The list `stages`, of which some must take time. Targets are rates in this
+/// unit, or without one numbers of users.
+fn stages(reader: &mut Reader<'_, '_>, unit: Option<Duration>) -> Option<Vec<Stage>> {
     let Some(node) = reader.node("stages") else {
         let example = "[{ duration: 30s, target: 500 }]";
         reader.required("stages", None::<Located<()>>, example);
@@ -234,7 +276,11 @@ fn stages(reader: &mut Reader<'_, '_>) -> Option<Vec<Stage>> {
         return None;
     };
     let path = reader.path_of("stages");
-    let read = |(index, item)| stage(item, &format!("{path}[{index}]"), reader.report());
+    let own = reader.has("timeUnit");
+    let read = |(index, item)| {
+        let path = format!("{path}[{index}]");
+        stage(item, &path, unit, own, reader.report())
+    };
     let stages: Vec<_> = items.iter().enumerate().map(read).collect();
     let stages = stages.into_iter().collect::<Option<Vec<Stage>>>()?;
     if stages.iter().all(|stage| stage.duration.is_zero()) {
@@ -244,12 +290,27 @@ fn stages(reader: &mut Reader<'_, '_>) -> Option<Vec<Stage>> {
     Some(stages)
 }
 
-fn stage(node: &Node, path: &str, report: &mut Report) -> Option<Stage> {
+fn stage(
+    node: &Node,
+    path: &str,
+    unit: Option<Duration>,
+    own_unit: bool,
+    report: &mut Report,
+) -> Option<Stage> {
     let section = Section::open(node, path, &["duration", "target"], report)?;
     let mut reader = Reader::new(section, path, Path::new(""), report);
     let duration = reader.parse("duration", values::duration);
     let duration = reader.required("duration", duration, "30s");
-    let target = reader.parse("target", values::decimal(0.0, MOST));
+    let target = reader.parse("target", |text| match unit {
+        None => values::decimal(0.0, MOST)(text),
+        Some(unit) => match worth(text)? {
+            Worth::Number(target) => Ok(target),
+            Worth::PerSecond(_) if own_unit => {
+                Err("is divided by a time already; leave out `timeUnit`".into())
+            }
+            Worth::PerSecond(target) => Ok(target * unit.as_secs_f64()),
+        },
+    });
     let target = reader.required("target", target, "500");
     Some(Stage {
         duration: duration?.value,

@@ -4,8 +4,10 @@
 //! everything that is wrong is reported at once, with its line. The keys are
 //! k6's where k6 has them.
 
+mod arithmetic;
 mod arrivals;
 mod kind;
+mod quick;
 mod scenario;
 mod tags;
 mod thresholds;

@@ -352,3 +352,83 @@ fn what_is_not_yaml_is_told_where() {
     assert!(plan.is_none());
     assert!(said[0].contains("is not YAML"), "{said:?}");
 }
+
+#[test]
+fn rates_can_be_worked_out() {
+    let plan = |keys: &str| read(&with(keys)).0.unwrap().scenarios.remove(0).arrivals;
+    let rate = |arrivals: &Arrivals| match arrivals {
+        Arrivals::ConstantRate { rate, .. } => rate.as_per_second(),
+        other => panic!("{other:?}"),
+    };
+    let fleet = "executor: constant-arrival-rate\nduration: 10m\nrate: ";
+    let renewals = plan(&format!("{fleet}50000 / (47d * 2/3)\n"));
+    assert!((rate(&renewals) - 0.018_469).abs() < 1e-6, "{renewals:?}");
+    let heartbeats = plan(&format!("{fleet}50000 / 10 / 30s\n"));
+    assert!((rate(&heartbeats) - 166.667).abs() < 1e-3);
+    let numbers = plan(&format!("{fleet}2 * 50\ntimeUnit: 1m\n"));
+    assert!((rate(&numbers) - 100.0 / 60.0).abs() < 1e-9);
+    for (keys, expected) in [
+        ("5000 / 30s\ntimeUnit: 1m\n", "leave out `timeUnit`"),
+        ("47d\n", "`47d` comes to a time"),
+        ("5 / \n", "ends where a number should stand"),
+        ("0 / 1s\n", "asks for nothing"),
+    ] {
+        let (none, said) = read(&with(&format!("{fleet}{keys}")));
+        assert!(none.is_none() && said[0].contains(expected), "{said:?}");
+    }
+    let ramp = plan(
+        "executor: ramping-arrival-rate\nstartRate: 60 / 1m\n\
+         stages: [{ duration: 10s, target: 3600 / 1h }]\n",
+    );
+    match ramp {
+        Arrivals::RampingRate { start, stages, .. } => {
+            assert_eq!((start.as_per_second(), stages[0].target), (1.0, 1.0));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_plan_is_made_quick() {
+    let yaml = "scenarios:\n  a:\n    scenario: ct-write\n    executor: constant-arrival-rate\n    \
+                rate: 50\n    duration: 5m\n    options: { logUrl: x }\n  \
+                b:\n    scenario: ct-write\n    executor: constant-arrival-rate\n    \
+                rate: 1\n    timeUnit: 1m\n    duration: 290s\n    startTime: 10s\n    \
+                options: { logUrl: x }\n  \
+                c:\n    scenario: ct-write\n    executor: ramping-vus\n    \
+                stages: [{ duration: 60s, target: 5 }, { duration: 90s, target: 5 }]\n    \
+                options: { logUrl: x }\n\
+                thresholds:\n  http_reqs: [\"count>3000\", \"count<99999\"]\n  \
+                http_req_duration: p(95)<500\n";
+    let mut plan = read(yaml).0.unwrap();
+    let said = plan.quicken(Duration::from_secs(20));
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].contains("scenario b: raised to"), "{said:?}");
+    let ends = plan
+        .scenarios
+        .iter()
+        .map(|s| s.start + s.arrivals.duration());
+    let ends: Vec<f64> = ends.map(|end| end.as_secs_f64()).collect();
+    assert!(
+        (ends[0] - 20.0).abs() < 1e-6 && (ends[1] - 20.0).abs() < 1e-6,
+        "{ends:?}"
+    );
+    assert!((ends[2] - 10.0).abs() < 1e-6, "{ends:?}");
+    match &plan.scenarios[0].arrivals {
+        Arrivals::ConstantRate { rate, .. } => assert_eq!(rate.count, 50.0),
+        other => panic!("{other:?}"),
+    }
+    let expressions: Vec<_> = plan
+        .thresholds
+        .0
+        .iter()
+        .map(|t| t.expression.as_str())
+        .collect();
+    assert_eq!(expressions, ["count>200", "count<99999", "p(95)<500"]);
+    // What is short already stays.
+    assert!(plan.quicken(Duration::from_secs(30)).is_empty());
+    assert_eq!(
+        plan.scenarios[0].arrivals.duration().as_secs_f64().round(),
+        20.0
+    );
+}

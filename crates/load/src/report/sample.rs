@@ -275,6 +275,7 @@ pub(crate) fn summary() -> Summary {
         protocols: vec![],
         thresholds: thresholds(),
         timeline: timeline(),
+        connector_tier: Default::default(),
         notes: vec![Note {
             title: "Audit".into(),
             lines: vec!["29904 promises, 29904 entries found".into(), EVIL.into()],

@@ -45,6 +45,7 @@ impl Summary {
             .errors
             .sort_by_key(|error| std::cmp::Reverse(error.count));
         whole.judge();
+        whole.tell_connectors();
         Ok(whole)
     }
 

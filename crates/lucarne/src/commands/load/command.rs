@@ -1,7 +1,10 @@
 //! The command line as reports show it.
 
-/// Flags whose values nobody should find in a report.
-const SECRETS: &[&str] = &["secret", "password", "token", "session"];
+/// Flags whose values nobody should find in a report. Headers carry tokens, and
+/// bodies whatever a login takes.
+const SECRETS: &[&str] = &[
+    "secret", "password", "token", "session", "header", "body", "json",
+];
 
 /// The arguments of this process, secrets left out.
 pub(super) fn line() -> Vec<String> {
@@ -16,11 +19,13 @@ fn redact(arguments: Vec<String>) -> Vec<String> {
             Some((flag, value)) => (flag, Some(value)),
             None => (argument.as_str(), None),
         };
-        let names_secret = flag.starts_with("--") && SECRETS.iter().any(|word| flag.contains(word));
+        let names_secret = flag == "-H"
+            || flag.starts_with("--") && SECRETS.iter().any(|word| flag.contains(word));
         let after_secret = std::mem::replace(&mut secret, names_secret && value.is_none());
         match (after_secret, names_secret, value) {
             (true, false, _) => "…".to_owned(),
             (_, true, Some(_)) => format!("{flag}=…"),
+            _ if argument.starts_with("-H") && argument.len() > 2 => "-H…".to_owned(),
             _ => without_password(&argument),
         }
     });
@@ -46,12 +51,12 @@ mod tests {
     #[test]
     fn secrets_are_left_out() {
         let line = "lucarne load s3 --secret-key hush --session-token=hush --endpoint \
-                    http://me:hush@s3.example/x --access-key id";
+                    http://me:hush@s3.example/x --access-key id -H hush -Hhush --header=hush --body hush";
         let shown = redact(line.split_whitespace().map(str::to_owned).collect()).join(" ");
         assert_eq!(
             shown,
             "lucarne load s3 --secret-key … --session-token=… --endpoint http://…@s3.example/x \
-             --access-key id"
+             --access-key id -H … -H… --header=… --body …"
         );
     }
 }

@@ -33,6 +33,16 @@ pub enum Load {
     #[command(after_help = EXIT_CODES)]
     Run(Box<plan::Options>),
 
+    /// Run a plan in 20 seconds: does everything work together?
+    #[command(
+        after_help = EXIT_CODES,
+        long_about = "Run a plan in 20 seconds: does everything work together?\n\nStarts, durations \
+            and stages are shortened in proportion, thresholds on counts with them. Rates stay, \
+            unless a scenario would be left with less than ten iterations: then it is said to what \
+            it was raised."
+    )]
+    Quick(Box<plan::Options>),
+
     /// Read a plan and say everything that is wrong with it
     #[command(after_help = "Exit codes: 0 the plan can be run; 104 it cannot.")]
     Check(check::Options),
@@ -78,6 +88,7 @@ pub enum Load {
 pub(crate) fn run(load: &Load) -> ExitCode {
     match load {
         Load::Run(options) => plan::run(options),
+        Load::Quick(options) => plan::quick(options),
         Load::Check(options) => check::run(&options.plan),
         Load::Merge(options) => merge::run(options),
         Load::CtWrite(single) => single.run("ct-write", Usual::default(), ct::write::build),

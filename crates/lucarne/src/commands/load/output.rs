@@ -52,6 +52,10 @@ pub struct Report {
     #[arg(long, value_name = "FILE")]
     pub summary: Option<PathBuf>,
 
+    /// Write the text at the end to a file as well
+    #[arg(long, value_name = "FILE")]
+    pub text: Option<PathBuf>,
+
     /// Write a report with plots: one file that needs no other
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
@@ -89,7 +93,9 @@ impl Report {
     }
 
     fn files(&self) -> impl Iterator<Item = &Path> {
-        let files = [&self.summary, &self.html].into_iter().flatten();
+        let files = [&self.summary, &self.text, &self.html]
+            .into_iter()
+            .flatten();
         files.map(PathBuf::as_path).filter(|file| **file != *STDOUT)
     }
 
@@ -125,6 +131,9 @@ impl Report {
         for (file, render) in files {
             let Some(path) = file else { continue };
             failures.extend(place(path, &render(summary)).err());
+        }
+        if let Some(path) = &self.text {
+            failures.extend(place(path, &format!("{}\n", text.trim_end())).err());
         }
         for failure in &failures {
             eprintln!("lucarne: {failure}");

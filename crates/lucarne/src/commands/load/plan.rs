@@ -1,7 +1,8 @@
-//! `lucarne load run`.
+//! `lucarne load run` and `lucarne load quick`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use lucarne_load::plan::Plan;
 
@@ -22,18 +23,35 @@ pub struct Options {
     pub output: output::Flags,
 }
 
+/// How long a quick run takes.
+const QUICK: Duration = Duration::from_secs(20);
+
 /// Runs the plan.
 pub(super) fn run(options: &Options) -> ExitCode {
+    start(options, None)
+}
+
+/// Runs it in [`QUICK`] time.
+pub(super) fn quick(options: &Options) -> ExitCode {
+    start(options, Some(QUICK))
+}
+
+fn start(options: &Options, length: Option<Duration>) -> ExitCode {
     let (plan, report) = Plan::read(&options.plan, &lucarne_hammer::scenarios());
     for line in report.warning_lines() {
         eprintln!("warning: {line}");
     }
-    let Some(plan) = plan else {
+    let Some(mut plan) = plan else {
         for line in report.problem_lines() {
             eprintln!("problem: {line}");
         }
         return misconfigured("nothing was run; correct the plan first");
     };
+    if let Some(length) = length {
+        for raised in plan.quicken(length) {
+            eprintln!("quick: {raised}");
+        }
+    }
     let seed = options.settings.seed(plan.seed);
     let threads = options.settings.threads(plan.threads);
     let name = match plan.name.is_empty() {

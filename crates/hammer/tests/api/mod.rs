@@ -1,0 +1,164 @@
+//! A small API over TLS, which counts what comes.
+
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use lucarne_mint::{Authority, CaOptions, KeyPair, KeyType, LeafOptions};
+use parking_lot::Mutex;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio_rustls::TlsAcceptor;
+
+pub struct Api {
+    pub url: String,
+    /// PEM file of the root of its certificate.
+    pub ca: PathBuf,
+    /// Its certificate.
+    pub certificate: Vec<u8>,
+    pub seen: Arc<Seen>,
+    _directory: tempfile::TempDir,
+    _runtime: Runtime,
+}
+
+/// What has come.
+#[derive(Default)]
+pub struct Seen {
+    pub connections: AtomicU64,
+    pub full: AtomicU64,
+    pub resumed: AtomicU64,
+    pub requests: AtomicU64,
+    /// Names of things that were made.
+    pub names: Mutex<HashSet<String>>,
+    /// Paths that were asked for.
+    pub paths: Mutex<Vec<String>>,
+}
+
+impl Api {
+    pub fn start() -> Self {
+        let runtime = Runtime::new().unwrap();
+        let root = Authority::root(&CaOptions::named("Root", KeyType::EcdsaP256)).unwrap();
+        let key = Arc::new(KeyPair::generate(KeyType::EcdsaP256).unwrap());
+        let leaf = LeafOptions::with_key(["localhost"], key.clone());
+        let leaf = root.issue(&LeafOptions { scts: 2, ..leaf }).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let ca = directory.path().join("ca.pem");
+        std::fs::write(&ca, root.certificate_pem()).unwrap();
+        let private = PrivateKeyDer::try_from(key.to_pkcs8().unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![CertificateDer::from(leaf.clone())], private);
+        let mut config = config.unwrap();
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let seen = Arc::new(Seen::default());
+        runtime.spawn(accept(
+            listener,
+            TlsAcceptor::from(Arc::new(config)),
+            seen.clone(),
+        ));
+        Self {
+            url: format!("https://localhost:{port}"),
+            ca,
+            certificate: leaf,
+            seen,
+            _directory: directory,
+            _runtime: runtime,
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, acceptor: TlsAcceptor, seen: Arc<Seen>) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let (acceptor, seen) = (acceptor.clone(), seen.clone());
+        tokio::spawn(async move {
+            seen.connections.fetch_add(1, SeqCst);
+            let Ok(stream) = acceptor.accept(stream).await else {
+                return;
+            };
+            match stream.get_ref().1.handshake_kind() {
+                Some(rustls::HandshakeKind::Resumed) => seen.resumed.fetch_add(1, SeqCst),
+                _ => seen.full.fetch_add(1, SeqCst),
+            };
+            let serve = service_fn(|request| answer(request, seen.clone()));
+            let _ = auto::Builder::new(TokioExecutor::new())
+                .serve_connection(TokioIo::new(stream), serve)
+                .await;
+        });
+    }
+}
+
+/// `POST /things` makes one and says its id, `GET /things/ID` shows it, `/list`
+/// lists, `/html` is a page, `/slow/MS` takes its time; everything else is 404.
+async fn answer(
+    request: Request<Incoming>,
+    seen: Arc<Seen>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let number = seen.requests.fetch_add(1, SeqCst);
+    let path = request.uri().path().to_owned();
+    seen.paths.lock().push(path.clone());
+    let of = |status: StatusCode, kind: &str, body: String| {
+        let answer = Response::builder()
+            .status(status)
+            .header("content-type", kind);
+        let answer = answer
+            .header("etag", "\"7\"")
+            .header("location", format!("/things/{number}"));
+        Ok(answer.body(Full::new(body.into())).unwrap())
+    };
+    let json = |status, body| of(status, "application/json", body);
+    if request
+        .headers()
+        .get("authorization")
+        .is_none_or(|token| token != "Bearer secret")
+    {
+        return json(StatusCode::UNAUTHORIZED, "{\"error\": \"no token\"}".into());
+    }
+    let mut parts = path.trim_start_matches('/').split('/');
+    match (request.method(), parts.next(), parts.next()) {
+        (&Method::POST, Some("things"), None) => {
+            let body = request.into_body().collect().await.unwrap().to_bytes();
+            let Ok(sent) = serde_json::from_slice::<serde_json::Value>(&body) else {
+                return json(StatusCode::BAD_REQUEST, "{}".into());
+            };
+            let name = sent["name"].as_str().unwrap_or_default().to_owned();
+            let made = serde_json::json!({"id": number, "name": name, "sans": sent["sans"]});
+            seen.names.lock().insert(name);
+            json(StatusCode::CREATED, made.to_string())
+        }
+        (_, Some("things"), Some(id)) => {
+            let found = serde_json::json!({"id": id.parse::<u64>().ok()});
+            json(StatusCode::OK, found.to_string())
+        }
+        (_, Some("list"), _) => json(
+            StatusCode::OK,
+            "{\"data\": [{\"id\": 1}, {\"id\": 2}], \"total\": 2}".into(),
+        ),
+        (_, Some("html"), _) => of(
+            StatusCode::OK,
+            "text/html",
+            "<html>all is well</html>".into(),
+        ),
+        (_, Some("slow"), Some(ms)) => {
+            // The slowness that is being tested.
+            tokio::time::sleep(Duration::from_millis(ms.parse().unwrap())).await;
+            json(StatusCode::OK, "{}".into())
+        }
+        _ => json(StatusCode::NOT_FOUND, "{\"error\": \"none\"}".into()),
+    }
+}

@@ -1,0 +1,122 @@
+//! A plan in a few seconds: does everything work together?
+
+use std::time::Duration;
+
+use super::{Plan, PlannedScenario};
+use crate::Arrivals;
+use crate::arrival::{Rate, Stage};
+
+/// So many iterations a scenario begins at least, for there to be figures.
+const LEAST: f64 = 10.0;
+/// How long iterations may still take after a quick run.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl Plan {
+    /// Shortens the plan to `length`: starts, durations and stages in
+    /// proportion, thresholds on counts with them. Rates stay, unless so little
+    /// of a scenario would be left that it had no figures; what was raised is
+    /// told, a line each. A plan that is short enough stays as it is.
+    pub fn quicken(&mut self, length: Duration) -> Vec<String> {
+        let ends = self.scenarios.iter().map(PlannedScenario::end);
+        let whole = ends.max().unwrap_or_default();
+        if whole <= length || whole.is_zero() {
+            return Vec::new();
+        }
+        let factor = length.as_secs_f64() / whole.as_secs_f64();
+        for threshold in &mut self.thresholds.0 {
+            threshold.shorten(factor);
+        }
+        let scenarios = self.scenarios.iter_mut();
+        scenarios
+            .filter_map(|scenario| scenario.shorten(factor))
+            .collect()
+    }
+}
+
+impl PlannedScenario {
+    fn end(&self) -> Duration {
+        self.start.saturating_add(self.arrivals.duration())
+    }
+
+    fn shorten(&mut self, factor: f64) -> Option<String> {
+        self.start = self.start.mul_f64(factor);
+        self.graceful_stop = self.graceful_stop.min(PATIENCE);
+        let raised = shorten(&mut self.arrivals, factor)?;
+        Some(format!(
+            "scenario {}: raised to {raised}, for {LEAST} iterations in this short time",
+            self.name
+        ))
+    }
+}
+
+/// Shortens; what the arrivals are now, if they were raised.
+fn shorten(arrivals: &mut Arrivals, factor: f64) -> Option<String> {
+    match arrivals {
+        Arrivals::ConstantRate {
+            rate,
+            duration,
+            open,
+        } => {
+            *duration = duration.mul_f64(factor);
+            open.iterations = open.iterations.map(|goal| scaled(goal, factor));
+            let least = LEAST / duration.as_secs_f64();
+            if rate.as_per_second() >= least {
+                return None;
+            }
+            *rate = Rate::per_second(least);
+        }
+        Arrivals::RampingRate {
+            start,
+            stages,
+            open,
+        } => {
+            shorten_stages(stages, factor);
+            open.iterations = open.iterations.map(|goal| scaled(goal, factor));
+            let begun = begun(start.count, stages) / start.per.as_secs_f64();
+            if begun >= LEAST || begun <= 0.0 {
+                return None;
+            }
+            let raise = LEAST / begun;
+            start.count *= raise;
+            stages.iter_mut().for_each(|stage| stage.target *= raise);
+        }
+        Arrivals::ConstantUsers {
+            duration,
+            iterations,
+            ..
+        } => {
+            *duration = duration.mul_f64(factor);
+            *iterations = iterations.map(|goal| scaled(goal, factor));
+            return None;
+        }
+        Arrivals::RampingUsers {
+            stages, iterations, ..
+        } => {
+            shorten_stages(stages, factor);
+            *iterations = iterations.map(|goal| scaled(goal, factor));
+            return None;
+        }
+    }
+    Some(arrivals.to_string())
+}
+
+fn shorten_stages(stages: &mut [Stage], factor: f64) {
+    for stage in stages {
+        stage.duration = stage.duration.mul_f64(factor);
+    }
+}
+
+/// What a ramp from `from` through `stages` adds up to, in units times seconds.
+fn begun(from: f64, stages: &[Stage]) -> f64 {
+    let mut at = from;
+    let area = |stage: &Stage| {
+        let mean = (at + stage.target) / 2.0;
+        at = stage.target;
+        mean * stage.duration.as_secs_f64()
+    };
+    stages.iter().map(area).sum()
+}
+
+fn scaled(goal: u64, factor: f64) -> u64 {
+    ((goal as f64 * factor) as u64).max(LEAST as u64).min(goal)
+}
