@@ -55,10 +55,7 @@ async fn begin(
         .uri()
         .authority()
         .map_or("", |authority| authority.as_str());
-    let target = Target::parse(authority, 0).map_err(|why| {
-        let why = format!("CONNECT must name host:port, but {why}.");
-        (Failure::Request(why), None)
-    })?;
+    let target = target(authority).map_err(|failure| (failure, None))?;
     permit(core, &target).map_err(|failure| (failure, Some(target.to_string())))?;
     let rules = core.rules.load();
     let tunnel = rules.action(&target, None) == Action::Tunnel && !rules.need_name(&target);
@@ -76,6 +73,19 @@ async fn begin(
         pass(&core, stream, server).await;
     });
     Ok(())
+}
+
+/// The target of CONNECT, whose port does not go without saying (RFC 9110
+/// 9.3.6).
+fn target(authority: &str) -> Result<Target, Failure> {
+    let wrong = |why: &dyn std::fmt::Display| {
+        Failure::Request(format!("CONNECT must name host:port, but {why}."))
+    };
+    let target = Target::parse(authority, 0).map_err(|why| wrong(&why))?;
+    match target.port {
+        0 => Err(wrong(&"there is no port")),
+        _ => Ok(target),
+    }
 }
 
 /// Whether the rules let the target be connected to, as far as its name tells.
