@@ -2,7 +2,7 @@
 //!
 //! [`Observer::seen`] is what the proxy calls after each handshake with a server. It copies the
 //! chain into a bounded queue and returns: what does not fit is dropped and counted, the proxy
-//! never waits. [`routes`] is the page, its JSON and its files, for the proxy's own listener.
+//! never waits. [`routes()`] is the page, its JSON and its files, for the proxy's own listener.
 
 mod client;
 mod filter;
