@@ -63,14 +63,18 @@ impl LogKey {
         signed: &SignedEntry,
         index: u64,
     ) -> Result<Sct, KeyError> {
-        let extensions = leaf_index_extension(index).to_vec();
-        let message = signed_data(timestamp, signed, &extensions);
-        Ok(Sct {
+        let message = signed_data(timestamp, signed, &leaf_index_extension(index));
+        Ok(self.signed_sct(timestamp, index, self.digitally_sign(&message)?))
+    }
+
+    /// The SCT that [`sign_sct`](Self::sign_sct) made, again, from its signature.
+    pub fn signed_sct(&self, timestamp: u64, index: u64, signature: Vec<u8>) -> Sct {
+        Sct {
             log_id: self.log_id(),
             timestamp,
-            signature: self.digitally_sign(&message)?,
-            extensions,
-        })
+            extensions: leaf_index_extension(index).to_vec(),
+            signature,
+        }
     }
 }
 

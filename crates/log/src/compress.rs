@@ -36,6 +36,21 @@ pub(crate) fn gunzip(bytes: Bytes) -> std::io::Result<Bytes> {
     Ok(out.into())
 }
 
+/// Whether `packed` unpacks to `plain`: compared piece by piece, in a buffer that stays in the
+/// cache.
+pub(crate) fn unpacks_to(packed: &[u8], mut plain: &[u8]) -> std::io::Result<bool> {
+    let mut unpacking = MultiGzDecoder::new(packed);
+    let mut piece = vec![0; 32 << 10];
+    loop {
+        let length = unpacking.read(&mut piece)?;
+        match plain.strip_prefix(&piece[..length]) {
+            Some([]) if length == 0 => return Ok(true),
+            Some(rest) if length > 0 => plain = rest,
+            _ => return Ok(false),
+        }
+    }
+}
+
 pub(crate) fn is_gzip(bytes: &[u8]) -> bool {
     bytes.starts_with(&GZIP_MAGIC)
 }
@@ -56,6 +71,23 @@ mod tests {
         assert!(is_gzip(&packed) && packed.len() < plain.len() / 10);
         assert_eq!(gunzip(packed).unwrap(), plain);
         assert_eq!(gunzip(plain.clone()).unwrap(), plain);
+    }
+
+    #[test]
+    fn what_is_not_the_same_does_not_unpack_to_it() {
+        // Longer than a piece, and not a multiple of it.
+        let plain = b"certificate ".repeat(10_000);
+        let packed = gzip(&plain).unwrap();
+        assert!(unpacks_to(&packed, &plain).unwrap());
+        let mut other = plain.clone();
+        other[100_000] ^= 1;
+        assert!(!unpacks_to(&packed, &other).unwrap());
+        assert!(!unpacks_to(&packed, &plain[1..]).unwrap());
+        assert!(!unpacks_to(&packed, &plain[..plain.len() - 1]).unwrap());
+        assert!(!unpacks_to(&packed, &[&plain[..], b"c"].concat()).unwrap());
+        assert!(!unpacks_to(&packed, b"").unwrap());
+        assert!(unpacks_to(&gzip(b"").unwrap(), b"").unwrap());
+        assert!(unpacks_to(&packed[..packed.len() - 1], &plain).is_err());
     }
 
     #[test]

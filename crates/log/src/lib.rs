@@ -12,6 +12,7 @@ mod dedup;
 mod error;
 mod flights;
 mod health;
+mod issued;
 mod log;
 mod metrics;
 mod pool;

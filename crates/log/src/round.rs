@@ -9,7 +9,7 @@ use lucarne_storage::{Asset, AssetKind, Encoding};
 use lucarne_tlog::{Hash, Level, Tile, leaf_hash};
 
 use crate::Fatal;
-use crate::compress::{gunzip, gzip};
+use crate::compress::{gzip, unpacks_to};
 use crate::record::{RecordWriter, Step};
 use crate::tree::{NewTiles, Tree};
 
@@ -139,11 +139,11 @@ fn data_asset(tile: &Tile, plain: Bytes) -> Result<Asset, Fatal> {
         return Ok(Asset::new(path, plain, AssetKind::DataTile { encoding }));
     }
     let unsound = |problem: String| Fatal::Verify(format!("{path}: compression: {problem}"));
-    let packed = Bytes::from(gzip(&plain).map_err(|error| unsound(error.to_string()))?);
-    let back = gunzip(packed.clone()).map_err(|error| unsound(error.to_string()))?;
-    if back != plain {
+    let packed = gzip(&plain).map_err(|error| unsound(error.to_string()))?;
+    if !unpacks_to(&packed, &plain).map_err(|error| unsound(error.to_string()))? {
         return Err(unsound("what comes out is not what went in".into()));
     }
+    let packed = Bytes::from(packed);
     let encoding = Encoding::Gzip;
     Ok(Asset::new(path, packed, AssetKind::DataTile { encoding }))
 }

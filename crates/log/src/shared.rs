@@ -9,6 +9,7 @@ use lucarne_storage::{Assets, Lock};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::issued::Issued;
 use crate::metrics::LogMetrics;
 use crate::reader::Reader;
 use crate::recent::Recent;
@@ -23,6 +24,7 @@ pub(crate) struct Shared {
     pub(crate) reader: Reader,
     pub(crate) metrics: LogMetrics,
     pub(crate) recent: Mutex<Recent>,
+    pub(crate) issued: Issued,
     pub(crate) validator: ArcSwap<Validator>,
     pub(crate) session: ArcSwapOption<Session>,
     pub(crate) state: Mutex<State>,
@@ -47,6 +49,7 @@ impl Shared {
             ),
             metrics: metrics.of(&config.shortname),
             recent: Mutex::default(),
+            issued: Issued::default(),
             validator: ArcSwap::from_pointee(validator),
             session: ArcSwapOption::empty(),
             state: Mutex::new(State::Starting),

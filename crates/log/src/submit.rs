@@ -130,13 +130,18 @@ impl Shared {
     }
 
     fn sct(&self, signed: &SignedEntry, index: u64, timestamp: u64) -> Result<Sct, SubmitError> {
-        self.config
-            .key
-            .sign_sct(timestamp, signed, index)
-            .map_err(|error| SubmitError::Unavailable {
-                retry_after_seconds: 10,
-                reason: format!("signing failed: {error}"),
-            })
+        let key = &self.config.key;
+        if let Some(signature) = self.issued.find(index, timestamp) {
+            return Ok(key.signed_sct(timestamp, index, signature));
+        }
+        let sct =
+            key.sign_sct(timestamp, signed, index)
+                .map_err(|error| SubmitError::Unavailable {
+                    retry_after_seconds: 10,
+                    reason: format!("signing failed: {error}"),
+                })?;
+        self.issued.remember(index, timestamp, &sct.signature);
+        Ok(sct)
     }
 
     /// Without its index the log cannot tell duplicates: it stops, and opens
