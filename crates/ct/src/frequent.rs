@@ -9,7 +9,7 @@ use lucarne_ecdsa::KnownKey;
 /// A table costs as much time as it saves in 25 (P-256) or 20 (P-384) verifications.
 const OFTEN: u32 = 64;
 
-/// Tables at one time in this process, of at most 330 kB each. The web has fewer issuing CAs with
+/// Tables at one time in this process, of at most 340 kB each. The web has fewer issuing CAs with
 /// ECDSA keys that issue every day; whoever comes later is verified as if met for the first time.
 const TABLES: usize = 64;
 
