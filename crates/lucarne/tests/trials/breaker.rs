@@ -1,0 +1,284 @@
+//! A TLS proxy between a load test and a real target that breaks one thing.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::SendRequest;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use lucarne_targets::Authority;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Mutex, oneshot};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+/// What is broken. Where nothing else is said, all of it is, all the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Nothing.
+    None,
+    /// Every answer comes 2.2 s late.
+    Slow,
+    /// One answer in twenty is 500.
+    Errors,
+    /// `<html>` with status 200 instead of every answer.
+    Html,
+    /// One request in ten is answered by a reset of the connection.
+    Reset,
+    /// The certificate is of another name.
+    WrongCertificate,
+    /// One connection in three is accepted, and its handshake never answered; the
+    /// others serve one request each.
+    Stall,
+    /// Every nonce is refused (ACME).
+    NonceRefused,
+    /// Every new order is one too many: 429, and Retry-After of a second (ACME).
+    RateLimited,
+    /// Nobody listens.
+    Down,
+}
+
+impl Fault {
+    /// What it is, for people.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Fault::None => "nothing",
+            Fault::Slow => "every answer 2.2 s late",
+            Fault::Errors => "one answer in twenty is 500",
+            Fault::Html => "an HTML page with status 200 for every answer",
+            Fault::Reset => "one request in ten is answered by a reset",
+            Fault::WrongCertificate => "the certificate is of another name",
+            Fault::Stall => "one handshake in three is never answered",
+            Fault::NonceRefused => "every nonce is refused",
+            Fault::RateLimited => "every new order is one too many (429, Retry-After)",
+            Fault::Down => "nobody listens",
+        }
+    }
+}
+
+/// How late a slow answer is: more than any p(95) of the plans allows.
+const DELAY: Duration = Duration::from_millis(2200);
+
+/// The proxy, on a thread of its own; it ends with the value.
+pub(crate) struct Breaker {
+    pub(crate) address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+/// What its connections share.
+struct Shared {
+    fault: Fault,
+    target: SocketAddr,
+    connector: TlsConnector,
+    acceptor: TlsAcceptor,
+    connections: AtomicU64,
+    answers: AtomicU64,
+}
+
+impl Breaker {
+    /// Stands before `target`.
+    pub(crate) fn start(target: SocketAddr, authority: &Authority, fault: Fault) -> Self {
+        let names: &[&str] = match fault {
+            Fault::WrongCertificate => &["other.example.test"],
+            _ => &["localhost", "127.0.0.1"],
+        };
+        let mut tls = (*authority.server_config(names).unwrap()).clone();
+        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let shared = Arc::new(Shared {
+            fault,
+            target,
+            connector: connector(authority),
+            acceptor: TlsAcceptor::from(Arc::new(tls)),
+            connections: AtomicU64::new(0),
+            answers: AtomicU64::new(0),
+        });
+        let (stop, stopped) = oneshot::channel();
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let address = socket.local_addr().unwrap();
+        if fault == Fault::Down {
+            drop(socket);
+            return Breaker {
+                address,
+                stop: None,
+                thread: None,
+            };
+        }
+        let thread = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = stopped => (),
+                    () = accept(TcpListener::from_std(socket).unwrap(), shared) => (),
+                }
+            });
+        });
+        Breaker {
+            address,
+            stop: Some(stop),
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Breaker {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// To targets, whose authority it knows.
+fn connector(authority: &Authority) -> TlsConnector {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(authority.ca_file()).unwrap() {
+        roots.add(certificate.unwrap()).unwrap();
+    }
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    TlsConnector::from(Arc::new(config))
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            continue;
+        };
+        tokio::spawn(connection(stream, shared.clone()));
+    }
+}
+
+async fn connection(stream: TcpStream, shared: Arc<Shared>) {
+    let _ = stream.set_nodelay(true);
+    let number = shared.connections.fetch_add(1, Ordering::Relaxed);
+    // Whatever this side closes arrives as a reset, which matters only where a
+    // request is under way.
+    let _ = stream.set_zero_linger();
+    // The first are those that look whether anybody is there.
+    if shared.fault == Fault::Stall && number >= 4 && number % 3 == 1 {
+        // Longer than any client waits; it ends with the proxy.
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        return;
+    }
+    let Ok(stream) = shared.acceptor.accept(stream).await else {
+        return;
+    };
+    let upstream = Arc::new(Mutex::new(None));
+    let keep = shared.fault != Fault::Stall;
+    let service = service_fn(move |request| {
+        let (shared, upstream) = (shared.clone(), upstream.clone());
+        async move {
+            match shared.fault {
+                // An error ends the connection.
+                Fault::Reset if shared.is_turn(10) => Err(io::Error::other("reset")),
+                _ => Ok(shared.answer(request, &upstream).await),
+            }
+        }
+    });
+    let _ = http1::Builder::new()
+        .keep_alive(keep)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+}
+
+type Upstream = Mutex<Option<SendRequest<Full<Bytes>>>>;
+
+impl Shared {
+    /// Whether this request is the one of so many.
+    fn is_turn(&self, of: u64) -> bool {
+        self.answers.fetch_add(1, Ordering::Relaxed) % of == 7
+    }
+
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        upstream: &Upstream,
+    ) -> Response<Full<Bytes>> {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        match self.fault {
+            Fault::Html => return page(200, "text/html", "<html><body>It works!</body></html>"),
+            Fault::Errors if self.is_turn(20) => {
+                return page(500, "application/json", r#"{"error":"out of order"}"#);
+            }
+            Fault::NonceRefused if method == Method::POST => return problem(400, "badNonce"),
+            Fault::RateLimited if path.starts_with("/order-plz") => {
+                let mut answer = problem(429, "rateLimited");
+                let second = HeaderValue::from_static("1");
+                answer.headers_mut().insert(header::RETRY_AFTER, second);
+                return answer;
+            }
+            // As the fault says.
+            Fault::Slow => tokio::time::sleep(DELAY).await,
+            _ => {}
+        }
+        match self.forward(request, upstream).await {
+            Ok(answer) => answer,
+            Err(error) => page(502, "text/plain", &format!("{error:#}")),
+        }
+    }
+
+    /// What the target itself says, on a connection for each of the client's.
+    async fn forward(
+        &self,
+        request: Request<Incoming>,
+        upstream: &Upstream,
+    ) -> anyhow::Result<Response<Full<Bytes>>> {
+        let (parts, body) = request.into_parts();
+        let request = Request::from_parts(parts, Full::new(body.collect().await?.to_bytes()));
+        let mut upstream = upstream.lock().await;
+        if upstream.as_ref().is_none_or(SendRequest::is_closed) {
+            let stream = TcpStream::connect(self.target).await?;
+            let name = ServerName::try_from("localhost")?;
+            let stream = self.connector.connect(name, stream).await?;
+            let (sender, connection) =
+                hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+            tokio::spawn(connection);
+            *upstream = Some(sender);
+        }
+        let sender = upstream.as_mut().expect("just made");
+        sender.ready().await?;
+        let (mut parts, body) = sender.send_request(request).await?.into_parts();
+        parts.headers.remove(header::TRANSFER_ENCODING);
+        let body = body.collect().await?.to_bytes();
+        Ok(Response::from_parts(parts, Full::new(body)))
+    }
+}
+
+fn page(status: u16, kind: &str, body: &str) -> Response<Full<Bytes>> {
+    let mut answer = Response::new(Full::new(Bytes::copy_from_slice(body.as_bytes())));
+    *answer.status_mut() = StatusCode::from_u16(status).unwrap();
+    let kind = HeaderValue::from_str(kind).unwrap();
+    answer.headers_mut().insert(header::CONTENT_TYPE, kind);
+    answer
+}
+
+/// A problem document, with a nonce as every answer of ACME's has it.
+fn problem(status: u16, kind: &str) -> Response<Full<Bytes>> {
+    let body = format!(r#"{{"type":"urn:ietf:params:acme:error:{kind}","detail":"broken"}}"#);
+    let mut answer = page(status, "application/problem+json", &body);
+    let nonce = HeaderValue::from_static("bm9uY2U");
+    answer.headers_mut().insert("replay-nonce", nonce);
+    answer
+}

@@ -1,0 +1,204 @@
+//! One load test against the targets, whole or with one of them broken.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use lucarne_targets::{Fleet, Inventory, Pebble};
+use lucarne_testkit::{Launch, TempDir, temp_dir};
+use serde_json::Value;
+
+use super::breaker::{Breaker, Fault};
+use crate::common::LUCARNE;
+
+/// What is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plan {
+    Api,
+    Connectors,
+    AcmeFlow,
+    AcmeBurst,
+    BulkRenewal,
+    AgentStorm,
+    Fleet,
+    /// `lucarne load acme --flow enrol`: from flags, there is no plan of it.
+    Enrolment,
+}
+
+impl Plan {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Plan::Api => "certctl-api",
+            Plan::Connectors => "certctl-connectors",
+            Plan::AcmeFlow => "certctl-acme-flow",
+            Plan::AcmeBurst => "certctl-acme-burst",
+            Plan::BulkRenewal => "certctl-bulk-renewal",
+            Plan::AgentStorm => "certctl-agent-storm",
+            Plan::Fleet => "fleet",
+            Plan::Enrolment => "enrolment",
+        }
+    }
+}
+
+/// Shortened, and slow enough for a machine that does other things too. The
+/// plans' own rates, durations and starts are what they say where this is silent.
+const SHORT: [(&str, &str); 11] = [
+    ("CERTCTL_DURATION", "3s"),
+    ("CERTCTL_STAGGER", "0s"),
+    ("CERTCTL_RATE", "10"),
+    ("CERTCTL_HANDSHAKES", "600"),
+    ("CERTCTL_ACME_USERS", "6"),
+    ("CERTCTL_THINK", "200ms"),
+    ("FLEET_DURATION", "3s"),
+    ("FLEET_SIZE", "3000"),
+    ("FLEET_JITTER", "100ms"),
+    ("FLEET_CHECK_EVERY", "10d"),
+    ("SPEED", "3000"),
+];
+
+/// A load test that is over.
+pub(crate) struct Trial {
+    pub(crate) code: i32,
+    pub(crate) said: String,
+    directory: TempDir,
+}
+
+impl Trial {
+    /// Runs `plan` with every target that it knows of broken like this.
+    pub(crate) fn run(plan: Plan, fault: Fault, fleet: &Fleet) -> Self {
+        // Challenges are answered where the server looks: one server for each.
+        let own = (plan == Plan::Enrolment).then(|| Pebble::start(&fleet.authority, 0, 5).unwrap());
+        let pebble = own.as_ref().unwrap_or(&fleet.pebble);
+        let breakers = Breakers::new(fault, fleet, pebble);
+        let directory = temp_dir();
+        let mut launch = Launch::new(LUCARNE).arg("load");
+        launch = match plan {
+            Plan::Enrolment => launch.args(enrolment(&breakers, fleet, pebble)),
+            plan => {
+                let plans = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans");
+                let file = plans.join(plan.name()).with_extension("yaml");
+                launch.arg("run").arg(file)
+            }
+        };
+        for (name, value) in SHORT {
+            launch = launch.env(name, value);
+        }
+        for (name, value) in breakers.environment(fleet) {
+            launch = launch.env(name, value);
+        }
+        let mut process = launch
+            .args(["--no-ui", "--summary", "summary.json"])
+            .directory(directory.path())
+            .spawn()
+            .unwrap();
+        let status = process.wait(Duration::from_secs(120)).unwrap();
+        Trial {
+            code: status.code().unwrap_or(-1),
+            said: process.output(),
+            directory,
+        }
+    }
+
+    /// Its summary.json; null if it never began.
+    pub(crate) fn summary(&self) -> Value {
+        let file = self.directory.path().join("summary.json");
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        serde_json::from_str(&text).unwrap_or_default()
+    }
+
+    /// The kinds of what went wrong, but for iterations that the end cut off. A
+    /// test that never began says it in words.
+    pub(crate) fn kinds(&self) -> BTreeSet<String> {
+        const BEFORE: [(&str, &str); 2] = [
+            ("connect_refused", "Connection refused"),
+            ("tls", "the TLS handshake"),
+        ];
+        let summary = self.summary();
+        match summary["errors"].as_array() {
+            Some(errors) => {
+                let kinds = errors.iter().filter_map(|error| error["kind"].as_str());
+                let kinds = kinds.filter(|kind| *kind != "interrupted");
+                kinds.map(str::to_owned).collect()
+            }
+            None => {
+                let said = BEFORE
+                    .into_iter()
+                    .filter(|(_, words)| self.said.contains(words));
+                said.map(|(kind, _)| kind.to_owned()).collect()
+            }
+        }
+    }
+
+    /// The thresholds that did not hold.
+    pub(crate) fn crossed(&self) -> Vec<String> {
+        let summary = self.summary();
+        let rows = summary["thresholds"].as_array().cloned();
+        let rows = rows.unwrap_or_default().into_iter();
+        rows.filter(|row| row["passed"] == false)
+            .map(|row| format!("{}: {}", row["metric"], row["expression"]))
+            .collect()
+    }
+}
+
+/// One whole enrolment after the other, by four users.
+fn enrolment(breakers: &Breakers, fleet: &Fleet, pebble: &Pebble) -> Vec<String> {
+    let directory = format!("https://{}/dir", breakers.pebble.address);
+    let ca = fleet.ca_file().display().to_string();
+    let http01 = pebble.http01.to_string();
+    let words = [
+        "acme",
+        "--flow=enrol",
+        "--directory",
+        &directory,
+        "--ca",
+        &ca,
+        "--think=50ms",
+        "--poll=50ms",
+        "--http01-listen",
+        &http01,
+        "--vus=4",
+        "--duration=3s",
+        "--graceful-stop=5s",
+        "--threshold=http_req_duration: p(95)<2s",
+        "--threshold=acme_enrolled: rate==1",
+    ];
+    words.map(str::to_owned).to_vec()
+}
+
+/// One before every target.
+struct Breakers {
+    inventory: Breaker,
+    nginx: Breaker,
+    apache: Breaker,
+    haproxy: Breaker,
+    f5: Breaker,
+    pebble: Breaker,
+}
+
+impl Breakers {
+    fn new(fault: Fault, fleet: &Fleet, pebble: &Pebble) -> Self {
+        let before = |address| Breaker::start(address, &fleet.authority, fault);
+        Self {
+            inventory: before(fleet.inventory.address()),
+            nginx: before(fleet.nginx.address),
+            apache: before(fleet.apache.address),
+            haproxy: before(fleet.haproxy.address),
+            f5: before(fleet.f5.server.address()),
+            pebble: before(pebble.address),
+        }
+    }
+
+    fn environment(&self, fleet: &Fleet) -> Vec<(&'static str, String)> {
+        let url = |breaker: &Breaker, path: &str| format!("https://{}{path}", breaker.address);
+        vec![
+            ("CERTCTL_BASE", url(&self.inventory, "")),
+            ("CERTCTL_TOKEN", Inventory::TOKEN.to_owned()),
+            ("NGINX_TARGET_URL", url(&self.nginx, "")),
+            ("APACHE_TARGET_URL", url(&self.apache, "")),
+            ("HAPROXY_TARGET_URL", url(&self.haproxy, "")),
+            ("F5_TARGET_URL", url(&self.f5, "")),
+            ("CERTCTL_ACME_DIRECTORY", url(&self.pebble, "/dir")),
+            ("CERTCTL_CA", fleet.ca_file().display().to_string()),
+        ]
+    }
+}
