@@ -46,6 +46,7 @@ async fn a_duplicate_gets_the_same_place_at_any_time() {
     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     let later = submission.to(&log).await.unwrap();
     assert_eq!(place(&later), places[0], "from the index");
+    assert!(first.contains(&later), "and no new signature");
     log.shutdown().await;
 
     let log = world.run().await;
