@@ -26,7 +26,8 @@ def cost(command):
     command = ["taskset", "-c", core, *command]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode:
+    # 99: a threshold was crossed, which the figures show.
+    if done.returncode not in (0, 99):
         sys.exit(f"{done.stdout.decode()}\n{' '.join(command)} ended with {done.returncode}")
     return (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime)
 
