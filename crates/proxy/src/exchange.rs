@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use http::header::{ACCEPT, EXPECT, HOST, HeaderMap};
+use http::header::{ACCEPT, EXPECT, HOST, HeaderMap, TE};
 use http::request::Parts;
 use http::uri::{Authority, Parts as UriParts, PathAndQuery, Scheme};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
@@ -145,7 +145,14 @@ fn prepare(
 ) -> Result<(Prepared, Arc<AtomicBool>), Failure> {
     let (mut parts, incoming) = request.into_parts();
     let came_as = parts.version;
+    let trailers = parts.headers.get(TE).is_some_and(|te| te == "trailers");
     let upgrade = headers::strip(&mut parts.headers);
+    if trailers && came_as == Version::HTTP_2 {
+        // Both connections carry them, and gRPC asks for them.
+        parts
+            .headers
+            .insert(TE, HeaderValue::from_static("trailers"));
+    }
     if session.fixed.is_none() {
         headers::add_via(&mut parts.headers, came_as, &session.core.name);
     }
@@ -185,6 +192,7 @@ fn name_host(session: &Session, parts: &mut Parts, route: &Route) -> Result<(), 
 fn for_http1(request: &mut Request<Outgoing>) {
     if request.version() == Version::HTTP_2 {
         headers::join_cookies(request.headers_mut());
+        request.headers_mut().remove(TE);
     }
     if request.uri().authority().is_some() {
         let path = request.uri().path_and_query().cloned();
@@ -338,7 +346,7 @@ async fn send(
         };
         attempts += 1;
         request = match (unsent.request, once_more) {
-            (Some(request), _) if used && attempts < ATTEMPTS => request,
+            (Some(request), _) if used && attempts < ATTEMPTS => *request,
             (None, Some(again)) if attempts < ATTEMPTS => again
                 .body(Outgoing::empty())
                 .map_err(|error| Failure::Request(format!("{error}.")))?,
@@ -349,14 +357,14 @@ async fn send(
 
 /// A request that was not answered; itself, if it was not sent.
 struct Unsent {
-    request: Option<Request<Outgoing>>,
+    request: Option<Box<Request<Outgoing>>>,
     error: hyper::Error,
 }
 
 impl From<TrySendError<Request<Outgoing>>> for Unsent {
     fn from(mut error: TrySendError<Request<Outgoing>>) -> Self {
         Unsent {
-            request: error.take_message(),
+            request: error.take_message().map(Box::new),
             error: error.into_error(),
         }
     }
