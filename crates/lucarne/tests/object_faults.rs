@@ -168,7 +168,7 @@ fn answers_that_are_lost_after_their_effect() {
         let puts = AtomicU64::new(0);
         way.proxy.judge(move |request| {
             let change = request.method() != "GET";
-            match change && puts.fetch_add(1, SeqCst) % 3 == 0 {
+            match change && puts.fetch_add(1, SeqCst).is_multiple_of(3) {
                 true => Fate::LoseAnswer,
                 false => Fate::Pass,
             }
