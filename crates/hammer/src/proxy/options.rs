@@ -14,7 +14,12 @@ use crate::ct::options::Span;
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Options {
     /// The proxy (http://host:port)
-    #[arg(long, value_name = "URL")]
+    #[arg(
+        long,
+        value_name = "URL",
+        default_value = "",
+        hide_default_value = true
+    )]
     pub proxy: String,
     /// A host to ask for; several take turns
     #[arg(long, value_name = "NAME", value_delimiter = ',')]

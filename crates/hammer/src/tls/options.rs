@@ -15,7 +15,12 @@ use crate::rest::Header;
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Options {
     /// The server (https://host:port)
-    #[arg(long, value_name = "URL")]
+    #[arg(
+        long,
+        value_name = "URL",
+        default_value = "",
+        hide_default_value = true
+    )]
     pub url: String,
     /// What to ask for after the handshake; without it nothing
     #[arg(long, value_name = "PATH")]

@@ -21,32 +21,32 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio_rustls::TlsAcceptor;
 
-pub struct Api {
-    pub url: String,
+pub(crate) struct Api {
+    pub(crate) url: String,
     /// PEM file of the root of its certificate.
-    pub ca: PathBuf,
+    pub(crate) ca: PathBuf,
     /// Its certificate.
-    pub certificate: Vec<u8>,
-    pub seen: Arc<Seen>,
+    pub(crate) certificate: Vec<u8>,
+    pub(crate) seen: Arc<Seen>,
     _directory: tempfile::TempDir,
     _runtime: Runtime,
 }
 
 /// What has come.
 #[derive(Default)]
-pub struct Seen {
-    pub connections: AtomicU64,
-    pub full: AtomicU64,
-    pub resumed: AtomicU64,
-    pub requests: AtomicU64,
+pub(crate) struct Seen {
+    pub(crate) connections: AtomicU64,
+    pub(crate) full: AtomicU64,
+    pub(crate) resumed: AtomicU64,
+    pub(crate) requests: AtomicU64,
     /// Names of things that were made.
-    pub names: Mutex<HashSet<String>>,
+    pub(crate) names: Mutex<HashSet<String>>,
     /// Paths that were asked for.
-    pub paths: Mutex<Vec<String>>,
+    pub(crate) paths: Mutex<Vec<String>>,
 }
 
 impl Api {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let runtime = Runtime::new().unwrap();
         let root = Authority::root(&CaOptions::named("Root", KeyType::EcdsaP256)).unwrap();
         let key = Arc::new(KeyPair::generate(KeyType::EcdsaP256).unwrap());

@@ -210,10 +210,11 @@ fn time_unit(reader: &mut Reader<'_, '_>) -> Option<Duration> {
 
 /// A rate, or what works out to one.
 fn worth(text: &str) -> Result<Worth, String> {
+    let digit = |c: char| c.is_ascii_digit();
     let worth = match values::decimal(0.0, MOST)(text) {
         Ok(number) => return Ok(Worth::Number(number)),
-        // Of what is a number, that is all there is to say.
-        Err(why) if text.parse::<f64>().is_ok() => return Err(why),
+        // Of what is a number, or a word, that is all there is to say.
+        Err(why) if text.parse::<f64>().is_ok() || !text.contains(digit) => return Err(why),
         Err(_) => work_out(text)?,
     };
     let (Worth::Number(value) | Worth::PerSecond(value)) = worth;
