@@ -32,7 +32,8 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Demo(_) | Command::Load(_) | Command::Watch(_) => "warn",
         // Lines would be drawn into the picture.
         Command::Proxy(options) if options.live() => "off",
-        _ => "info",
+        // What object_store says of each repetition, the metrics and /health say better.
+        _ => "info,object_store=warn",
     };
     let filter = cli.log_filter.as_deref().unwrap_or(level);
     let logging = match logging::Logging::start(cli.log_format, filter) {
