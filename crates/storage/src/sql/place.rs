@@ -31,7 +31,7 @@ impl Place {
                 return Err(unusable(
                     scheme,
                     "this kind of lock is not supported; use the path of an SQLite database, \
-                     `mysql://` or `postgres://`",
+                     `mysql://`, `postgres://`, `s3://`, `gs://` or `az://`",
                 ));
             }
         };
