@@ -330,7 +330,7 @@ fn defect_2_and_7_each_scenario_and_connector_has_its_own_figures() {
         .summary
         .select("http_req_duration", &[("scenario", name)])
     {
-        Some(Metric::Trend(durations)) => durations.percentile(50.0).as_secs_f64() * 1e3,
+        Some(Metric::Trend(durations)) => durations.percentile(50.0).as_nanos() as f64 / 1e6,
         other => panic!("{other:?}"),
     };
     assert_eq!(tier("nginx", "p50"), Some(median("nginx")));
