@@ -255,7 +255,7 @@ fn quick_runs() {
     fs::write(here.path().join("plan.yaml"), yaml).unwrap();
     let output = Launch::new(LUCARNE)
         .args(["load", "quick", "plan.yaml", "--no-ui"])
-        .env("TARGET", &https())
+        .env("TARGET", https())
         .directory(here.path())
         .run()
         .unwrap();

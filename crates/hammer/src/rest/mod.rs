@@ -2,7 +2,7 @@
 //!
 //! An iteration makes all requests of `steps`, one after the other, or one of
 //! `requests`, by weight. Paths, headers and bodies are templates, compiled
-//! once: see [`template`]. Each request says which statuses are right; a
+//! once. Each request says which statuses are right; a
 //! plan that expects 404 counts 404 as a success, and 200 as a failure. What else
 //! must be true of an answer is told by `checks`, each of which has a name of its
 //! own in reports. An answer that is not right is a failed request: a server that
