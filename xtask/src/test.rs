@@ -20,7 +20,9 @@ pub(crate) fn everything() -> Result<()> {
         check(&mut cargo("fmt --manifest-path fuzz/Cargo.toml --check"))
     })?;
     steps.run("clippy, and build of the tests", || {
-        check(&mut linted("test --workspace --all-targets --locked --no-run"))
+        check(&mut linted(
+            "test --workspace --all-targets --locked --no-run",
+        ))
     })?;
     steps.run("tests", || {
         check(&mut linted("test --workspace --tests --locked"))

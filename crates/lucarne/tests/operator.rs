@@ -24,7 +24,7 @@ fn check_passes_once_init_has_run_and_init_does_nothing_twice() {
     let log = prepared(WINDOW);
     let (code, said) = lucarne(log.path(), &["check", "-c", "lucarne.yaml"]);
     assert_eq!(code, 1);
-    assert_has(&said, "lock.sqlite does not exist");
+    assert_has(&said, "lock.sqlite: does not exist");
     let (code, said) = lucarne(log.path(), &["init", "-c", "lucarne.yaml"]);
     assert_eq!(code, 0, "{said}");
     assert_has(&said, "made lock database");
@@ -105,7 +105,7 @@ fn serve_refuses_a_log_that_does_not_exist() {
         let log = prepared(inception);
         let (code, said) = lucarne(log.path(), &["serve", "-c", "lucarne.yaml"]);
         assert_eq!(code, 1);
-        assert_has(&said, "lock.sqlite does not exist");
+        assert_has(&said, "lock.sqlite: does not exist");
         // With a lock database, the log still does not come into being.
         run(sunlight_database(&log));
         let (code, said) = lucarne(log.path(), &["serve", "-c", "lucarne.yaml"]);

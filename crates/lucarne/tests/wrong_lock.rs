@@ -287,7 +287,7 @@ fn a_lock_database_that_is_gone() {
     fs::remove_file(site.lock()).unwrap();
     let (code, said) = lucarne(site.path(), &["serve"]);
     assert_eq!(code, 1, "{said}");
-    assert_has(&said, "lock.sqlite does not exist");
+    assert_has(&said, "lock.sqlite: does not exist");
     let (code, said) = lucarne(site.path(), &["init"]);
     assert_eq!(code, 1, "{said}");
     assert_has(&said, "would fork it");

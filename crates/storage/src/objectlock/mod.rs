@@ -422,16 +422,24 @@ impl Failure {
 
 /// What the store said, and what to do.
 fn said(error: &Error) -> String {
-    let detail = failure::detail(error);
-    match error {
-        Error::NotFound { .. } => {
-            format!("{detail}; there is no such bucket: check its name, region and endpoint")
-        }
-        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => format!(
-            "the store refuses ({detail}); the credentials must be valid, and allow to get, put \
-             and delete objects under this prefix; check the machine's clock too"
+    match failure::sort("", String::new(), error) {
+        // For a put, absence is that of the bucket.
+        _ if matches!(error, Error::NotFound { .. }) => no_bucket(&failure::detail(error)),
+        crate::Error::NoBucket { detail, .. } => no_bucket(&detail),
+        crate::Error::ClockSkew { detail, .. } => format!(
+            "this machine's clock and the store's are too far apart ({detail}); set the clock"
         ),
-        Error::Generic { .. } => format!("the store does not serve us now ({detail})"),
-        _ => detail,
+        crate::Error::Refused { detail, .. } => format!(
+            "the store refuses ({detail}). Check the credentials, and that they may get, put and \
+             delete objects under this prefix"
+        ),
+        crate::Error::Unavailable { detail, .. } => {
+            format!("the store does not serve us now ({detail})")
+        }
+        _ => failure::detail(error),
     }
+}
+
+fn no_bucket(detail: &str) -> String {
+    format!("{detail}; there is no such bucket: check its name, region and endpoint")
 }
