@@ -27,12 +27,12 @@ fn check_passes_once_init_has_run_and_init_does_nothing_twice() {
     assert_has(&said, "lock.sqlite: does not exist");
     let (code, said) = lucarne(log.path(), &["init", "-c", "lucarne.yaml"]);
     assert_eq!(code, 0, "{said}");
-    assert_has(&said, "made lock database");
+    assert_has(&said, "made lock lock.sqlite");
     assert_has(&said, "made log test");
     let checkpoint = fs::read(log.data().join("checkpoint")).unwrap();
     let (code, said) = lucarne(log.path(), &["init", "-c", "lucarne.yaml"]);
     assert_eq!(code, 0, "{said}");
-    assert_has(&said, "kept lock database");
+    assert_has(&said, "kept lock lock.sqlite");
     assert_has(&said, "kept log test");
     assert_eq!(fs::read(log.data().join("checkpoint")).unwrap(), checkpoint);
     let (code, said) = lucarne(log.path(), &["check", "-c", "lucarne.yaml"]);

@@ -422,24 +422,23 @@ impl Failure {
 
 /// What the store said, and what to do.
 fn said(error: &Error) -> String {
-    match failure::sort("", String::new(), error) {
+    let detail = failure::detail(error);
+    match (error, failure::sort("", String::new(), error)) {
         // For a put, absence is that of the bucket.
-        _ if matches!(error, Error::NotFound { .. }) => no_bucket(&failure::detail(error)),
-        crate::Error::NoBucket { detail, .. } => no_bucket(&detail),
-        crate::Error::ClockSkew { detail, .. } => format!(
+        (Error::NotFound { .. }, _) | (_, crate::Error::NoBucket { .. }) => {
+            format!("{detail}; there is no such bucket: check its name, region and endpoint")
+        }
+        (_, crate::Error::ClockSkew { .. }) => format!(
             "this machine's clock and the store's are too far apart ({detail}); set the clock"
         ),
-        crate::Error::Refused { detail, .. } => format!(
+        (Error::PermissionDenied { .. } | Error::Unauthenticated { .. }, _)
+        | (_, crate::Error::Refused { .. }) => format!(
             "the store refuses ({detail}). Check the credentials, and that they may get, put and \
              delete objects under this prefix"
         ),
-        crate::Error::Unavailable { detail, .. } => {
+        (_, crate::Error::Unavailable { .. }) => {
             format!("the store does not serve us now ({detail})")
         }
-        _ => failure::detail(error),
+        _ => detail,
     }
-}
-
-fn no_bucket(detail: &str) -> String {
-    format!("{detail}; there is no such bucket: check its name, region and endpoint")
 }
