@@ -148,6 +148,7 @@ async fn many_readers_of_a_tile_are_one_request_and_later_ones_none() {
     let right = server.get(TILES[0]).await.body;
     let test = test.moved(place.open(place.cache.path()).await).await;
     let server = Server::start(vec![test.log.clone()], Limits::default()).await;
+    // As above.
     tokio::time::sleep(Duration::from_millis(200)).await;
     let before = place.reads();
     assert_eq!(server.get(TILES[0]).await.body, right);

@@ -120,6 +120,7 @@ async fn a_store_that_hangs_stops_the_log_and_loses_nothing() {
         if matches!(log.state(), State::Stopped { .. }) {
             break;
         }
+        // Polled: what is waited for is a state.
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let State::Stopped { reason, .. } = log.state() else {
@@ -131,6 +132,7 @@ async fn a_store_that_hangs_stops_the_log_and_loses_nothing() {
         if log.state() == State::Running {
             break;
         }
+        // Polled; opening it again takes seconds.
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     // Meanwhile they were told to come back, and did.

@@ -100,6 +100,7 @@ impl<'s> Life<'s> {
         assert_has(&page.text(), words[0]);
         let submission = self.load.fresh();
         assert_eq!(self.load.submit(&submission).await, Some(false));
+        // The outage itself, of which it must not tire.
         tokio::time::sleep(outage()).await;
         assert_eq!(self.load.submit(&submission).await, Some(false));
     }
@@ -267,6 +268,7 @@ fn comes_and_goes(kind: DatabaseKind) {
         database.begin(&[]).unwrap();
         life.goes_on().await;
         database.freeze().unwrap();
+        // The outage itself.
         tokio::time::sleep(outage()).await;
         database.thaw().unwrap();
         life.end().await;

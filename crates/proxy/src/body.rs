@@ -130,6 +130,7 @@ impl Timed {
             return Poll::Ready(frame.map(|frame| frame.map_err(BodyError::from)));
         }
         let idle = self.idle;
+        // Set anew whenever bytes have come: it rings after silence only.
         let alarm = self.alarm.get_or_insert_with(|| Box::pin(sleep(idle)));
         if !self.waiting {
             self.waiting = true;

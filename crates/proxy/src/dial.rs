@@ -167,6 +167,7 @@ async fn first_of(
                 None if more => {}
                 None => return Err(failure.unwrap_or_else(nowhere)),
             },
+            // The head start of an address before the next is tried beside it (RFC 8305 section 5).
             () = sleep(STAGGER), if more => {}
         }
     }

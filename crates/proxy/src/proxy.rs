@@ -208,6 +208,7 @@ async fn wait_out(error: &io::Error) {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset};
     if !matches!(error.kind(), ConnectionAborted | ConnectionReset) {
         tracing::warn!("cannot accept connections: {error}");
+        // Connections have to end before there is room again.
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }

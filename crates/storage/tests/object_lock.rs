@@ -132,6 +132,7 @@ impl ObjectStore for Double {
                     PutMode::Create => found.is_none(),
                     PutMode::Update(v) => found.is_some_and(|found| found.e_tag == v.e_tag),
                 };
+                // Between looking and putting, where others come in: the fault itself.
                 tokio::time::sleep(Duration::from_millis(2)).await;
                 match fits {
                     true => put(all).await,

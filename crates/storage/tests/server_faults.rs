@@ -111,10 +111,12 @@ async fn nothing_is_lost_or_done_twice_when_it_is_killed(kind: DatabaseKind) {
         }
     });
     for _ in 0..3 {
+        // Commits go on meanwhile: the kill shall meet one.
         tokio::time::sleep(Duration::from_millis(300)).await;
         place.server.kill().unwrap();
         place.server.begin(&[]).unwrap();
     }
+    // And after the last start, too.
     tokio::time::sleep(Duration::from_millis(300)).await;
     stop.store(true, Ordering::Relaxed);
     let (last, commits) = committing.await.unwrap();

@@ -229,6 +229,7 @@ async fn a_row_that_another_session_holds_is_named(kind: DatabaseKind) {
     let lock = place.open().await;
     lock.create(&LOG, b"0").await.unwrap();
     let shell = hold(&place, 6.0);
+    // Until the shell, which says nothing, holds the row.
     tokio::time::sleep(std::time::Duration::from_millis(1000)).await;
     let refused = lock
         .replace(&LOG, b"0", b"1")
@@ -250,6 +251,7 @@ async fn logs_do_not_wait_for_each_other(kind: DatabaseKind) {
     let lock: Arc<dyn Lock> = Arc::from(place.open().await);
     lock.create(&LOG, b"0").await.unwrap();
     let shell = hold(&place, 2.5);
+    // Until the shell, which says nothing, holds the row.
     tokio::time::sleep(std::time::Duration::from_millis(500)).await;
     let hanging = tokio::spawn({
         let lock = lock.clone();

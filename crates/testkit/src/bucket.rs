@@ -71,6 +71,7 @@ impl Bucket {
                 "{} does not make a bucket: {answer}",
                 store.endpoint
             );
+            // Polled: a store does not tell when it is ready.
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         Ok(bucket)

@@ -251,6 +251,7 @@ impl DatabaseServer {
         }
         while let Err(error) = self.admin("", "SELECT 1") {
             ensure!(Instant::now() < deadline, "not ready: {error}");
+            // Polled: a server listens before it answers.
             thread::sleep(Duration::from_millis(50));
         }
         Ok(())
@@ -339,6 +340,7 @@ impl DatabaseServer {
         // without a reason: one more try.
         let mut output = launch.run()?;
         if !output.status.success() {
+            // What made it fail is unknown; a busy machine was part of it.
             thread::sleep(Duration::from_secs(1));
             fs::remove_dir_all(self.data())?;
             fs::create_dir(self.data())?;

@@ -22,6 +22,7 @@ pub(super) async fn probe(
     // A person's, or a slow client's.
     tokio::time::sleep(think()).await;
     caller.new_nonce(iteration, &directory).await?;
+    // The same, before the next request.
     tokio::time::sleep(think()).await;
     let id = caller.shared.options.synthetic_id.clone();
     let Some(at) = renewal_path(caller, iteration, directory.renewal_info.as_deref(), &id)? else {

@@ -134,6 +134,7 @@ impl AcmeUser {
         if until < Until::Renewal {
             return Ok(());
         }
+        // As above.
         tokio::time::sleep(pause(&shared, random)).await;
         enrolment.key = &next_key;
         // A server without renewal information knows no `replaces`.
@@ -142,6 +143,7 @@ impl AcmeUser {
         if until < Until::Revocation {
             return Ok(());
         }
+        // As above.
         tokio::time::sleep(pause(&shared, random)).await;
         enrolment.revoke(iteration, &issued).await
     }

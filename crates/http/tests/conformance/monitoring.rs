@@ -165,6 +165,7 @@ async fn data_tiles_in_the_encoding_that_is_asked_for() {
             .ask("GET", path, &[("accept-encoding", "zstd, gzip;q=0.9")])
             .await;
         match answer.header("content-encoding") {
+            // Until it has been made, in the background.
             Some("gzip") => tokio::time::sleep(std::time::Duration::from_millis(20)).await,
             _ => break answer,
         }

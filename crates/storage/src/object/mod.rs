@@ -151,6 +151,7 @@ impl ObjectAssets {
                 Ok(_) => return Ok(()),
                 Err(object_store::Error::AlreadyExists { .. }) if tries_left > 0 => {
                     tries_left -= 1;
+                    // Another write of this key is under way in the store, which lets one win.
                     tokio::time::sleep(CONFLICT).await;
                 }
                 Err(error) => return Err(self.failed("write", path, &error)),

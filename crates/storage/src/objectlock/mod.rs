@@ -179,6 +179,7 @@ impl ObjectLock {
                 reason: failure.message(),
             });
         }
+        // A store that is away or overloaded is not asked at once again.
         sleep(PAUSE).await;
         Ok(())
     }

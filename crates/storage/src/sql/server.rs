@@ -190,6 +190,7 @@ impl<E: Engine> Server<E> {
                     reason: message::<E>(&failure),
                 });
             }
+            // A server that restarts is not asked at once again.
             sleep(PAUSE).await;
         }
     }
