@@ -239,7 +239,8 @@ impl Shared {
         }
     }
 
-    /// What the target itself says, on a connection for each of the client's.
+    /// What the target itself says, on a connection for each of the client's. The target
+    /// may close that between two requests, which is no fault of its own: then once more.
     async fn forward(
         &self,
         request: Request<Incoming>,
@@ -248,22 +249,30 @@ impl Shared {
         let (parts, body) = request.into_parts();
         let request = Request::from_parts(parts, Full::new(body.collect().await?.to_bytes()));
         let mut upstream = upstream.lock().await;
-        if upstream.as_ref().is_none_or(SendRequest::is_closed) {
-            let stream = TcpStream::connect(self.target).await?;
-            let name = ServerName::try_from("localhost")?;
-            let stream = self.connector.connect(name, stream).await?;
-            let (sender, connection) =
-                hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-            tokio::spawn(connection);
-            *upstream = Some(sender);
+        if let Some(kept) = upstream.as_mut()
+            && let Ok(answer) = exchange(kept, request.clone()).await
+        {
+            return Ok(answer);
         }
-        let sender = upstream.as_mut().expect("just made");
-        sender.ready().await?;
-        let (mut parts, body) = sender.send_request(request).await?.into_parts();
-        parts.headers.remove(header::TRANSFER_ENCODING);
-        let body = body.collect().await?.to_bytes();
-        Ok(Response::from_parts(parts, Full::new(body)))
+        let stream = TcpStream::connect(self.target).await?;
+        let name = ServerName::try_from("localhost")?;
+        let stream = self.connector.connect(name, stream).await?;
+        let (sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        tokio::spawn(connection);
+        exchange(upstream.insert(sender), request).await
     }
+}
+
+async fn exchange(
+    sender: &mut SendRequest<Full<Bytes>>,
+    request: Request<Full<Bytes>>,
+) -> anyhow::Result<Response<Full<Bytes>>> {
+    sender.ready().await?;
+    let (mut parts, body) = sender.send_request(request).await?.into_parts();
+    parts.headers.remove(header::TRANSFER_ENCODING);
+    let body = body.collect().await?.to_bytes();
+    Ok(Response::from_parts(parts, Full::new(body)))
 }
 
 fn page(status: u16, kind: &str, body: &str) -> Response<Full<Bytes>> {
