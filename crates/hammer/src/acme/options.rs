@@ -8,8 +8,8 @@ use lucarne_mint::KeyType;
 use lucarne_settings::typed;
 use serde::Deserialize;
 
+use crate::connecting::Resolve;
 use crate::ct::options::{Http, Span};
-use crate::s3::Resolve;
 
 /// Which ACME server is loaded, and with what.
 #[derive(Clone, Debug, PartialEq, Args, Deserialize)]

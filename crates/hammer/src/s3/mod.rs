@@ -25,5 +25,5 @@ mod scenario;
 mod store;
 mod user;
 
-pub use options::{Operation, Options, Resolve, Size, Style};
+pub use options::{Operation, Options, Size, Style};
 pub use scenario::build;

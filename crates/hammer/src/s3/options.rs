@@ -1,7 +1,6 @@
 //! The options of `s3`.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -9,6 +8,7 @@ use clap::{Args, ValueEnum};
 use lucarne_settings::typed;
 use serde::{Deserialize, Deserializer};
 
+use crate::connecting::Resolve;
 use crate::ct::options::{Http, Span};
 
 /// Which stores are loaded, and with what.
@@ -234,21 +234,6 @@ impl fmt::Display for Size {
 impl<'de> Deserialize<'de> for Size {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         typed::parsed(deserializer)
-    }
-}
-
-/// A host and its address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resolve(pub String, pub IpAddr);
-
-impl FromStr for Resolve {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let pair = text
-            .split_once('=')
-            .and_then(|(host, address)| Some(Self(host.to_owned(), address.parse().ok()?)));
-        pair.ok_or_else(|| "is not HOST=ADDRESS".to_owned())
     }
 }
 
