@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use sqlx::ConnectOptions;
+use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError};
 use url::Url;
 
@@ -15,6 +16,7 @@ pub(super) struct MySql(MySqlConnectOptions);
 #[async_trait]
 impl Engine for MySql {
     type Connection = MySqlConnection;
+    type Column = Column;
 
     const DIALECT: Dialect = MYSQL;
 
@@ -34,13 +36,22 @@ impl Engine for MySql {
         Ok(connection)
     }
 
-    async fn examine(connection: &mut MySqlConnection) -> Result<Option<()>, Failure> {
-        let columns = sqlx::query_as(MYSQL_COLUMNS);
-        let columns: Vec<Column> = columns.fetch_all(connection).await?;
-        if columns.is_empty() {
-            return Ok(None);
-        }
-        usable(&columns).map(Some)
+    async fn columns(connection: &mut MySqlConnection) -> Result<Vec<Column>, sqlx::Error> {
+        sqlx::query_as(MYSQL_COLUMNS).fetch_all(connection).await
+    }
+
+    fn fits(columns: &[Column]) -> bool {
+        let column = |name: &str| columns.iter().find(|(n, ..)| n.eq_ignore_ascii_case(name));
+        let binary = |kind: &str| kind.ends_with("binary") || kind.ends_with("blob");
+        let of_primary_key = columns.iter().filter(|(_, _, key, _)| key == "PRI").count();
+        let (log, body) = (column("logID"), column("body"));
+        column("commits").is_some()
+            && body.is_some_and(|(_, kind, ..)| binary(kind))
+            && log.is_some_and(|(_, kind, key, _)| binary(kind) && key == "PRI")
+            && of_primary_key == 1
+            && columns
+                .iter()
+                .all(|(.., engine)| engine.as_deref() == Some("InnoDB"))
     }
 
     async fn load(
@@ -68,13 +79,7 @@ impl Engine for MySql {
     }
 
     /// The numbers are those of MySQL's and MariaDB's server errors.
-    fn diagnose(error: &sqlx::Error) -> Diagnosis {
-        let sqlx::Error::Database(error) = error else {
-            return match error {
-                sqlx::Error::Configuration(_) => Diagnosis::Refused(""),
-                _ => Diagnosis::Away,
-            };
-        };
+    fn judge(error: &dyn DatabaseError) -> Diagnosis {
         let error = error.try_downcast_ref::<MySqlDatabaseError>();
         match error.map_or(0, MySqlDatabaseError::number) {
             // Shutdown, kill, too many connections, broken packets.
@@ -97,29 +102,6 @@ impl Engine for MySql {
 
 /// Name, type, key (`PRI`), and the engine of the table.
 type Column = (String, String, String, Option<String>);
-
-/// Refuses what would not compare bytes, not keep logs apart, or not survive a
-/// crash.
-fn usable(columns: &[Column]) -> Result<(), Failure> {
-    let column = |name: &str| columns.iter().find(|(n, ..)| n.eq_ignore_ascii_case(name));
-    let binary = |kind: &str| kind.ends_with("binary") || kind.ends_with("blob");
-    let of_primary_key = columns.iter().filter(|(_, _, key, _)| key == "PRI").count();
-    let (log, body) = (column("logID"), column("body"));
-    let fits = column("commits").is_some()
-        && body.is_some_and(|(_, kind, ..)| binary(kind))
-        && log.is_some_and(|(_, kind, key, _)| binary(kind) && key == "PRI")
-        && of_primary_key == 1
-        && columns
-            .iter()
-            .all(|(.., engine)| engine.as_deref() == Some("InnoDB"));
-    match fits {
-        true => Ok(()),
-        false => Err(Failure::Unfit(format!(
-            "its table `checkpoints` is not one that Lucarne can commit to; this is: {}",
-            MYSQL.schema
-        ))),
-    }
-}
 
 /// Refuses a server that forgets commits when its power fails. `log_bin` is
 /// asked because the binary log, if there is one, decides at a restart which

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use sqlx::ConnectOptions;
+use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use url::Url;
 
@@ -18,6 +19,7 @@ pub(super) struct Postgres(PgConnectOptions);
 #[async_trait]
 impl Engine for Postgres {
     type Connection = PgConnection;
+    type Column = Column;
 
     const DIALECT: Dialect = POSTGRES;
 
@@ -47,13 +49,17 @@ impl Engine for Postgres {
         Ok(connection)
     }
 
-    async fn examine(connection: &mut PgConnection) -> Result<Option<()>, Failure> {
-        let columns = sqlx::query_as(POSTGRES_COLUMNS);
-        let columns: Vec<Column> = columns.fetch_all(connection).await?;
-        if columns.is_empty() {
-            return Ok(None);
-        }
-        usable(&columns).map(Some)
+    async fn columns(connection: &mut PgConnection) -> Result<Vec<Column>, sqlx::Error> {
+        sqlx::query_as(POSTGRES_COLUMNS).fetch_all(connection).await
+    }
+
+    fn fits(columns: &[Column]) -> bool {
+        let bytes = |name: &str| {
+            let column = columns.iter().find(|(n, ..)| n == name);
+            column.filter(|(_, kind, ..)| kind == "bytea")
+        };
+        let (log, body) = (bytes("logid"), bytes("body"));
+        matches!((log, body), (Some((_, _, true, true)), Some(_)))
     }
 
     async fn load(
@@ -77,13 +83,7 @@ impl Engine for Postgres {
     }
 
     /// The codes are PostgreSQL's (appendix A of its manual).
-    fn diagnose(error: &sqlx::Error) -> Diagnosis {
-        let sqlx::Error::Database(error) = error else {
-            return match error {
-                sqlx::Error::Configuration(_) => Diagnosis::Refused(""),
-                _ => Diagnosis::Away,
-            };
-        };
+    fn judge(error: &dyn DatabaseError) -> Diagnosis {
         match error.code().as_deref().unwrap_or_default() {
             // Shutdown, crash, starting, too many connections; connections.
             "57P01" | "57P02" | "57P03" | "57P05" | "53300" => Diagnosis::Away,
@@ -104,20 +104,3 @@ impl Engine for Postgres {
 /// Name, type, whether it is unique by itself, and whether the table's changes
 /// survive a crash.
 type Column = (String, String, bool, bool);
-
-/// Refuses what would not compare bytes, not keep logs apart, or not survive a
-/// crash.
-fn usable(columns: &[Column]) -> Result<(), Failure> {
-    let bytes = |name: &str| {
-        let column = columns.iter().find(|(n, ..)| n == name);
-        column.filter(|(_, kind, ..)| kind == "bytea")
-    };
-    let (log, body) = (bytes("logid"), bytes("body"));
-    match (log, body) {
-        (Some((_, _, true, true)), Some(_)) => Ok(()),
-        _ => Err(Failure::Unfit(format!(
-            "its table `checkpoints` is not one that Lucarne can commit to; this is: {}",
-            POSTGRES.schema
-        ))),
-    }
-}

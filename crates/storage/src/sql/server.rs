@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sqlx::Connection as _;
+use sqlx::error::DatabaseError;
 use tokio::time::{Instant, sleep, timeout_at};
 use url::Url;
 
@@ -38,6 +39,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(super) trait Engine: Sized + Send + Sync + 'static {
     type Connection: sqlx::Connection;
 
+    /// What the server says of a column of the table.
+    type Column: Send + Sync;
+
     const DIALECT: Dialect;
 
     fn new(url: &Url) -> Result<Self, sqlx::Error>;
@@ -46,8 +50,26 @@ pub(super) trait Engine: Sized + Send + Sync + 'static {
     /// with other settings.
     async fn connect(&self) -> Result<Self::Connection, Failure>;
 
+    /// Those of the table; none if there is no table.
+    async fn columns(connection: &mut Self::Connection) -> Result<Vec<Self::Column>, sqlx::Error>;
+
+    /// Whether such a table compares bytes, keeps logs apart, and survives a crash.
+    fn fits(columns: &[Self::Column]) -> bool;
+
     /// Refuses a table that is none of ours; `None` if there is no table.
-    async fn examine(connection: &mut Self::Connection) -> Result<Option<()>, Failure>;
+    async fn examine(connection: &mut Self::Connection) -> Result<Option<()>, Failure> {
+        let columns = Self::columns(connection).await?;
+        if columns.is_empty() {
+            return Ok(None);
+        }
+        match Self::fits(&columns) {
+            true => Ok(Some(())),
+            false => Err(Failure::Unfit(format!(
+                "its table `checkpoints` is not one that Lucarne can commit to; this is: {}",
+                Self::DIALECT.schema
+            ))),
+        }
+    }
 
     async fn load(
         connection: &mut Self::Connection,
@@ -61,8 +83,17 @@ pub(super) trait Engine: Sized + Send + Sync + 'static {
         parameters: &[&[u8]],
     ) -> Result<u64, sqlx::Error>;
 
+    /// What an error of the database's own means.
+    fn judge(error: &dyn DatabaseError) -> Diagnosis;
+
     /// What kind of error this is.
-    fn diagnose(error: &sqlx::Error) -> Diagnosis;
+    fn diagnose(error: &sqlx::Error) -> Diagnosis {
+        match error {
+            sqlx::Error::Database(error) => Self::judge(&**error),
+            sqlx::Error::Configuration(_) => Diagnosis::Refused(""),
+            _ => Diagnosis::Away,
+        }
+    }
 }
 
 /// Why an attempt failed.
