@@ -56,6 +56,12 @@ fn rest(count: u64, options: &str) -> String {
     scenario("rest", &times(count), &format!("{REST}{options}"), "")
 }
 
+/// Three requests for `/list`, and thresholds for them.
+fn lists(thresholds: &str) -> String {
+    let options = format!("{REST}url: /list\n");
+    scenario("rest", &times(3), &options, thresholds)
+}
+
 fn tls(count: u64, options: &str) -> String {
     scenario(
         "tls",
@@ -347,13 +353,7 @@ fn defect_2_and_7_each_scenario_and_connector_has_its_own_figures() {
 fn defect_3_the_summary_says_of_thresholds_what_is_true() {
     let api = Api::start();
     let thresholds = "  http_reqs: [\"count>=3\", \"count>3\"]\n";
-    let plan = scenario(
-        "rest",
-        &times(3),
-        &format!("{REST}url: /list\n"),
-        thresholds,
-    );
-    let outcome = run(&plan, &api);
+    let outcome = run(&lists(thresholds), &api);
     assert_eq!(outcome.verdict, Verdict::Crossed);
     let json = serde_json::to_string(&outcome.summary).unwrap();
     let read: Summary = serde_json::from_str(&json).unwrap();
@@ -403,13 +403,7 @@ fn defect_4_what_is_expected_passes_and_html_for_everything_does_not() {
 fn defect_5_a_threshold_over_no_samples_fails() {
     let api = Api::start();
     let thresholds = "  http_req_duration{op:other}: p(95)<60s\n";
-    let plan = scenario(
-        "rest",
-        &times(3),
-        &format!("{REST}url: /list\n"),
-        thresholds,
-    );
-    let outcome = run(&plan, &api);
+    let outcome = run(&lists(thresholds), &api);
     assert_eq!(outcome.verdict, Verdict::Crossed);
     let last = outcome.summary.thresholds.last().unwrap();
     assert_eq!(
