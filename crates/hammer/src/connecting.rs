@@ -139,7 +139,9 @@ pub(crate) fn list(statuses: &[Statuses]) -> String {
     texts.join(" or ")
 }
 
-/// What an options type says of connecting.
+/// What an options type says of connecting. Each has these options of its own: serde
+/// cannot flatten one struct into another that denies unknown fields, and a
+/// misspelt option must not pass.
 #[derive(Clone, Debug)]
 pub(crate) struct Connecting {
     pub(crate) http: Http,
