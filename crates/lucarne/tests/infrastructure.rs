@@ -162,8 +162,13 @@ fn judge(case: &Case, fleet: &Fleet) -> Result<(), String> {
     match right {
         true => Ok(()),
         false => Err(format!(
-            "{:?} {:?}: exit code {}, {kinds:?}, crossed {crossed:?}; expected {} and {expected:?}\n{}",
-            case.plan, case.fault, trial.code, case.code, trial.said
+            "{:?} {:?}: exit code {}, {kinds:?}, crossed {crossed:?}; expected {} and {expected:?}\n{}\n{}",
+            case.plan,
+            case.fault,
+            trial.code,
+            case.code,
+            trial.summary()["errors"],
+            trial.said
         )),
     }
 }

@@ -56,6 +56,11 @@ const SHORT: [(&str, &str); 11] = [
     ("SPEED", "3000"),
 ];
 
+/// What Pebble v2.10.1 answers, with a 500, to the renewal of one certificate in 256:
+/// it knows them by their serial numbers without the zero that DER puts before some,
+/// and looks for them with it, as RFC 9773 (section 4.1) writes them.
+const LOST_BY_PEBBLE: &str = "could not find an order for the given certificate";
+
 /// A load test that is over.
 pub(crate) struct Trial {
     pub(crate) code: i32,
@@ -66,6 +71,19 @@ pub(crate) struct Trial {
 impl Trial {
     /// Runs `plan` with every target that it knows of broken like this.
     pub(crate) fn run(plan: Plan, fault: Fault, fleet: &Fleet) -> Self {
+        // Where Pebble went wrong by itself, nothing was learnt: once more, and an
+        // enrolment of 3 s meets such a certificate one time in five.
+        let mut trial = Self::run_once(plan, fault, fleet);
+        for _ in 0..4 {
+            if !trial.said_of(LOST_BY_PEBBLE) {
+                break;
+            }
+            trial = Self::run_once(plan, fault, fleet);
+        }
+        trial
+    }
+
+    fn run_once(plan: Plan, fault: Fault, fleet: &Fleet) -> Self {
         // Challenges are answered where the server looks: one server for each.
         let own = (plan == Plan::Enrolment).then(|| Pebble::start(&fleet.authority, 0, 5).unwrap());
         let pebble = own.as_ref().unwrap_or(&fleet.pebble);
@@ -127,6 +145,11 @@ impl Trial {
                 said.map(|(kind, _)| kind.to_owned()).collect()
             }
         }
+    }
+
+    /// Whether an error says this.
+    fn said_of(&self, words: &str) -> bool {
+        self.summary()["errors"].to_string().contains(words)
     }
 
     /// The thresholds that did not hold.
