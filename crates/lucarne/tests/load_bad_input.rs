@@ -8,12 +8,10 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
-use std::sync::Arc;
 
 use common::{LUCARNE, assert_has, lucarne, pki};
-use lucarne_mint::{KeyPair, KeyType, LeafOptions};
-use lucarne_testkit::{Launch, free_port, temp_dir};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use lucarne_mint::LeafOptions;
+use lucarne_testkit::{Launch, free_port, temp_dir, tls_server};
 
 fn load(directory: &Path, args: &[&str]) -> (i32, String) {
     lucarne(directory, &[&["load"], args].concat())
@@ -40,17 +38,9 @@ fn check_and_run(yaml: &str) -> (i32, i32, String) {
 /// A server with a certificate of the test authorities, which answers 200 and
 /// `{}` to everything. It ends with the test's process.
 fn https() -> String {
-    let key = Arc::new(KeyPair::generate(KeyType::EcdsaP256).unwrap());
-    let leaf = LeafOptions::with_key(["localhost"], key.clone());
-    let leaf = pki().root.issue(&leaf).unwrap();
-    let private = PrivateKeyDer::try_from(key.to_pkcs8().unwrap()).unwrap();
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![CertificateDer::from(leaf)], private);
-    let config = Arc::new(config.unwrap());
+    let options = LeafOptions::for_names(["localhost"]).unwrap();
+    let leaf = pki().root.issue(&options).unwrap();
+    let config = tls_server(&[leaf], &options.key, &[]).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!(
         "https://localhost:{}",

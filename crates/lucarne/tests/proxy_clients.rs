@@ -18,10 +18,8 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use lucarne_mint::{KeyPair, KeyType, LeafOptions};
-use lucarne_testkit::{Launch, Server, TempDir, temp_dir};
-use rustls::ServerConfig;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use lucarne_mint::LeafOptions;
+use lucarne_testkit::{Launch, Server, TempDir, temp_dir, tls_server};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
@@ -141,23 +139,11 @@ async fn site(alpn: &[&str], asked: Arc<Mutex<Vec<String>>>) -> SocketAddr {
 }
 
 fn acceptor(alpn: &[&str]) -> TlsAcceptor {
-    let key = Arc::new(KeyPair::generate(KeyType::EcdsaP256).unwrap());
     let ca = &pki().p256;
-    let leaf = ca
-        .issue(&LeafOptions::with_key(HOSTS, key.clone()))
-        .unwrap();
-    let chain = ca.chain(leaf).into_certificates();
-    let chain = chain.into_iter().map(CertificateDer::from).collect();
-    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.to_pkcs8().unwrap()));
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(chain, key)
-        .unwrap();
-    config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
-    Arc::new(config).into()
+    let options = LeafOptions::for_names(HOSTS).unwrap();
+    let chain = ca.chain(ca.issue(&options).unwrap());
+    let config = tls_server(chain.certificates(), &options.key, alpn);
+    config.unwrap().into()
 }
 
 fn answer(

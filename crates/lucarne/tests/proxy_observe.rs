@@ -11,23 +11,20 @@ use std::sync::Arc;
 
 use common::{LUCARNE, PATIENCE, assert_has, eventually, log, pki, ready, run};
 use lucarne_ct::{Certificate, LogKey, SignedEntry, encode_sct_list};
-use lucarne_mint::{Extension, KeyPair, KeyType, LeafOptions, oid, pem};
-use lucarne_testkit::{Client, Launch, Response, Server, temp_dir};
+use lucarne_mint::{Extension, KeyPair, LeafOptions, oid, pem};
+use lucarne_testkit::{Client, Launch, Response, Server, temp_dir, tls_server};
 use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConnection};
 use serde_json::{Value, json};
 
 fn log_key(n: u8) -> LogKey {
     LogKey::from_seed(&[n; 32]).unwrap()
 }
 
-/// A certificate for `name` with SCTs of these logs, and its key in PKCS #8.
-fn certificate(name: &str, logs: &[u8]) -> (Vec<u8>, Vec<u8>) {
+/// A certificate for `name` with SCTs of these logs, and its key.
+fn certificate(name: &str, logs: &[u8]) -> (Vec<u8>, Arc<KeyPair>) {
     let ca = &pki().p256;
-    let key = Arc::new(KeyPair::generate(KeyType::EcdsaP256).unwrap());
-    let pkcs8 = key.to_pkcs8().unwrap();
-    let options = LeafOptions::with_key([name], key);
+    let options = LeafOptions::for_names([name]).unwrap();
     let mut template = ca.leaf_template(&options).unwrap();
     if !logs.is_empty() {
         let bare = ca.sign(&template).unwrap();
@@ -39,21 +36,14 @@ fn certificate(name: &str, logs: &[u8]) -> (Vec<u8>, Vec<u8>) {
         let extension = Extension::new(oid::SCT_LIST, false, |der| der.octet_string(&list));
         template.extensions.push(extension);
     }
-    (ca.sign(&template).unwrap(), pkcs8)
+    (ca.sign(&template).unwrap(), options.key)
 }
 
 /// A server that says hello over TLS until the test ends; its port.
 fn server(name: &str, logs: &[u8]) -> u16 {
     let (leaf, key) = certificate(name, logs);
-    let chain = [&leaf[..], pki().p256.cert_der()].map(|der| CertificateDer::from(der.to_vec()));
-    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key));
-    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(chain.to_vec(), key)
-        .unwrap();
-    let config = Arc::new(config);
+    let chain = [leaf, pki().p256.cert_der().to_vec()];
+    let config = tls_server(&chain, &key, &[]).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {

@@ -5,10 +5,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use lucarne_mint::{Authority as Ca, CaOptions, KeyType, LeafOptions, pem};
-use lucarne_testkit::{TempDir, temp_dir};
+use lucarne_testkit::{TempDir, temp_dir, tls_server};
 use rustls::ServerConfig;
-use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::PrivatePkcs8KeyDer;
 
 /// Who certifies the targets: a root, and an intermediate that issues. Its
 /// files go away with the value.
@@ -98,14 +96,6 @@ impl Authority {
     pub fn server_config(&self, names: &[&str]) -> Result<Arc<ServerConfig>> {
         let options = LeafOptions::for_names(names.iter().copied())?;
         let chain = self.issuer.chain(self.issuer.issue(&options)?);
-        let chain = chain.certificates().iter().cloned().map(Into::into);
-        let key = PrivatePkcs8KeyDer::from(options.key.to_pkcs8()?);
-        let provider = Arc::new(aws_lc_rs::default_provider());
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_single_cert(chain.collect(), key.into())?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Arc::new(config))
+        tls_server(chain.certificates(), &options.key, &["h2", "http/1.1"])
     }
 }

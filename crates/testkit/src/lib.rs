@@ -21,6 +21,7 @@ mod service;
 mod small_disk;
 mod store_proxy;
 mod stores;
+mod tls;
 
 pub use audit::{Audit, Report};
 pub use azure::AzureServer;
@@ -39,6 +40,7 @@ pub use small_disk::SmallDisk;
 pub use store_proxy::{Fate, StoreProxy};
 pub use stores::{ObjectStore, go_program};
 pub use tempfile::TempDir;
+pub use tls::tls_server;
 
 /// A new directory that goes away with the value.
 ///

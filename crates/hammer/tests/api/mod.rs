@@ -14,9 +14,9 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
-use lucarne_mint::{Authority, CaOptions, KeyPair, KeyType, LeafOptions};
+use lucarne_mint::{Authority, CaOptions, KeyType, LeafOptions};
+use lucarne_testkit::tls_server;
 use parking_lot::Mutex;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio_rustls::TlsAcceptor;
@@ -49,27 +49,19 @@ impl Api {
     pub(crate) fn start() -> Self {
         let runtime = Runtime::new().unwrap();
         let root = Authority::root(&CaOptions::named("Root", KeyType::EcdsaP256)).unwrap();
-        let key = Arc::new(KeyPair::generate(KeyType::EcdsaP256).unwrap());
-        let leaf = LeafOptions::with_key(["localhost"], key.clone());
-        let leaf = root.issue(&LeafOptions { scts: 2, ..leaf }).unwrap();
+        let mut options = LeafOptions::for_names(["localhost"]).unwrap();
+        options.scts = 2;
+        let leaf = root.issue(&options).unwrap();
+        let config = tls_server(&[leaf.clone()], &options.key, &["h2", "http/1.1"]);
         let directory = tempfile::tempdir().unwrap();
         let ca = directory.path().join("ca.pem");
         std::fs::write(&ca, root.certificate_pem()).unwrap();
-        let private = PrivateKeyDer::try_from(key.to_pkcs8().unwrap()).unwrap();
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = rustls::ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![CertificateDer::from(leaf.clone())], private);
-        let mut config = config.unwrap();
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let port = listener.local_addr().unwrap().port();
         let seen = Arc::new(Seen::default());
         runtime.spawn(accept(
             listener,
-            TlsAcceptor::from(Arc::new(config)),
+            TlsAcceptor::from(config.unwrap()),
             seen.clone(),
         ));
         Self {

@@ -12,9 +12,8 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use lucarne_mint::{Authority, KeyPair, KeyType, LeafOptions, Time};
-use rustls::ServerConfig;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use lucarne_mint::{Authority, LeafOptions, Time};
+use lucarne_testkit::tls_server;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -103,21 +102,11 @@ pub(crate) fn acceptor(
     alpn: &[&str],
     change: impl FnOnce(&mut LeafOptions),
 ) -> TlsAcceptor {
-    let key = Arc::new(KeyPair::generate(KeyType::EcdsaP256).unwrap());
-    let mut options = LeafOptions::with_key(names.iter().copied(), key.clone());
+    let mut options = LeafOptions::for_names(names.iter().copied()).unwrap();
     change(&mut options);
-    let chain = ca.chain(ca.issue(&options).unwrap()).into_certificates();
-    let chain = chain.into_iter().map(CertificateDer::from).collect();
-    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.to_pkcs8().unwrap()));
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(chain, key)
-        .unwrap();
-    config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
-    Arc::new(config).into()
+    let chain = ca.chain(ca.issue(&options).unwrap());
+    let config = tls_server(chain.certificates(), &options.key, alpn);
+    config.unwrap().into()
 }
 
 async fn serve<S>(stream: S, http2: bool)
