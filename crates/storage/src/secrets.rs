@@ -1,145 +1,334 @@
 //! Keys in a cloud's keeping: AWS Secrets Manager, GCP Secret Manager.
 //!
 //! One request each, by the client and the credentials that object stores are
-//! reached with.
+//! reached with; again, a little later, where the cloud has a bad moment.
 
+use std::error::Error as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::Request;
+use http::{Request, StatusCode};
 use object_store::ClientOptions;
-use object_store::client::{HttpConnector, HttpRequestBody};
+use object_store::client::{HttpClient, HttpConnector, HttpError, HttpRequestBody};
+use serde_json::Value;
 
-use crate::object::{Patience, failure, http::Connector};
+use crate::object::{Patience, config, failure, http::Connector};
 use crate::{Error, Stats};
 
-/// Asks AWS Secrets Manager for the newest version of a secret, by its name or
+/// Before each repetition. Longer bad moments are for whoever starts us anew.
+const PAUSES: [Duration; 3] = [
+    Duration::from_millis(100),
+    Duration::from_millis(400),
+    Duration::from_millis(1600),
+];
+
+/// Why a secret does not come, in words that follow its name.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretError {
+    /// What is configured cannot be asked.
+    #[error("cannot be asked for: {0}")]
+    Configuration(String),
+    /// Nothing says who it is that asks.
+    #[error("cannot be asked for without credentials: {0}")]
+    Credentials(String),
+    /// There is none of this name.
+    #[error("is not at {server} ({detail}). Check its name, and where it is")]
+    Absent {
+        /// Who was asked.
+        server: String,
+        /// What it said.
+        detail: String,
+    },
+    /// The credentials are not known, or may not read it.
+    #[error(
+        "is refused by {server} ({detail}). Check the credentials, and that they have the \
+         permission {permission}"
+    )]
+    Refused {
+        /// Who was asked.
+        server: String,
+        /// What it takes to read a secret.
+        permission: &'static str,
+        /// What the server said.
+        detail: String,
+    },
+    /// No answer in time, or that there is none now.
+    #[error("cannot be fetched: {server} does not serve us now ({detail})")]
+    Unavailable {
+        /// Who was asked.
+        server: String,
+        /// What it said, or what kept it from saying anything.
+        detail: String,
+    },
+    /// Any other answer.
+    #[error("cannot be fetched: {server} answers {detail}")]
+    Answer {
+        /// Who was asked.
+        server: String,
+        /// What it said.
+        detail: String,
+    },
+}
+
+/// Asks AWS Secrets Manager for the current version of a secret, by its name or
 /// ARN: the body of its answer, which is JSON with `SecretString` or
-/// `SecretBinary`. Without an `endpoint` it is Amazon's in that region.
+/// `SecretBinary`. Of `place`, the bucket does not matter; without an endpoint
+/// it is Amazon's in that region.
 ///
 /// # Errors
 ///
-/// [`Error::Configuration`], [`Error::Refused`], [`Error::Store`] or
-/// [`Error::Unavailable`].
+/// Any [`SecretError`].
 #[cfg(feature = "aws-secrets")]
-pub async fn aws(
-    name: &str,
-    region: Option<&str>,
-    endpoint: Option<&str>,
-    profile: Option<&str>,
-) -> Result<Bytes, Error> {
+pub async fn aws(name: &str, place: &crate::object::S3) -> Result<Bytes, SecretError> {
     use object_store::aws::AwsAuthorizer;
 
-    const ACTION: &str = "fetch the secret";
-    let settings = crate::object::S3 {
-        // Any will do: what is wanted are credentials and the region.
-        bucket: "none".into(),
-        region: region.map(Into::into),
-        profile: profile.map(Into::into),
-        ..crate::object::S3::default()
+    const SERVICE: &str = "secretsmanager";
+    let mut settings = place.clone();
+    settings.bucket = "none".into();
+    let (client, region) = settings
+        .client(connector(), Patience::hasty().retry())
+        .map_err(misconfigured)?;
+    // It becomes part of a host's name and of a header.
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    if region.is_empty() || !region.chars().all(plain) {
+        let problem = format!("{region:?} is no region");
+        return Err(SecretError::Configuration(problem));
+    }
+    let domain = match region.starts_with("cn-") {
+        true => "amazonaws.com.cn",
+        false => "amazonaws.com",
     };
-    let (client, region) = settings.client(connector(), Patience::hasty().retry())?;
+    let server = server(place.endpoint.as_deref(), || {
+        format!("https://{SERVICE}.{region}.{domain}")
+    })?;
     let credential = client.credentials().get_credential().await;
-    let credential = credential.map_err(|e| failure::sort(ACTION, name.into(), &e))?;
-    let server = match endpoint {
-        Some(endpoint) => endpoint.trim_end_matches('/').to_owned(),
-        None => format!("https://secretsmanager.{region}.amazonaws.com"),
-    };
-    let asked = format!("{{\"SecretId\": \"{name}\"}}");
+    let credential = credential.map_err(|error| anonymous(&error))?;
     let request = Request::post(format!("{server}/"))
         .header("content-type", "application/x-amz-json-1.1")
         .header("x-amz-target", "secretsmanager.GetSecretValue")
-        .body(HttpRequestBody::from(asked));
-    let mut request = request.map_err(|_| wrong(name))?;
-    AwsAuthorizer::new(&credential, "secretsmanager", &region)
+        .body(HttpRequestBody::from(question(name)));
+    let mut request = request.map_err(|error| SecretError::Configuration(error.to_string()))?;
+    AwsAuthorizer::new(&credential, SERVICE, &region)
         .try_authorize(&mut request, None)
-        .map_err(|e| failure::sort(ACTION, name.into(), &e))?;
-    exchange(name, request).await
+        .map_err(|error| anonymous(&error))?;
+    let service = Service {
+        server: format!("{server} in {region}"),
+        permission: "secretsmanager:GetSecretValue",
+    };
+    service.ask(request).await
+}
+
+#[cfg(feature = "aws-secrets")]
+fn question(name: &str) -> String {
+    serde_json::json!({ "SecretId": name }).to_string()
 }
 
 /// Asks GCP Secret Manager for a version of a secret, such as
 /// `projects/p/secrets/s/versions/latest`: the body of its answer, which is
-/// JSON with `payload.data`.
+/// JSON with `payload.data`. Of `place`, the bucket does not matter.
 ///
 /// # Errors
 ///
-/// As those of AWS.
+/// Any [`SecretError`].
 #[cfg(feature = "gcp-secrets")]
-pub async fn gcp(version: &str, endpoint: Option<&str>) -> Result<Bytes, Error> {
-    let settings = crate::object::Gcs {
-        bucket: "none".into(),
-        ..crate::object::Gcs::default()
-    };
-    let server = endpoint.unwrap_or("https://secretmanager.googleapis.com");
-    let server = server.trim_end_matches('/');
+pub async fn gcp(version: &str, place: &crate::object::Gcs) -> Result<Bytes, SecretError> {
+    let mut settings = place.clone();
+    settings.bucket = "none".into();
+    let client = settings
+        .client(connector(), Patience::hasty().retry())
+        .map_err(misconfigured)?;
+    let server = server(place.endpoint.as_deref(), || {
+        "https://secretmanager.googleapis.com".into()
+    })?;
     let mut request = Request::get(format!("{server}/v1/{version}:access"));
-    // An emulator asks for no token.
-    if endpoint.is_none() {
-        let client = settings.client(connector(), Patience::hasty().retry())?;
+    if !place.anonymous {
         let credential = client.credentials().get_credential().await;
-        let credential =
-            credential.map_err(|e| failure::sort("fetch the secret", version.into(), &e))?;
+        let credential = credential.map_err(|error| anonymous(&error))?;
         request = request.header("authorization", format!("Bearer {}", credential.bearer));
     }
     let request = request.body(HttpRequestBody::empty());
-    exchange(version, request.map_err(|_| wrong(version))?).await
+    let request = request.map_err(|error| SecretError::Configuration(error.to_string()))?;
+    let service = Service {
+        server,
+        permission: "secretmanager.versions.access",
+    };
+    service.ask(request).await
 }
 
 fn connector() -> Connector {
     Connector {
-        patience: Patience::default(),
+        patience: Patience {
+            hedge: None,
+            ..Patience::default()
+        },
         stats: Arc::new(Stats::default()),
         accept_gzip: false,
     }
 }
 
-fn wrong(name: &str) -> Error {
-    Error::Configuration {
-        problem: format!("{name} or its endpoint makes no URL"),
+/// Without a slash at its end.
+fn server(endpoint: Option<&str>, usual: impl FnOnce() -> String) -> Result<String, SecretError> {
+    let Some(endpoint) = endpoint else {
+        return Ok(usual());
+    };
+    let url = config::endpoint_url(endpoint, true).map_err(misconfigured)?;
+    Ok(url.as_str().trim_end_matches('/').to_owned())
+}
+
+fn misconfigured(error: Error) -> SecretError {
+    SecretError::Configuration(match error {
+        Error::Configuration { problem } => problem,
+        other => other.to_string(),
+    })
+}
+
+fn anonymous(error: &object_store::Error) -> SecretError {
+    SecretError::Credentials(failure::detail(error))
+}
+
+/// Who is asked.
+struct Service {
+    server: String,
+    permission: &'static str,
+}
+
+impl Service {
+    async fn ask(&self, request: Request<HttpRequestBody>) -> Result<Bytes, SecretError> {
+        let client = connector().connect(&ClientOptions::default());
+        let client = client.map_err(|error| self.unavailable(error.to_string()))?;
+        let mut pauses = PAUSES.into_iter();
+        loop {
+            match (self.exchange(&client, request.clone()).await, pauses.next()) {
+                (Err(SecretError::Unavailable { .. }), Some(pause)) => {
+                    tokio::time::sleep(pause).await;
+                }
+                (answer, _) => return answer,
+            }
+        }
+    }
+
+    async fn exchange(
+        &self,
+        client: &HttpClient,
+        request: Request<HttpRequestBody>,
+    ) -> Result<Bytes, SecretError> {
+        // Its own words say no more than that there was an error.
+        let lost = |error: HttpError| {
+            let cause = error.source().map(ToString::to_string);
+            self.unavailable(cause.unwrap_or_else(|| error.to_string()))
+        };
+        let answer = client.execute(request).await.map_err(lost)?;
+        let status = answer.status();
+        let body = answer.into_body().bytes().await.map_err(lost)?;
+        match status.is_success() {
+            true => Ok(body),
+            false => Err(self.sort(status, &body)),
+        }
+    }
+
+    /// What an answer without a secret means. AWS has `__type` and a message,
+    /// GCP an `error` with `status` and message.
+    fn sort(&self, status: StatusCode, body: &[u8]) -> SecretError {
+        let said: Value = serde_json::from_slice(body).unwrap_or_default();
+        let text = |value: &Value| value.as_str().map(ToOwned::to_owned);
+        let code = text(&said["__type"]).or_else(|| text(&said["error"]["status"]));
+        let code = code.unwrap_or_default();
+        // `com.amazonaws.secretsmanager#ResourceNotFoundException`
+        let code = code.rsplit('#').next().unwrap_or_default();
+        let message = [
+            &said["message"],
+            &said["Message"],
+            &said["error"]["message"],
+        ];
+        let message = message.into_iter().find_map(text);
+        let detail = match message {
+            Some(message) => format!("{code}: {message}"),
+            None if !code.is_empty() => code.to_owned(),
+            None => format!("{status} {}", String::from_utf8_lossy(body)),
+        };
+        let (server, detail) = (self.server.clone(), failure::line(&detail));
+        match (status.as_u16(), code) {
+            (_, "ResourceNotFoundException" | "NOT_FOUND") => {
+                SecretError::Absent { server, detail }
+            }
+            (_, "ThrottlingException") | (408 | 429 | 500.., _) => self.unavailable(detail),
+            (401 | 403, _) => self.refused(detail),
+            (_, code) if UNKNOWN.contains(&code) => self.refused(detail),
+            _ => SecretError::Answer { server, detail },
+        }
+    }
+
+    fn refused(&self, detail: String) -> SecretError {
+        SecretError::Refused {
+            server: self.server.clone(),
+            permission: self.permission,
+            detail,
+        }
+    }
+
+    fn unavailable(&self, detail: String) -> SecretError {
+        SecretError::Unavailable {
+            server: self.server.clone(),
+            detail,
+        }
     }
 }
 
-async fn exchange(name: &str, request: Request<HttpRequestBody>) -> Result<Bytes, Error> {
-    let (action, place) = ("fetch the secret", name.to_owned());
-    let lost = |detail: String| Error::Unavailable {
-        action,
-        place: name.to_owned(),
-        detail,
-    };
-    let client = connector().connect(&ClientOptions::default());
-    let client = client.map_err(|e| lost(e.to_string()))?;
-    let answer = client.execute(request).await;
-    let answer = answer.map_err(|e| lost(e.to_string()))?;
-    let status = answer.status();
-    let body = answer.into_body().bytes().await;
-    let body = body.map_err(|e| lost(e.to_string()))?;
-    if status.is_success() {
-        return Ok(body);
-    }
-    // Says what is wrong, and has no secret: there was none.
-    let said: String = String::from_utf8_lossy(&body).chars().take(300).collect();
-    let detail = format!(
-        "{status}: {}",
-        said.split_whitespace().collect::<Vec<_>>().join(" ")
-    );
-    Err(match status.as_u16() {
-        401 | 403 => Error::Refused {
-            action,
-            place,
-            detail,
-        },
-        429 | 500.. => lost(detail),
-        _ if said.contains("AccessDenied") || said.contains("UnrecognizedClient") => {
-            Error::Refused {
-                action,
-                place,
-                detail,
-            }
+/// How AWS, with status 400, turns away who asks.
+const UNKNOWN: [&str; 7] = [
+    "AccessDeniedException",
+    "ExpiredTokenException",
+    "IncompleteSignatureException",
+    "InvalidClientTokenId",
+    "InvalidSignatureException",
+    "MissingAuthenticationTokenException",
+    "UnrecognizedClientException",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(feature = "aws-secrets")]
+    #[test]
+    fn no_name_breaks_the_question() {
+        for name in ["ct/2026h1", "a\"b", "a\\", "\", \"VersionId\": \"x"] {
+            let asked: Value = serde_json::from_str(&question(name)).unwrap();
+            assert_eq!(asked, serde_json::json!({ "SecretId": name }));
         }
-        _ => Error::Store {
-            action,
-            place,
-            detail,
-        },
-    })
+    }
+
+    #[test]
+    fn answers_are_told_apart() {
+        let sorted = |status: u16, body: &str| {
+            let service = Service {
+                server: "https://cloud.example".into(),
+                permission: "secrets:read",
+            };
+            let status = StatusCode::from_u16(status).unwrap();
+            service.sort(status, body.as_bytes())
+        };
+        let aws = |code: &str| format!(r#"{{"__type": "{code}", "Message": "no"}}"#);
+        let gcp = |code: &str| format!(r#"{{"error": {{"status": "{code}", "message": "no"}}}}"#);
+        for body in [
+            aws("com.amazonaws#ResourceNotFoundException"),
+            gcp("NOT_FOUND"),
+        ] {
+            assert!(matches!(sorted(400, &body), SecretError::Absent { .. }));
+        }
+        let denied = sorted(400, &aws("AccessDeniedException"));
+        let said = "is refused by https://cloud.example (AccessDeniedException: no). Check the \
+                    credentials, and that they have the permission secrets:read";
+        assert_eq!(denied.to_string(), said);
+        let denied = sorted(403, &gcp("PERMISSION_DENIED"));
+        assert!(matches!(denied, SecretError::Refused { .. }));
+        let busy = sorted(400, &aws("ThrottlingException"));
+        assert!(matches!(busy, SecretError::Unavailable { .. }));
+        let busy = sorted(503, "<html>");
+        assert!(matches!(busy, SecretError::Unavailable { .. }));
+        let elsewhere = sorted(404, "<html>\nno page");
+        let said = "cannot be fetched: https://cloud.example answers 404 Not Found <html> no page";
+        assert_eq!(elsewhere.to_string(), said);
+    }
 }

@@ -114,6 +114,12 @@ fn secret(reader: &mut Reader<'_, '_>) -> Option<(Located<Secret>, Arc<LogKey>)>
         );
         reader.warning(secret.line, name, message);
     }
+    if let Some(server) = secret.value.exposed() {
+        let message = format!(
+            "comes from {server} without TLS: whoever reads along has it, and can sign for the log"
+        );
+        reader.warning(secret.line, name, message);
+    }
     match secret.value.read() {
         Ok(key) => Some((secret, Arc::new(key))),
         Err(why) => {

@@ -1,38 +1,34 @@
 //! Keys in a cloud's keeping, by URL.
 //!
-//! - `awssecret://NAME?region=…` (`endpoint=`, `profile=`), or the ARN,
-//! - `gcpsecret://projects/P/secrets/S`, and `/versions/V` if not the latest.
+//! - `awssecret://NAME?region=…` (`endpoint=`, `profile=`); the ARN instead of
+//!   the name; or the ARN alone,
+//! - `gcpsecret://projects/P/secrets/S` (`endpoint=`, `credentials=`), and
+//!   `/versions/V` if not the latest.
 //!
 //! Fetching is behind the cargo features `aws-secrets` and `gcp-secrets`.
 
 use std::fmt;
+use std::path::Path;
 
-use url::Url;
+use lucarne_storage::object::{Gcs, S3};
+use url::{Host, Url};
 
 /// Where it is. Nothing of it is secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    not(all(feature = "aws-secrets", feature = "gcp-secrets")),
-    allow(dead_code)
-)]
 pub enum Manager {
     /// AWS Secrets Manager.
     Aws {
         /// Name or ARN.
         name: String,
-        /// Its region, if not the environment's.
-        region: Option<String>,
-        /// Another server than Amazon's.
-        endpoint: Option<String>,
-        /// Profile of the credentials.
-        profile: Option<String>,
+        /// Region, endpoint and profile; no bucket.
+        place: S3,
     },
     /// GCP Secret Manager.
     Gcp {
         /// `projects/…/secrets/…/versions/…`
         version: String,
-        /// Another server than Google's.
-        endpoint: Option<String>,
+        /// Endpoint and credentials; no bucket.
+        place: Gcs,
     },
 }
 
@@ -46,20 +42,38 @@ impl fmt::Display for Manager {
 }
 
 impl Manager {
-    /// Reads a URL or an ARN; `None` if it is neither.
-    pub(super) fn parse(text: &str) -> Option<Result<Self, String>> {
-        if text.starts_with("arn:") {
-            return Some(arn(text));
-        }
-        let scheme = text.split_once("://")?.0;
-        match scheme {
-            "awssecret" | "gcpsecret" => Some(url(text)),
-            _ => Some(Err(
+    /// Reads a URL or an ARN; `None` if it is neither. Paths in it are relative
+    /// to `directory`.
+    pub(super) fn parse(text: &str, directory: &Path) -> Option<Result<Self, String>> {
+        let (scheme, place) = match text.starts_with("arn:") {
+            true => ("awssecret", text),
+            false => text.split_once("://")?,
+        };
+        let (name, query) = place.split_once('?').unwrap_or((place, ""));
+        Some(match scheme {
+            "awssecret" => aws(name, query),
+            "gcpsecret" => gcp(name, query, directory),
+            _ => Err(
                 "is no place of a key: write a file's path, credential:NAME, env:NAME, \
                  exec:COMMAND, awssecret://NAME or gcpsecret://projects/P/secrets/S"
                     .into(),
-            )),
-        }
+            ),
+        })
+    }
+
+    /// The endpoint, if whoever is on the way to it can read the key.
+    pub(super) fn exposed(&self) -> Option<&str> {
+        let endpoint = match self {
+            Manager::Aws { place, .. } => place.endpoint.as_deref()?,
+            Manager::Gcp { place, .. } => place.endpoint.as_deref()?,
+        };
+        let url = Url::parse(endpoint).ok()?;
+        let local = match url.host()? {
+            Host::Ipv4(address) => address.is_loopback(),
+            Host::Ipv6(address) => address.is_loopback(),
+            Host::Domain(name) => name == "localhost",
+        };
+        (url.scheme() == "http" && !local).then_some(endpoint)
     }
 
     /// Fetches the secret: a seed of 32 bytes, that in base64, or PEM.
@@ -69,22 +83,13 @@ impl Manager {
     pub(super) fn fetch(&self) -> Result<Vec<u8>, String> {
         match self {
             #[cfg(feature = "aws-secrets")]
-            Manager::Aws {
-                name,
-                region,
-                endpoint,
-                profile,
-            } => {
-                let (region, endpoint) = (region.as_deref(), endpoint.as_deref());
-                let asked =
-                    lucarne_storage::secrets::aws(name, region, endpoint, profile.as_deref());
-                aws_value(&fetching::answer(asked)?)
-            }
+            Manager::Aws { name, place } => aws_value(&fetching::answer(
+                lucarne_storage::secrets::aws(name, place),
+            )?),
             #[cfg(feature = "gcp-secrets")]
-            Manager::Gcp { version, endpoint } => {
-                let asked = lucarne_storage::secrets::gcp(version, endpoint.as_deref());
-                gcp_value(&fetching::answer(asked)?)
-            }
+            Manager::Gcp { version, place } => gcp_value(&fetching::answer(
+                lucarne_storage::secrets::gcp(version, place),
+            )?),
             #[cfg(not(feature = "aws-secrets"))]
             Manager::Aws { .. } => Err(missing("aws-secrets")),
             #[cfg(not(feature = "gcp-secrets"))]
@@ -101,81 +106,97 @@ fn missing(feature: &str) -> String {
     )
 }
 
-fn arn(text: &str) -> Result<Manager, String> {
-    let parts: Vec<&str> = text.splitn(7, ':').collect();
-    match parts[..] {
-        ["arn", _, "secretsmanager", region, _, "secret", _] if plain(text) => Ok(Manager::Aws {
-            name: text.to_owned(),
-            region: Some(region.to_owned()),
-            endpoint: None,
-            profile: None,
-        }),
-        _ => Err("is no ARN of a secret: arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME".into()),
-    }
-}
-
-/// Names go into requests as they are.
-fn plain(name: &str) -> bool {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || "/_+=.@-:".contains(c);
-    !name.is_empty() && name.chars().all(allowed)
-}
-
-fn url(text: &str) -> Result<Manager, String> {
-    let url = Url::parse(text).map_err(|error| format!("is no URL: {error}"))?;
-    let (mut region, mut endpoint, mut profile) = (None, None, None);
-    for (key, value) in url.query_pairs() {
-        let place = match key.as_ref() {
-            "region" => &mut region,
-            "endpoint" => &mut endpoint,
-            "profile" => &mut profile,
-            unknown => {
-                return Err(format!(
-                    "has the parameter `{unknown}`: there are region, endpoint and profile"
-                ));
-            }
-        };
-        *place = Some(value.into_owned());
-    }
-    let name = format!("{}{}", url.host_str().unwrap_or_default(), url.path());
-    let name = name.trim_end_matches('/').to_owned();
-    if !plain(&name) {
+fn aws(name: &str, query: &str) -> Result<Manager, String> {
+    let [region, endpoint, profile] = parameters(query, ["region", "endpoint", "profile"])?;
+    let its = match name.split(':').collect::<Vec<_>>()[..] {
+        [_] => None,
+        ["arn", _, "secretsmanager", region, _, "secret", _] => Some(region.to_owned()),
+        _ => {
+            let form = "arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME";
+            return Err(format!("is no ARN of a secret: {form}"));
+        }
+    };
+    if !plain(name) {
         return Err("has a name that no secret has".into());
     }
-    if url.scheme() == "awssecret" {
-        return Ok(Manager::Aws {
-            name,
-            region,
-            endpoint,
-            profile,
-        });
-    }
+    let place = S3 {
+        region: region.or(its),
+        endpoint,
+        // Whoever writes `http://` means it.
+        allow_http: true,
+        profile,
+        ..S3::default()
+    };
+    Ok(Manager::Aws {
+        name: name.to_owned(),
+        place,
+    })
+}
+
+fn gcp(name: &str, query: &str, directory: &Path) -> Result<Manager, String> {
+    let [endpoint, credentials] = parameters(query, ["endpoint", "credentials"])?;
     let version = match name.split('/').collect::<Vec<_>>()[..] {
         ["projects", _, "secrets", _] => format!("{name}/versions/latest"),
-        ["projects", _, "secrets", _, "versions", _] => name,
+        ["projects", _, "secrets", _, "versions", _] => name.to_owned(),
         _ => return Err("is not gcpsecret://projects/PROJECT/secrets/SECRET".into()),
     };
-    Ok(Manager::Gcp { version, endpoint })
+    if !plain(name) {
+        return Err("has a name that no secret has".into());
+    }
+    let anonymous = credentials.as_deref() == Some("none");
+    let place = Gcs {
+        endpoint,
+        allow_http: true,
+        anonymous,
+        credentials: credentials
+            .filter(|_| !anonymous)
+            .map(|file| directory.join(file)),
+        ..Gcs::default()
+    };
+    Ok(Manager::Gcp { version, place })
+}
+
+/// Names go into a path or an ARN as they are, and have no empty part.
+fn plain(name: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "/_+=.@-:".contains(c);
+    name.chars().all(allowed) && name.split('/').all(|part| !part.is_empty())
+}
+
+/// What a URL says after its `?`, in the order of these names.
+fn parameters<const N: usize>(
+    query: &str,
+    names: [&str; N],
+) -> Result<[Option<String>; N], String> {
+    let mut values = [const { None }; N];
+    for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        let Some(place) = names.iter().position(|name| *name == key) else {
+            let names = names.join(", ");
+            return Err(format!("has the parameter `{key}`: there are {names}"));
+        };
+        values[place] = Some(value.into_owned());
+    }
+    Ok(values)
 }
 
 #[cfg(any(feature = "aws-secrets", feature = "gcp-secrets"))]
 mod fetching {
-    use lucarne_storage::Error;
+    use lucarne_storage::secrets::SecretError;
 
     /// Waits for the answer, wherever this is called.
     pub(super) fn answer<B: AsRef<[u8]> + Send>(
-        asked: impl Future<Output = Result<B, Error>> + Send,
+        asked: impl Future<Output = Result<B, SecretError>> + Send,
     ) -> Result<serde_json::Value, String> {
         let body = std::thread::scope(|scope| {
             let waiting = scope.spawn(|| {
                 let runtime = tokio::runtime::Builder::new_current_thread()
                     .enable_all()
                     .build()
-                    .map_err(|error| error.to_string())?;
+                    .map_err(|error| format!("cannot be fetched: {error}"))?;
                 runtime.block_on(asked).map_err(|error| error.to_string())
             });
-            waiting.join().map_err(|_| "a panic".to_owned())?
-        });
-        let body = body.map_err(|error| format!("cannot be fetched: {error}"))?;
+            let joined = waiting.join();
+            joined.map_err(|_| "cannot be fetched: that is a bug, and said above".to_owned())?
+        })?;
         serde_json::from_slice(body.as_ref()).map_err(|_| "came back as no JSON".to_owned())
     }
 
@@ -198,39 +219,130 @@ fn aws_value(answer: &serde_json::Value) -> Result<Vec<u8>, String> {
     }
 }
 
+/// The checksum, if there is one, is that of the value as it was stored.
 #[cfg(feature = "gcp-secrets")]
 fn gcp_value(answer: &serde_json::Value) -> Result<Vec<u8>, String> {
-    let data = answer["payload"]["data"].as_str();
-    fetching::decoded(data.ok_or("came back without a value")?)
+    let payload = &answer["payload"];
+    let data = payload["data"]
+        .as_str()
+        .ok_or("came back without a value")?;
+    let value = fetching::decoded(data)?;
+    // An integer of 64 bits is a string in Google's JSON.
+    let sum = match &payload["dataCrc32c"] {
+        serde_json::Value::Null => return Ok(value),
+        serde_json::Value::String(text) => text.parse().ok(),
+        other => other.as_u64(),
+    };
+    match sum == Some(u64::from(crc32c(&value))) {
+        true => Ok(value),
+        false => Err("came back damaged: its checksum (dataCrc32c) is another".into()),
+    }
+}
+
+/// CRC-32C (RFC 3720, section 12.1), bit by bit: keys are small.
+#[cfg(feature = "gcp-secrets")]
+fn crc32c(bytes: &[u8]) -> u32 {
+    const POLYNOMIAL: u32 = 0x82f6_3b78;
+    let step = |crc: u32, _| (crc >> 1) ^ (POLYNOMIAL & (crc & 1).wrapping_neg());
+    let add = |crc: u32, byte: &u8| (0..8).fold(crc ^ u32::from(*byte), step);
+    !bytes.iter().fold(u32::MAX, add)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn parse(text: &str) -> Result<Manager, String> {
+        Manager::parse(text, Path::new("/etc/lucarne")).unwrap()
+    }
+
     #[test]
-    fn secrets_have_urls() {
-        let shown = |text: &str| Manager::parse(text).unwrap().map(|found| found.to_string());
-        let aws = Manager::parse("awssecret://ct/2026h1?region=eu&endpoint=http://h:1");
-        assert!(matches!(
-            aws,
-            Some(Ok(Manager::Aws { name, endpoint: Some(_), .. })) if name == "ct/2026h1"
-        ));
-        let arn = "arn:aws:secretsmanager:eu-central-1:123:secret:ct-AbCdEf";
-        assert_eq!(shown(arn).unwrap(), format!("AWS secret `{arn}`"));
-        assert_eq!(
-            shown("gcpsecret://projects/p/secrets/s").unwrap(),
-            "GCP secret `projects/p/secrets/s/versions/latest`"
-        );
+    fn aws_secrets_have_urls_and_arns() {
+        let arn = "arn:aws:secretsmanager:eu-central-1:123:secret:ct/a-AbCdEf";
+        for (text, whose, region, endpoint) in [
+            ("awssecret://CT/2026h1", "CT/2026h1", None, None),
+            ("awssecret://ct@x?region=eu", "ct@x", Some("eu"), None),
+            (arn, arn, Some("eu-central-1"), None),
+            (
+                &format!("{arn}?endpoint=http://h:1"),
+                arn,
+                Some("eu-central-1"),
+                Some("http://h:1"),
+            ),
+            (
+                &format!("awssecret://{arn}?region=eu&endpoint=http://h:1"),
+                arn,
+                Some("eu"),
+                Some("http://h:1"),
+            ),
+        ] {
+            let Ok(Manager::Aws { name, place }) = parse(text) else {
+                panic!("{text}");
+            };
+            assert_eq!(name, whose);
+            assert_eq!(place.region.as_deref(), region, "{text}");
+            assert_eq!(place.endpoint.as_deref(), endpoint, "{text}");
+        }
+    }
+
+    #[test]
+    fn gcp_secrets_have_urls() {
+        let secret = "gcpsecret://projects/p/secrets/s";
+        let shown = |text: &str| parse(text).unwrap().to_string();
+        let latest = "GCP secret `projects/p/secrets/s/versions/latest`";
+        assert_eq!(shown(secret), latest);
+        let third = shown(&format!("{secret}/versions/3"));
+        assert_eq!(third, "GCP secret `projects/p/secrets/s/versions/3`");
+        let credentials = |value: &str| match parse(&format!("{secret}?credentials={value}")) {
+            Ok(Manager::Gcp { place, .. }) => (place.anonymous, place.credentials),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(credentials("none"), (true, None));
+        let file = Some("/etc/lucarne/gcp.json".into());
+        assert_eq!(credentials("gcp.json"), (false, file));
+    }
+
+    #[test]
+    fn what_is_no_secret_is_refused() {
         for wrong in [
             "arn:aws:s3:::bucket",
+            "awssecret://",
             "awssecret://a?key=1",
             "awssecret://a\"b",
+            "awssecret://a\\b",
             "gcpsecret://p/s",
+            "gcpsecret://projects//secrets/s",
+            "gcpsecret://projects/p/secrets/s?region=eu",
             "vault://x",
         ] {
-            assert!(shown(wrong).is_err(), "{wrong}");
+            assert!(parse(wrong).is_err(), "{wrong}");
         }
-        assert!(Manager::parse("keys/a.seed").is_none());
+        assert!(Manager::parse("keys/a.seed", Path::new("")).is_none());
+    }
+
+    #[test]
+    fn a_key_that_travels_openly_is_noticed() {
+        let exposed = |endpoint: &str| {
+            let text = format!("awssecret://a?endpoint={endpoint}");
+            parse(&text).unwrap().exposed().is_some()
+        };
+        assert!(exposed("http://secrets.example:5000"));
+        for safe in [
+            "https://secrets.example",
+            "http://127.0.0.1:1",
+            "http://[::1]:1",
+        ] {
+            assert!(!exposed(safe), "{safe}");
+        }
+    }
+
+    /// RFC 3720, appendix B.4.
+    #[cfg(feature = "gcp-secrets")]
+    #[test]
+    fn checksums_are_those_of_the_rfc() {
+        assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa);
+        assert_eq!(crc32c(&[0xff; 32]), 0x62a8_ab43);
+        let rising: Vec<u8> = (0..32).collect();
+        assert_eq!(crc32c(&rising), 0x46dd_794e);
     }
 }

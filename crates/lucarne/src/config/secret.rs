@@ -49,7 +49,7 @@ impl Secret {
     /// # Errors
     /// In words that follow the value.
     pub(crate) fn parse(text: &str, directory: &Path) -> Result<Self, String> {
-        if let Some(manager) = super::manager::Manager::parse(text) {
+        if let Some(manager) = super::manager::Manager::parse(text, directory) {
             return manager.map(Secret::Manager);
         }
         if let Some(name) = text.strip_prefix("credential:") {
@@ -78,6 +78,14 @@ impl Secret {
     pub(super) fn file(&self) -> Option<&Path> {
         match self {
             Secret::File(file) => Some(file),
+            _ => None,
+        }
+    }
+
+    /// The server that it comes from openly, for everybody on the way to read.
+    pub(super) fn exposed(&self) -> Option<&str> {
+        match self {
+            Secret::Manager(manager) => manager.exposed(),
             _ => None,
         }
     }

@@ -373,7 +373,7 @@ fn named<'n>(what: &str, name: &'n str) -> Result<&'n str, Error> {
 }
 
 /// An endpoint is shown in messages: it has no place for secrets.
-fn endpoint_url(endpoint: &str, allow_http: bool) -> Result<Url, Error> {
+pub(crate) fn endpoint_url(endpoint: &str, allow_http: bool) -> Result<Url, Error> {
     let url = Url::parse(endpoint).map_err(|_| {
         configuration("the endpoint is no URL: it should read like https://minio.example:9000")
     })?;

@@ -114,7 +114,7 @@ fn between<'t>(text: &'t str, start: &str, end: &str) -> Option<&'t str> {
 }
 
 /// What came from the store, fit for a log file.
-fn line(text: &str) -> String {
+pub(crate) fn line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ").chars().take(300).collect()
 }

@@ -22,7 +22,7 @@
 //! has replaced, until the next round. The same holds for a checkpoint whose
 //! put was given up and arrives late: it is an older one of the same log.
 
-mod config;
+pub(crate) mod config;
 pub(crate) mod failure;
 pub(crate) mod http;
 mod journal;
