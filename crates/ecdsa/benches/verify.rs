@@ -23,6 +23,14 @@ fn verify(criterion: &mut Criterion) {
     );
     curve(
         criterion,
+        "P-256, alone",
+        &aws::ECDSA_P256_SHA256_ASN1_SIGNING,
+        &aws::ECDSA_P256_SHA256_ASN1,
+        &SHA256,
+        KnownKey::p256_alone,
+    );
+    curve(
+        criterion,
         "P-384",
         &aws::ECDSA_P384_SHA384_ASN1_SIGNING,
         &aws::ECDSA_P384_SHA384_ASN1,

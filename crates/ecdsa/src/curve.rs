@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use crate::integer::{adc, mac, sbb};
 use crate::point::Affine;
 use crate::residue::Modulus;
-use crate::table::Table;
+use crate::table::{FEW, Table};
 
 /// A curve of prime order.
 pub(crate) trait Curve<const N: usize>: Copy + 'static {
@@ -19,7 +19,7 @@ pub(crate) trait Curve<const N: usize>: Copy + 'static {
     const GENERATOR: ([u64; N], [u64; N]);
 
     /// The generator's multiples, made at first use.
-    fn generator() -> &'static Table<Self, N>;
+    fn generator() -> &'static Table<Self, N, FEW>;
 }
 
 /// Limbs from the digits as the standard prints them.
@@ -90,8 +90,9 @@ impl Curve<4> for P256 {
         ]),
     );
 
-    fn generator() -> &'static Table<Self, 4> {
-        static TABLE: LazyLock<Table<P256, 4>> = LazyLock::new(|| Table::new(Affine::generator()));
+    fn generator() -> &'static Table<Self, 4, FEW> {
+        static TABLE: LazyLock<Table<P256, 4, FEW>> =
+            LazyLock::new(|| Table::new(Affine::generator()));
         &TABLE
     }
 }
@@ -176,8 +177,9 @@ impl Curve<6> for P384 {
         ]),
     );
 
-    fn generator() -> &'static Table<Self, 6> {
-        static TABLE: LazyLock<Table<P384, 6>> = LazyLock::new(|| Table::new(Affine::generator()));
+    fn generator() -> &'static Table<Self, 6, FEW> {
+        static TABLE: LazyLock<Table<P384, 6, FEW>> =
+            LazyLock::new(|| Table::new(Affine::generator()));
         &TABLE
     }
 }

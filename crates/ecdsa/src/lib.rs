@@ -1,11 +1,11 @@
-//! Verification of ECDSA signatures by a key that is met often: three to four times cheaper than
+//! Verification of ECDSA signatures by a key that is met often: three to five times cheaper than
 //! by a key that is met once.
 //!
 //! A general verifier computes u₁·G + u₂·Q for a Q that it has never seen, and most of its time
 //! goes into doublings. Where the same key signs again and again, as the few hundred issuing CAs
 //! of the web do in a log, and a log does for those who submit to it, the multiples of Q that
 //! doublings would lead to can be written down once, and what remains is one addition for every
-//! seven bits of u₁ and u₂.
+//! seven bits of u₂ and every ten of u₁.
 //!
 //! ```
 //! # use aws_lc_rs::{digest, rand, signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair}};
@@ -39,7 +39,7 @@ mod signature;
 mod table;
 
 use curve::{P256, P384};
-use table::PublicKey;
+use table::{FEW, PublicKey};
 
 /// A public key with a table of its multiples.
 #[derive(Debug)]
@@ -48,6 +48,7 @@ pub struct KnownKey(Multiples);
 #[derive(Debug)]
 enum Multiples {
     P256(PublicKey<P256, 4>),
+    P256Alone(PublicKey<P256, 4, FEW>),
     P384(PublicKey<P384, 6>),
 }
 
@@ -63,6 +64,13 @@ impl KnownKey {
         PublicKey::new(point).map(|key| Self(Multiples::P256(key)))
     }
 
+    /// A P-256 key that is nearly the only one, such as the log's for a monitor: its table is more
+    /// than five times larger and takes as long as 250 verifications, each of which costs a sixth
+    /// less as long as the table stays in the cache.
+    pub fn p256_alone(point: &[u8]) -> Option<Self> {
+        PublicKey::new(point).map(|key| Self(Multiples::P256Alone(key)))
+    }
+
     /// A P-384 key from its uncompressed point (97 bytes, the first a 4).
     pub fn p384(point: &[u8]) -> Option<Self> {
         PublicKey::new(point).map(|key| Self(Multiples::P384(key)))
@@ -75,6 +83,7 @@ impl KnownKey {
     pub fn accepts(&self, digest: &[u8], signature: &[u8]) -> bool {
         match &self.0 {
             Multiples::P256(key) => key.accepts(digest, signature),
+            Multiples::P256Alone(key) => key.accepts(digest, signature),
             Multiples::P384(key) => key.accepts(digest, signature),
         }
     }

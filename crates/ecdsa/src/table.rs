@@ -6,66 +6,70 @@ use crate::point::{Affine, Xyzz, normalise};
 use crate::residue::{Modulus, Residue};
 use crate::signature::Signature;
 
-/// Bits of a scalar that one addition settles. A table has 2^6 multiples for each: one bit more
-/// saves an eighth of the additions and doubles the table, which then outgrows the cache.
-const WINDOW: usize = 7;
-/// Multiples in a window: digits are from -64 to 64, and a negative one is a subtraction.
-const DIGITS: usize = 1 << (WINDOW - 1);
+/// Bits of a scalar that one addition settles, for a key among many. A table has 2^6 multiples for
+/// each: one bit more saves an eighth of the additions and nearly doubles the table.
+const MANY: usize = 7;
 
-/// j·2^(7i)·P for every window i and 1 ≤ j ≤ 64.
+/// The same for the generator, and for a key that has the cache to itself.
+pub(crate) const FEW: usize = 10;
+
+/// j·2^(wi)·P for every window i of w bits and 1 ≤ j ≤ 2^(w - 1): digits are from -2^(w - 1) to
+/// 2^(w - 1), and a negative one is a subtraction.
 #[derive(Debug)]
-pub(crate) struct Table<C: Curve<N>, const N: usize>(Vec<Affine<C, N>>);
+pub(crate) struct Table<C: Curve<N>, const N: usize, const W: usize>(Vec<Affine<C, N>>);
 
-impl<C: Curve<N>, const N: usize> Table<C, N> {
+impl<C: Curve<N>, const N: usize, const W: usize> Table<C, N, W> {
+    const DIGITS: usize = 1 << (W - 1);
     /// Neither 256 nor 384 bits fill their last window, so that the last carry has room.
-    const WINDOWS: usize = (64 * N).div_ceil(WINDOW);
+    const WINDOWS: usize = {
+        assert!(64 * N % W != 0);
+        (64 * N).div_ceil(W)
+    };
 
     pub(crate) fn new(point: Affine<C, N>) -> Self {
         let mut base = Xyzz::from(point);
         let mut bases = Vec::with_capacity(Self::WINDOWS);
         for _ in 0..Self::WINDOWS {
             bases.push(base);
-            for _ in 0..WINDOW {
+            for _ in 0..W {
                 base = base.double();
             }
         }
-        let multiples: Vec<_> = normalise(&bases).iter().flat_map(multiples).collect();
+        let bases = normalise(&bases);
+        let multiples: Vec<_> = bases
+            .iter()
+            .flat_map(|base| multiples(base, Self::DIGITS))
+            .collect();
         Self(normalise(&multiples))
     }
 
-    /// Adds `scalar` times the point to `sum`, whose None is the point at infinity. None if an
-    /// addition met one of its exceptions.
-    fn add_product(
-        &self,
-        mut sum: Option<Xyzz<C, N>>,
-        scalar: &[u64; N],
-    ) -> Option<Option<Xyzz<C, N>>> {
+    /// The multiples whose sum is the product with `scalar`. They are read here, all at once,
+    /// because the table is rarely in the nearest cache: additions between would be waited for.
+    fn terms(&self, scalar: &[u64; N], terms: &mut Vec<Affine<C, N>>) {
         let mut carry = 0;
-        for (window, multiples) in self.0.chunks_exact(DIGITS).enumerate() {
-            let digit = bits(scalar, window * WINDOW, WINDOW) as usize + carry;
-            let negative = digit > DIGITS;
+        for (window, multiples) in self.0.chunks_exact(Self::DIGITS).enumerate() {
+            let digit = bits(scalar, window * W, W) as usize + carry;
+            let negative = digit > Self::DIGITS;
             carry = usize::from(negative);
-            let size = if negative { 2 * DIGITS - digit } else { digit };
-            let Some(place) = size.checked_sub(1) else {
-                continue;
+            let size = if negative {
+                2 * Self::DIGITS - digit
+            } else {
+                digit
             };
-            let multiple = multiples[place].negate_if(negative);
-            sum = Some(match sum {
-                None => multiple.into(),
-                Some(sum) => sum.add(&multiple)?,
-            });
+            if let Some(place) = size.checked_sub(1) {
+                terms.push(multiples[place].negate_if(negative));
+            }
         }
-        Some(sum)
     }
 }
 
-/// 1 to 64 times a point.
-fn multiples<C: Curve<N>, const N: usize>(point: &Affine<C, N>) -> Vec<Xyzz<C, N>> {
-    let mut multiples = Vec::with_capacity(DIGITS);
+/// 1 to `count` times a point.
+fn multiples<C: Curve<N>, const N: usize>(point: &Affine<C, N>, count: usize) -> Vec<Xyzz<C, N>> {
+    let mut multiples = Vec::with_capacity(count);
     multiples.push(Xyzz::from(*point));
     multiples.push(multiples[0].double());
     while let Some(last) = multiples.last()
-        && multiples.len() < DIGITS
+        && multiples.len() < count
     {
         // The sum of j·P and P is exceptional for j = ±1 only.
         let Some(next) = last.add(point) else { break };
@@ -76,11 +80,12 @@ fn multiples<C: Curve<N>, const N: usize>(point: &Affine<C, N>) -> Vec<Xyzz<C, N
 
 /// A public key, ready to verify.
 #[derive(Debug)]
-pub(crate) struct PublicKey<C: Curve<N>, const N: usize>(Table<C, N>);
+pub(crate) struct PublicKey<C: Curve<N>, const N: usize, const W: usize = MANY>(Table<C, N, W>);
 
-impl<C: Curve<N>, const N: usize> PublicKey<C, N> {
+impl<C: Curve<N>, const N: usize, const W: usize> PublicKey<C, N, W> {
     /// Memory of the table, in bytes.
-    pub(crate) const SIZE: usize = Table::<C, N>::WINDOWS * DIGITS * size_of::<Affine<C, N>>();
+    pub(crate) const SIZE: usize =
+        Table::<C, N, W>::WINDOWS * Table::<C, N, W>::DIGITS * size_of::<Affine<C, N>>();
 
     pub(crate) fn new(point: &[u8]) -> Option<Self> {
         Affine::parse(point).map(|point| Self(Table::new(point)))
@@ -102,10 +107,19 @@ impl<C: Curve<N>, const N: usize> PublicKey<C, N> {
         let inverse = Residue::<C::Order, N>::new(s).invert();
         let by_generator = Residue::new(digest).mul(&inverse).integer();
         let by_key = Residue::new(r).mul(&inverse).integer();
-        let sum = C::generator().add_product(None, &by_generator)?;
-        let sum = self.0.add_product(sum, &by_key)??;
-        Some(has_x(&sum, r))
+        let mut terms = Vec::with_capacity(2 * Table::<C, N, W>::WINDOWS);
+        C::generator().terms(&by_generator, &mut terms);
+        self.0.terms(&by_key, &mut terms);
+        Some(has_x(&sum(&terms)?, r))
     }
+}
+
+/// None if there is nothing to add, or an addition met one of its exceptions.
+fn sum<C: Curve<N>, const N: usize>(terms: &[Affine<C, N>]) -> Option<Xyzz<C, N>> {
+    let (first, others) = terms.split_first()?;
+    others
+        .iter()
+        .try_fold(Xyzz::from(*first), |sum, term| sum.add(term))
 }
 
 /// Whether the x coordinate of `point` is `r` modulo the order: as x is below the field's prime,

@@ -53,9 +53,10 @@ fn key<C: Curve<N>, const N: usize>(x: [u64; N], s: [u64; N], e: [u64; N]) -> Op
     let by_r = Residue::<C::Order, N>::new(x).invert();
     let by_generator = Residue::new(e).negate().mul(&by_r).integer();
     let by_point = Residue::new(s).mul(&by_r).integer();
-    let sum = C::generator().add_product(None, &by_generator)?;
-    let sum = Table::new(lift(x)?).add_product(sum, &by_point)??;
-    Some(normalise(&[sum])[0])
+    let mut terms = Vec::new();
+    C::generator().terms(&by_generator, &mut terms);
+    Table::<C, N, FEW>::new(lift(x)?).terms(&by_point, &mut terms);
+    Some(normalise(&[sum(&terms)?])[0])
 }
 
 fn extremes<C: Curve<N>, const N: usize>(theirs: impl Fn(&[u8], &[u8], &[u8]) -> bool) {

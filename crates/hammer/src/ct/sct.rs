@@ -40,7 +40,7 @@ impl SctVerifier {
     pub fn new(spki: &[u8]) -> Option<Self> {
         let log_id = lucarne_ct::PublicKey::from_spki(spki).ok()?.log_id();
         Some(Self {
-            known: spki.get(POINT..).and_then(KnownKey::p256),
+            known: spki.get(POINT..).and_then(KnownKey::p256_alone),
             key: ParsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, spki).ok()?,
             log_id,
         })
