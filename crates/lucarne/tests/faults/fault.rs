@@ -209,9 +209,10 @@ impl Liar {
             RetryAfter => return pass(self.turn_away(asked.body)),
             Forgotten | NeverMerged => {
                 let entry = self.another_entry().await;
+                let index = entry.index().unwrap();
                 let index = match self.fault {
-                    Forgotten => entry.index().unwrap(),
-                    _ => (1 << 30) + self.observed().lies as u64,
+                    Forgotten => index,
+                    _ => (1 << 30) + index,
                 };
                 let sct = self.forger.sct(path, body, entry.timestamp, index);
                 return pass(promise(&sct));
