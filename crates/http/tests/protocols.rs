@@ -12,7 +12,8 @@ use hyper::{Request, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use lucarne_http::{Limits, Tls};
 use lucarne_mint::{Authority, CaOptions, KeyPair, KeyType, LeafOptions};
-use rustls::pki_types::{CertificateDer, ServerName};
+use lucarne_testkit::tls_client;
+use rustls::pki_types::ServerName;
 use support::{Client, Server, TestLog};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
@@ -36,20 +37,10 @@ async fn dial(
     root: &[u8],
     alpn: &[&str],
 ) -> std::io::Result<TlsStream<TcpStream>> {
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(CertificateDer::from(root.to_vec())).unwrap();
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    config.alpn_protocols = alpn.iter().map(|p| p.as_bytes().to_vec()).collect();
+    let config = tls_client([root.to_vec()], alpn).unwrap();
     let tcp = TcpStream::connect(server.address).await?;
     let name = ServerName::try_from("localhost").unwrap();
-    TlsConnector::from(Arc::new(config))
-        .connect(name, tcp)
-        .await
+    TlsConnector::from(config).connect(name, tcp).await
 }
 
 /// Submits and reads over HTTP/2, several requests at once.

@@ -12,9 +12,8 @@ use std::sync::Arc;
 use common::{LUCARNE, PATIENCE, assert_has, eventually, log, pki, ready, run};
 use lucarne_ct::{Certificate, LogKey, SignedEntry, encode_sct_list};
 use lucarne_mint::{Extension, KeyPair, LeafOptions, oid, pem};
-use lucarne_testkit::{Client, Launch, Response, Server, temp_dir, tls_server};
-use rustls::crypto::aws_lc_rs;
-use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConnection};
+use lucarne_testkit::{Client, Launch, Response, Server, temp_dir, tls_client, tls_server};
+use rustls::{ClientConnection, ServerConnection};
 use serde_json::{Value, json};
 
 fn log_key(n: u8) -> LogKey {
@@ -81,17 +80,10 @@ fn through(proxy: &str, ca: &str, host: &str, port: u16) -> String {
         head.push(byte[0]);
     }
     assert_has(&String::from_utf8_lossy(&head), " 200 ");
-    let mut roots = RootCertStore::empty();
-    for (_, der) in pem::decode(ca).unwrap() {
-        roots.add(der.into()).unwrap();
-    }
-    let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let roots = pem::decode(ca).unwrap().into_iter().map(|(_, der)| der);
+    let config = tls_client(roots, &[]).unwrap();
     let name = host.to_owned().try_into().unwrap();
-    let mut connection = ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut connection = ClientConnection::new(config, name).unwrap();
     let mut stream = rustls::Stream::new(&mut connection, &mut socket);
     write!(
         stream,

@@ -40,7 +40,7 @@ pub use small_disk::SmallDisk;
 pub use store_proxy::{Fate, StoreProxy};
 pub use stores::{ObjectStore, go_program};
 pub use tempfile::TempDir;
-pub use tls::tls_server;
+pub use tls::{tls_client, tls_server};
 
 /// A new directory that goes away with the value.
 ///

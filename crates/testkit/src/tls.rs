@@ -2,9 +2,9 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use lucarne_mint::KeyPair;
-use rustls::ServerConfig;
-use rustls::crypto::aws_lc_rs;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 /// A TLS server that shows these certificates, its own first, and speaks these
 /// protocols, the best first.
@@ -14,11 +14,39 @@ use rustls::pki_types::PrivatePkcs8KeyDer;
 pub fn tls_server(chain: &[Vec<u8>], key: &KeyPair, alpn: &[&str]) -> Result<Arc<ServerConfig>> {
     let chain = chain.iter().cloned().map(Into::into);
     let key = PrivatePkcs8KeyDer::from(key.to_pkcs8()?);
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let mut config = ServerConfig::builder_with_provider(provider)
+    let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_single_cert(chain.collect(), key.into())?;
-    config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+    config.alpn_protocols = protocols(alpn);
     Ok(Arc::new(config))
+}
+
+/// A TLS client that trusts these certificates, and speaks these protocols, the
+/// best first.
+///
+/// # Errors
+/// A certificate that cannot be read.
+pub fn tls_client(
+    roots: impl IntoIterator<Item = Vec<u8>>,
+    alpn: &[&str],
+) -> Result<Arc<ClientConfig>> {
+    let mut trusted = RootCertStore::empty();
+    for root in roots {
+        trusted.add(root.into())?;
+    }
+    let mut config = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(trusted)
+        .with_no_client_auth();
+    config.alpn_protocols = protocols(alpn);
+    Ok(Arc::new(config))
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(aws_lc_rs::default_provider())
+}
+
+fn protocols(alpn: &[&str]) -> Vec<Vec<u8>> {
+    alpn.iter().map(|name| name.as_bytes().to_vec()).collect()
 }

@@ -16,10 +16,9 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use lucarne_targets::Authority;
-use rustls::crypto::aws_lc_rs;
+use lucarne_testkit::tls_client;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, oneshot};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
@@ -148,17 +147,9 @@ impl Drop for Breaker {
 
 /// To targets, whose authority it knows.
 fn connector(authority: &Authority) -> TlsConnector {
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(authority.ca_file()).unwrap() {
-        roots.add(certificate.unwrap()).unwrap();
-    }
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    TlsConnector::from(Arc::new(config))
+    let roots = CertificateDer::pem_file_iter(authority.ca_file()).unwrap();
+    let roots = roots.map(|root| root.unwrap().to_vec());
+    tls_client(roots, &[]).unwrap().into()
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {

@@ -1,7 +1,6 @@
 //! Clients before the proxy.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -10,14 +9,14 @@ use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use lucarne_mint::Authority;
-use rustls::ClientConfig;
+use lucarne_testkit::tls_client;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::{PATIENCE, Rig, roots};
+use super::{PATIENCE, Rig};
 
 /// An answer, read whole.
 #[derive(Debug)]
@@ -75,14 +74,8 @@ pub(crate) async fn raw(proxy: SocketAddr, bytes: &[u8]) -> String {
 }
 
 pub(crate) fn connector(ca: &Authority, alpn: &[&str]) -> TlsConnector {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots(ca))
-        .with_no_client_auth();
-    config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
-    Arc::new(config).into()
+    let config = tls_client([ca.cert_der().to_vec()], alpn);
+    config.unwrap().into()
 }
 
 /// TLS through the proxy, trusting this CA alone.
