@@ -1,6 +1,7 @@
 //! What the tests of the binary share.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub(crate) mod aside;
 pub(crate) mod load;
 pub(crate) mod load_test;
 pub(crate) mod site;

@@ -4,9 +4,7 @@ mod fault;
 mod forger;
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::thread;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -16,19 +14,17 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use lucarne_testkit::{Client, LogUnderTest};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
+use tokio::net::TcpStream;
 
+use crate::common::aside::Aside;
 use fault::{Asked, Liar};
 pub(crate) use fault::{Fault, Observed};
 use forger::Forger;
 
-/// The proxy, on a thread of its own; it ends with the value.
+/// The proxy; it ends with the value.
 pub(crate) struct Proxy {
-    address: SocketAddr,
+    server: Aside,
     liar: Arc<Liar>,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Proxy {
@@ -36,34 +32,16 @@ impl Proxy {
     pub(crate) fn start(log: &LogUnderTest, roots: &str, fault: Fault) -> Self {
         let forger = Forger::of(log, roots);
         let liar = Arc::new(Liar::new(fault, log.client(), forger));
-        let (stop, stopped) = oneshot::channel();
-        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        socket.set_nonblocking(true).unwrap();
-        let address = socket.local_addr().unwrap();
         let served = liar.clone();
-        let thread = thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .unwrap();
-            runtime.block_on(async {
-                tokio::select! {
-                    _ = stopped => (),
-                    () = serve(TcpListener::from_std(socket).unwrap(), served) => (),
-                }
-            });
-        });
         Proxy {
-            address,
+            server: Aside::serve(move |stream| connection(stream, served.clone())),
             liar,
-            stop: Some(stop),
-            thread: Some(thread),
         }
     }
 
     /// The log's URL as it looks through the proxy.
     pub(crate) fn url(&self) -> String {
-        format!("http://{}/test", self.address)
+        format!("http://{}/test", self.server.address)
     }
 
     /// What the proxy did and saw.
@@ -72,29 +50,7 @@ impl Proxy {
     }
 }
 
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-async fn serve(listener: TcpListener, liar: Arc<Liar>) {
-    loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            continue;
-        };
-        tokio::spawn(connection(stream, liar.clone()));
-    }
-}
-
 async fn connection(stream: TcpStream, liar: Arc<Liar>) {
-    let _ = stream.set_nodelay(true);
-    // Whatever this side closes arrives as a reset, which matters only where a
-    // request is under way: `Fault::Reset`.
-    let _ = stream.set_zero_linger();
     let service = service_fn(move |request| answer(liar.clone(), request));
     let _ = http1::Builder::new()
         .serve_connection(TokioIo::new(stream), service)

@@ -1,10 +1,9 @@
 //! A TLS proxy between a load test and a real target that breaks one thing.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,12 +15,14 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use lucarne_targets::Authority;
-use lucarne_testkit::tls_client;
+use lucarne_testkit::{free_port, tls_client};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Mutex, oneshot};
+use tokio::net::TcpStream;
+use tokio::sync::Mutex;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+use crate::common::aside::Aside;
 
 /// What is broken. Where nothing else is said, all of it is, all the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,11 +71,10 @@ impl Fault {
 /// How late a slow answer is: more than any p(95) of the plans allows.
 const DELAY: Duration = Duration::from_millis(2200);
 
-/// The proxy, on a thread of its own; it ends with the value.
+/// The proxy; it ends with the value.
 pub(crate) struct Breaker {
     pub(crate) address: SocketAddr,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<thread::JoinHandle<()>>,
+    _server: Option<Aside>,
 }
 
 /// What its connections share.
@@ -90,6 +90,12 @@ struct Shared {
 impl Breaker {
     /// Stands before `target`.
     pub(crate) fn start(target: SocketAddr, authority: &Authority, fault: Fault) -> Self {
+        if fault == Fault::Down {
+            return Breaker {
+                address: (Ipv4Addr::LOCALHOST, free_port()).into(),
+                _server: None,
+            };
+        }
         let names: &[&str] = match fault {
             Fault::WrongCertificate => &["other.example.test"],
             _ => &["localhost", "127.0.0.1"],
@@ -104,43 +110,10 @@ impl Breaker {
             connections: AtomicU64::new(0),
             answers: AtomicU64::new(0),
         });
-        let (stop, stopped) = oneshot::channel();
-        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        socket.set_nonblocking(true).unwrap();
-        let address = socket.local_addr().unwrap();
-        if fault == Fault::Down {
-            drop(socket);
-            return Breaker {
-                address,
-                stop: None,
-                thread: None,
-            };
-        }
-        let thread = thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .unwrap();
-            runtime.block_on(async {
-                tokio::select! {
-                    _ = stopped => (),
-                    () = accept(TcpListener::from_std(socket).unwrap(), shared) => (),
-                }
-            });
-        });
+        let server = Aside::serve(move |stream| connection(stream, shared.clone()));
         Breaker {
-            address,
-            stop: Some(stop),
-            thread: Some(thread),
-        }
-    }
-}
-
-impl Drop for Breaker {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+            address: server.address,
+            _server: Some(server),
         }
     }
 }
@@ -152,21 +125,8 @@ fn connector(authority: &Authority) -> TlsConnector {
     tls_client(roots, &[]).unwrap().into()
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            continue;
-        };
-        tokio::spawn(connection(stream, shared.clone()));
-    }
-}
-
 async fn connection(stream: TcpStream, shared: Arc<Shared>) {
-    let _ = stream.set_nodelay(true);
     let number = shared.connections.fetch_add(1, Ordering::Relaxed);
-    // Whatever this side closes arrives as a reset, which matters only where a
-    // request is under way.
-    let _ = stream.set_zero_linger();
     // The first are those that look whether anybody is there.
     if shared.fault == Fault::Stall && number >= 4 && number % 3 == 1 {
         // Longer than any client waits; it ends with the proxy.
