@@ -9,8 +9,8 @@ mod trials;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::thread;
 
+use common::cases::judge_all;
 use lucarne_targets::{Fleet, Ports};
 use trials::breaker::Fault;
 use trials::trial::{Plan, Trial};
@@ -121,34 +121,8 @@ fn every_plan_passes_against_its_real_target() {
 #[test]
 fn every_breakage_is_called_by_its_name() {
     let fleet = fleet();
-    let only = std::env::var("LUCARNE_FAULT").ok();
-    let chosen = |case: &&Case| {
-        let name = format!("{:?} {:?}", case.plan, case.fault);
-        only.as_ref().is_none_or(|only| name.contains(only))
-    };
-    let waiting: Mutex<Vec<&Case>> = Mutex::new(BROKEN.iter().rev().filter(chosen).collect());
-    let wrong = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for _ in 0..TOGETHER {
-            scope.spawn(|| {
-                loop {
-                    let Some(case) = waiting.lock().unwrap().pop() else {
-                        return;
-                    };
-                    if let Err(words) = judge(case, &fleet) {
-                        wrong.lock().unwrap().push(words);
-                    }
-                }
-            });
-        }
-    });
-    let wrong = wrong.into_inner().unwrap();
-    assert!(
-        wrong.is_empty(),
-        "{}\n{} are wrong",
-        wrong.join("\n"),
-        wrong.len()
-    );
+    let name = |case: &Case| format!("{:?} {:?}", case.plan, case.fault);
+    judge_all(&BROKEN, TOGETHER, name, |case| judge(case, &fleet));
 }
 
 /// Runs a case and compares.

@@ -8,9 +8,8 @@ mod faults;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::sync::Mutex;
-use std::thread;
 
+use common::cases::judge_all;
 use common::load_test::{LoadTest, base64_key, load, log_for_load, roots};
 use common::{pki, ready, run, submission};
 use faults::{Fault, Observed, Proxy};
@@ -247,35 +246,8 @@ fn every_lie_is_called_by_its_name() {
     let _server = log.start().unwrap();
     run(ready(&log));
     let roots = roots();
-    let only = std::env::var("LUCARNE_FAULT").ok();
-    let chosen = |case: &&Case| {
-        only.as_ref()
-            .is_none_or(|only| format!("{:?}", case.fault).contains(only))
-    };
-    let waiting: Mutex<Vec<&Case>> = Mutex::new(CASES.iter().rev().filter(chosen).collect());
-    let wrong = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for _ in 0..TOGETHER {
-            scope.spawn(|| {
-                loop {
-                    let Some(case) = waiting.lock().unwrap().pop() else {
-                        return;
-                    };
-                    if let Err(words) = judge(case, &log, &roots) {
-                        wrong.lock().unwrap().push(words);
-                    }
-                }
-            });
-        }
-    });
-    let wrong = wrong.into_inner().unwrap();
-    assert!(
-        wrong.is_empty(),
-        "{}\n{} of {} are wrong",
-        wrong.join("\n"),
-        wrong.len(),
-        CASES.len()
-    );
+    let name = |case: &Case| format!("{:?}", case.fault);
+    judge_all(&CASES, TOGETHER, name, |case| judge(case, &log, &roots));
 }
 
 /// Runs a load test of a few seconds through the proxy and compares.

@@ -2,6 +2,7 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 pub(crate) mod aside;
+pub(crate) mod cases;
 pub(crate) mod load;
 pub(crate) mod load_test;
 pub(crate) mod site;
