@@ -30,7 +30,10 @@ pub enum SecretError {
     #[error("cannot be asked for: {0}")]
     Configuration(String),
     /// Nothing says who it is that asks.
-    #[error("cannot be asked for without credentials: {0}")]
+    #[error(
+        "cannot be asked for without credentials ({0}). Set them in the environment, or give this \
+         machine a role that has them"
+    )]
     Credentials(String),
     /// There is none of this name.
     #[error("is not at {server} ({detail}). Check its name, and where it is")]

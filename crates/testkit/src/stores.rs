@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::{Launch, Server, TempDir, free_port, temp_dir};
 
-/// The versions that `scripts/install-test-tools` builds.
+/// The versions that `scripts/install-test-tools` builds or installs.
 const VERSITYGW: Tool = Tool::go("versitygw", "v1.8.0");
 const MINIO: Tool = Tool::go("minio", "v0.0.0-20260212201848-7aac2a2c5b7c");
 pub(crate) const FAKE_GCS: Tool = Tool::go("fake-gcs-server", "v1.56.1");
@@ -20,6 +20,11 @@ pub(crate) const AZURITE: Tool = Tool {
     name: "azurite",
     version: "3.35.0",
     program: "node_modules/azurite/dist/src/blob/main.js",
+};
+pub(crate) const MOTO: Tool = Tool {
+    name: "moto",
+    version: "5.2.5",
+    program: "bin/python3",
 };
 
 /// How long a store may take to begin (large programs on a busy machine).
