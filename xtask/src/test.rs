@@ -8,6 +8,10 @@ use anyhow::Result;
 use crate::step::{Steps, cargo, check, in_ci};
 use crate::{fuzz, root};
 
+/// What the default build leaves out. It adds no dependencies: one build with it
+/// is tested, and `.ci/run` makes the default build besides.
+const FEATURES: &str = "--features lucarne/aws-secrets,lucarne/gcp-secrets";
+
 pub(crate) fn everything() -> Result<()> {
     let mut steps = Steps::default();
     // It installs what this machine lets us. A test that then misses a server
@@ -31,7 +35,7 @@ pub(crate) fn everything() -> Result<()> {
         check(&mut linted("test --workspace --doc --locked"))
     })?;
     steps.run("documentation", || {
-        let mut doc = cargo("doc --workspace --no-deps --locked");
+        let mut doc = cargo(&format!("doc --workspace --no-deps --locked {FEATURES}"));
         check(doc.env("RUSTDOCFLAGS", "--deny warnings"))
     })?;
     match fuzz::require_cpp_compiler() {
@@ -47,7 +51,7 @@ pub(crate) fn everything() -> Result<()> {
 /// the rest is rustc: what `cargo clippy` does to a check, done to a build. All
 /// is compiled once, where a check before the build would double the time.
 fn linted(arguments: &str) -> Command {
-    let mut command = cargo(arguments);
+    let mut command = cargo(&format!("{arguments} {FEATURES}"));
     command.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
     // How `cargo clippy` tells the driver of flags behind its `--`.
     let deny = ["--deny", "warnings", ""].join("__CLIPPY_HACKERY__");
