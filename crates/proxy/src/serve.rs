@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +12,6 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
@@ -38,7 +37,7 @@ pub(crate) async fn bare(core: Arc<Core>, stream: TcpStream, client: SocketAddr)
         let session = session.clone();
         async move { Ok::<_, Infallible>(to_proxy(&session, request).await) }
     });
-    let connection = builder(&core.limits).serve_connection(TokioIo::new(stream), service);
+    let connection = builder_http1(&core.limits).serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection.with_upgrades());
     tokio::select! {
         ended = connection.as_mut() => return tell(client, ended),
@@ -52,59 +51,41 @@ pub(crate) async fn bare(core: Arc<Core>, stream: TcpStream, client: SocketAddr)
 
 /// Serves what a client sends inside of TLS that was meant for a server.
 pub(crate) async fn intercepted(session: Arc<Session>, stream: TlsStream<Rewind>) {
-    match stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-        true => over_http2(session, stream).await,
-        false => over_http1(session, stream).await,
-    }
-}
-
-async fn over_http1<S>(session: Arc<Session>, stream: S)
-where
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
     let core = session.core.clone();
     let client = session.client;
+    let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let stream = TokioIo::new(stream);
     let service = service_fn(move |request| {
         let session = session.clone();
         async move { Ok::<_, Infallible>(exchange::answer(&session, request).await) }
     });
-    let connection = builder(&core.limits).serve_connection(TokioIo::new(stream), service);
-    let mut connection = pin!(connection.with_upgrades());
-    tokio::select! {
-        ended = connection.as_mut() => return tell(client, ended),
-        () = core.reached(Phase::Closing) => connection.as_mut().graceful_shutdown(),
+    match http2 {
+        true => {
+            let connection = builder_http2(&core.limits).serve_connection(stream, service);
+            attend(&core, client, connection, |it| it.graceful_shutdown()).await;
+        }
+        false => {
+            let connection = builder_http1(&core.limits).serve_connection(stream, service);
+            let connection = connection.with_upgrades();
+            attend(&core, client, connection, |it| it.graceful_shutdown()).await;
+        }
     }
-    tell(client, connection.await);
 }
 
-async fn over_http2<S>(session: Arc<Session>, stream: S)
+/// Serves a connection to its end, which `close` asks for when the proxy stops.
+async fn attend<C>(core: &Core, client: SocketAddr, connection: C, close: impl FnOnce(Pin<&mut C>))
 where
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    C: Future<Output = Result<(), hyper::Error>>,
 {
-    let core = session.core.clone();
-    let client = session.client;
-    let service = service_fn(move |request| {
-        let session = session.clone();
-        async move { Ok::<_, Infallible>(exchange::answer(&session, request).await) }
-    });
-    let connection = http2::Builder::new(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .keep_alive_interval(Some(Duration::from_secs(30)))
-        .keep_alive_timeout(Duration::from_secs(15))
-        .max_concurrent_streams(256)
-        .max_header_list_size(u32::try_from(core.limits.head_bytes).unwrap_or(u32::MAX))
-        .initial_stream_window_size(1 << 20)
-        .initial_connection_window_size(4 << 20)
-        .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
     tokio::select! {
         ended = connection.as_mut() => return tell(client, ended),
-        () = core.reached(Phase::Closing) => connection.as_mut().graceful_shutdown(),
+        () = core.reached(Phase::Closing) => close(connection.as_mut()),
     }
     tell(client, connection.await);
 }
 
-fn builder(limits: &Limits) -> http1::Builder {
+fn builder_http1(limits: &Limits) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
@@ -114,6 +95,19 @@ fn builder(limits: &Limits) -> http1::Builder {
         // Answers carry the date of the server that made them.
         .auto_date_header(false)
         .title_case_headers(true);
+    builder
+}
+
+fn builder_http2(limits: &Limits) -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .keep_alive_interval(Some(Duration::from_secs(30)))
+        .keep_alive_timeout(Duration::from_secs(15))
+        .max_concurrent_streams(256)
+        .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
+        .initial_stream_window_size(1 << 20)
+        .initial_connection_window_size(4 << 20);
     builder
 }
 
