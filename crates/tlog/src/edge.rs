@@ -19,9 +19,9 @@ pub struct RightEdge {
     levels: [Vec<Hash>; LEVELS],
 }
 
-/// Why a right edge could not be loaded.
+/// Why a hash tile could not be read.
 #[derive(Debug, thiserror::Error)]
-pub enum LoadError<E> {
+pub enum TileError<E> {
     /// The reader's own error.
     #[error("reading {}: {error}", tile.path())]
     Read {
@@ -38,6 +38,14 @@ pub enum LoadError<E> {
         /// How many bytes it has.
         length: usize,
     },
+}
+
+/// Why a right edge could not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError<E> {
+    /// A tile could not be read.
+    #[error(transparent)]
+    Tile(#[from] TileError<E>),
     /// No static CT log is this large.
     #[error("a tree of {0} leaves is larger than the 2^40 of static-ct-api")]
     Size(u64),
@@ -70,16 +78,10 @@ impl RightEdge {
             ..Self::new()
         };
         for tile in Self::tiles(size) {
-            let bytes = read(tile).map_err(|error| LoadError::Read { tile, error })?;
             let Level::Hashes(level) = tile.level() else {
                 continue;
             };
-            edge.levels[usize::from(level)] = read_hashes(&bytes)
-                .filter(|hashes| hashes.len() == usize::from(tile.width()))
-                .ok_or(LoadError::Length {
-                    tile,
-                    length: bytes.len(),
-                })?;
+            edge.levels[usize::from(level)] = hashes_of(tile, read(tile))?;
         }
         Ok(edge)
     }
@@ -207,8 +209,22 @@ pub(crate) fn halve_to_root(row: &mut Vec<Hash>) -> Option<Hash> {
     row.first().copied()
 }
 
+/// The hashes of a tile that was read.
+pub(crate) fn hashes_of<E>(
+    tile: Tile,
+    read: Result<Vec<u8>, E>,
+) -> Result<Vec<Hash>, TileError<E>> {
+    let bytes = read.map_err(|error| TileError::Read { tile, error })?;
+    read_hashes(&bytes)
+        .filter(|hashes| hashes.len() == usize::from(tile.width()))
+        .ok_or(TileError::Length {
+            tile,
+            length: bytes.len(),
+        })
+}
+
 /// The hashes in the bytes of a tile; `None` if they are not whole.
-pub(crate) fn read_hashes(bytes: &[u8]) -> Option<Vec<Hash>> {
+fn read_hashes(bytes: &[u8]) -> Option<Vec<Hash>> {
     let (hashes, rest) = bytes.as_chunks::<{ Hash::LENGTH }>();
     rest.is_empty()
         .then(|| hashes.iter().copied().map(Hash).collect())

@@ -41,7 +41,7 @@ pub mod proof;
 pub mod tile;
 
 pub use checkpoint::{Checkpoint, CheckpointError};
-pub use edge::{LoadError, RightEdge, tile_root};
+pub use edge::{LoadError, RightEdge, TileError, tile_root};
 pub use frontier::Frontier;
 pub use hash::{EMPTY_ROOT, Hash, leaf_hash, node_hash};
 pub use note::{NoteError, NoteSignature, SignedNote};

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::edge::{halve_to_root, read_hashes};
+use crate::edge::{TileError, halve_to_root, hashes_of};
 use crate::hash::{EMPTY_ROOT, Hash, node_hash};
 use crate::tile::{Level, MAX_TREE_SIZE, Tile};
 
@@ -39,22 +39,9 @@ pub enum MakeProofError<E> {
     /// tree larger than the newer one, or the tree beyond [`MAX_TREE_SIZE`].
     #[error("no proof of {0} in a tree of {1} leaves")]
     Range(u64, u64),
-    /// The reader's own error.
-    #[error("reading {}: {error}", tile.path())]
-    Read {
-        /// The tile that was asked for.
-        tile: Tile,
-        /// What the reader said.
-        error: E,
-    },
-    /// The tile has another length than its width demands.
-    #[error("{} has {length} bytes instead of {}", tile.path(), usize::from(tile.width()) * Hash::LENGTH)]
-    Length {
-        /// The tile that was asked for.
-        tile: Tile,
-        /// How many bytes it has.
-        length: usize,
-    },
+    /// A tile could not be read.
+    #[error(transparent)]
+    Tile(#[from] TileError<E>),
 }
 
 /// The proof that leaf `index` is in the tree of `size` leaves, nearest sibling
@@ -209,16 +196,7 @@ fn roots_of<R: HashReader>(
 ) -> Result<Vec<Hash>, MakeProofError<R::Error>> {
     let mut tiles = BTreeMap::new();
     for tile in tiles_of(ranges, size) {
-        let bytes = reader
-            .read(tile)
-            .map_err(|error| MakeProofError::Read { tile, error })?;
-        let hashes = read_hashes(&bytes)
-            .filter(|hashes| hashes.len() == usize::from(tile.width()))
-            .ok_or(MakeProofError::Length {
-                tile,
-                length: bytes.len(),
-            })?;
-        tiles.insert(tile, hashes);
+        tiles.insert(tile, hashes_of(tile, reader.read(tile))?);
     }
     let root_of = |range: &Range<u64>| {
         let roots: Option<Vec<_>> = Subtree::of_range(range)
