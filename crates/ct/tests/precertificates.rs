@@ -71,17 +71,22 @@ fn the_tbs_is_the_one_without_poison() {
                 continue;
             }
             let entry = add_pre_chain([&der[..], pki().rsa.cert_der()]).unwrap();
-            let SignedEntry::Precert {
-                issuer_key_hash,
-                tbs,
-            } = &entry.signed
-            else {
-                panic!("a precertificate")
-            };
+            let (issuer_key_hash, tbs) = precertificate(&entry.signed);
             assert_eq!(*tbs, without_poison(&template));
             assert_eq!(*issuer_key_hash, Fingerprint::of(pki().rsa.key().spki()).0);
             assert_eq!(entry.precertificate.as_deref(), Some(&der[..]));
         }
+    }
+}
+
+/// The hash of the issuer's key, and the TBSCertificate.
+fn precertificate(signed: &SignedEntry) -> (&[u8; 32], &[u8]) {
+    match signed {
+        SignedEntry::Precert {
+            issuer_key_hash,
+            tbs,
+        } => (issuer_key_hash, tbs),
+        SignedEntry::X509 { .. } => panic!("a precertificate"),
     }
 }
 
@@ -150,13 +155,7 @@ fn precertificate_signing_certificates() {
             let without = presigned.preissuer.chain(leaf).into_certificates();
             let log = usual();
             let entry = submit(&log, EntryKind::Precert, &with).unwrap();
-            let SignedEntry::Precert {
-                issuer_key_hash,
-                tbs,
-            } = &entry.signed
-            else {
-                panic!("a precertificate")
-            };
+            let (issuer_key_hash, tbs) = precertificate(&entry.signed);
             assert_eq!(*tbs, presigned.expected(in_preissuer));
             assert_eq!(
                 *issuer_key_hash,
@@ -188,13 +187,7 @@ fn what_is_no_precertificate_signing_certificate() {
             .issue(&pki().leaf("example.test").precertificate())
             .unwrap();
         let entry = add_pre_chain([&leaf[..], ca.cert_der()]).unwrap();
-        let SignedEntry::Precert {
-            issuer_key_hash,
-            tbs,
-        } = &entry.signed
-        else {
-            panic!("a precertificate")
-        };
+        let (issuer_key_hash, tbs) = precertificate(&entry.signed);
         assert_eq!(*issuer_key_hash, Fingerprint::of(ca.key().spki()).0);
         assert_eq!(
             *tbs,
