@@ -38,16 +38,11 @@ impl Samples {
         metric: &str,
         tags: &[(&str, &str)],
     ) -> Option<Metric> {
-        let narrow = narrowing(metric).and_then(|name| tags.iter().find(|(tag, _)| *tag == name));
-        let rest: Vec<_> = tags
-            .iter()
-            .filter(|tag| Some(*tag) != narrow)
-            .copied()
-            .collect();
+        let (narrow, rest) = narrowing(metric, tags);
         self.iter()
             .filter(|(number, _)| registry.get(*number).is_some_and(|set| has(&set, &rest)))
             .filter_map(|(_, series)| match narrow {
-                Some((_, value)) => series.narrowed(metric, value),
+                Some(value) => series.narrowed(metric, value),
                 None => series.metric(metric),
             })
             .reduce(sum)

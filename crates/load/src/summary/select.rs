@@ -15,14 +15,9 @@ impl Summary {
     /// Besides tags there are `check` for `checks` (a check's name), `status` for
     /// `http_reqs`, and `kind` for `errors`.
     pub fn select(&self, metric: &str, tags: &[(&str, &str)]) -> Option<Metric> {
-        let narrow = narrowing(metric).and_then(|name| tags.iter().find(|(tag, _)| *tag == name));
-        let rest: Vec<_> = tags
-            .iter()
-            .filter(|tag| Some(*tag) != narrow)
-            .copied()
-            .collect();
+        let (narrow, rest) = narrowing(metric, tags);
         match narrow {
-            Some(narrow) => self.narrowed(metric, narrow.1, &rest),
+            Some(value) => self.narrowed(metric, value, &rest),
             None => self
                 .series
                 .iter()
@@ -68,14 +63,20 @@ impl Summary {
     }
 }
 
-/// What a metric can be narrowed to besides its tags.
-pub(crate) fn narrowing(metric: &str) -> Option<&'static str> {
-    match metric {
+/// What a metric is narrowed to besides its tags, and the tags of `wanted` that are left.
+pub(crate) fn narrowing<'t>(
+    metric: &str,
+    wanted: &[(&'t str, &'t str)],
+) -> (Option<&'t str>, Vec<(&'t str, &'t str)>) {
+    let name = match metric {
         "checks" => Some("check"),
         "http_reqs" => Some("status"),
         "errors" => Some("kind"),
         _ => None,
-    }
+    };
+    let narrow = wanted.iter().find(|(tag, _)| Some(*tag) == name);
+    let rest = wanted.iter().filter(|tag| Some(*tag) != narrow);
+    (narrow.map(|(_, value)| *value), rest.copied().collect())
 }
 
 /// Whether all of `wanted` are among `tags`.
