@@ -5,7 +5,7 @@ use std::time::Duration;
 use lucarne_load::arrival::{Open, Rate, Stage};
 use lucarne_load::{Arrivals, Planned, Run, Verdict};
 
-use crate::waiting::{Waiting, constant, count, millis, one, run};
+use crate::waiting::{Waiting, constant, constant_with, count, millis, one, run};
 
 #[test]
 fn every_arrival_begins_once_and_not_before_it_is_due() {
@@ -58,13 +58,7 @@ fn a_stall_is_seen_in_full() {
         max_users: 1,
         ..Open::default()
     };
-    let rate = Rate::per_second(200.0);
-    let arrivals = Arrivals::ConstantRate {
-        rate,
-        duration: millis(2000),
-        open,
-    };
-    let outcome = one(arrivals, scenario);
+    let outcome = one(constant_with(200.0, millis(2000), open), scenario);
     let summary = &outcome.summary;
     assert_eq!(
         (summary.scenarios[0].started, summary.scenarios[0].dropped),
@@ -97,12 +91,7 @@ fn what_cannot_begin_in_time_is_dropped_and_fails_the_run() {
         max_start_delay: millis(100),
         ..Open::default()
     };
-    let rate = Rate::per_second(200.0);
-    let arrivals = Arrivals::ConstantRate {
-        rate,
-        duration: millis(1000),
-        open,
-    };
+    let arrivals = constant_with(200.0, millis(1000), open);
     let outcome = one(arrivals, Waiting::scenario(|_| millis(50)));
     let scenario = &outcome.summary.scenarios[0];
     assert_eq!(scenario.asked, 200);
@@ -207,15 +196,15 @@ fn a_goal_ends_the_run() {
             duration: Duration::MAX,
             iterations: Some(50),
         },
-        Arrivals::ConstantRate {
-            rate: Rate::per_second(500.0),
-            duration: Duration::MAX,
-            open: Open {
+        constant_with(
+            500.0,
+            Duration::MAX,
+            Open {
                 iterations: Some(50),
                 max_users: 3,
                 ..Open::default()
             },
-        },
+        ),
     ];
     for arrivals in goals {
         let planned = Planned::new("s", arrivals, Waiting::scenario(|_| millis(5)));

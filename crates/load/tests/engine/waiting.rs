@@ -85,9 +85,12 @@ pub(crate) fn millis(millis: u64) -> Duration {
 }
 
 pub(crate) fn constant(per_second: f64, duration: Duration) -> Arrivals {
-    let (rate, open) = (Rate::per_second(per_second), Open::default());
+    constant_with(per_second, duration, Open::default())
+}
+
+pub(crate) fn constant_with(per_second: f64, duration: Duration, open: Open) -> Arrivals {
     Arrivals::ConstantRate {
-        rate,
+        rate: Rate::per_second(per_second),
         duration,
         open,
     }
