@@ -121,7 +121,10 @@ fn edges_of_the_ranges_are_refused_as_aws_lc_refuses_them() {
                         c7634d81f4372ddf581a0db248b0a77aecec196accc52973";
     const P384: &str = "ffffffffffffffffffffffffffffffffffffffffffffffff\
                         fffffffffffffffeffffffff0000000000000000ffffffff";
-    for (pair, order, prime) in [(Pair::p256(KnownKey::p256), N256, P256), (Pair::p384(), N384, P384)] {
+    for (pair, order, prime) in [
+        (Pair::p256(KnownKey::p256), N256, P256),
+        (Pair::p384(), N384, P384),
+    ] {
         let bytes = |hex: &str| {
             let digit = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
             (0..hex.len()).step_by(2).map(digit).collect::<Vec<_>>()
