@@ -109,15 +109,15 @@ impl Minter {
         {
             return Err(Error::RsaSize(bits));
         }
-        let keys = KeyPool::new(kind, KEYS_AHEAD);
-        if options.leaf_key == LeafKey::PerCertificate {
-            keys.fill();
-        }
         let mint = Arc::new(Mint {
             options,
-            keys,
+            keys: KeyPool::new(kind, KEYS_AHEAD),
             shared: Mutex::default(),
         });
+        match mint.options.leaf_key {
+            LeafKey::PerCertificate => mint.keys.fill(),
+            LeafKey::Shared => make_ahead(&mint),
+        }
         Ok(Minter {
             issuer: ArcSwap::from_pointee(Issuer::new(ca, &mint)?),
             store,
@@ -230,6 +230,16 @@ impl Mint {
             }
         }
     }
+}
+
+/// Makes the shared key aside. Whoever needs it before it is there waits for it, and
+/// is told if it cannot be made.
+fn make_ahead(mint: &Arc<Mint>) {
+    let mint = mint.clone();
+    let make = move || drop(mint.key());
+    let _ = std::thread::Builder::new()
+        .name("mint-keys".to_owned())
+        .spawn(make);
 }
 
 fn sign(ca: &Authority, options: &LeafOptions) -> Result<Vec<u8>, Error> {

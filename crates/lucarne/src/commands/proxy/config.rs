@@ -19,7 +19,7 @@ pub(super) struct Config {
     pub(super) admin: Option<Listen>,
     pub(super) ca: PathBuf,
     pub(super) key_type: KeyType,
-    pub(super) leaf_keys: LeafKeys,
+    pub(super) leaf_keys: Option<LeafKeys>,
     pub(super) lifetime: Duration,
     pub(super) store: Option<StoreKind>,
     pub(super) store_directory: Option<PathBuf>,
@@ -51,7 +51,7 @@ impl Default for Config {
             admin: None,
             ca: PathBuf::from("lucarne-ca"),
             key_type: KeyType::EcdsaP256,
-            leaf_keys: LeafKeys::PerCertificate,
+            leaf_keys: None,
             lifetime: MintOptions::default().lifetime,
             store: None,
             store_directory: None,
@@ -114,6 +114,18 @@ pub enum LeafKeys {
     PerCertificate,
     /// All share one.
     Shared,
+}
+
+impl LeafKeys {
+    /// What is best for keys of this kind. Making an RSA key keeps a processor busy for tens
+    /// of milliseconds, and a page has dozens of hosts; whoever has the proxy's shared key has
+    /// the CA's key beside it, and can be every host anyway.
+    pub(super) fn best_for(kind: KeyType) -> Self {
+        match kind {
+            KeyType::Rsa(_) => LeafKeys::Shared,
+            _ => LeafKeys::PerCertificate,
+        }
+    }
 }
 
 impl FromStr for LeafKeys {

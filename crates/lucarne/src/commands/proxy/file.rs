@@ -101,7 +101,10 @@ fn top(root: &Node, directory: &Path, config: &mut Config, report: &mut Report) 
     );
     put(&mut config.ca, reader.path("ca").map(|l| l.value));
     put(&mut config.key_type, one(reader, "keytype", without_value));
-    put(&mut config.leaf_keys, one(reader, "leafkey", parsed));
+    put(
+        &mut config.leaf_keys,
+        one(reader, "leafkey", parsed).map(Some),
+    );
     put(&mut config.lifetime, one(reader, "lifetime", duration));
     put(&mut config.store, one(reader, "store", parsed).map(Some));
     let directory = reader.path("storedirectory").map(|l| Some(l.value));

@@ -41,7 +41,8 @@ pub struct Flags {
     #[arg(long, value_name = "KIND", help_heading = "Certificates")]
     pub key_type: Option<KeyType>,
 
-    /// One key for each certificate, or one for all [default: per-certificate]
+    /// One key for each certificate (per-certificate), or one for all (shared)
+    /// [default: shared for RSA keys, else per-certificate]
     #[arg(long, value_name = "WHOSE", help_heading = "Certificates")]
     pub leaf_key: Option<LeafKeys>,
 
@@ -133,7 +134,7 @@ impl Flags {
         put(&mut config.admin, self.admin.clone().map(Some));
         put(&mut config.ca, self.ca.clone());
         put(&mut config.key_type, self.key_type);
-        put(&mut config.leaf_keys, self.leaf_key);
+        put(&mut config.leaf_keys, self.leaf_key.map(Some));
         put(&mut config.lifetime, self.lifetime);
         put(&mut config.store, self.store.map(Some));
         put(

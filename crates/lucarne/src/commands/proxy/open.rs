@@ -16,7 +16,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use super::config::{Config, StoreKind, UserSources};
+use super::config::{Config, LeafKeys, StoreKind, UserSources};
 
 /// The CA, made if there is none; whether it was.
 pub(super) fn authority(directory: &CaDirectory) -> Result<(Authority, bool)> {
@@ -36,9 +36,12 @@ fn machine() -> String {
 
 /// What mints, into the store that the configuration names.
 pub(super) fn minter(config: &Config, ca: Authority) -> Result<Minter> {
+    let leaf_keys = config.leaf_keys;
     let options = MintOptions {
         key_type: config.key_type,
-        leaf_key: config.leaf_keys.into(),
+        leaf_key: leaf_keys
+            .unwrap_or_else(|| LeafKeys::best_for(config.key_type))
+            .into(),
         lifetime: config.lifetime,
         ..MintOptions::default()
     };
