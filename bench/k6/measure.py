@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -62,6 +63,17 @@ def by_lucarne():
     return seconds, count, dropped, [row(*names) for names in ROWS]
 
 
+def by_openssl():
+    """What one handshake with a request costs the client of OpenSSL itself."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    address = os.environ["TARGET"].removeprefix("https://")
+    command = ["taskset", "-c", core, "openssl", "s_time", "-connect", address, "-new", "-time", "5", "-www", "/"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    count = int(re.search(rb"(\d+) connections in \d+ real seconds", done.stdout)[1])
+    return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / count
+
+
 def show(values):
     return " ".join(f"{value:8.3f}" for value in values)
 
@@ -73,3 +85,5 @@ for (scenario, metric), their, our in zip(ROWS, theirs[3], ours[3]):
 print(f"{'requests (dropped)':46} k6 {theirs[1]} ({theirs[2]})   lucarne {ours[1]} ({ours[2]})")
 per = [run[0] / run[1] * 1e6 for run in (theirs, ours)]
 print(f"{'CPU per request':46} k6 {per[0]:.0f} us   lucarne {per[1]:.0f} us   {per[0] / per[1]:.1f} times")
+if plan == "tls":
+    print(f"{'CPU per connection of openssl s_time':46} {by_openssl() * 1e6:.0f} us")
