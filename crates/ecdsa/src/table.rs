@@ -22,7 +22,7 @@ impl<C: Curve<N>, const N: usize, const W: usize> Table<C, N, W> {
     const DIGITS: usize = 1 << (W - 1);
     /// Neither 256 nor 384 bits fill their last window, so that the last carry has room.
     const WINDOWS: usize = {
-        assert!(64 * N % W != 0);
+        assert!(!(64 * N).is_multiple_of(W));
         (64 * N).div_ceil(W)
     };
 
