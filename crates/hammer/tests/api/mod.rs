@@ -52,7 +52,11 @@ impl Api {
         let mut options = LeafOptions::for_names(["localhost"]).unwrap();
         options.scts = 2;
         let leaf = root.issue(&options).unwrap();
-        let config = tls_server(std::slice::from_ref(&leaf), &options.key, &["h2", "http/1.1"]);
+        let config = tls_server(
+            std::slice::from_ref(&leaf),
+            &options.key,
+            &["h2", "http/1.1"],
+        );
         let directory = tempfile::tempdir().unwrap();
         let ca = directory.path().join("ca.pem");
         std::fs::write(&ca, root.certificate_pem()).unwrap();
