@@ -204,6 +204,7 @@ impl Service {
         loop {
             match (self.exchange(&client, request.clone()).await, pauses.next()) {
                 (Err(SecretError::Unavailable { .. }), Some(pause)) => {
+                    // Until the cloud's bad moment may be over.
                     tokio::time::sleep(pause).await;
                 }
                 (answer, _) => return answer,
