@@ -63,6 +63,19 @@ pub(super) fn is_absent(error: &object_store::Error) -> bool {
     absent && !matches!(sort("", String::new(), error), Error::NoBucket { .. })
 }
 
+/// True of what a store may say of an unconditional put only because of
+/// something else that it does at the moment.
+///
+/// A conflict is another write of the key, of which one wins. Stores over a
+/// file system also remove directories that deletions empty, and a put that
+/// needs such a directory just then is told that it is absent or, by `MinIO`,
+/// that access is denied. A store that means it says so again.
+pub(super) fn is_passing(error: &object_store::Error) -> bool {
+    let conflict = matches!(error, object_store::Error::AlreadyExists { .. });
+    let refused = matches!(sort("", String::new(), error), Error::Refused { .. });
+    conflict || refused || is_absent(error)
+}
+
 struct Reason {
     /// Of the answer; 0 if there was none.
     status: u16,

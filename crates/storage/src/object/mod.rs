@@ -133,9 +133,8 @@ impl ObjectAssets {
         Ok(())
     }
 
-    /// Puts an object. A conflict, of which an unconditional put has none of its
-    /// own, is one with something else that the store does at the moment: stores
-    /// over a file system remove directories that deletions empty.
+    /// Puts an object, as often as the store stumbles over itself
+    /// ([`failure::is_passing`]).
     async fn write(
         &self,
         path: &str,
@@ -149,10 +148,11 @@ impl ObjectAssets {
             let put = self.store.put_opts(&key, object.clone(), options.clone());
             match put.await {
                 Ok(_) => return Ok(()),
-                Err(object_store::Error::AlreadyExists { .. }) if tries_left > 0 => {
+                Err(error) if failure::is_passing(&error) && tries_left > 0 => {
                     tries_left -= 1;
-                    // Another write of this key is under way in the store, which lets one win.
-                    tokio::time::sleep(CONFLICT).await;
+                    // What it does beside this put is over in milliseconds, and cannot be
+                    // waited for.
+                    tokio::time::sleep(STUMBLE).await;
                 }
                 Err(error) => return Err(self.failed("write", path, &error)),
             }
@@ -301,8 +301,8 @@ impl ObjectAssets {
     }
 }
 
-/// How long to wait before a put that met a conflict is repeated.
-const CONFLICT: Duration = Duration::from_millis(20);
+/// How long to wait before a put that the store stumbled over is repeated.
+const STUMBLE: Duration = Duration::from_millis(20);
 
 const JOURNAL: &str = ".lucarne/journal";
 
