@@ -33,8 +33,7 @@ impl Frequent {
         table.is_some_and(|table| table.0.accepts(digest.as_ref(), signature))
     }
 
-    /// Notes that the key verified a signature: only what is signed below an accepted root counts,
-    /// so that nobody else fills the tables.
+    /// Notes that the key verified a signature.
     pub(crate) fn verified(&self, make: impl FnOnce() -> Option<KnownKey>) {
         // At its end the counter starts anew: 64 more attempts at a table, once in 4 billion.
         if self.verified.fetch_add(1, Ordering::Relaxed) == OFTEN

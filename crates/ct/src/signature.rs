@@ -20,7 +20,16 @@ pub(crate) struct IssuerKey {
     /// RSAPublicKey, EC point or Ed25519 key: what the SubjectPublicKeyInfo's BIT STRING holds.
     bits: Box<[u8]>,
     parsed: [OnceLock<Option<Box<ParsedPublicKey>>>; SLOTS],
-    frequent: Frequent,
+    known: Known,
+}
+
+/// The key in the form that tells good signatures fastest, where there is one.
+#[derive(Debug)]
+enum Known {
+    /// Made when the key has verified a signature, if it can be made.
+    Rsa(OnceLock<Option<lucarne_rsa::KnownKey>>),
+    /// Made when it has verified many.
+    Ecdsa(Frequent),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +77,10 @@ impl IssuerKey {
             kind,
             bits: bits.into(),
             parsed: Default::default(),
-            frequent: Frequent::default(),
+            known: match kind {
+                KeyKind::Rsa { .. } => Known::Rsa(OnceLock::new()),
+                _ => Known::Ecdsa(Frequent::default()),
+            },
         }
     }
 
@@ -92,7 +104,7 @@ impl IssuerKey {
             Message::Whole => key.verify_sig(tbs, signature),
             Message::Digest(hash) => {
                 let digest = digest::digest(hash, tbs);
-                if self.frequent.accepts(&digest, signature) {
+                if self.known.accepts(&digest, signature) {
                     return Ok(());
                 }
                 key.verify_digest_sig(&digest, signature)
@@ -102,12 +114,23 @@ impl IssuerKey {
             }
         };
         verified.map_err(|_| VerifyError::Invalid)?;
-        self.frequent.verified(|| match self.kind {
-            KeyKind::P256 => KnownKey::p256(&self.bits),
-            KeyKind::P384 => KnownKey::p384(&self.bits),
-            _ => None,
-        });
+        self.verified();
         Ok(())
+    }
+
+    /// Notes that the key verified a signature: only what is signed below an accepted root counts,
+    /// so that nobody else has us know keys.
+    fn verified(&self) {
+        match &self.known {
+            Known::Rsa(key) => {
+                key.get_or_init(|| lucarne_rsa::KnownKey::new(&self.bits));
+            }
+            Known::Ecdsa(frequent) => frequent.verified(|| match self.kind {
+                KeyKind::P256 => KnownKey::p256(&self.bits),
+                KeyKind::P384 => KnownKey::p384(&self.bits),
+                _ => None,
+            }),
+        }
     }
 
     fn scheme(&self, algorithm: SignatureAlgorithm) -> Result<Scheme, VerifyError> {
@@ -139,6 +162,30 @@ impl IssuerKey {
     }
 }
 
+impl Known {
+    /// Whether the signature over what has this digest is certainly good. Asked before a complete
+    /// verifier, which decides when the answer is no.
+    fn accepts(&self, digest: &Digest, signature: &[u8]) -> bool {
+        match self {
+            Self::Rsa(key) => match (key.get(), rsa_hash(digest)) {
+                (Some(Some(key)), Some(hash)) => key.accepts(hash, digest.as_ref(), signature),
+                _ => false,
+            },
+            Self::Ecdsa(frequent) => frequent.accepts(digest, signature),
+        }
+    }
+}
+
+fn rsa_hash(digest: &Digest) -> Option<lucarne_rsa::Hash> {
+    let hashes = [
+        (&digest::SHA256, lucarne_rsa::Hash::Sha256),
+        (&digest::SHA384, lucarne_rsa::Hash::Sha384),
+        (&digest::SHA512, lucarne_rsa::Hash::Sha512),
+    ];
+    let of = |(algorithm, hash)| (digest.algorithm() == algorithm).then_some(hash);
+    hashes.into_iter().find_map(of)
+}
+
 /// How to verify: with what, and where the parsed key is kept.
 struct Scheme {
     slot: usize,
@@ -149,7 +196,7 @@ struct Scheme {
 enum Message {
     /// aws-lc-rs hashes the message.
     Whole,
-    /// We do, to try the table of a key that is met often first.
+    /// We do, to try what is known of the key first.
     Digest(&'static digest::Algorithm),
     /// SHA-1 for a curve whose verifier takes SHA-256: see [`padded_sha1`].
     PaddedSha1,
@@ -182,13 +229,23 @@ const SLOTS: usize = 7;
 
 /// aws-lc-rs has no PKCS #1 verifier with SHA-384 for keys under 2048 bits.
 fn rsa_pkcs1(modulus_bits: usize, hash: Hash) -> Option<Scheme> {
-    Some(match hash {
-        Hash::Sha1 => Scheme::whole(0, &aws::RSA_PKCS1_1024_8192_SHA1_FOR_LEGACY_USE_ONLY),
-        Hash::Sha256 => Scheme::whole(1, &aws::RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY),
+    let (slot, verifier, hash): (_, &'static aws::RsaParameters, _) = match hash {
+        Hash::Sha1 => {
+            let sha1 = &aws::RSA_PKCS1_1024_8192_SHA1_FOR_LEGACY_USE_ONLY;
+            return Some(Scheme::whole(0, sha1));
+        }
+        Hash::Sha256 => {
+            let sha256 = &aws::RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY;
+            (1, sha256, &digest::SHA256)
+        }
         Hash::Sha384 if modulus_bits < 2048 => return None,
-        Hash::Sha384 => Scheme::whole(2, &aws::RSA_PKCS1_2048_8192_SHA384),
-        Hash::Sha512 => Scheme::whole(3, &aws::RSA_PKCS1_1024_8192_SHA512_FOR_LEGACY_USE_ONLY),
-    })
+        Hash::Sha384 => (2, &aws::RSA_PKCS1_2048_8192_SHA384, &digest::SHA384),
+        Hash::Sha512 => {
+            let sha512 = &aws::RSA_PKCS1_1024_8192_SHA512_FOR_LEGACY_USE_ONLY;
+            (3, sha512, &digest::SHA512)
+        }
+    };
+    Some(Scheme::digest(slot, verifier, hash))
 }
 
 fn rsa_pss(modulus_bits: usize, hash: Hash) -> Option<Scheme> {
