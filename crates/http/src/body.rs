@@ -1,7 +1,9 @@
 //! The one response body: nothing, or bytes whose size is known.
 
 use std::convert::Infallible;
+use std::fs::File;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -13,24 +15,36 @@ use http_body::{Frame, SizeHint};
 /// concrete type does: no boxing, no dynamic dispatch, and hyper knows the
 /// exact length and writes `Content-Length` by itself.
 #[derive(Debug, Default)]
-pub(crate) struct Body(Bytes);
+pub(crate) struct Body {
+    bytes: Bytes,
+    file: Option<Arc<File>>,
+}
 
 impl Body {
+    /// A body that a file holds, too.
+    pub(crate) fn stored(bytes: Bytes, file: Option<Arc<File>>) -> Self {
+        Body { bytes, file }
+    }
+
     /// Number of bytes that are still to be sent.
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.bytes.len()
     }
 
     /// The bytes.
-    #[cfg(test)]
     pub(crate) fn bytes(&self) -> &Bytes {
-        &self.0
+        &self.bytes
+    }
+
+    /// The file with exactly the bytes, if there is one.
+    pub(crate) fn file(&self) -> Option<&Arc<File>> {
+        self.file.as_ref()
     }
 }
 
 impl<T: Into<Bytes>> From<T> for Body {
     fn from(bytes: T) -> Self {
-        Body(bytes.into())
+        Body::stored(bytes.into(), None)
     }
 }
 
@@ -42,17 +56,17 @@ impl http_body::Body for Body {
         mut self: Pin<&mut Self>,
         _cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if self.0.is_empty() {
+        if self.bytes.is_empty() {
             return Poll::Ready(None);
         }
-        Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.0)))))
+        Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.bytes)))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.is_empty()
+        self.bytes.is_empty()
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.0.len() as u64)
+        SizeHint::with_exact(self.bytes.len() as u64)
     }
 }

@@ -22,6 +22,7 @@ use crate::activity::{Activity, Overdue, Patience, Watch, Watched};
 use crate::body::Body;
 use crate::limits::Limits;
 use crate::reply::Response;
+use crate::sendfile::{Courier, Outbox};
 use crate::signal::Signal;
 use crate::site::{Site, Surface};
 use crate::tls::Acceptor;
@@ -122,8 +123,14 @@ pub(crate) async fn serve(mut tcp: TcpStream, tls: Option<Acceptor>, surface: Su
     loop {
         match first_bytes(&tcp, patience, shared).await {
             Some(Protocol::Http1) => {
-                match Box::pin(http1(tcp, drowsy(limits), surface, shared)).await {
-                    Some(idle) => tcp = idle,
+                let outbox = Arc::<Outbox>::default();
+                let courier = Courier {
+                    tcp,
+                    outbox: outbox.clone(),
+                };
+                let http1 = http1(courier, Some(outbox), drowsy(limits), surface, shared);
+                match Box::pin(http1).await {
+                    Some(idle) => tcp = idle.tcp,
                     None => return,
                 }
             }
@@ -149,7 +156,7 @@ async fn serve_tls(tcp: TcpStream, acceptor: Acceptor, surface: Surface, shared:
         }
         Ok(Ok(stream)) => {
             let idle = shared.site.limits.idle_timeout;
-            if let Some(stream) = Box::pin(http1(stream, idle, surface, shared)).await {
+            if let Some(stream) = Box::pin(http1(stream, None, idle, surface, shared)).await {
                 shared.site.metrics.cut("idle");
                 close(stream, b"").await;
             }
@@ -202,13 +209,14 @@ async fn first_bytes(tcp: &TcpStream, patience: Duration, shared: &Shared) -> Op
 /// the stream comes back, with nothing read from it that was not answered.
 async fn http1<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
+    outbox: Option<Arc<Outbox>>,
     idle: Duration,
     surface: Surface,
     shared: &Shared,
 ) -> Option<S> {
     let activity = Arc::new(Activity::new());
     let io = watched(stream, &activity);
-    let service = service(shared, surface, &activity);
+    let service = service(shared, surface, &activity, outbox);
     let mut connection = shared.http1.serve_connection(io, service);
     let finish = |c: Pin<&mut http1::Connection<_, _>>| c.graceful_shutdown();
     let limits = &shared.site.limits;
@@ -240,7 +248,7 @@ where
 {
     let activity = Arc::new(Activity::new());
     let io = watched(stream, &activity);
-    let service = service(shared, surface, &activity);
+    let service = service(shared, surface, &activity, None);
     let mut connection = shared.http2.serve_connection(io, service);
     let finish = |c: Pin<&mut http2::Connection<_, _, _>>| c.graceful_shutdown();
     let limits = &shared.site.limits;
@@ -271,14 +279,18 @@ fn service(
     shared: &Shared,
     surface: Surface,
     activity: &Arc<Activity>,
+    outbox: Option<Arc<Outbox>>,
 ) -> impl HttpService<Incoming, ResBody = Body, Error = Infallible, Future: Send> + Unpin + use<> {
     let (site, activity) = (shared.site.clone(), activity.clone());
     service_fn(move |request: Request<Incoming>| {
-        let (site, activity) = (site.clone(), activity.clone());
+        let (site, activity, outbox) = (site.clone(), activity.clone(), outbox.clone());
         async move {
             activity.begin();
             let answering = Answering(activity);
             let response: Response = site.answer(surface, request).await;
+            if let Some(outbox) = outbox {
+                outbox.put(response.body().bytes(), response.body().file());
+            }
             drop(answering);
             Ok(response)
         }

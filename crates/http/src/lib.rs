@@ -29,6 +29,7 @@ mod range;
 mod refusal;
 mod reply;
 mod route;
+mod sendfile;
 mod signal;
 mod site;
 mod submission;

@@ -100,16 +100,18 @@ impl Monitoring {
             false => accepted.order(),
         };
         for coding in order.into_iter().flatten() {
-            let bytes = match coding {
-                Coding::Gzip if stored.encoding == Encoding::Gzip => stored.bytes.clone(),
+            let (bytes, file) = match coding {
+                Coding::Gzip if stored.encoding == Encoding::Gzip => (stored.bytes, stored.file),
                 Coding::Gzip => continue,
                 Coding::Zstd => match log.tile_zstd(tile) {
-                    Some(bytes) => bytes,
+                    Some(bytes) => (bytes, None),
                     None => continue,
                 },
                 Coding::Identity => return self.plain_tile(stored, method, asked).await,
             };
-            return self.immutable(bytes, coding, true).answer(method, asked);
+            let mut representation = self.immutable(bytes, coding, true);
+            representation.file = file;
+            return representation.answer(method, asked);
         }
         // Nothing acceptable is at hand: any answer is better than none
         // (RFC 9110, 12.5.3), and plain bytes are what everybody can read.
@@ -119,9 +121,9 @@ impl Monitoring {
     async fn plain_tile(&self, stored: Stored, method: &Method, asked: HeaderMap) -> Response {
         let known = etag::already_there(&asked, self.tags.of(Coding::Identity));
         if stored.encoding == Encoding::Identity || known {
-            return self
-                .immutable(stored.bytes, Coding::Identity, true)
-                .answer(method, asked);
+            let mut representation = self.immutable(stored.bytes, Coding::Identity, true);
+            representation.file = stored.file;
+            return representation.answer(method, asked);
         }
         // The semaphore is never closed.
         let _permit = self.decompressing.acquire().await;
@@ -157,6 +159,7 @@ impl Monitoring {
     fn immutable(&self, bytes: Bytes, coding: Coding, varies: bool) -> Representation<'_> {
         Representation {
             bytes,
+            file: None,
             content_type: &value::OCTETS,
             cache: &value::FOREVER,
             etag: self.tags.of(coding),
@@ -174,6 +177,7 @@ impl Head {
     fn answer(&self, method: &Method, asked: HeaderMap) -> Response {
         let representation = Representation {
             bytes: self.published.checkpoint.clone(),
+            file: None,
             content_type: &value::TEXT,
             cache: &value::MOMENT,
             etag: &self.etag,

@@ -1,5 +1,8 @@
 //! Putting an answer together without allocating.
 
+use std::fs::File;
+use std::sync::Arc;
+
 use http::header::{
     ACCEPT_RANGES, ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH,
     CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap, RANGE, VARY,
@@ -49,6 +52,8 @@ pub(crate) mod value {
 /// Something to be read, and how readers may cache it.
 pub(crate) struct Representation<'a> {
     pub(crate) bytes: bytes::Bytes,
+    /// The file that holds them, too, if it is to be sent from there.
+    pub(crate) file: Option<Arc<File>>,
     pub(crate) content_type: &'static HeaderValue,
     pub(crate) cache: &'static HeaderValue,
     pub(crate) etag: &'a HeaderValue,
@@ -78,14 +83,17 @@ impl Representation<'_> {
             }
             _ => range::Wanted::All,
         };
-        let (status, bytes, content_range) = match part {
-            range::Wanted::All => (StatusCode::OK, self.bytes.clone(), None),
+        let (status, body, content_range) = match part {
+            range::Wanted::All => {
+                let body = Body::stored(self.bytes.clone(), self.file.clone());
+                (StatusCode::OK, body, None)
+            }
             range::Wanted::Part(part) => {
                 let total = self.bytes.len();
                 let header = format!("bytes {}-{}/{total}", part.start, part.end - 1);
                 (
                     StatusCode::PARTIAL_CONTENT,
-                    self.bytes.slice(part),
+                    self.bytes.slice(part).into(),
                     Some(header),
                 )
             }
@@ -93,7 +101,7 @@ impl Representation<'_> {
                 let header = format!("bytes */{}", self.bytes.len());
                 (
                     StatusCode::RANGE_NOT_SATISFIABLE,
-                    bytes::Bytes::new(),
+                    Body::default(),
                     Some(header),
                 )
             }
@@ -108,7 +116,7 @@ impl Representation<'_> {
         if let Some(Ok(content_range)) = content_range.map(HeaderValue::try_from) {
             headers.insert(CONTENT_RANGE, content_range);
         }
-        respond(status, headers, bytes)
+        respond(status, headers, body)
     }
 
     fn not_modified(&self, asked: HeaderMap) -> Response {
@@ -131,8 +139,8 @@ impl Representation<'_> {
     }
 }
 
-fn respond(status: StatusCode, headers: HeaderMap, bytes: impl Into<bytes::Bytes>) -> Response {
-    let mut response = Response::new(Body::from(bytes.into()));
+fn respond(status: StatusCode, headers: HeaderMap, body: Body) -> Response {
+    let mut response = Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     response
@@ -149,7 +157,7 @@ pub(crate) fn plain(
     headers.insert(CONTENT_TYPE, content_type.clone());
     headers.insert(CACHE_CONTROL, cache.clone());
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, value::ANY.clone());
-    respond(status, headers, bytes)
+    respond(status, headers, Body::from(bytes))
 }
 
 /// The answer to HEAD: that to GET, with the length of its body instead of it.
@@ -179,6 +187,7 @@ mod tests {
             .map(|(n, v)| (n.clone(), HeaderValue::from_static(v)));
         let representation = Representation {
             bytes: bytes::Bytes::from_static(b"0123456789"),
+            file: None,
             content_type: &value::OCTETS,
             cache: &value::FOREVER,
             etag: &TAG,

@@ -2,6 +2,7 @@
 //! cache, from storage. Nothing is served before its checkpoint.
 
 use std::collections::HashSet;
+use std::fs::File;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
@@ -19,12 +20,14 @@ use crate::tree::Tree;
 use crate::{Published, ReadError, stored};
 
 /// A tile or issuer as it is stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Stored {
     /// The stored bytes.
     pub bytes: Bytes,
     /// How they are encoded.
     pub encoding: Encoding,
+    /// The file with exactly these bytes, if it is worth sending from there.
+    pub file: Option<Arc<File>>,
 }
 
 /// What readers may see: a checkpoint, and the right edge that belongs to it.
@@ -51,6 +54,10 @@ pub(crate) struct Reader {
     counters: ReadCounters,
     transcoding: Arc<Mutex<HashSet<Tile>>>,
 }
+
+/// Smaller files, which is all but data tiles, are not kept open: to copy them
+/// costs no more than another call into the kernel.
+const WORTH_SENDING: usize = 32 << 10;
 
 /// Most tiles that wait to be transcoded: beyond, readers are served gzip.
 const MAX_TRANSCODING: usize = 8;
@@ -132,7 +139,12 @@ impl Reader {
                 Level::Data if is_gzip(&bytes) => Encoding::Gzip,
                 _ => Encoding::Identity,
             };
-            let stored = Stored { bytes, encoding };
+            let file = file(&*assets, tile, &bytes).await;
+            let stored = Stored {
+                bytes,
+                encoding,
+                file,
+            };
             if !recovered {
                 whole(tile, stored.bytes.clone())?;
             }
@@ -259,9 +271,22 @@ fn whole(tile: Tile, stored: Bytes) -> Result<(), ReadError> {
     }
 }
 
+/// The file that holds the tile, if it is as long: a full tile never changes.
+async fn file(assets: &dyn Assets, tile: Tile, bytes: &Bytes) -> Option<Arc<File>> {
+    if bytes.len() < WORTH_SENDING {
+        return None;
+    }
+    let file = assets.file(&tile.path()).await?;
+    let length = file.metadata().ok()?.len();
+    (length == bytes.len() as u64).then(|| Arc::new(file))
+}
+
 fn identity(bytes: Bytes) -> Stored {
-    let encoding = Encoding::Identity;
-    Stored { bytes, encoding }
+    Stored {
+        bytes,
+        encoding: Encoding::Identity,
+        file: None,
+    }
 }
 
 #[cfg(test)]
@@ -290,6 +315,6 @@ mod tests {
         }
         let mended = Bytes::from(vec![7_u8; 256 * Hash::LENGTH]);
         assets.tamper(&tile.path(), Some(mended.clone()));
-        assert_eq!(reader.tile(tile).await.unwrap(), Some(identity(mended)));
+        assert_eq!(reader.tile(tile).await.unwrap().unwrap().bytes, mended);
     }
 }

@@ -4,6 +4,7 @@
 //! failure of the logs that need it, which their supervisors report and try
 //! again: the process starts, says so, and goes on by itself.
 
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -169,6 +170,10 @@ impl Assets for LateAssets {
 
     async fn get_for_reader(&self, path: &str) -> Result<Option<Bytes>, Error> {
         self.open().await?.get_for_reader(path).await
+    }
+
+    async fn file(&self, path: &str) -> Option<File> {
+        self.open().await.ok()?.file(path).await
     }
 
     async fn remove_partials(&self, tiles: &[String]) -> Result<(), Error> {

@@ -1,5 +1,7 @@
 //! The trait [`Assets`]: public files and the journal of rounds.
 
+use std::fs::File;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 
@@ -81,6 +83,13 @@ pub trait Assets: Send + Sync + 'static {
     /// checkpoint covers: what never changes may come from a cache.
     async fn get_for_reader(&self, path: &str) -> Result<Option<Bytes>, Error> {
         self.get(path).await
+    }
+
+    /// The file with what [`get`](Self::get) returns, where assets are files: a
+    /// server can have the kernel send it. `None` also if it cannot be opened.
+    async fn file(&self, path: &str) -> Option<File> {
+        let _ = path;
+        None
     }
 
     /// Removes every file under `<tile>.p/` for each of these full tile paths

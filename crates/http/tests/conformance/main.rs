@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod availability;
+mod directory;
 mod monitoring;
 mod site;
 mod submission;

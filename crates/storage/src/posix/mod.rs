@@ -17,7 +17,7 @@ mod settle;
 #[cfg(test)]
 mod tests;
 
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -148,6 +148,12 @@ impl Assets for PosixAssets {
     async fn get(&self, path: &str) -> Result<Option<Bytes>, Error> {
         let path = path.to_owned();
         self.blocking(move |d| d.publisher.read(&path)).await
+    }
+
+    async fn file(&self, path: &str) -> Option<File> {
+        let path = path.to_owned();
+        let opened = self.blocking(move |d| Ok(d.publisher.file(&path)));
+        opened.await.ok().flatten()
     }
 
     async fn remove_partials(&self, tiles: &[String]) -> Result<(), Error> {

@@ -159,10 +159,8 @@ impl Publisher {
     pub(super) fn read(&self, path: &str) -> Result<Option<Bytes>, Error> {
         path::check(path)?;
         let read = || -> io::Result<Vec<u8>> {
-            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-            let mut file = File::from(openat(&self.root, path, flags, Mode::empty())?);
             let mut bytes = Vec::new();
-            file.read_to_end(&mut bytes)?;
+            self.open(path)?.read_to_end(&mut bytes)?;
             Ok(bytes)
         };
         use io::ErrorKind::{IsADirectory, NotADirectory, NotFound};
@@ -171,6 +169,17 @@ impl Publisher {
             Err(e) if matches!(e.kind(), NotFound | NotADirectory | IsADirectory) => Ok(None),
             Err(e) => Err(self.failed("read", path)(e)),
         }
+    }
+
+    /// Opens what [`read`](Self::read) would read.
+    pub(super) fn file(&self, path: &str) -> Option<File> {
+        path::check(path).ok()?;
+        self.open(path).ok()
+    }
+
+    fn open(&self, path: &str) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        Ok(File::from(openat(&self.root, path, flags, Mode::empty())?))
     }
 
     /// Removes `<tile>.p` and what is in it.

@@ -1,0 +1,47 @@
+//! What a log gains whose files are in a directory.
+#![cfg(target_os = "linux")]
+
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use lucarne_http::Limits;
+use lucarne_storage::PosixAssets;
+
+use crate::support::{Server, TestLog};
+
+#[tokio::test]
+async fn a_full_data_tile_is_sent_from_its_file_as_far_as_that_goes() {
+    let directory = tempfile::tempdir().unwrap();
+    let assets = PosixAssets::create(directory.path()).unwrap();
+    // What is in the lock is the empty tree: nothing has to be moved.
+    let mut test = TestLog::start("demo").await.moved(Arc::new(assets)).await;
+    test.scts = 2;
+    test.fill(300).await;
+    let server = Server::start(vec![test.log.clone()], Limits::default()).await;
+    let (path, file) = ("/demo/tile/data/000", "tile/data/000");
+
+    let mut client = server.connect().await;
+    let whole = client.get(path).await.body;
+    assert!(whole.len() > 64 << 10, "{} bytes are copied", whole.len());
+    let file = std::fs::File::options()
+        .write(true)
+        .open(directory.path().join(file))
+        .unwrap();
+    // Nobody does that to a log. It tells the file from its copy in memory.
+    file.write_all_at(b"changed", 9).unwrap();
+    let changed = [&whole[..9], b"changed", &whole[16..]].concat();
+    assert!(client.get(path).await.body == changed);
+    // The answer before is not taken for the next.
+    assert_eq!(client.get("/demo/tile/0/000").await.body.len(), 8192);
+    assert!(client.get(path).await.body == changed);
+    // What the file has lost comes from memory.
+    file.set_len(20_000).unwrap();
+    assert!(client.get(path).await.body == changed);
+    file.set_len(0).unwrap();
+    assert!(client.get(path).await.body == whole);
+    let headers = [("accept-encoding", "identity")];
+    let plain = server.ask("GET", path, &headers).await.body;
+    assert!(plain.len() > whole.len());
+    let head = server.ask("HEAD", path, &[]).await;
+    assert!(head.body.is_empty());
+}
