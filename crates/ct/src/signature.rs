@@ -30,6 +30,8 @@ enum Known {
     Rsa(OnceLock<Option<lucarne_rsa::KnownKey>>),
     /// Made when it has verified many.
     Ecdsa(Frequent),
+    /// There is none.
+    No,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +81,8 @@ impl IssuerKey {
             parsed: Default::default(),
             known: match kind {
                 KeyKind::Rsa { .. } => Known::Rsa(OnceLock::new()),
-                _ => Known::Ecdsa(Frequent::default()),
+                KeyKind::P256 | KeyKind::P384 => Known::Ecdsa(Frequent::default()),
+                KeyKind::P521 | KeyKind::Ed25519 | KeyKind::Other => Known::No,
             },
         }
     }
@@ -130,6 +133,7 @@ impl IssuerKey {
                 KeyKind::P384 => KnownKey::p384(&self.bits),
                 _ => None,
             }),
+            Known::No => {}
         }
     }
 
@@ -167,23 +171,24 @@ impl Known {
     /// verifier, which decides when the answer is no.
     fn accepts(&self, digest: &Digest, signature: &[u8]) -> bool {
         match self {
-            Self::Rsa(key) => match (key.get(), rsa_hash(digest)) {
-                (Some(Some(key)), Some(hash)) => key.accepts(hash, digest.as_ref(), signature),
-                _ => false,
-            },
+            Self::Rsa(key) => {
+                let key = key.get().and_then(Option::as_ref);
+                let known = key.zip(rsa_hash(digest));
+                known.is_some_and(|(key, hash)| key.accepts(hash, digest.as_ref(), signature))
+            }
             Self::Ecdsa(frequent) => frequent.accepts(digest, signature),
+            Self::No => false,
         }
     }
 }
 
 fn rsa_hash(digest: &Digest) -> Option<lucarne_rsa::Hash> {
-    let hashes = [
-        (&digest::SHA256, lucarne_rsa::Hash::Sha256),
-        (&digest::SHA384, lucarne_rsa::Hash::Sha384),
-        (&digest::SHA512, lucarne_rsa::Hash::Sha512),
-    ];
-    let of = |(algorithm, hash)| (digest.algorithm() == algorithm).then_some(hash);
-    hashes.into_iter().find_map(of)
+    match digest.algorithm() {
+        algorithm if *algorithm == digest::SHA256 => Some(lucarne_rsa::Hash::Sha256),
+        algorithm if *algorithm == digest::SHA384 => Some(lucarne_rsa::Hash::Sha384),
+        algorithm if *algorithm == digest::SHA512 => Some(lucarne_rsa::Hash::Sha512),
+        _ => None,
+    }
 }
 
 /// How to verify: with what, and where the parsed key is kept.

@@ -1,13 +1,13 @@
 //! The one response body: nothing, or bytes whose size is known.
 
 use std::convert::Infallible;
-use std::fs::File;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
+use lucarne_log::OpenFile;
 
 /// A body that is already there.
 ///
@@ -17,12 +17,12 @@ use http_body::{Frame, SizeHint};
 #[derive(Debug, Default)]
 pub(crate) struct Body {
     bytes: Bytes,
-    file: Option<Arc<File>>,
+    file: Option<Arc<OpenFile>>,
 }
 
 impl Body {
     /// A body that a file holds, too.
-    pub(crate) fn stored(bytes: Bytes, file: Option<Arc<File>>) -> Self {
+    pub(crate) fn stored(bytes: Bytes, file: Option<Arc<OpenFile>>) -> Self {
         Body { bytes, file }
     }
 
@@ -37,7 +37,7 @@ impl Body {
     }
 
     /// The file with exactly the bytes, if there is one.
-    pub(crate) fn file(&self) -> Option<&Arc<File>> {
+    pub(crate) fn file(&self) -> Option<&Arc<OpenFile>> {
         self.file.as_ref()
     }
 }

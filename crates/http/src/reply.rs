@@ -1,6 +1,5 @@
 //! Putting an answer together without allocating.
 
-use std::fs::File;
 use std::sync::Arc;
 
 use http::header::{
@@ -8,6 +7,7 @@ use http::header::{
     CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap, RANGE, VARY,
 };
 use http::{HeaderValue, Method, StatusCode};
+use lucarne_log::OpenFile;
 
 use crate::body::Body;
 use crate::{etag, range};
@@ -53,7 +53,7 @@ pub(crate) mod value {
 pub(crate) struct Representation<'a> {
     pub(crate) bytes: bytes::Bytes,
     /// The file that holds them, too, if it is to be sent from there.
-    pub(crate) file: Option<Arc<File>>,
+    pub(crate) file: Option<Arc<OpenFile>>,
     pub(crate) content_type: &'static HeaderValue,
     pub(crate) cache: &'static HeaderValue,
     pub(crate) etag: &'a HeaderValue,

@@ -10,14 +10,17 @@
 //! Nothing depends on it. A slice that is not known is written as it is, and
 //! so is the rest of one if the kernel cannot send the file, or if the file has
 //! become shorter. That it says the same as the bytes is for whoever puts it in.
+//!
+//! Pages that the kernel has dropped since the file was read are read again, on
+//! the thread that sends, as by any server that sends files.
 
-use std::fs::File;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use lucarne_log::OpenFile;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
@@ -30,29 +33,56 @@ struct Parcel {
     /// Held for as long as an address is compared with theirs: nothing else can
     /// lie there.
     bytes: Bytes,
-    file: Arc<File>,
+    file: Arc<OpenFile>,
+}
+
+impl Parcel {
+    /// Where in the file the slice lies.
+    fn offset(&self, slice: &[u8]) -> Option<usize> {
+        let (slice_at, bytes_at) = (slice.as_ptr().addr(), self.bytes.as_ptr().addr());
+        let offset = slice_at.checked_sub(bytes_at)?;
+        let is_inside = !slice.is_empty() && offset + slice.len() <= self.bytes.len();
+        is_inside.then_some(offset)
+    }
+}
+
+/// What is to be done about slices.
+enum Next {
+    /// The first is this part of this file.
+    Send(Arc<OpenFile>, usize),
+    /// One that follows the first is of the file.
+    Precede,
+    /// None is.
+    Write,
 }
 
 impl Outbox {
     /// Says what the next answer consists of: `file`, if it is one, says from
     /// its first byte what `bytes` does.
-    pub(crate) fn put(&self, bytes: &Bytes, file: Option<&Arc<File>>) {
+    pub(crate) fn put(&self, bytes: &Bytes, file: Option<&Arc<OpenFile>>) {
         *self.0.lock() = file.map(|file| Parcel {
             bytes: bytes.clone(),
             file: file.clone(),
         });
     }
 
-    /// Where in the file the slice lies.
-    fn find(&self, slice: &[u8]) -> Option<(Arc<File>, u64)> {
+    fn next(&self, bufs: &[IoSlice<'_>]) -> Next {
         let parcel = self.0.lock();
-        let parcel = parcel.as_ref()?;
-        let offset = slice
-            .as_ptr()
-            .addr()
-            .checked_sub(parcel.bytes.as_ptr().addr())?;
-        let is_inside = !slice.is_empty() && offset + slice.len() <= parcel.bytes.len();
-        is_inside.then(|| (parcel.file.clone(), offset as u64))
+        let Some(parcel) = parcel.as_ref() else {
+            return Next::Write;
+        };
+        let mut offsets = bufs.iter().map(|slice| parcel.offset(slice));
+        match offsets.next().flatten() {
+            Some(offset) => Next::Send(parcel.file.clone(), offset),
+            None if offsets.any(|offset| offset.is_some()) => Next::Precede,
+            None => Next::Write,
+        }
+    }
+
+    /// The file is sent up to here: at its end it is let go of.
+    fn sent(&self, end: usize) {
+        let mut parcel = self.0.lock();
+        parcel.take_if(|parcel| end >= parcel.bytes.len());
     }
 }
 
@@ -66,19 +96,18 @@ impl Courier {
     /// Sends from the file if the first slice is of it, and if a later one is,
     /// no more than the first: the next call is then about what follows.
     fn poll_send(&self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<Option<usize>> {
-        let Some((first, later)) = bufs.split_first() else {
-            return Poll::Ready(None);
-        };
-        let sent = match self.outbox.find(first) {
-            Some((file, offset)) => ready!(poll_io(&self.tcp, cx, || {
-                kernel::send_file(&self.tcp, &file, offset, first.len())
-            })),
-            None if later.iter().any(|slice| self.outbox.find(slice).is_some()) => {
-                ready!(poll_io(&self.tcp, cx, || kernel::send_head(
-                    &self.tcp, first
-                )))
+        let sent = match self.outbox.next(bufs) {
+            Next::Send(file, offset) => {
+                let length = bufs[0].len();
+                let sent = ready!(poll_io(&self.tcp, cx, || {
+                    kernel::send_file(&self.tcp, &file, offset as u64, length)
+                }));
+                sent.inspect(|sent| self.outbox.sent(offset + sent))
             }
-            None => return Poll::Ready(None),
+            Next::Precede => ready!(poll_io(&self.tcp, cx, || {
+                kernel::send_head(&self.tcp, &bufs[0])
+            })),
+            Next::Write => return Poll::Ready(None),
         };
         // Nothing sent: the file has been cut. What is wrong with the
         // connection, if anything, writing will say.
@@ -106,14 +135,16 @@ fn poll_io(
 
 #[cfg(target_os = "linux")]
 mod kernel {
-    use std::{fs::File, io};
+    use std::io;
 
+    use lucarne_log::OpenFile;
     use rustix::net::SendFlags;
     use tokio::net::TcpStream;
 
+    /// It cannot be told not to raise SIGPIPE, which the standard library has this process ignore.
     pub(super) fn send_file(
         tcp: &TcpStream,
-        file: &File,
+        file: &OpenFile,
         mut offset: u64,
         length: usize,
     ) -> io::Result<usize> {
@@ -130,11 +161,12 @@ mod kernel {
 /// Other systems write the bytes.
 #[cfg(not(target_os = "linux"))]
 mod kernel {
-    use std::{fs::File, io};
+    use std::io;
 
+    use lucarne_log::OpenFile;
     use tokio::net::TcpStream;
 
-    pub(super) fn send_file(_: &TcpStream, _: &File, _: u64, _: usize) -> io::Result<usize> {
+    pub(super) fn send_file(_: &TcpStream, _: &OpenFile, _: u64, _: usize) -> io::Result<usize> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
@@ -188,6 +220,7 @@ impl AsyncWrite for Courier {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::io::Write;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -206,10 +239,10 @@ mod tests {
         (Courier { tcp, outbox }, there)
     }
 
-    fn file(bytes: &[u8]) -> Arc<File> {
+    fn file(bytes: &[u8]) -> Arc<OpenFile> {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(bytes).unwrap();
-        Arc::new(file)
+        Arc::new(OpenFile::keep(file).unwrap())
     }
 
     /// Writes all of it as hyper does, and returns what arrives.
@@ -266,7 +299,8 @@ mod tests {
         let body = large();
         let (_, pipe) = std::io::pipe().unwrap();
         let pipe = File::from(std::os::fd::OwnedFd::from(pipe));
-        courier.outbox.put(&body, Some(&Arc::new(pipe)));
+        let pipe = Arc::new(OpenFile::keep(pipe).unwrap());
+        courier.outbox.put(&body, Some(&pipe));
         let arrived = written(courier, there, std::slice::from_ref(&body)).await;
         assert!(arrived == body);
     }

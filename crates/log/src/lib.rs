@@ -35,7 +35,7 @@ pub use clock::Clock;
 pub use config::LogConfig;
 pub use error::{Fatal, ReadError, SubmitError};
 pub use log::Log;
-pub use lucarne_storage::Encoding;
+pub use lucarne_storage::{Encoding, OpenFile};
 pub use metrics::Metrics;
 pub use reader::Stored;
 pub use record::{Record, RecordError, Step};

@@ -2,13 +2,12 @@
 //! cache, from storage. Nothing is served before its checkpoint.
 
 use std::collections::HashSet;
-use std::fs::File;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use lucarne_ct::Fingerprint;
-use lucarne_storage::{Assets, Encoding};
+use lucarne_storage::{Assets, Encoding, OpenFile};
 use lucarne_tlog::{Hash, Level, Tile};
 use moka::sync::Cache;
 use parking_lot::Mutex;
@@ -27,7 +26,7 @@ pub struct Stored {
     /// How they are encoded.
     pub encoding: Encoding,
     /// The file with exactly these bytes, if it is worth sending from there.
-    pub file: Option<Arc<File>>,
+    pub file: Option<Arc<OpenFile>>,
 }
 
 /// What readers may see: a checkpoint, and the right edge that belongs to it.
@@ -139,15 +138,15 @@ impl Reader {
                 Level::Data if is_gzip(&bytes) => Encoding::Gzip,
                 _ => Encoding::Identity,
             };
+            if !recovered {
+                whole(tile, bytes.clone())?;
+            }
             let file = file(&*assets, tile, &bytes).await;
             let stored = Stored {
                 bytes,
                 encoding,
                 file,
             };
-            if !recovered {
-                whole(tile, stored.bytes.clone())?;
-            }
             cache.insert(key, stored.clone());
             Ok(Some(stored))
         };
@@ -271,14 +270,13 @@ fn whole(tile: Tile, stored: Bytes) -> Result<(), ReadError> {
     }
 }
 
-/// The file that holds the tile, if it is as long: a full tile never changes.
-async fn file(assets: &dyn Assets, tile: Tile, bytes: &Bytes) -> Option<Arc<File>> {
-    if bytes.len() < WORTH_SENDING {
+/// The file that holds the tile, where the server will send it: a full tile never changes.
+async fn file(assets: &dyn Assets, tile: Tile, bytes: &Bytes) -> Option<Arc<OpenFile>> {
+    if cfg!(not(target_os = "linux")) || bytes.len() < WORTH_SENDING {
         return None;
     }
-    let file = assets.file(&tile.path()).await?;
-    let length = file.metadata().ok()?.len();
-    (length == bytes.len() as u64).then(|| Arc::new(file))
+    let file = assets.file(&tile.path(), bytes.len() as u64).await?;
+    Some(Arc::new(file))
 }
 
 fn identity(bytes: Bytes) -> Stored {

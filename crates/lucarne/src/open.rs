@@ -4,7 +4,6 @@
 //! failure of the logs that need it, which their supervisors report and try
 //! again: the process starts, says so, and goes on by itself.
 
-use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use lucarne_storage::{
     Asset, Assets, CachedAssets, Error, Lock, LockError, LogId, ObjectAssets, ObjectLock, Observer,
-    PosixAssets, SqlLock, Stats,
+    OpenFile, PosixAssets, SqlLock, Stats,
 };
 use tokio::sync::OnceCell;
 
@@ -172,8 +171,8 @@ impl Assets for LateAssets {
         self.open().await?.get_for_reader(path).await
     }
 
-    async fn file(&self, path: &str) -> Option<File> {
-        self.open().await.ok()?.file(path).await
+    async fn file(&self, path: &str, length: u64) -> Option<OpenFile> {
+        self.open().await.ok()?.file(path, length).await
     }
 
     async fn remove_partials(&self, tiles: &[String]) -> Result<(), Error> {

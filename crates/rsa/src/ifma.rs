@@ -11,8 +11,9 @@
 //!
 //! The next q waits for the lowest column, and everything for the next q. So whatever the last q
 //! adds to the lowest column (which is one digit of n, and the upper half of another) is computed
-//! beside the vectors, in a register, and digits 0 and 1 of the vectors are zero in its place.
-//! What the vectors add to that column is then a digit old, and has long been there.
+//! beside the vectors, in a register, and digits 0 and 1 of the vectors are zero in its place. The
+//! vectors' own part of that column is final a digit earlier: it is read (`next`) as soon as the
+//! lower halves of a's products are in it.
 
 #![allow(unsafe_code)]
 
@@ -20,7 +21,6 @@ use std::arch::x86_64::{
     __m512i, _mm_extract_epi64, _mm512_alignr_epi64, _mm512_castsi512_si128, _mm512_madd52hi_epu64,
     _mm512_madd52lo_epu64, _mm512_set1_epi64, _mm512_setzero_si512,
 };
-use std::sync::LazyLock;
 
 use crate::number::{self, BITS, Lanes, MASK, Number};
 
@@ -31,10 +31,9 @@ pub(crate) struct Ifma(());
 impl Ifma {
     /// Asks the processor.
     pub(crate) fn detect() -> Option<Self> {
-        static DETECTED: LazyLock<bool> = LazyLock::new(|| {
-            is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512ifma")
-        });
-        DETECTED.then_some(Self(()))
+        let has_both =
+            is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512ifma");
+        has_both.then_some(Self(()))
     }
 
     /// `a * b / R`, modulo `n` and below 2n, for `a` and `b` below 2n. `inverse` is -1/n modulo

@@ -5,7 +5,7 @@ use crate::ifma::Ifma;
 use crate::message;
 use crate::number::{self, BITS, MASK, Number};
 
-/// An RSA modulus of nearly `V` times 416 bits.
+/// An RSA modulus of less than `V` times 416 bits.
 #[derive(Debug)]
 pub(crate) struct Modulus<const V: usize> {
     ifma: Ifma,
@@ -22,8 +22,8 @@ pub(crate) struct Modulus<const V: usize> {
 const LONGEST: usize = 512;
 
 impl<const V: usize> Modulus<V> {
-    /// None if the number is even, if it has leading zeros (its factors may then not be below
-    /// it), or if the processor cannot do it.
+    /// None if the number is even, if it has leading zeros ([`Self::r_squared`] begins with the bit
+    /// at its top), or if the processor cannot do it.
     pub(crate) fn new(big_endian: &[u8]) -> Option<Box<Self>> {
         let ifma = Ifma::detect()?;
         let n: Number<V> = number::read(big_endian);
@@ -68,7 +68,7 @@ impl<const V: usize> Modulus<V> {
         self.reduced(self.multiply(&power, number))
     }
 
-    /// R² modulo n: 2 to the power that R is, and R times too large.
+    /// R² modulo n, which is R in Montgomery's form: 2 in that form, to the power of `R_BITS`.
     fn r_squared(&self) -> Number<V> {
         // The highest power of two that is certainly below n, as its digit's bit.
         let highest = 8 * self.big_endian.len() - 1;

@@ -1,11 +1,9 @@
 //! The trait [`Assets`]: public files and the journal of rounds.
 
-use std::fs::File;
-
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::{Error, Stats};
+use crate::{Error, OpenFile, Stats};
 
 /// The public files of one log, and the journal that makes its rounds durable.
 ///
@@ -85,10 +83,11 @@ pub trait Assets: Send + Sync + 'static {
         self.get(path).await
     }
 
-    /// The file with what [`get`](Self::get) returns, where assets are files: a
-    /// server can have the kernel send it. `None` also if it cannot be opened.
-    async fn file(&self, path: &str) -> Option<File> {
-        let _ = path;
+    /// The file with the `length` bytes that [`get`](Self::get) returned, where
+    /// assets are files: a server can have the kernel send it. Only for what
+    /// never changes. `None` also if it cannot be opened, or is not as long.
+    async fn file(&self, path: &str, length: u64) -> Option<OpenFile> {
+        let _ = (path, length);
         None
     }
 

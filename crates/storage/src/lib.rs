@@ -23,6 +23,7 @@ pub mod memory;
 pub mod object;
 mod objectlock;
 mod observe;
+mod openfile;
 mod path;
 mod posix;
 #[cfg(any(feature = "aws-secrets", feature = "gcp-secrets"))]
@@ -38,6 +39,7 @@ pub use memory::{MemoryAssets, MemoryLock};
 pub use object::{ObjectAssets, ObjectStoreConfig};
 pub use objectlock::ObjectLock;
 pub use observe::{Observer, Operation, Outcome};
+pub use openfile::OpenFile;
 pub use posix::PosixAssets;
 pub use sql::SqlLock;
 pub use stats::Stats;

@@ -17,7 +17,7 @@ mod settle;
 #[cfg(test)]
 mod tests;
 
-use std::fs::{DirBuilder, File};
+use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ use self::guard::Guard;
 use self::journal::{Journal, open_directory};
 use self::publisher::Publisher;
 use self::settle::Durability;
-use crate::{Asset, Assets, Error, Stats};
+use crate::{Asset, Assets, Error, OpenFile, Stats};
 
 /// Assets in a directory of a POSIX file system. While it lives, no other
 /// process can open the directory.
@@ -150,9 +150,9 @@ impl Assets for PosixAssets {
         self.blocking(move |d| d.publisher.read(&path)).await
     }
 
-    async fn file(&self, path: &str) -> Option<File> {
+    async fn file(&self, path: &str, length: u64) -> Option<OpenFile> {
         let path = path.to_owned();
-        let opened = self.blocking(move |d| Ok(d.publisher.file(&path)));
+        let opened = self.blocking(move |d| Ok(d.publisher.file(&path, length)));
         opened.await.ok().flatten()
     }
 

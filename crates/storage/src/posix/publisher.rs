@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, mkdirat, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 
-use crate::{Asset, Error, Stats, path};
+use crate::{Asset, Error, OpenFile, Stats, path};
 
 /// Where files are written before they are renamed: in our own directory, so
 /// that readers never see one, and one sweep at start clears what a crash
@@ -171,10 +171,12 @@ impl Publisher {
         }
     }
 
-    /// Opens what [`read`](Self::read) would read.
-    pub(super) fn file(&self, path: &str) -> Option<File> {
+    /// Opens what [`read`](Self::read) would read, if it is so long.
+    pub(super) fn file(&self, path: &str, length: u64) -> Option<OpenFile> {
         path::check(path).ok()?;
-        self.open(path).ok()
+        let file = self.open(path).ok()?;
+        let is_so_long = file.metadata().is_ok_and(|found| found.len() == length);
+        is_so_long.then(|| OpenFile::keep(file)).flatten()
     }
 
     fn open(&self, path: &str) -> io::Result<File> {
