@@ -1,6 +1,7 @@
 //! The statements of the specifications that HTTP has a part in, asked of a
 //! real log over a real socket: a file for each API, one for the times when a
-//! log cannot take submissions, and one for what stands around the logs.
+//! log cannot take submissions, one for logs in directories, and one for what
+//! stands around the logs.
 #![allow(clippy::unwrap_used)]
 
 mod availability;
