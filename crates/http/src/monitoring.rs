@@ -122,7 +122,7 @@ impl Monitoring {
         let known = etag::already_there(&asked, self.tags.of(Coding::Identity));
         if stored.encoding == Encoding::Identity || known {
             let mut representation = self.immutable(stored.bytes, Coding::Identity, true);
-            representation.file = stored.file.filter(|_| !known);
+            representation.file = stored.file;
             return representation.answer(method, asked);
         }
         // The semaphore is never closed.
