@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use lucarne_ct::{
-    Chain, EntryKind, Limits, Policy, Require, Roots, TileLeaf, TileLeafRef, Validator,
+    Certificate, Chain, EntryKind, Limits, Policy, Require, Roots, TileLeaf, TileLeafRef, Validator,
 };
+use lucarne_mint::Der;
 
 const NOW_MS: u64 = 1_790_000_000_000;
 
@@ -42,6 +43,10 @@ fn submit(validator: &Validator, chain: &Chain, kind: EntryKind) {
         return;
     };
     assert!(identity.is_none_or(|identity| identity == entry.identity));
+    let root = chain.iter().last();
+    for der in chain.iter().filter(|der| Some(*der) != root) {
+        assert_only_form(der);
+    }
 
     let mut tile = Vec::new();
     TileLeaf::encode(NOW_MS, &entry, 7, &mut tile);
@@ -54,4 +59,19 @@ fn submit(validator: &Validator, chain: &Chain, kind: EntryKind) {
         leaf.fingerprints
             .eq(entry.issuers.iter().map(|issuer| issuer.fingerprint))
     );
+}
+
+/// What surrounds the signed part follows from it and from the signature.
+fn assert_only_form(der: &[u8]) {
+    let certificate = Certificate::parse(der).expect("an accepted certificate");
+    let (signed, beside) = (certificate.tbs_algorithm(), certificate.algorithm());
+    let again = Der::build(|out| {
+        out.sequence(|out| {
+            out.raw(certificate.tbs());
+            out.raw(beside);
+            out.bit_string(certificate.signature());
+        });
+    });
+    assert_eq!(again, der);
+    assert!(beside == signed || beside.len() < signed.len());
 }

@@ -1,7 +1,9 @@
 //! Signature algorithms, as certificates name them.
 
+use std::fmt;
+
 use crate::certificate::Certificate;
-use crate::der::{DerError, Reader, Tlv, tag};
+use crate::der::{DerError, Reader, tag};
 use crate::oid;
 use crate::policy::Policy;
 use crate::rejection::{Code, Rejection};
@@ -39,12 +41,11 @@ impl SignatureAlgorithm {
         let malformed = |error: DerError| reject(Code::InvalidCertificate, error.to_string());
         let outer = Identifier::read(certificate.algorithm()).map_err(malformed)?;
         let inner = Identifier::read(certificate.tbs_algorithm()).map_err(malformed)?;
-        if !outer.same_as(&inner) {
-            let (inner, outer) = (oid::display(inner.oid), oid::display(outer.oid));
+        if outer != inner {
             return Err(reject(
                 Code::AlgorithmMismatch,
                 format!(
-                    "{inner} in the signed part, {outer} beside the signature, or other parameters"
+                    "{inner} in the signed part, {outer} beside the signature; accepted are the same parameters, too"
                 ),
             ));
         }
@@ -87,11 +88,19 @@ enum Refused {
     Unknown,
 }
 
-/// An AlgorithmIdentifier.
+/// An AlgorithmIdentifier. Two are equal if they say the same, whatever form each has.
+#[derive(PartialEq, Eq)]
 struct Identifier<'a> {
     oid: &'a [u8],
-    /// Absent and NULL are told apart by nobody, so NULL is `None` too.
-    parameters: Option<Tlv<'a>>,
+    parameters: Parameters<'a>,
+}
+
+#[derive(PartialEq, Eq)]
+enum Parameters<'a> {
+    Absent,
+    Null,
+    /// As they stand.
+    Other(&'a [u8]),
 }
 
 impl<'a> Identifier<'a> {
@@ -101,15 +110,13 @@ impl<'a> Identifier<'a> {
             .reader();
         let oid = fields.expect(tag::OID, "algorithm")?.value;
         let parameters = match fields.is_empty() {
-            true => None,
-            false => Some(fields.any("parameters")?).filter(|tlv| tlv.tag != tag::NULL),
+            true => Parameters::Absent,
+            false => match fields.any("parameters")? {
+                null if null.tag == tag::NULL => Parameters::Null,
+                other => Parameters::Other(other.raw),
+            },
         };
         Ok(Self { oid, parameters })
-    }
-
-    fn same_as(&self, other: &Self) -> bool {
-        let raw = |parameters: Option<Tlv<'a>>| parameters.map(|tlv| tlv.raw);
-        self.oid == other.oid && raw(self.parameters) == raw(other.parameters)
     }
 
     fn algorithm(&self) -> Result<SignatureAlgorithm, Refused> {
@@ -136,7 +143,10 @@ impl<'a> Identifier<'a> {
     /// salt as long as the digest and MGF1 with the same digest, as RFC 8017 recommends and
     /// everybody does, so the other parameters need not be read.
     fn pss_hash(&self) -> Option<Hash> {
-        let mut fields = self.parameters?.reader();
+        let Parameters::Other(parameters) = self.parameters else {
+            return None;
+        };
+        let mut fields = Reader::new(parameters).any("parameters").ok()?.reader();
         let Ok(Some(hash)) = fields.optional(tag::context(0), "hashAlgorithm") else {
             return Some(Hash::Sha1);
         };
@@ -147,6 +157,18 @@ impl<'a> Identifier<'a> {
             SHA512 => Some(Hash::Sha512),
             _ => None,
         }
+    }
+}
+
+/// For messages: `1.2.840.113549.1.1.11 with NULL`.
+impl fmt::Display for Identifier<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parameters = match self.parameters {
+            Parameters::Absent => "without parameters",
+            Parameters::Null => "with NULL",
+            Parameters::Other(_) => "with parameters",
+        };
+        write!(f, "{} {parameters}", oid::display(self.oid))
     }
 }
 
@@ -187,13 +209,17 @@ mod tests {
     }
 
     #[test]
-    fn null_and_absent_parameters_are_the_same() {
-        let (absent, null) = (identifier(RSA_SHA256, &[]), identifier(RSA_SHA256, &[5, 0]));
-        let other = identifier(RSA_SHA256, &[2, 1, 0]);
-        let read = |der| Identifier::read(der).unwrap();
-        assert!(read(&absent).same_as(&read(&null)));
-        assert!(!read(&absent).same_as(&read(&other)));
-        assert!(!read(&absent).same_as(&read(&identifier(RSA_SHA384, &[]))));
+    fn identifiers_are_equal_if_they_say_the_same() {
+        let identifier = |parameters| identifier(RSA_SHA256, parameters);
+        let (absent, null, other) = (identifier(&[]), identifier(&[5, 0]), identifier(&[2, 1, 0]));
+        let equal =
+            |a: &[u8], b: &[u8]| Identifier::read(a).unwrap() == Identifier::read(b).unwrap();
+        assert!(equal(&null, &identifier(&[5, 0x81, 1, 7])));
+        assert!(equal(&other, &other));
+        assert!(!equal(&absent, &null));
+        assert!(!equal(&absent, &other));
+        assert!(!equal(&null, &other));
+        assert!(!equal(&absent, &self::identifier(RSA_SHA384, &[])));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::{oid, time};
 /// only looked at when something depends on them.
 #[derive(Debug, Clone, Copy)]
 pub struct Certificate<'a> {
-    raw: &'a [u8],
+    whole: Tlv<'a>,
     tbs: Tlv<'a>,
     version: u8,
     tbs_algorithm: Tlv<'a>,
@@ -21,7 +21,8 @@ pub struct Certificate<'a> {
     /// `[3]`, and the SEQUENCE OF Extension inside.
     extensions: Option<(Tlv<'a>, Tlv<'a>)>,
     algorithm: Tlv<'a>,
-    signature: &'a [u8],
+    /// The BIT STRING.
+    signature: Tlv<'a>,
 }
 
 impl<'a> Certificate<'a> {
@@ -40,7 +41,7 @@ impl<'a> Certificate<'a> {
         fields.finish("signatureValue")?;
         let tbs_fields = TbsFields::walk(tbs)?;
         Ok(Self {
-            raw: der,
+            whole: certificate,
             tbs,
             version: tbs_fields.version,
             tbs_algorithm: tbs_fields.algorithm,
@@ -50,13 +51,13 @@ impl<'a> Certificate<'a> {
             spki: tbs_fields.spki,
             extensions: tbs_fields.extensions,
             algorithm,
-            signature: signature.value.get(1..).unwrap_or_default(),
+            signature,
         })
     }
 
     /// The whole certificate.
     pub fn raw(&self) -> &'a [u8] {
-        self.raw
+        self.whole.raw
     }
 
     /// The TBSCertificate, tag and length included: what the signature covers.
@@ -96,7 +97,7 @@ impl<'a> Certificate<'a> {
 
     /// The signature, without the BIT STRING's octet of unused bits.
     pub fn signature(&self) -> &'a [u8] {
-        self.signature
+        self.signature.value.get(1..).unwrap_or_default()
     }
 
     /// notBefore in milliseconds since 1970, if it is a readable time.
@@ -144,8 +145,21 @@ impl<'a> Certificate<'a> {
         }))
     }
 
+    pub(crate) fn whole_tlv(&self) -> Tlv<'a> {
+        self.whole
+    }
+
     pub(crate) fn tbs_tlv(&self) -> Tlv<'a> {
         self.tbs
+    }
+
+    pub(crate) fn algorithm_tlv(&self) -> Tlv<'a> {
+        self.algorithm
+    }
+
+    /// The BIT STRING around the signature.
+    pub(crate) fn signature_tlv(&self) -> Tlv<'a> {
+        self.signature
     }
 
     pub(crate) fn issuer_tlv(&self) -> Tlv<'a> {

@@ -4,7 +4,8 @@
 //! needed, negative serial numbers, booleans of 01. A log keeps bytes and checks signatures,
 //! so it only needs to know where things are. This walker never recurses, never allocates
 //! and never panics; it refuses only what has no place: indefinite lengths, tags in several
-//! octets, and lengths that reach past their parent.
+//! octets, and lengths that reach past their parent. What nobody signed is held to more
+//! ([`unsigned`](crate::unsigned)).
 
 /// ASN.1 tags as they appear in certificates.
 pub(crate) mod tag {
@@ -44,7 +45,7 @@ pub struct DerError {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-enum Problem {
+pub(crate) enum Problem {
     #[error("missing, the enclosing structure ends here")]
     Missing,
     #[error("expected tag {expected:#04x}, found {found:#04x}")]
@@ -57,6 +58,14 @@ enum Problem {
     Truncated { announced: usize, left: usize },
     #[error("{0} bytes too many after it")]
     Trailing(usize),
+    #[error("a length of {found} octets where {shortest} would do")]
+    LongLength { found: usize, shortest: usize },
+    #[error("a NULL of {0} bytes, not 05 00")]
+    LongNull(usize),
+    #[error("no signature in it")]
+    NoSignature,
+    #[error("{0} unused bits")]
+    UnusedBits(u8),
 }
 
 /// One element: tag, length, value.
@@ -87,6 +96,24 @@ impl<'a> Tlv<'a> {
     /// Place of the tag.
     pub(crate) fn start(&self) -> usize {
         self.offset
+    }
+
+    /// Refuses a length in more octets than it needs, which DER forbids and the walker passes
+    /// over (X.690 section 10.1).
+    pub(crate) fn check_shortest(&self, field: &'static str) -> Result<(), DerError> {
+        let found = self.raw.len() - self.value.len() - 1;
+        match length_octets(self.value.len()) {
+            shortest if shortest == found => Ok(()),
+            shortest => Err(self.error(field, Problem::LongLength { found, shortest })),
+        }
+    }
+
+    pub(crate) fn error(&self, field: &'static str, problem: Problem) -> DerError {
+        DerError {
+            field,
+            offset: self.offset,
+            problem,
+        }
     }
 }
 
@@ -195,17 +222,23 @@ fn read_length(bytes: &[u8]) -> Option<(usize, &[u8])> {
     Some((length, rest))
 }
 
+/// How many octets the shortest form of this length has.
+fn length_octets(length: usize) -> usize {
+    match length {
+        0..0x80 => 1,
+        _ => 1 + size_of::<usize>() - length.leading_zeros() as usize / 8,
+    }
+}
+
 /// Appends tag and minimal length of an element whose value has `length` bytes.
 pub(crate) fn push_header(tag: u8, length: usize, out: &mut Vec<u8>) {
     out.push(tag);
-    if length < 0x80 {
-        out.push(length as u8);
-        return;
+    let more = length_octets(length) - 1;
+    if more > 0 {
+        out.push(0x80 | more as u8);
     }
     let octets = length.to_be_bytes();
-    let skip = length.leading_zeros() as usize / 8;
-    out.push(0x80 | (octets.len() - skip) as u8);
-    out.extend_from_slice(&octets[skip..]);
+    out.extend_from_slice(&octets[octets.len() - more.max(1)..]);
 }
 
 #[cfg(test)]
@@ -239,7 +272,39 @@ mod tests {
             let mut out = Vec::new();
             push_header(tag::SEQUENCE, length, &mut out);
             assert_eq!(read_length(&out[1..]), Some((length, &[][..])));
+            assert_eq!(out.len(), 1 + length_octets(length));
         }
+    }
+
+    #[test]
+    fn the_shortest_length_is_one_form() {
+        let read = |header: &[u8], length| {
+            let bytes = [header, &vec![0; length]].concat();
+            let element = Reader::new(&bytes).any("element").unwrap();
+            element.check_shortest("element")
+        };
+        for (header, length) in [
+            (&[4, 0][..], 0),
+            (&[4, 0x7f], 127),
+            (&[4, 0x81, 0x80], 128),
+            (&[4, 0x82, 1, 0], 256),
+            (&[4, 0x83, 1, 0, 0], 65_536),
+        ] {
+            assert_eq!(read(header, length), Ok(()), "{header:?}");
+        }
+        for (header, length) in [
+            (&[4, 0x81, 0][..], 0),
+            (&[4, 0x81, 0x7f], 127),
+            (&[4, 0x82, 0, 0x80], 128),
+            (&[4, 0x83, 0, 1, 0], 256),
+            (&[4, 0x88, 0, 0, 0, 0, 0, 1, 0, 0], 65_536),
+        ] {
+            assert!(read(header, length).is_err(), "{header:?}");
+        }
+        assert_eq!(
+            read(&[4, 0x82, 0, 1], 1).unwrap_err().to_string(),
+            "element at byte 0: a length of 3 octets where 1 would do"
+        );
     }
 
     #[test]

@@ -45,6 +45,7 @@ mod signature;
 mod signer;
 mod tail;
 mod time;
+mod unsigned;
 mod validate;
 
 pub use ccadb::{CcadbError, CcadbProgramme};

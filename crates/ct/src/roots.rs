@@ -209,6 +209,16 @@ impl Roots {
         self.roots.get(*place)
     }
 
+    /// Whether this is a root but for bytes that nobody signed: the same TBSCertificate, in
+    /// another wrapping or with another signature.
+    pub(crate) fn has_in_other_bytes(&self, certificate: &Certificate<'_>) -> bool {
+        let mut namesakes = self.find_by_subject(certificate.subject());
+        namesakes.any(|root| {
+            let same = |root: Certificate<'_>| root.tbs() == certificate.tbs();
+            root.der() != certificate.raw() && Certificate::parse(root.der()).is_ok_and(same)
+        })
+    }
+
     /// The body of `get-roots` (RFC 6962 section 4.7), built at the first call.
     pub fn get_roots_json(&self) -> Bytes {
         self.get_roots.get_or_init(|| self.build_json()).clone()

@@ -13,6 +13,7 @@ use crate::rejection::{Code, Rejection};
 use crate::roots::{Root, Roots};
 use crate::signature::{IssuerKey, VerifyError};
 use crate::signer::{PrecertIssuer, PreissuerRewrite, Signer, key_hash};
+use crate::unsigned;
 
 /// Certificates that certify each other by name, below roots by name. Their signatures have
 /// not been verified yet.
@@ -25,6 +26,8 @@ pub(crate) struct Tail<'c> {
     /// The roots of which one must have signed the last of these: the one that the chain
     /// ends in, or all that bear the right name if it was left out. At least one.
     roots: Vec<Arc<Root>>,
+    /// The place in the chain of a certificate that is an accepted root in other bytes.
+    altered_root: Option<usize>,
 }
 
 /// A certificate with a signature to verify.
@@ -68,6 +71,9 @@ impl<'c> Upwards<'c> {
                 roots,
             )?,
         };
+        let altered_root = certificates
+            .iter()
+            .position(|certificate| roots.has_in_other_bytes(certificate));
         let mut signed = certificates
             .into_iter()
             .enumerate()
@@ -78,6 +84,7 @@ impl<'c> Upwards<'c> {
                 signer,
                 above: signed.collect::<Result<_, _>>()?,
                 roots: anchors,
+                altered_root: altered_root.map(|place| place + 1),
             })),
         })
     }
@@ -161,6 +168,7 @@ fn intermediate<'c>(
         let detail = format!("{what} cannot be an intermediate");
         return Err(Rejection::of(index, Code::NotACertificateAuthority, detail));
     }
+    unsigned::check(index, &certificate, roots)?;
     Ok(Signed {
         index,
         algorithm: SignatureAlgorithm::of(index, &certificate, policy)?,
@@ -202,6 +210,10 @@ impl Tail<'_> {
             let key = IssuerKey::new(&issuer.certificate);
             key.verify(&below.certificate, below.algorithm)
                 .map_err(|error| below.reject(error))?;
+        }
+        if let Some(index) = self.altered_root {
+            let detail = "an accepted root in other bytes; accepted are those that get-roots lists, or to leave it out";
+            return Err(Rejection::of(index, Code::NotCanonical, detail));
         }
         Ok(self.into_signer(root))
     }

@@ -16,7 +16,7 @@ use crate::rejection::{Code, Rejection};
 use crate::roots::{Root, Roots};
 use crate::signer::{PrecertIssuer, PreissuerRewrite, Signer};
 use crate::tail::{self, Precerts, Signed, Tail, Upwards, only, root_that_signed};
-use crate::{oid, time};
+use crate::{oid, time, unsigned};
 
 /// Bytes of certificates that the cache of verified tails may hold. The whole WebPKI has a
 /// few thousand issuing CAs of 2 kB each.
@@ -100,6 +100,7 @@ impl Validator {
         if chain.len() == 1 && self.roots.find(leaf).is_some() {
             return Ok(Path::Itself);
         }
+        unsigned::check(0, leaf, &self.roots)?;
         let algorithm = SignatureAlgorithm::of(0, leaf, &self.policy)?;
         let cache_key = cache_key(chain);
         if let Some(signer) = self.verified.get(&cache_key) {

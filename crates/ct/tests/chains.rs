@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod minting;
+mod rewrapping;
+mod unsigned;
 
 use lucarne_ct::{Chain, Code, EntryKind, Fingerprint, Policy, Require, SignedEntry};
 use lucarne_mint::{

@@ -15,6 +15,8 @@ use lucarne_ct::{
     tbs_without_poison,
 };
 
+mod rewrapping;
+
 /// `$LUCARNE_CORPUS`, or `shared/corpus` beside the workspace.
 fn corpus() -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
@@ -157,6 +159,38 @@ fn every_chain_gets_its_verdict() {
         wrong.join("\n")
     );
     println!("{rows} chains, each with its verdict in both settings");
+}
+
+/// No real chain needs an exception from the one form that is accepted around what was signed,
+/// and none can be had in another, wherever in the chain.
+#[test]
+fn no_chain_is_taken_in_another_wrapping() {
+    let Some(corpus) = corpus() else { return };
+    let index = fs::read_to_string(corpus.join("index.tsv")).unwrap();
+    let mut validators: HashMap<&str, Validators> = HashMap::new();
+    let mut refused = 0;
+    for row in index
+        .lines()
+        .skip(1)
+        .map(Row::parse)
+        .filter(|row| row.accept)
+    {
+        let log = &validators
+            .entry(row.roots)
+            .or_insert_with(|| Validators::load(&corpus, row.roots))
+            .any;
+        let chain = row.chain(&corpus);
+        for place in 0..chain.len() {
+            for other in rewrapping::rewrappings(&chain[place]) {
+                let mut rewrapped = chain.clone();
+                rewrapped[place] = other.der;
+                let verdict = submit(log, &rewrapped, row.kind);
+                assert!(verdict.is_err(), "{} {place}: {}", row.file, other.how);
+                refused += 1;
+            }
+        }
+    }
+    println!("{refused} other wrappings of real certificates");
 }
 
 /// What each refused chain is refused for: the codes are part of the interface.

@@ -12,8 +12,11 @@ use lucarne_ct::{
 };
 use lucarne_mint::{Der, Extension, Oid, Template, extension, testing::Pki};
 use proptest::prelude::*;
+use rewrapping::{Wrapping, wrapped};
 
-/// A log, and a chain and a precertificate chain that it accepts.
+mod rewrapping;
+
+/// A log, and a chain and a precertificate chain that it accepts, with their roots.
 struct Fixture {
     log: Validator,
     chain: Vec<Vec<u8>>,
@@ -23,8 +26,9 @@ struct Fixture {
 static FIXTURE: LazyLock<Fixture> = LazyLock::new(|| {
     let pki = Pki::shared();
     let (roots, _) = Roots::from_pem(pki.roots_pem().as_bytes());
-    let chain = pki.certificate(&pki.p256, "example.test").unwrap();
-    let precert_chain = pki.precertificate(&pki.p256, "example.test").unwrap();
+    let leaf = pki.leaf("example.test");
+    let whole = |options| pki.p256.full_chain(pki.p256.issue(options).unwrap());
+    let (chain, precert_chain) = (whole(&leaf), whole(&leaf.clone().precertificate()));
     Fixture {
         log: Validator::new(Arc::new(roots), Policy::default()),
         chain: chain.into_certificates(),
@@ -109,24 +113,55 @@ fn the_fixtures_are_accepted() {
     assert!(verdict(&FIXTURE.precert_chain, EntryKind::Precert));
 }
 
+/// There is no bit in a chain that nobody signed and that can be changed: not in a length, not in
+/// an algorithm, not in a signature, and not in a root that need not be there.
+#[test]
+fn every_bit_that_nobody_signed_matters() {
+    for (chain, kind) in [
+        (&FIXTURE.chain, EntryKind::X509),
+        (&FIXTURE.precert_chain, EntryKind::Precert),
+    ] {
+        for place in 0..chain.len() {
+            let der = &chain[place];
+            let tbs = Certificate::parse(der).unwrap().tbs().as_ptr_range();
+            for at in (0..der.len()).filter(|at| !tbs.contains(&der[*at..].as_ptr())) {
+                for bit in 0..8 {
+                    let mut flipped = chain.clone();
+                    flipped[place][at] ^= 1 << bit;
+                    assert!(!verdict(&flipped, kind), "{kind:?} {place}: {at}, {bit}");
+                }
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Damage anywhere in a chain is refused, without a panic: what is not a TBSCertificate's
-    /// byte is a signature's, or one that the walker needs. (What stays in one piece is an
-    /// element that was only re-encoded, and then the leaf's bytes are still the signed ones.)
+    /// Of all wrappings of a signed part, the authority's own is accepted and no other.
     #[test]
-    fn damaged_chains(damages in damages(), place in 0..2usize, precert: bool) {
+    fn a_signed_part_has_one_wrapping(wrapping in wrapping(), place in 0..3usize, precert: bool) {
+        let (mut chain, kind) = match precert {
+            true => (FIXTURE.precert_chain.clone(), EntryKind::Precert),
+            false => (FIXTURE.chain.clone(), EntryKind::X509),
+        };
+        let other = wrapped(&chain[place], &wrapping);
+        let same = other == chain[place];
+        chain[place] = other;
+        prop_assert_eq!(verdict(&chain, kind), same);
+    }
+
+    /// Damage anywhere in a chain is refused, without a panic: every byte of it is signed, or
+    /// can be no other.
+    #[test]
+    fn damaged_chains(damages in damages(), place in 0..3usize, precert: bool) {
         let (chain, kind) = match precert {
             true => (&FIXTURE.precert_chain, EntryKind::Precert),
             false => (&FIXTURE.chain, EntryKind::X509),
         };
         let mut bad = chain.clone();
         bad[place] = damaged(&chain[place], &damages);
-        let tbs = |der: &[u8]| Certificate::parse(der).ok().map(|c| c.tbs().to_vec());
-        if verdict(&bad, kind) {
-            prop_assert_eq!(tbs(&bad[place]), tbs(&chain[place]));
-        }
+        prop_assert_eq!(verdict(&bad, kind), bad == *chain);
     }
 
     #[test]
@@ -208,6 +243,18 @@ proptest! {
         let der = pki.p256.sign(&template).unwrap();
         prop_assert_eq!(tbs_without_poison(&Certificate::parse(&der).unwrap()), tbs);
     }
+}
+
+/// Mostly nothing out of the way, so that each choice is also met alone.
+fn wrapping() -> impl Strategy<Value = Wrapping> {
+    let octets = prop::array::uniform4(prop_oneof![6 => Just(0), 1 => 1..5usize]);
+    let after = prop_oneof![6 => Just(vec![]), 1 => prop::collection::vec(any::<u8>(), 1..8)];
+    let unused = prop_oneof![6 => Just(0), 1 => any::<u8>()];
+    (octets, prop::array::uniform4(after), unused).prop_map(|(octets, after, unused)| Wrapping {
+        octets,
+        after,
+        unused,
+    })
 }
 
 fn extension() -> impl Strategy<Value = Extension> {

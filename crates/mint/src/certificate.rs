@@ -42,8 +42,8 @@ pub struct Template {
     pub spki: Vec<u8>,
     /// Extensions, in order. None: the field is left out.
     pub extensions: Vec<Extension>,
-    /// The form of lengths of the whole certificate but for `issuer`,
-    /// `subject`, `spki`, algorithms and extension values, which are DER already.
+    /// The form of lengths of the TBSCertificate but for `issuer`, `subject`, `spki`, the
+    /// algorithm and extension values, which are DER already, as is what surrounds it.
     pub lengths: Lengths,
 }
 
@@ -93,7 +93,7 @@ impl Template {
     pub fn sign(&self, key: &KeyPair) -> Result<Vec<u8>, Error> {
         let tbs = self.tbs();
         let signature = key.sign(self.algorithm, &tbs)?;
-        let mut der = Der::with_lengths(self.lengths);
+        let mut der = Der::with_lengths(Lengths::Minimal);
         der.sequence(|der| {
             der.raw(&tbs);
             self.write_algorithm(der, self.outer_algorithm.as_deref());
