@@ -244,6 +244,11 @@ fn unread(error: &ReadError) -> Response {
             tracing::warn!("a read failed: {reason}");
             unavailable("the log's storage does not answer; come back in a moment\n")
         }
+        // Nothing that a cache may keep: it is put right, by an operator if need be.
+        ReadError::Damaged { .. } => {
+            tracing::error!("a read failed: {error}");
+            unavailable("what the log's storage has here is damaged; its operator has been told\n")
+        }
         error => failed(error),
     }
 }

@@ -4,16 +4,16 @@ use std::io::{Read, Write};
 
 use bytes::Bytes;
 use flate2::Compression;
-use flate2::read::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 use flate2::write::GzEncoder;
 
 /// First bytes of a gzip stream. A `TileLeaf` starts with a 64-bit timestamp,
 /// which would have to lie 71 million years ahead to be mistaken for it.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// Most bytes that a data tile may have: 256 entries of the largest
-/// certificate and precertificate (2^24 each) would be more, but no submission
-/// is that large.
+/// Most bytes that a data tile may have: 256 entries, in each of which a
+/// certificate of the longest body that can be configured (2 MiB) lies twice.
+/// Whatever unpacks to more is not unpacked further.
 const MAX_TILE_BYTES: u64 = 1 << 30;
 
 /// Compresses at the fastest level: the next one takes half as long again and
@@ -25,26 +25,51 @@ pub(crate) fn gzip(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
 }
 
 /// The bytes as they were before compression, if they are compressed.
+///
+/// # Errors
+/// Unless they are one gzip stream, whole, and nothing else, or if they unpack
+/// to more than any data tile has.
 pub(crate) fn gunzip(bytes: Bytes) -> std::io::Result<Bytes> {
-    if !is_gzip(&bytes) {
-        return Ok(bytes);
+    match is_gzip(&bytes) {
+        true => unpack(&bytes, MAX_TILE_BYTES).map(Bytes::from),
+        false => Ok(bytes),
     }
-    let mut out = Vec::with_capacity(bytes.len() * 4);
-    MultiGzDecoder::new(bytes.as_ref())
-        .take(MAX_TILE_BYTES)
-        .read_to_end(&mut out)?;
-    Ok(out.into())
+}
+
+fn unpack(packed: &[u8], most: u64) -> std::io::Result<Vec<u8>> {
+    let mut plain = Vec::with_capacity(packed.len() * 4);
+    let mut unpacking = GzDecoder::new(packed).take(most + 1);
+    unpacking.read_to_end(&mut plain)?;
+    if plain.len() as u64 > most {
+        return Err(invalid(format!("unpacks to more than {most} bytes")));
+    }
+    nothing_after(unpacking.into_inner())?;
+    Ok(plain)
+}
+
+/// Refuses bytes after the end of a gzip stream: a second one, or anything else.
+fn nothing_after(unpacked: GzDecoder<&[u8]>) -> std::io::Result<()> {
+    match unpacked.into_inner().len() {
+        0 => Ok(()),
+        extra => Err(invalid(format!(
+            "{extra} bytes after the end of the stream"
+        ))),
+    }
+}
+
+fn invalid(problem: String) -> std::io::Error {
+    std::io::Error::new(std::io::ErrorKind::InvalidData, problem)
 }
 
 /// Whether `packed` unpacks to `plain`: compared piece by piece, in a buffer that stays in the
 /// cache.
 pub(crate) fn unpacks_to(packed: &[u8], mut plain: &[u8]) -> std::io::Result<bool> {
-    let mut unpacking = MultiGzDecoder::new(packed);
+    let mut unpacking = GzDecoder::new(packed);
     let mut piece = vec![0; 32 << 10];
     loop {
         let length = unpacking.read(&mut piece)?;
         match plain.strip_prefix(&piece[..length]) {
-            Some([]) if length == 0 => return Ok(true),
+            Some([]) if length == 0 => return nothing_after(unpacking).map(|()| true),
             Some(rest) if length > 0 => plain = rest,
             _ => return Ok(false),
         }
@@ -88,6 +113,26 @@ mod tests {
         assert!(!unpacks_to(&packed, b"").unwrap());
         assert!(unpacks_to(&gzip(b"").unwrap(), b"").unwrap());
         assert!(unpacks_to(&packed[..packed.len() - 1], &plain).is_err());
+    }
+
+    #[test]
+    fn only_one_stream_is_unpacked() {
+        let packed = gzip(b"certificate").unwrap();
+        for extra in [&b"\0"[..], b"\x1f\x8b", &packed] {
+            let twice = [&packed, extra].concat();
+            let error = gunzip(twice.clone().into()).unwrap_err().to_string();
+            assert!(error.contains("after the end"), "{error}");
+            assert!(unpacks_to(&twice, b"certificate").is_err());
+        }
+    }
+
+    #[test]
+    fn what_unpacks_without_end_is_not_unpacked() {
+        let bomb = gzip(&[0; 1 << 20]).unwrap();
+        assert!(bomb.len() < 1 << 15);
+        let error = unpack(&bomb, (1 << 20) - 1).unwrap_err().to_string();
+        assert!(error.contains("more than 1048575 bytes"), "{error}");
+        assert_eq!(unpack(&bomb, 1 << 20).unwrap().len(), 1 << 20);
     }
 
     #[test]

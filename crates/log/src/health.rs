@@ -44,8 +44,9 @@ impl Prober {
 
 async fn probe(log: &Shared, state: State) -> Vec<Check> {
     let retired = state == State::Retired;
-    let (lock, storage) = tokio::join!(lock_check(log), storage_check(log));
-    let mut checks = vec![state_check(state), lock, storage];
+    let (lock, storage, files) =
+        tokio::join!(lock_check(log), storage_check(log), files_check(log));
+    let mut checks = vec![state_check(state), lock, storage, files];
     // A retired log signs nothing any more, and its last checkpoint grows old.
     if !retired {
         let now_ms = log.config.clock.now_ms();
@@ -107,6 +108,21 @@ async fn storage_check(log: &Shared) -> Check {
         name: "storage",
         ok,
         detail,
+    }
+}
+
+/// What readers asked for and did not get, because it is not what the log wrote.
+async fn files_check(log: &Shared) -> Check {
+    // That storage does not answer is for another check to say.
+    let _ = tokio::time::timeout(PATIENCE, log.reader.look_again()).await;
+    let damaged = log.reader.tiles().damaged().in_words();
+    Check {
+        name: "files",
+        ok: damaged.is_none(),
+        detail: match damaged {
+            None => "what was read fits the tree".into(),
+            Some(files) => format!("{}/{files}", log.assets.location()),
+        },
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::health::Prober;
-use crate::reader::Stored;
+use crate::kept::Stored;
 use crate::shared::Shared;
 use crate::{Fatal, Health, LogConfig, Metrics, Published, ReadError, State, Stats, SubmitError};
 

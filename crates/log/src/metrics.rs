@@ -7,6 +7,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::damaged::Damaged;
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfLog {
     log: String,
@@ -61,6 +63,8 @@ pub struct Metrics {
     headroom: Family<OfLog, Gauge>,
     reads: Family<From, Counter>,
     read_cache: Family<OfLog, Gauge>,
+    damaged_reads: Family<OfLog, Counter>,
+    damaged_files: Family<OfLog, Gauge>,
 }
 
 impl Metrics {
@@ -83,6 +87,8 @@ impl Metrics {
             headroom: Family::default(),
             reads: Family::default(),
             read_cache: Family::default(),
+            damaged_reads: Family::default(),
+            damaged_files: Family::default(),
         };
         metrics.describe(registry.sub_registry_with_prefix("lucarne"));
         metrics
@@ -173,6 +179,16 @@ impl Metrics {
             Unit::Bytes,
             self.read_cache.clone(),
         );
+        r.register(
+            "damaged_reads",
+            "Reads of tiles and issuers that gave something else than the log wrote, or nothing",
+            self.damaged_reads.clone(),
+        );
+        r.register(
+            "damaged_files",
+            "Tiles and issuers that were damaged when they were last read; /health names them",
+            self.damaged_files.clone(),
+        );
     }
 
     /// Where the reads of one log are counted.
@@ -188,6 +204,15 @@ impl Metrics {
             memory: from("memory"),
             storage: from("storage"),
         }
+    }
+
+    /// Where damage to the files of one log is counted.
+    pub(crate) fn damaged_of(&self, log: &str) -> Damaged {
+        let label = OfLog { log: log.into() };
+        Damaged::new(
+            self.damaged_reads.get_or_create_owned(&label),
+            self.damaged_files.get_or_create_owned(&label),
+        )
     }
 
     /// The metrics of one log, looked up once.

@@ -46,6 +46,7 @@ impl Shared {
                 assets.clone(),
                 config.read_cache_bytes,
                 metrics.reads_of(&config.shortname),
+                metrics.damaged_of(&config.shortname),
             ),
             metrics: metrics.of(&config.shortname),
             recent: Mutex::default(),

@@ -25,7 +25,8 @@ impl From<lucarne_storage::Error> for ReadError {
 /// The bytes of exactly this tile, uncompressed, from the narrowest stored
 /// tile that holds them. `None` if there is none.
 pub(crate) async fn tile(assets: &dyn Assets, tile: Tile) -> Result<Option<Bytes>, ReadError> {
-    for path in candidates(assets, tile).await? {
+    for candidate in candidates(assets, tile).await? {
+        let path = candidate.path();
         let Some(bytes) = assets.get(&path).await? else {
             continue;
         };
@@ -39,17 +40,17 @@ pub(crate) async fn tile(assets: &dyn Assets, tile: Tile) -> Result<Option<Bytes
     Ok(None)
 }
 
-/// Where the tile may be: at its own path, in a wider partial, in the full one.
-async fn candidates(assets: &dyn Assets, tile: Tile) -> Result<Vec<String>, ReadError> {
-    let mut paths = vec![tile.path()];
+/// The tiles that hold this one: itself, the full one, wider partial ones.
+pub(crate) async fn candidates(assets: &dyn Assets, tile: Tile) -> Result<Vec<Tile>, ReadError> {
+    let mut tiles = vec![tile];
     if !tile.is_full() {
-        let full = tile.full().path();
-        paths.push(full.clone());
-        let widths = assets.partials(&full).await?;
+        let full = tile.full();
+        tiles.push(full);
+        let widths = assets.partials(&full.path()).await?;
         let wider = widths.into_iter().filter(|width| *width > tile.width());
-        paths.extend(wider.map(|width| format!("{full}.p/{width}")));
+        tiles.extend(wider.filter_map(|width| Tile::new(tile.level(), tile.index(), width)));
     }
-    Ok(paths)
+    Ok(tiles)
 }
 
 /// Cuts a tile down to its width.
@@ -78,17 +79,52 @@ pub(crate) fn entry_ends(bytes: &[u8], count: u16) -> Result<Vec<u32>, String> {
         .collect()
 }
 
+/// The leaf hash of one entry of a data tile after the other.
+pub(crate) struct Leaves<'b> {
+    entries: &'b [u8],
+    rest: &'b [u8],
+    buffer: Vec<u8>,
+}
+
+impl<'b> Leaves<'b> {
+    pub(crate) fn of(entries: &'b [u8]) -> Self {
+        Leaves {
+            entries,
+            rest: entries,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Where the last entry that was read ends.
+    pub(crate) fn end(&self) -> usize {
+        self.entries.len() - self.rest.len()
+    }
+}
+
+impl Iterator for Leaves<'_> {
+    type Item = Result<Hash, String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let leaf = match TileLeafRef::read(&mut self.rest) {
+            Ok(leaf) => leaf,
+            Err(error) => return Some(Err(error.to_string())),
+        };
+        self.buffer.clear();
+        leaf.merkle_tree_leaf(&mut self.buffer);
+        Some(Ok(leaf_hash(&self.buffer)))
+    }
+}
+
 /// Leaf hashes, and where each entry ends.
 pub(crate) fn leaves(entries: &[u8]) -> Result<(Vec<Hash>, Vec<u32>), String> {
-    let mut rest = entries;
-    let mut buffer = Vec::new();
+    let mut read = Leaves::of(entries);
     let (mut leaves, mut ends) = (Vec::new(), Vec::new());
-    while !rest.is_empty() {
-        let leaf = TileLeafRef::read(&mut rest).map_err(|error| error.to_string())?;
-        buffer.clear();
-        leaf.merkle_tree_leaf(&mut buffer);
-        leaves.push(leaf_hash(&buffer));
-        ends.push((entries.len() - rest.len()) as u32);
+    while let Some(leaf) = read.next() {
+        leaves.push(leaf?);
+        ends.push(read.end() as u32);
     }
     Ok((leaves, ends))
 }
@@ -96,17 +132,23 @@ pub(crate) fn leaves(entries: &[u8]) -> Result<(Vec<Hash>, Vec<u32>), String> {
 /// The tree of `size` entries, from its rightmost tiles. That they belong to
 /// it is not known before its root is compared with a signed one.
 pub(crate) async fn tree(assets: &dyn Assets, size: u64) -> Result<Tree, ReadError> {
+    let edge = edge(assets, size).await?;
+    let data = data_edge(assets, size, edge.partial(0)).await?;
+    Ok(Tree::from_edges(edge, data))
+}
+
+/// The rightmost hash tiles of the tree of `size` entries, of which the same is
+/// to be said.
+pub(crate) async fn edge(assets: &dyn Assets, size: u64) -> Result<RightEdge, ReadError> {
     let mut found = Vec::new();
     for tile in RightEdge::tiles(size) {
         found.push((tile, whole(assets, tile).await?));
     }
-    let edge = RightEdge::load(size, |tile| {
+    RightEdge::load(size, |tile| {
         let bytes = found.iter().find(|(found, _)| *found == tile);
         bytes.map(|(_, bytes)| bytes.to_vec()).ok_or("not read")
     })
-    .map_err(|error| ReadError::Storage(error.to_string()))?;
-    let data = data_edge(assets, size, edge.partial(0)).await?;
-    Ok(Tree::from_edges(edge, data))
+    .map_err(|error| ReadError::Storage(error.to_string()))
 }
 
 /// The partial data tile, whose entries must have these hashes: rounds go on

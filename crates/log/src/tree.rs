@@ -1,5 +1,7 @@
 //! The tree between two rounds: its right edge, and what a round adds to it.
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
 use lucarne_tlog::{EMPTY_ROOT, Frontier, Hash, Level, RightEdge, TILE_WIDTH, Tile};
 
@@ -25,7 +27,7 @@ impl DataEdge {
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
     /// The partial hash tile of each level.
-    pub(crate) edge: RightEdge,
+    pub(crate) edge: Arc<RightEdge>,
     /// The same tree by another algorithm: what verify-before-sign goes by.
     pub(crate) frontier: Frontier,
     /// The partial data tile.
@@ -49,7 +51,7 @@ impl Tree {
     /// The empty tree.
     pub(crate) fn empty() -> Self {
         Tree {
-            edge: RightEdge::new(),
+            edge: Arc::default(),
             frontier: Frontier::new(),
             data: DataEdge::default(),
             root: EMPTY_ROOT,
@@ -62,7 +64,7 @@ impl Tree {
         Tree {
             frontier: Frontier::from_right_edge(&edge),
             root: edge.root(),
-            edge,
+            edge: Arc::new(edge),
             data,
             timestamp_ms: 0,
         }
@@ -76,7 +78,7 @@ impl Tree {
     /// Appends leaves by their hashes. The frontier stays behind: it moves
     /// when the result has been verified. The data are to follow.
     pub(crate) fn append_leaves(&mut self, leaves: &[Hash]) -> Vec<(Tile, Bytes)> {
-        let tiles = self.edge.append(leaves);
+        let tiles = Arc::make_mut(&mut self.edge).append(leaves);
         self.root = self.edge.root();
         tiles
             .into_iter()

@@ -171,6 +171,18 @@ impl Assets for LateAssets {
         self.open().await?.get_for_reader(path).await
     }
 
+    fn keep_for_readers(&self, path: &str, bytes: &Bytes) {
+        if let Some(assets) = self.opened.get() {
+            assets.keep_for_readers(path, bytes);
+        }
+    }
+
+    async fn forget_for_readers(&self, path: &str) {
+        if let Some(assets) = self.opened.get() {
+            assets.forget_for_readers(path).await;
+        }
+    }
+
     async fn file(&self, path: &str, length: u64) -> Option<OpenFile> {
         self.open().await.ok()?.file(path, length).await
     }

@@ -78,9 +78,21 @@ pub trait Assets: Send + Sync + 'static {
     async fn get(&self, path: &str) -> Result<Option<Bytes>, Error>;
 
     /// As [`get`](Self::get), for a reader who asked for what a published
-    /// checkpoint covers: what never changes may come from a cache.
+    /// checkpoint covers: what never changes may come from a cache. It is for
+    /// the caller to see that it is what the log wrote.
     async fn get_for_reader(&self, path: &str) -> Result<Option<Bytes>, Error> {
         self.get(path).await
+    }
+
+    /// Tells a cache that this is what [`get_for_reader`](Self::get_for_reader)
+    /// returned, and that it is what the log wrote: it may be kept.
+    fn keep_for_readers(&self, path: &str, bytes: &Bytes) {
+        let _ = (path, bytes);
+    }
+
+    /// Tells a cache that what it has is not what the log wrote.
+    async fn forget_for_readers(&self, path: &str) {
+        let _ = path;
     }
 
     /// The file with the `length` bytes that [`get`](Self::get) returned, where

@@ -1,11 +1,14 @@
 //! What is answered while a log cannot take, or no longer takes, what is submitted.
 
-use crate::support::{Server, TestLog};
+use bytes::Bytes;
+use lucarne_ct::Fingerprint;
 use lucarne_http::Limits;
 use lucarne_log::Metrics;
+use lucarne_storage::Assets;
 use prometheus_client::registry::Registry;
 
 use crate::demo;
+use crate::support::{Answer, Server, TestLog};
 
 #[tokio::test]
 async fn a_retired_shard_is_gone_for_submitters_and_there_for_readers() {
@@ -90,4 +93,92 @@ async fn a_full_pool_is_503_with_seconds() {
         }
     }
     assert!(full > 0);
+}
+
+/// A flipped bit, a tile that is cut, another tile, none: nothing of it is
+/// served, let alone for a year.
+#[tokio::test]
+async fn a_damaged_file_is_503_until_it_is_whole() {
+    let mut registry = Registry::default();
+    let metrics = Metrics::register(&mut registry);
+    let test = TestLog::start_with("demo", &metrics, |config| {
+        // What is in memory would hide it.
+        config.read_cache_bytes = 0;
+    })
+    .await;
+    test.fill(600).await;
+    test.fill(600).await;
+    let limits = Limits::default();
+    let server = Server::start_with(vec![test.log.clone()], limits, registry, |l| l).await;
+    let issuer = format!("issuer/{}", Fingerprint::of(test.ca.cert_der()));
+    let damages: [(&str, fn(Bytes, Bytes) -> Option<Bytes>); 5] = [
+        ("tile/0/000", |_, other| Some(other)),
+        ("tile/data/001", |good, _| Some(flipped(&good))),
+        ("tile/data/002", |good, _| {
+            Some(good.slice(..good.len() - 1))
+        }),
+        ("tile/data/003", |_, _| None),
+        (&issuer, |good, _| Some(flipped(&good))),
+    ];
+    let other = test.assets.get("tile/0/001").await.unwrap().unwrap();
+    let mut good = Vec::new();
+    for (path, damage) in damages {
+        let whole = test.assets.get(path).await.unwrap().unwrap();
+        test.assets
+            .tamper(path, damage(whole.clone(), other.clone()));
+        let answer = server.get(&format!("/demo/{path}")).await;
+        assert_eq!(answer.status, 503, "{path}");
+        assert_eq!(answer.header("cache-control"), Some("no-store"), "{path}");
+        assert!(answer.header("retry-after").is_some(), "{path}");
+        assert_eq!(answer.header("etag"), None, "{path}");
+        good.push((path, whole));
+    }
+    // What a damaged tile leads to is not served either.
+    assert_eq!(server.get("/demo/tile/data/000").await.status, 503);
+    let health = eventually(&server, "/health", 503).await;
+    for (path, _) in &good {
+        assert!(
+            health.text().contains(&format!("{path}: ")),
+            "{}",
+            health.text()
+        );
+    }
+    let said = server.get("/metrics").await;
+    assert!(
+        said.text().contains("damaged_files{log=\"demo\"} 5\n"),
+        "{}",
+        said.text()
+    );
+    // They are whole again, and that is noticed without anybody asking for them.
+    for (path, whole) in &good {
+        test.assets.tamper(path, Some(whole.clone()));
+    }
+    eventually(&server, "/health", 200).await;
+    for (path, whole) in good {
+        let answer = server.get(&format!("/demo/{path}")).await;
+        assert_eq!(
+            (answer.status, &answer.body[..]),
+            (200, &whole[..]),
+            "{path}"
+        );
+    }
+}
+
+fn flipped(bytes: &[u8]) -> Bytes {
+    let mut bytes = bytes.to_vec();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    bytes.into()
+}
+
+/// Asks until the answer is as wished.
+async fn eventually(server: &Server, path: &str, status: u16) -> Answer {
+    for _ in 0..1000 {
+        let answer = server.get(path).await;
+        if answer.status == status {
+            return answer;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("{path} is never answered with {status}");
 }

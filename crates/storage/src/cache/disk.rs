@@ -95,7 +95,14 @@ impl Disk {
         whole
     }
 
-    /// Keeps it, in the background; then says how much is held.
+    /// Removes what is kept under this path.
+    pub(super) async fn discard(self: Arc<Self>, path: String) {
+        self.lru.lock().remove(&path);
+        // It has no result; a panic in it would be the runtime's.
+        let _ = spawn_blocking(move || self.forget(&path)).await;
+    }
+
+    /// Keeps it, in the background, unless it is there; then says how much is held.
     pub(super) fn keep(
         self: Arc<Self>,
         path: String,
@@ -103,8 +110,11 @@ impl Disk {
         held: impl FnOnce(u64) + Send + 'static,
     ) {
         let size = (bytes.len() + HEADER) as u64;
-        if !self.lru.lock().takes(size) {
-            return;
+        {
+            let lru = self.lru.lock();
+            if lru.has(&path) || !lru.takes(size) {
+                return;
+            }
         }
         let Ok(permit) = self.writers.clone().try_acquire_owned() else {
             return;

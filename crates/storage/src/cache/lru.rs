@@ -38,6 +38,11 @@ impl Lru {
         size <= self.most
     }
 
+    /// Whether it is there.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.entries.contains_key(name)
+    }
+
     /// Whether it is there; if so, it is the newest now.
     pub(super) fn touch(&mut self, name: &str) -> bool {
         self.tick += 1;

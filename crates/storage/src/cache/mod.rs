@@ -1,7 +1,9 @@
 //! [`CachedAssets`]: what readers asked an object store for, kept on disk.
 //!
 //! Only what never changes is kept: full tiles and issuers, each under its
-//! path, with a sum that tells a file that a crash left torn. The log itself
+//! path, with a sum that tells a file that a crash left torn. And only what the
+//! log has held against its tree: what a store returned wrongly once would
+//! otherwise outlive the store's mending. The log itself
 //! ([`Assets::get`]) always asks the store, so that a store that was emptied is
 //! noticed, however much of it readers still could see.
 
@@ -89,15 +91,22 @@ impl Assets for CachedAssets {
             return Ok(Some(bytes));
         }
         self.observer.cache(false);
-        let found = self.assets.get(path).await?;
-        if let Some(bytes) = &found {
+        self.assets.get(path).await
+    }
+
+    fn keep_for_readers(&self, path: &str, bytes: &Bytes) {
+        if is_immutable(path) {
             let (path, bytes) = (path.to_owned(), bytes.clone());
             let observer = self.observer.clone();
             self.disk
                 .clone()
                 .keep(path, bytes, move |held| observer.cache_holds(held));
         }
-        Ok(found)
+    }
+
+    async fn forget_for_readers(&self, path: &str) {
+        self.disk.clone().discard(path.to_owned()).await;
+        self.observer.cache_holds(self.disk.bytes());
     }
 
     async fn remove_partials(&self, tiles: &[String]) -> Result<(), Error> {

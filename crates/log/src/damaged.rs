@@ -1,0 +1,166 @@
+//! Which files of a log's storage are not what the log wrote, for the operator.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+
+use crate::ReadError;
+use crate::kept::File;
+
+/// How long nobody asks again for a file that was found damaged: readers who
+/// insist must not have storage asked twice each time.
+const RESPITE: Duration = Duration::from_secs(1);
+
+/// Most names that are remembered; more are only counted.
+const MOST_NAMES: usize = 1000;
+
+/// Most names that an answer lists, and files that are looked at again at once.
+const MOST_LISTED: usize = 5;
+
+/// The files that were damaged when they were last read.
+#[derive(Default)]
+pub(crate) struct Damaged {
+    files: Mutex<HashMap<File, Damage>>,
+    /// How long what was found stands.
+    respite: Duration,
+    /// Reads that found what is not what the log wrote.
+    found: Counter,
+    /// How many files are named now.
+    named: Gauge,
+}
+
+struct Damage {
+    problem: String,
+    at: Instant,
+    /// How many were found before.
+    number: u64,
+}
+
+impl Damaged {
+    /// Nothing is damaged yet; what will be is counted here.
+    pub(crate) fn new(found: Counter, named: Gauge) -> Self {
+        Damaged {
+            files: Mutex::default(),
+            respite: RESPITE,
+            found,
+            named,
+        }
+    }
+
+    /// Counts a read that storage answered with something else, or not at all.
+    pub(crate) fn count(&self) {
+        self.found.inc();
+    }
+
+    /// Names a file that was damaged each time it was read.
+    pub(crate) fn name(&self, file: File, problem: String) -> ReadError {
+        let mut files = self.files.lock();
+        if files.len() < MOST_NAMES || files.contains_key(&file) {
+            let damage = Damage {
+                problem: problem.clone(),
+                at: Instant::now(),
+                number: self.found.get(),
+            };
+            files.insert(file, damage);
+        }
+        self.named.set(files.len() as i64);
+        let path = file.path();
+        ReadError::Damaged { path, problem }
+    }
+
+    /// Takes a file off the list: it is whole, or no longer there.
+    pub(crate) fn forget(&self, file: File) {
+        let mut files = self.files.lock();
+        files.remove(&file);
+        self.named.set(files.len() as i64);
+    }
+
+    /// What was wrong with the file a moment ago.
+    pub(crate) fn just_now(&self, file: File) -> Option<ReadError> {
+        let files = self.files.lock();
+        let damage = files.get(&file)?;
+        (damage.at.elapsed() < self.respite).then(|| ReadError::Damaged {
+            path: file.path(),
+            problem: damage.problem.clone(),
+        })
+    }
+
+    /// The files that nobody has read for the longest time.
+    pub(crate) fn oldest(&self) -> Vec<File> {
+        let files = self.files.lock();
+        let mut oldest: Vec<_> = files.iter().collect();
+        oldest.sort_by_key(|(_, damage)| damage.number);
+        let oldest = oldest.iter().take(MOST_LISTED);
+        oldest.map(|(file, _)| **file).collect()
+    }
+
+    /// Some of them in words; `None` if nothing is damaged.
+    pub(crate) fn in_words(&self) -> Option<String> {
+        let listed = self.oldest();
+        let files = self.files.lock();
+        let words = listed.iter().filter_map(|file| {
+            let damage = files.get(file)?;
+            Some(format!("{}: {}", file.path(), damage.problem))
+        });
+        let mut words = words.collect::<Vec<_>>().join("; ");
+        if files.len() > MOST_LISTED {
+            words += &format!("; and {} more", files.len() - MOST_LISTED);
+        }
+        (!words.is_empty()).then_some(words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lucarne_tlog::{Level, Tile};
+
+    use super::*;
+
+    fn file(index: u64) -> File {
+        File::Tile(Tile::new(Level::Hashes(0), index, 256).unwrap())
+    }
+
+    #[test]
+    fn damaged_files_are_named_until_they_are_whole() {
+        let damaged = Damaged::default();
+        assert_eq!(damaged.in_words(), None);
+        for n in 0..7 {
+            damaged.count();
+            let error = damaged.name(file(n), "is short".into());
+            assert_eq!(error.to_string(), format!("tile/0/00{n}: is short"));
+        }
+        let words = damaged.in_words().unwrap();
+        assert!(words.starts_with("tile/0/000: is short; tile/0/001: "));
+        assert!(words.ends_with("; and 2 more"), "{words}");
+        damaged.count();
+        damaged.name(file(0), "is short".into());
+        assert_eq!(damaged.oldest().first(), Some(&file(1)));
+        (0..7).for_each(|n| damaged.forget(file(n)));
+        assert_eq!(damaged.in_words(), None);
+    }
+
+    #[test]
+    fn what_was_found_stands_for_a_moment() {
+        let mut damaged = Damaged::new(Counter::default(), Gauge::default());
+        damaged.respite = Duration::from_secs(1000);
+        assert!(damaged.just_now(file(0)).is_none());
+        damaged.name(file(0), "is short".into());
+        assert!(damaged.just_now(file(0)).is_some());
+        assert!(damaged.just_now(file(1)).is_none());
+        damaged.respite = Duration::ZERO;
+        assert!(damaged.just_now(file(0)).is_none());
+    }
+
+    #[test]
+    fn names_are_bounded() {
+        let damaged = Damaged::default();
+        for n in 0..MOST_NAMES as u64 + 10 {
+            damaged.name(file(n), String::new());
+        }
+        assert_eq!(damaged.files.lock().len(), MOST_NAMES);
+        assert_eq!(damaged.named.get(), MOST_NAMES as i64);
+    }
+}

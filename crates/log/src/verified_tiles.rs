@@ -1,0 +1,591 @@
+//! Tiles that are held against the tree before anybody gets them.
+//!
+//! The right edge, which is in memory, gives the root that is signed. Whatever
+//! is not in it is reached from it: the root over a full hash tile is an entry
+//! of the tile above, and the leaf hashes of a data tile's entries are the hash
+//! tile of level 0. Until it fits there, what storage returns is a hint: storage
+//! is asked again, past its caches, and what does not fit then is damaged.
+//!
+//! What the tree does not sign, the precertificates and the fingerprints of
+//! issuers in a data tile, is known to be right by the sum of its gzip stream.
+//! A tile that other software stored plain has none.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use lucarne_ct::Fingerprint;
+use lucarne_storage::{Assets, Encoding, OpenFile};
+use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile, tile_root};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+
+use crate::compress::{gunzip, is_gzip};
+use crate::damaged::Damaged;
+use crate::flights::Flights;
+use crate::kept::{File, Kept, Key, Stored};
+use crate::{ReadError, stored};
+
+/// Data tiles of one log unpacked and hashed at once.
+const CHECKING: usize = 4;
+
+/// The tiles of one log in storage, each of which is verified when it is read.
+///
+/// Clones share what is kept.
+#[derive(Clone)]
+pub(crate) struct VerifiedTiles(Arc<Inner>);
+
+struct Inner {
+    assets: Arc<dyn Assets>,
+    kept: Kept,
+    /// What is being read: those who ask for it meanwhile wait for it.
+    flights: Flights<Tile, Result<Stored, ReadError>>,
+    checking: Arc<Semaphore>,
+    damaged: Damaged,
+}
+
+/// How often a file is read before it counts as damaged.
+#[derive(Clone, Copy, Debug)]
+enum Attempt {
+    /// Perhaps from a cache.
+    First,
+    /// From the store itself.
+    Second,
+}
+
+/// A file that is what it should be.
+struct Found {
+    stored: Bytes,
+    /// Uncompressed, and of a data tile no more than the entries asked for.
+    plain: Bytes,
+}
+
+/// What is known of a file before it is read.
+#[derive(Clone)]
+enum Expected {
+    /// A full hash tile with this root.
+    Root(Hash),
+    /// A data tile whose entries have these leaf hashes, one after the other;
+    /// or one that begins with them, if it is a wider one.
+    Entries { leaves: Bytes, wider: bool },
+    /// The certificate with this fingerprint.
+    Certificate(Fingerprint),
+}
+
+impl Expected {
+    /// The file uncompressed, or what is wrong with it.
+    fn check(&self, stored: Bytes) -> Result<Bytes, String> {
+        match self {
+            Expected::Root(root) => match tile_root(&stored) {
+                Some(found) if found == *root => Ok(stored),
+                Some(_) => Err("its hashes do not lead to the signed root".into()),
+                None => Err(format!("{} bytes, where 8192 are due", stored.len())),
+            },
+            Expected::Entries { leaves, wider } => {
+                let plain = gunzip(stored).map_err(|error| format!("gzip: {error}"))?;
+                begins_with(plain, leaves, *wider)
+            }
+            Expected::Certificate(fingerprint) => match Fingerprint::of(&stored) {
+                found if found == *fingerprint => Ok(stored),
+                _ => Err("its SHA-256 is not the one that names it".into()),
+            },
+        }
+    }
+}
+
+/// The entries that have these leaf hashes, if they are what the tile begins with.
+fn begins_with(plain: Bytes, leaves: &[u8], wider: bool) -> Result<Bytes, String> {
+    let (due, _) = leaves.as_chunks::<{ Hash::LENGTH }>();
+    let mut entries = stored::Leaves::of(&plain);
+    for (n, due) in due.iter().enumerate() {
+        match entries.next() {
+            Some(Ok(found)) if found.0 == *due => {}
+            Some(Ok(_)) => return Err(format!("entry {n} is not the one in the tree")),
+            Some(Err(error)) => return Err(format!("entry {n}: {error}")),
+            None => return Err(format!("{n} entries, where {} are due", due.len())),
+        }
+    }
+    let end = entries.end();
+    match plain.len() - end {
+        extra if extra > 0 && !wider => Err(format!("{extra} bytes after its last entry")),
+        _ => Ok(plain.slice(..end)),
+    }
+}
+
+impl VerifiedTiles {
+    /// The tiles in `assets`, of which full ones are kept in `kept`.
+    pub(crate) fn new(assets: Arc<dyn Assets>, kept: Kept, damaged: Damaged) -> Self {
+        VerifiedTiles(Arc::new(Inner {
+            assets,
+            kept,
+            flights: Flights::default(),
+            checking: Arc::new(Semaphore::new(CHECKING)),
+            damaged,
+        }))
+    }
+
+    /// What was found damaged and has not been found whole since.
+    pub(crate) fn damaged(&self) -> &Damaged {
+        &self.0.damaged
+    }
+
+    /// A full tile of the tree with this right edge, as it is stored. It is kept.
+    ///
+    /// # Errors
+    /// If it, or a tile that leads to it, is missing or damaged, or storage fails.
+    pub(crate) async fn full(
+        &self,
+        edge: &Arc<RightEdge>,
+        tile: Tile,
+    ) -> Result<Stored, ReadError> {
+        if let Some(stored) = self.0.kept.get(&Key::File(File::Tile(tile))) {
+            return Ok(stored);
+        }
+        let reading = self.clone().read(edge.clone(), tile);
+        self.0.flights.join(tile, reading).await
+    }
+
+    /// The hashes of a hash tile of any width, one after the other.
+    ///
+    /// # Errors
+    /// As [`full`](Self::full).
+    pub(crate) async fn hashes(
+        &self,
+        edge: &Arc<RightEdge>,
+        tile: Tile,
+    ) -> Result<Bytes, ReadError> {
+        let length = usize::from(tile.width()) * Hash::LENGTH;
+        let (level, beyond) = (tile.level(), || beyond(edge, tile));
+        let hashes = match (level, Tile::rightmost_partial(level, edge.size())) {
+            (Level::Hashes(level), Some(last)) if last.index() == tile.index() => {
+                edge.partial(level).iter().flat_map(|hash| hash.0).collect()
+            }
+            _ if tile.full().covered_by(edge.size()) => self.full(edge, tile.full()).await?.bytes,
+            _ => return Err(beyond()),
+        };
+        match hashes.len() >= length {
+            true => Ok(hashes.slice(..length)),
+            false => Err(beyond()),
+        }
+    }
+
+    /// The hash of the leaf with this index.
+    ///
+    /// # Errors
+    /// As [`full`](Self::full).
+    #[allow(dead_code, reason = "for what the dedup index says")]
+    pub(crate) async fn leaf_hash(
+        &self,
+        edge: &Arc<RightEdge>,
+        index: u64,
+    ) -> Result<Hash, ReadError> {
+        self.entry(edge, 0, index).await
+    }
+
+    /// The entries of a data tile of any width, uncompressed, from the narrowest
+    /// stored tile that holds them. They are not kept.
+    ///
+    /// # Errors
+    /// As [`full`](Self::full).
+    pub(crate) async fn entries(
+        &self,
+        edge: &Arc<RightEdge>,
+        tile: Tile,
+    ) -> Result<Bytes, ReadError> {
+        let leaves = self.leaves(edge, tile).await?;
+        let mut problem = None;
+        for candidate in stored::candidates(&*self.0.assets, tile).await? {
+            let expected = Expected::Entries {
+                leaves: leaves.clone(),
+                wider: candidate != tile,
+            };
+            match self.fetch(File::Tile(candidate), expected).await {
+                Ok(Some(found)) => return Ok(found.plain),
+                Ok(None) => {}
+                Err(error @ ReadError::Damaged { .. }) => problem = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(problem.unwrap_or_else(|| self.missing(File::Tile(tile))))
+    }
+
+    /// The certificate with this fingerprint, if there is one. It is not kept.
+    ///
+    /// # Errors
+    /// If it is damaged, or storage fails.
+    pub(crate) async fn issuer(&self, of: &Fingerprint) -> Result<Option<Bytes>, ReadError> {
+        let file = File::Issuer(*of);
+        let found = self.fetch(file, Expected::Certificate(*of)).await?;
+        if let Some(found) = &found {
+            self.0.assets.keep_for_readers(&file.path(), &found.stored);
+        }
+        Ok(found.map(|found| found.plain))
+    }
+
+    /// Reads a full tile. Boxed, for it may have to read the one above first.
+    fn read(
+        self,
+        edge: Arc<RightEdge>,
+        tile: Tile,
+    ) -> BoxFuture<'static, Result<Stored, ReadError>> {
+        async move {
+            let expected = match tile.level() {
+                Level::Data => Expected::Entries {
+                    leaves: self.leaves(&edge, tile).await?,
+                    wider: false,
+                },
+                Level::Hashes(level) => {
+                    Expected::Root(self.entry(&edge, level + 1, tile.index()).await?)
+                }
+            };
+            let key = File::Tile(tile);
+            let found = self.fetch(key, expected).await?;
+            let bytes = found.ok_or_else(|| self.missing(key))?.stored;
+            self.0.assets.keep_for_readers(&key.path(), &bytes);
+            let encoding = match tile.level() {
+                Level::Data if is_gzip(&bytes) => Encoding::Gzip,
+                _ => Encoding::Identity,
+            };
+            let file = file(&*self.0.assets, tile, &bytes).await;
+            let stored = Stored {
+                bytes,
+                encoding,
+                file,
+            };
+            self.0.kept.insert(Key::File(key), stored.clone());
+            Ok(stored)
+        }
+        .boxed()
+    }
+
+    /// The hash at `position` of a level of hash tiles.
+    async fn entry(
+        &self,
+        edge: &Arc<RightEdge>,
+        level: u8,
+        position: u64,
+    ) -> Result<Hash, ReadError> {
+        let (index, offset) = (position / TILE_WIDTH, position % TILE_WIDTH);
+        let no_tile = || ReadError::Storage(format!("no tile of level {level} holds {position}"));
+        let tile = Tile::new(Level::Hashes(level), index, offset as u16 + 1).ok_or_else(no_tile)?;
+        let hashes = self.hashes(edge, tile).await?;
+        hashes.last_chunk().copied().map(Hash).ok_or_else(no_tile)
+    }
+
+    /// The leaf hashes of the entries of a data tile.
+    async fn leaves(&self, edge: &Arc<RightEdge>, data: Tile) -> Result<Bytes, ReadError> {
+        let tile = Tile::new(Level::Hashes(0), data.index(), data.width());
+        let tile = tile.ok_or_else(|| beyond(edge, data))?;
+        self.hashes(edge, tile).await
+    }
+
+    /// Reads a file; one that is not what is expected is read again, from the
+    /// store itself. `None` if it is not there.
+    async fn fetch(&self, file: File, expected: Expected) -> Result<Option<Found>, ReadError> {
+        let (assets, damaged) = (&self.0.assets, &self.0.damaged);
+        if let Some(error) = damaged.just_now(file) {
+            return Err(error);
+        }
+        let path = file.path();
+        let mut found = Err(String::new());
+        for attempt in [Attempt::First, Attempt::Second] {
+            let stored = match attempt {
+                Attempt::First => assets.get_for_reader(&path).await?,
+                Attempt::Second => assets.get(&path).await?,
+            };
+            let Some(stored) = stored else {
+                damaged.forget(file);
+                return Ok(None);
+            };
+            found = self.check(&expected, stored).await;
+            let Err(problem) = &found else {
+                damaged.forget(file);
+                break;
+            };
+            damaged.count();
+            tracing::warn!(
+                path,
+                problem,
+                ?attempt,
+                "what was read is not what the log wrote"
+            );
+            assets.forget_for_readers(&path).await;
+        }
+        found
+            .map(Some)
+            .map_err(|problem| damaged.name(file, problem))
+    }
+
+    /// Unpacks and hashes where it holds up nobody.
+    async fn check(&self, expected: &Expected, stored: Bytes) -> Result<Found, String> {
+        let plain = match expected {
+            Expected::Entries { .. } => {
+                // The semaphore is never closed.
+                let permit = self.0.checking.clone().acquire_owned().await;
+                let (expected, stored) = (expected.clone(), stored.clone());
+                let checking = spawn_blocking(move || {
+                    let _permit = permit;
+                    expected.check(stored)
+                });
+                checking.await.map_err(|error| error.to_string())??
+            }
+            _ => expected.check(stored.clone())?,
+        };
+        Ok(Found { stored, plain })
+    }
+
+    fn missing(&self, file: File) -> ReadError {
+        self.0.damaged.count();
+        let problem = "is missing, although a checkpoint covers it".into();
+        self.0.damaged.name(file, problem)
+    }
+}
+
+fn beyond(edge: &RightEdge, tile: Tile) -> ReadError {
+    ReadError::Storage(format!(
+        "{} is beyond the {} entries of the tree",
+        tile.path(),
+        edge.size()
+    ))
+}
+
+/// Smaller files, which is all but data tiles, are not kept open: to copy them
+/// costs no more than another call into the kernel.
+const WORTH_SENDING: usize = 32 << 10;
+
+/// The file that holds the tile, where the server will send it: a full tile never changes.
+async fn file(assets: &dyn Assets, tile: Tile, bytes: &Bytes) -> Option<Arc<OpenFile>> {
+    if cfg!(not(target_os = "linux")) || bytes.len() < WORTH_SENDING {
+        return None;
+    }
+    let file = assets.file(&tile.path(), bytes.len() as u64).await?;
+    Some(Arc::new(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lucarne_ct::{Entry, SignedEntry, TileLeaf};
+    use lucarne_storage::{CachedAssets, MemoryAssets};
+
+    use super::*;
+    use crate::compress::gzip;
+    use crate::kept::kept;
+
+    /// Hash tiles up to level 2, and the entries of the first data tile.
+    struct Forest {
+        assets: MemoryAssets,
+        edge: Arc<RightEdge>,
+        entries: Bytes,
+    }
+
+    impl Forest {
+        fn new() -> Forest {
+            let entries = Bytes::from((0..256).flat_map(entry).collect::<Vec<u8>>());
+            let (mut leaves, _) = stored::leaves(&entries).unwrap();
+            leaves.extend(
+                (256..65_536 + 300).map(|n: u64| lucarne_tlog::leaf_hash(&n.to_be_bytes())),
+            );
+            let (assets, mut edge) = (MemoryAssets::new(), RightEdge::new());
+            for (tile, bytes) in edge.append(&leaves) {
+                assets.tamper(&tile.path(), Some(bytes.into()));
+            }
+            let packed = gzip(&entries).unwrap();
+            assets.tamper("tile/data/000", Some(packed.into()));
+            let edge = Arc::new(edge);
+            Forest {
+                assets,
+                edge,
+                entries,
+            }
+        }
+
+        /// With nothing kept.
+        fn tiles(&self) -> VerifiedTiles {
+            verified(Arc::new(self.assets.clone()))
+        }
+
+        fn stored(&self, path: &str) -> Bytes {
+            let get = self.assets.get(path);
+            get.now_or_never().unwrap().unwrap().unwrap()
+        }
+    }
+
+    /// What is found damaged does not stand for a moment.
+    fn verified(assets: Arc<dyn Assets>) -> VerifiedTiles {
+        VerifiedTiles::new(assets, kept(1 << 20), Damaged::default())
+    }
+
+    fn entry(index: u64) -> Vec<u8> {
+        let certificate = Bytes::from(index.to_be_bytes().repeat(10));
+        let signed = SignedEntry::X509 { certificate };
+        let entry = Entry {
+            identity: signed.identity(),
+            signed,
+            precertificate: None,
+            issuers: Arc::from([]),
+        };
+        let mut leaf = Vec::new();
+        TileLeaf::encode(7, &entry, index, &mut leaf);
+        leaf
+    }
+
+    fn tile(path: &str) -> Tile {
+        Tile::parse(path).unwrap()
+    }
+
+    /// A bit flipped in the middle, and cut.
+    fn damages(bytes: &Bytes) -> [Bytes; 3] {
+        let mut flipped = bytes.to_vec();
+        flipped[bytes.len() / 2] ^= 1;
+        [flipped.into(), bytes.slice(..bytes.len() / 2), Bytes::new()]
+    }
+
+    #[tokio::test]
+    async fn what_does_not_fit_the_tree_is_not_given_out() {
+        let forest = Forest::new();
+        for (path, leads_to) in [
+            ("tile/0/000", "tile/0/000"),
+            ("tile/0/255", "tile/0/255"),
+            ("tile/1/000", "tile/0/000"),
+            ("tile/1/000", "tile/data/000"),
+            ("tile/0/000", "tile/data/000"),
+            ("tile/data/000", "tile/data/000"),
+        ] {
+            let good = forest.stored(path);
+            for bad in damages(&good) {
+                forest.assets.tamper(path, Some(bad));
+                let tiles = forest.tiles();
+                let error = tiles.full(&forest.edge, tile(leads_to)).await.unwrap_err();
+                let error = error.to_string();
+                assert!(error.starts_with(path), "on the way to {leads_to}: {error}");
+                assert!(tiles.damaged().in_words().unwrap().starts_with(path));
+                forest.assets.tamper(path, Some(good.clone()));
+                let stored = tiles.full(&forest.edge, tile(leads_to)).await.unwrap();
+                assert_eq!(stored.bytes, forest.stored(leads_to));
+                assert_eq!(tiles.damaged().in_words(), None);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn another_tile_of_the_log_is_not_taken_for_the_one_asked_for() {
+        let forest = Forest::new();
+        let other = forest.stored("tile/0/001");
+        forest.assets.tamper("tile/0/000", Some(other));
+        let tiles = forest.tiles();
+        assert!(tiles.full(&forest.edge, tile("tile/0/000")).await.is_err());
+        assert!(tiles.full(&forest.edge, tile("tile/0/001")).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn leaf_hashes_come_from_tiles_and_from_the_edge() {
+        let forest = Forest::new();
+        let tiles = forest.tiles();
+        let (leaves, _) = stored::leaves(&forest.entries).unwrap();
+        assert_eq!(tiles.leaf_hash(&forest.edge, 17).await.unwrap(), leaves[17]);
+        for index in [256, 65_535, 65_536, 65_835] {
+            let leaf = lucarne_tlog::leaf_hash(&u64::to_be_bytes(index));
+            assert_eq!(tiles.leaf_hash(&forest.edge, index).await.unwrap(), leaf);
+        }
+        assert!(tiles.leaf_hash(&forest.edge, 65_836).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn entries_come_plain_or_packed_and_from_wider_tiles() {
+        let forest = Forest::new();
+        let (assets, tiles) = (&forest.assets, forest.tiles());
+        let all = tiles.entries(&forest.edge, tile("tile/data/000"));
+        assert_eq!(all.await.unwrap(), forest.entries);
+        let seven = forest.entries.slice(..7 * entry(0).len());
+        let partial = tile("tile/data/000.p/7");
+        assert_eq!(tiles.entries(&forest.edge, partial).await.unwrap(), seven);
+        for stored in [seven.clone(), gzip(&seven).unwrap().into()] {
+            assets.tamper("tile/data/000.p/7", Some(stored));
+            assert_eq!(tiles.entries(&forest.edge, partial).await.unwrap(), seven);
+        }
+        // One that is wrong is passed over for the one that is right.
+        assets.tamper("tile/data/000.p/7", Some(forest.entries.clone()));
+        assert_eq!(tiles.entries(&forest.edge, partial).await.unwrap(), seven);
+        assert!(tiles.damaged().in_words().unwrap().contains("000.p/7: "));
+        assets.tamper("tile/data/000", Some(forest.entries.clone()));
+        let all = tiles.entries(&forest.edge, tile("tile/data/000"));
+        assert_eq!(all.await.unwrap(), forest.entries);
+        let more = [&forest.entries[..], b"more"].concat();
+        assets.tamper("tile/data/000", Some(more.into()));
+        let all = tiles.entries(&forest.edge, tile("tile/data/000"));
+        let error = all.await.unwrap_err().to_string();
+        assert!(error.contains("4 bytes after its last entry"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_cache_that_has_something_else_is_told_and_the_store_asked() {
+        let forest = Forest::new();
+        let directory = tempfile::tempdir().unwrap();
+        let store = Arc::new(forest.assets.clone());
+        let cached = CachedAssets::new(store, directory.path(), 1 << 20, Arc::new(()));
+        let cached: Arc<dyn Assets> = Arc::new(cached);
+        let path = "tile/0/000";
+        let good = forest.stored(path);
+        let keeps = async |bytes: &Bytes, does: bool| {
+            for _ in 0..500 {
+                // It is written in the background.
+                if files(directory.path()).contains(&bytes.to_vec()) == does {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            panic!("the cache does not hold what it should");
+        };
+        let [bad, ..] = damages(&good);
+        cached.keep_for_readers(path, &bad);
+        keeps(&bad, true).await;
+        let tiles = verified(cached.clone());
+        let stored = tiles.full(&forest.edge, tile(path)).await.unwrap();
+        assert_eq!(
+            (stored.bytes, tiles.damaged().in_words()),
+            (good.clone(), None)
+        );
+        keeps(&good, true).await;
+        keeps(&bad, false).await;
+        // What the store gave wrongly is not kept at all.
+        cached.forget_for_readers(path).await;
+        keeps(&good, false).await;
+        forest.assets.tamper(path, Some(bad.clone()));
+        let tiles = verified(cached);
+        assert!(tiles.full(&forest.edge, tile(path)).await.is_err());
+        keeps(&bad, false).await;
+    }
+
+    /// What lies in the cache, without the sums.
+    fn files(directory: &std::path::Path) -> Vec<Vec<u8>> {
+        let list = |path| {
+            std::fs::read_dir(path)
+                .unwrap()
+                .map(|file| file.unwrap().path())
+        };
+        let files = list(directory.to_owned()).flat_map(|folder| list(folder));
+        let files = files.filter_map(|file| std::fs::read(file).ok());
+        files
+            .filter_map(|file| Some(file.get(16..)?.to_vec()))
+            .collect()
+    }
+
+    #[tokio::test]
+    async fn issuers_are_what_their_name_says() {
+        let forest = Forest::new();
+        let der = Bytes::from_static(b"a certificate");
+        let of = Fingerprint::of(&der);
+        let path = format!("issuer/{of}");
+        assert_eq!(forest.tiles().issuer(&of).await.unwrap(), None);
+        forest.assets.tamper(&path, Some(der.clone()));
+        assert_eq!(forest.tiles().issuer(&of).await.unwrap(), Some(der.clone()));
+        for bad in damages(&der) {
+            forest.assets.tamper(&path, Some(bad));
+            let error = forest.tiles().issuer(&of).await.unwrap_err().to_string();
+            assert!(error.starts_with(&path), "{error}");
+        }
+    }
+}
