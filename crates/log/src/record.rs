@@ -11,8 +11,9 @@
 //! ```
 //!
 //! Records form a chain through their sizes and roots. After a crash, the lock
-//! says which chain happened: a record that no signed checkpoint leads to is a
-//! round that never was.
+//! says which chain happened: a record upon its tree that it does not lead to is
+//! a round that never was. One that goes on from beyond it proves that the lock
+//! is old (`recover.rs`).
 
 use bytes::Bytes;
 use lucarne_tlog::Hash;

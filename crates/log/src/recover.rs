@@ -1,9 +1,9 @@
 //! Opening a log: what lock, journal and storage say together.
 //!
-//! The lock is the truth. The journal is rolled forward to it, what it does
-//! not lead to never happened, and storage may be behind it but never ahead.
-//! Any other combination means that something was rolled back, copied or lost,
-//! and the log refuses to sign anything.
+//! The lock is the truth. The journal is rolled forward to it, a round staged on
+//! it that it does not lead to never happened, and storage may be behind it but
+//! never ahead. Any other combination means that something was rolled back,
+//! copied or lost, and the log refuses to sign anything.
 
 use bytes::Bytes;
 use lucarne_ct::{Fingerprint, verify_checkpoint};
@@ -99,7 +99,9 @@ pub(crate) async fn recover(
         not_newer(published, &head, assets, lock)?;
     }
     no_tile_beyond(&head, assets, lock).await?;
-    let path = rounds_to(&head.checkpoint, records(assets).await?);
+    let records = records(assets).await?;
+    no_round_beyond(&head.checkpoint, &records, assets, lock)?;
+    let path = rounds_to(&head.checkpoint, records);
     let base = path
         .first()
         .map_or((head.checkpoint.size, head.checkpoint.root), |record| {
@@ -218,6 +220,43 @@ async fn records(assets: &dyn Assets) -> Result<Vec<Record>, Fatal> {
             })
         })
         .collect()
+}
+
+/// A round is staged only upon a tree that the lock had then: the sequencer
+/// goes on from a tree once its commit has returned, and begins with the one
+/// that it recovered from the lock. So every record proves that its *old* size
+/// and root were in the lock once, and as the lock only grows, that it is not
+/// behind them. Its *new* ones prove nothing: between stage and commit a process
+/// may die, and others may have staged other rounds upon the same tree.
+///
+/// A lock that is behind was rolled back: a backup was restored, or a replica
+/// was promoted that had not received the last commits.
+fn no_round_beyond(
+    head: &Checkpoint,
+    records: &[Record],
+    assets: &dyn Assets,
+    lock: &dyn Lock,
+) -> Result<(), Fatal> {
+    let refuted = records.iter().map(|record| &record.step).find(|step| {
+        step.old_size > head.size || (step.old_size == head.size && step.old_root != head.root)
+    });
+    let Some(step) = refuted else {
+        return Ok(());
+    };
+    let other = match step.old_size == head.size {
+        true => " with another root",
+        false => "",
+    };
+    Err(Fatal::Inconsistent(format!(
+        "the journal in {} goes on from {} entries{other}, which had been signed by then, but the \
+         lock {} only knows {}. The lock was rolled back (a backup was restored, or a replica \
+         promoted that was behind), or it belongs to a copy of this log. Put the newest lock \
+         database back; never start the log with an older one: it would sign a fork",
+        assets.location(),
+        step.old_size,
+        lock.location(),
+        head.size,
+    )))
 }
 
 /// The rounds that lead to the signed head, oldest first. Walking back by size

@@ -214,3 +214,30 @@ async fn an_empty_bucket_under_a_used_lock_is_refused() {
     assert!(reason.contains(bucket), "{reason}");
     log.shutdown().await;
 }
+
+/// The journal's objects go on beyond a lock of before: with nothing else in
+/// the bucket, they alone tell.
+#[tokio::test(flavor = "multi_thread")]
+async fn staged_objects_beyond_an_older_lock_are_refused() {
+    let _alone = ALONE.lock().await;
+    let place_of = InBucket::new().await;
+    let older = place_of.world.crashed().await;
+    let (log, _) = place_of.run().await;
+    for burst in submissions(30).chunks(10) {
+        submit_all(&log, burst).await;
+    }
+    let copy = InBucket {
+        world: older,
+        bucket: lucarne_testkit::Bucket::versitygw().await.unwrap(),
+    };
+    copy_journal(&place_of.bucket, &copy.bucket);
+    log.shutdown().await;
+    let log = copy.world.start_on(copy.open().await);
+    reached(&log, |state| matches!(state, State::Stopped { .. })).await;
+    let State::Stopped { reason, .. } = log.state() else {
+        unreachable!();
+    };
+    assert!(reason.contains("The lock was rolled back"), "{reason}");
+    assert!(reason.contains("only knows 0"), "{reason}");
+    log.shutdown().await;
+}

@@ -20,6 +20,12 @@ async fn refusal(world: &World) -> String {
     reason
 }
 
+/// The lock's checkpoint of this log.
+async fn signed(world: &World) -> Option<Vec<u8>> {
+    let id = world.config.key.log_id().0;
+    world.lock.load(&id).await.unwrap()
+}
+
 /// A log with some entries, stopped, and a copy from before the last ones.
 async fn grown() -> (World, World) {
     let world = World::new().await;
@@ -168,4 +174,42 @@ async fn a_retired_shard_answers_gone_and_is_well() {
     assert!(log.published().is_some());
     log.shutdown().await;
     assert_eq!(log.state(), State::Closed);
+}
+
+/// The lock is one of a moment ago, and nothing that was published tells. Each
+/// record of the journal but the first after it goes on from a signed tree.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_journal_that_goes_on_beyond_the_lock_is_refused() {
+    let world = World::new().await;
+    let log = world.run().await;
+    let mut moments = Vec::new();
+    for n in 0..6 {
+        moments.push(world.crashed().await);
+        Submission::number(n).to(&log).await.unwrap();
+    }
+    let newest = world.crashed().await;
+    log.shutdown().await;
+    for (entries, moment) in moments.iter().enumerate() {
+        let assets = newest.assets.snapshot();
+        for path in assets.paths() {
+            assets.tamper(&path, moment.assets.get(&path).await.unwrap());
+        }
+        let world = World {
+            assets,
+            ..newest.crashed().await
+        };
+        let id = world.config.key.log_id().0;
+        world.lock.tamper(&id, signed(moment).await);
+        if entries < 5 {
+            let reason = refusal(&world).await;
+            assert!(reason.contains("The lock was rolled back"), "{reason}");
+            let beyond = format!("goes on from {} entries", entries + 1);
+            assert!(reason.contains(&beyond), "{reason}");
+        } else {
+            // Staged and, for all that can be told, never committed.
+            let log = world.run().await;
+            assert_eq!(audit(&log).await.len(), entries);
+            log.shutdown().await;
+        }
+    }
 }
