@@ -6,7 +6,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A source of Unix time in milliseconds. Tests hand in one that jumps.
 #[derive(Clone)]
-pub struct Clock(Arc<dyn Fn() -> u64 + Send + Sync>);
+pub struct Clock {
+    now_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
+    confirmed: bool,
+}
 
 impl Clock {
     /// The system's clock.
@@ -20,12 +23,29 @@ impl Clock {
 
     /// Any other source.
     pub fn new(now_ms: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
-        Clock(Arc::new(now_ms))
+        Clock {
+            now_ms: Arc::new(now_ms),
+            confirmed: false,
+        }
+    }
+
+    /// The same, and an operator has said that it was right when the process
+    /// was started: the log goes on however long ago it signed last.
+    pub fn confirmed(self) -> Self {
+        Clock {
+            confirmed: true,
+            ..self
+        }
+    }
+
+    /// Whether an operator has said so.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.confirmed
     }
 
     /// Unix time in milliseconds.
     pub fn now_ms(&self) -> u64 {
-        (self.0)()
+        (self.now_ms)()
     }
 }
 

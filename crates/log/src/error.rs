@@ -95,6 +95,22 @@ pub enum Fatal {
     /// Signing failed.
     #[error("signing failed: {0}")]
     Sign(String),
+    /// The clock has jumped forward.
+    #[error(
+        "the clock jumped {ahead_ms} ms ahead of the time that has passed since the last round: nothing is signed with it. Correct it, and the log goes on by itself; one that is right now is taken after a minute, or, beyond a day, after a restart with `--confirm-clock`"
+    )]
+    Jumped {
+        /// Milliseconds.
+        ahead_ms: u64,
+    },
+    /// The log signed last so long ago that the clock may be wrong.
+    #[error(
+        "the clock is more than {days} days after the last signed checkpoint: a checkpoint that is signed ahead of its time would stop the log until then. If the clock is wrong, correct it; if the log was down for so long, start it with `lucarne serve --confirm-clock` and today's date (UTC, as 2026-07-01)"
+    )]
+    Unconfirmed {
+        /// Whole days.
+        days: u64,
+    },
     /// The clock is too far behind the log's own timestamps.
     #[error(
         "the clock is {behind_ms} ms behind the last signed timestamp: correct it; the log goes on by itself once it has caught up"

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 
+use crate::jump::TOLERATED_MS;
 use crate::shared::Shared;
 use crate::state::{Check, Health, State};
 
@@ -13,8 +14,6 @@ const FRESH: Duration = Duration::from_secs(1);
 const MAX_CHECKPOINT_AGE_MS: u64 = 60_000;
 /// Below this, operators must act.
 const MIN_HEADROOM: u64 = 512 << 20;
-/// A checkpoint further in the future than this shows that the clock went back.
-const MAX_AHEAD_MS: u64 = 10_000;
 /// A lock or disk that does not answer within this is not well.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -55,7 +54,8 @@ async fn probe(log: &Shared, state: State) -> Vec<Check> {
             .published()
             .map(|published| published.timestamp_ms);
         checks.push(age_check(now_ms, signed_ms));
-        checks.push(clock_check(now_ms, signed_ms));
+        let ahead_ms = log.jumps.ahead_ms(now_ms, Instant::now());
+        checks.push(clock_check(now_ms, signed_ms, ahead_ms));
     }
     checks
 }
@@ -138,14 +138,15 @@ fn age_check(now_ms: u64, signed_ms: Option<u64>) -> Check {
     }
 }
 
-fn clock_check(now_ms: u64, signed_ms: Option<u64>) -> Check {
-    let ahead_ms = signed_ms.unwrap_or(0).saturating_sub(now_ms);
+fn clock_check(now_ms: u64, signed_ms: Option<u64>, ahead_ms: u64) -> Check {
+    let behind_ms = signed_ms.unwrap_or(0).saturating_sub(now_ms);
     Check {
         name: "clock",
-        ok: ahead_ms <= MAX_AHEAD_MS,
-        detail: match ahead_ms {
-            0 => "agrees with the log".into(),
-            ahead_ms => format!("{ahead_ms} ms behind the newest checkpoint"),
+        ok: behind_ms <= TOLERATED_MS && ahead_ms == 0,
+        detail: match (behind_ms, ahead_ms) {
+            (0, 0) => "agrees with the log".into(),
+            (0, ahead_ms) => format!("jumped {ahead_ms} ms ahead since the last round"),
+            (behind_ms, _) => format!("{behind_ms} ms behind the newest checkpoint"),
         },
     }
 }

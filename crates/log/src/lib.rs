@@ -15,6 +15,7 @@ mod flights;
 mod health;
 mod issued;
 mod kept;
+mod jump;
 mod log;
 mod metrics;
 mod pool;

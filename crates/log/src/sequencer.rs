@@ -30,6 +30,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::Fatal;
 use crate::dedup::Place;
+use crate::jump::TOLERATED_MS;
 use crate::pool::{Sealed, Sequenced};
 use crate::recover::{Head, Recovered};
 use crate::round::{Round, issuer_asset, new_issuers, tile_assets};
@@ -45,10 +46,6 @@ const SETTLE_BYTES: u64 = 128 << 20;
 /// Superseded partial tiles are looked for this far back when a log is opened:
 /// a crash may have come between settling and removing them.
 const SWEEP_BACK: u64 = 1 << 16;
-
-/// A clock this far behind the last timestamp is waited for: SCTs would lie in
-/// the future.
-const MAX_CLOCK_LAG_MS: u64 = 10_000;
 
 /// Rounds that may wait for the dedup index before sequencing waits for it.
 const MAX_UNINDEXED_ROUNDS: usize = 64;
@@ -122,7 +119,7 @@ impl Sequencer {
         let mut proven = Some(proven);
         self.show();
         loop {
-            if self.log.config.retired(self.log.config.clock.now_ms()) {
+            if self.log.config.retired(self.log.now_ms()) {
                 self.session.pool.close();
             }
             let closed = self.session.pool.is_closed();
@@ -306,14 +303,20 @@ impl Sequencer {
         self.log.reader.publish(published, Some(self.tree.clone()));
     }
 
-    /// Timestamps never go back, whatever the clock does.
+    /// Timestamps never go back, whatever the clock does, and never ahead with
+    /// a clock that jumps. One that is far behind is waited for: SCTs would lie
+    /// in the future.
     fn next_timestamp(&self) -> Result<u64, Fatal> {
-        let now_ms = self.log.config.clock.now_ms();
-        let next = now_ms.max(self.tree.timestamp_ms + 1);
+        let clock = &self.log.config.clock;
+        let (now_ms, at) = (clock.now_ms(), std::time::Instant::now());
+        let signed_ms = self.tree.timestamp_ms;
+        let next = now_ms.max(signed_ms + 1);
         let behind_ms = next - now_ms;
-        if behind_ms > MAX_CLOCK_LAG_MS {
+        if behind_ms > TOLERATED_MS {
             return Err(Fatal::Clock { behind_ms });
         }
+        let confirmed = clock.is_confirmed();
+        self.log.jumps.trust(now_ms, at, signed_ms, confirmed)?;
         Ok(next)
     }
 

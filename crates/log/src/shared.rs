@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use lucarne_ct::{Roots, Validator};
@@ -10,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::issued::Issued;
+use crate::jump::Jumps;
 use crate::metrics::LogMetrics;
 use crate::reader::Reader;
 use crate::recent::Recent;
@@ -30,6 +32,7 @@ pub(crate) struct Shared {
     pub(crate) state: Mutex<State>,
     pub(crate) closing: AtomicBool,
     pub(crate) wake: Notify,
+    pub(crate) jumps: Jumps,
 }
 
 impl Shared {
@@ -56,10 +59,17 @@ impl Shared {
             state: Mutex::new(State::Starting),
             closing: AtomicBool::new(false),
             wake: Notify::new(),
+            jumps: Jumps::default(),
             config,
             assets,
             lock,
         }
+    }
+
+    /// Unix time in milliseconds, as the clock has it that may have jumped.
+    pub(crate) fn now_ms(&self) -> u64 {
+        let now_ms = self.config.clock.now_ms();
+        self.jumps.now_ms(now_ms, Instant::now())
     }
 
     pub(crate) fn set_state(&self, state: State) {

@@ -60,7 +60,7 @@ impl Shared {
         let session = session.as_ref().ok_or_else(|| self.unavailable())?;
         let validator = self.validator.load();
         let examined = validator
-            .examine(chain, kind, self.config.clock.now_ms())
+            .examine(chain, kind, self.now_ms())
             .map_err(SubmitError::Rejected)?;
         // A duplicate is answered before any signature is checked.
         let looked = match (examined.identity(), examined.signed()) {

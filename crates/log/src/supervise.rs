@@ -29,10 +29,10 @@ impl Shared {
         let mut backoff = FIRST_BACKOFF;
         let mut rebuild = false;
         while !self.closing.load(Ordering::SeqCst) {
-            if self.config.retired(self.config.clock.now_ms()) {
+            if self.config.retired(self.now_ms()) {
                 self.set_state(State::Retired);
                 match self.finish().await {
-                    Ok(()) => self.wake.notified().await,
+                    Ok(()) => self.while_retired().await,
                     Err(fatal) => {
                         tracing::error!(log = name, error = %fatal, "retired, and not whole");
                         let pause = match fatal.is_passing() {
@@ -73,6 +73,13 @@ impl Shared {
         let edge = Arc::new(recovered.tree);
         self.reader.publish(head.published(), Some(edge));
         Ok(())
+    }
+
+    /// Until the log is closed, unless the clock that ended it was wrong.
+    async fn while_retired(&self) {
+        while self.config.retired(self.now_ms()) && !self.closing.load(Ordering::SeqCst) {
+            self.pause(MAX_BACKOFF).await;
+        }
     }
 
     async fn pause(&self, time: Duration) {

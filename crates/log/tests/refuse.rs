@@ -213,3 +213,53 @@ async fn a_journal_that_goes_on_beyond_the_lock_is_refused() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_jumps_ahead_is_not_signed_with() {
+    let mut world = World::new().await;
+    // Nor does it end the shard.
+    let years = 10 * 365 * 24 * 3600 * 1000;
+    let now_ms = world.config.clock.now_ms();
+    world.config.policy.not_after_limit = Some(now_ms + years / 2);
+    let log = world.run().await;
+    Submission::number(1).to(&log).await.unwrap();
+    for ahead_ms in [years, 3_600_000] {
+        world.skew_ms.store(ahead_ms, Ordering::SeqCst);
+        reached(&log, |state| matches!(state, State::Stopped { .. })).await;
+        let health = format!("{:?}", log.health().await);
+        assert!(health.contains("the clock jumped"), "{health}");
+        assert!(Submission::number(2).to(&log).await.is_err());
+        world.skew_ms.store(0, Ordering::SeqCst);
+        reached(&log, |state| *state == State::Running).await;
+        Submission::number(2).to(&log).await.unwrap();
+        let signed_ms = log.published().unwrap().timestamp_ms;
+        assert!(signed_ms < now_ms + 600_000, "{signed_ms}");
+    }
+    // What the log waits out anyway is no jump.
+    world.skew_ms.store(3_000, Ordering::SeqCst);
+    Submission::number(3).to(&log).await.unwrap();
+    log.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_days_after_the_last_checkpoint_needs_a_word() {
+    let mut world = World::new().await;
+    let log = world.run().await;
+    Submission::number(1).to(&log).await.unwrap();
+    log.shutdown().await;
+    let days = 2 * 24 * 3600 * 1000;
+    world.skew_ms.store(days, Ordering::SeqCst);
+    let before = signed(&world).await;
+    let reason = refusal(&world).await;
+    assert!(reason.contains("--confirm-clock"), "{reason}");
+    assert_eq!(signed(&world).await, before);
+    // Corrected, or confirmed, it goes on.
+    world.skew_ms.store(0, Ordering::SeqCst);
+    let log = world.run().await;
+    log.shutdown().await;
+    world.skew_ms.store(days, Ordering::SeqCst);
+    world.config.clock = world.config.clock.confirmed();
+    let log = world.run().await;
+    Submission::number(2).to(&log).await.unwrap();
+    log.shutdown().await;
+}

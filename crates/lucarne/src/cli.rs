@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
+use jiff::civil::Date;
 
 use crate::commands::ca::Ca;
 use crate::commands::demo::Options as Demo;
@@ -121,6 +122,11 @@ pub struct Serve {
     /// [default: testcert in the first log's cache]
     #[arg(long, value_name = "DIR", num_args = 0..=1, conflicts_with = "tls_certificate")]
     pub testcert: Option<Option<PathBuf>>,
+
+    /// The clock is right, and it is this day (UTC): logs start though they signed last more than
+    /// a day ago
+    #[arg(long, value_name = "YYYY-MM-DD")]
+    pub confirm_clock: Option<Date>,
 
     /// Flags that make a configuration by themselves.
     #[command(flatten)]

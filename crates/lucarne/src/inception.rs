@@ -25,9 +25,14 @@ pub(crate) enum Birth {
     Unset,
 }
 
+/// The day in UTC.
+pub(crate) fn today() -> Date {
+    Timestamp::now().to_zoned(TimeZone::UTC).date()
+}
+
 /// Whether `log` may be created now.
 pub(crate) fn birth(log: &LogSettings) -> Birth {
-    let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
+    let today = today();
     match &log.inception {
         None => Birth::Unset,
         Some(day) if day.value == today => Birth::Today,

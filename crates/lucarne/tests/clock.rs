@@ -55,3 +55,42 @@ fn a_clock_far_behind_is_waited_for() {
     });
     assert!(server.stop(PATIENCE).unwrap().success());
 }
+
+/// The clock of a test cannot jump; but this log signed last three days ago.
+#[test]
+fn a_start_after_days_is_confirmed_with_the_day() {
+    let site = Site::create([("idle", String::new())]);
+    let key = site.key("idle");
+    let origin = format!("{}/idle", site.address());
+    let newest = run(site.signed("idle")).unwrap();
+    let (head, signed_ms) = verify_checkpoint(&newest, &origin, key.public_key_spki()).unwrap();
+    let days_ago_ms = signed_ms - 3 * 24 * 3600 * 1000;
+    let note = key.sign_checkpoint(&origin, head.size, &head.root, days_ago_ms);
+    let note = note.unwrap();
+    std::fs::write(site.data("idle").join("checkpoint"), &note).unwrap();
+    run(site.sign("idle", note.as_bytes()));
+    let mut server = site.start();
+    run(async {
+        let reason = site.reaches("idle", "stopped").await;
+        assert_has(&reason, "more than 3 days after the last signed checkpoint");
+        assert_has(&reason, "lucarne serve --confirm-clock");
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+    let signed = run(site.signed("idle")).unwrap();
+    assert_eq!(signed, note.as_bytes(), "nothing was signed");
+
+    // What was confirmed one day is not for another.
+    let (code, said) = site.lucarne(&["serve", "--confirm-clock", "2026-01-01"]);
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "this machine's clock says");
+    let today = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC);
+    let confirmed = site.launch().arg("--confirm-clock");
+    let confirmed = confirmed.arg(today.date().to_string());
+    let mut server = confirmed.start(site.address()).unwrap();
+    run(site.ready("idle"));
+    assert!(server.stop(PATIENCE).unwrap().success());
+    // It has signed since.
+    let mut server = site.start();
+    run(site.ready("idle"));
+    assert!(server.stop(PATIENCE).unwrap().success());
+}

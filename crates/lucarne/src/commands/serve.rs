@@ -5,14 +5,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
+use jiff::civil::Date;
 use lucarne_http::Tls;
 
 use super::failed;
 use crate::cli::Serve;
 use crate::config::{Config, Report};
 use crate::logging::Logging;
-use crate::runtime;
 use crate::server::{Creation, Server};
+use crate::{inception, runtime};
 
 /// Runs until a signal asks to stop.
 pub(crate) fn run(options: &Serve, logging: &Logging) -> ExitCode {
@@ -23,12 +24,17 @@ pub(crate) fn run(options: &Serve, logging: &Logging) -> ExitCode {
     for line in report.warning_lines() {
         tracing::warn!("{line}");
     }
-    let (Some(config), Some(roots), []) = (config, roots, report.problems()) else {
+    let (Some(mut config), Some(roots), []) = (config, roots, report.problems()) else {
         for line in report.problem_lines() {
             eprintln!("problem: {line}");
         }
         return failed("not started");
     };
+    if let Some(day) = options.confirm_clock
+        && let Err(error) = confirm_clock(day, &mut config)
+    {
+        return failed(error);
+    }
     let testcert = match options.testcert.as_ref() {
         Some(directory) => match testcert(directory.as_deref(), &config) {
             Ok(tls) => Some(tls),
@@ -44,6 +50,22 @@ pub(crate) fn run(options: &Serve, logging: &Logging) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(format_args!("{error:#}")),
     }
+}
+
+/// Takes the operator's word for the clock. The day is that of this start, so
+/// that a flag which was left in a unit file confirms nothing later.
+fn confirm_clock(day: Date, config: &mut Config) -> Result<()> {
+    let today = inception::today();
+    if day != today {
+        bail!(
+            "--confirm-clock {day}: this machine's clock says {today} (UTC). If that is wrong, \
+             correct the clock; if it is right, confirm that day, and only for this start"
+        );
+    }
+    for log in &mut config.logs {
+        log.clock = log.clock.clone().confirmed();
+    }
+    Ok(())
 }
 
 /// Certificates for tests, in the directory that is given, or in the cache.

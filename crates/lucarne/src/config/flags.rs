@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use lucarne_ct::{Policy, Require};
 use lucarne_http::Limits;
+use lucarne_log::Clock;
 use lucarne_settings::{Located, Report};
 use lucarne_storage::ObjectStoreConfig;
 
@@ -268,6 +269,7 @@ impl Flags {
             read_cache: log::READ_CACHE,
             disk_cache: log::DISK_CACHE,
             policy,
+            clock: Clock::system(),
         })
     }
 

@@ -54,6 +54,8 @@ pub struct LogSettings {
     pub disk_cache: u64,
     /// What the log accepts.
     pub policy: Policy,
+    /// Where it reads the time.
+    pub clock: Clock,
 }
 
 /// Where accepted roots come from; all sources are joined.
@@ -123,7 +125,7 @@ impl LogSettings {
             checkpoint_interval: self.checkpoint_interval,
             cache: self.cache.value.join("dedup"),
             read_cache_bytes: self.read_cache,
-            clock: Clock::system(),
+            clock: self.clock.clone(),
         }
     }
 }
@@ -175,6 +177,7 @@ pub(super) fn read(
         read_cache: rounds.read_cache,
         disk_cache: rounds.disk_cache,
         policy,
+        clock: Clock::system(),
     })
 }
 

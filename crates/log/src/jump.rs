@@ -1,0 +1,201 @@
+//! A clock that jumps forward must not be signed with: a checkpoint of a time
+//! to come would keep the log from signing until then.
+//!
+//! While the process runs, the clock is held against the monotonic one. A jump
+//! within what the log would wait out is taken. One of up to a day is taken once
+//! the clock has stood by it for a minute, as after a pause of the machine;
+//! a longer one never. What the process starts with is held against the last
+//! signed checkpoint: beyond a day, an operator has to confirm that the log was
+//! down for so long.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::Fatal;
+
+/// Milliseconds that are taken at once: so far behind its own timestamps, a log
+/// waits for its clock without stopping.
+pub(crate) const TOLERATED_MS: u64 = 10_000;
+/// The most that is taken without a word of an operator.
+const MOST_MS: u64 = 24 * 3600 * 1000;
+/// How long the clock must stand by a jump.
+const STANDING: Duration = Duration::from_secs(60);
+
+/// The clock at some moment.
+#[derive(Clone, Copy)]
+struct Seen {
+    wall_ms: u64,
+    at: Instant,
+}
+
+impl Seen {
+    /// What the clock says at another moment, if it only goes on.
+    fn expected_ms(&self, at: Instant) -> u64 {
+        let passed = at.saturating_duration_since(self.at).as_millis();
+        self.wall_ms.saturating_add(passed as u64)
+    }
+}
+
+#[derive(Default)]
+struct State {
+    /// When it was last signed with.
+    trusted: Option<Seen>,
+    /// Since when it stands by a jump.
+    jumped: Option<Seen>,
+}
+
+/// What one log knows of its clock, as long as the process lives.
+#[derive(Default)]
+pub(crate) struct Jumps(Mutex<State>);
+
+impl Jumps {
+    /// Whether a log may sign with the time `wall_ms`, which was read at `at`.
+    ///
+    /// # Errors
+    /// If it is too far ahead of the time that has passed since it last did, or
+    /// since it `signed_ms`, if that was in another process; unless that is
+    /// `confirmed`.
+    pub(crate) fn trust(
+        &self,
+        wall_ms: u64,
+        at: Instant,
+        signed_ms: u64,
+        confirmed: bool,
+    ) -> Result<(), Fatal> {
+        let mut state = self.0.lock();
+        let seen = Seen { wall_ms, at };
+        match state.trusted {
+            None => {
+                let ahead_ms = wall_ms.saturating_sub(signed_ms);
+                if ahead_ms > MOST_MS && !confirmed {
+                    return Err(Fatal::Unconfirmed {
+                        days: ahead_ms / MOST_MS,
+                    });
+                }
+            }
+            Some(trusted) => {
+                let ahead_ms = wall_ms.saturating_sub(trusted.expected_ms(at));
+                if ahead_ms > TOLERATED_MS && !state.stands(seen, ahead_ms) {
+                    return Err(Fatal::Jumped { ahead_ms });
+                }
+            }
+        }
+        *state = State {
+            trusted: Some(seen),
+            jumped: None,
+        };
+        Ok(())
+    }
+
+    /// The time to go by: that of the clock, unless it has jumped.
+    pub(crate) fn now_ms(&self, wall_ms: u64, at: Instant) -> u64 {
+        wall_ms - self.ahead_ms(wall_ms, at)
+    }
+
+    /// How far the clock is ahead, if that is too far.
+    pub(crate) fn ahead_ms(&self, wall_ms: u64, at: Instant) -> u64 {
+        let trusted = self.0.lock().trusted;
+        let expected_ms = trusted.map_or(wall_ms, |trusted| trusted.expected_ms(at));
+        match wall_ms.saturating_sub(expected_ms) {
+            ahead_ms if ahead_ms > TOLERATED_MS => ahead_ms,
+            _ => 0,
+        }
+    }
+}
+
+impl State {
+    /// Whether the clock has stood by this jump for long enough.
+    fn stands(&mut self, now: Seen, ahead_ms: u64) -> bool {
+        let still = self.jumped.filter(|jumped| {
+            let expected_ms = jumped.expected_ms(now.at);
+            expected_ms.abs_diff(now.wall_ms) <= TOLERATED_MS
+        });
+        let since = *self.jumped.insert(still.unwrap_or(now));
+        let stood = now.at.saturating_duration_since(since.at);
+        let stands = ahead_ms <= MOST_MS && stood >= STANDING;
+        if stands {
+            tracing::warn!(
+                ahead_ms,
+                "the clock has jumped and stands by it: taken as right"
+            );
+        }
+        stands
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_800_000_000_000;
+    const HOUR: u64 = 3600 * 1000;
+
+    /// Jumps, and the moment at which the clock said `NOW`.
+    fn running() -> (Jumps, Instant) {
+        let (jumps, start) = (Jumps::default(), Instant::now());
+        jumps.trust(NOW, start, NOW - 1000, false).unwrap();
+        (jumps, start)
+    }
+
+    fn after(start: Instant, seconds: u64) -> (u64, Instant) {
+        (1000 * seconds, start + Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn a_start_long_after_the_last_checkpoint_is_confirmed() {
+        let at = Instant::now();
+        for (signed_ms, confirmed, taken) in [
+            (NOW - 23 * HOUR, false, true),
+            (NOW - 25 * HOUR, false, false),
+            (NOW - 25 * HOUR, true, true),
+            (NOW + HOUR, false, true),
+        ] {
+            let trusted = Jumps::default().trust(NOW, at, signed_ms, confirmed);
+            assert_eq!(trusted.is_ok(), taken);
+        }
+    }
+
+    #[test]
+    fn ten_years_are_never_taken_and_forgotten_when_they_are_over() {
+        let (jumps, start) = running();
+        for seconds in [1, 61, 3600, 100_000] {
+            let (passed, at) = after(start, seconds);
+            let wall = NOW + passed + 87_600 * HOUR;
+            assert!(jumps.trust(wall, at, NOW, true).is_err());
+            assert_eq!(jumps.now_ms(wall, at), NOW + passed);
+        }
+        let (passed, at) = after(start, 100_001);
+        jumps.trust(NOW + passed, at, NOW, false).unwrap();
+        assert_eq!(jumps.now_ms(NOW + passed, at), NOW + passed);
+    }
+
+    #[test]
+    fn an_hour_is_taken_once_the_clock_has_stood_by_it() {
+        let (jumps, start) = running();
+        let try_at = |seconds, ahead| {
+            let (passed, at) = after(start, seconds);
+            jumps.trust(NOW + passed + ahead, at, NOW, false).is_ok()
+        };
+        assert!(!try_at(1, HOUR));
+        assert!(!try_at(50, HOUR + 5000));
+        // Another one: the minute begins anew.
+        assert!(!try_at(55, 2 * HOUR));
+        assert!(!try_at(65, 2 * HOUR));
+        assert!(try_at(115, 2 * HOUR + 3000));
+        assert!(try_at(116, 2 * HOUR));
+    }
+
+    #[test]
+    fn small_steps_and_steps_back_are_taken() {
+        let (jumps, start) = running();
+        let try_at = |seconds, wall| {
+            let (_, at) = after(start, seconds);
+            jumps.trust(wall, at, NOW, false).is_ok()
+        };
+        assert!(try_at(1, NOW + 1000 + TOLERATED_MS));
+        assert!(try_at(2, NOW + 2000));
+        assert!(try_at(3, NOW - HOUR));
+        assert!(!try_at(4, NOW), "and the way back is a jump again");
+    }
+}
