@@ -183,6 +183,12 @@ impl Examined<'_> {
         }
     }
 
+    /// The leaf's notBefore in milliseconds since 1970, if it is a readable time. No signature
+    /// over it has been verified yet.
+    pub fn not_before(&self) -> Option<i64> {
+        self.leaf.not_before()
+    }
+
     /// What the log signs for this entry: for a duplicate, of which no signature is verified
     /// again. `None` where [`identity`](Self::identity) is.
     pub fn signed(&self) -> Option<SignedEntry> {

@@ -1,114 +1,401 @@
-//! Brings the dedup index up to date from the log's own data tiles.
+//! Brings the dedup index up to date from the log's own data tiles, and keeps
+//! an index of another history from being used.
+//!
+//! Nothing is taken over that the signed root does not vouch for: a data tile
+//! must hash to what the tree has in its place. Of one that does not, those
+//! entries are taken whose own hashes are right; the rest are gaps (`gaps.rs`),
+//! which are looked at again until the tile has been mended.
 
+use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use lucarne_ct::{LogId, TileLeafRef};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use lucarne_ct::{Identity, TileLeafRef};
 use lucarne_storage::Assets;
-use lucarne_tlog::{Level, TILE_WIDTH, Tile};
+use lucarne_tlog::{Hash, Level, TILE_WIDTH, Tile, leaf_hash, tile_root};
 use tokio::task::spawn_blocking;
 
+use crate::compress::gunzip;
 use crate::dedup::{Dedup, Place};
-use crate::{Fatal, stored};
+use crate::gaps::Gap;
+use crate::shared::Shared;
+use crate::tree::Tree;
+use crate::verified_tiles::VerifiedTiles;
+use crate::{Fatal, ReadError, stored};
 
-/// Opens the index of a log of `size` entries and adds what it lacks. An index
-/// that is damaged, or knows more than the log has, is rebuilt; so is one that
-/// turned out to be damaged later, if `rebuild` says so.
-pub(crate) async fn open(
-    path: &Path,
-    owner: LogId,
-    assets: &dyn Assets,
-    size: u64,
-    rebuild: bool,
-) -> Result<Dedup, Fatal> {
-    let at = path.to_path_buf();
-    let open = move || match rebuild {
-        true => Dedup::rebuild(&at, owner),
-        false => usable(&at, owner, size),
+/// Tiles that are read at the same time: what takes long is the way to a store.
+const READS: usize = 16;
+
+/// How often entries that are not known are looked for.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// The entries of the signed tree, as storage has them.
+struct Source<'a> {
+    assets: &'a dyn Assets,
+    verified: &'a VerifiedTiles,
+    tree: &'a Tree,
+}
+
+/// What storage has of one data tile.
+#[derive(Default)]
+struct Found {
+    /// Entries that are in the tree, in order.
+    entries: Vec<(Identity, Place)>,
+    /// Those that are not here.
+    gaps: Vec<Gap>,
+    /// The entry after the last one.
+    end: u64,
+}
+
+/// Opens the index of the log whose signed tree this is, and adds what it
+/// lacks. An index that cannot be read is set aside and made anew; so is one
+/// that turned out to be damaged later, if `rebuild` says so.
+///
+/// # Errors
+/// If the index is of another history than the tree, or cannot be opened, or
+/// storage does not answer.
+pub(crate) async fn open(log: &Shared, tree: &Tree, rebuild: bool) -> Result<Dedup, Fatal> {
+    let path = &log.config.cache;
+    let source = Source {
+        assets: &*log.assets,
+        verified: log.reader.tiles(),
+        tree,
     };
-    let dedup = spawn_blocking(open)
-        .await
-        .map_err(|error| failed(path, &error))??;
-    let dedup = Arc::new(dedup);
-    let mut next = dedup.indexed();
+    let dedup = match rebuild {
+        true => anew(log).await?,
+        false => usable(log, &source).await?,
+    };
+    let (size, mut next) = (tree.size(), dedup.indexed());
     if next < size {
         tracing::info!(from = next, to = size, path = %path.display(), "dedup index: catching up");
     }
-    while next < size {
-        next = add_tile(&dedup, assets, next, size).await?;
-        if next % (1 << 20) == 0 {
+    let dedup = Arc::new(dedup);
+    let tiles = stream::iter(next / TILE_WIDTH..size.div_ceil(TILE_WIDTH));
+    let mut tiles = tiles.map(|tile| source.read(tile)).buffered(READS);
+    let mut unbounded = Vec::new();
+    while let Some(found) = tiles.try_next().await? {
+        add(&dedup, found, &mut next, &mut unbounded, tree).await?;
+        if next.is_multiple_of(1 << 20) {
             tracing::info!(indexed = next, of = size, "dedup index: catching up");
         }
     }
+    drop(tiles);
     Arc::into_inner(dedup).ok_or_else(|| failed(path, &"still in use"))
 }
 
-fn usable(path: &Path, owner: LogId, size: u64) -> Result<Dedup, Fatal> {
-    match Dedup::open(path, owner) {
-        Ok(dedup) if dedup.indexed() <= size => Ok(dedup),
+async fn anew(log: &Shared) -> Result<Dedup, Fatal> {
+    let (path, owner) = (log.config.cache.clone(), log.config.key.log_id());
+    let made = spawn_blocking(move || Dedup::rebuild(&path, owner)).await;
+    made.map_err(|error| failed(&log.config.cache, &error))?
+}
+
+/// The index as it is, if it is one of this history of the log.
+async fn usable(log: &Shared, source: &Source<'_>) -> Result<Dedup, Fatal> {
+    let (path, owner) = (log.config.cache.clone(), log.config.key.log_id());
+    let opened = spawn_blocking(move || Dedup::open(&path, owner)).await;
+    let path = log.config.cache.display();
+    let damaged = match opened.map_err(|error| failed(&log.config.cache, &error))? {
         Ok(dedup) => {
-            tracing::warn!(
-                path = %path.display(), indexed = dedup.indexed(), size,
-                "the dedup index knows more entries than the log has: it is from another time, rebuilding it"
-            );
-            drop(dedup);
-            Dedup::rebuild(path, owner)
+            let seen = dedup.unbound.unwrap_or(dedup.anchor().head.size);
+            if seen > source.tree.size() {
+                return Err(rolled_back(log, seen, source.tree.size()));
+            }
+            if dedup.unbound.is_none() {
+                same_history(log, &dedup, source).await?;
+                return Ok(dedup);
+            }
+            "it is of an older format, which does not say from which tree it is".to_owned()
         }
         Err(Fatal::Dedup {
             problem,
             damaged: true,
             ..
-        }) => {
-            tracing::warn!(path = %path.display(), problem, "the dedup index cannot be read, rebuilding it");
-            Dedup::rebuild(path, owner)
+        }) => problem,
+        Err(fatal) => return Err(fatal),
+    };
+    tracing::warn!(%path, problem = damaged, "the dedup index cannot be used");
+    anew(log).await
+}
+
+/// The index notes a tree only after it was committed. A log that has fewer
+/// entries has lost some.
+fn rolled_back(log: &Shared, seen: u64, size: u64) -> Fatal {
+    let path = log.config.cache.display();
+    Fatal::Inconsistent(format!(
+        "the dedup index in {path} has seen {seen} entries of this log, the lock {} only knows \
+         {size}. Lock and storage were rolled back, or the index is of a copy of this log that \
+         went on. Put the newest lock and storage back; never go on with older ones: that signs a \
+         fork. Only if it is certain that nothing beyond the {size} entries was ever signed for, \
+         move {path} away, and it is rebuilt. Nothing is signed until then",
+        log.lock.location(),
+    ))
+}
+
+/// The signed tree must begin with the one that was indexed.
+async fn same_history(log: &Shared, dedup: &Dedup, source: &Source<'_>) -> Result<(), Fatal> {
+    let indexed = dedup.anchor().head;
+    let path = log.config.cache.display();
+    let root = source
+        .verified
+        .root_at(&source.tree.edge, indexed.size)
+        .await;
+    let root = root.map_err(|error| match error {
+        ReadError::Unavailable(problem) | ReadError::Storage(problem) => Fatal::Away(problem),
+        error => Fatal::Inconsistent(format!(
+            "whether the dedup index in {path} is of this log's history cannot be told: {error} \
+             (in {}). Put that tile back from a copy; nothing is signed until then",
+            log.assets.location()
+        )),
+    })?;
+    if root == indexed.root {
+        return Ok(());
+    }
+    Err(Fatal::Inconsistent(format!(
+        "the dedup index in {path} was made from another history of this log: its {} entries had \
+         the root {}, and those that the lock {} has signed have {root}. Either lock and storage \
+         were restored or swapped: put the newest ones back, for what was signed since would be \
+         forked. Or the cache came from elsewhere: if that is certain, move {path} away, and it is \
+         rebuilt. Nothing is signed until then",
+        indexed.size,
+        indexed.root,
+        log.lock.location(),
+    )))
+}
+
+/// Adds what was found to the index. A gap is noted before the index passes it;
+/// how old its entries are, as soon as the entry after it is known.
+async fn add(
+    dedup: &Arc<Dedup>,
+    found: Found,
+    next: &mut u64,
+    unbounded: &mut Vec<Gap>,
+    tree: &Tree,
+) -> Result<(), Fatal> {
+    let Found {
+        mut entries,
+        mut gaps,
+        end,
+    } = found;
+    entries.retain(|(_, place)| place.index >= *next);
+    gaps.iter_mut()
+        .for_each(|gap| gap.first = gap.first.max(*next));
+    gaps.retain(|gap| gap.first < gap.end);
+    let (index, head) = (dedup.clone(), tree.head());
+    if let Some((_, first)) = entries.first() {
+        for mut gap in unbounded.drain(..) {
+            gap.latest_ms = first.timestamp_ms;
+            gaps.push(gap);
         }
-        Err(fatal) => Err(fatal),
+    }
+    unbounded.extend(gaps.iter().filter(|gap| gap.latest_ms == u64::MAX));
+    *next = end;
+    let added = spawn_blocking(move || {
+        if !gaps.is_empty() {
+            index.mend(&[], &[], &gaps)?;
+        }
+        index.extend(entries.into_iter(), end, head)
+    });
+    added
+        .await
+        .map_err(|error| Fatal::Internal(error.to_string()))?
+}
+
+/// Looks for what the index does not know, again and again.
+pub(crate) async fn repair(log: &Shared, dedup: &Dedup) -> Infallible {
+    loop {
+        // The pace of looking: nothing tells when an operator has put a tile back.
+        tokio::time::sleep(LOOK_AGAIN).await;
+        let Some(tree) = log.reader.tree() else {
+            continue;
+        };
+        let source = Source {
+            assets: &*log.assets,
+            verified: log.reader.tiles(),
+            tree: &tree,
+        };
+        let gaps = dedup.gaps.all();
+        for of_tile in gaps.chunk_by(|a, b| a.first / TILE_WIDTH == b.first / TILE_WIDTH) {
+            if let Err(error) = mend(dedup, &source, of_tile).await {
+                tracing::warn!(log = log.config.shortname, %error, "dedup index: not mended");
+            }
+        }
+        log.note_gaps(dedup);
     }
 }
 
-/// Indexes the entries from `next` to the end of their data tile.
-async fn add_tile(
-    dedup: &Arc<Dedup>,
-    assets: &dyn Assets,
-    next: u64,
-    size: u64,
-) -> Result<u64, Fatal> {
-    let inconsistent = |problem: String| Fatal::Inconsistent(format!("dedup index: {problem}"));
-    let index = next / TILE_WIDTH;
-    let first = index * TILE_WIDTH;
-    let end = size.min(first + TILE_WIDTH);
-    let tile = Tile::new(Level::Data, index, (end - first) as u16)
-        .ok_or_else(|| inconsistent(format!("no data tile holds entry {next}")))?;
-    let bytes = stored::tile(assets, tile)
-        .await
-        .map_err(|error| inconsistent(error.to_string()))?
-        .ok_or_else(|| inconsistent(format!("{} is missing", tile.path())))?;
+/// Reads the tile of these gaps again.
+async fn mend(dedup: &Dedup, source: &Source<'_>, gaps: &[Gap]) -> Result<(), Fatal> {
+    let Some(tile) = gaps.first().map(|gap| gap.first / TILE_WIDTH) else {
+        return Ok(());
+    };
+    let found = source.read(tile).await?;
+    let within = |index: u64| {
+        gaps.iter()
+            .find(|gap| (gap.first..gap.end).contains(&index))
+    };
+    let mut entries = found.entries;
+    entries.retain(|(_, place)| within(place.index).is_some());
+    if entries.is_empty() {
+        return Ok(());
+    }
+    let mut left = found.gaps;
+    left.retain(|gap| within(gap.first).is_some());
+    for gap in &mut left {
+        let bound = gaps.iter().map(|gap| gap.latest_ms).max();
+        gap.latest_ms = gap.latest_ms.min(bound.unwrap_or(u64::MAX));
+    }
+    tracing::info!(tile, entries = entries.len(), "dedup index: mended");
+    dedup.mend(&entries, gaps, &left)
+}
 
-    let mut entries = Vec::with_capacity(TILE_WIDTH as usize);
-    let mut rest = bytes.as_ref();
-    for expected in first..end {
-        let leaf = TileLeafRef::read(&mut rest)
-            .map_err(|error| inconsistent(format!("{}: {error}", tile.path())))?;
-        if leaf.index != expected {
-            return Err(inconsistent(format!(
-                "{}: entry {} where {expected} is due",
-                tile.path(),
-                leaf.index
-            )));
+impl Source<'_> {
+    /// What storage has of data tile number `index`.
+    async fn read(&self, index: u64) -> Result<Found, Fatal> {
+        let first = index * TILE_WIDTH;
+        if index == self.tree.size() / TILE_WIDTH {
+            // The partial tile at the right edge was verified when it was loaded.
+            let leaves = Leaf::read_all(&self.tree.data.bytes, first);
+            return Ok(Found::of(leaves, first, self.tree.size(), |_, _| true));
         }
-        if expected >= next {
-            let place = Place {
-                index: expected,
-                timestamp_ms: leaf.timestamp,
+        let Some(tile) = Tile::new(Level::Data, index, TILE_WIDTH as u16) else {
+            return Err(Fatal::Internal(format!("no data tile has number {index}")));
+        };
+        let root = self.verified.entry(&self.tree.edge, 1, index).await;
+        let mut readable = Vec::new();
+        if let Some(root) = known(root)? {
+            for again in [false, true] {
+                let leaves = self.leaves(tile, again).await?;
+                if leaves.len() as u64 == TILE_WIDTH && root_of(&leaves) == Some(root) {
+                    return Ok(Found::of(leaves, first, tile.end_leaf(), |_, _| true));
+                }
+                if leaves.len() > readable.len() {
+                    readable = leaves;
+                }
+            }
+        }
+        tracing::warn!(
+            "{}/{} is not what was signed, or cannot be read: put it back from a copy. Entries \
+             that cannot be told from those it had are refused until then",
+            self.assets.location(),
+            tile.path()
+        );
+        let hashes = match Tile::new(Level::Hashes(0), index, TILE_WIDTH as u16) {
+            Some(hashes) => known(self.verified.hashes(&self.tree.edge, hashes).await)?,
+            None => None,
+        };
+        let hashes = hashes.unwrap_or_default();
+        Ok(Found::of(readable, first, tile.end_leaf(), |n, hash| {
+            let at = n * Hash::LENGTH;
+            hashes.get(at..at + Hash::LENGTH) == Some(&hash.0)
+        }))
+    }
+
+    /// The entries of a full tile, as far as they can be read. What does not
+    /// fit is asked for `again`, of whoever else may have it.
+    async fn leaves(&self, tile: Tile, again: bool) -> Result<Vec<Leaf>, Fatal> {
+        let path = tile.path();
+        let found = match again {
+            false => self.assets.get(&path).await,
+            true => self.assets.get_for_reader(&path).await,
+        };
+        let bytes = stored::if_readable(found)?.unwrap_or_default();
+        let first = tile.start_leaf();
+        let read = spawn_blocking(move || match gunzip(bytes) {
+            Ok(plain) => Leaf::read_all(&plain, first),
+            Err(_) => Vec::new(),
+        });
+        read.await
+            .map_err(|error| Fatal::Internal(error.to_string()))
+    }
+}
+
+/// An entry of a data tile, not yet held against the tree.
+struct Leaf {
+    identity: Identity,
+    place: Place,
+    hash: Hash,
+}
+
+impl Leaf {
+    /// The entries up to the first that cannot be read, at most those of a tile.
+    fn read_all(mut bytes: &[u8], first: u64) -> Vec<Leaf> {
+        let mut buffer = Vec::new();
+        let mut leaves = Vec::with_capacity(TILE_WIDTH as usize);
+        for index in first..first + TILE_WIDTH {
+            if bytes.is_empty() {
+                break;
+            }
+            let Ok(leaf) = TileLeafRef::read(&mut bytes) else {
+                break;
             };
-            entries.push((leaf.identity(), place));
+            buffer.clear();
+            leaf.merkle_tree_leaf(&mut buffer);
+            leaves.push(Leaf {
+                identity: leaf.identity(),
+                place: Place {
+                    index,
+                    timestamp_ms: leaf.timestamp,
+                },
+                hash: leaf_hash(&buffer),
+            });
+        }
+        leaves
+    }
+}
+
+impl Found {
+    /// Entries from `first` up to `end`, of which `leaves` are those that could
+    /// be read, and `in_tree` tells which of them are right.
+    fn of(
+        leaves: Vec<Leaf>,
+        first: u64,
+        end: u64,
+        in_tree: impl Fn(usize, &Hash) -> bool,
+    ) -> Found {
+        let mut found = Found {
+            end,
+            ..Found::default()
+        };
+        let mut next = first;
+        for (n, leaf) in leaves.into_iter().enumerate() {
+            if in_tree(n, &leaf.hash) {
+                found.gap(next, leaf.place.index, leaf.place.timestamp_ms);
+                next = leaf.place.index + 1;
+                found.entries.push((leaf.identity, leaf.place));
+            }
+        }
+        found.gap(next, end, u64::MAX);
+        found
+    }
+
+    fn gap(&mut self, first: u64, end: u64, latest_ms: u64) {
+        if first < end {
+            self.gaps.push(Gap {
+                first,
+                end,
+                latest_ms,
+            });
         }
     }
-    let dedup = dedup.clone();
-    spawn_blocking(move || dedup.extend(entries.into_iter(), end))
-        .await
-        .map_err(|error| inconsistent(error.to_string()))??;
-    Ok(end)
+}
+
+fn root_of(leaves: &[Leaf]) -> Option<Hash> {
+    let hashes: Vec<u8> = leaves.iter().flat_map(|leaf| leaf.hash.0).collect();
+    tile_root(&hashes)
+}
+
+/// What storage has and the tree vouches for; `None` if it is damaged.
+fn known<T>(read: Result<T, ReadError>) -> Result<Option<T>, Fatal> {
+    match read {
+        Ok(found) => Ok(Some(found)),
+        Err(error @ ReadError::Damaged { .. }) => {
+            tracing::warn!(%error, "dedup index");
+            Ok(None)
+        }
+        Err(error) => Err(Fatal::Away(error.to_string())),
+    }
 }
 
 fn failed(path: &Path, problem: &dyn std::fmt::Display) -> Fatal {

@@ -7,19 +7,29 @@
 //! it: how far it reaches is noted after the table is there, and what is
 //! missing after a crash is read from the log's own tiles. Nothing waits for
 //! the disk, and losing the index costs a rebuild.
+//!
+//! It is bound to one history of the log by its [`Anchor`], one value that says
+//! how far the tables reach and which tree, by size and root, the entries are
+//! from. It is noted with each round before any place of that round can be in a
+//! table. So whatever a crash leaves, the noted tree has every entry that a
+//! table has, and it tells when cache and log are not of one history
+//! (`catchup.rs`). A single wrong place is told when it is used (`submit.rs`).
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use fjall::config::{
     BloomConstructionPolicy, FilterPolicy, FilterPolicyEntry, PartitioningPolicy, PinningPolicy,
 };
 use fjall::{Database, Keyspace, KeyspaceCreateOptions};
 use lucarne_ct::{Identity, LogId};
+use lucarne_tlog::{EMPTY_ROOT, Hash};
 use parking_lot::RwLock;
 
 use crate::Fatal;
+use crate::gaps::{Gap, Gaps};
 
 /// Memory for blocks of the index that are read.
 const CACHE_BYTES: u64 = 16 << 20;
@@ -29,8 +39,15 @@ const JOURNAL_BYTES: u64 = 64 << 20;
 /// of reading tiles after a crash.
 const TABLE_ENTRIES: usize = 1 << 16;
 
+/// Indices that were set aside and are kept: more of them, and something is
+/// wrong that rebuilding does not mend.
+const MOST_SET_ASIDE: usize = 9;
+
 const OWNER: &[u8] = b"log id";
-const INDEXED: &[u8] = b"indexed entries";
+const ANCHOR: &[u8] = b"anchor";
+/// In place of the anchor in indices that were not bound to a tree.
+const UNBOUND: &[u8] = b"indexed entries";
+const DISTRUSTED: &[u8] = b"distrusted";
 
 /// Where an entry is in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,23 +73,75 @@ impl Place {
     }
 }
 
+/// A tree that the log signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) size: u64,
+    pub(crate) root: Hash,
+}
+
+const EMPTY: Head = Head {
+    size: 0,
+    root: EMPTY_ROOT,
+};
+
+/// What binds an index to its log: written and read as one value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Anchor {
+    /// Entries in the tables: all those below it.
+    pub(crate) indexed: u64,
+    /// The newest tree that was indexed, in tables or in memory. Its first
+    /// `indexed` entries are those of the tables.
+    pub(crate) head: Head,
+}
+
+impl Anchor {
+    fn encode(self) -> [u8; 48] {
+        let mut bytes = [0; 48];
+        bytes[..8].copy_from_slice(&self.indexed.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.head.size.to_be_bytes());
+        bytes[16..].copy_from_slice(&self.head.root.0);
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Anchor> {
+        let (indexed, rest) = bytes.split_first_chunk()?;
+        let (size, root) = rest.split_first_chunk()?;
+        let anchor = Anchor {
+            indexed: u64::from_be_bytes(*indexed),
+            head: Head {
+                size: u64::from_be_bytes(*size),
+                root: Hash::from_slice(root)?,
+            },
+        };
+        (anchor.indexed <= anchor.head.size).then_some(anchor)
+    }
+}
+
 /// The dedup index of one log.
 pub(crate) struct Dedup {
     path: PathBuf,
-    _database: Database,
+    database: Database,
     places: Keyspace,
     meta: Keyspace,
     fresh: RwLock<Fresh>,
+    /// What it does not know of the entries that it went through.
+    pub(crate) gaps: Gaps,
+    /// How many entries it has, if it is of the format before, which does not
+    /// say from which tree they are.
+    pub(crate) unbound: Option<u64>,
+    distrusted: AtomicBool,
 }
 
 /// The places that are not in a table yet.
-#[derive(Default)]
 struct Fresh {
     newest: HashMap<Identity, Place>,
     /// Being written; empty otherwise.
     leaving: Arc<HashMap<Identity, Place>>,
     /// Entries indexed, in memory or in tables.
     indexed: u64,
+    /// As noted last.
+    anchor: Anchor,
 }
 
 impl Dedup {
@@ -97,27 +166,60 @@ impl Dedup {
                 KeyspaceCreateOptions::default().max_memtable_size(1 << 20)
             })
             .map_err(failed)?;
-        let dedup = Dedup {
+        let mut dedup = Dedup {
             path: path.to_path_buf(),
-            _database: database,
+            database,
             places,
             meta,
-            fresh: RwLock::default(),
+            fresh: RwLock::new(Fresh::since(Anchor {
+                indexed: 0,
+                head: EMPTY,
+            })),
+            gaps: Gaps::default(),
+            unbound: None,
+            distrusted: AtomicBool::new(false),
         };
         dedup.claim(owner)?;
-        dedup.fresh.write().indexed = dedup.in_tables()?;
+        match dedup.noted()? {
+            Some(anchor) => dedup.fresh = RwLock::new(Fresh::since(anchor)),
+            None => dedup.unbound = dedup.count_without_anchor()?,
+        }
+        dedup.gaps.load(&dedup.meta).map_err(failed)?;
         Ok(dedup)
     }
 
-    /// Removes an index that is damaged or from another time, and makes an
-    /// empty one in its place.
+    /// Moves an index that cannot be used out of the way, under a name beside
+    /// its own, and makes an empty one in its place.
     pub(crate) fn rebuild(path: &Path, owner: LogId) -> Result<Self, Fatal> {
-        match std::fs::remove_dir_all(path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(fatal(path, &fjall::Error::Io(error)))
-            }
-            _ => Dedup::open(path, owner),
+        if path.exists() {
+            let aside = vacant(path)?;
+            std::fs::rename(path, &aside).map_err(|e| fatal(path, &fjall::Error::Io(e)))?;
+            tracing::warn!(
+                "{} cannot be used: kept as {}, and rebuilt",
+                path.display(),
+                aside.display()
+            );
         }
+        Dedup::open(path, owner)
+    }
+
+    /// Whether there is an index of this log in `path`, and if so, how many
+    /// entries it has seen. Makes nothing.
+    ///
+    /// # Errors
+    /// If something is there that cannot be read.
+    pub(crate) fn look(path: &Path, owner: LogId) -> Result<Option<u64>, Fatal> {
+        match path.read_dir() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(fatal(path, &fjall::Error::Io(error))),
+            Ok(mut files) => {
+                if files.next().is_none() {
+                    return Ok(None);
+                }
+            }
+        }
+        let dedup = Dedup::open(path, owner)?;
+        Ok(Some(dedup.unbound.unwrap_or(dedup.anchor().head.size)))
     }
 
     /// Two logs that share one index would answer for each other.
@@ -137,11 +239,28 @@ impl Dedup {
         self.fresh.read().indexed
     }
 
-    fn in_tables(&self) -> Result<u64, Fatal> {
-        let value = self.meta.get(INDEXED).map_err(|e| self.fatal(&e))?;
-        Ok(value
-            .and_then(|bytes| Some(u64::from_be_bytes((*bytes).try_into().ok()?)))
-            .unwrap_or(0))
+    /// What binds it to its log.
+    pub(crate) fn anchor(&self) -> Anchor {
+        self.fresh.read().anchor
+    }
+
+    fn noted(&self) -> Result<Option<Anchor>, Fatal> {
+        let get = |key| self.meta.get(key).map_err(|e| self.fatal(&e));
+        if get(DISTRUSTED)?.is_some() {
+            return Err(self.unsound("it named a place where the log has another entry"));
+        }
+        let Some(bytes) = get(ANCHOR)? else {
+            return Ok(None);
+        };
+        let anchor = Anchor::decode(&bytes);
+        let unreadable = || self.unsound("what it says of its tree cannot be read");
+        anchor.map(Some).ok_or_else(unreadable)
+    }
+
+    fn count_without_anchor(&self) -> Result<Option<u64>, Fatal> {
+        let value = self.meta.get(UNBOUND).map_err(|e| self.fatal(&e))?;
+        let count = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_be_bytes);
+        Ok(value.map(|bytes| count(&bytes)))
     }
 
     /// Where the log has this identity.
@@ -163,13 +282,18 @@ impl Dedup {
         }
     }
 
-    /// Adds the entries that follow the indexed ones, up to `indexed` in all.
-    /// To be called by one task at a time.
+    /// Adds the entries that follow the indexed ones, up to `indexed` in all,
+    /// of the signed tree `head`. To be called by one task at a time.
     pub(crate) fn extend(
         &self,
         entries: impl Iterator<Item = (Identity, Place)>,
         indexed: u64,
+        head: Head,
     ) -> Result<(), Fatal> {
+        let noted = self.anchor();
+        if noted.head != head {
+            self.note(Anchor { head, ..noted })?;
+        }
         let full = {
             let mut fresh = self.fresh.write();
             fresh.newest.extend(entries);
@@ -179,27 +303,77 @@ impl Dedup {
         if full { self.flush() } else { Ok(()) }
     }
 
+    fn note(&self, anchor: Anchor) -> Result<(), Fatal> {
+        let noted = self.meta.insert(ANCHOR, anchor.encode());
+        noted.map_err(|e| self.fatal(&e))?;
+        self.fresh.write().anchor = anchor;
+        Ok(())
+    }
+
     /// Writes what is in memory as one table.
     pub(crate) fn flush(&self) -> Result<(), Fatal> {
-        let (leaving, indexed) = {
+        let (leaving, anchor) = {
             let mut fresh = self.fresh.write();
             if !fresh.leaving.is_empty() {
                 // Noting more than is in tables would hide the gap for ever.
                 return Err(self.unsound("the last table could not be written"));
             }
             fresh.leaving = Arc::new(std::mem::take(&mut fresh.newest));
-            (fresh.leaving.clone(), fresh.indexed)
+            let anchor = Anchor {
+                indexed: fresh.indexed,
+                ..fresh.anchor
+            };
+            (fresh.leaving.clone(), anchor)
         };
         self.write_table(&leaving).map_err(|e| self.fatal(&e))?;
         // Only now, and in this order: a crash between the two leaves places
         // that will be added again, the same ones.
-        let noted = self.meta.insert(INDEXED, indexed.to_be_bytes());
-        noted.map_err(|e| self.fatal(&e))?;
+        self.note(anchor)?;
         self.fresh.write().leaving = Arc::default();
         Ok(())
     }
 
+    /// Adds entries that were unknown until now, and forgets that they were:
+    /// both or neither.
+    pub(crate) fn mend(
+        &self,
+        entries: &[(Identity, Place)],
+        before: &[Gap],
+        after: &[Gap],
+    ) -> Result<(), Fatal> {
+        let mut batch = self.database.batch();
+        for (identity, place) in entries {
+            batch.insert(&self.places, identity.0, place.encode());
+        }
+        for gap in before {
+            batch.remove(&self.meta, gap.key());
+        }
+        for gap in after {
+            batch.insert(&self.meta, gap.key(), gap.value());
+        }
+        batch.commit().map_err(|e| self.fatal(&e))?;
+        self.gaps.replace(before, after);
+        Ok(())
+    }
+
+    /// Notes that a place is wrong: it is said, and the next opening of the log
+    /// does not use this index any more.
+    pub(crate) fn distrust(&self) {
+        if !self.distrusted.swap(true, Ordering::SeqCst) {
+            // Where this fails, the next wrong place will be noted instead.
+            let _ = self.meta.insert(DISTRUSTED, [1]);
+        }
+    }
+
+    /// Whether it named a wrong place.
+    pub(crate) fn is_distrusted(&self) -> bool {
+        self.distrusted.load(Ordering::SeqCst)
+    }
+
     fn write_table(&self, places: &HashMap<Identity, Place>) -> fjall::Result<()> {
+        if places.is_empty() {
+            return Ok(());
+        }
         let mut sorted: Vec<_> = places.iter().collect();
         sorted.sort_unstable_by_key(|(identity, _)| **identity);
         let mut table = self.places.start_ingestion()?;
@@ -220,6 +394,30 @@ impl Dedup {
             damaged: true,
         }
     }
+}
+
+impl Fresh {
+    fn since(anchor: Anchor) -> Self {
+        Fresh {
+            newest: HashMap::new(),
+            leaving: Arc::default(),
+            indexed: anchor.indexed,
+            anchor,
+        }
+    }
+}
+
+/// A name beside `path` that is not taken.
+fn vacant(path: &Path) -> Result<PathBuf, Fatal> {
+    let names = (1..=MOST_SET_ASIDE).map(|n| path.with_added_extension(format!("damaged-{n}")));
+    let mut vacant = names.filter(|name| !name.exists());
+    vacant.next().ok_or_else(|| {
+        Fatal::Inconsistent(format!(
+            "{} cannot be used, and {MOST_SET_ASIDE} like it lie beside it already: find out what \
+             damages them (memory, disk), and remove those that were looked at",
+            path.display()
+        ))
+    })
 }
 
 /// What fjall reports, and whether rebuilding helps. A lock, a full disk or
@@ -274,9 +472,15 @@ mod tests {
         }
     }
 
+    fn head(size: u64) -> Head {
+        let mut root = EMPTY_ROOT;
+        root.0[..8].copy_from_slice(&size.to_be_bytes());
+        Head { size, root }
+    }
+
     fn add(dedup: &Dedup, range: std::ops::Range<u64>) {
         let entries = range.clone().map(|n| (identity(n), place(n)));
-        dedup.extend(entries, range.end).unwrap();
+        dedup.extend(entries, range.end, head(range.end)).unwrap();
     }
 
     #[test]

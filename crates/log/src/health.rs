@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 
+use crate::dedup::Dedup;
 use crate::jump::TOLERATED_MS;
 use crate::shared::Shared;
 use crate::state::{Check, Health, State};
@@ -57,6 +58,9 @@ async fn probe(log: &Shared, state: State) -> Vec<Check> {
         let ahead_ms = log.jumps.ahead_ms(now_ms, Instant::now());
         checks.push(clock_check(now_ms, signed_ms, ahead_ms));
     }
+    if let Some(session) = log.session.load().as_ref() {
+        checks.push(dedup_check(log, &session.dedup));
+    }
     checks
 }
 
@@ -101,6 +105,7 @@ async fn storage_check(log: &Shared) -> Check {
             let detail = format!("{location}: {} MiB free", bytes >> 20);
             (bytes >= MIN_HEADROOM, detail)
         }
+        Ok(Err(error)) if error.is_absence() => (false, format!("{location} is not there")),
         Ok(Err(error)) => (false, error.to_string()),
         Err(_) => (false, format!("{location} does not answer")),
     };
@@ -123,6 +128,36 @@ async fn files_check(log: &Shared) -> Check {
             None => "what was read fits the tree".into(),
             Some(files) => format!("{}/{files}", log.assets.location()),
         },
+    }
+}
+
+/// The log takes what it can without its whole index; an operator must see to
+/// the rest.
+fn dedup_check(log: &Shared, dedup: &Dedup) -> Check {
+    let unknown = dedup.gaps.entries();
+    let (ok, detail) = match (dedup.is_distrusted(), unknown) {
+        (true, _) => (
+            false,
+            format!(
+                "the dedup index in {} named a wrong place; no SCT was signed for it. Restart the \
+                 log: the index is set aside and rebuilt",
+                log.config.cache.display()
+            ),
+        ),
+        (false, 0) => (true, "agrees with the tree".into()),
+        (false, unknown) => (
+            false,
+            format!(
+                "{unknown} entries are not known, for their tiles are damaged: submissions that \
+                 may be among them are refused. The log lines name the tiles; put them back from a \
+                 copy"
+            ),
+        ),
+    };
+    Check {
+        name: "dedup",
+        ok,
+        detail,
     }
 }
 

@@ -1,9 +1,12 @@
 //! Signatures of the newest SCTs: who submits a chain again gets the answer of the first time, as
 //! far as it is still here, and costs no signature.
 
+use lucarne_ct::Identity;
 use parking_lot::Mutex;
 
-/// SCTs that are kept: they take 6 MB, and are two minutes' worth at 500 a second.
+use crate::dedup::Place;
+
+/// SCTs that are kept: they take 8 MB, and are two minutes' worth at 500 a second.
 const KEPT: u64 = 1 << 16;
 
 /// A DigitallySigned by a P-256 key: two algorithms, a length, and a signature of up to 72 bytes.
@@ -11,16 +14,19 @@ const LONGEST: usize = 4 + 72;
 
 #[derive(Clone, Copy)]
 struct Slot {
-    index: u64,
-    timestamp_ms: u64,
+    identity: Identity,
+    place: Place,
     /// 0 if there is nothing yet.
     length: u8,
     signature: [u8; LONGEST],
 }
 
 const EMPTY: Slot = Slot {
-    index: 0,
-    timestamp_ms: 0,
+    identity: Identity([0; 32]),
+    place: Place {
+        index: 0,
+        timestamp_ms: 0,
+    },
     length: 0,
     signature: [0; LONGEST],
 };
@@ -31,20 +37,20 @@ const EMPTY: Slot = Slot {
 pub(crate) struct Issued(Mutex<Vec<Slot>>);
 
 impl Issued {
-    /// The signature of the SCT for the entry at this index. Index and timestamp of what is in the
-    /// log never change, and with them what was signed.
-    pub(crate) fn find(&self, index: u64, timestamp_ms: u64) -> Option<Vec<u8>> {
+    /// The signature of the SCT for this entry at this place: that it is there was proven when it
+    /// was made.
+    pub(crate) fn find(&self, identity: &Identity, place: Place) -> Option<Vec<u8>> {
         let slots = self.0.lock();
-        let slot = slots.get((index % KEPT) as usize)?;
-        let same = slot.length > 0 && (slot.index, slot.timestamp_ms) == (index, timestamp_ms);
+        let slot = slots.get((place.index % KEPT) as usize)?;
+        let same = slot.length > 0 && (slot.identity, slot.place) == (*identity, place);
         same.then(|| slot.signature[..usize::from(slot.length)].to_vec())
     }
 
     /// Keeps a signature.
-    pub(crate) fn remember(&self, index: u64, timestamp_ms: u64, signature: &[u8]) {
+    pub(crate) fn remember(&self, identity: &Identity, place: Place, signature: &[u8]) {
         let mut slot = Slot {
-            index,
-            timestamp_ms,
+            identity: *identity,
+            place,
             length: signature.len() as u8,
             ..EMPTY
         };
@@ -56,7 +62,7 @@ impl Issued {
         if slots.is_empty() {
             slots.resize(KEPT as usize, EMPTY);
         }
-        slots[(index % KEPT) as usize] = slot;
+        slots[(place.index % KEPT) as usize] = slot;
     }
 }
 
@@ -64,26 +70,37 @@ impl Issued {
 mod tests {
     use super::*;
 
+    const ONE: Identity = Identity([1; 32]);
+    const OTHER: Identity = Identity([2; 32]);
+
+    fn at(index: u64, timestamp_ms: u64) -> Place {
+        Place {
+            index,
+            timestamp_ms,
+        }
+    }
+
     #[test]
-    fn found_by_index_and_timestamp_until_a_newer_one_comes() {
+    fn found_by_entry_and_place_until_a_newer_one_comes() {
         let issued = Issued::default();
-        assert_eq!(issued.find(0, 0), None);
-        issued.remember(7, 100, b"signature");
-        assert_eq!(issued.find(7, 100).unwrap(), b"signature");
-        assert_eq!(issued.find(7, 101), None);
-        assert_eq!(issued.find(7 + KEPT, 100), None);
-        assert_eq!(issued.find(0, 0), None);
-        issued.remember(7 + KEPT, 200, b"newer");
-        assert_eq!(issued.find(7, 100), None);
-        assert_eq!(issued.find(7 + KEPT, 200).unwrap(), b"newer");
+        assert_eq!(issued.find(&ONE, at(0, 0)), None);
+        issued.remember(&ONE, at(7, 100), b"signature");
+        assert_eq!(issued.find(&ONE, at(7, 100)).unwrap(), b"signature");
+        assert_eq!(issued.find(&OTHER, at(7, 100)), None);
+        assert_eq!(issued.find(&ONE, at(7, 101)), None);
+        assert_eq!(issued.find(&ONE, at(7 + KEPT, 100)), None);
+        assert_eq!(issued.find(&ONE, at(0, 0)), None);
+        issued.remember(&OTHER, at(7 + KEPT, 200), b"newer");
+        assert_eq!(issued.find(&ONE, at(7, 100)), None);
+        assert_eq!(issued.find(&OTHER, at(7 + KEPT, 200)).unwrap(), b"newer");
     }
 
     #[test]
     fn what_is_too_long_is_not_kept() {
         let issued = Issued::default();
-        issued.remember(1, 1, &[1; LONGEST + 1]);
-        assert_eq!(issued.find(1, 1), None);
-        issued.remember(1, 1, &[1; LONGEST]);
-        assert_eq!(issued.find(1, 1).unwrap(), [1; LONGEST]);
+        issued.remember(&ONE, at(1, 1), &[1; LONGEST + 1]);
+        assert_eq!(issued.find(&ONE, at(1, 1)), None);
+        issued.remember(&ONE, at(1, 1), &[1; LONGEST]);
+        assert_eq!(issued.find(&ONE, at(1, 1)).unwrap(), [1; LONGEST]);
     }
 }

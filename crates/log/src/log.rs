@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::health::Prober;
 use crate::kept::Stored;
 use crate::shared::Shared;
+use crate::supervise::seen;
 use crate::{Fatal, Health, LogConfig, Metrics, Published, ReadError, State, Stats, SubmitError};
 
 /// One log. The handle outlives failures: a fatal error stops the sequencer,
@@ -31,7 +32,8 @@ impl Log {
     /// published at its first start, the other way round it would be refused.
     ///
     /// # Errors
-    /// If lock or storage already hold a log, or fail.
+    /// If lock or storage already hold a log, or the dedup index in `cache`
+    /// knows one of this key, or one of them fails.
     pub async fn create(
         config: &LogConfig,
         assets: &dyn Assets,
@@ -43,6 +45,7 @@ impl Log {
                 assets.location()
             )));
         }
+        Log::unseen(config).await?;
         let now_ms = config.clock.now_ms();
         let note = config
             .key
@@ -51,6 +54,22 @@ impl Log {
         lock.create(&config.key.log_id().0, note.as_bytes()).await?;
         let checkpoint = Asset::new("checkpoint", note, AssetKind::Checkpoint);
         Ok(assets.publish(vec![checkpoint]).await?)
+    }
+
+    /// Looks into the dedup index of a log that is to be made.
+    ///
+    /// # Errors
+    /// If it knows a log of this key: that one exists, whatever lock and storage
+    /// say. Or if it cannot be read.
+    pub async fn unseen(config: &LogConfig) -> Result<(), Fatal> {
+        match seen(config).await? {
+            None => Ok(()),
+            Some(seen) => Err(Fatal::Inconsistent(format!(
+                "this log exists: {seen}. Lock and storage do not have it, so they were emptied, \
+                 rolled back, or are not its own: put the newest ones back. To make it anew would \
+                 fork it. Only if that log was never in use, as in a test, move the index away"
+            ))),
+        }
     }
 
     /// Starts a log: returns at once, opening goes on in the background.

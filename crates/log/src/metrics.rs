@@ -55,6 +55,8 @@ pub struct Metrics {
     checkpoint_timestamp: Family<OfLog, Gauge>,
     pool_entries: Family<OfLog, Gauge>,
     dedup_indexed: Family<OfLog, Gauge>,
+    dedup_unknown: Family<OfLog, Gauge>,
+    dedup_wrong: Family<OfLog, Counter>,
     up: Family<OfLog, Gauge>,
     restarts: Family<OfLog, Counter>,
     syncs: Family<OfLog, Counter>,
@@ -79,6 +81,8 @@ impl Metrics {
             checkpoint_timestamp: Family::default(),
             pool_entries: Family::default(),
             dedup_indexed: Family::default(),
+            dedup_unknown: Family::default(),
+            dedup_wrong: Family::default(),
             up: Family::default(),
             restarts: Family::default(),
             syncs: Family::default(),
@@ -137,6 +141,16 @@ impl Metrics {
             "dedup_indexed_entries",
             "Entries in the dedup index",
             self.dedup_indexed.clone(),
+        );
+        r.register(
+            "dedup_unknown_entries",
+            "Entries that the dedup index does not know, for their tiles are damaged",
+            self.dedup_unknown.clone(),
+        );
+        r.register(
+            "dedup_wrong_places",
+            "Duplicates for which the dedup index named a place of another entry: no SCT was signed",
+            self.dedup_wrong.clone(),
         );
         r.register("log_up", "1 while the log is sequencing", self.up.clone());
         r.register(
@@ -247,6 +261,8 @@ impl Metrics {
             checkpoint_timestamp: self.checkpoint_timestamp.get_or_create_owned(&label),
             pool_entries: self.pool_entries.get_or_create_owned(&label),
             dedup_indexed: self.dedup_indexed.get_or_create_owned(&label),
+            dedup_unknown: self.dedup_unknown.get_or_create_owned(&label),
+            dedup_wrong: self.dedup_wrong.get_or_create_owned(&label),
             up: self.up.get_or_create_owned(&label),
             failures: self.restarts.get_or_create_owned(&label),
             syncs: self.syncs.get_or_create_owned(&label),
@@ -276,6 +292,8 @@ pub(crate) struct LogMetrics {
     pub(crate) checkpoint_timestamp: Gauge,
     pub(crate) pool_entries: Gauge,
     pub(crate) dedup_indexed: Gauge,
+    pub(crate) dedup_unknown: Gauge,
+    pub(crate) dedup_wrong: Counter,
     pub(crate) up: Gauge,
     pub(crate) failures: Counter,
     pub(crate) syncs: Counter,

@@ -84,6 +84,11 @@ impl Reader {
         &self.tiles
     }
 
+    /// The tree of the published checkpoint, once the log has been opened.
+    pub(crate) fn tree(&self) -> Option<Arc<Tree>> {
+        self.view.load().as_ref()?.tree.clone()
+    }
+
     pub(crate) async fn tile(&self, tile: Tile) -> Result<Option<Stored>, ReadError> {
         let full = tile.is_full().then_some(Key::File(File::Tile(tile)));
         let view = {

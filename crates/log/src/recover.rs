@@ -94,7 +94,8 @@ pub(crate) async fn recover(
     lock: &dyn Lock,
 ) -> Result<Recovered, Fatal> {
     let head = committed(config, lock).await?;
-    let published = published(config, assets).await?;
+    let published = published(config, assets).await;
+    let published = published.map_err(|fatal| not_new(fatal, &head, assets, lock))?;
     if let Some(published) = &published {
         not_newer(published, &head, assets, lock)?;
     }
@@ -131,6 +132,22 @@ pub(crate) async fn recover(
         committed: head.note,
         base: base.0,
     })
+}
+
+/// What storage says that is not there: of a log that may be new. This one is
+/// not, for the lock has it.
+fn not_new(fatal: Fatal, head: &Head, assets: &dyn Assets, lock: &dyn Lock) -> Fatal {
+    match fatal {
+        Fatal::Storage(error) if error.is_absence() => Fatal::Inconsistent(format!(
+            "{} is not there, but the lock {} has signed {} entries: the directory or bucket was \
+             moved away, is not mounted, or was deleted. Put the newest one back; nothing is \
+             signed until then",
+            assets.location(),
+            lock.location(),
+            head.checkpoint.size,
+        )),
+        fatal => fatal,
+    }
 }
 
 async fn committed(config: &LogConfig, lock: &dyn Lock) -> Result<Head, Fatal> {

@@ -29,10 +29,10 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep_until};
 
 use crate::Fatal;
-use crate::dedup::Place;
+use crate::dedup::{Head, Place};
 use crate::jump::TOLERATED_MS;
 use crate::pool::{Sealed, Sequenced};
-use crate::recover::{Head, Recovered};
+use crate::recover::{self, Recovered};
 use crate::round::{Round, issuer_asset, new_issuers, tile_assets};
 use crate::session::Session;
 use crate::shared::Shared;
@@ -52,7 +52,7 @@ const MAX_UNINDEXED_ROUNDS: usize = 64;
 
 struct Indexing {
     entries: Vec<(Identity, Place)>,
-    size: u64,
+    head: Head,
 }
 
 /// The sequencer of one opening of a log.
@@ -255,7 +255,7 @@ impl Sequencer {
             .map_err(|error| Fatal::Sign(error.to_string()))?;
         let note = Bytes::from(note);
         // A signature that does not verify must never be committed.
-        Head::verify(note.clone(), config).map_err(Fatal::Sign)?;
+        recover::Head::verify(note.clone(), config).map_err(Fatal::Sign)?;
         let log_id = config.key.log_id();
         self.log
             .lock
@@ -332,9 +332,9 @@ impl Sequencer {
                 (entry.identity, place)
             })
             .collect();
-        let size = self.tree.size();
+        let head = self.tree.head();
         // An indexer that has failed takes nothing more; `rounds` notices.
-        let _ = self.to_index.send(Indexing { entries, size }).await;
+        let _ = self.to_index.send(Indexing { entries, head }).await;
     }
 
     /// Makes storage durable beside the rounds, and cuts the journal.
@@ -386,13 +386,13 @@ async fn index(
     session: Arc<Session>,
     mut rounds: mpsc::Receiver<Indexing>,
 ) -> Result<(), Fatal> {
-    while let Some(Indexing { entries, size }) = rounds.recv().await {
+    while let Some(Indexing { entries, head }) = rounds.recv().await {
         let indexed = session.clone();
-        spawn_blocking(move || indexed.dedup.extend(entries.into_iter(), size))
+        spawn_blocking(move || indexed.dedup.extend(entries.into_iter(), head.size, head))
             .await
             .map_err(panicked)??;
         session.pool.forget_oldest();
-        log.metrics.dedup_indexed.set(size as i64);
+        log.metrics.dedup_indexed.set(head.size as i64);
     }
     Ok(())
 }

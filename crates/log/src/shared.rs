@@ -10,6 +10,7 @@ use lucarne_storage::{Assets, Lock};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::dedup::Dedup;
 use crate::issued::Issued;
 use crate::jump::Jumps;
 use crate::metrics::LogMetrics;
@@ -70,6 +71,12 @@ impl Shared {
     pub(crate) fn now_ms(&self) -> u64 {
         let now_ms = self.config.clock.now_ms();
         self.jumps.now_ms(now_ms, Instant::now())
+    }
+
+    /// Brings the metric of entries that the index does not know up to date.
+    pub(crate) fn note_gaps(&self, dedup: &Dedup) {
+        let entries = i64::try_from(dedup.gaps.entries()).unwrap_or(i64::MAX);
+        self.metrics.dedup_unknown.set(entries);
     }
 
     pub(crate) fn set_state(&self, state: State) {

@@ -63,7 +63,7 @@ pub struct Stats {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// Stable name: `state`, `lock`, `storage`, `files`, `checkpoint_age`,
-    /// `clock`.
+    /// `clock`, `dedup`.
     pub name: &'static str,
     /// Whether the answer is good.
     pub ok: bool,

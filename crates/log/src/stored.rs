@@ -22,6 +22,17 @@ impl From<lucarne_storage::Error> for ReadError {
     }
 }
 
+/// What was read, if anything: a file whose blocks cannot be read is as good as
+/// none, which other failures do not tell.
+pub(crate) fn if_readable(
+    read: Result<Option<Bytes>, lucarne_storage::Error>,
+) -> Result<Option<Bytes>, lucarne_storage::Error> {
+    match read {
+        Err(lucarne_storage::Error::Io { .. }) => Ok(None),
+        read => read,
+    }
+}
+
 /// The bytes of exactly this tile, uncompressed, from the narrowest stored
 /// tile that holds them. `None` if there is none.
 pub(crate) async fn tile(assets: &dyn Assets, tile: Tile) -> Result<Option<Bytes>, ReadError> {

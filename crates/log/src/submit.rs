@@ -2,7 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use lucarne_ct::{Chain, Entry, EntryKind, Identity, Sct, SignedEntry};
+use lucarne_ct::{Chain, Entry, EntryKind, Identity, Sct, SignedEntry, merkle_tree_leaf};
+use lucarne_tlog::leaf_hash;
 
 use crate::dedup::Place;
 use crate::pool::{Epoch, Joined, Known, Ticket};
@@ -12,6 +13,7 @@ use crate::{Fatal, State, SubmitError};
 
 /// A submission that has its place.
 struct Placed {
+    identity: Identity,
     signed: SignedEntry,
     place: At,
     /// It was known before any signature was verified.
@@ -26,6 +28,13 @@ enum At {
     Round(Ticket),
 }
 
+/// What is looked for.
+struct Wanted<'w> {
+    identity: &'w Identity,
+    /// Of the certificate, Unix milliseconds, if it can be read.
+    not_before_ms: Option<i64>,
+}
+
 /// What memory and index know of an identity.
 enum Looked {
     Found(At),
@@ -37,20 +46,31 @@ impl Shared {
     /// See [`Log::submit`](crate::Log::submit).
     pub(crate) async fn submit(&self, kind: EntryKind, chain: Chain) -> Result<Sct, SubmitError> {
         let Placed {
+            identity,
             signed,
             place,
             duplicate,
         } = self.place(kind, &chain)?;
-        let (index, timestamp_ms) = match place {
-            At::Index(place) => (place.index, place.timestamp_ms),
-            At::Round(ticket) => ticket.wait().await.map_err(|_| self.unavailable())?,
+        let place = match place {
+            At::Index(place) => {
+                self.prove(&identity, &signed, place).await?;
+                place
+            }
+            At::Round(ticket) => {
+                let waited = ticket.wait().await.map_err(|_| self.unavailable())?;
+                let (index, timestamp_ms) = waited;
+                Place {
+                    index,
+                    timestamp_ms,
+                }
+            }
         };
         let counter = match duplicate {
             true => &self.metrics.duplicate,
             false => &self.metrics.accepted,
         };
         counter.inc();
-        self.sct(&signed, index, timestamp_ms)
+        self.sct(&identity, &signed, place)
     }
 
     /// Examines, looks for a duplicate, verifies, joins the open round: all
@@ -62,11 +82,17 @@ impl Shared {
         let examined = validator
             .examine(chain, kind, self.now_ms())
             .map_err(SubmitError::Rejected)?;
+        let not_before_ms = examined.not_before();
         // A duplicate is answered before any signature is checked.
-        let looked = match (examined.identity(), examined.signed()) {
-            (Some(identity), Some(signed)) => match self.look(session, identity)? {
+        let wanted = examined.identity().map(|identity| Wanted {
+            identity,
+            not_before_ms,
+        });
+        let looked = match (wanted, examined.signed()) {
+            (Some(wanted), Some(signed)) => match self.look(session, &wanted)? {
                 Looked::Found(place) => {
                     return Ok(Placed {
+                        identity: *wanted.identity,
                         signed,
                         place,
                         duplicate: true,
@@ -77,9 +103,10 @@ impl Shared {
             _ => None,
         };
         let entry = validator.verify(examined).map_err(SubmitError::Rejected)?;
-        let signed = entry.signed.clone();
-        let place = self.join(session, entry, looked)?;
+        let (identity, signed) = (entry.identity, entry.signed.clone());
+        let place = self.join(session, entry, not_before_ms, looked)?;
         Ok(Placed {
+            identity,
             signed,
             place,
             duplicate: false,
@@ -87,16 +114,63 @@ impl Shared {
     }
 
     /// Looks for an identity in memory, then in the index.
-    fn look(&self, session: &Session, identity: &Identity) -> Result<Looked, SubmitError> {
-        let epoch = match session.pool.find(identity) {
+    fn look(&self, session: &Session, wanted: &Wanted<'_>) -> Result<Looked, SubmitError> {
+        let epoch = match session.pool.find(wanted.identity) {
             Known::Here(ticket) => return Ok(Looked::Found(At::Round(ticket))),
             Known::NotHere(epoch) => epoch,
         };
-        let found = session.dedup.find(identity);
-        let found = found.map_err(|fatal| self.unreadable(session, fatal))?;
-        Ok(found.map_or(Looked::Absent(epoch), |place| {
-            Looked::Found(At::Index(place))
-        }))
+        let found = session.dedup.find(wanted.identity);
+        match found.map_err(|fatal| self.unreadable(session, fatal))? {
+            Some(place) => Ok(Looked::Found(At::Index(place))),
+            None if session.dedup.gaps.may_have(wanted.not_before_ms) => {
+                Err(SubmitError::Unavailable {
+                    retry_after_seconds: 60,
+                    reason: "a part of the log cannot be read now, which may have this entry"
+                        .into(),
+                })
+            }
+            None => Ok(Looked::Absent(epoch)),
+        }
+    }
+
+    /// The index is a hint: an SCT is signed only for what the tree has in that place.
+    async fn prove(
+        &self,
+        identity: &Identity,
+        signed: &SignedEntry,
+        place: Place,
+    ) -> Result<(), SubmitError> {
+        if self.issued.find(identity, place).is_some() {
+            return Ok(());
+        }
+        let tree = self.reader.tree().ok_or_else(|| self.unavailable())?;
+        if place.index < tree.size() {
+            let in_tree = self.reader.tiles().leaf_hash(&tree.edge, place.index);
+            let in_tree = in_tree.await.map_err(|error| self.unproven(&error))?;
+            let mut leaf = Vec::new();
+            merkle_tree_leaf(place.timestamp_ms, signed, place.index, &mut leaf);
+            if leaf_hash(&leaf) == in_tree {
+                return Ok(());
+            }
+        }
+        self.metrics.dedup_wrong.inc();
+        if let Some(session) = self.session.load().as_ref() {
+            session.dedup.distrust();
+        }
+        Err(self.unproven(&format_args!(
+            "the dedup index in {} has a submission at entry {}, where the tree has another: \
+             nothing was signed",
+            self.config.cache.display(),
+            place.index
+        )))
+    }
+
+    fn unproven(&self, problem: &dyn std::fmt::Display) -> SubmitError {
+        tracing::error!(log = self.config.shortname, %problem, "duplicate without an SCT");
+        SubmitError::Unavailable {
+            retry_after_seconds: 60,
+            reason: "the log cannot prove now that it has this entry".into(),
+        }
     }
 
     /// Joins the open round, once the entry is known to be nowhere else.
@@ -104,15 +178,22 @@ impl Shared {
         &self,
         session: &Session,
         mut entry: Entry,
+        not_before_ms: Option<i64>,
         mut looked: Option<Epoch>,
     ) -> Result<At, SubmitError> {
         loop {
             let epoch = match looked.take() {
                 Some(epoch) => epoch,
-                None => match self.look(session, &entry.identity)? {
-                    Looked::Found(place) => return Ok(place),
-                    Looked::Absent(epoch) => epoch,
-                },
+                None => {
+                    let wanted = Wanted {
+                        identity: &entry.identity,
+                        not_before_ms,
+                    };
+                    match self.look(session, &wanted)? {
+                        Looked::Found(place) => return Ok(place),
+                        Looked::Absent(epoch) => epoch,
+                    }
+                }
             };
             match session.pool.join(entry, epoch) {
                 Joined::At(ticket) => return Ok(At::Round(ticket)),
@@ -129,9 +210,15 @@ impl Shared {
         }
     }
 
-    fn sct(&self, signed: &SignedEntry, index: u64, timestamp: u64) -> Result<Sct, SubmitError> {
+    fn sct(
+        &self,
+        identity: &Identity,
+        signed: &SignedEntry,
+        place: Place,
+    ) -> Result<Sct, SubmitError> {
         let key = &self.config.key;
-        if let Some(signature) = self.issued.find(index, timestamp) {
+        let (index, timestamp) = (place.index, place.timestamp_ms);
+        if let Some(signature) = self.issued.find(identity, place) {
             return Ok(key.signed_sct(timestamp, index, signature));
         }
         let sct =
@@ -140,7 +227,7 @@ impl Shared {
                     retry_after_seconds: 10,
                     reason: format!("signing failed: {error}"),
                 })?;
-        self.issued.remember(index, timestamp, &sct.signature);
+        self.issued.remember(identity, place, &sct.signature);
         Ok(sct)
     }
 
@@ -173,3 +260,6 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use crate::dedup::Dedup;
@@ -11,7 +12,7 @@ use crate::recover::Recovered;
 use crate::sequencer::Sequencer;
 use crate::session::Session;
 use crate::shared::Shared;
-use crate::{Fatal, State, catchup, recover};
+use crate::{Fatal, LogConfig, State, catchup, recover};
 
 /// First pause before a stopped log is opened again; doubled each time.
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
@@ -66,7 +67,7 @@ impl Shared {
     /// A retired log signs nothing more, but what a crash left in its journal
     /// is published all the same.
     async fn finish(&self) -> Result<(), Fatal> {
-        let recovered = recover::recover(&self.config, &*self.assets, &*self.lock).await?;
+        let recovered = self.recover().await?;
         self.assets.settle(recovered.tree.size()).await?;
         let head = recover::Head::verify(recovered.committed, &self.config);
         let head = head.map_err(Fatal::Inconsistent)?;
@@ -122,17 +123,53 @@ impl Shared {
         };
         let size = recovered.tree.size();
         self.metrics.dedup_indexed.set(size as i64);
+        self.note_gaps(&dedup);
         let session = Arc::new(Session::new(self.config.pool_size, dedup));
         let sequencer = Sequencer::new(self.clone(), session.clone(), recovered);
-        sequencer.run(move || self.opened(session, size)).await
+        let (log, shared) = (self.clone(), session.clone());
+        tokio::select! {
+            ended = sequencer.run(move || log.opened(shared, size)) => ended,
+            never = catchup::repair(&self, &session.dedup) => match never {},
+        }
     }
 
     async fn open(&self, rebuild: bool) -> Result<(Recovered, Dedup), Fatal> {
-        let recovered = recover::recover(&self.config, &*self.assets, &*self.lock).await?;
-        let (cache, owner) = (&self.config.cache, self.config.key.log_id());
-        let size = recovered.tree.size();
-        let dedup = catchup::open(cache, owner, &*self.assets, size, rebuild).await?;
+        let recovered = self.recover().await?;
+        let dedup = catchup::open(self, &recovered.tree, rebuild).await?;
         Ok((recovered, dedup))
+    }
+
+    async fn recover(&self) -> Result<Recovered, Fatal> {
+        match recover::recover(&self.config, &*self.assets, &*self.lock).await {
+            Err(missing @ Fatal::NotCreated { .. }) => Err(self.not_created(missing).await),
+            recovered => recovered,
+        }
+    }
+
+    /// The lock does not know this log. Where anything else does, it is not a
+    /// new one.
+    async fn not_created(&self, missing: Fatal) -> Fatal {
+        let published = self.reader.published();
+        let evidence = match published.map(|published| published.size) {
+            Some(size) => format!(
+                "a checkpoint of {size} entries was published from {}",
+                self.assets.location()
+            ),
+            None => match seen(&self.config).await {
+                Ok(None) => return missing,
+                Ok(Some(seen)) => seen,
+                Err(fatal) => return fatal,
+            },
+        };
+        Fatal::Inconsistent(format!(
+            "{} holds no log with ID {} ({}), but it exists: {evidence}. Look for a wrong key, or a \
+             wrong lock. If both are right, the lock was emptied, rolled back or replaced, and \
+             perhaps the storage with it: put the newest ones back. Never make the log anew: that \
+             signs a fork",
+            self.lock.location(),
+            self.config.key.log_id(),
+            self.config.shortname,
+        ))
     }
 
     /// From now on submissions are taken.
@@ -150,9 +187,23 @@ impl Shared {
         match recover::published(&self.config, &*self.assets).await {
             Ok(Some(head)) => self.reader.publish(head.published(), None),
             Ok(None) => {}
+            // Whether it should be there, the lock will tell.
+            Err(Fatal::Storage(error)) if error.is_absence() => {}
             Err(fatal) => {
                 tracing::error!(log = self.config.shortname, error = %fatal, "cannot serve");
             }
         }
     }
+}
+
+/// What the dedup index shows of a log that should not be there; `None` if it
+/// does not know the log either.
+pub(crate) async fn seen(config: &LogConfig) -> Result<Option<String>, Fatal> {
+    let (path, owner) = (config.cache.clone(), config.key.log_id());
+    let found = spawn_blocking(move || Dedup::look(&path, owner)).await;
+    let found = found.map_err(|error| Fatal::Internal(error.to_string()))??;
+    Ok(found.map(|entries| {
+        let path = config.cache.display();
+        format!("the dedup index in {path} has seen {entries} entries of it")
+    }))
 }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use lucarne_tlog::{EMPTY_ROOT, Frontier, Hash, Level, RightEdge, TILE_WIDTH, Tile};
 
+use crate::dedup::Head;
+
 /// The rightmost, partial data tile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DataEdge {
@@ -67,6 +69,14 @@ impl Tree {
             edge: Arc::new(edge),
             data,
             timestamp_ms: 0,
+        }
+    }
+
+    /// Its size and root.
+    pub(crate) fn head(&self) -> Head {
+        Head {
+            size: self.size(),
+            root: self.root,
         }
     }
 

@@ -174,7 +174,6 @@ impl VerifiedTiles {
     ///
     /// # Errors
     /// As [`full`](Self::full).
-    #[allow(dead_code, reason = "for what the dedup index says")]
     pub(crate) async fn leaf_hash(
         &self,
         edge: &Arc<RightEdge>,
@@ -259,8 +258,33 @@ impl VerifiedTiles {
         .boxed()
     }
 
+    /// The root that the tree had when it was of this size.
+    ///
+    /// # Errors
+    /// As [`full`](Self::full).
+    pub(crate) async fn root_at(
+        &self,
+        edge: &Arc<RightEdge>,
+        size: u64,
+    ) -> Result<Hash, ReadError> {
+        let mut parts = Vec::new();
+        for tile in RightEdge::tiles(size) {
+            parts.push((tile, self.hashes(edge, tile).await?));
+        }
+        let earlier = RightEdge::load(size, |tile| {
+            let part = parts.iter().find(|(part, _)| *part == tile);
+            part.map(|(_, bytes)| bytes.to_vec()).ok_or("was not read")
+        });
+        earlier
+            .map(|edge| edge.root())
+            .map_err(|error| ReadError::Storage(error.to_string()))
+    }
+
     /// The hash at `position` of a level of hash tiles.
-    async fn entry(
+    ///
+    /// # Errors
+    /// As [`full`](Self::full).
+    pub(crate) async fn entry(
         &self,
         edge: &Arc<RightEdge>,
         level: u8,

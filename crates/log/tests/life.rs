@@ -3,9 +3,12 @@
 
 mod fixture;
 
+use std::time::Duration;
+
+use bytes::Bytes;
 use fixture::{Submission, World, audit, place, plain, submit_all};
-use lucarne_ct::Code;
-use lucarne_log::SubmitError;
+use lucarne_ct::{Code, Sct};
+use lucarne_log::{Log, SubmitError};
 use lucarne_storage::Assets;
 use lucarne_tlog::{Level, Tile};
 
@@ -144,4 +147,101 @@ async fn an_idle_log_signs_anew_and_answers_at_once() {
     Submission::number(1).to(&log).await.unwrap();
     assert!(log.health().await.ok(), "{:?}", log.health().await);
     log.shutdown().await;
+}
+
+/// A log of 520 entries and their SCTs, stopped; its first data tile, plain.
+async fn two_tiles() -> (World, Vec<Submission>, Vec<Sct>, Vec<u8>) {
+    let world = World::new().await;
+    let log = world.run().await;
+    let submissions: Vec<_> = (0..520).map(Submission::number).collect();
+    let mut scts = Vec::new();
+    for burst in submissions.chunks(40) {
+        scts.extend(submit_all(&log, burst).await);
+    }
+    let tile = plain(&log, Level::Data, 0, 256).await;
+    log.shutdown().await;
+    (world, submissions, scts, tile)
+}
+
+/// Submits each: the same place, or none now. Returns how many had none.
+async fn refused(log: &Log, submissions: &[Submission], scts: &[Sct]) -> usize {
+    let mut refused = 0;
+    for (submission, sct) in submissions.iter().zip(scts) {
+        match submission.to(log).await {
+            Ok(again) => assert_eq!(place(&again), place(sct)),
+            Err(SubmitError::Unavailable { .. }) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    refused
+}
+
+/// Waits until each gets its place.
+async fn found_again(log: &Log, submissions: &[Submission], scts: &[Sct]) {
+    for _ in 0..200 {
+        if refused(log, submissions, scts).await == 0 {
+            return;
+        }
+        // Polled: the log looks again every few seconds.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    panic!("{:?}", log.health().await);
+}
+
+/// An old data tile is rotten, or gone, and so is the index: what the tree does
+/// not vouch for is neither answered nor logged again, and all else goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_index_is_rebuilt_from_what_the_tree_vouches_for() {
+    let (world, submissions, scts, tile) = two_tiles().await;
+    let mut flipped = tile.clone();
+    flipped[7] ^= 4; // the last byte of the first timestamp
+    let stored = world.assets.get("tile/data/000").await.unwrap().unwrap();
+    let mut cut = stored.to_vec();
+    cut.truncate(stored.len() / 2);
+    for (rotten, unknown) in [
+        (Some(flipped), 1..=1),
+        (Some(tile[..tile.len() / 2].to_vec()), 2..=254),
+        (Some(cut), 256..=256),
+        (None, 256..=256),
+    ] {
+        let world = world.crashed().await;
+        let path = "tile/data/000";
+        world.assets.tamper(path, rotten.map(Bytes::from));
+        let log = world.run().await;
+        let count = refused(&log, &submissions, &scts).await;
+        assert!(unknown.contains(&count), "{count}");
+        let health = format!("{:?}", log.health().await);
+        assert!(health.contains(&format!("{count} entries are not known")));
+        assert_eq!(log.published().unwrap().size, 520, "none is logged again");
+        // Nor after a restart, by the index that is there now.
+        log.shutdown().await;
+        let log = world.run().await;
+        assert_eq!(refused(&log, &submissions, &scts).await, count);
+        // Put back, it is found.
+        world.assets.tamper(path, Some(stored.clone()));
+        found_again(&log, &submissions, &scts).await;
+        assert!(log.health().await.ok(), "{:?}", log.health().await);
+        assert_eq!(audit(&log).await.len(), 520);
+        log.shutdown().await;
+    }
+}
+
+/// What a hash tile says is not believed either.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rotten_hash_tile_gives_no_false_sct() {
+    let (world, submissions, scts, _) = two_tiles().await;
+    for path in ["tile/0/000", "tile/0/001"] {
+        let whole = world.assets.get(path).await.unwrap().unwrap();
+        for rotten in [None, Some(vec![0; 8192]), Some(whole[..8000].to_vec())] {
+            let world = world.crashed().await;
+            world.assets.tamper(path, rotten.map(Bytes::from));
+            let log = world.run().await;
+            // The data tile is whole, so that all is known; what cannot be
+            // proven is not signed.
+            assert_eq!(refused(&log, &submissions, &scts).await, 256);
+            world.assets.tamper(path, Some(whole.clone()));
+            found_again(&log, &submissions, &scts).await;
+            log.shutdown().await;
+        }
+    }
 }

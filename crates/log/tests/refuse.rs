@@ -109,6 +109,10 @@ async fn a_log_that_was_never_created_is_not_made_by_starting_it() {
     let mut world = World::new().await;
     world.lock = Arc::new(lucarne_storage::MemoryLock::new());
     let reason = refusal(&world).await;
+    assert!(reason.contains("a wrong lock"), "{reason}");
+    assert!(!reason.contains("init"), "its storage knows it: {reason}");
+    world.assets = MemoryAssets::new();
+    let reason = refusal(&world).await;
     assert!(reason.contains("lucarne init"), "{reason}");
 }
 
@@ -174,6 +178,93 @@ async fn a_retired_shard_answers_gone_and_is_well() {
     assert!(log.published().is_some());
     log.shutdown().await;
     assert_eq!(log.state(), State::Closed);
+}
+
+/// Lock and storage of the same moment agree; only the index has seen more.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_that_has_seen_more_is_refused_and_kept() {
+    let (world, mut earlier) = grown().await;
+    let (own, newer) = (earlier.config.cache.clone(), world.config.cache.clone());
+    earlier.config.cache = newer.clone();
+    let before = signed(&earlier).await;
+    for _ in 0..2 {
+        let reason = refusal(&earlier).await;
+        assert!(reason.contains("has seen 10 entries"), "{reason}");
+        assert!(reason.contains("only knows 5"), "{reason}");
+        assert!(reason.contains(newer.to_str().unwrap()), "{reason}");
+    }
+    assert_eq!(signed(&earlier).await, before, "nothing is signed");
+    assert_eq!(newer.parent().unwrap().read_dir().unwrap().count(), 1);
+    // Each with its own: both are well.
+    earlier.config.cache = own;
+    for world in [earlier, world] {
+        let log = world.run().await;
+        log.shutdown().await;
+    }
+}
+
+/// The same key, and other entries: what a restored or copied cache may be.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_of_another_history_is_refused_and_kept() {
+    let submissions: Vec<_> = (0..600).map(Submission::number).collect();
+    for (theirs, ours) in [(3, 3), (3, 5), (200, 300), (256, 300), (257, 400)] {
+        let (other, mut world) = (World::new().await, World::new().await);
+        for (world, part) in [
+            (&other, &submissions[..theirs]),
+            (&world, &submissions[200..200 + ours]),
+        ] {
+            let log = world.run().await;
+            submit_all(&log, part).await;
+            log.shutdown().await;
+        }
+        let own = world.config.cache.clone();
+        world.config.cache = other.config.cache.clone();
+        let reason = refusal(&world).await;
+        assert!(reason.contains("another history"), "{reason}");
+        let path = world.config.cache.display().to_string();
+        assert!(reason.contains(&format!("move {path} away")), "{reason}");
+        // The index is as it was, and the log is well with its own.
+        let log = other.run().await;
+        submissions[0].to(&log).await.unwrap();
+        log.shutdown().await;
+        world.config.cache = own;
+        let log = world.run().await;
+        assert_eq!(audit(&log).await.len(), ours);
+        log.shutdown().await;
+    }
+}
+
+/// The bucket with lock and data is suddenly empty: that is no new log.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_ran_is_never_told_to_be_made() {
+    let mut world = World::new().await;
+    let log = world.run().await;
+    Submission::number(1).to(&log).await.unwrap();
+    let id = world.config.key.log_id().0;
+    world.lock.tamper(&id, None);
+    for path in world.assets.paths() {
+        world.assets.tamper(&path, None);
+    }
+    assert!(Submission::number(2).to(&log).await.is_err());
+    let told = |state: &State| match state {
+        State::Stopped { reason, .. } => reason.contains("it exists"),
+        _ => false,
+    };
+    reached(&log, told).await;
+    let health = format!("{:?}", log.health().await);
+    assert!(health.contains("the lock was emptied"), "{health}");
+    assert!(!health.contains("init"), "{health}");
+    log.shutdown().await;
+
+    // Nor after a restart, as long as the cache remembers.
+    world.assets = MemoryAssets::new();
+    let reason = refusal(&world).await;
+    assert!(reason.contains("has seen 1 entries of it"), "{reason}");
+    assert!(!reason.contains("init"), "{reason}");
+    let made = Log::create(&world.config, &world.assets, &*world.lock).await;
+    let refused = made.unwrap_err().to_string();
+    assert!(refused.contains("would fork it"), "{refused}");
+    assert!(signed(&world).await.is_none());
 }
 
 /// The lock is one of a moment ago, and nothing that was published tells. Each

@@ -74,11 +74,14 @@ pub(crate) async fn create(log: &LogSettings, lock: &dyn Lock) -> Result<()> {
         assets.location(),
         lock.location()
     );
+    let config = log.to_log_config();
+    let of_log = || format!("log `{}`", log.shortname.value);
+    Log::unseen(&config).await.with_context(of_log)?;
     // Whatever is there was served before this log began.
     let _ = std::fs::remove_dir_all(log.tiles_directory());
-    Log::create(&log.to_log_config(), &*assets, lock)
+    Log::create(&config, &*assets, lock)
         .await
-        .with_context(|| format!("log `{}`", log.shortname.value))
+        .with_context(of_log)
 }
 
 /// Whether the lock knows the log.

@@ -265,6 +265,9 @@ async fn create_if_missing(
     if inception::exists(log, lock).await? {
         return Ok(None);
     }
+    if let Err(known) = Log::unseen(&log.to_log_config()).await {
+        return Ok(Some(format!("log `{}`: {known}", log.shortname.value)));
+    }
     let birth = inception::birth(log);
     let fresh = creation == Creation::InFreshDirectory && is_fresh(&log.data.value);
     if !fresh && birth != Birth::Today {

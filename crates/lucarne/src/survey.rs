@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lucarne_ct::{Roots, verify_checkpoint};
+use lucarne_log::Log;
 use lucarne_storage::Assets;
 use tokio::task::JoinSet;
 
@@ -201,7 +202,10 @@ pub(crate) async fn stores(config: &Config, report: &mut Report) {
     for (log, bucket) in config.logs.iter().zip(buckets) {
         match lock.load(&log.key.log_id().0).await {
             Ok(Some(checkpoint)) => existing(log, &checkpoint, bucket, report).await,
-            Ok(None) => absent(log, &config.checkpoints.value, report),
+            Ok(None) => match Log::unseen(&log.to_log_config()).await {
+                Ok(()) => absent(log, &config.checkpoints.value, report),
+                Err(known) => report.problem(log.line, log.key_path("cache"), known.to_string()),
+            },
             Err(error) => report.problem(log.line, log.key_path(""), error.to_string()),
         }
     }

@@ -293,6 +293,29 @@ fn a_lock_database_that_is_gone() {
     assert_has(&said, "would fork it");
 }
 
+/// Lock and data are emptied together, as one bucket is: the cache remembers.
+#[test]
+fn a_log_whose_lock_and_data_are_gone() {
+    let site = site();
+    grow(&site, 3);
+    fs::remove_file(site.lock()).unwrap();
+    for log in ["ill", "well"] {
+        fs::remove_dir_all(site.data(log)).unwrap();
+    }
+    let (code, said) = site.lucarne(&["init"]);
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "log `ill`");
+    assert_has(&said, "has seen 3 entries of it");
+    assert_has(&said, "would fork it");
+    // The lock is there, and empty.
+    for command in ["serve", "check"] {
+        let (code, said) = site.lucarne(&[command]);
+        assert_eq!(code, 1, "{said}");
+        assert_has(&said, "this log exists: the dedup index in");
+        assert!(!said.contains("lucarne init"), "{said}");
+    }
+}
+
 /// Copies the deleted database and its write-ahead log out of the process.
 fn rescue(server: &Server, site: &Site) {
     let mut rescued = 0;

@@ -195,6 +195,12 @@ impl Error {
         }
     }
 
+    /// True if there is no such directory or bucket: what that means depends on
+    /// whether the log is new.
+    pub fn is_absence(&self) -> bool {
+        matches!(self, Self::Missing { .. } | Self::NoBucket { .. })
+    }
+
     /// True if space is what is missing: the log can go on once there is some.
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Full { .. })

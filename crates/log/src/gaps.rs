@@ -1,0 +1,134 @@
+//! What the dedup index does not know: entries whose tile could not be read.
+//!
+//! A submission that the index does not find may be one of them. It is not
+//! logged a second time but told to come back, until the tile has been mended.
+//! What can be told apart is what was made later: a CA signs within 48 hours of
+//! notBefore (Baseline Requirements, section 7.1.2.7), so that a certificate
+//! that begins to be valid later than that after the newest unknown entry was
+//! not there to be logged with it.
+
+use std::collections::BTreeMap;
+
+use fjall::Keyspace;
+use parking_lot::RwLock;
+
+/// How far a certificate's notBefore may lie after its signature.
+const POSTDATED_MS: u64 = 48 * 3600 * 1000;
+
+const PREFIX: &[u8] = b"unknown ";
+
+/// Entries in a row that are not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gap {
+    /// The first.
+    pub(crate) first: u64,
+    /// The one after the last.
+    pub(crate) end: u64,
+    /// No timestamp of theirs is later, Unix milliseconds: that of the entry
+    /// after them. `u64::MAX` as long as that is not known either.
+    pub(crate) latest_ms: u64,
+}
+
+impl Gap {
+    pub(crate) fn key(&self) -> Vec<u8> {
+        [PREFIX, &self.first.to_be_bytes()].concat()
+    }
+
+    pub(crate) fn value(&self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.end.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.latest_ms.to_be_bytes());
+        bytes
+    }
+
+    fn decode(key: &[u8], value: &[u8]) -> Option<Gap> {
+        let first = key.strip_prefix(PREFIX)?;
+        let (end, latest_ms) = value.split_at_checked(8)?;
+        Some(Gap {
+            first: u64::from_be_bytes(first.try_into().ok()?),
+            end: u64::from_be_bytes(end.try_into().ok()?),
+            latest_ms: u64::from_be_bytes(latest_ms.try_into().ok()?),
+        })
+    }
+}
+
+/// All that is not known, in memory.
+#[derive(Default)]
+pub(crate) struct Gaps(RwLock<BTreeMap<u64, Gap>>);
+
+impl Gaps {
+    /// Reads what was noted.
+    pub(crate) fn load(&self, meta: &Keyspace) -> fjall::Result<()> {
+        let mut gaps = self.0.write();
+        for pair in meta.prefix(PREFIX) {
+            let (key, value) = pair.into_inner()?;
+            // What cannot be read of a gap may be anything.
+            let gap = Gap::decode(&key, &value).unwrap_or(Gap {
+                first: 0,
+                end: u64::MAX,
+                latest_ms: u64::MAX,
+            });
+            gaps.insert(gap.first, gap);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn replace(&self, before: &[Gap], after: &[Gap]) {
+        let mut gaps = self.0.write();
+        for gap in before {
+            gaps.remove(&gap.first);
+        }
+        gaps.extend(after.iter().map(|gap| (gap.first, *gap)));
+    }
+
+    /// All of them, in order.
+    pub(crate) fn all(&self) -> Vec<Gap> {
+        self.0.read().values().copied().collect()
+    }
+
+    /// How many entries are not known.
+    pub(crate) fn entries(&self) -> u64 {
+        let gaps = self.0.read();
+        gaps.values().map(|gap| gap.end - gap.first).sum()
+    }
+
+    /// Whether an entry with this notBefore, in Unix milliseconds, may be among
+    /// those that are not known.
+    pub(crate) fn may_have(&self, not_before_ms: Option<i64>) -> bool {
+        let gaps = self.0.read();
+        let signed_ms = not_before_ms.and_then(|ms| u64::try_from(ms).ok());
+        let signed_ms = signed_ms.map_or(0, |ms| ms.saturating_sub(POSTDATED_MS));
+        gaps.values().any(|gap| signed_ms <= gap.latest_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_signed_later_cannot_be_in_a_gap() {
+        let gaps = Gaps::default();
+        assert!(!gaps.may_have(None));
+        let hour = 3600 * 1000;
+        let gap = Gap {
+            first: 3,
+            end: 5,
+            latest_ms: 1000 * hour,
+        };
+        assert_eq!(Gap::decode(&gap.key(), &gap.value()), Some(gap));
+        gaps.replace(&[], &[gap]);
+        assert_eq!(gaps.entries(), 2);
+        let hours = |n: i64| gaps.may_have(Some(n * 3600 * 1000));
+        assert!(gaps.may_have(None) && hours(-5) && hours(0) && hours(1000) && hours(1048));
+        assert!(!hours(1049));
+        let open = Gap {
+            latest_ms: u64::MAX,
+            ..gap
+        };
+        gaps.replace(&[gap], &[open]);
+        assert!(gaps.may_have(Some(i64::MAX)));
+        gaps.replace(&[open], &[]);
+        assert_eq!((gaps.entries(), gaps.may_have(None)), (0, false));
+    }
+}

@@ -1,0 +1,270 @@
+//! Whatever a dedup index says: no SCT for what the tree does not have.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use lucarne_ct::{LogKey, Policy, Roots};
+use lucarne_mint::testing::Pki;
+use lucarne_storage::{MemoryAssets, MemoryLock};
+use prometheus_client::registry::Registry;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use super::*;
+use crate::dedup::Anchor;
+use crate::{Clock, Log, LogConfig, Metrics};
+
+const ENTRIES: usize = 300;
+const SEED: u64 = 11;
+
+struct World {
+    config: LogConfig,
+    assets: MemoryAssets,
+    lock: MemoryLock,
+}
+
+impl World {
+    async fn new(cache: &Path) -> World {
+        let config = LogConfig {
+            shortname: "doubt".into(),
+            description: String::new(),
+            origin: "log.example/doubt".into(),
+            submission_prefix: "http://log.example/doubt/".into(),
+            monitoring_prefix: "http://log.example/doubt/".into(),
+            key: Arc::new(LogKey::from_seed(&[7; 32]).unwrap()),
+            policy: Policy::default(),
+            period: Duration::from_millis(5),
+            pool_size: 10_000,
+            checkpoint_interval: Duration::from_secs(5),
+            cache: cache.into(),
+            read_cache_bytes: 1 << 20,
+            clock: Clock::system(),
+        };
+        let (assets, lock) = (MemoryAssets::new(), MemoryLock::new());
+        Log::create(&config, &assets, &lock).await.unwrap();
+        World {
+            config,
+            assets,
+            lock,
+        }
+    }
+
+    /// A log just started: it has issued nothing yet.
+    fn start(&self) -> Arc<Shared> {
+        let (roots, _) = Roots::from_pem(Pki::shared().roots_pem().as_bytes());
+        let shared = Arc::new(Shared::new(
+            self.config.clone(),
+            roots,
+            Arc::new(self.assets.clone()),
+            Arc::new(self.lock.clone()),
+            &Metrics::register(&mut Registry::default()),
+        ));
+        tokio::spawn(shared.clone().supervise());
+        shared
+    }
+}
+
+async fn stop(log: &Shared) {
+    log.closing.store(true, Ordering::SeqCst);
+    if let Some(session) = log.session.load().as_ref() {
+        session.pool.close();
+    }
+    log.wake.notify_one();
+    settled(log, |state| *state == State::Closed).await;
+}
+
+/// Polled: what is waited for is a state.
+async fn settled(log: &Shared, wished: impl Fn(&State) -> bool) -> State {
+    for _ in 0..6000 {
+        let state = log.state.lock().clone();
+        if wished(&state) {
+            return state;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("the log stays {:?}", log.state.lock());
+}
+
+fn started(state: &State) -> bool {
+    matches!(state, State::Running | State::Stopped { .. })
+}
+
+struct Logged {
+    chain: Chain,
+    signed: SignedEntry,
+    place: Place,
+}
+
+/// Entries of a log, with the places that they really have.
+async fn fill(log: &Arc<Shared>) -> Vec<Logged> {
+    let pki = Pki::shared();
+    let chains: Vec<Chain> = (0..ENTRIES)
+        .map(|n| pki.certificate(&pki.p256, &format!("host-{n}.example")))
+        .map(|chain| Chain::from_ders(chain.unwrap().certificates()).unwrap())
+        .collect();
+    let submit = |chain: &Chain| {
+        let (log, chain) = (log.clone(), chain.clone());
+        tokio::spawn(async move { log.submit(EntryKind::X509, chain).await.unwrap() })
+    };
+    let answers: Vec<_> = chains.iter().map(submit).collect();
+    let mut logged = Vec::new();
+    for (chain, answer) in chains.into_iter().zip(answers) {
+        let sct = answer.await.unwrap();
+        let certificate = Bytes::copy_from_slice(chain.leaf());
+        logged.push(Logged {
+            chain,
+            signed: SignedEntry::X509 { certificate },
+            place: Place {
+                index: sct.index().unwrap(),
+                timestamp_ms: sct.timestamp,
+            },
+        });
+    }
+    logged
+}
+
+/// Submits it: the right SCT, or none. Tells which.
+async fn answered(log: &Shared, entry: &Logged) -> bool {
+    match log.submit(EntryKind::X509, entry.chain.clone()).await {
+        Ok(sct) => {
+            let place = Place {
+                index: sct.index().unwrap(),
+                timestamp_ms: sct.timestamp,
+            };
+            assert_eq!(place, entry.place, "a false SCT");
+            let key = log.config.key.public_key().unwrap();
+            sct.verify(&key, &entry.signed).unwrap();
+            true
+        }
+        Err(SubmitError::Unavailable { .. }) => false,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn corrupt(rng: &mut StdRng, right: Place, other: Place) -> Place {
+    let flip = |value: u64, bit: u32| value ^ (1 << bit);
+    match rng.random_range(0..6) {
+        0 => Place {
+            index: flip(right.index, rng.random_range(0..64)),
+            ..right
+        },
+        1 => Place {
+            timestamp_ms: flip(right.timestamp_ms, rng.random_range(0..64)),
+            ..right
+        },
+        2 => other,
+        3 => Place {
+            index: other.index,
+            ..right
+        },
+        4 => Place {
+            timestamp_ms: other.timestamp_ms ^ 1,
+            ..other
+        },
+        _ => Place {
+            index: rng.random_range(0..2 * ENTRIES as u64),
+            timestamp_ms: right.timestamp_ms ^ rng.random_range(0..1024),
+        },
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_wrong_place_of_the_index_gives_a_false_sct() {
+    let cache = tempfile::tempdir().unwrap();
+    let world = World::new(&cache.path().join("dedup")).await;
+    let log = world.start();
+    settled(&log, started).await;
+    let logged = fill(&log).await;
+    stop(&log).await;
+    drop(log);
+    let log = world.start();
+    assert_eq!(settled(&log, started).await, State::Running);
+    let mut rng = StdRng::seed_from_u64(SEED);
+    let mut wrong = 0;
+    for n in 0..10_000 {
+        let entry = &logged[rng.random_range(0..ENTRIES)];
+        let other = logged[rng.random_range(0..ENTRIES)].place;
+        let place = corrupt(&mut rng, entry.place, other);
+        let identity = entry.signed.identity();
+        let put = |place| {
+            let session = log.session.load_full().unwrap();
+            let Anchor { head, .. } = session.dedup.anchor();
+            let entries = std::iter::once((identity, place));
+            session.dedup.extend(entries, head.size, head).unwrap();
+        };
+        put(place);
+        let right = answered(&log, entry).await;
+        assert_eq!(right, place == entry.place, "{n}: {place:?}");
+        wrong += u64::from(!right);
+        put(entry.place);
+    }
+    assert!(wrong > 9_000, "{wrong}");
+    assert_eq!(log.metrics.dedup_wrong.get(), wrong);
+    assert!(log.session.load().as_ref().unwrap().dedup.is_distrusted());
+    stop(&log).await;
+    drop(log);
+    // The index is not used again: the next one is made from the tree.
+    let log = world.start();
+    assert_eq!(settled(&log, started).await, State::Running);
+    for entry in &logged {
+        assert!(answered(&log, entry).await);
+    }
+    assert!(cache.path().join("dedup.damaged-1").exists());
+    stop(&log).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_flipped_bit_of_the_index_gives_a_false_sct() {
+    let cache = tempfile::tempdir().unwrap();
+    let world = World::new(&cache.path().join("whole")).await;
+    let log = world.start();
+    settled(&log, started).await;
+    let logged = fill(&log).await;
+    stop(&log).await;
+    drop(log);
+    let mut rng = StdRng::seed_from_u64(SEED);
+    for n in 0..40 {
+        let copy = cache.path().join(format!("copy-{n}"));
+        let files = copied(&world.config.cache, &copy);
+        let flipped = &files[rng.random_range(0..files.len())];
+        let mut bytes = std::fs::read(flipped).unwrap();
+        let at = rng.random_range(0..bytes.len());
+        bytes[at] ^= 1 << rng.random_range(0..8);
+        std::fs::write(flipped, bytes).unwrap();
+        let mut config = world.config.clone();
+        config.cache = copy;
+        let world = World {
+            config,
+            assets: world.assets.snapshot(),
+            lock: world.lock.clone(),
+        };
+        let log = world.start();
+        if settled(&log, started).await == State::Running {
+            for entry in logged.iter().step_by(30) {
+                answered(&log, entry).await;
+            }
+            let published = log.reader.published().unwrap();
+            assert_eq!(published.size, ENTRIES as u64, "logged twice");
+        }
+        stop(&log).await;
+    }
+}
+
+/// Copies the files of a directory; gives those that are not empty.
+fn copied(from: &Path, to: &Path) -> Vec<std::path::PathBuf> {
+    std::fs::create_dir_all(to).unwrap();
+    let mut files = Vec::new();
+    for entry in from.read_dir().unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            files.extend(copied(&entry.path(), &target));
+        } else if std::fs::copy(entry.path(), &target).unwrap() > 0 {
+            files.push(target);
+        }
+    }
+    files.sort();
+    files
+}
