@@ -119,8 +119,8 @@ codes! {
     /// A signature does not verify with the key of the next certificate, or of any accepted
     /// root of that name where the chain ends there.
     InvalidSignature = "invalid_signature",
-    /// The leaf lacks the extended key usage serverAuth (anyExtendedKeyUsage does too), and this
-    /// log demands it.
+    /// The leaf has neither of the extended key usages serverAuth and anyExtendedKeyUsage, which
+    /// includes it, and this log demands one.
     MissingServerAuth = "missing_server_auth",
     /// The leaf's notAfter is outside of the log's window, which the detail names.
     OutsideWindow = "outside_window",

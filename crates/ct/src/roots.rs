@@ -162,6 +162,17 @@ impl Roots {
         }
     }
 
+    /// Takes out the root with this fingerprint. Whether there was one.
+    pub fn remove(&mut self, fingerprint: &Fingerprint) -> bool {
+        let all = std::mem::take(self).roots;
+        let before = all.len();
+        let others = all.into_iter();
+        others
+            .filter(|root| root.fingerprint() != *fingerprint)
+            .for_each(|root| self.insert(root));
+        self.len() < before
+    }
+
     fn insert(&mut self, root: Arc<Root>) {
         let place = self.roots.len();
         if self.by_fingerprint.contains_key(&root.fingerprint()) {

@@ -376,8 +376,9 @@ fn check_server_auth(leaf: &Certificate<'_>) -> Result<(), Rejection> {
         true => "no extended key usage".to_owned(),
         false => format!("the extended key usages {}", found.join(", ")),
     };
-    let detail =
-        format!("the leaf has {found}; this log takes leaves with serverAuth (1.3.6.1.5.5.7.3.1)");
+    let detail = format!(
+        "the leaf has {found}; this log takes leaves with serverAuth (1.3.6.1.5.5.7.3.1) or anyExtendedKeyUsage (2.5.29.37.0)"
+    );
     Err(Rejection::of(0, Code::MissingServerAuth, detail))
 }
 

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use lucarne_ct::{CcadbError, CcadbProgramme, Roots};
+use lucarne_ct::{CcadbError, CcadbProgramme, Certificate, Fingerprint, Roots};
 use lucarne_mint::{Authority, CaOptions, KeyType};
 
 fn authorities(count: usize) -> Vec<Authority> {
@@ -54,6 +54,26 @@ fn garbage_between_certificates() {
         skipped[2]
     );
     assert!(skipped[0].line > 2);
+}
+
+#[test]
+fn one_taken_out_is_found_by_nothing() {
+    let cas = authorities(3);
+    let mut roots = Roots::new();
+    for ca in &cas {
+        roots.add(ca.cert_der()).unwrap();
+    }
+    let before = roots.get_roots_json();
+    let fingerprint = Fingerprint::of(cas[0].cert_der());
+    assert!(roots.remove(&fingerprint));
+    assert!(!roots.remove(&fingerprint));
+    assert_eq!(roots.len(), 2);
+    assert!(roots.get_roots_json().len() < before.len());
+    for (ca, left) in cas.iter().zip([false, true, true]) {
+        let root = Certificate::parse(ca.cert_der()).unwrap();
+        assert_eq!(roots.find(&root).is_some(), left);
+        assert_eq!(roots.find_by_subject(root.subject()).count() == 1, left);
+    }
 }
 
 #[test]

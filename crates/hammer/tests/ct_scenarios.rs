@@ -101,6 +101,7 @@ fn config(name: &str, address: SocketAddr, directory: &Path) -> LogConfig {
     LogConfig {
         shortname: name.to_owned(),
         description: format!("the log {name}"),
+        metadata: Default::default(),
         origin: format!("{address}/{name}"),
         submission_prefix: format!("http://{address}/{name}/"),
         monitoring_prefix: format!("http://{address}/{name}/"),

@@ -1,12 +1,15 @@
 //! `log.v3.json`: what a log-list application asks for.
 //!
-//! The fields of the log list's version 3, and those that Sunlight adds.
+//! The fields of the log list's version 3, and those that operators publish of
+//! their logs (`log-metadata-v1`, proposed on ct-policy; Sunlight has them, too).
 
 use base64_simd::STANDARD;
 use http::StatusCode;
 use jiff::Timestamp;
 use lucarne_ct::Require;
-use lucarne_log::{Log, LogConfig, Published, State};
+use lucarne_log::{
+    IntendedUse, Log, LogConfig, PlannedChange, Published, RateLimit, State, Status,
+};
 use serde::Serialize;
 
 use crate::reply::{Response, plain, value};
@@ -24,15 +27,21 @@ struct LogJson<'a> {
     mmd: u32,
     mmd_seconds: u32,
     log_spec: &'static str,
-    log_type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    log_type: Option<&'static str>,
+    intended_use: &'static str,
     tls_only: bool,
     submission_url: &'a str,
     monitoring_url: &'a str,
-    submission_endpoint: Url<'a>,
-    monitoring_endpoint: Url<'a>,
+    submission_endpoint: Endpoint<'a>,
+    monitoring_endpoint: Endpoint<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temporal_interval: Option<Interval>,
     status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status_timestamp: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    planned_changes: Vec<Change>,
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<ListState>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,8 +50,26 @@ struct LogJson<'a> {
 }
 
 #[derive(Serialize)]
-struct Url<'a> {
+struct Endpoint<'a> {
     url: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate_limit: Option<Rate<'a>>,
+}
+
+#[derive(Serialize)]
+struct Rate<'a> {
+    requests: u64,
+    interval_seconds: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Change {
+    new_status: &'static str,
+    effective_date: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    comment: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -96,7 +123,8 @@ fn render(config: &LogConfig, state: &State, published: Option<&Published>) -> V
         tree_size: published.size,
         timestamp: published.timestamp_ms,
     });
-    let policy = &config.policy;
+    let (policy, metadata) = (&config.policy, &config.metadata);
+    let frozen = config.frozen_from().filter(|_| retired).map(rfc3339);
     let interval = policy.not_after_start.zip(policy.not_after_limit);
     let json = LogJson {
         description: &config.description,
@@ -106,31 +134,45 @@ fn render(config: &LogConfig, state: &State, published: Option<&Published>) -> V
         mmd: MMD_SECONDS,
         mmd_seconds: MMD_SECONDS,
         log_spec: "static-ct-api",
-        // A log without a window, or that takes any certificate, is for tests.
-        log_type: match policy.require {
-            Require::ServerAuth if interval.is_some() => "prod",
-            _ => "test",
+        log_type: match metadata.intended_use {
+            IntendedUse::Production => Some("prod"),
+            IntendedUse::Test => Some("test"),
+            IntendedUse::Decommissioned => None,
         },
-        tls_only: policy.require == Require::ServerAuth,
+        intended_use: metadata.intended_use.as_str(),
+        tls_only: is_tls_only(config),
         submission_url: &config.submission_prefix,
         monitoring_url: &config.monitoring_prefix,
-        submission_endpoint: Url {
-            url: &config.submission_prefix,
-        },
-        monitoring_endpoint: Url {
-            url: &config.monitoring_prefix,
-        },
+        submission_endpoint: endpoint(
+            &config.submission_prefix,
+            metadata.submission_rate_limit.as_ref(),
+        ),
+        monitoring_endpoint: endpoint(
+            &config.monitoring_prefix,
+            metadata.monitoring_rate_limit.as_ref(),
+        ),
         temporal_interval: interval.map(|(start, end)| Interval {
             start_inclusive: rfc3339(start),
             end_exclusive: rfc3339(end),
         }),
-        status: if retired { "readonly" } else { "active" },
-        state: head.clone().map(|final_tree_head| ListState {
-            readonly: ReadOnly {
-                timestamp: rfc3339(final_tree_head.timestamp),
-                final_tree_head,
-            },
-        }),
+        status: match retired {
+            true => Status::ReadOnly.as_str(),
+            false => Status::Active.as_str(),
+        },
+        status_timestamp: match retired {
+            true => frozen.clone(),
+            false => metadata.active_since.map(rfc3339),
+        },
+        planned_changes: planned_changes(config, retired),
+        state: frozen
+            .zip(head.clone())
+            .map(|(timestamp, final_tree_head)| {
+                let readonly = ReadOnly {
+                    timestamp,
+                    final_tree_head,
+                };
+                ListState { readonly }
+            }),
         final_tree_head: head,
         log_software: Software {
             name: "Lucarne",
@@ -138,6 +180,53 @@ fn render(config: &LogConfig, state: &State, published: Option<&Published>) -> V
         },
     };
     serde_json::to_vec_pretty(&json).unwrap_or_default()
+}
+
+/// Whether everything here is TLS: certificates for servers (or for anything,
+/// which includes them), and nothing sent in the clear. It is never said of a
+/// log of which a half of that is not true.
+fn is_tls_only(config: &LogConfig) -> bool {
+    let prefixes = [&config.submission_prefix, &config.monitoring_prefix];
+    config.policy.require == Require::ServerAuth
+        && prefixes.iter().all(|url| url.starts_with("https://"))
+}
+
+fn endpoint<'a>(url: &'a str, limit: Option<&'a RateLimit>) -> Endpoint<'a> {
+    let rate_limit = limit.map(|limit| Rate {
+        requests: limit.requests,
+        interval_seconds: limit.interval_seconds,
+        scope: limit.scope.as_deref(),
+    });
+    Endpoint { url, rate_limit }
+}
+
+/// What is still to come, in order: what the operator plans, and the freeze
+/// unless something else freezes the log before.
+fn planned_changes(config: &LogConfig, retired: bool) -> Vec<Change> {
+    let now = config.clock.now_ms();
+    let planned = config.metadata.planned_changes.iter();
+    let mut changes: Vec<_> = planned.filter(|it| it.effective_ms > now).collect();
+    let freeze = config.frozen_from().map(|effective_ms| PlannedChange {
+        new_status: Status::ReadOnly,
+        effective_ms,
+        comment: None,
+    });
+    let freezes_before = |freeze: &PlannedChange| {
+        let mut changes = changes.iter();
+        changes
+            .any(|it| it.new_status == Status::ReadOnly && it.effective_ms <= freeze.effective_ms)
+    };
+    let freeze = freeze.filter(|freeze| !retired && !freezes_before(freeze));
+    changes.extend(&freeze);
+    changes.sort_by_key(|it| it.effective_ms);
+    changes
+        .into_iter()
+        .map(|it| Change {
+            new_status: it.new_status.as_str(),
+            effective_date: rfc3339(it.effective_ms),
+            comment: it.comment.clone(),
+        })
+        .collect()
 }
 
 /// Milliseconds since 1970 as `2026-01-01T00:00:00Z`.

@@ -21,6 +21,7 @@ fn start(runtime: &Runtime, cache: &std::path::Path) -> Arc<Log> {
         let config = LogConfig {
             shortname: "bench".into(),
             description: String::new(),
+            metadata: Default::default(),
             origin: "log.example/bench".into(),
             submission_prefix: "http://log.example/bench/".into(),
             monitoring_prefix: "http://log.example/bench/".into(),

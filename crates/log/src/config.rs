@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lucarne_ct::{LogKey, Policy};
 
-use crate::Clock;
+use crate::{Clock, Metadata};
 
 /// The settings of one log. Names follow Sunlight's configuration keys.
 #[derive(Clone, Debug)]
@@ -15,6 +15,8 @@ pub struct LogConfig {
     pub shortname: String,
     /// Free text for `log.v3.json` and the pages.
     pub description: String,
+    /// What else the operator says in `log.v3.json`.
+    pub metadata: Metadata,
     /// The checkpoint origin: the submission prefix without scheme and
     /// trailing slash (static-ct-api, "Checkpoints").
     pub origin: String,
@@ -46,11 +48,15 @@ pub struct LogConfig {
 const GRACE_MS: u64 = 7 * 24 * 3600 * 1000;
 
 impl LogConfig {
-    /// Whether the shard is retired at `now_ms`: read-only since seven days
-    /// after the end of its notAfter window. A log without a window never is.
+    /// When the shard is frozen, in milliseconds since 1970: seven days after
+    /// the end of its notAfter window. A log without a window never is.
+    pub fn frozen_from(&self) -> Option<u64> {
+        let limit = self.policy.not_after_limit?;
+        Some(limit.saturating_add(GRACE_MS))
+    }
+
+    /// Whether the shard is retired at `now_ms`: read-only since it was frozen.
     pub fn retired(&self, now_ms: u64) -> bool {
-        self.policy
-            .not_after_limit
-            .is_some_and(|limit| now_ms >= limit.saturating_add(GRACE_MS))
+        self.frozen_from().is_some_and(|from| now_ms >= from)
     }
 }

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use anyhow::{Context, ensure};
-use lucarne_ct::{CcadbError, CcadbProgramme, Roots, SkippedRoot};
+use lucarne_ct::{CcadbError, CcadbProgramme, Fingerprint, Roots, SkippedRoot};
 
 use crate::ccadb;
-use crate::config::{Ccadb, LogSettings, Report};
+use crate::config::{Ccadb, LogSettings, RefusedRoots, Report};
 
 /// Whether CCADB roots that are new may be written into the log's cache.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,11 +33,51 @@ pub(crate) fn load(log: &LogSettings, remember: Remember, report: &mut Report) -
         }
     }
     ccadb_roots(log, &mut roots, remember, report);
+    refuse(log, &mut roots, report);
     if roots.is_empty() && report.problems().is_empty() {
         let message = "there is not one accepted root: every submission would be refused";
         report.problem(log.line, log.key_path("roots"), message);
     }
     roots
+}
+
+/// Takes out the roots that are refused, whatever source they came from. One
+/// that no source has may come yet, and is only said.
+fn refuse(log: &LogSettings, roots: &mut Roots, report: &mut Report) {
+    let key = log.key_path("refusedroots");
+    for refused in &log.roots.refused {
+        let fingerprints = match &refused.value {
+            RefusedRoots::One(fingerprint) => vec![*fingerprint],
+            RefusedRoots::File(file) => match read_fingerprints(file) {
+                Ok(fingerprints) => fingerprints,
+                Err(error) => {
+                    report.problem(refused.line, key.clone(), format!("{error:#}"));
+                    continue;
+                }
+            },
+        };
+        for fingerprint in fingerprints {
+            if !roots.remove(&fingerprint) {
+                let message = format!("{fingerprint} is the fingerprint of none of the roots");
+                report.warning(refused.line, key.clone(), message);
+            }
+        }
+    }
+}
+
+/// One fingerprint on each line; what follows a `#` is for people.
+fn read_fingerprints(file: &Path) -> anyhow::Result<Vec<Fingerprint>> {
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("{} cannot be read", file.display()))?;
+    let lines = text.lines().zip(1..);
+    let lines = lines.map(|(line, number)| (line.split('#').next().unwrap_or("").trim(), number));
+    lines
+        .filter(|(line, _)| !line.is_empty())
+        .map(|(line, number)| {
+            let place = || format!("{}, line {number}: `{line}`", file.display());
+            line.parse::<Fingerprint>().with_context(place)
+        })
+        .collect()
 }
 
 /// CCADB's roots: what its report says now, and what it ever said before (a

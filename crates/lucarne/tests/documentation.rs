@@ -25,6 +25,8 @@ fn every_key_is_documented() {
         keys::HTTP,
         keys::IDENTITY,
         keys::SHARED,
+        keys::PLANNED_CHANGE,
+        keys::RATE_LIMIT,
     ]
     .concat();
     for key in &known {

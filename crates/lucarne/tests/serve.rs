@@ -9,8 +9,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use common::{
-    LUCARNE, PATIENCE, assert_has, eventually, log, lucarne, pki, ready, run, submission,
+    LUCARNE, PATIENCE, assert_has, edit, eventually, log, lucarne, pki, ready, run, submission,
 };
+use lucarne_ct::Fingerprint;
 use lucarne_mint::{Authority, CaOptions, KeyType, LeafOptions};
 use lucarne_testkit::{Client, Launch, free_port, temp_dir};
 use rustix::process::Signal;
@@ -125,6 +126,49 @@ fn sighup_rereads_roots_and_a_bad_file_changes_nothing() {
             .unwrap();
         let roots = client.get("ct/v1/get-roots").await.unwrap().json().unwrap();
         assert_eq!(roots["certificates"].as_array().unwrap().len(), 2);
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
+
+/// Whatever source has them, and from a reload on.
+#[test]
+fn roots_are_refused_by_fingerprint() {
+    let log = log("");
+    let other = Authority::root(&CaOptions::named("Other", KeyType::EcdsaP256)).unwrap();
+    let roots = log.path().join("roots.pem");
+    let refused = log.path().join("refused.txt");
+    let pem = fs::read_to_string(&roots).unwrap() + &other.certificate_pem();
+    fs::write(&roots, pem).unwrap();
+    fs::write(&refused, "# nobody yet\n").unwrap();
+    let key = format!("roots: {}", roots.display());
+    let keys = format!("{key}\n    refusedroots: [{}]", refused.display());
+    edit(&log.configuration(), &key, &keys);
+    let mut server = log.start().unwrap();
+    run(async {
+        ready(&log).await;
+        let client = log.client();
+        let accepted = async || {
+            let roots = client.get("ct/v1/get-roots").await.unwrap().json().unwrap();
+            let answer = client.post("ct/v1/add-chain", submission(&other)).await;
+            let roots = roots["certificates"].as_array().unwrap().len();
+            (roots, answer.unwrap().status.as_u16())
+        };
+        assert_eq!(accepted().await, (2, 200));
+        let fingerprint = Fingerprint::of(other.cert_der());
+        let unknown = Fingerprint::of(b"unknown");
+        let text = format!("{fingerprint} # misissued\n\n{unknown}\n");
+        fs::write(&refused, text).unwrap();
+        server.signal(Signal::HUP).unwrap();
+        eventually("the root is refused", async || accepted().await == (1, 400)).await;
+        let warning = format!("{unknown} is the fingerprint of none of the roots");
+        server.wait_for_output(&warning, PATIENCE).unwrap();
+        // A file with a mistake in it lets nobody in again.
+        fs::write(&refused, "misissued\n").unwrap();
+        server.signal(Signal::HUP).unwrap();
+        server
+            .wait_for_output("line 1: `misissued`: not a SHA-256 fingerprint", PATIENCE)
+            .unwrap();
+        assert_eq!(accepted().await, (1, 400));
     });
     assert!(server.stop(PATIENCE).unwrap().success());
 }

@@ -29,6 +29,15 @@ async fn a_retired_shard_is_gone_for_submitters_and_there_for_readers() {
     let json = server.get("/demo/log.v3.json").await.json();
     assert_eq!(json["status"], "readonly");
     assert_eq!(json["final_tree_head"]["tree_size"], 0);
+    // Frozen seven days after the end of its window, whenever it signed last.
+    let frozen = "2004-11-16T11:33:20Z";
+    assert_eq!(json["status_timestamp"], frozen);
+    assert_eq!(json["state"]["readonly"]["timestamp"], frozen);
+    assert_eq!(
+        json["state"]["readonly"]["final_tree_head"],
+        json["final_tree_head"]
+    );
+    assert_eq!(json["planned_changes"], serde_json::Value::Null);
     assert_eq!(server.get("/health").await.status, 200);
 }
 

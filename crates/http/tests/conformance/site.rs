@@ -3,7 +3,7 @@
 use crate::support::{Server, TestLog};
 use lucarne_ct::Chain;
 use lucarne_http::{Limits, Surface};
-use lucarne_log::Metrics;
+use lucarne_log::{IntendedUse, Metadata, Metrics, PlannedChange, RateLimit, Status};
 use prometheus_client::registry::Registry;
 
 use crate::demo;
@@ -15,6 +15,9 @@ async fn log_json_is_ready_to_paste() {
     let test = TestLog::start_with("demo", &metrics, |config| {
         config.policy.not_after_start = Some(1_767_225_600_000);
         config.policy.not_after_limit = Some(4_070_908_800_000);
+        config.submission_prefix = "https://log.example/demo/".into();
+        config.monitoring_prefix = "https://log.example/demo/".into();
+        config.metadata = said_of_a_log();
     })
     .await;
     let server = Server::start(vec![test.log.clone()], Limits::default()).await;
@@ -24,6 +27,59 @@ async fn log_json_is_ready_to_paste() {
         (200, Some("application/json"))
     );
     insta::assert_snapshot!(answer.text());
+}
+
+/// All that an operator can say: one change lies in the past, and one freezes
+/// the log before the end of its window would.
+fn said_of_a_log() -> Metadata {
+    let change = |new_status, effective_ms, comment: Option<&str>| PlannedChange {
+        new_status,
+        effective_ms,
+        comment: comment.map(str::to_owned),
+    };
+    Metadata {
+        intended_use: IntendedUse::Production,
+        active_since: Some(1_767_225_600_000),
+        planned_changes: vec![
+            change(Status::Inactive, 4_102_444_800_000, Some("archived")),
+            change(Status::ReadOnly, 4_071_000_000_000, None),
+            change(Status::Active, 1_000_000_000_000, None),
+        ],
+        submission_rate_limit: Some(RateLimit {
+            requests: 100,
+            interval_seconds: 10,
+            scope: Some("ip".into()),
+        }),
+        monitoring_rate_limit: Some(RateLimit {
+            requests: 2000,
+            interval_seconds: 60,
+            scope: None,
+        }),
+    }
+}
+
+/// Nothing is said of a log that is not true of it.
+#[tokio::test]
+async fn log_json_claims_nothing() {
+    let metrics = Metrics::register(&mut Registry::default());
+    let test = TestLog::start_with("demo", &metrics, |config| {
+        config.policy.not_after_start = Some(1_767_225_600_000);
+        config.policy.not_after_limit = Some(4_070_908_800_000);
+        config.monitoring_prefix = "https://log.example/demo/".into();
+    })
+    .await;
+    let server = Server::start(vec![test.log.clone()], Limits::default()).await;
+    let json = server.get("/demo/log.v3.json").await.json();
+    // A window and certificates for servers make no log a production log, and
+    // one prefix of two is plain HTTP.
+    assert_eq!(json["log_type"], "test");
+    assert_eq!(json["intended_use"], "test");
+    assert_eq!(json["tls_only"], false);
+    assert_eq!(json["status_timestamp"], serde_json::Value::Null);
+    let freeze = serde_json::json!([
+        {"new_status": "readonly", "effective_date": "2099-01-08T00:00:00Z"}
+    ]);
+    assert_eq!(json["planned_changes"], freeze);
 }
 
 #[tokio::test]

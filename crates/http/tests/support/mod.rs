@@ -39,6 +39,7 @@ pub fn config(name: &str, cache: &std::path::Path) -> LogConfig {
     LogConfig {
         shortname: name.to_owned(),
         description: format!("the log {name}"),
+        metadata: Default::default(),
         origin: format!("log.example/{name}"),
         submission_prefix: format!("http://log.example/{name}/"),
         monitoring_prefix: format!("http://log.example/{name}/"),

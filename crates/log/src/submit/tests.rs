@@ -30,6 +30,7 @@ impl World {
         let config = LogConfig {
             shortname: "doubt".into(),
             description: String::new(),
+            metadata: Default::default(),
             origin: "log.example/doubt".into(),
             submission_prefix: "http://log.example/doubt/".into(),
             monitoring_prefix: "http://log.example/doubt/".into(),

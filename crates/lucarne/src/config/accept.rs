@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use lucarne_ct::{CcadbProgramme, Policy, Require};
 use lucarne_settings::{Located, Reader};
 
-use super::log::{Ccadb, RootSources};
+use super::log::{Ccadb, RefusedRoots, RootSources};
 use super::values;
 
 /// CCADB's reports: roots that some program includes, and those plus the ones
@@ -41,7 +41,31 @@ pub(super) fn roots(reader: &mut Reader<'_, '_>) -> RootSources {
             programme,
         })
     });
-    RootSources { pem, extra, ccadb }
+    let refused = refused(reader);
+    RootSources {
+        pem,
+        extra,
+        ccadb,
+        refused,
+    }
+}
+
+/// Fingerprints, and files of them.
+fn refused(reader: &mut Reader<'_, '_>) -> Vec<Located<RefusedRoots>> {
+    let directory = reader.directory();
+    reader.list("refusedroots", |text| {
+        if let Ok(fingerprint) = text.parse() {
+            return Ok(RefusedRoots::One(fingerprint));
+        }
+        let file = directory.join(text);
+        match file.is_file() {
+            true => Ok(RefusedRoots::File(file)),
+            false => Err(
+                "is neither a SHA-256 fingerprint (64 hexadecimal digits) nor a file of such"
+                    .into(),
+            ),
+        }
+    })
 }
 
 /// CCADB's report of the roots of a programme.

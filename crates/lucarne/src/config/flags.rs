@@ -251,6 +251,7 @@ impl Flags {
             line: None,
             shortname: unplaced(short(prefix.origin())),
             description: prefix.origin().to_owned(),
+            metadata: Default::default(),
             inception: None,
             origin: prefix.origin().to_owned(),
             submission: unplaced(served.clone()),

@@ -37,6 +37,8 @@ pub const IDENTITY: &[&str] = &[
     "azurekeyprefix",
     "name",
     "seed",
+    "status_timestamp",
+    "planned_changes",
 ];
 
 /// Keys of a log that `defaults` may give for all.
@@ -56,6 +58,7 @@ pub const SHARED: &[&str] = &[
     "ccadbroots",
     "extraroots",
     "rootsurl",
+    "refusedroots",
     "period",
     "poolsize",
     "checkpointinterval",
@@ -69,7 +72,16 @@ pub const SHARED: &[&str] = &[
     "maxchain",
     "readcache",
     "diskcache",
+    "intended_use",
+    "submission_rate_limit",
+    "monitoring_rate_limit",
 ];
+
+/// Keys of each of a log's `planned_changes`.
+pub const PLANNED_CHANGE: &[&str] = &["new_status", "effective_date", "comment"];
+
+/// Keys of a rate limit.
+pub const RATE_LIMIT: &[&str] = &["requests", "interval_seconds", "scope"];
 
 /// Keys that say more of a place of data, each with the key that names it.
 pub(super) const OF_STORES: &[(&str, &str)] = &[

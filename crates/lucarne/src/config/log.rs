@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::civil::Date;
-use lucarne_ct::{CcadbProgramme, LogKey, Policy};
-use lucarne_log::{Clock, LogConfig};
+use lucarne_ct::{CcadbProgramme, Fingerprint, LogKey, Policy};
+use lucarne_log::{Clock, LogConfig, Metadata};
 use lucarne_settings::{Located, Node, Reader, Report, Section, Value, join};
 
 use super::distinct::{Claimant, Claims};
 use super::place::DataPlace;
 use super::secret::Secret;
 use super::values::Prefix;
-use super::{accept, identity, keys, values};
+use super::{accept, identity, keys, metadata, values};
 
 /// One log as the operator wants it.
 #[derive(Clone, Debug)]
@@ -24,6 +24,8 @@ pub struct LogSettings {
     pub shortname: Located<String>,
     /// Free text for `log.v3.json`.
     pub description: String,
+    /// What else it says of the log.
+    pub metadata: Metadata,
     /// The day on which `serve` may create the log.
     pub inception: Option<Located<Date>>,
     /// The checkpoint origin.
@@ -67,6 +69,17 @@ pub struct RootSources {
     pub extra: Option<Located<PathBuf>>,
     /// `ccadbroots` and `rootsurl`.
     pub ccadb: Option<Located<Ccadb>>,
+    /// `refusedroots`: taken out of what the others give.
+    pub refused: Vec<Located<RefusedRoots>>,
+}
+
+/// Roots that are not accepted, whatever source has them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RefusedRoots {
+    /// The one with this fingerprint.
+    One(Fingerprint),
+    /// Those whose fingerprints are in this file, one on each line.
+    File(PathBuf),
 }
 
 /// The Common CA Database's list of roots.
@@ -115,6 +128,7 @@ impl LogSettings {
         LogConfig {
             shortname: self.shortname.value.clone(),
             description: self.description.clone(),
+            metadata: self.metadata.clone(),
             origin: self.origin.clone(),
             submission_prefix: self.submission.value.url.clone(),
             monitoring_prefix: self.monitoring.value.url.clone(),
@@ -149,6 +163,14 @@ pub(super) fn read(
     let rounds = rounds(&mut reader);
     let roots = accept::roots(&mut reader);
     let policy = accept::policy(&mut reader);
+    let prefixes = [&identity.submission, &identity.monitoring];
+    let prefixes = prefixes.map(|prefix| prefix.as_ref().map(|prefix| &prefix.value));
+    let likely = metadata::likely_use(&roots, &policy, &prefixes);
+    let mut metadata = metadata::read(&mut reader, likely);
+    if let Some(inception) = &inception {
+        let midnight = || values::time(&inception.value.to_string()).ok();
+        metadata.active_since = metadata.active_since.or_else(midnight);
+    }
     let who = Claimant {
         index,
         path: &path,
@@ -162,6 +184,7 @@ pub(super) fn read(
         line: Some(node.line),
         shortname: identity.shortname?,
         description: description.unwrap_or_else(|| origin.clone()),
+        metadata,
         inception,
         origin,
         submission,

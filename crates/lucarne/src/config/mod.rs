@@ -11,6 +11,7 @@ mod key;
 pub mod keys;
 mod log;
 mod manager;
+mod metadata;
 mod place;
 mod secret;
 mod server;
@@ -23,7 +24,7 @@ use lucarne_settings::{Node, Reader, Section, Value, join, tree};
 
 pub use flags::Flags;
 pub(crate) use key::{describe as describe_key, read as read_key};
-pub use log::{Ccadb, LogSettings, RootSources};
+pub use log::{Ccadb, LogSettings, RefusedRoots, RootSources};
 pub use lucarne_settings::{Finding, Located, Report};
 pub use place::{DataPlace, LockPlace};
 pub use secret::Secret;

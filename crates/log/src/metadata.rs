@@ -1,0 +1,87 @@
+//! What only the operator of a log can say of it, for `log.v3.json`.
+//!
+//! The fields are those that log operators publish (the proposal for operator-published log
+//! metadata on the ct-policy list, schema `log-metadata-v1`).
+
+/// What the operator says of a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metadata {
+    /// What the log is for.
+    pub intended_use: IntendedUse,
+    /// Since when the log is active, in milliseconds since 1970.
+    pub active_since: Option<u64>,
+    /// What will become of it, beyond the end of its window.
+    pub planned_changes: Vec<PlannedChange>,
+    /// How often one may submit.
+    pub submission_rate_limit: Option<RateLimit>,
+    /// How often one may read.
+    pub monitoring_rate_limit: Option<RateLimit>,
+}
+
+/// What a log is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IntendedUse {
+    /// To be relied on: eligible for the lists of browsers.
+    Production,
+    /// For tests, of the operator's or of others.
+    #[default]
+    Test,
+    /// Shut down by its operator for good; it may still be read.
+    Decommissioned,
+}
+
+impl IntendedUse {
+    /// Its name in `log.v3.json`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            IntendedUse::Production => "production",
+            IntendedUse::Test => "test",
+            IntendedUse::Decommissioned => "decommissioned",
+        }
+    }
+}
+
+/// What a log does, as its operator intends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It takes submissions and is read.
+    Active,
+    /// It is read.
+    ReadOnly,
+    /// It does not answer any more.
+    Inactive,
+}
+
+impl Status {
+    /// Its name in `log.v3.json`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Status::Active => "active",
+            Status::ReadOnly => "readonly",
+            Status::Inactive => "inactive",
+        }
+    }
+}
+
+/// A status that the log will have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedChange {
+    /// Which.
+    pub new_status: Status,
+    /// From when on, in milliseconds since 1970.
+    pub effective_ms: u64,
+    /// Why, for people.
+    pub comment: Option<String>,
+}
+
+/// How many requests an endpoint answers. It says what whoever stands in front of the log
+/// enforces; the log itself does not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RateLimit {
+    /// Most requests within the interval.
+    pub requests: u64,
+    /// The interval in seconds.
+    pub interval_seconds: u64,
+    /// Of what the requests are counted together: `ip`, `subnet`, `global`, …
+    pub scope: Option<String>,
+}
