@@ -76,6 +76,14 @@ pub(crate) async fn open(log: &Shared, tree: &Tree, rebuild: bool) -> Result<Ded
     let mut tiles = tiles.map(|tile| source.read(tile)).buffered(READS);
     let mut unbounded = Vec::new();
     while let Some(found) = tiles.try_next().await? {
+        if let Some(gap) = found.gaps.first() {
+            tracing::warn!(
+                "{}/{} is not what was signed, or cannot be read: put it back from a copy. \
+                 Submissions that may be among its entries are refused until then",
+                log.assets.location(),
+                gap.tile()
+            );
+        }
         add(&dedup, found, &mut next, &mut unbounded, tree).await?;
         if next.is_multiple_of(1 << 20) {
             tracing::info!(indexed = next, of = size, "dedup index: catching up");
@@ -275,12 +283,6 @@ impl Source<'_> {
                 }
             }
         }
-        tracing::warn!(
-            "{}/{} is not what was signed, or cannot be read: put it back from a copy. Entries \
-             that cannot be told from those it had are refused until then",
-            self.assets.location(),
-            tile.path()
-        );
         let hashes = match Tile::new(Level::Hashes(0), index, TILE_WIDTH as u16) {
             Some(hashes) => known(self.verified.hashes(&self.tree.edge, hashes).await)?,
             None => None,
@@ -390,10 +392,8 @@ fn root_of(leaves: &[Leaf]) -> Option<Hash> {
 fn known<T>(read: Result<T, ReadError>) -> Result<Option<T>, Fatal> {
     match read {
         Ok(found) => Ok(Some(found)),
-        Err(error @ ReadError::Damaged { .. }) => {
-            tracing::warn!(%error, "dedup index");
-            Ok(None)
-        }
+        // The reader has said it already.
+        Err(ReadError::Damaged { .. }) => Ok(None),
         Err(error) => Err(Fatal::Away(error.to_string())),
     }
 }

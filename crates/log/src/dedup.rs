@@ -500,9 +500,11 @@ mod tests {
             }
             assert_eq!(dedup.find(&identity(table + 9)).unwrap(), None);
         }
-        // As after a crash: the table is there, what was in memory is not.
+        // As after a crash: the table is there, what was in memory is not. But
+        // that there was more is known.
         let dedup = Dedup::open(dir.path(), owner).unwrap();
         assert_eq!(dedup.indexed(), table + 5);
+        assert_eq!(dedup.anchor().head, head(table + 9));
         add(&dedup, table + 5..table + 9);
         dedup.flush().unwrap();
         drop(dedup);
@@ -522,15 +524,63 @@ mod tests {
     }
 
     #[test]
-    fn a_rebuilt_index_is_empty() {
+    fn a_rebuilt_index_is_empty_and_those_before_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, owner) = (dir.path().join("dedup"), LogId([1; 32]));
+        for _ in 0..MOST_SET_ASIDE {
+            let dedup = Dedup::open(&path, owner).unwrap();
+            add(&dedup, 0..2);
+            dedup.flush().unwrap();
+            drop(dedup);
+            let dedup = Dedup::rebuild(&path, owner).unwrap();
+            assert_eq!(dedup.indexed(), 0);
+            assert_eq!(dedup.find(&identity(1)).unwrap(), None);
+        }
+        let aside = Dedup::open(&dir.path().join("dedup.damaged-1"), owner).unwrap();
+        assert_eq!(aside.find(&identity(1)).unwrap(), Some(place(1)));
+        let error = Dedup::rebuild(&path, owner).err().unwrap();
+        assert!(error.to_string().contains("lie beside it"), "{error}");
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn an_index_of_the_older_format_says_how_much_it_has() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, owner) = (dir.path().join("dedup"), LogId([1; 32]));
+        assert_eq!(Dedup::look(&path, owner).unwrap(), None);
+        assert!(!path.exists());
+        let dedup = Dedup::open(&path, owner).unwrap();
+        dedup.meta.insert(UNBOUND, 7_u64.to_be_bytes()).unwrap();
+        drop(dedup);
+        assert_eq!(Dedup::open(&path, owner).unwrap().unbound, Some(7));
+        assert_eq!(Dedup::look(&path, owner).unwrap(), Some(7));
+    }
+
+    #[test]
+    fn what_was_unknown_is_found_once_it_is_mended() {
         let dir = tempfile::tempdir().unwrap();
         let owner = LogId([1; 32]);
+        let gap = |first, end| Gap {
+            first,
+            end,
+            latest_ms: u64::MAX,
+        };
+        {
+            let dedup = Dedup::open(dir.path(), owner).unwrap();
+            dedup.mend(&[], &[], &[gap(3, 6)]).unwrap();
+            add(&dedup, 0..3);
+            add(&dedup, 6..9);
+            dedup.flush().unwrap();
+        }
+        {
+            let dedup = Dedup::open(dir.path(), owner).unwrap();
+            assert_eq!((dedup.indexed(), dedup.gaps.all()), (9, vec![gap(3, 6)]));
+            let mended = [3, 4].map(|n| (identity(n), place(n)));
+            dedup.mend(&mended, &[gap(3, 6)], &[gap(5, 6)]).unwrap();
+        }
         let dedup = Dedup::open(dir.path(), owner).unwrap();
-        add(&dedup, 0..2);
-        dedup.flush().unwrap();
-        drop(dedup);
-        let dedup = Dedup::rebuild(dir.path(), owner).unwrap();
-        assert_eq!(dedup.indexed(), 0);
-        assert_eq!(dedup.find(&identity(1)).unwrap(), None);
+        assert_eq!(dedup.gaps.all(), [gap(5, 6)]);
+        assert_eq!(dedup.find(&identity(4)).unwrap(), Some(place(4)));
+        assert_eq!(dedup.find(&identity(5)).unwrap(), None);
     }
 }

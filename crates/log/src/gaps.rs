@@ -10,10 +10,14 @@
 use std::collections::BTreeMap;
 
 use fjall::Keyspace;
+use lucarne_tlog::{Level, TILE_WIDTH, Tile};
 use parking_lot::RwLock;
 
 /// How far a certificate's notBefore may lie after its signature.
 const POSTDATED_MS: u64 = 48 * 3600 * 1000;
+
+/// Gaps whose tiles are named in words.
+const NAMED: usize = 5;
 
 const PREFIX: &[u8] = b"unknown ";
 
@@ -30,6 +34,12 @@ pub(crate) struct Gap {
 }
 
 impl Gap {
+    /// The path of the data tile that the first of them is in.
+    pub(crate) fn tile(&self) -> String {
+        let tile = Tile::new(Level::Data, self.first / TILE_WIDTH, TILE_WIDTH as u16);
+        tile.map(|tile| tile.path()).unwrap_or_default()
+    }
+
     pub(crate) fn key(&self) -> Vec<u8> {
         [PREFIX, &self.first.to_be_bytes()].concat()
     }
@@ -54,51 +64,68 @@ impl Gap {
 
 /// All that is not known, in memory.
 #[derive(Default)]
-pub(crate) struct Gaps(RwLock<BTreeMap<u64, Gap>>);
+pub(crate) struct Gaps(RwLock<Known>);
+
+#[derive(Default)]
+struct Known {
+    gaps: BTreeMap<u64, Gap>,
+    /// No entry in a gap has a later timestamp; `None` without gaps.
+    latest_ms: Option<u64>,
+}
 
 impl Gaps {
     /// Reads what was noted.
     pub(crate) fn load(&self, meta: &Keyspace) -> fjall::Result<()> {
-        let mut gaps = self.0.write();
+        let mut noted = Vec::new();
         for pair in meta.prefix(PREFIX) {
             let (key, value) = pair.into_inner()?;
             // What cannot be read of a gap may be anything.
-            let gap = Gap::decode(&key, &value).unwrap_or(Gap {
+            noted.push(Gap::decode(&key, &value).unwrap_or(Gap {
                 first: 0,
                 end: u64::MAX,
                 latest_ms: u64::MAX,
-            });
-            gaps.insert(gap.first, gap);
+            }));
         }
+        self.replace(&[], &noted);
         Ok(())
     }
 
     pub(crate) fn replace(&self, before: &[Gap], after: &[Gap]) {
-        let mut gaps = self.0.write();
+        let Known { gaps, latest_ms } = &mut *self.0.write();
         for gap in before {
             gaps.remove(&gap.first);
         }
         gaps.extend(after.iter().map(|gap| (gap.first, *gap)));
+        *latest_ms = gaps.values().map(|gap| gap.latest_ms).max();
     }
 
     /// All of them, in order.
     pub(crate) fn all(&self) -> Vec<Gap> {
-        self.0.read().values().copied().collect()
+        self.0.read().gaps.values().copied().collect()
+    }
+
+    /// The tiles of the first few, in words.
+    pub(crate) fn tiles(&self) -> String {
+        let known = self.0.read();
+        let mut tiles: Vec<_> = known.gaps.values().map(Gap::tile).take(NAMED).collect();
+        tiles.dedup();
+        tiles.join(", ")
     }
 
     /// How many entries are not known.
     pub(crate) fn entries(&self) -> u64 {
-        let gaps = self.0.read();
+        let gaps = &self.0.read().gaps;
         gaps.values().map(|gap| gap.end - gap.first).sum()
     }
 
     /// Whether an entry with this notBefore, in Unix milliseconds, may be among
     /// those that are not known.
     pub(crate) fn may_have(&self, not_before_ms: Option<i64>) -> bool {
-        let gaps = self.0.read();
+        let Some(latest_ms) = self.0.read().latest_ms else {
+            return false;
+        };
         let signed_ms = not_before_ms.and_then(|ms| u64::try_from(ms).ok());
-        let signed_ms = signed_ms.map_or(0, |ms| ms.saturating_sub(POSTDATED_MS));
-        gaps.values().any(|gap| signed_ms <= gap.latest_ms)
+        signed_ms.map_or(0, |ms| ms.saturating_sub(POSTDATED_MS)) <= latest_ms
     }
 }
 

@@ -148,9 +148,10 @@ fn dedup_check(log: &Shared, dedup: &Dedup) -> Check {
         (false, unknown) => (
             false,
             format!(
-                "{unknown} entries are not known, for their tiles are damaged: submissions that \
-                 may be among them are refused. The log lines name the tiles; put them back from a \
-                 copy"
+                "{unknown} entries are not known, for their tiles are damaged ({}, …): submissions \
+                 that may be among them are refused. Put the tiles back from a copy; the log lines \
+                 of the start name them all",
+                dedup.gaps.tiles()
             ),
         ),
     };

@@ -95,7 +95,8 @@ pub(crate) async fn recover(
 ) -> Result<Recovered, Fatal> {
     let head = committed(config, lock).await?;
     let published = published(config, assets).await;
-    let published = published.map_err(|fatal| not_new(fatal, &head, assets, lock))?;
+    let size = head.checkpoint.size;
+    let published = published.map_err(|fatal| not_new(fatal, size, assets, lock))?;
     if let Some(published) = &published {
         not_newer(published, &head, assets, lock)?;
     }
@@ -136,15 +137,14 @@ pub(crate) async fn recover(
 
 /// What storage says that is not there: of a log that may be new. This one is
 /// not, for the lock has it.
-fn not_new(fatal: Fatal, head: &Head, assets: &dyn Assets, lock: &dyn Lock) -> Fatal {
+pub(crate) fn not_new(fatal: Fatal, size: u64, assets: &dyn Assets, lock: &dyn Lock) -> Fatal {
     match fatal {
         Fatal::Storage(error) if error.is_absence() => Fatal::Inconsistent(format!(
-            "{} is not there, but the lock {} has signed {} entries: the directory or bucket was \
+            "{} is not there, but the lock {} has signed {size} entries: the directory or bucket was \
              moved away, is not mounted, or was deleted. Put the newest one back; nothing is \
              signed until then",
             assets.location(),
             lock.location(),
-            head.checkpoint.size,
         )),
         fatal => fatal,
     }

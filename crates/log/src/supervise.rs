@@ -111,7 +111,11 @@ impl Shared {
         if let Some(session) = self.session.swap(None) {
             session.end().await;
         }
-        result.unwrap_or_else(|panic| Err(Fatal::Internal(panic.to_string())))
+        let result = result.unwrap_or_else(|panic| Err(Fatal::Internal(panic.to_string())));
+        result.map_err(|fatal| match self.reader.tree() {
+            Some(tree) => recover::not_new(fatal, tree.size(), &*self.assets, &*self.lock),
+            None => fatal,
+        })
     }
 
     /// Opens the log and sequences until it is closed, or fails.
