@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "agreement/wycheproof.rs"]
+mod wycheproof;
+
 use aws_lc_rs::digest::{self, SHA256, SHA384};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature as aws;

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "agreement/wycheproof.rs"]
+mod wycheproof;
+
 use std::sync::LazyLock;
 
 use aws_lc_rs::digest::{self, SHA256, SHA384, SHA512};
