@@ -1,16 +1,16 @@
-//! Verifying the signatures of certificates with aws-lc-rs.
+//! Verifying the signatures of certificates.
 
 use std::sync::OnceLock;
 
 use aws_lc_rs::digest::{self, Digest};
 use aws_lc_rs::signature::{self as aws, ParsedPublicKey, VerificationAlgorithm};
-use lucarne_ecdsa::KnownKey;
 
 use crate::algorithm::{ACCEPTED, Hash, SignatureAlgorithm};
 use crate::certificate::Certificate;
 use crate::der::{DerError, Reader, tag};
-use crate::frequent::Frequent;
+use crate::known::{KeyName, Kind};
 use crate::rejection::Code;
+use crate::verification::{KeyInUse, Verification};
 
 /// An issuer's public key. Parsed by aws-lc-rs once for each algorithm that it is used with,
 /// in practice one.
@@ -20,18 +20,8 @@ pub(crate) struct IssuerKey {
     /// RSAPublicKey, EC point or Ed25519 key: what the SubjectPublicKeyInfo's BIT STRING holds.
     bits: Box<[u8]>,
     parsed: [OnceLock<Option<Box<ParsedPublicKey>>>; SLOTS],
-    known: Known,
-}
-
-/// The key in the form that tells good signatures fastest, where there is one.
-#[derive(Debug)]
-enum Known {
-    /// Made when the key has verified a signature, if it can be made.
-    Rsa(OnceLock<Option<lucarne_rsa::KnownKey>>),
-    /// Made when it has verified many.
-    Ecdsa(Frequent),
-    /// There is none.
-    No,
+    /// Under which our own arithmetic knows it, if that can be.
+    name: Option<KeyName>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,19 +69,18 @@ impl IssuerKey {
             kind,
             bits: bits.into(),
             parsed: Default::default(),
-            known: match kind {
-                KeyKind::Rsa { .. } => Known::Rsa(OnceLock::new()),
-                KeyKind::P256 | KeyKind::P384 => Known::Ecdsa(Frequent::default()),
-                KeyKind::P521 | KeyKind::Ed25519 | KeyKind::Other => Known::No,
-            },
+            name: kind.known().map(|kind| KeyName::new(kind, bits)),
         }
     }
 
     /// Verifies the signature of `certificate`, which says that `algorithm` made it.
+    ///
+    /// The issuer is a root, or its own certificate has been verified: see [`Verification::verify`].
     pub(crate) fn verify(
         &self,
         certificate: &Certificate<'_>,
         algorithm: SignatureAlgorithm,
+        verification: &Verification,
     ) -> Result<(), VerifyError> {
         let scheme = self.scheme(algorithm)?;
         let key = self.parsed[scheme.slot]
@@ -103,38 +92,26 @@ impl IssuerKey {
             .as_ref()
             .ok_or_else(|| VerifyError::UnsupportedKey("the issuer's key is malformed".into()))?;
         let (tbs, signature) = (certificate.tbs(), certificate.signature());
-        let verified = match scheme.message {
-            Message::Whole => key.verify_sig(tbs, signature),
+        let is_good = match scheme.message {
+            Message::Whole => key.verify_sig(tbs, signature).is_ok(),
             Message::Digest(hash) => {
                 let digest = digest::digest(hash, tbs);
-                if self.known.accepts(&digest, signature) {
-                    return Ok(());
+                let complete = || key.verify_digest_sig(&digest, signature).is_ok();
+                match &self.name {
+                    Some(name) => {
+                        let key = KeyInUse {
+                            name,
+                            bits: &self.bits,
+                        };
+                        verification.verify(&key, &digest, signature, complete)
+                    }
+                    None => complete(),
                 }
-                key.verify_digest_sig(&digest, signature)
             }
-            Message::PaddedSha1 => {
-                padded_sha1(tbs).and_then(|digest| key.verify_digest_sig(&digest, signature))
-            }
+            Message::PaddedSha1 => padded_sha1(tbs)
+                .is_ok_and(|digest| key.verify_digest_sig(&digest, signature).is_ok()),
         };
-        verified.map_err(|_| VerifyError::Invalid)?;
-        self.verified();
-        Ok(())
-    }
-
-    /// Notes that the key verified a signature: only what is signed below an accepted root counts,
-    /// so that nobody else has us know keys.
-    fn verified(&self) {
-        match &self.known {
-            Known::Rsa(key) => {
-                key.get_or_init(|| lucarne_rsa::KnownKey::new(&self.bits));
-            }
-            Known::Ecdsa(frequent) => frequent.verified(|| match self.kind {
-                KeyKind::P256 => KnownKey::p256(&self.bits),
-                KeyKind::P384 => KnownKey::p384(&self.bits),
-                _ => None,
-            }),
-            Known::No => {}
-        }
+        is_good.then_some(()).ok_or(VerifyError::Invalid)
     }
 
     fn scheme(&self, algorithm: SignatureAlgorithm) -> Result<Scheme, VerifyError> {
@@ -166,28 +143,15 @@ impl IssuerKey {
     }
 }
 
-impl Known {
-    /// Whether the signature over what has this digest is certainly good. Asked before a complete
-    /// verifier, which decides when the answer is no.
-    fn accepts(&self, digest: &Digest, signature: &[u8]) -> bool {
+impl KeyKind {
+    /// The same for our own arithmetic, where that can know such keys.
+    fn known(self) -> Option<Kind> {
         match self {
-            Self::Rsa(key) => {
-                let key = key.get().and_then(Option::as_ref);
-                let known = key.zip(rsa_hash(digest));
-                known.is_some_and(|(key, hash)| key.accepts(hash, digest.as_ref(), signature))
-            }
-            Self::Ecdsa(frequent) => frequent.accepts(digest, signature),
-            Self::No => false,
+            Self::P256 => Some(Kind::P256),
+            Self::P384 => Some(Kind::P384),
+            Self::Rsa { .. } => Some(Kind::Rsa),
+            Self::P521 | Self::Ed25519 | Self::Other => None,
         }
-    }
-}
-
-fn rsa_hash(digest: &Digest) -> Option<lucarne_rsa::Hash> {
-    match digest.algorithm() {
-        algorithm if *algorithm == digest::SHA256 => Some(lucarne_rsa::Hash::Sha256),
-        algorithm if *algorithm == digest::SHA384 => Some(lucarne_rsa::Hash::Sha384),
-        algorithm if *algorithm == digest::SHA512 => Some(lucarne_rsa::Hash::Sha512),
-        _ => None,
     }
 }
 

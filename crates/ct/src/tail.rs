@@ -14,6 +14,7 @@ use crate::roots::{Root, Roots};
 use crate::signature::{IssuerKey, VerifyError};
 use crate::signer::{PrecertIssuer, PreissuerRewrite, Signer, key_hash};
 use crate::unsigned;
+use crate::verification::Verification;
 
 /// Certificates that certify each other by name, below roots by name. Their signatures have
 /// not been verified yet.
@@ -195,20 +196,21 @@ impl Tail<'_> {
         }
     }
 
-    /// Verifies every signature of the tail, from the top.
+    /// Verifies every signature of the tail, from the top: by no key before the certificate that it
+    /// is in has verified.
     ///
     /// # Errors
     /// The certificate whose signature does not verify, and why.
-    pub(crate) fn verify(self) -> Result<Signer, Rejection> {
+    pub(crate) fn verify(self, verification: &Verification) -> Result<Signer, Rejection> {
         let top = self.above.last().unwrap_or(&self.signer);
-        let root = root_that_signed(top, &self.roots)?;
-        let above = self.above.iter();
-        for (below, issuer) in std::iter::once(&self.signer)
-            .chain(above.clone())
-            .zip(above)
-        {
+        let root = root_that_signed(top, &self.roots, verification)?;
+        for (place, issuer) in self.above.iter().enumerate().rev() {
+            let below = match place.checked_sub(1) {
+                Some(below) => &self.above[below],
+                None => &self.signer,
+            };
             let key = IssuerKey::new(&issuer.certificate);
-            key.verify(&below.certificate, below.algorithm)
+            key.verify(&below.certificate, below.algorithm, verification)
                 .map_err(|error| below.reject(error))?;
         }
         if let Some(index) = self.altered_root {
@@ -270,11 +272,12 @@ impl Signed<'_> {
 pub(crate) fn root_that_signed(
     signed: &Signed<'_>,
     roots: &[Arc<Root>],
+    verification: &Verification,
 ) -> Result<Arc<Root>, Rejection> {
     let mut first_error = None;
     for root in roots {
         let key = &root.signer().key;
-        match key.verify(&signed.certificate, signed.algorithm) {
+        match key.verify(&signed.certificate, signed.algorithm, verification) {
             Ok(()) => return Ok(root.clone()),
             Err(error) => first_error = first_error.or(Some(error)),
         }

@@ -16,6 +16,7 @@ use crate::rejection::{Code, Rejection};
 use crate::roots::{Root, Roots};
 use crate::signer::{PrecertIssuer, PreissuerRewrite, Signer};
 use crate::tail::{self, Precerts, Signed, Tail, Upwards, only, root_that_signed};
+use crate::verification::Verification;
 use crate::{oid, time, unsigned};
 
 /// Bytes of certificates that the cache of verified tails may hold. The whole WebPKI has a
@@ -28,13 +29,19 @@ const CACHE_BYTES: u64 = 16 << 20;
 pub struct Validator {
     roots: Arc<Roots>,
     policy: Policy,
+    verification: Arc<Verification>,
     /// By everything after the leaf.
     verified: Cache<Vec<u8>, Arc<Signer>, Xxh3Builder>,
 }
 
 impl Validator {
-    /// A validator with an empty memory.
+    /// A validator with an empty memory, and a [`Verification`] of its own.
     pub fn new(roots: Arc<Roots>, policy: Policy) -> Self {
+        Self::sharing(roots, policy, Arc::default())
+    }
+
+    /// A validator with an empty memory of chains. What is known of keys, it shares with others.
+    pub fn sharing(roots: Arc<Roots>, policy: Policy, verification: Arc<Verification>) -> Self {
         let verified = Cache::builder()
             .max_capacity(CACHE_BYTES)
             .weigher(|key: &Vec<u8>, signer: &Arc<Signer>| signer.weight() + key.len() as u32)
@@ -42,6 +49,7 @@ impl Validator {
         Self {
             roots,
             policy,
+            verification,
             verified,
         }
     }
@@ -141,11 +149,11 @@ impl Validator {
         let signer = match path {
             Path::Itself => return entry(chain, submission, None),
             Path::Roots(algorithm, roots) => {
-                let root = root_that_signed(&leaf(algorithm), &roots)?;
+                let root = root_that_signed(&leaf(algorithm), &roots, &self.verification)?;
                 return entry(chain, submission, Some(root.signer()));
             }
             Path::Signer(algorithm, signer) => {
-                leaf(algorithm).verify_with(&signer)?;
+                leaf(algorithm).verify_with(&signer, &self.verification)?;
                 signer
             }
             Path::Tail {
@@ -153,9 +161,9 @@ impl Validator {
                 tail,
                 cache_key,
             } => {
-                let signer = Arc::new(tail.verify()?);
+                let signer = Arc::new(tail.verify(&self.verification)?);
                 self.verified.insert(cache_key, signer.clone());
-                leaf(algorithm).verify_with(&signer)?;
+                leaf(algorithm).verify_with(&signer, &self.verification)?;
                 signer
             }
         };
@@ -318,8 +326,9 @@ fn entry(
 }
 
 impl Signed<'_> {
-    fn verify_with(&self, signer: &Signer) -> Result<(), Rejection> {
-        let verified = signer.key.verify(&self.certificate, self.algorithm);
+    fn verify_with(&self, signer: &Signer, verification: &Verification) -> Result<(), Rejection> {
+        let key = &signer.key;
+        let verified = key.verify(&self.certificate, self.algorithm, verification);
         verified.map_err(|error| self.reject(error))
     }
 }

@@ -107,6 +107,7 @@ fn config(name: &str, address: SocketAddr, directory: &Path) -> LogConfig {
         monitoring_prefix: format!("http://{address}/{name}/"),
         key: Arc::new(LogKey::from_seed(&seed).unwrap()),
         policy: Policy::default(),
+        verification: Arc::default(),
         period: Duration::from_millis(20),
         pool_size: 1000,
         checkpoint_interval: Duration::from_secs(5),

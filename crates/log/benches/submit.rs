@@ -27,6 +27,7 @@ fn start(runtime: &Runtime, cache: &std::path::Path) -> Arc<Log> {
             monitoring_prefix: "http://log.example/bench/".into(),
             key: Arc::new(LogKey::from_seed(&[7; 32]).unwrap()),
             policy: Policy::default(),
+            verification: Arc::default(),
             period: Duration::from_millis(1),
             pool_size: 10 * BATCH,
             checkpoint_interval: Duration::from_secs(3600),

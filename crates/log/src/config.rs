@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lucarne_ct::{LogKey, Policy};
+use lucarne_ct::{LogKey, Policy, Roots, Validator, Verification};
 
 use crate::{Clock, Metadata};
 
@@ -28,6 +28,8 @@ pub struct LogConfig {
     pub key: Arc<LogKey>,
     /// What the log accepts.
     pub policy: Policy,
+    /// How it verifies signatures: one for all logs of a process.
+    pub verification: Arc<Verification>,
     /// Shortest distance between the starts of two rounds.
     pub period: Duration,
     /// Most entries that wait for a round; beyond, submissions are answered
@@ -48,6 +50,12 @@ pub struct LogConfig {
 const GRACE_MS: u64 = 7 * 24 * 3600 * 1000;
 
 impl LogConfig {
+    /// What decides of submissions, below these roots.
+    pub(crate) fn validator(&self, roots: Roots) -> Validator {
+        let (policy, verification) = (self.policy.clone(), Arc::clone(&self.verification));
+        Validator::sharing(Arc::new(roots), policy, verification)
+    }
+
     /// When the shard is frozen, in milliseconds since 1970: seven days after
     /// the end of its notAfter window. A log without a window never is.
     pub fn frozen_from(&self) -> Option<u64> {

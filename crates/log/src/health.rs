@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use lucarne_ct::Verification;
 use tokio::sync::Mutex;
 
 use crate::dedup::Dedup;
@@ -46,7 +47,8 @@ async fn probe(log: &Shared, state: State) -> Vec<Check> {
     let retired = state == State::Retired;
     let (lock, storage, files) =
         tokio::join!(lock_check(log), storage_check(log), files_check(log));
-    let mut checks = vec![state_check(state), lock, storage, files];
+    let verification = verification_check(&log.config.verification);
+    let mut checks = vec![state_check(state), lock, storage, files, verification];
     // A retired log signs nothing any more, and its last checkpoint grows old.
     if !retired {
         let now_ms = log.config.clock.now_ms();
@@ -157,6 +159,27 @@ fn dedup_check(log: &Shared, dedup: &Dedup) -> Check {
     };
     Check {
         name: "dedup",
+        ok,
+        detail,
+    }
+}
+
+/// Whoever finds that our own arithmetic was wrong once has to look at processor and memory, and at
+/// what else was accepted: that aws-lc-rs verifies from then on does not make the log well.
+fn verification_check(verification: &Verification) -> Check {
+    let (ok, detail) = match verification.disagreement() {
+        Some(disagreement) => {
+            let detail = format!(
+                "our own arithmetic accepted a signature that aws-lc-rs refuses, and is not asked \
+                 any more: {disagreement}"
+            );
+            (false, detail)
+        }
+        None if verification.stats().by_own => (true, "fast".into()),
+        None => (true, "general".into()),
+    };
+    Check {
+        name: "verification",
         ok,
         detail,
     }

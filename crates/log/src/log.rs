@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use lucarne_ct::{Chain, EntryKind, Fingerprint, Roots, Sct, Validator};
+use lucarne_ct::{Chain, EntryKind, Fingerprint, Roots, Sct};
 use lucarne_storage::{Asset, AssetKind, Assets, Lock};
 use lucarne_tlog::{EMPTY_ROOT, Tile};
 use tokio::sync::watch;
@@ -134,8 +134,7 @@ impl Log {
 
     /// Replaces the accepted roots, from the next submission on.
     pub fn set_roots(&self, roots: Roots) {
-        let policy = self.shared.config.policy.clone();
-        let validator = Validator::new(Arc::new(roots), policy);
+        let validator = self.shared.config.validator(roots);
         self.shared.validator.store(Arc::new(validator));
     }
 

@@ -44,7 +44,7 @@ impl Shared {
         lock: Arc<dyn Lock>,
         metrics: &Metrics,
     ) -> Self {
-        let validator = Validator::new(Arc::new(roots), config.policy.clone());
+        let validator = config.validator(roots);
         Shared {
             reader: Reader::new(
                 assets.clone(),

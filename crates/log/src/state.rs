@@ -62,8 +62,8 @@ pub struct Stats {
 /// One question asked of a log's surroundings, and the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// Stable name: `state`, `lock`, `storage`, `files`, `checkpoint_age`,
-    /// `clock`, `dedup`.
+    /// Stable name: `state`, `lock`, `storage`, `files`, `verification`,
+    /// `checkpoint_age`, `clock`, `dedup`.
     pub name: &'static str,
     /// Whether the answer is good.
     pub ok: bool,

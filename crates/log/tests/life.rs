@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fixture::{Submission, World, audit, place, plain, submit_all};
-use lucarne_ct::{Code, Sct};
+use lucarne_ct::{Code, Disagreement, Sct};
 use lucarne_log::{Log, SubmitError};
 use lucarne_storage::Assets;
 use lucarne_tlog::{Level, Tile};
@@ -131,6 +131,39 @@ async fn superseded_partials_go_and_the_newest_stays() {
         assert!(world.assets.get(partial).await.unwrap().is_some());
     }
     assert!(world.assets.staged().await.unwrap().is_empty(), "journal");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disagreement_about_a_signature_fails_the_health_check_and_names_it() {
+    let world = World::new().await;
+    let log = world.run().await;
+    assert!(log.health().await.ok(), "{:?}", log.health().await);
+    world.config.verification.disagree(Disagreement {
+        key: vec![4, 0xab],
+        digest: vec![1; 32],
+        signature: vec![0x30],
+    });
+    // As the answer of the last second stands.
+    let failed = async {
+        loop {
+            let health = log.health().await;
+            if let Some(check) = health.checks.into_iter().find(|check| !check.ok) {
+                break check;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    let patience = std::time::Duration::from_secs(30);
+    let failed = tokio::time::timeout(patience, failed).await.unwrap();
+    assert_eq!(failed.name, "verification");
+    assert!(
+        failed.detail.contains("key 04ab, digest 0101"),
+        "{failed:?}"
+    );
+    // The log goes on, by aws-lc-rs.
+    Submission::number(1).to(&log).await.unwrap();
+    assert_eq!(world.config.verification.stats().accepted, 0);
+    log.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,6 +19,7 @@ mod signals;
 mod survey;
 mod testcert;
 mod tls;
+mod verification;
 mod web;
 
 use std::process::ExitCode;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use lucarne_ct::Roots;
+use lucarne_ct::{Roots, Verification};
 use lucarne_http::{Listener, Site, Tls};
-use lucarne_log::{Log, Metrics};
+use lucarne_log::{Log, LogConfig, Metrics};
 use lucarne_storage::{Lock, LockError};
 use prometheus_client::registry::Registry;
 use tokio::sync::oneshot;
@@ -22,7 +22,7 @@ use crate::metering::Metering;
 use crate::open::{LateAssets, LateLock, ReadCache};
 use crate::roots::{self, Remember};
 use crate::signals::{Signals, Wish};
-use crate::{commands, runtime, tls};
+use crate::{commands, runtime, tls, verification};
 
 /// How often changed TLS files are looked for.
 const WATCH_TLS: Duration = Duration::from_secs(2);
@@ -91,10 +91,12 @@ impl Server {
         let metering = Metering::register(&mut registry);
         let lock = metering.lock(open_lock(&config, creation, &metering).await?);
         logging.register(&mut registry);
+        let verification = verification::start(config.verification, &mut registry);
         create_missing(&config, creation, &lock).await?;
         let mut logs = Vec::new();
         for (settings, roots) in config.logs.iter().zip(roots) {
-            logs.push(start_log(settings, roots, &lock, &metrics, &metering));
+            let log = start_log(settings, roots, &lock, &metrics, &metering, &verification);
+            logs.push(log);
         }
         for log in &logs {
             tokio::spawn(describe::keep(Arc::clone(log)));
@@ -313,6 +315,7 @@ fn start_log(
     lock: &Arc<dyn Lock>,
     metrics: &Metrics,
     metering: &Metering,
+    verification: &Arc<Verification>,
 ) -> Arc<Log> {
     let cache = ReadCache {
         directory: settings.tiles_directory(),
@@ -320,7 +323,10 @@ fn start_log(
     };
     let observer = metering.of(&settings.shortname.value);
     let assets = Arc::new(LateAssets::new(&settings.data.value, cache, observer));
-    let config = settings.to_log_config();
+    let config = LogConfig {
+        verification: Arc::clone(verification),
+        ..settings.to_log_config()
+    };
     Log::start(config, roots, assets, Arc::clone(lock), metrics)
 }
 

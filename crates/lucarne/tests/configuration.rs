@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use lucarne::config::{Config, Report};
+use lucarne::config::{Config, Report, VerifyBy};
 use lucarne_log::{IntendedUse, Metadata, PlannedChange, RateLimit, Status};
 use lucarne_mint::{Authority, CaOptions, KeyType};
 use lucarne_testkit::{TempDir, temp_dir};
@@ -189,6 +189,20 @@ fn everything_has_a_default_but_the_identity() {
         (log.policy.not_after_start, log.policy.not_after_limit),
         (None, None)
     );
+}
+
+#[test]
+fn verification_is_fast_or_general_for_all_logs() {
+    let directory = files();
+    let with_key = |value: &str| format!("{value}{}", with(""));
+    let of = |yaml: &str| read(yaml, directory.path()).0.unwrap().verification;
+    assert_eq!(of(&with_key("")), VerifyBy::Fast);
+    assert_eq!(of(&with_key("verification: fast\n")), VerifyBy::Fast);
+    assert_eq!(of(&with_key("verification: general\n")), VerifyBy::General);
+    let wrong = said(&with_key("verification: none\n"));
+    assert!(wrong.contains("is neither `fast` nor `general`"), "{wrong}");
+    let misplaced = said(&with("verification: general"));
+    assert!(misplaced.contains("at the top of the file"), "{misplaced}");
 }
 
 #[test]

@@ -64,6 +64,9 @@ enum Size {
 }
 
 impl KnownKey {
+    /// The most memory that a key takes, in bytes.
+    pub const MAX_SIZE: usize = 2048;
+
     /// A key from its RSAPublicKey in DER (RFC 8017, appendix A.1.1). None unless the modulus has
     /// 2048, 3072 or 4096 bits and is odd, the exponent is 65537, and the processor has AVX-512
     /// IFMA. Takes as long as one to four verifications by it.

@@ -199,6 +199,11 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_is_as_large_as_documented() {
+        assert!(size_of::<Modulus<10>>() + LONGEST <= crate::KnownKey::MAX_SIZE);
+    }
+
+    #[test]
     fn what_is_even_or_short_is_no_modulus() {
         let mut bytes = [0xff; 256];
         assert_eq!(

@@ -45,6 +45,7 @@ pub fn config(name: &str, cache: &std::path::Path) -> LogConfig {
         monitoring_prefix: format!("http://log.example/{name}/"),
         key: Arc::new(LogKey::from_seed(&seed).unwrap()),
         policy: Policy::default(),
+        verification: Arc::default(),
         period: Duration::from_millis(20),
         pool_size: 1000,
         checkpoint_interval: Duration::from_secs(5),

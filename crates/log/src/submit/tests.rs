@@ -36,6 +36,7 @@ impl World {
             monitoring_prefix: "http://log.example/doubt/".into(),
             key: Arc::new(LogKey::from_seed(&[7; 32]).unwrap()),
             policy: Policy::default(),
+            verification: Arc::default(),
             period: Duration::from_millis(5),
             pool_size: 10_000,
             checkpoint_interval: Duration::from_secs(5),

@@ -134,6 +134,10 @@ pub struct Flags {
     #[arg(long, alias = "accept_sha1_signing_algorithms", requires = "origin", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub accept_sha1_signing_algorithms: Option<bool>,
 
+    /// How signatures are verified: `fast`, or `general` by aws-lc-rs alone [default: fast]
+    #[arg(long, value_name = "HOW", requires = "origin")]
+    pub verification: Option<String>,
+
     /// PEM file of the TLS certificate and its intermediates; plain HTTP without
     #[arg(long, value_name = "FILE", requires = "tls_key", requires = "origin")]
     pub tls_certificate: Option<PathBuf>,
@@ -191,10 +195,14 @@ impl Flags {
         };
         let log = self.log(&mut parse, data);
         let tls = self.tls(&mut parse);
+        let verification = self.verification.as_deref();
+        let verification =
+            verification.and_then(|text| parse.value("verification", text, values::verify_by));
         Some(Config {
             listen: vec![unplaced(listen?)],
             checkpoints: unplaced(checkpoints?),
             tls,
+            verification: verification.unwrap_or_default(),
             http: Limits::default(),
             logs: vec![log?],
         })

@@ -6,7 +6,15 @@
 use lucarne_settings::{Node, Report, Section, nearest};
 
 /// Keys at the top of the file.
-pub const TOP: &[&str] = &["listen", "checkpoints", "tls", "http", "defaults", "logs"];
+pub const TOP: &[&str] = &[
+    "listen",
+    "checkpoints",
+    "tls",
+    "http",
+    "verification",
+    "defaults",
+    "logs",
+];
 
 /// Keys under `tls`.
 pub const TLS: &[&str] = &["certificate", "key"];

@@ -123,7 +123,7 @@ impl LogSettings {
         self.cache.value.join(format!("tiles-{id}"))
     }
 
-    /// What the `log` crate needs to know.
+    /// What the `log` crate needs to know, with a verification of the log's own.
     pub(crate) fn to_log_config(&self) -> LogConfig {
         LogConfig {
             shortname: self.shortname.value.clone(),
@@ -134,6 +134,7 @@ impl LogSettings {
             monitoring_prefix: self.monitoring.value.url.clone(),
             key: Arc::clone(&self.key),
             policy: self.policy.clone(),
+            verification: Arc::default(),
             period: self.period.value,
             pool_size: self.pool_size.value,
             checkpoint_interval: self.checkpoint_interval,

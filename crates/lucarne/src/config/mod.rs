@@ -22,6 +22,7 @@ use std::path::Path;
 use lucarne_http::Limits;
 use lucarne_settings::{Node, Reader, Section, Value, join, tree};
 
+pub use crate::verification::VerifyBy;
 pub use flags::Flags;
 pub(crate) use key::{describe as describe_key, read as read_key};
 pub use log::{Ccadb, LogSettings, RefusedRoots, RootSources};
@@ -41,6 +42,8 @@ pub struct Config {
     pub checkpoints: Located<LockPlace>,
     /// Certificate and key; plain HTTP without.
     pub tls: Option<TlsFiles>,
+    /// By what all logs verify signatures.
+    pub verification: VerifyBy,
     /// Limits of the HTTP server.
     pub http: Limits,
     /// The logs, in the order of the file.
@@ -94,12 +97,14 @@ impl Config {
                 "is missing; for example `listen: [\":443\"]`",
             );
         }
+        let verification = reader.parse("verification", values::verify_by);
         let checkpoints = place::lock(&mut reader)?;
         distinct::apart(&checkpoints, &logs, report);
         Some(Config {
             listen,
             checkpoints,
             tls,
+            verification: verification.map_or(VerifyBy::Fast, |located| located.value),
             http,
             logs,
         })

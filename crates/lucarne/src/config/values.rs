@@ -4,6 +4,8 @@
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 
+use crate::verification::VerifyBy;
+
 pub(crate) use lucarne_settings::values::{boolean, date, milliseconds, number, rfc3339, time};
 
 /// An address to listen on: `host:port`, `[::1]:port`, or `:port` for all.
@@ -117,6 +119,15 @@ pub(crate) fn shortname(text: &str) -> Result<String, String> {
         return Err("is not a short name: letters, digits, `-`, `_` and `.`".into());
     }
     Ok(text.to_owned())
+}
+
+/// See [`VerifyBy`].
+pub(crate) fn verify_by(text: &str) -> Result<VerifyBy, String> {
+    match text {
+        "fast" => Ok(VerifyBy::Fast),
+        "general" => Ok(VerifyBy::General),
+        _ => Err("is neither `fast` nor `general`".into()),
+    }
 }
 
 /// An object identifier such as `1.3.6.1.5.5.7.1.1`.

@@ -1,0 +1,252 @@
+//! Issuing keys that are met again and again, each with what makes its signatures cheap to verify.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use aws_lc_rs::digest::{self, Digest};
+use parking_lot::{Mutex, RwLock};
+
+use crate::entry::sha256;
+
+/// Memory of all tables of a process, in bytes: 64 of P-384 keys, or 145 of P-256 keys. The web
+/// has fewer issuing CAs with ECDSA keys that issue every day; whoever issues less than those is
+/// verified as if met for the first time.
+pub(crate) const TABLE_BYTES: usize = 22_000_000;
+
+/// Good signatures after which all counts are halved: what a count says is the use of late.
+///
+/// It bounds the counts, too: those that outlive a halving were 2 at least, so that there are never
+/// more than 1.5 times as many keys.
+const PERIOD: u32 = 1 << 15;
+
+/// The kinds of keys that our own arithmetic can know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    P256,
+    P384,
+    Rsa,
+}
+
+impl Kind {
+    /// Good signatures after which a key is made known: twice as many as pay for it (a table costs
+    /// as much as it saves in 16 or 17 verifications, the constants of an RSA key in three).
+    pub(crate) fn often(self) -> u32 {
+        match self {
+            Self::P256 | Self::P384 => 32,
+            Self::Rsa => 6,
+        }
+    }
+
+    /// The most memory that a key takes, in bytes.
+    fn bytes(self) -> usize {
+        match self {
+            Self::P256 => lucarne_ecdsa::KnownKey::P256_SIZE,
+            Self::P384 => lucarne_ecdsa::KnownKey::P384_SIZE,
+            Self::Rsa => lucarne_rsa::KnownKey::MAX_SIZE,
+        }
+    }
+}
+
+/// A public key: its kind, and SHA-256 of what the SubjectPublicKeyInfo's BIT STRING holds.
+///
+/// So a key has one name, whatever certificates and logs it is met in. Of the ways to write a key
+/// (compressed points, long forms of DER), only one can be made known: SEC 1's uncompressed point
+/// with coordinates below the prime, and the DER of RSA's two integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeyName {
+    pub(crate) kind: Kind,
+    hash: [u8; 32],
+}
+
+impl KeyName {
+    pub(crate) fn new(kind: Kind, bits: &[u8]) -> Self {
+        let hash = sha256(&[&[kind as u8], bits]);
+        Self { kind, hash }
+    }
+}
+
+/// What our own arithmetic has made of a key.
+#[derive(Debug)]
+pub(crate) enum Prepared {
+    Ecdsa(lucarne_ecdsa::KnownKey),
+    Rsa(lucarne_rsa::KnownKey),
+}
+
+impl Prepared {
+    /// None for keys that are written otherwise, and where the processor cannot do it.
+    pub(crate) fn new(kind: Kind, bits: &[u8]) -> Option<Self> {
+        match kind {
+            Kind::P256 => lucarne_ecdsa::KnownKey::p256(bits).map(Self::Ecdsa),
+            Kind::P384 => lucarne_ecdsa::KnownKey::p384(bits).map(Self::Ecdsa),
+            Kind::Rsa => lucarne_rsa::KnownKey::new(bits).map(Self::Rsa),
+        }
+    }
+
+    fn accepts(&self, digest: &Digest, signature: &[u8]) -> bool {
+        match self {
+            Self::Ecdsa(key) => key.accepts(digest.as_ref(), signature),
+            Self::Rsa(key) => {
+                rsa_hash(digest).is_some_and(|hash| key.accepts(hash, digest.as_ref(), signature))
+            }
+        }
+    }
+}
+
+fn rsa_hash(digest: &Digest) -> Option<lucarne_rsa::Hash> {
+    match digest.algorithm() {
+        algorithm if *algorithm == digest::SHA256 => Some(lucarne_rsa::Hash::Sha256),
+        algorithm if *algorithm == digest::SHA384 => Some(lucarne_rsa::Hash::Sha384),
+        algorithm if *algorithm == digest::SHA512 => Some(lucarne_rsa::Hash::Sha512),
+        _ => None,
+    }
+}
+
+/// A key that is known.
+#[derive(Debug)]
+pub(crate) struct Known {
+    prepared: Prepared,
+    bytes: usize,
+    proven: AtomicBool,
+}
+
+impl Known {
+    /// Whether the signature over what has this digest is good. A no may be wrong.
+    pub(crate) fn accepts(&self, digest: &Digest, signature: &[u8]) -> bool {
+        self.prepared.accepts(digest, signature)
+    }
+
+    /// Whether this is the first time that anybody asks.
+    pub(crate) fn is_new(&self) -> bool {
+        !self.proven.swap(true, Ordering::Relaxed)
+    }
+}
+
+/// The known keys of a process: those that verified most signatures of late, in bounded memory.
+///
+/// A key's place is its use. Who wants to take the places of the CAs that issue every day has to
+/// have more signatures verified than they, below accepted roots, and loses them again by stopping.
+#[derive(Debug)]
+pub(crate) struct KnownKeys {
+    capacity: usize,
+    keys: RwLock<HashMap<[u8; 32], Arc<Known>>>,
+    uses: Mutex<Uses>,
+    /// Held by the one thread that makes a key known; no other waits for it.
+    making: Mutex<()>,
+}
+
+impl KnownKeys {
+    /// Room for `capacity` bytes.
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self {
+            capacity,
+            keys: RwLock::default(),
+            uses: Mutex::default(),
+            making: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn find(&self, name: &KeyName) -> Option<Arc<Known>> {
+        self.keys.read().get(&name.hash).cloned()
+    }
+
+    /// Notes that the key verified a signature. Now and then that makes it one of the known keys:
+    /// `prepare` then does so.
+    pub(crate) fn used(&self, name: &KeyName, prepare: impl FnOnce() -> Option<Prepared>) {
+        let uses = self.uses.lock().note(&name.hash);
+        let (often, over) = (uses / name.kind.often(), uses % name.kind.often());
+        // At 1, 2, 4, 8 times the least count: rarely, and often enough, as counts are halved.
+        if over != 0 || !often.is_power_of_two() || self.keys.read().contains_key(&name.hash) {
+            return;
+        }
+        let Some(_making) = self.making.try_lock() else {
+            return;
+        };
+        if let Some(victims) = self.room_for(name.kind.bytes(), uses)
+            && let Some(prepared) = prepare()
+        {
+            let mut keys = self.keys.write();
+            victims.iter().for_each(|victim| drop(keys.remove(victim)));
+            keys.insert(name.hash, Arc::new(Known::new(prepared, name.kind)));
+        }
+    }
+
+    /// Whose places give room for so many bytes. None if they have verified more than half as many
+    /// signatures together, lest two keys take a place from each other again and again.
+    fn room_for(&self, bytes: usize, uses: u32) -> Option<Vec<[u8; 32]>> {
+        let keys = self.keys.read();
+        let held: usize = keys.values().map(|known| known.bytes).sum();
+        let mut free = self.capacity.checked_sub(held)?;
+        if free >= bytes {
+            return Some(Vec::new());
+        }
+        let counts = self.uses.lock();
+        let mut by_use: Vec<_> = keys
+            .iter()
+            .map(|(hash, known)| (counts.of(hash), known.bytes, *hash))
+            .collect();
+        drop(counts);
+        by_use.sort_unstable();
+        let (mut victims, mut lost) = (Vec::new(), 0);
+        for (count, size, hash) in by_use {
+            if free >= bytes {
+                break;
+            }
+            victims.push(hash);
+            free += size;
+            lost += count;
+        }
+        (free >= bytes && lost <= uses / 2).then_some(victims)
+    }
+
+    /// How many keys are known, and the bytes that they take.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        let keys = self.keys.read();
+        (keys.len(), keys.values().map(|known| known.bytes).sum())
+    }
+
+    /// Forgets all keys.
+    pub(crate) fn clear(&self) {
+        self.keys.write().clear();
+    }
+}
+
+impl Known {
+    fn new(prepared: Prepared, kind: Kind) -> Self {
+        Self {
+            prepared,
+            bytes: kind.bytes(),
+            proven: AtomicBool::new(false),
+        }
+    }
+}
+
+/// Good signatures of late, by key.
+#[derive(Debug, Default)]
+struct Uses {
+    counts: HashMap<[u8; 32], u32>,
+    since_halving: u32,
+}
+
+impl Uses {
+    fn note(&mut self, key: &[u8; 32]) -> u32 {
+        self.since_halving += 1;
+        if self.since_halving == PERIOD {
+            self.since_halving = 0;
+            self.counts.retain(|_, count| {
+                *count /= 2;
+                *count > 0
+            });
+        }
+        let count = self.counts.entry(*key).or_default();
+        *count += 1;
+        *count
+    }
+
+    fn of(&self, key: &[u8; 32]) -> u32 {
+        self.counts.get(key).copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,237 @@
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
+use lucarne_mint::testing::Pki;
+use lucarne_mint::{Authority, CaOptions, KeyType};
+use parking_lot::Mutex;
+
+use super::*;
+use crate::known::Kind;
+use crate::{Chain, Code, EntryKind, Policy, Rejection, Roots, Validator};
+
+struct Signer {
+    pair: EcdsaKeyPair,
+    name: KeyName,
+}
+
+impl Signer {
+    fn new() -> Self {
+        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
+        let name = KeyName::new(Kind::P256, pair.public_key().as_ref());
+        Self { pair, name }
+    }
+
+    fn sign(&self, message: &[u8]) -> (Digest, Vec<u8>) {
+        let signature = self.pair.sign(&SystemRandom::new(), message).unwrap();
+        (digest(&SHA256, message), signature.as_ref().to_vec())
+    }
+
+    fn key(&self) -> KeyInUse<'_> {
+        KeyInUse {
+            name: &self.name,
+            bits: self.pair.public_key().as_ref(),
+        }
+    }
+
+    /// A key that is known, and has been asked once.
+    fn met_often(verification: &Verification) -> Self {
+        let signer = Self::new();
+        let (digest, signature) = signer.sign(b"message");
+        let mut asked = 0;
+        while verification.stats().accepted == 0 {
+            let complete = || {
+                asked += 1;
+                true
+            };
+            assert!(verification.verify(&signer.key(), &digest, &signature, complete));
+            assert!(asked < 100);
+        }
+        // The first signature of a known key is verified twice.
+        assert_eq!(verification.stats().rechecked, 1);
+        signer
+    }
+}
+
+#[test]
+fn a_known_key_needs_no_complete_verifier_but_for_the_sample() {
+    let verification = Verification::by_own_arithmetic();
+    let signer = Signer::met_often(&verification);
+    let mut seen = [false; 2];
+    for number in 0_u32.. {
+        let (digest, signature) = signer.sign(&number.to_be_bytes());
+        let sampled = verification.is_sampled(&digest, &signature);
+        if !std::mem::replace(&mut seen[usize::from(sampled)], true) {
+            let mut asked = false;
+            let complete = || {
+                asked = true;
+                true
+            };
+            assert!(verification.verify(&signer.key(), &digest, &signature, complete));
+            assert_eq!(asked, sampled);
+        }
+        if seen == [true; 2] {
+            break;
+        }
+    }
+    let stats = verification.stats();
+    assert_eq!((stats.accepted, stats.rechecked), (3, 2));
+    assert_eq!((stats.keys, stats.disagreements), (1, 0));
+}
+
+#[test]
+fn the_sample_is_one_in_a_thousand() {
+    let verification = Verification::by_own_arithmetic();
+    let sampled = |number: u32| {
+        let digest = digest(&SHA256, &number.to_be_bytes());
+        verification.is_sampled(&digest, b"signature")
+    };
+    let count = (0..200_000).filter(|number| sampled(*number)).count();
+    // Five standard deviations to either side.
+    assert!((130..270).contains(&count), "{count}");
+    let other = Verification::by_own_arithmetic();
+    let foreseen = |number: u32| {
+        let digest = digest(&SHA256, &number.to_be_bytes());
+        sampled(number) && other.is_sampled(&digest, b"signature")
+    };
+    assert!((0..200_000).filter(|number| foreseen(*number)).count() < 20);
+}
+
+/// What a fault of our arithmetic would be: another key's signature is accepted.
+#[test]
+fn a_disagreement_refuses_raises_the_alarm_and_ends_our_arithmetic() {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let ears = heard.clone();
+    let verification = Verification::by_own_arithmetic()
+        .with_alarm(move |disagreement| ears.lock().push(disagreement.clone()));
+    let (signer, other) = (Signer::new(), Signer::new());
+    let wrong = Prepared::new(Kind::P256, other.pair.public_key().as_ref());
+    let mut wrong = wrong;
+    for _ in 0..100 {
+        verification.keys.used(&signer.name, || wrong.take());
+    }
+    let (digest, signature) = other.sign(b"message");
+    assert!(!verification.verify(&signer.key(), &digest, &signature, || false));
+    let stats = verification.stats();
+    assert_eq!(
+        (stats.accepted, stats.rechecked, stats.disagreements),
+        (1, 1, 1)
+    );
+    assert_eq!((stats.by_own, stats.keys), (false, 0));
+    let expected = Disagreement {
+        key: signer.pair.public_key().as_ref().to_vec(),
+        digest: digest.as_ref().to_vec(),
+        signature: signature.clone(),
+    };
+    assert_eq!(verification.disagreement(), Some(&expected));
+    assert_eq!(*heard.lock(), [expected]);
+
+    // From now on aws-lc-rs verifies all.
+    for verdict in [false, true, false] {
+        let mut asked = false;
+        let complete = || {
+            asked = true;
+            verdict
+        };
+        assert_eq!(
+            verification.verify(&signer.key(), &digest, &signature, complete),
+            verdict
+        );
+        assert!(asked);
+    }
+    assert_eq!(verification.stats().accepted, 1);
+}
+
+#[test]
+fn general_verification_knows_no_key() {
+    let verification = Verification::general();
+    let signer = Signer::new();
+    let (digest, signature) = signer.sign(b"message");
+    for number in 0..200 {
+        let verdict = number % 2 == 0;
+        assert_eq!(
+            verification.verify(&signer.key(), &digest, &signature, || verdict),
+            verdict
+        );
+    }
+    let stats = verification.stats();
+    assert_eq!((stats.by_own, stats.keys, stats.accepted), (false, 0, 0));
+    assert_eq!(verification.disagreement(), None);
+}
+
+fn validator(verification: &Arc<Verification>) -> Validator {
+    let mut roots = Roots::new();
+    roots.add(Pki::shared().root.cert_der()).unwrap();
+    Validator::sharing(Arc::new(roots), Policy::default(), verification.clone())
+}
+
+fn submit(validator: &Validator, chain: Vec<&[u8]>) -> Result<(), Rejection> {
+    let chain = Chain::from_ders(chain).unwrap();
+    let now_ms = lucarne_mint::Time::now().unix() as u64 * 1000;
+    let examined = validator.examine(&chain, EntryKind::X509, now_ms)?;
+    validator.verify(examined).map(drop)
+}
+
+/// One key, in certificates of its own and in two logs, has one table.
+#[test]
+fn a_key_is_one_in_all_certificates_and_logs() {
+    let pki = Pki::shared();
+    let verification = Arc::new(Verification::by_own_arithmetic());
+    let (first, second) = (validator(&verification), validator(&verification));
+    let options = CaOptions::named("Lucarne Test Shared", KeyType::EcdsaP256);
+    let ca = pki.root.intermediate(&options).unwrap();
+    // Another certificate for the same name and key.
+    let template = pki.root.ca_template(&options, ca.key()).unwrap();
+    let again = pki.root.sign(&template).unwrap();
+    assert_ne!(again, ca.cert_der());
+    let leaf = ca.issue(&pki.leaf("shared.example")).unwrap();
+    for round in 1..=Kind::P256.often() / 4 {
+        for certificate in [ca.cert_der(), &again] {
+            submit(&first, vec![&leaf, certificate]).unwrap();
+            assert_eq!(verification.stats().keys, 0, "{round}");
+            submit(&second, vec![&leaf, certificate]).unwrap();
+        }
+    }
+    let known = |verification: &Verification| verification.keys.size().0;
+    assert_eq!(known(&verification), 1);
+    submit(&first, vec![&leaf, &again]).unwrap();
+    submit(&second, vec![&leaf, ca.cert_der()]).unwrap();
+    assert_eq!(verification.stats().accepted, 2);
+}
+
+/// A key in a certificate that nobody accepted signed is never known, though it signs well.
+#[test]
+fn a_key_below_a_forged_certificate_is_not_counted() {
+    let pki = Pki::shared();
+    let verification = Arc::new(Verification::by_own_arithmetic());
+    let log = validator(&verification);
+    // Of the name of a real CA, with another key.
+    let name = CaOptions::named("Lucarne Test Forged", KeyType::EcdsaP256);
+    let genuine = pki.root.intermediate(&name).unwrap();
+    let forger = Authority::root(&name).unwrap();
+    let below = |ca: &Authority, name| {
+        let options = CaOptions::named(name, KeyType::EcdsaP256);
+        ca.intermediate(&options).unwrap()
+    };
+    let forged = below(&forger, "Forged");
+    let signer = below(&forged, "Signer");
+    let leaf = signer.issue(&pki.leaf("forged.example")).unwrap();
+    let chain = || {
+        vec![
+            &leaf[..],
+            signer.cert_der(),
+            forged.cert_der(),
+            genuine.cert_der(),
+        ]
+    };
+    for _ in 0..2 * Kind::P256.often() {
+        let rejection = submit(&log, chain()).unwrap_err();
+        assert_eq!(rejection.code, Code::InvalidSignature);
+        assert_eq!(rejection.certificate_index, Some(2));
+    }
+    // Only the root's key, which did sign the genuine one, may be known by now.
+    assert!(verification.stats().keys <= 1);
+    let name = KeyName::new(Kind::P256, &forged.key().spki()[26..]);
+    assert!(verification.keys.find(&name).is_none());
+}

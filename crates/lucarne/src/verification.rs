@@ -1,0 +1,133 @@
+//! By what the logs of this process verify signatures, and what becomes known of that.
+
+use std::sync::Arc;
+
+use lucarne_ct::Verification;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+
+/// The key `verification` of the configuration file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VerifyBy {
+    /// By our own arithmetic where a key is met often.
+    #[default]
+    Fast,
+    /// By aws-lc-rs alone.
+    General,
+}
+
+/// What all logs of the process share. A disagreement is a line at level `ERROR`.
+pub(crate) fn start(by: VerifyBy, registry: &mut Registry) -> Arc<Verification> {
+    let verification = match by {
+        VerifyBy::Fast => Verification::by_own_arithmetic(),
+        VerifyBy::General => Verification::general(),
+    };
+    let verification = Arc::new(verification.with_alarm(|disagreement| {
+        tracing::error!(
+            "our own arithmetic accepted a signature that aws-lc-rs refuses: the submission is \
+             refused, and aws-lc-rs verifies all from now on. Keep this line, test processor and \
+             memory, and report it: {disagreement}"
+        );
+    }));
+    registry.register_collector(Box::new(Figures(Arc::clone(&verification))));
+    verification
+}
+
+#[derive(Debug)]
+struct Figures(Arc<Verification>);
+
+impl Collector for Figures {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let stats = self.0.stats();
+        for (name, help, count) in [
+            (
+                "lucarne_verification_accepted",
+                "Signatures that our own arithmetic accepted",
+                stats.accepted,
+            ),
+            (
+                "lucarne_verification_rechecked",
+                "Those of them that aws-lc-rs verified as well",
+                stats.rechecked,
+            ),
+            (
+                "lucarne_verification_disagreements",
+                "Those of them that aws-lc-rs refused: anything but 0 is an alarm",
+                stats.disagreements,
+            ),
+        ] {
+            let counter = ConstCounter::new(count);
+            let metric = encoder.encode_descriptor(name, help, None, counter.metric_type())?;
+            counter.encode(metric)?;
+        }
+        for (name, help, unit, value) in [
+            (
+                "lucarne_verification_fast",
+                "1 while our own arithmetic is asked",
+                None,
+                i64::from(stats.by_own),
+            ),
+            (
+                "lucarne_verification_keys",
+                "Keys that our own arithmetic knows",
+                None,
+                i64::try_from(stats.keys).unwrap_or(i64::MAX),
+            ),
+            (
+                "lucarne_verification_keys",
+                "Memory of the keys that our own arithmetic knows",
+                Some(&Unit::Bytes),
+                i64::try_from(stats.key_bytes).unwrap_or(i64::MAX),
+            ),
+        ] {
+            let gauge = ConstGauge::new(value);
+            let metric = encoder.encode_descriptor(name, help, unit, gauge.metric_type())?;
+            gauge.encode(metric)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lucarne_ct::Disagreement;
+
+    use super::*;
+
+    #[test]
+    fn a_disagreement_is_in_the_metrics() {
+        let mut registry = Registry::default();
+        let verification = start(VerifyBy::Fast, &mut registry);
+        let text = || {
+            let mut text = String::new();
+            prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+            text
+        };
+        let before = text();
+        for line in [
+            "lucarne_verification_disagreements_total 0\n",
+            "lucarne_verification_fast 1\n",
+            "lucarne_verification_keys 0\n",
+            "lucarne_verification_keys_bytes 0\n",
+        ] {
+            assert!(before.contains(line), "{line} not in\n{before}");
+        }
+        verification.disagree(Disagreement {
+            key: vec![4],
+            digest: vec![1; 32],
+            signature: vec![0x30],
+        });
+        let after = text();
+        for line in [
+            "lucarne_verification_disagreements_total 1\n",
+            "lucarne_verification_fast 0\n",
+        ] {
+            assert!(after.contains(line), "{line} not in\n{after}");
+        }
+        let general = start(VerifyBy::General, &mut Registry::default());
+        assert!(!general.stats().by_own);
+    }
+}
