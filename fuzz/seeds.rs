@@ -78,6 +78,14 @@ fn texts(seeds: &mut Seeds) -> Outcome {
         seeds.add("checkpoint", format!("{text}extension\n"))?;
     }
     seeds.add("log_list", log_list())?;
+    for kind in 0..5 {
+        // Unchanged, by another key, and with a byte changed in digest, key and signature.
+        seeds.add("signature", [kind, 0, 0, 0, 7])?;
+        seeds.add("signature", [kind, 1, 2, 0])?;
+        for what in [0, 1, 2, 10, 18] {
+            seeds.add("signature", [kind, 3, 3, 1, what, 100, 1, 7, 7])?;
+        }
+    }
     for path in [
         "tile/0/000",
         "tile/0/x001/234.p/5",

@@ -1,0 +1,182 @@
+//! Our own verification against aws-lc-rs's: a message is signed, then signature, digest or key are
+//! changed. The two always say the same, and yes to what is unchanged.
+//!
+//! The input is the kind of key (P-256, P-384, RSA of 2048, 3072, 4096 bits), the key that signs, the
+//! key that verifies, the number of changes, the changes (what is changed and how, where, with what),
+//! and the message. Signatures are not the same at each run: a failure names all that is needed.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use aws_lc_rs::digest::{self, Digest, SHA256, SHA384, SHA512};
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::rsa::KeySize;
+use aws_lc_rs::signature::{self as aws, EcdsaKeyPair, KeyPair, RsaKeyPair, UnparsedPublicKey};
+use libfuzzer_sys::fuzz_target;
+use lucarne_rsa::Hash;
+
+/// Of a curve.
+const KEYS: usize = 4;
+
+enum Signer {
+    Ecdsa(EcdsaKeyPair, lucarne_ecdsa::KnownKey),
+    /// Not known where the processor cannot do it.
+    Rsa(Box<RsaKeyPair>, Option<lucarne_rsa::KnownKey>),
+}
+
+/// The digests that the kinds sign: the first three of ECDSA's and RSA's are the same.
+static HASHES: [&digest::Algorithm; 3] = [&SHA256, &SHA384, &SHA512];
+static P256: [&dyn aws::VerificationAlgorithm; 3] = [
+    &aws::ECDSA_P256_SHA256_ASN1,
+    &aws::ECDSA_P256_SHA384_ASN1,
+    &aws::ECDSA_P256_SHA512_ASN1,
+];
+static P384: [&dyn aws::VerificationAlgorithm; 3] = [
+    &aws::ECDSA_P384_SHA256_ASN1,
+    &aws::ECDSA_P384_SHA384_ASN1,
+    &aws::ECDSA_P384_SHA512_ASN1,
+];
+static RSA: [&dyn aws::VerificationAlgorithm; 3] = [
+    &aws::RSA_PKCS1_2048_8192_SHA256,
+    &aws::RSA_PKCS1_2048_8192_SHA384,
+    &aws::RSA_PKCS1_2048_8192_SHA512,
+];
+static RSA_PADDING: [&aws::RsaSignatureEncoding; 3] = [
+    &aws::RSA_PKCS1_SHA256,
+    &aws::RSA_PKCS1_SHA384,
+    &aws::RSA_PKCS1_SHA512,
+];
+const RSA_HASHES: [Hash; 3] = [Hash::Sha256, Hash::Sha384, Hash::Sha512];
+
+/// By kind: new ones in every process.
+static SIGNERS: LazyLock<[Vec<Signer>; 5]> = LazyLock::new(|| {
+    let ecdsa = |algorithm, known: fn(&[u8]) -> Option<lucarne_ecdsa::KnownKey>| {
+        let signer = |_| {
+            let pair = EcdsaKeyPair::generate(algorithm).expect("a key");
+            let known = known(pair.public_key().as_ref()).expect("a point of the curve");
+            Signer::Ecdsa(pair, known)
+        };
+        (0..KEYS).map(signer).collect()
+    };
+    let rsa = |size| {
+        let pair = RsaKeyPair::generate(size).expect("a key");
+        let known = lucarne_rsa::KnownKey::new(pair.public_key().as_ref());
+        vec![Signer::Rsa(Box::new(pair), known)]
+    };
+    [
+        ecdsa(
+            &aws::ECDSA_P256_SHA256_ASN1_SIGNING,
+            lucarne_ecdsa::KnownKey::p256,
+        ),
+        ecdsa(
+            &aws::ECDSA_P384_SHA384_ASN1_SIGNING,
+            lucarne_ecdsa::KnownKey::p384,
+        ),
+        rsa(KeySize::Rsa2048),
+        rsa(KeySize::Rsa3072),
+        rsa(KeySize::Rsa4096),
+    ]
+});
+
+impl Signer {
+    /// The digest that this signer signs, as a place in [`HASHES`].
+    fn hash(&self, kind: usize, wanted: usize) -> usize {
+        match self {
+            // aws-lc-rs signs with the digest of the curve's length.
+            Self::Ecdsa(..) => kind,
+            Self::Rsa(..) => wanted,
+        }
+    }
+
+    fn sign(&self, hash: usize, message: &[u8]) -> Vec<u8> {
+        let random = SystemRandom::new();
+        match self {
+            Self::Ecdsa(pair, _) => pair.sign(&random, message).expect("signed").as_ref().into(),
+            Self::Rsa(pair, _) => {
+                let mut signature = vec![0; pair.public_modulus_len()];
+                pair.sign(RSA_PADDING[hash], &random, message, &mut signature)
+                    .expect("signed");
+                signature
+            }
+        }
+    }
+
+    fn public(&self) -> &[u8] {
+        match self {
+            Self::Ecdsa(pair, _) => pair.public_key().as_ref(),
+            Self::Rsa(pair, _) => pair.public_key().as_ref(),
+        }
+    }
+
+    fn accepts(&self, hash: usize, digest: &[u8], signature: &[u8]) -> Option<bool> {
+        match self {
+            Self::Ecdsa(_, known) => Some(known.accepts(digest, signature)),
+            Self::Rsa(_, known) => known
+                .as_ref()
+                .map(|known| known.accepts(RSA_HASHES[hash], digest, signature)),
+        }
+    }
+}
+
+/// One byte changed, put in, or taken out.
+fn change(bytes: &mut Vec<u8>, how: u8, at: u8, with: u8) {
+    let at = usize::from(at) * bytes.len() / 256;
+    match how % 3 {
+        0 if at < bytes.len() => bytes[at] ^= with,
+        1 => bytes.insert(at, with),
+        _ if at < bytes.len() => drop(bytes.remove(at)),
+        _ => {}
+    }
+}
+
+fuzz_target!(init: { LazyLock::force(&SIGNERS); }, |input: &[u8]| {
+    let Some((&[kind, signing, verifying, count], rest)) = input.split_first_chunk() else {
+        return;
+    };
+    let (changes, message) = rest.split_at(rest.len().min(usize::from(count % 4) * 3));
+    let kind = usize::from(kind) % SIGNERS.len();
+    let [signer, verifier] = [signing, verifying]
+        .map(|number| &SIGNERS[kind][usize::from(number) % SIGNERS[kind].len()]);
+    let hash = signer.hash(kind, usize::from(signing) % HASHES.len());
+    let algorithm = [&P256, &P384, &RSA, &RSA, &RSA][kind][hash];
+
+    let mut signature = signer.sign(hash, message);
+    let mut digest = digest::digest(HASHES[hash], message).as_ref().to_vec();
+    let mut public = verifier.public().to_vec();
+    let unchanged = (signature.clone(), digest.clone(), signer.public().to_vec());
+    for triple in changes.chunks_exact(3) {
+        let &[what, at, with] = triple else { continue };
+        match what % 8 {
+            // Never longer or shorter: the lengths are the algorithm's.
+            0 => change(&mut digest, 0, at, with),
+            1 => change(&mut public, what / 8, at, with),
+            _ => change(&mut signature, what / 8, at, with),
+        }
+    }
+
+    let imported = Digest::import_less_safe(&digest, HASHES[hash]).expect("of this length");
+    let theirs = UnparsedPublicKey::new(algorithm, &public)
+        .verify_digest(&imported, &signature)
+        .is_ok();
+    let ours = if public == verifier.public() {
+        verifier.accepts(hash, &digest, &signature)
+    } else {
+        match kind {
+            0 => lucarne_ecdsa::KnownKey::p256(&public),
+            1 => lucarne_ecdsa::KnownKey::p384(&public),
+            _ => None,
+        }
+        .map(|known| known.accepts(&digest, &signature))
+        .or_else(|| {
+            let known = lucarne_rsa::KnownKey::new(&public)?;
+            Some(known.accepts(RSA_HASHES[hash], &digest, &signature))
+        })
+    };
+    let seen = || format!("key {public:02x?}, digest {digest:02x?}, signature {signature:02x?}");
+    if let Some(ours) = ours {
+        assert_eq!(ours, theirs, "{}", seen());
+    }
+    if unchanged.0 == signature && unchanged.1 == digest && unchanged.2 == public {
+        assert!(theirs && ours != Some(false), "{}", seen());
+    }
+});
