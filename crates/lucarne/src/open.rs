@@ -163,6 +163,11 @@ impl Assets for LateAssets {
         self.open().await?.settle(size).await
     }
 
+    fn publishes_durably(&self) -> bool {
+        let opened = self.opened.get();
+        opened.is_some_and(|assets| assets.publishes_durably())
+    }
+
     async fn get(&self, path: &str) -> Result<Option<Bytes>, Error> {
         self.open().await?.get(path).await
     }

@@ -57,7 +57,9 @@ pub trait Assets: Send + Sync + 'static {
     /// # Errors
     ///
     /// Some of the files may then have been published. Publishing them again
-    /// is allowed.
+    /// is allowed. [`Error::Overtaken`] if the published checkpoint is not the
+    /// one that was read, since [`staged`](Self::staged) was called, or
+    /// published last: then it stays.
     async fn publish(&self, assets: Vec<Asset>) -> Result<(), Error>;
 
     /// Makes everything durable that was published before the call, then drops
@@ -72,7 +74,17 @@ pub trait Assets: Send + Sync + 'static {
     /// Files published since the last successful call may be lost although
     /// readers see them now. No later call can succeed until the log has been
     /// reopened with [`staged`](Self::staged) and has published them again.
+    /// (Where all that is published [is durable](Self::publishes_durably), an
+    /// error only means that staged records stay.)
     async fn settle(&self, size: u64) -> Result<(), Error>;
+
+    /// Whether what [`publish`](Self::publish) has returned for is durable: in
+    /// object stores, but not on a disk. Then [`settle`](Self::settle) costs
+    /// little and is worth calling every few rounds, and a recovery need not
+    /// publish what a published checkpoint covers.
+    fn publishes_durably(&self) -> bool {
+        false
+    }
 
     /// The bytes of a file exactly as stored, or `None` if there is none.
     async fn get(&self, path: &str) -> Result<Option<Bytes>, Error>;
@@ -105,6 +117,7 @@ pub trait Assets: Send + Sync + 'static {
 
     /// Removes every file under `<tile>.p/` for each of these full tile paths
     /// (`tile/0/x001/234`). Only to be called once the full tiles are settled.
+    /// After an error it may be called again for the same tiles.
     async fn remove_partials(&self, tiles: &[String]) -> Result<(), Error>;
 
     /// The widths that are present under `<tile_path>.p/`, ascending.

@@ -122,6 +122,30 @@ pub enum Error {
         /// What the store said.
         detail: String,
     },
+    /// The checkpoint in the bucket is not the one that this log put there.
+    #[error(
+        "{place} is not what this log published last: somebody else publishes there, or an older \
+         one was put back. Two processes must never run one log, and never with two locks: find \
+         the other one before anything else"
+    )]
+    Overtaken {
+        /// The checkpoint and the bucket.
+        place: String,
+    },
+    /// The store shows a certificate that this machine does not trust.
+    #[error(
+        "cannot {action} {place}: the store's certificate is not trusted ({detail}). If the \
+         endpoint is right, its authority goes into the system's certificates, or into a file \
+         that SSL_CERT_FILE names"
+    )]
+    Untrusted {
+        /// What was tried.
+        action: &'static str,
+        /// The object and the bucket.
+        place: String,
+        /// What is wrong with the certificate.
+        detail: String,
+    },
     /// The store takes requests only from machines whose clock is right.
     #[error(
         "cannot {action} {place}: this machine's clock and the store's are too far apart \

@@ -27,6 +27,11 @@ pub enum Fate {
     Refuse(&'static str),
     /// The store never sees it, and it is never answered.
     Hang,
+    /// It is never answered, and the store sees it when
+    /// [`StoreProxy::release`] says so.
+    Withhold,
+    /// It passes without this header, as if the store did not know it.
+    Unconditional(&'static str),
     /// The store does as asked, and its answer is lost with the connection.
     LoseAnswer,
     /// The store does as asked, and its answer is held back.
@@ -46,9 +51,11 @@ pub struct StoreProxy {
 }
 
 struct State {
+    store: Upstream,
     judge: Mutex<Arc<Judge>>,
     seen: AtomicU64,
     struck: AtomicU64,
+    withheld: Mutex<Vec<Request<Bytes>>>,
 }
 
 impl fmt::Debug for State {
@@ -64,15 +71,17 @@ impl StoreProxy {
     /// Only if the system refuses a socket.
     pub fn start(store: SocketAddr) -> Result<Self> {
         let state = Arc::new(State {
+            store: Upstream::new(store),
             judge: Mutex::new(Arc::new(|_: &Request<Bytes>| Fate::Pass)),
             seen: AtomicU64::new(0),
             struck: AtomicU64::new(0),
+            withheld: Mutex::default(),
         });
-        let (judging, upstream) = (state.clone(), Upstream::new(store));
+        let judging = state.clone();
         let service = Service::start(move |request| {
             let fate = judging.fate(&request);
-            let upstream = upstream.clone();
-            async move { suffer(&upstream, request, fate).await }
+            let state = judging.clone();
+            async move { state.suffer(request, fate).await }
         })?;
         Ok(Self {
             endpoint: format!("http://{}", service.address),
@@ -101,6 +110,18 @@ impl StoreProxy {
         });
     }
 
+    /// Lets all requests that were withheld arrive, one after the other: how many.
+    pub async fn release(&self) -> usize {
+        let withheld = self.state.withheld.lock();
+        let withheld = std::mem::take(&mut *withheld.unwrap_or_else(PoisonError::into_inner));
+        let count = withheld.len();
+        for request in withheld {
+            // Whoever sent it has long gone.
+            let _ = self.state.store.pass(request).await;
+        }
+        count
+    }
+
     /// How many requests came, so far.
     pub fn seen(&self) -> u64 {
         self.state.seen.load(SeqCst)
@@ -123,26 +144,37 @@ impl State {
         }
         fate
     }
-}
 
-async fn suffer(store: &Upstream, request: Request<Bytes>, fate: Fate) -> Option<Response<Bytes>> {
-    match fate {
-        Fate::Pass => store.pass(request).await,
-        Fate::Delay(by) => {
-            // What the test asked for: a store that is far away.
-            tokio::time::sleep(by).await;
-            store.pass(request).await
-        }
-        Fate::Status(status) => xml_error(status, "SlowDown", "Reduce your rate."),
-        Fate::Refuse(code) => xml_error(403, code, "The request was refused."),
-        Fate::Hang => std::future::pending().await,
-        Fate::LoseAnswer => {
-            store.pass(request).await?;
-            None
-        }
-        Fate::HoldAnswer => {
-            store.pass(request).await?;
-            std::future::pending().await
+    async fn suffer(&self, mut request: Request<Bytes>, fate: Fate) -> Option<Response<Bytes>> {
+        match fate {
+            Fate::Pass => self.store.pass(request).await,
+            Fate::Delay(by) => {
+                // What the test asked for: a store that is far away.
+                tokio::time::sleep(by).await;
+                self.store.pass(request).await
+            }
+            Fate::Status(status) => xml_error(status, "SlowDown", "Reduce your rate."),
+            Fate::Refuse(code) => xml_error(403, code, "The request was refused."),
+            Fate::Hang => std::future::pending().await,
+            Fate::Withhold => {
+                let withheld = self.withheld.lock();
+                withheld
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(request);
+                std::future::pending().await
+            }
+            Fate::Unconditional(header) => {
+                request.headers_mut().remove(header);
+                self.store.pass(request).await
+            }
+            Fate::LoseAnswer => {
+                self.store.pass(request).await?;
+                None
+            }
+            Fate::HoldAnswer => {
+                self.store.pass(request).await?;
+                std::future::pending().await
+            }
         }
     }
 }

@@ -78,6 +78,10 @@ impl Assets for CachedAssets {
         self.assets.settle(size).await
     }
 
+    fn publishes_durably(&self) -> bool {
+        self.assets.publishes_durably()
+    }
+
     async fn get(&self, path: &str) -> Result<Option<Bytes>, Error> {
         self.assets.get(path).await
     }

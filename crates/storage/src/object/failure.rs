@@ -26,10 +26,22 @@ pub(crate) fn sort(action: &'static str, place: String, error: &object_store::Er
             detail,
         };
     }
+    // As rustls words it; the error itself does not come through.
+    if status == 0 && detail.contains("invalid peer certificate") {
+        return Error::Untrusted {
+            action,
+            place,
+            detail,
+        };
+    }
+    // versitygw says of an unknown access key that it is not found (404).
     let refused = is(&[
         "InvalidAccessKeyId",
+        "XAdminUserNotFound",
         "SignatureDoesNotMatch",
         "AccessDenied",
+        "InvalidToken",
+        "ExpiredToken",
     ]);
     if refused || matches!(status, 401 | 403) {
         return Error::Refused {
@@ -57,10 +69,12 @@ pub(crate) fn detail(error: &object_store::Error) -> String {
     Reason::of(error).detail
 }
 
-/// True if there is a bucket, and no such object in it.
-pub(super) fn is_absent(error: &object_store::Error) -> bool {
-    let absent = matches!(error, object_store::Error::NotFound { .. });
-    absent && !matches!(sort("", String::new(), error), Error::NoBucket { .. })
+/// True if there is a bucket, and no such object in it. Other things may not be
+/// found, too, such as who asks.
+pub(crate) fn is_absent(error: &object_store::Error) -> bool {
+    let code = Reason::of(error).code;
+    let object = ["", "NoSuchKey", "BlobNotFound", "ResourceNotFound"];
+    matches!(error, object_store::Error::NotFound { .. }) && object.contains(&code.as_str())
 }
 
 /// True of what a store may say of an unconditional put only because of
@@ -71,9 +85,29 @@ pub(super) fn is_absent(error: &object_store::Error) -> bool {
 /// needs such a directory just then is told that it is absent or, by `MinIO`,
 /// that access is denied. A store that means it says so again.
 pub(super) fn is_passing(error: &object_store::Error) -> bool {
-    let conflict = matches!(error, object_store::Error::AlreadyExists { .. });
-    let refused = matches!(sort("", String::new(), error), Error::Refused { .. });
-    conflict || refused || is_absent(error)
+    use object_store::Error::{AlreadyExists, NotFound};
+    match sort("", String::new(), error) {
+        Error::Refused { .. } => true,
+        Error::NoBucket { .. } => false,
+        _ => matches!(error, AlreadyExists { .. } | NotFound { .. }),
+    }
+}
+
+/// True if a put was not made because of its condition.
+pub(crate) fn is_lost(error: &object_store::Error) -> bool {
+    use object_store::Error::{AlreadyExists, NotModified, Precondition};
+    matches!(
+        error,
+        AlreadyExists { .. } | Precondition { .. } | NotModified { .. }
+    )
+}
+
+/// True if the store does not know what it was asked for: not at this time, but
+/// ever.
+pub(super) fn is_unknown(error: &object_store::Error) -> bool {
+    let Reason { status, code, .. } = Reason::of(error);
+    let client = matches!(error, object_store::Error::NotImplemented { .. });
+    client || matches!(status, 400 | 405 | 501) || code == "NotImplemented"
 }
 
 struct Reason {

@@ -42,6 +42,11 @@ const IDLE: Duration = Duration::from_secs(15);
 #[derive(Clone, Copy)]
 pub(super) struct Immutable;
 
+/// Marks a put that the store only takes if it knows what it replaces: it may be
+/// sent again, but not twice at once.
+#[derive(Clone, Copy)]
+pub(super) struct Conditional;
+
 /// Marks what belongs together: a request, and its repetitions.
 #[derive(Clone, Default)]
 pub(super) struct Tries(Arc<AtomicBool>);
@@ -197,9 +202,13 @@ fn hedgeable<B>(request: &Request<B>) -> bool {
     }
 }
 
-/// Deleting a batch is a `POST` that may be repeated: `object_store` does not
-/// say so of it, as it does of puts.
+/// Deleting a batch is a `POST` that may be repeated, and so is a put that its
+/// condition makes harmless: `object_store` does not say so of them, as it does
+/// of other puts.
 fn repeatable<B>(request: &Request<B>) -> bool {
+    if request.extensions().get::<Conditional>().is_some() {
+        return true;
+    }
     let query = request.uri().query().unwrap_or_default();
     request.method() == Method::POST && query.starts_with("delete")
 }

@@ -17,11 +17,13 @@
 //! same prefix. The fence is the [`Lock`](crate::Lock): its compare-and-swap
 //! lets only one of them commit, and the other stops. Neither publishes
 //! anything that is not committed, rounds have names of their own, and what is
-//! committed has but one form; so whatever both write, they write alike. What
-//! may happen is that the slower one puts back a checkpoint that the faster
-//! has replaced, until the next round. The same holds for a checkpoint whose
-//! put was given up and arrives late: it is an older one of the same log.
+//! committed has but one form; so whatever both write, they write alike. The
+//! checkpoint, which changes, is only replaced by who knows it ([`checkpoint`]):
+//! the slower of two processes cannot put back what the faster has replaced,
+//! nor can a put that was given up and arrives late; and two processes that do
+//! not even share a lock stop each other at the first checkpoint.
 
+mod checkpoint;
 pub(crate) mod config;
 pub(crate) mod failure;
 pub(crate) mod http;
@@ -39,9 +41,11 @@ use bytes::Bytes;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path;
-use object_store::{Attribute, Attributes, GetOptions, ObjectStore, PutOptions, PutPayload};
-use parking_lot::Mutex;
+use object_store::{
+    Attribute, Attributes, GetOptions, ObjectStore, PutMode, PutOptions, PutPayload, PutResult,
+};
 
+use self::checkpoint::Published;
 pub use self::config::{Azure, Bucket, Gcs, ObjectStoreConfig, Patience, S3, S3Keys};
 use self::http::{Immutable, Tries};
 use self::journal::{Journal, Name};
@@ -57,8 +61,7 @@ pub struct ObjectAssets {
     parallel: usize,
     location: String,
     journal: Journal,
-    /// Full tiles whose partials could not be removed yet.
-    superseded: Mutex<BTreeSet<String>>,
+    published: Published,
     stats: Arc<Stats>,
 }
 
@@ -97,7 +100,7 @@ impl ObjectAssets {
             parallel: config.parallel.max(1),
             location: config.location(),
             journal: Journal::default(),
-            superseded: Mutex::default(),
+            published: Published::default(),
             stats,
         };
         let journal = assets.key(JOURNAL)?;
@@ -124,38 +127,56 @@ impl ObjectAssets {
 
     async fn put(&self, asset: Asset) -> Result<(), Error> {
         let size = asset.bytes.len() as u64;
-        let mut options = PutOptions::from(headers(asset.kind));
-        if !matches!(asset.kind, AssetKind::Checkpoint | AssetKind::LogJson) {
-            options.extensions = immutable();
+        if asset.kind == AssetKind::Checkpoint {
+            self.replace_checkpoint(asset.bytes).await?;
+        } else {
+            let mut options = PutOptions::from(headers(asset.kind));
+            if asset.kind != AssetKind::LogJson {
+                options.extensions = immutable();
+            }
+            self.write(&asset.path, asset.bytes.into(), options).await?;
         }
-        self.write(&asset.path, asset.bytes.into(), options).await?;
         self.stats.published(size);
         Ok(())
     }
 
-    /// Puts an object, as often as the store stumbles over itself
-    /// ([`failure::is_passing`]).
     async fn write(
         &self,
         path: &str,
         object: PutPayload,
-        mut options: PutOptions,
+        options: PutOptions,
     ) -> Result<(), Error> {
+        let put = self.try_write(path, object, options).await?;
+        put.map_err(|error| self.failed("write", path, &error))?;
+        Ok(())
+    }
+
+    /// Puts an object, as often as the store stumbles over itself
+    /// ([`failure::is_passing`]). What the store says is within.
+    async fn try_write(
+        &self,
+        path: &str,
+        object: PutPayload,
+        mut options: PutOptions,
+    ) -> Result<object_store::Result<PutResult>, Error> {
         let key = self.key(path)?;
         options.extensions.insert(Tries::default());
+        let conditional = options.mode != PutMode::Overwrite;
         let mut tries_left = 5;
         loop {
             let put = self.store.put_opts(&key, object.clone(), options.clone());
-            match put.await {
-                Ok(_) => return Ok(()),
-                Err(error) if failure::is_passing(&error) && tries_left > 0 => {
-                    tries_left -= 1;
-                    // What it does beside this put is over in milliseconds, and cannot be
-                    // waited for.
-                    tokio::time::sleep(STUMBLE).await;
-                }
-                Err(error) => return Err(self.failed("write", path, &error)),
+            let answer = put.await;
+            let Err(error) = &answer else {
+                return Ok(answer);
+            };
+            let decided = conditional && failure::is_lost(error);
+            if decided || !failure::is_passing(error) || tries_left == 0 {
+                return Ok(answer);
             }
+            tries_left -= 1;
+            // What it does beside this put is over in milliseconds, and cannot be
+            // waited for.
+            tokio::time::sleep(STUMBLE).await;
         }
     }
 
@@ -244,7 +265,7 @@ impl ObjectAssets {
     async fn partials_of(
         &self,
         directory: &str,
-        tiles: &BTreeSet<String>,
+        tiles: &BTreeSet<&str>,
     ) -> Result<Vec<Path>, Error> {
         let (Some(first), Some(last)) = (tiles.first(), tiles.last()) else {
             return Ok(Vec::new());
@@ -268,36 +289,6 @@ impl ObjectAssets {
             }
         }
         Ok(found)
-    }
-
-    async fn remove_superseded(&self) -> Result<(), Error> {
-        let waiting = self.superseded.lock().clone();
-        let mut directories: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-        for tile in &waiting {
-            let directory = tile.rsplit_once('/').map_or("", |(directory, _)| directory);
-            directories
-                .entry(directory)
-                .or_default()
-                .insert(tile.clone());
-        }
-        for (directory, tiles) in directories {
-            let partials = self.partials_of(directory, &tiles).await?;
-            self.delete(partials, |_| self.stats.removed()).await?;
-            self.superseded.lock().retain(|tile| !tiles.contains(tile));
-        }
-        Ok(())
-    }
-
-    /// Tidying up can wait for a store that does not answer: the next call
-    /// does it. What the store forbids, it will forbid then, too.
-    fn tidied(&self, result: Result<(), Error>) -> Result<(), Error> {
-        match result {
-            Err(error @ Error::Unavailable { .. }) => {
-                tracing::warn!(%error, "left for later");
-                Ok(())
-            }
-            result => result,
-        }
     }
 }
 
@@ -356,6 +347,7 @@ impl Assets for ObjectAssets {
     }
 
     async fn staged(&self) -> Result<Vec<Bytes>, Error> {
+        self.published.forget().await;
         let read = async {
             let names = self.list_journal().await?;
             let records = stream::iter(names.clone())
@@ -386,30 +378,43 @@ impl Assets for ObjectAssets {
             .await
     }
 
-    /// What was published is durable: only staged objects are to be deleted.
+    /// Only staged objects are to be deleted.
     async fn settle(&self, size: u64) -> Result<(), Error> {
         self.usable()?;
         let settled = self.journal.settled(size);
         let keys = settled.iter().map(|name| self.key(&staged_path(*name)));
         let keys = keys.collect::<Result<Vec<Path>, Error>>()?;
-        let deleted = self.delete(keys, |key| {
+        self.delete(keys, |key| {
             if let Some(name) = key.filename().and_then(Name::parse) {
                 self.journal.removed(&name);
             }
-        });
-        self.tidied(deleted.await)
+        })
+        .await
+    }
+
+    fn publishes_durably(&self) -> bool {
+        true
     }
 
     async fn get(&self, path: &str) -> Result<Option<Bytes>, Error> {
-        self.read(path::check(path)?).await
+        match path::check(path)? {
+            checkpoint::PATH => self.checkpoint().await,
+            path => self.read(path).await,
+        }
     }
 
     async fn remove_partials(&self, tiles: &[String]) -> Result<(), Error> {
+        let mut directories: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for tile in tiles {
-            path::check(tile)?;
+            let tile = path::check(tile)?;
+            let directory = tile.rsplit_once('/').map_or("", |(directory, _)| directory);
+            directories.entry(directory).or_default().insert(tile);
         }
-        self.superseded.lock().extend(tiles.iter().cloned());
-        self.tidied(self.remove_superseded().await)
+        for (directory, tiles) in directories {
+            let partials = self.partials_of(directory, &tiles).await?;
+            self.delete(partials, |_| self.stats.removed()).await?;
+        }
+        Ok(())
     }
 
     async fn partials(&self, tile_path: &str) -> Result<Vec<u16>, Error> {

@@ -143,7 +143,7 @@ impl ObjectLock {
         let limit = deadline.min(Instant::now() + ANSWER);
         let read = async {
             let got = match self.store.get_opts(key, GetOptions::default()).await {
-                Err(Error::NotFound { .. }) => return Ok(None),
+                Err(error) if failure::is_absent(&error) => return Ok(None),
                 got => got?,
             };
             let version = UpdateVersion {
@@ -363,11 +363,9 @@ enum Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        match error {
-            Error::AlreadyExists { .. }
-            | Error::Precondition { .. }
-            | Error::NotModified { .. } => Self::Lost,
-            error => Self::Store(error),
+        match failure::is_lost(&error) {
+            true => Self::Lost,
+            false => Self::Store(error),
         }
     }
 }
@@ -381,18 +379,21 @@ impl From<tokio::time::error::Elapsed> for Failure {
 impl Failure {
     /// Whether the next attempt would fail alike.
     fn is_final(&self) -> bool {
+        use crate::Error::{NoBucket, Refused, Untrusted};
+        let Self::Store(error) = self else {
+            return false;
+        };
+        let sorted = failure::sort("", String::new(), error);
         matches!(
-            self,
-            Self::Store(
-                Error::NotFound { .. }
-                    | Error::InvalidPath { .. }
-                    | Error::NotSupported { .. }
-                    | Error::NotImplemented { .. }
-                    | Error::PermissionDenied { .. }
-                    | Error::Unauthenticated { .. }
-                    | Error::UnknownConfigurationKey { .. }
-            )
-        )
+            error,
+            Error::NotFound { .. }
+                | Error::InvalidPath { .. }
+                | Error::NotSupported { .. }
+                | Error::NotImplemented { .. }
+                | Error::PermissionDenied { .. }
+                | Error::Unauthenticated { .. }
+                | Error::UnknownConfigurationKey { .. }
+        ) || matches!(sorted, NoBucket { .. } | Refused { .. } | Untrusted { .. })
     }
 
     /// Whether the store does not serve anybody now.
@@ -424,9 +425,10 @@ impl Failure {
 /// What the store said, and what to do.
 fn said(error: &Error) -> String {
     let detail = failure::detail(error);
+    use crate::Error::{NoBucket, Store, Unavailable};
     match (error, failure::sort("", String::new(), error)) {
         // For a put, absence is that of the bucket.
-        (Error::NotFound { .. }, _) | (_, crate::Error::NoBucket { .. }) => {
+        (_, NoBucket { .. }) | (Error::NotFound { .. }, Store { .. } | Unavailable { .. }) => {
             format!("{detail}; there is no such bucket: check its name, region and endpoint")
         }
         (_, crate::Error::ClockSkew { .. }) => format!(
@@ -437,7 +439,11 @@ fn said(error: &Error) -> String {
             "the store refuses ({detail}). Check the credentials, and that they may get, put and \
              delete objects under this prefix"
         ),
-        (_, crate::Error::Unavailable { .. }) => {
+        (_, crate::Error::Untrusted { .. }) => format!(
+            "the store's certificate is not trusted ({detail}). If the endpoint is right, its \
+             authority goes into the system's certificates, or into a file that SSL_CERT_FILE names"
+        ),
+        (_, Unavailable { .. }) => {
             format!("the store does not serve us now ({detail})")
         }
         _ => detail,

@@ -2,7 +2,8 @@
 
 use lucarne_storage::object::Bucket;
 use lucarne_storage::{
-    Asset, AssetKind, Assets, Encoding, Error, ObjectAssets, ObjectLock, ObjectStoreConfig,
+    Asset, AssetKind, Assets, Encoding, Error, LockError, ObjectAssets, ObjectLock,
+    ObjectStoreConfig,
 };
 use lucarne_testkit::Client;
 
@@ -48,6 +49,25 @@ async fn wrong_credentials_and_buckets_of_s3_are_named() {
     let refused = ObjectLock::connect(&config).await.err().unwrap();
     let refused = refused.to_string();
     assert!(refused.contains("no such bucket"), "{refused}");
+}
+
+/// versitygw says 404, as of an object that is not there.
+#[tokio::test]
+async fn an_unknown_access_key_is_neither_an_outage_nor_an_empty_bucket() {
+    let buckets = [
+        lucarne_testkit::Bucket::versitygw().await,
+        lucarne_testkit::Bucket::minio().await,
+    ];
+    for bucket in buckets {
+        let bucket = bucket.unwrap();
+        let mut config = crate::config(&bucket, "a/");
+        crate::s3(&mut config).keys.as_mut().unwrap().access_key = "nobody".into();
+        let error = ObjectAssets::open(&config).await.err().unwrap();
+        assert!(matches!(error, Error::Refused { .. }), "{error:?}");
+        let error = ObjectLock::connect(&config).await.err().unwrap();
+        assert!(matches!(error, LockError::Unusable { .. }), "{error:?}");
+        assert!(error.to_string().contains("credentials"), "{error}");
+    }
 }
 
 /// (fake-gcs-server takes any credentials.)

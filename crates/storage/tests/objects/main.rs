@@ -3,6 +3,7 @@
 //! the way to a store.
 #![allow(clippy::unwrap_used)]
 
+mod checkpoint;
 mod clouds;
 mod conformance;
 mod faults;
