@@ -91,9 +91,19 @@ pub(super) trait Engine: Sized + Send + Sync + 'static {
         match error {
             sqlx::Error::Database(error) => Self::judge(&**error),
             sqlx::Error::Configuration(_) => Diagnosis::Refused(""),
+            sqlx::Error::Tls(_) => Diagnosis::Refused(advice::TLS),
+            sqlx::Error::Io(error) if is_tls(error) => Diagnosis::Refused(advice::TLS),
             _ => Diagnosis::Away,
         }
     }
+}
+
+/// Whether what broke the connection is what rustls thinks of the server: the
+/// next attempt will find the same.
+fn is_tls(error: &std::io::Error) -> bool {
+    use rustls::Error::{InvalidCertificate, PeerIncompatible};
+    let error = error.get_ref().and_then(|error| error.downcast_ref());
+    matches!(error, Some(InvalidCertificate(_) | PeerIncompatible(_)))
 }
 
 /// Why an attempt failed.
@@ -421,6 +431,9 @@ fn message<E: Engine>(failure: &Failure) -> String {
 pub(super) mod advice {
     pub(in super::super) const LOGIN: &str = "the URL in `checkpoints` has a wrong user or password, or the server does not let this \
          user in from here. Special characters of a password are percent-encoded in a URL";
+    pub(in super::super) const TLS: &str = "the URL in `checkpoints` names the authorities whose certificates are trusted \
+         (`ssl-ca=…`, `sslrootcert=…`; else the system's), and a host that must be in the \
+         server's certificate";
     pub(in super::super) const NO_DATABASE: &str = "an administrator makes it with CREATE DATABASE. If logs were created with it before, \
          this is the wrong server: do not make it anew";
     pub(in super::super) const NO_TABLE: &str =
@@ -432,4 +445,36 @@ pub(super) mod advice {
     pub(in super::super) const FULL: &str = "free space on the server's disk";
     pub(in super::super) const HELD: &str =
         "another session of the server holds the row: find and end it";
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::super::mysql::MySql;
+    use super::super::postgres::Postgres;
+    use super::*;
+
+    #[test]
+    fn a_certificate_that_is_not_trusted_is_not_waited_for() {
+        let lost = io::Error::new(io::ErrorKind::InvalidData, "cut off");
+        let untrusted = rustls::CertificateError::UnknownIssuer;
+        let untrusted = rustls::Error::InvalidCertificate(untrusted);
+        let untrusted = io::Error::new(io::ErrorKind::InvalidData, untrusted);
+        let cases = [
+            (sqlx::Error::Io(untrusted), false),
+            (
+                sqlx::Error::Tls("server does not support TLS".into()),
+                false,
+            ),
+            (sqlx::Error::Io(lost), true),
+        ];
+        for (error, waits) in cases {
+            let failure = Failure::Sql(error);
+            assert_eq!(passing::<MySql>(&failure), waits, "{failure:?}");
+            assert_eq!(passing::<Postgres>(&failure), waits, "{failure:?}");
+            let said = message::<MySql>(&failure);
+            assert_eq!(said.contains("ssl-ca"), !waits, "{said}");
+        }
+    }
 }
