@@ -4,6 +4,7 @@
 //! tiles by name.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod absent;
 mod catchup;
 mod clock;
 mod compress;

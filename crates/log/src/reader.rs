@@ -11,6 +11,7 @@ use lucarne_storage::Assets;
 use lucarne_tlog::{Hash, Level, RightEdge, Tile};
 use parking_lot::Mutex;
 
+use crate::absent::Absent;
 use crate::compress::{gunzip, zstd};
 use crate::damaged::Damaged;
 use crate::flights::Flights;
@@ -39,6 +40,8 @@ pub(crate) struct Reader {
     issuers: Flights<Fingerprint, Result<Option<Bytes>, ReadError>>,
     /// The right edges that are being read, by size of the tree.
     edges: Flights<u64, Result<Arc<RightEdge>, ReadError>>,
+    /// Issuers that storage has been asked for in vain.
+    absent: Arc<Absent>,
     counters: ReadCounters,
     transcoding: Arc<Mutex<HashSet<Tile>>>,
 }
@@ -61,6 +64,7 @@ impl Reader {
             kept,
             issuers: Flights::default(),
             edges: Flights::default(),
+            absent: Arc::default(),
             counters,
             transcoding: Arc::default(),
         }
@@ -172,18 +176,34 @@ impl Reader {
         });
     }
 
+    /// These issuers are there now.
+    pub(crate) fn issuers_published(&self, issuers: impl ExactSizeIterator<Item = Fingerprint>) {
+        self.absent.published(issuers);
+    }
+
+    /// A recovery may have published any issuer.
+    pub(crate) fn recovered(&self) {
+        self.absent.forget();
+    }
+
     pub(crate) async fn issuer(&self, of: &Fingerprint) -> Result<Option<Bytes>, ReadError> {
         let (of, key) = (*of, Key::File(File::Issuer(*of)));
         if let Some(stored) = self.kept.get(&key) {
             self.counters.memory.inc();
             return Ok(Some(stored.bytes));
         }
+        if self.absent.contains(&of) {
+            return Ok(None);
+        }
         self.counters.storage.inc();
         let (tiles, kept) = (self.tiles.clone(), self.kept.clone());
+        let absent = self.absent.clone();
         let fetch = async move {
+            let asked = absent.ask();
             let found = tiles.issuer(&of).await?;
-            if let Some(der) = &found {
-                kept.insert(key, Stored::identity(der.clone()));
+            match &found {
+                Some(der) => kept.insert(key, Stored::identity(der.clone())),
+                None => absent.note(of, asked),
             }
             Ok(found)
         };

@@ -220,6 +220,9 @@ impl Sequencer {
         let published: usize = batch.iter().map(|asset| asset.bytes.len()).sum();
         self.unsettled_bytes += published as u64;
         self.log.assets.publish(batch).await?;
+        self.log
+            .reader
+            .issuers_published(issuers.iter().map(|i| i.fingerprint));
         self.publish_checkpoint().await?;
         self.log.lap(committed, &self.log.metrics.publish);
 

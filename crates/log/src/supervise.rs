@@ -139,6 +139,7 @@ impl Shared {
 
     async fn open(&self, rebuild: bool) -> Result<(Recovered, Dedup), Fatal> {
         let recovered = self.recover().await?;
+        self.reader.recovered();
         let dedup = catchup::open(self, &recovered.tree, rebuild).await?;
         Ok((recovered, dedup))
     }
