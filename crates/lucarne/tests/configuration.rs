@@ -97,6 +97,9 @@ fn data_may_be_in_buckets() {
     assert_eq!(shown(0), "s3://logs/a/ at http://127.0.0.1:9000");
     // Its own place replaces that of the defaults.
     assert_eq!(shown(1), directory.path().join("b").display().to_string());
+    // Rounds cost requests there.
+    let period = |log: usize| config.logs[log].period.value.as_millis();
+    assert_eq!((period(0), period(1)), (1000, 200));
     assert_eq!(config.checkpoints.value.to_string(), "postgres://u@host/db");
     assert!(!format!("{config:?}").contains("secret@"));
 }

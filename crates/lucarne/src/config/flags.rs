@@ -267,12 +267,12 @@ impl Flags {
             secret: unplaced(secret?),
             key: Arc::new(key?),
             cache: unplaced(cache?),
+            period: unplaced(log::default_period(&data)),
             data: unplaced(data),
             roots: RootSources {
                 pem: Some(unplaced(roots?.clone())),
                 ..RootSources::default()
             },
-            period: unplaced(log::PERIOD),
             pool_size: unplaced(log::POOL_SIZE),
             checkpoint_interval: interval.unwrap_or(log::CHECKPOINT_INTERVAL),
             read_cache: log::READ_CACHE,

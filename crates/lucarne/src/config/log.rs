@@ -91,8 +91,11 @@ pub struct Ccadb {
     pub programme: CcadbProgramme,
 }
 
-/// Shortest distance between rounds if `period` is not given.
-pub(super) const PERIOD: Duration = Duration::from_millis(200);
+/// Shortest distance between rounds of a log on a disk if `period` is not given.
+const PERIOD: Duration = Duration::from_millis(200);
+/// The same of a log in a bucket: a round costs some requests, however many
+/// entries it has, and some stores take one write to an object per second.
+const BUCKET_PERIOD: Duration = Duration::from_secs(1);
 /// Pool if `poolsize` is not given.
 pub(super) const POOL_SIZE: usize = 4000;
 /// Age of an idle checkpoint if `checkpointinterval` is not given.
@@ -101,6 +104,14 @@ pub(super) const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(5);
 pub(super) const READ_CACHE: u64 = 16 << 20;
 /// Bytes of a bucket's tiles on disk if `diskcache` is not given.
 pub(super) const DISK_CACHE: u64 = 1 << 30;
+
+/// Shortest distance between rounds if `period` is not given.
+pub(super) fn default_period(data: &DataPlace) -> Duration {
+    match data {
+        DataPlace::Directory(_) => PERIOD,
+        DataPlace::Bucket(_) => BUCKET_PERIOD,
+    }
+}
 
 impl LogSettings {
     /// `logs[name].key`, for messages.
@@ -181,6 +192,11 @@ pub(super) fn read(
     let (secret, key) = identity.secret?;
     let submission = identity.submission?;
     let origin = submission.value.origin().to_owned();
+    let data = identity.data?;
+    let period = rounds.period.unwrap_or(Located {
+        value: default_period(&data.value),
+        line: None,
+    });
     Some(LogSettings {
         line: Some(node.line),
         shortname: identity.shortname?,
@@ -193,9 +209,9 @@ pub(super) fn read(
         secret,
         key,
         cache: identity.cache?,
-        data: identity.data?,
+        data,
         roots,
-        period: rounds.period,
+        period,
         pool_size: rounds.pool_size,
         checkpoint_interval: rounds.checkpoint_interval,
         read_cache: rounds.read_cache,
@@ -219,7 +235,8 @@ fn name_or_index(index: usize, node: &Node) -> String {
 
 /// How the log sequences.
 struct Rounds {
-    period: Located<Duration>,
+    /// If it is given.
+    period: Option<Located<Duration>>,
     pool_size: Located<usize>,
     checkpoint_interval: Duration,
     read_cache: u64,
@@ -227,16 +244,7 @@ struct Rounds {
 }
 
 fn rounds(reader: &mut Reader<'_, '_>) -> Rounds {
-    let or = |value: Option<Located<Duration>>, default| {
-        value.unwrap_or(Located {
-            value: default,
-            line: None,
-        })
-    };
-    let period = or(
-        reader.parse("period", values::milliseconds(1, 60_000)),
-        PERIOD,
-    );
+    let period = reader.parse("period", values::milliseconds(1, 60_000));
     let interval = reader.parse("checkpointinterval", values::milliseconds(100, 60_000));
     let pool_size = reader
         .parse("poolsize", values::number(0, 10_000_000, "entries"))
@@ -249,7 +257,7 @@ fn rounds(reader: &mut Reader<'_, '_>) -> Rounds {
             value: POOL_SIZE,
             line: None,
         }),
-        checkpoint_interval: or(interval, CHECKPOINT_INTERVAL).value,
+        checkpoint_interval: interval.map_or(CHECKPOINT_INTERVAL, |located| located.value),
         read_cache: mebibytes.map_or(READ_CACHE, |located| located.value << 20),
         disk_cache: on_disk.map_or(DISK_CACHE, |located| located.value << 20),
     }
