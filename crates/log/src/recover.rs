@@ -94,22 +94,30 @@ pub(crate) async fn recover(
     lock: &dyn Lock,
 ) -> Result<Recovered, Fatal> {
     let head = committed(config, lock).await?;
-    let published = published(config, assets).await;
-    let size = head.checkpoint.size;
-    let published = published.map_err(|fatal| not_new(fatal, size, assets, lock))?;
+    let missing = |fatal| not_new(fatal, head.checkpoint.size, assets, lock);
+    // Before the checkpoint is read, which it replaces later.
+    let records = records(assets).await.map_err(missing)?;
+    let published = published(config, assets).await.map_err(missing)?;
     if let Some(published) = &published {
         not_newer(published, &head, assets, lock)?;
     }
     no_tile_beyond(&head, assets, lock).await?;
-    let records = records(assets).await?;
     no_round_beyond(&head.checkpoint, &records, assets, lock)?;
-    let path = rounds_to(&head.checkpoint, records);
-    let base = path
-        .first()
-        .map_or((head.checkpoint.size, head.checkpoint.root), |record| {
-            (record.step.old_size, record.step.old_root)
-        });
-    let mut tree = tree_at(base, &head, assets, lock).await?;
+    let mut path = rounds_to(&head.checkpoint, records);
+    if let Some(published) = &published {
+        same_history(published, &head, &path, assets, lock).await?;
+    }
+    let there = published_rounds(&path, published.as_ref(), assets);
+    let mut base = base(&head, &path[there..]);
+    let mut tree = tree_at(base, &head, assets, lock).await;
+    if there > 0 && matches!(tree, Err(Fatal::Inconsistent(_))) {
+        // What is published is not whole, and the journal can mend it.
+        base = self::base(&head, &path);
+        tree = tree_at(base, &head, assets, lock).await;
+    } else {
+        path.drain(..there);
+    }
+    let mut tree = tree?;
     if !path.is_empty() {
         tracing::info!(
             log = config.shortname,
@@ -290,6 +298,62 @@ fn rounds_to(head: &Checkpoint, records: Vec<Record>) -> Vec<Record> {
     }
     path.reverse();
     path
+}
+
+/// Where these rounds begin.
+fn base(head: &Head, path: &[Record]) -> (u64, Hash) {
+    let head = (head.checkpoint.size, head.checkpoint.root);
+    let first = path.first();
+    first.map_or(head, |record| (record.step.old_size, record.step.old_root))
+}
+
+/// How many of these rounds need not be published again: those that the
+/// published checkpoint covers, where all that is published is durable.
+fn published_rounds(path: &[Record], published: Option<&Head>, assets: &dyn Assets) -> usize {
+    match published {
+        Some(head) if assets.publishes_durably() => {
+            path.partition_point(|record| record.step.new_size <= head.checkpoint.size)
+        }
+        _ => 0,
+    }
+}
+
+/// What readers have seen must be how the signed tree begins. It is not where
+/// somebody published who has another lock.
+async fn same_history(
+    published: &Head,
+    head: &Head,
+    path: &[Record],
+    assets: &dyn Assets,
+    lock: &dyn Lock,
+) -> Result<(), Fatal> {
+    let size = published.checkpoint.size;
+    let (first, root) = base(head, path);
+    let rounds = path
+        .iter()
+        .map(|record| (record.step.new_size, record.step.new_root));
+    let mut known = rounds.chain([(first, root), (0, EMPTY_ROOT)]);
+    let root = match known.find(|(known, _)| *known == size) {
+        Some((_, root)) => Ok(root),
+        None if size < first => stored::tree(assets, size).await.map(|tree| tree.root),
+        None => Err(ReadError::Storage("no round ended there".into())),
+    };
+    let problem = match root {
+        Ok(root) if root == published.checkpoint.root => return Ok(()),
+        Ok(root) => format!("the first {size} of them have the root {root}"),
+        Err(ReadError::Unavailable(problem)) => return Err(Fatal::Away(problem)),
+        Err(error) => error.to_string(),
+    };
+    Err(Fatal::Inconsistent(format!(
+        "{} publishes a checkpoint of {size} entries with the root {}, which does not lead to the \
+         {} entries that the lock {} has signed: {problem}. Somebody else published there with a \
+         lock of their own, or storage belongs to a copy of this log. Find out which lock is the \
+         right one; to go on with the other would sign a fork",
+        assets.location(),
+        published.checkpoint.root,
+        head.checkpoint.size,
+        lock.location(),
+    )))
 }
 
 /// The tree before the first round of the journal, checked against its root.

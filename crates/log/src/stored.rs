@@ -5,6 +5,7 @@
 //! TesseraCT neither. So whatever holds the entries asked for will do.
 
 use bytes::Bytes;
+use futures_util::future::try_join_all;
 use lucarne_ct::TileLeafRef;
 use lucarne_storage::Assets;
 use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile, leaf_hash};
@@ -36,19 +37,24 @@ pub(crate) fn if_readable(
 /// The bytes of exactly this tile, uncompressed, from the narrowest stored
 /// tile that holds them. `None` if there is none.
 pub(crate) async fn tile(assets: &dyn Assets, tile: Tile) -> Result<Option<Bytes>, ReadError> {
-    for candidate in candidates(assets, tile).await? {
-        let path = candidate.path();
-        let Some(bytes) = assets.get(&path).await? else {
-            continue;
-        };
-        let damaged = |problem: String| ReadError::Damaged {
-            path: path.clone(),
-            problem,
-        };
-        let plain = gunzip(bytes).map_err(|error| damaged(format!("gzip: {error}")))?;
-        return prefix(tile, plain).map(Some).map_err(damaged);
+    // Nearly always it is there, and nothing else has to be asked for.
+    let own = tile.path();
+    if let Some(bytes) = assets.get(&own).await? {
+        return unpacked(tile, own, bytes).map(Some);
+    }
+    let others = candidates(assets, tile).await?.into_iter().skip(1);
+    for path in others.map(|other| other.path()) {
+        if let Some(bytes) = assets.get(&path).await? {
+            return unpacked(tile, path, bytes).map(Some);
+        }
     }
     Ok(None)
+}
+
+fn unpacked(tile: Tile, path: String, bytes: Bytes) -> Result<Bytes, ReadError> {
+    let plain = gunzip(bytes).map_err(|error| format!("gzip: {error}"));
+    let bytes = plain.and_then(|plain| prefix(tile, plain));
+    bytes.map_err(|problem| ReadError::Damaged { path, problem })
 }
 
 /// The tiles that hold this one: itself, the full one, wider partial ones.
@@ -151,10 +157,9 @@ pub(crate) async fn tree(assets: &dyn Assets, size: u64) -> Result<Tree, ReadErr
 /// The rightmost hash tiles of the tree of `size` entries, of which the same is
 /// to be said.
 pub(crate) async fn edge(assets: &dyn Assets, size: u64) -> Result<RightEdge, ReadError> {
-    let mut found = Vec::new();
-    for tile in RightEdge::tiles(size) {
-        found.push((tile, whole(assets, tile).await?));
-    }
+    let tiles: Vec<Tile> = RightEdge::tiles(size).collect();
+    let found = try_join_all(tiles.iter().map(|tile| whole(assets, *tile))).await?;
+    let found: Vec<_> = tiles.into_iter().zip(found).collect();
     RightEdge::load(size, |tile| {
         let bytes = found.iter().find(|(found, _)| *found == tile);
         bytes.map(|(_, bytes)| bytes.to_vec()).ok_or("not read")

@@ -46,6 +46,36 @@ async fn an_older_lock_is_refused() {
     assert!(reason.contains("The lock was rolled back"), "{reason}");
 }
 
+/// What another machine published with a lock of its own, though it is behind:
+/// this log would go on where readers have seen something else.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_published_checkpoint_of_another_history_is_refused() {
+    let world = World::new().await;
+    let log = world.run().await;
+    let submissions: Vec<_> = (0..400).map(Submission::number).collect();
+    submit_all(&log, &submissions[..2]).await;
+    let other = world.crashed().await;
+    let elsewhere = other.run().await;
+    submit_all(&elsewhere, &submissions[399..]).await;
+    let theirs = elsewhere.published().unwrap();
+    assert_eq!(theirs.size, 3);
+    elsewhere.shutdown().await;
+    for round in [2..3, 3..5, 5..300] {
+        submit_all(&log, &submissions[round]).await;
+        // With the rounds still in the journal, and without.
+        let unsettled = world.crashed().await;
+        let settled = world.crashed().await;
+        settled.run().await.shutdown().await;
+        for world in [unsettled, settled] {
+            let checkpoint = Some(theirs.checkpoint.clone());
+            world.assets.tamper("checkpoint", checkpoint);
+            let reason = refusal(&world).await;
+            assert!(reason.contains("would sign a fork"), "{reason}");
+        }
+    }
+    log.shutdown().await;
+}
+
 /// What the checkpoint would have told, the tiles tell.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_older_lock_is_refused_though_the_checkpoint_is_lost() {
