@@ -63,6 +63,7 @@ pub struct Metrics {
     journal_bytes: Family<OfLog, Counter>,
     published_bytes: Family<OfLog, Counter>,
     headroom: Family<OfLog, Gauge>,
+    neglected: Family<OfLog, Counter>,
     reads: Family<From, Counter>,
     read_cache: Family<OfLog, Gauge>,
     damaged_reads: Family<OfLog, Counter>,
@@ -89,6 +90,7 @@ impl Metrics {
             journal_bytes: Family::default(),
             published_bytes: Family::default(),
             headroom: Family::default(),
+            neglected: Family::default(),
             reads: Family::default(),
             read_cache: Family::default(),
             damaged_reads: Family::default(),
@@ -182,6 +184,11 @@ impl Metrics {
             self.headroom.clone(),
         );
         r.register(
+            "housekeeping_failures",
+            "Times that journal or superseded partial tiles could not be removed, which is tried again",
+            self.neglected.clone(),
+        );
+        r.register(
             "reads",
             "Tiles and issuers that readers asked for, by where they were: the right edge, \
              memory, or storage (and its cache on disk)",
@@ -269,6 +276,7 @@ impl Metrics {
             journal_bytes: self.journal_bytes.get_or_create_owned(&label),
             published_bytes: self.published_bytes.get_or_create_owned(&label),
             headroom: self.headroom.get_or_create_owned(&label),
+            neglected: self.neglected.get_or_create_owned(&label),
             read_cache: self.read_cache.get_or_create_owned(&label),
         }
     }
@@ -300,6 +308,7 @@ pub(crate) struct LogMetrics {
     pub(crate) journal_bytes: Counter,
     pub(crate) published_bytes: Counter,
     pub(crate) headroom: Gauge,
+    pub(crate) neglected: Counter,
     pub(crate) read_cache: Gauge,
 }
 

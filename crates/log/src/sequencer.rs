@@ -43,6 +43,10 @@ use crate::verify::Verified;
 /// cut and superseded partial tiles are removed.
 const SETTLE_BYTES: u64 = 128 << 20;
 
+/// Rounds after which the journal is cut where that costs little: what a
+/// restart has to read does not grow with the time that the log has run.
+const SETTLE_ROUNDS: u32 = 16;
+
 /// Superseded partial tiles are looked for this far back when a log is opened:
 /// a crash may have come between settling and removing them.
 const SWEEP_BACK: u64 = 1 << 16;
@@ -69,6 +73,8 @@ pub(crate) struct Sequencer {
     /// Bytes staged and published since storage was last settled: what the
     /// journal holds, and the partial tiles that have been superseded.
     unsettled_bytes: u64,
+    /// Rounds since the journal was cut.
+    unsettled_rounds: u32,
     /// Size of the tree up to which superseded partials have been removed.
     swept: u64,
     settling: Option<JoinHandle<Result<u64, Fatal>>>,
@@ -87,6 +93,7 @@ impl Sequencer {
             indexer,
             // Whatever the journal holds from before is settled first.
             unsettled_bytes: SETTLE_BYTES,
+            unsettled_rounds: 0,
             swept: recovered.base.saturating_sub(SWEEP_BACK),
             settling: None,
             log,
@@ -207,6 +214,7 @@ impl Sequencer {
         // Compression needs the processor while the journal needs the disk.
         let compressed = spawn_blocking(move || tile_assets(tiles));
         self.unsettled_bytes += record.len() as u64;
+        self.unsettled_rounds += 1;
         self.log.assets.stage(step.new_size, record).await?;
         let mut batch = compressed.await.map_err(panicked)??;
         batch.extend(issuers.iter().map(|i| issuer_asset(&i.fingerprint, &i.der)));
@@ -345,9 +353,15 @@ impl Sequencer {
         if let Some(settling) = self.settling.take_if(|settling| settling.is_finished()) {
             self.swept = joined(settling.await)?;
         }
-        if self.unsettled_bytes >= SETTLE_BYTES && self.settling.is_none() {
-            self.unsettled_bytes = 0;
-            self.settling = Some(tokio::spawn(self.settle()));
+        let much = self.unsettled_bytes >= SETTLE_BYTES;
+        let cheap = self.log.assets.publishes_durably();
+        let many = cheap && self.unsettled_rounds >= SETTLE_ROUNDS;
+        if (much || many) && self.settling.is_none() {
+            self.unsettled_rounds = 0;
+            if much {
+                self.unsettled_bytes = 0;
+            }
+            self.settling = Some(tokio::spawn(self.settle(much)));
         }
         Ok(())
     }
@@ -356,30 +370,43 @@ impl Sequencer {
         if let Some(settling) = self.settling.take() {
             self.swept = joined(settling.await)?;
         }
-        self.swept = self.settle().await?;
+        self.swept = self.settle(true).await?;
         Ok(())
     }
 
-    /// The returned future owns what it needs.
-    fn settle(&self) -> impl Future<Output = Result<u64, Fatal>> + Send + 'static {
-        let assets = self.log.assets.clone();
+    /// Size of the tree up to which superseded partials are removed then, as
+    /// they are only if asked to `sweep`. The future owns what it needs.
+    fn settle(&self, sweep: bool) -> impl Future<Output = Result<u64, Fatal>> + Send + 'static {
+        let log = self.log.clone();
         let (from, to) = (self.swept, self.tree.size());
         async move {
-            assets.settle(to).await?;
-            remove_superseded(&*assets, from, to).await?;
-            Ok(to)
+            log.settle(to).await?;
+            if !sweep {
+                return Ok(from);
+            }
+            match remove_superseded(&*log.assets, from, to).await {
+                Ok(()) => Ok(to),
+                Err(error) => {
+                    log.neglect(&error);
+                    Ok(from)
+                }
+            }
         }
     }
 }
 
 /// Removes the partials of tiles that have become full, and durable.
-async fn remove_superseded(assets: &dyn Assets, from: u64, to: u64) -> Result<(), Fatal> {
+async fn remove_superseded(
+    assets: &dyn Assets,
+    from: u64,
+    to: u64,
+) -> Result<(), lucarne_storage::Error> {
     let full: Vec<String> = tiles_between(from, to)
         .chain(data_tiles_between(from, to))
         .filter(lucarne_tlog::Tile::is_full)
         .map(|tile| tile.path())
         .collect();
-    Ok(assets.remove_partials(&full).await?)
+    assets.remove_partials(&full).await
 }
 
 /// Puts published rounds into the dedup index, in order, and then forgets them
@@ -409,6 +436,27 @@ fn panicked(error: tokio::task::JoinError) -> Fatal {
 }
 
 impl Shared {
+    /// Makes durable what is published up to `size`, and cuts the journal.
+    ///
+    /// # Errors
+    /// Only where something could be lost: where all that is published is
+    /// durable anyway, the journal is cut another time.
+    pub(crate) async fn settle(&self, size: u64) -> Result<(), Fatal> {
+        match self.assets.settle(size).await {
+            Err(error) if self.assets.publishes_durably() => {
+                self.neglect(&error);
+                Ok(())
+            }
+            settled => Ok(settled?),
+        }
+    }
+
+    /// Tidying up has failed: that stops no log, and is done another time.
+    fn neglect(&self, error: &lucarne_storage::Error) {
+        tracing::warn!(log = self.config.shortname, %error, "not tidied up, left for later");
+        self.metrics.neglected.inc();
+    }
+
     /// Observes the time since `start`, and gives the time it is now.
     fn lap(
         &self,

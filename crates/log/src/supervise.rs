@@ -68,7 +68,7 @@ impl Shared {
     /// is published all the same.
     async fn finish(&self) -> Result<(), Fatal> {
         let recovered = self.recover().await?;
-        self.assets.settle(recovered.tree.size()).await?;
+        self.settle(recovered.tree.size()).await?;
         let head = recover::Head::verify(recovered.committed, &self.config);
         let head = head.map_err(Fatal::Inconsistent)?;
         let edge = Arc::new(recovered.tree);

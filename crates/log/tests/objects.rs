@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fixture::{Submission, World, audit, place, reached, submit_all};
+use fixture::{Submission, World, audit, persistently, place, reached, submit_all};
 use lucarne_log::{Log, State};
 use lucarne_storage::object::{Bucket, ObjectStoreConfig, S3, S3Keys};
 use lucarne_storage::{Assets, MemoryLock, ObjectAssets};
@@ -100,6 +100,65 @@ async fn a_log_lives_in_a_bucket() {
     }
     assert_eq!(audit(&log).await.len(), 600);
     log.shutdown().await;
+}
+
+/// What a restart has to read does not grow with the time that a log has run.
+#[tokio::test(flavor = "multi_thread")]
+async fn rounds_that_are_published_do_not_stay_staged() {
+    let _alone = ALONE.lock().await;
+    let place_of = InBucket::new().await;
+    let (log, _) = place_of.run().await;
+    let looking = place_of.open().await;
+    let mut supply = 0..;
+    let mut left = 0;
+    for _ in 0..8 {
+        for n in supply.by_ref().take(20) {
+            persistently(&log, &Submission::number(n)).await;
+        }
+        left = looking.staged().await.unwrap().len();
+    }
+    // One cut may be under way, and the rounds since the last.
+    assert!(left <= 40, "{left} rounds are staged");
+    log.shutdown().await;
+}
+
+/// Two machines with a copy of the lock each: whatever they do, one of them
+/// says so at its next checkpoint, and signs no more.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_locks_on_one_bucket_one_stops() {
+    let _alone = ALONE.lock().await;
+    let place_of = InBucket::new().await;
+    let (first, _) = place_of.run().await;
+    submit_all(&first, &submissions(20)).await;
+    let other = place_of.world.crashed().await;
+    let second = other.start_on(place_of.open().await);
+    let is_refused = |log: &Log| match log.state() {
+        State::Stopped { reason, .. } => reason.contains("would sign a fork"),
+        _ => false,
+    };
+    let mut fresh = 100..;
+    let mut refused = false;
+    for n in fresh.by_ref().take(200) {
+        // Different entries: what they sign are two trees.
+        let _ = Submission::number(n).to(&first).await;
+        let _ = Submission::number(1000 + n).to(&second).await;
+        refused = is_refused(&first) || is_refused(&second);
+        if refused {
+            break;
+        }
+    }
+    assert!(refused, "{:?}, {:?}", first.state(), second.state());
+    let [lost, won] = match is_refused(&first) {
+        true => [&first, &second],
+        false => [&second, &first],
+    };
+    persistently(won, &Submission::number(5000)).await;
+    assert!(Submission::number(5001).to(lost).await.is_err());
+    let health = lost.health().await;
+    assert!(!health.ok(), "{health:?}");
+    audit(won).await;
+    first.shutdown().await;
+    second.shutdown().await;
 }
 
 /// The server is stopped (`SIGSTOP`) under load: requests hang, the log stops;
