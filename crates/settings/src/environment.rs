@@ -1,7 +1,8 @@
 //! `${NAME}` and `${NAME:-default}` in values.
 //!
 //! What a variable holds is text: it cannot add keys or change the structure
-//! of the file, and every value keeps its line. `$${` is a literal `${`.
+//! of the file, and every value keeps its line. `$${` is a literal `${`. A default may
+//! have braces, and references: `${RATE:-${K6_RATE:-50}}`.
 
 use crate::report::Report;
 use crate::tree::{Node, Value};
@@ -45,9 +46,7 @@ fn expand(text: &str, lookup: &impl Fn(&str) -> Option<String>) -> Result<String
             continue;
         }
         expanded.push_str(before);
-        let end = after
-            .find('}')
-            .ok_or_else(|| format!("`{text}` has `${{` without its `}}`"))?;
+        let end = closing(after).ok_or_else(|| format!("`{text}` has `${{` without its `}}`"))?;
         let (name, default) = match after[..end].split_once(":-") {
             Some((name, default)) => (name, Some(default)),
             None => (&after[..end], None),
@@ -57,6 +56,22 @@ fn expand(text: &str, lookup: &impl Fn(&str) -> Option<String>) -> Result<String
     }
     expanded.push_str(rest);
     Ok(expanded)
+}
+
+/// Where the brace is that closes what is open at the beginning of `text`.
+fn closing(text: &str) -> Option<usize> {
+    let mut open = 1_usize;
+    for (at, letter) in text.char_indices() {
+        match letter {
+            '{' => open += 1,
+            '}' => open -= 1,
+            _ => {}
+        }
+        if open == 0 {
+            return Some(at);
+        }
+    }
+    None
 }
 
 /// As in a shell, an empty variable takes the default too.
@@ -71,10 +86,15 @@ fn value_of(
             "`${{{name}}}` is not a variable: write ${{NAME}} or ${{NAME:-default}}"
         ));
     }
-    let value = lookup(name).filter(|value| !value.is_empty());
-    value.or_else(|| default.map(str::to_owned)).ok_or_else(|| {
-        format!("the environment has no {name}; set it, or write ${{{name}:-a default}}")
-    })
+    if let Some(value) = lookup(name).filter(|value| !value.is_empty()) {
+        return Ok(value);
+    }
+    match default {
+        Some(default) => expand(default, lookup),
+        None => Err(format!(
+            "the environment has no {name}; set it, or write ${{{name}:-a default}}"
+        )),
+    }
 }
 
 #[cfg(test)]
@@ -99,11 +119,23 @@ mod tests {
             ("${NONE:-http://localhost:6962}", "http://localhost:6962"),
             ("${EMPTY:-7}", "7"),
             ("${NONE:-}", ""),
+            ("${NONE:-${RATE:-7}}/s", "500/s"),
+            ("${NONE:-${EMPTY:-7}}", "7"),
+            ("${NONE:-{\"a\": {}}}", "{\"a\": {}}"),
+            ("${RATE:-${NONE}}", "500"),
             ("costs $5, $${RATE}", "costs $5, ${RATE}"),
         ] {
             assert_eq!(expanded(text).as_deref(), Ok(expected), "{text}");
         }
-        for wrong in ["${NONE}", "${RATE", "${}", "${A B}", "${RATE:1}"] {
+        for wrong in [
+            "${NONE}",
+            "${RATE",
+            "${}",
+            "${A B}",
+            "${RATE:1}",
+            "${NONE:-${NONE}}",
+            "${NONE:-{}",
+        ] {
             assert!(expanded(wrong).is_err(), "{wrong}");
         }
     }
