@@ -224,7 +224,11 @@ pub(crate) async fn reach(client: &mut Client) -> Result<(), PrepareError> {
     let authority = client.endpoint().authority.clone();
     let outcome = client.handshake().await.exchange.outcome;
     outcome.map_err(|Failure { detail, .. }| {
-        PrepareError::Unreachable(format!("{authority} cannot be reached: {detail}"))
+        // Where it is has been said, unless it was called by a name.
+        PrepareError::Unreachable(match detail.contains(&authority) {
+            true => detail,
+            false => format!("{authority} cannot be reached: {detail}"),
+        })
     })
 }
 

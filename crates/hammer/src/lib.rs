@@ -2,6 +2,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod acme;
+mod coding;
 pub mod connecting;
 pub mod ct;
 mod names;

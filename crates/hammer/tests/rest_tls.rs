@@ -145,6 +145,37 @@ fn values_go_from_answer_to_request() {
 }
 
 #[test]
+fn answers_are_decompressed_before_they_are_looked_at() {
+    let api = Api::start();
+    let packed = |coding: &str| {
+        let check = "checks: [{ json: /data, type: array, length: 3 }]";
+        run(&rest(3, &format!("url: /packed/{coding}\n{check}\n")), &api)
+    };
+    passed(&packed("gzip"));
+    passed(&packed("zstd"));
+    for wrong in ["br", "deflate"] {
+        let outcome = packed(wrong);
+        assert_eq!(outcome.verdict, Verdict::Crossed);
+        assert_eq!(errors(&outcome), ["content"], "{wrong}");
+    }
+}
+
+#[test]
+fn the_name_of_a_check_is_as_it_was_written() {
+    let api = Api::start();
+    let options = "vars: { name: \"n-{{unique}}\" }\nurl: /things\nmethod: POST\n\
+                   json: { name: \"{{name}}\" }\nexpect: 201\n\
+                   checks: [{ json: /name, equals: \"{{name}}\" }]\n";
+    let name = "POST /things: /name is {{name}}";
+    let key = format!("  'checks{{check:{name}}}': rate==1\n");
+    let plan = scenario("rest", &times(3), &format!("{REST}{options}"), &key);
+    let outcome = run(&plan, &api);
+    let names: Vec<_> = outcome.summary.checks.iter().map(|it| &it.name).collect();
+    assert!(names.iter().any(|it| *it == name), "{names:?}");
+    passed(&outcome);
+}
+
+#[test]
 fn one_of_several_by_weight_and_a_connection_of_its_own() {
     let api = Api::start();
     let outcome = run(

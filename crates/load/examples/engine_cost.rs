@@ -49,6 +49,8 @@ impl User for Idler {
             protocol: "none",
             bytes_in: 100,
             bytes_out: 100,
+            body_in: 5,
+            body_out: 7,
             outcome: Ok(()),
         };
         iteration.request(self.0, &exchange);

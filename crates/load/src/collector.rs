@@ -48,6 +48,7 @@ struct Counts {
 struct Interval {
     requests: Histogram,
     iterations: Histogram,
+    start_delay: Histogram,
     failures: u64,
     failed_checks: u64,
     bytes_in: u64,
@@ -231,6 +232,7 @@ impl Collector {
             started_total: counts.started,
             dropped: counts.dropped,
             failed_checks: self.failed_checks[index],
+            start_delay: interval.start_delay.percentile(99.0),
             p50: ps[0],
             p90: ps[1],
             p99: ps[2],
@@ -301,6 +303,7 @@ impl Interval {
     fn add(&mut self, series: &Series) {
         self.requests.merge(&series.requests.total);
         self.iterations.merge(&series.iterations);
+        self.start_delay.merge(&series.start_delay);
         self.failures += series.errors.iter().map(|error| error.bad).sum::<u64>();
         self.failed_checks += series.checks.iter().map(|check| check.bad).sum::<u64>();
         self.bytes_in += series.requests.bytes_in;

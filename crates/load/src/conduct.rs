@@ -19,11 +19,11 @@ use crate::scenario::Note;
 use crate::snapshot::{Phase, ScenarioRow};
 use crate::stop::Stop;
 use crate::summarise::summarise;
-use crate::summary::Environment;
+use crate::summary::{Check, Environment, ErrorKind, Series};
 use crate::tags::Registry;
 use crate::threshold::Threshold;
 use crate::worker::Worker;
-use crate::{Outcome, PrepareError, Recorder, Snapshot, Summary, Verdict};
+use crate::{Metric, Outcome, PrepareError, Recorder, Snapshot, Summary, Verdict};
 
 /// Between the last preparation and the first arrival.
 const LEAD: Duration = Duration::from_millis(10);
@@ -80,7 +80,9 @@ impl Conduct {
         let collecting = self.collect(begin, workers.1);
         let (stopper, stop) = Stop::new();
         let beside = self.background(&collecting.shard, stop);
+        let goals = self.goals();
         let broken = wait(workers.0).await;
+        drop(goals);
         let end = Instant::now();
         let times = Times {
             begin,
@@ -139,11 +141,14 @@ impl Conduct {
                 }
             };
             if let Err(error) = result {
-                let verdict = match error {
-                    PrepareError::Configuration(_) => Verdict::Configuration,
-                    PrepareError::Unreachable(_) => Verdict::Unreachable,
-                };
-                return Err(self.refused(verdict, format!("scenario \"{name}\": {error}")));
+                let said = self.of_scenario(&name, &error);
+                return Err(match error {
+                    PrepareError::Configuration(_) => self.refused(Verdict::Configuration, said),
+                    PrepareError::Unreachable(_) => self.refused(Verdict::Unreachable, said),
+                    PrepareError::Faulty { check, detail } => {
+                        self.faulty(&name, check, detail, said)
+                    }
+                });
             }
         }
     }
@@ -184,6 +189,19 @@ impl Conduct {
             beside.spawn(async move { scenario.background(recorder, stop).await });
         }
         beside
+    }
+
+    /// Ends the run once a scenario has reached its goal; until dropped.
+    fn goals(&self) -> JoinSet<()> {
+        let mut goals = JoinSet::new();
+        for course in &self.helm.courses {
+            let (scenario, helm) = (course.plan.scenario.clone(), self.helm.clone());
+            goals.spawn(async move {
+                scenario.reached().await;
+                helm.halt(Halt::Gracefully, Reason::Goal);
+            });
+        }
+        goals
     }
 
     /// Waits for what runs beside the load, then lets the scenarios audit.
@@ -263,8 +281,7 @@ impl Conduct {
             Some(Reason::Asked) => Verdict::Interrupted,
             _ if never_answered(&summary) => Verdict::Unreachable,
             _ if broken.is_some() => Verdict::Interrupted,
-            _ if summary.thresholds.iter().all(|threshold| threshold.passed) => Verdict::Passed,
-            _ => Verdict::Crossed,
+            _ => summary.held(),
         };
         self.snapshots.send_replace(Arc::new(snapshot));
         Outcome {
@@ -295,6 +312,58 @@ impl Conduct {
             summary,
             verdict,
             error: Some(error),
+        }
+    }
+
+    /// A run that has not begun, because a check failed before it could.
+    fn faulty(
+        &self,
+        scenario: &str,
+        check: &'static str,
+        detail: String,
+        error: String,
+    ) -> Outcome {
+        let mut outcome = self.refused(Verdict::Crossed, error);
+        let summary = &mut outcome.summary;
+        let course = self
+            .helm
+            .courses
+            .iter()
+            .find(|course| course.plan.name == scenario);
+        let tags = course.and_then(|course| self.registry.get(course.base));
+        let tags = tags.map_or_else(Vec::new, |tags| tags.to_vec());
+        let checks = Metric::Rate { good: 0, total: 1 };
+        summary.series.push(Series {
+            tags: tags.clone(),
+            metrics: [("checks".to_owned(), checks)].into(),
+        });
+        summary.checks.push(Check {
+            tags,
+            name: check.into(),
+            passes: 0,
+            fails: 1,
+            details: vec![detail.clone()],
+        });
+        summary.errors.push(ErrorKind {
+            scenario: scenario.into(),
+            kind: check.into(),
+            count: 1,
+            details: vec![detail],
+        });
+        let select = |metric: &str, tags: &[(&str, &str)]| summary.select(metric, tags);
+        let judged = self.terms.thresholds.iter();
+        summary.thresholds = judged
+            .map(|threshold| threshold.evaluate(select, 0.0))
+            .collect();
+        summary.tell_metrics();
+        outcome
+    }
+
+    /// A message, with the name of the scenario where there are several.
+    fn of_scenario(&self, name: &str, error: &PrepareError) -> String {
+        match self.helm.courses.len() {
+            1 => error.to_string(),
+            _ => format!("scenario \"{name}\": {error}"),
         }
     }
 

@@ -37,7 +37,7 @@ mod worker;
 pub use arrival::Arrivals;
 pub use histogram::{Histogram, HistogramError};
 pub use metric::Metric;
-pub use recorder::{Exchange, Failure, Iteration, Recorder, Tags};
+pub use recorder::{Exchange, Failure, Iteration, Pending, Recorder, Tags};
 pub use run::{Controls, Outcome, Planned, Run, Running};
 pub use scenario::{Note, PrepareError, Scenario, User};
 pub use snapshot::Snapshot;

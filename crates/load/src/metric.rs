@@ -1,5 +1,6 @@
 //! The four kinds of metrics, k6's.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -155,6 +156,41 @@ struct Statistics {
     p99: f64,
     #[serde(rename = "p(99.9)")]
     p999: f64,
+}
+
+/// A metric's figures under k6's names; `seconds` is what its rate is per.
+pub(crate) fn k6_values(metric: &Metric, seconds: f64) -> BTreeMap<&'static str, f64> {
+    let per_second = |count: u64| match seconds > 0.0 {
+        true => count as f64 / seconds,
+        false => 0.0,
+    };
+    match metric {
+        Metric::Trend(histogram) => {
+            let all = Statistics::of(histogram);
+            BTreeMap::from([
+                ("avg", all.avg),
+                ("min", all.min),
+                ("med", all.med),
+                ("max", all.max),
+                ("p(90)", all.p90),
+                ("p(95)", all.p95),
+                ("p(99)", all.p99),
+                ("p(99.9)", all.p999),
+                ("count", histogram.count() as f64),
+            ])
+        }
+        Metric::Rate { good, total } => BTreeMap::from([
+            ("rate", *good as f64 / (*total).max(1) as f64),
+            ("passes", *good as f64),
+            ("fails", total.saturating_sub(*good) as f64),
+        ]),
+        Metric::Counter { count } => {
+            BTreeMap::from([("count", *count as f64), ("rate", per_second(*count))])
+        }
+        Metric::Gauge { last, min, max } => {
+            BTreeMap::from([("value", *last), ("min", *min), ("max", *max)])
+        }
+    }
 }
 
 /// Milliseconds, to the nanosecond.

@@ -1,5 +1,6 @@
 //! What scenarios record with.
 
+use std::future::Future;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -38,6 +39,10 @@ pub struct Exchange {
     pub bytes_in: u64,
     /// Bytes sent.
     pub bytes_out: u64,
+    /// Bytes of the response's body alone, as they were sent.
+    pub body_in: u64,
+    /// Bytes of the request's body alone.
+    pub body_out: u64,
     /// Whether it was as it should be. Which statuses are expected is the
     /// scenario's business.
     pub outcome: Result<(), Failure>,
@@ -142,9 +147,20 @@ impl Recorder {
         self.0.base
     }
 
-    pub(crate) fn iterated(&self, duration: Duration, failed: bool) {
-        self.0.shard.lock().iterated(self.0.base, duration, failed);
+    pub(crate) fn iterated(&self, iterated: &Iterated) {
+        self.0.shard.lock().iterated(self.0.base, iterated);
     }
+}
+
+/// What an iteration came to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Iterated {
+    /// From when it was due.
+    pub(crate) duration: Duration,
+    /// How much of that the load generator itself lost before it began; `None` in a
+    /// closed loop, where nothing is due.
+    pub(crate) start_delay: Option<Duration>,
+    pub(crate) failed: bool,
 }
 
 /// One iteration of one user; records like its [`Recorder`].
@@ -153,6 +169,7 @@ pub struct Iteration {
     recorder: Recorder,
     intended: Instant,
     started: Instant,
+    start_delay: Option<Duration>,
     number: u64,
     user: u64,
     requested: bool,
@@ -166,6 +183,7 @@ impl Iteration {
             recorder,
             intended: now,
             started: now,
+            start_delay: None,
             number: 0,
             user,
             requested: false,
@@ -181,14 +199,41 @@ impl Iteration {
         }
     }
 
-    pub(crate) fn begin(&mut self, number: u64, intended: Instant, started: Instant) {
+    pub(crate) fn begin(
+        &mut self,
+        number: u64,
+        intended: Instant,
+        started: Instant,
+        start_delay: Option<Duration>,
+    ) {
         (self.number, self.intended, self.started) = (number, intended, started);
         (self.requested, self.failed) = (false, false);
+        self.start_delay = start_delay;
     }
 
     pub(crate) fn end(&self, now: Instant) {
-        self.recorder
-            .iterated(now.saturating_duration_since(self.intended), self.failed);
+        self.recorder.iterated(&Iterated {
+            duration: now.saturating_duration_since(self.intended),
+            start_delay: self.start_delay,
+            failed: self.failed,
+        });
+    }
+
+    /// A request that is about to be sent: [`Pending::until`] waits for its answer,
+    /// which [`request`](Iteration::request) then records.
+    pub fn pending(&self, tags: Tags, protocol: &'static str) -> Pending {
+        let started = Instant::now();
+        Pending {
+            recorder: self.recorder.clone(),
+            tags,
+            protocol,
+            since: match self.requested {
+                true => started,
+                false => self.intended,
+            },
+            started,
+            answered: false,
+        }
     }
 
     /// A request of this iteration. The first one takes its total from
@@ -254,5 +299,60 @@ impl Deref for Iteration {
 
     fn deref(&self) -> &Recorder {
         &self.recorder
+    }
+}
+
+/// The kind of failure of a request that was still open when its iteration was cut off.
+pub(crate) const UNANSWERED: &str = "unanswered";
+
+/// A request under way. Dropped before its answer came, as when the run is cut off at the
+/// end of `gracefulStop`, it is recorded as one that failed, and that took at least so
+/// long: a target that has stopped answering must not be flattered by what is left out.
+#[derive(Debug)]
+pub struct Pending {
+    recorder: Recorder,
+    tags: Tags,
+    protocol: &'static str,
+    /// From when its duration counts.
+    since: Instant,
+    started: Instant,
+    answered: bool,
+}
+
+impl Pending {
+    /// Waits for the answer.
+    pub async fn until<T>(mut self, answer: impl Future<Output = T>) -> T {
+        let answer = answer.await;
+        self.answered = true;
+        answer
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if self.answered {
+            return;
+        }
+        let finished = Instant::now();
+        let waited = finished.saturating_duration_since(self.started);
+        let detail = format!("no answer for {waited:.1?}, when the run was cut off");
+        let exchange = Exchange {
+            started: self.started,
+            finished,
+            connect: None,
+            tls: None,
+            sending: None,
+            first_byte: None,
+            body: None,
+            status: 0,
+            protocol: self.protocol,
+            bytes_in: 0,
+            bytes_out: 0,
+            body_in: 0,
+            body_out: 0,
+            outcome: Err(Failure::new(UNANSWERED, detail)),
+        };
+        let mut samples = self.recorder.0.shard.lock();
+        samples.request(self.tags, &exchange, self.since);
     }
 }

@@ -139,6 +139,8 @@ pub(crate) enum Reason {
     Asked,
     /// A threshold did.
     Threshold,
+    /// A scenario has reached its goal.
+    Goal,
 }
 
 impl Helm {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::recorder::Iterated;
 use crate::{Exchange, Failure, Histogram, Metric, Tags};
 
 /// As many details of failures are kept, of each kind.
@@ -49,6 +50,8 @@ pub(crate) struct Series {
     pub(crate) requests: Requests,
     pub(crate) iterations: Histogram,
     pub(crate) iterations_failed: u64,
+    /// What the load generator itself lost before each iteration began.
+    pub(crate) start_delay: Histogram,
     pub(crate) custom: Vec<(&'static str, Metric)>,
     pub(crate) checks: Vec<Tally>,
     pub(crate) errors: Vec<Tally>,
@@ -79,6 +82,8 @@ pub(crate) struct Requests {
     pub(crate) failed: u64,
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
+    pub(crate) body_in: u64,
+    pub(crate) body_out: u64,
     pub(crate) statuses: BTreeMap<u16, u64>,
     pub(crate) protocols: BTreeMap<&'static str, u64>,
 }
@@ -128,10 +133,13 @@ impl Samples {
         }
     }
 
-    pub(crate) fn iterated(&mut self, tags: Tags, duration: Duration, failed: bool) {
+    pub(crate) fn iterated(&mut self, tags: Tags, iterated: &Iterated) {
         let series = self.series(tags);
-        series.iterations.record(duration);
-        series.iterations_failed += u64::from(failed);
+        series.iterations.record(iterated.duration);
+        if let Some(delay) = iterated.start_delay {
+            series.start_delay.record(delay);
+        }
+        series.iterations_failed += u64::from(iterated.failed);
     }
 
     pub(crate) fn count(&mut self, tags: Tags, metric: &'static str, n: u64) {
@@ -216,6 +224,7 @@ impl Series {
         self.requests.merge(&other.requests);
         self.iterations.merge(&other.iterations);
         self.iterations_failed += other.iterations_failed;
+        self.start_delay.merge(&other.start_delay);
         for (name, metric) in &other.custom {
             match self.custom.iter_mut().find(|(known, _)| known == name) {
                 Some((_, known)) => known.merge(metric),
@@ -236,6 +245,7 @@ impl Series {
         self.requests.clear();
         self.iterations.clear();
         self.iterations_failed = 0;
+        self.start_delay.clear();
         self.custom.clear();
         self.checks.clear();
         self.errors.clear();
@@ -262,6 +272,8 @@ impl Requests {
         self.failed += u64::from(exchange.outcome.is_err());
         self.bytes_in += exchange.bytes_in;
         self.bytes_out += exchange.bytes_out;
+        self.body_in += exchange.body_in;
+        self.body_out += exchange.body_out;
         *self.statuses.entry(exchange.status).or_default() += 1;
         *self.protocols.entry(exchange.protocol).or_default() += 1;
     }
@@ -273,6 +285,8 @@ impl Requests {
         self.failed += other.failed;
         self.bytes_in += other.bytes_in;
         self.bytes_out += other.bytes_out;
+        self.body_in += other.body_in;
+        self.body_out += other.body_out;
         for (status, count) in &other.statuses {
             *self.statuses.entry(*status).or_default() += count;
         }
@@ -284,6 +298,7 @@ impl Requests {
     fn clear(&mut self) {
         self.histograms().into_iter().for_each(Histogram::clear);
         (self.failed, self.bytes_in, self.bytes_out) = (0, 0, 0);
+        (self.body_in, self.body_out) = (0, 0);
         self.statuses.clear();
         self.protocols.clear();
     }

@@ -13,7 +13,8 @@ pub trait Scenario: Send + Sync + 'static {
     /// # Errors
     ///
     /// An error ends the run before it began, with exit code 110 (the target
-    /// cannot be reached) or 104 (the configuration is wrong).
+    /// cannot be reached), 104 (the configuration is wrong) or 99 (the target is
+    /// not as it must be: a failed check, in a summary like that of any run).
     async fn prepare(&self) -> Result<(), PrepareError>;
 
     /// A new user, in k6's words a VU: it owns its connections and its random
@@ -28,6 +29,12 @@ pub trait Scenario: Send + Sync + 'static {
     /// for it before [`finish`](Scenario::finish).
     async fn background(&self, recorder: Recorder, stop: Stop) {
         let _ = (recorder, stop);
+    }
+
+    /// Resolves once the scenario has reached a goal of its own; the run then ends as
+    /// if its time were over. Most have none.
+    async fn reached(&self) {
+        std::future::pending().await
     }
 
     /// After the last iteration: audits. Takes the time that it needs, and bounds
@@ -54,6 +61,14 @@ pub enum PrepareError {
     /// The target does not answer.
     #[error("{0}")]
     Unreachable(String),
+    /// The target answers, and a check fails.
+    #[error("{check}: {detail}")]
+    Faulty {
+        /// The name of the check.
+        check: &'static str,
+        /// What was found.
+        detail: String,
+    },
 }
 
 /// Something that a scenario has to say at the end of a run.

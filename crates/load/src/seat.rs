@@ -12,6 +12,8 @@ pub(crate) struct Seat {
     course: Arc<Course>,
     user: Box<dyn User>,
     iteration: Iteration,
+    /// Since when it has had no work; `None` before its first.
+    idle_since: Option<Instant>,
 }
 
 impl Seat {
@@ -22,14 +24,21 @@ impl Seat {
             course: course.clone(),
             user,
             iteration: Iteration::new(recorder.clone(), number),
+            idle_since: None,
         }
     }
 
     /// One iteration, due at `due` or, in a closed loop, now. Returns when it was over.
     pub(crate) async fn iterate(&mut self, number: u64, due: Option<Instant>) -> Instant {
         let started = Instant::now();
+        // Due, and a user for it: from there on it is the load generator that is late.
+        // Waiting for a user, before that, is what the target's slowness costs.
+        let delay = due.map(|due| {
+            let could = self.idle_since.map_or(due, |since| since.max(due));
+            started.saturating_duration_since(could)
+        });
         self.iteration
-            .begin(number, due.unwrap_or(started), started);
+            .begin(number, due.unwrap_or(started), started, delay);
         let mut attempt = Attempt {
             course: &self.course,
             iteration: &mut self.iteration,
@@ -42,6 +51,7 @@ impl Seat {
         attempt.over = true;
         let now = Instant::now();
         attempt.iteration.end(now);
+        self.idle_since = Some(now);
         progress.completed.fetch_add(1, Relaxed);
         progress
             .last_done

@@ -5,6 +5,9 @@ use std::time::Duration;
 use crate::run::Dial;
 use crate::summary::{ErrorKind, ThresholdResult};
 
+/// From here on it matters that the load generator itself began iterations late.
+pub const LATE: Duration = Duration::from_millis(10);
+
 /// How many buckets a heat strip has.
 pub const HEAT: usize = 24;
 
@@ -76,6 +79,8 @@ pub struct ScenarioRow {
     pub dropped: u64,
     /// Failed checks since the beginning.
     pub failed_checks: u64,
+    /// 99th percentile of what the load generator itself lost before iterations began.
+    pub start_delay: Duration,
     /// Median of request durations, or of iterations if there are no requests.
     pub p50: Duration,
     /// 90th percentile.

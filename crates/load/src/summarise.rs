@@ -1,12 +1,14 @@
 //! From samples to a summary.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::collector::Collector;
 use crate::conduct::Times;
 use crate::course::Course;
 use crate::samples::Series as Sampled;
+use crate::scenario::Note;
+use crate::snapshot::LATE;
 use crate::summary::merge::achieved;
 use crate::summary::{Check, Protocol, ScenarioSummary, Series, Status, Summary, TagList};
 
@@ -51,12 +53,44 @@ pub(crate) fn summarise(collector: &Collector, times: &Times, mut summary: Summa
         .enumerate()
         .map(|(index, threshold)| {
             let mut result = threshold.evaluate(select, summary.duration);
+            result.built_in = threshold.is_built_in();
             result.aborted = collector.aborted.contains(&index);
             result.passed &= !result.aborted;
             result
         });
     summary.thresholds = judged.collect();
+    summary.tell_metrics();
+    summary.notes.extend(lateness(&summary));
     summary
+}
+
+/// A warning if this machine, and not the target, kept iterations from beginning when
+/// they were due.
+fn lateness(summary: &Summary) -> Option<Note> {
+    let late = |scenario: &ScenarioSummary| {
+        let tags = [("scenario", scenario.name.as_str())];
+        let metric = summary.select("iteration_start_delay", &tags)?;
+        let p99 = metric.trend()?.percentile(99.0);
+        let name = &scenario.name;
+        (p99 >= LATE).then(|| format!("{name}: p(99)={p99:.1?}, max={:.1?}", metric_max(&metric)))
+    };
+    let mut lines: Vec<String> = summary.scenarios.iter().filter_map(late).collect();
+    if lines.is_empty() {
+        return None;
+    }
+    lines.push(
+        "durations count from when iterations were due, and include this; fewer processes beside \
+         it, more threads or a second machine help"
+            .into(),
+    );
+    Some(Note {
+        title: "Warning: the load generator itself was late (iteration_start_delay)".into(),
+        lines,
+    })
+}
+
+fn metric_max(metric: &crate::Metric) -> Duration {
+    metric.trend().map_or(Duration::ZERO, crate::Histogram::max)
 }
 
 /// One scenario's own counts.

@@ -1,5 +1,6 @@
 //! Everything that reports are made of.
 
+mod k6;
 pub(crate) mod merge;
 pub(crate) mod select;
 mod tag_map;
@@ -9,6 +10,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+pub use k6::{Kept, Shown};
 pub use tier::Tier;
 
 use crate::scenario::Note;
@@ -49,6 +51,11 @@ pub struct Summary {
     pub verdict: Verdict,
     /// In the plan's order.
     pub scenarios: Vec<ScenarioSummary>,
+    /// Each metric over everything and over each scenario, as k6's `handleSummary`
+    /// gets them: `metrics["http_req_duration{scenario:write}"].values["p(95)"]`.
+    /// Worked out of the series; not read.
+    #[serde(default, skip_deserializing)]
+    pub metrics: BTreeMap<String, Shown>,
     /// One per set of tags.
     pub series: Vec<Series>,
     /// Checks by tags and name.
@@ -217,6 +224,8 @@ pub struct ThresholdResult {
     pub passed: bool,
     /// Whether it ended the run.
     pub aborted: bool,
+    /// Whether nobody asked for it: every run by rate has it.
+    pub built_in: bool,
     /// Why it does not hold, where that is not plain from the figures.
     pub reason: Option<String>,
 }

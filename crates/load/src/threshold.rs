@@ -37,6 +37,7 @@ pub struct Threshold {
     aggregation: Aggregation,
     operator: Operator,
     bound: f64,
+    built_in: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -84,6 +85,7 @@ impl Threshold {
             aggregation: Aggregation::Rate,
             operator: Operator::GreaterOrEqual,
             bound: least,
+            built_in: true,
         }
     }
 
@@ -100,6 +102,11 @@ impl Threshold {
             };
             self.expression = format!("count{sign}{}", self.bound);
         }
+    }
+
+    /// Whether nobody asked for it: every run by rate has it.
+    pub(crate) fn is_built_in(&self) -> bool {
+        self.built_in
     }
 
     /// The metric's name.

@@ -11,6 +11,8 @@ pub enum Verdict {
     /// Everything asked for was offered, and every threshold held.
     #[default]
     Passed,
+    /// The run came to its end, and nothing said what must hold.
+    Unjudged,
     /// At least one threshold was crossed, or had no samples.
     Crossed,
     /// The run could not begin: its configuration is wrong.
@@ -27,7 +29,7 @@ impl Verdict {
     /// The process' exit code. 99 and 105 are k6's; 0 alone means success.
     pub fn exit_code(self) -> u8 {
         match self {
-            Verdict::Passed => 0,
+            Verdict::Passed | Verdict::Unjudged => 0,
             Verdict::Crossed => 99,
             Verdict::Configuration => 104,
             Verdict::Interrupted => 105,
@@ -49,11 +51,12 @@ impl Verdict {
     fn weight(self) -> u8 {
         match self {
             Verdict::Passed => 0,
-            Verdict::OutputFailed => 1,
-            Verdict::Crossed => 2,
-            Verdict::Interrupted => 3,
-            Verdict::Unreachable => 4,
-            Verdict::Configuration => 5,
+            Verdict::Unjudged => 1,
+            Verdict::OutputFailed => 2,
+            Verdict::Crossed => 3,
+            Verdict::Interrupted => 4,
+            Verdict::Unreachable => 5,
+            Verdict::Configuration => 6,
         }
     }
 }
@@ -62,6 +65,7 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Verdict::Passed => "passed",
+            Verdict::Unjudged => "no thresholds, nothing was judged",
             Verdict::Crossed => "thresholds crossed",
             Verdict::Configuration => "wrong configuration",
             Verdict::Interrupted => "interrupted",

@@ -263,7 +263,7 @@ fn the_engine_reports_what_its_users_saw() {
     }
     assert_eq!(
         outcome.verdict,
-        Verdict::Passed,
+        Verdict::Unjudged,
         "{:?}",
         outcome.summary.thresholds
     );

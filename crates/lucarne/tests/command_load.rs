@@ -120,6 +120,13 @@ fn a_target_that_is_not_there_is_110() {
     let (code, said) = load(here.path(), &args);
     assert_eq!(code, 110, "{said}");
     assert_has(&said, &url.trim_end_matches('/')[7..]);
+    for twice in ["refused", &url, "lucarne:"] {
+        let told = said
+            .to_lowercase()
+            .matches(twice.trim_end_matches('/'))
+            .count();
+        assert!(told <= 1, "`{twice}` is said {told} times: {said}");
+    }
     let (code, said) = load(here.path(), &["ct-read", "--duration", "1s", "--no-ui"]);
     assert_eq!(code, 104, "{said}");
     assert_has(&said, "--log-url");
@@ -210,11 +217,28 @@ fn files_of_a_run_and_what_they_are_good_for() {
     }
     assert_eq!(write(&["--threshold", "no_such_metric: count>0"]).0, 99);
 
-    // A file that cannot be written does not cost the text.
-    let (code, said) = write(&["--summary", "no/such/place.json"]);
-    assert_eq!(code, 111, "{said}");
-    assert_has(&said, "no/such/place.json cannot be written");
-    assert_has(&said, "http_req_duration");
+    // What cannot be written is found before the run, not after hours of it.
+    for (flags, words) in [
+        (
+            &["--summary", "no/such/place.json"][..],
+            "no/such/place.json",
+        ),
+        (&["--html", "."], ". cannot be written"),
+        (
+            &["--summary", "b.json", "--text", "b.json"],
+            "b.json is to be two things",
+        ),
+    ] {
+        let (code, said) = write(flags);
+        assert_eq!(code, 111, "{said}");
+        assert_has(&said, words);
+        assert_has(&said, "nothing was run");
+        assert!(!said.contains("http_req_duration"), "{said}");
+    }
+    // Quiet is quieter than lines; both may be asked for.
+    let (code, said) = write(&["-q"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(!said.contains("busy="), "{said}");
     if Path::new("/dev/full").exists() {
         let (code, said) = write(&["--html", "/dev/full"]);
         assert_eq!(code, 111, "{said}");
@@ -249,12 +273,10 @@ fn ctrl_c_reports_what_there_is() {
         .directory(here.path())
         .spawn()
         .unwrap();
-    // The first line of progress.
-    common::run(common::eventually("it runs", async || {
-        !run.output().is_empty()
+    // Some requests for the report, of a run of minutes.
+    common::run(common::eventually("requests are answered", async || {
+        run.output().contains("p50=")
     }));
-    // Iterations for the report: some seconds into a run of minutes.
-    std::thread::sleep(std::time::Duration::from_secs(2));
     run.signal(Signal::INT).unwrap();
     let status = run.wait(PATIENCE * 2).unwrap();
     let said = run.output();

@@ -26,7 +26,7 @@ const MOST_NONCES: u32 = 5;
 /// The kind of failure that a rate limit is.
 const RATE_LIMITED: &str = "rate_limited";
 
-const JOSE: [(&str, &str); 1] = [("content-type", "application/jose+json")];
+const JOSE: (&str, &str) = ("content-type", "application/jose+json");
 
 /// One user's connection to the server.
 pub(super) struct Caller {
@@ -67,7 +67,9 @@ impl Caller {
         directory: &Directory,
     ) -> Result<String, Failed> {
         let at = self.path(iteration, &directory.new_nonce)?.to_owned();
-        let request = Request::new(&Method::HEAD, &at);
+        let shared = self.shared.clone();
+        let headers = shared.headers(None);
+        let request = Request::new(&Method::HEAD, &at).headers(&headers);
         // 204 is for GET, but some say it here too.
         let response = self
             .send(iteration, Step::NewNonce, &request, &[200, 204])
@@ -84,8 +86,10 @@ impl Caller {
         path: &str,
         expected: &[u16],
     ) -> Result<Response, Failed> {
-        self.send(iteration, step, &Request::get(path), expected)
-            .await
+        let shared = self.shared.clone();
+        let headers = shared.headers(None);
+        let request = Request::get(path).headers(&headers);
+        self.send(iteration, step, &request, expected).await
     }
 
     /// A signed POST; where there is no payload, POST-as-GET. Asks again where a
@@ -105,9 +109,11 @@ impl Caller {
             };
             let body = post.key.sign(post.signer, post.url, &nonce, &post.payload);
             let body = body.map_err(|words| fail(iteration, Failure::new("signing", words)))?;
-            let request = Request::post(&at, body.as_str()).headers(&JOSE);
+            let headers = self.shared.headers(Some(JOSE));
+            let request = Request::post(&at, body.as_str()).headers(&headers);
             self.shared.limits.pass(post.step).await;
-            let mut response = self.client.send(&request).await;
+            let pending = iteration.pending(self.tags(post.step), self.client.protocol());
+            let mut response = pending.until(self.client.send(&request)).await;
             let failure = match self.classify(&response, post.expected) {
                 Answer::Right => {
                     self.keep_nonce(iteration, post.step, &response);
@@ -146,7 +152,8 @@ impl Caller {
         expected: &[u16],
     ) -> Result<Response, Failed> {
         self.shared.limits.pass(step).await;
-        let mut response = self.client.send(request).await;
+        let pending = iteration.pending(self.tags(step), self.client.protocol());
+        let mut response = pending.until(self.client.send(request)).await;
         let failure = match self.classify(&response, expected) {
             Answer::Right => return Ok(response),
             Answer::Limited(wait) => self.limited(iteration, step, &response, wait),
@@ -241,6 +248,13 @@ impl Caller {
     ) -> Result<&'u str, Failed> {
         path(url, &self.shared.origin)
             .map_err(|words| fail(iteration, Failure::new("content", words)))
+    }
+
+    /// How long to wait before the first look at what the server is to do: no time,
+    /// unless it says so.
+    pub(super) fn first_look(&self, response: &Response) -> Duration {
+        let said = retry_after(response.headers.get("retry-after"), now_ms());
+        said.unwrap_or_default()
     }
 
     /// How long to wait before looking again at what is not finished

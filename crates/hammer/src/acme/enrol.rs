@@ -27,6 +27,9 @@ pub(super) struct Enrolment<'a> {
     pub(super) names: &'a [String],
     /// The key of the certificate.
     pub(super) key: &'a KeyPair,
+    /// What was waited before the looks that found something finished: nobody can say
+    /// how much of that the server took. It is in no duration.
+    pub(super) idle: Duration,
 }
 
 impl Enrolment<'_> {
@@ -37,6 +40,7 @@ impl Enrolment<'_> {
         replaces: Option<&Issued>,
     ) -> Result<Issued, Failed> {
         let begun = Instant::now();
+        self.idle = Duration::ZERO;
         let (at, order) = self.order(iteration, replaces).await?;
         for url in &order.authorizations {
             self.authorize(iteration, url).await?;
@@ -44,7 +48,7 @@ impl Enrolment<'_> {
         let certificate = self.finalize(iteration, &at, &order).await?;
         let issued = self.download(iteration, &certificate).await?;
         let tags = self.caller.tags(Step::Certificate);
-        iteration.trend(tags, "acme_enrolment_duration", begun.elapsed());
+        iteration.trend(tags, "acme_enrolment_duration", self.since(begun));
         iteration.count(tags, "acme_certificates", 1);
         Ok(issued)
     }
@@ -112,22 +116,30 @@ impl Enrolment<'_> {
         let begun = Instant::now();
         let proven = self.prove(iteration, url, &challenge.url).await;
         shared.responder.forget(name, &challenge.token);
-        proven?;
+        let idle = proven?;
+        self.idle += idle;
         let tags = self.caller.tags(Step::Challenge);
-        iteration.trend(tags, "acme_validation_duration", begun.elapsed());
+        let took = begun.elapsed().saturating_sub(idle);
+        iteration.trend(tags, "acme_validation_duration", took);
         Ok(())
     }
 
-    /// Has the challenge looked at, and waits for the verdict.
+    /// The time since `begun`, without what was waited in vain.
+    fn since(&self, begun: Instant) -> Duration {
+        begun.elapsed().saturating_sub(self.idle)
+    }
+
+    /// Has the challenge looked at, and waits for the verdict; how long the wait was
+    /// before the look that found it.
     async fn prove(
         &mut self,
         iteration: &mut Iteration,
         url: &str,
         challenge: &str,
-    ) -> Result<(), Failed> {
+    ) -> Result<Duration, Failed> {
         let post = Post::new(Step::Challenge, self.account, challenge, "{}".to_owned());
         let response = self.caller.post(iteration, self.directory, post).await?;
-        let mut wait = self.caller.next_look(&response);
+        let mut wait = self.caller.first_look(&response);
         let outcome = order::read::<order::Challenge>(&response, "challenge").map(|_| ());
         self.caller
             .judge(iteration, Step::Challenge, "challenge", response, outcome)?;
@@ -137,7 +149,7 @@ impl Enrolment<'_> {
             tokio::time::sleep(wait).await;
             let (next, now) = self.authorization(iteration, Step::Validation, url).await?;
             match now.status {
-                Status::Valid => return Ok(()),
+                Status::Valid => return Ok(wait),
                 status if status.is_open() && Instant::now() < deadline => wait = next,
                 status => {
                     let words = format!("{} is {status:?}", now.reason());
@@ -178,11 +190,14 @@ impl Enrolment<'_> {
         let begun = Instant::now();
         let post = Post::new(Step::Finalize, self.account, &order.finalize, payload);
         let response = self.caller.post(iteration, self.directory, post).await?;
-        let (mut wait, mut now) = self.order_in(iteration, Step::Finalize, response)?;
+        let mut wait = self.caller.first_look(&response);
+        let (_, mut now) = self.order_in(iteration, Step::Finalize, response)?;
+        let mut idle = Duration::ZERO;
         let deadline = self.deadline();
         while now.status.is_open() && Instant::now() < deadline {
             // Until the server has issued.
             tokio::time::sleep(wait).await;
+            idle = wait;
             let post = Post::as_get(Step::Issuance, self.account, at);
             let response = self.caller.post(iteration, self.directory, post).await?;
             (wait, now) = self.order_in(iteration, Step::Issuance, response)?;
@@ -192,7 +207,9 @@ impl Enrolment<'_> {
             return Err(fail(iteration, Failure::new("order", words)));
         };
         let tags = self.caller.tags(Step::Finalize);
-        iteration.trend(tags, "acme_issuance_duration", begun.elapsed());
+        self.idle += idle;
+        let took = begun.elapsed().saturating_sub(idle);
+        iteration.trend(tags, "acme_issuance_duration", took);
         Ok(url)
     }
 

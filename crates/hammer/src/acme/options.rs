@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use crate::connecting::Resolve;
 use crate::ct::options::{Http, Span};
+use crate::rest::Header;
 
 /// Which ACME server is loaded, and with what.
 #[derive(Clone, Debug, PartialEq, Args, Deserialize)]
@@ -65,6 +66,15 @@ pub struct Options {
     /// The most that a validation or an issuance may take
     #[arg(long, value_name = "TIME", default_value_t = Span::seconds(60))]
     pub patience: Span,
+    /// Header of every request
+    #[arg(
+        long,
+        visible_alias = "header",
+        short = 'H',
+        value_name = "NAME: VALUE"
+    )]
+    #[serde(deserialize_with = "crate::rest::headers")]
+    pub headers: Vec<Header>,
     /// Version of HTTP
     #[arg(long, value_enum, default_value_t)]
     pub http: Http,
@@ -107,6 +117,7 @@ impl Default for Options {
             tls_alpn01_listen: SocketAddr::from(([127, 0, 0, 1], 5001)),
             poll: POLL,
             patience: Span::seconds(60),
+            headers: Vec::new(),
             http: Http::default(),
             insecure: false,
             ca: None,

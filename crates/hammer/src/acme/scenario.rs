@@ -17,6 +17,7 @@ use super::responder::Responder;
 use super::step::StepTags;
 use super::user::AcmeUser;
 use crate::ct::options::Http;
+use crate::rest::Header;
 
 /// The scenario that `options` describe; `seed` is where its randomness begins.
 ///
@@ -89,6 +90,16 @@ impl Shared {
         self.ids.get(index as usize).cloned()
     }
 
+    /// Those of every request, after one of its own.
+    pub(super) fn headers<'a>(
+        &'a self,
+        own: Option<(&'a str, &'a str)>,
+    ) -> Vec<(&'a str, &'a str)> {
+        let given = self.options.headers.iter();
+        let given = given.map(|Header(name, value)| (name.as_str(), value.as_str()));
+        own.into_iter().chain(given).collect()
+    }
+
     /// Whether challenges are set.
     fn enrols(&self) -> bool {
         match self.options.flow {
@@ -148,10 +159,13 @@ impl Scenario for Acme {
         })?;
         // What it answers is judged under load; that it answers is known before.
         let mut client = Client::new(endpoint.clone(), shared.client.clone());
-        let response = client.send(&Request::get(&shared.directory_path)).await;
+        let headers = shared.headers(None);
+        let request = Request::get(&shared.directory_path).headers(&headers);
+        let response = client.send(&request).await;
         if let (0, Err(failure)) = (response.status, &response.exchange.outcome) {
             let url = &shared.options.directory;
-            return Err(PrepareError::Unreachable(format!("{url}: {failure}")));
+            let why = &failure.detail;
+            return Err(PrepareError::Unreachable(format!("{url}: {why}")));
         }
         client.close();
         if shared.enrols() {

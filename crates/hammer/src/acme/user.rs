@@ -103,6 +103,7 @@ impl AcmeUser {
             account: &account,
             names: &names,
             key: &key,
+            idle: Duration::ZERO,
         };
         enrolment.certificate(iteration, None).await
     }
@@ -121,6 +122,7 @@ impl AcmeUser {
             account: &account,
             names: &names,
             key: &key,
+            idle: Duration::ZERO,
         };
         let issued = enrolment.certificate(iteration, None).await?;
         if until < Until::RenewalInfo {

@@ -97,8 +97,7 @@ impl Shared {
             return Ok(None);
         }
         let Some(file) = &self.options.ca else {
-            let system = lucarne_load::http::roots(None);
-            return system.map(Some).map_err(|error| wrong(error.to_string()));
+            return Ok(Some(lucarne_load::http::system_roots()));
         };
         let unusable = |error: &dyn std::fmt::Display| {
             let file = file.display();

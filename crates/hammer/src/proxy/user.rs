@@ -42,7 +42,11 @@ impl User for ProxyUser {
         let options = &shared.options;
         let address = options.address.as_deref().filter(|given| !given.is_empty());
         let request = Request::new(&Method::GET, &options.path);
-        let mut answer = tunnel.send(host, options.port, address, &request).await;
+        let asked = tunnel.send(host, options.port, address, &request);
+        let mut answer = iteration
+            .pending(tags, tunnel.protocol())
+            .until(asked)
+            .await;
         if let Some(time) = answer.tunnel {
             iteration.trend(tags, TUNNEL, time);
         }

@@ -110,7 +110,8 @@ impl Checks {
             None => format!("{request}: {of} {}", words(check)),
         };
         Ok(Check {
-            name: keep(&name.replace([',', '{', '}'], " ")),
+            // Tags are separated by commas, and thresholds may name checks.
+            name: keep(&name.replace(',', " ")),
             place,
             exists: check.exists,
             equals,

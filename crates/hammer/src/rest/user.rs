@@ -9,6 +9,7 @@ use super::options::Connections;
 use super::request::Request;
 use super::scenario::{Order, Shared};
 use super::template::Values;
+use crate::coding;
 
 /// A failure: the answer is not what it should be, although its status is.
 pub(super) const CONTENT: &str = "content";
@@ -104,8 +105,9 @@ impl RestUser {
             iteration.fail(Failure::new(MISSING, why));
             return;
         }
-        let mut response = self.send(request).await;
         let tags = self.tags[index];
+        let pending = iteration.pending(tags, self.clients[request.server].protocol());
+        let mut response = pending.until(self.send(request)).await;
         self.judge(request, tags, &mut response, iteration);
         if response.resent {
             iteration.count(tags, "http_req_resent", 1);
@@ -161,6 +163,11 @@ impl RestUser {
         if response.exchange.outcome.is_err() {
             return;
         }
+        if let Err(how) = decode(response) {
+            let detail = format!("{} {}: {how}", request.method, request.name);
+            response.exchange.outcome = Err(Failure::new(CONTENT, detail));
+            return;
+        }
         let status = request.status(response);
         let wrong = |kind, how: &String| {
             Failure::new(kind, format!("{} {}: {how}", request.method, request.name))
@@ -194,4 +201,27 @@ fn is_ready(request: &Request, values: &Values) -> bool {
             .headers
             .iter()
             .all(|(_, value)| value.is_ready(values))
+}
+
+/// Takes the content codings off a body, the last one first (RFC 9110 8.4).
+fn decode(response: &mut Response) -> Result<(), String> {
+    /// As long as a body may be that comes without one.
+    const MOST: u64 = 64 << 20;
+    if response.body.is_empty() {
+        return Ok(());
+    }
+    let codings: Vec<String> = response
+        .headers
+        .all("content-encoding")
+        .flat_map(|value| value.split(','))
+        .map(|coding| coding.trim().to_ascii_lowercase())
+        .filter(|coding| !coding.is_empty() && coding != "identity")
+        .collect();
+    for coding in codings.iter().rev() {
+        let plain = coding::decode(coding, &response.body, MOST)
+            .ok_or_else(|| format!("the answer is in {coding}, which is not known here"))?;
+        let plain = plain.map_err(|error| format!("the answer is not {coding}: {error}"))?;
+        response.body = plain.into();
+    }
+    Ok(())
 }

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::join_all;
-use lucarne_load::Iteration;
 use lucarne_load::http::{Body, Client, Response};
+use lucarne_load::{Iteration, Pending};
 
 use super::content::{Content, Header};
 use super::store::{Ask, Store};
@@ -59,14 +59,16 @@ pub(super) async fn run(
     content: &Content,
     headers: &[Header],
     size: u64,
+    pending: &(dyn Fn(&Client) -> Pending + Sync),
 ) -> Finish {
     let racers = clients
         .iter_mut()
         .zip(headers)
         .map(|(client, header)| async move {
             let parts = content.parts(header, size);
-            store
-                .send(client, Ask::Create(key), Body::Parts(&parts))
+            let pending = pending(client);
+            pending
+                .until(store.send(client, Ask::Create(key), Body::Parts(&parts)))
                 .await
         });
     judge(join_all(racers).await)

@@ -78,8 +78,9 @@ impl S3User {
         let number = shared.next_put(cell.store);
         let (key, header) = shared.object("put", cell, number);
         let parts = shared.content.parts(&header, cell.size.0);
-        let response = self
-            .send(cell.store, Ask::Put(&key), Body::Parts(&parts))
+        let pending = iteration.pending(tags, self.clients[cell.store].protocol());
+        let response = pending
+            .until(self.send(cell.store, Ask::Put(&key), Body::Parts(&parts)))
             .await;
         if response.exchange.outcome.is_ok() {
             iteration.count(tags, OBJECT_BYTES, cell.size.0);
@@ -96,7 +97,8 @@ impl S3User {
             Operation::Head => Ask::Head(&key),
             _ => Ask::Get(&key),
         };
-        let mut response = self.send(cell.store, ask, Body::Empty).await;
+        let pending = iteration.pending(tags, self.clients[cell.store].protocol());
+        let mut response = pending.until(self.send(cell.store, ask, Body::Empty)).await;
         if response.exchange.outcome.is_ok() {
             let outcome = verify(&shared, cell, &response, &header);
             if let Err(how) = &outcome {
@@ -121,14 +123,19 @@ impl S3User {
         let shared = self.shared.clone();
         let (key, header) = shared.object("delete", cell, self.unique());
         let parts = shared.content.parts(&header, cell.size.0);
-        let put = self
-            .send(cell.store, Ask::Put(&key), Body::Parts(&parts))
+        let protocol = self.clients[cell.store].protocol();
+        let pending = iteration.pending(self.aside, protocol);
+        let put = pending
+            .until(self.send(cell.store, Ask::Put(&key), Body::Parts(&parts)))
             .await;
         record(iteration, self.aside, &put);
         if put.exchange.outcome.is_err() {
             return;
         }
-        let response = self.send(cell.store, Ask::Delete(&key), Body::Empty).await;
+        let pending = iteration.pending(tags, protocol);
+        let response = pending
+            .until(self.send(cell.store, Ask::Delete(&key), Body::Empty))
+            .await;
         record(iteration, tags, &response);
         if let Some(at_work) = at_work {
             at_work.busy(took(&response));
@@ -156,7 +163,8 @@ impl S3User {
             .map(|writer| header(shared.seed, "create", number, writer))
             .collect();
         let (content, size) = (&shared.content, cell.size.0);
-        let race = race::run(store, racers, &key, content, &headers, size).await;
+        let pending = |client: &Client| iteration.pending(tags, client.protocol());
+        let race = race::run(store, racers, &key, content, &headers, size, &pending).await;
         for response in &race.responses {
             record(iteration, tags, response);
         }
@@ -174,8 +182,10 @@ impl S3User {
                 iteration.count(tags, OBJECT_BYTES, size);
                 let client = &mut self.clients[cell.store];
                 let header = &headers[winner];
-                let (response, there) =
-                    race::confirm(store, client, &key, content, header, size).await;
+                let pending = iteration.pending(self.aside, client.protocol());
+                let (response, there) = pending
+                    .until(race::confirm(store, client, &key, content, header, size))
+                    .await;
                 record(iteration, self.aside, &response);
                 if response.status == 0 {
                     return; // no answer is no verdict

@@ -16,12 +16,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ::aws_lc_rs::digest::{SHA256, digest};
 use lucarne_ct::{Certificate, SctList};
+use lucarne_load::http::Trust;
 use parking_lot::Mutex;
-use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
-use rustls::crypto::aws_lc_rs;
+use rustls::CertificateError;
+use rustls::client::verify_server_name;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, RootCertStore};
 
 use super::options::{Fingerprint, Options};
 
@@ -40,7 +40,7 @@ pub(super) type Findings = Vec<(&'static str, Result<(), String>)>;
 #[derive(Debug)]
 pub(super) struct Examiner {
     /// The name to find, and what is trusted; `None` if neither matters.
-    trust: Option<(ServerName<'static>, RootCertStore)>,
+    trust: Option<(ServerName<'static>, Trust)>,
     margin: Duration,
     fingerprints: Vec<Fingerprint>,
     min_scts: u32,
@@ -55,10 +55,7 @@ struct Known {
 }
 
 impl Examiner {
-    pub(super) fn new(
-        options: &Options,
-        trust: Option<(ServerName<'static>, RootCertStore)>,
-    ) -> Self {
+    pub(super) fn new(options: &Options, trust: Option<(ServerName<'static>, Trust)>) -> Self {
         Self {
             trust,
             margin: options.expiry_margin.map_or(Duration::ZERO, |days| days.0),
@@ -98,8 +95,8 @@ impl Examiner {
             Err(error) => return vec![(CHAIN, Err(format!("it cannot be read: {error}")))],
         };
         let mut findings = Findings::new();
-        if let Some((name, roots)) = &self.trust {
-            let (names, chain) = trusted(leaf, others, name, roots, within(&parsed, now));
+        if let Some((name, trust)) = &self.trust {
+            let (names, chain) = trusted(leaf, others, name, trust, within(&parsed, now));
             findings.push((NAME, names));
             findings.push((CHAIN, chain));
         }
@@ -171,7 +168,7 @@ fn trusted(
     leaf: &CertificateDer<'_>,
     others: &[CertificateDer<'_>],
     name: &ServerName<'_>,
-    roots: &RootCertStore,
+    trust: &Trust,
     now: Duration,
 ) -> (Result<(), String>, Result<(), String>) {
     let parsed = match ParsedCertificate::try_from(leaf) {
@@ -182,14 +179,7 @@ fn trusted(
         }
     };
     let names = verify_server_name(&parsed, name);
-    let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
-    let chain = verify_server_cert_signed_by_trust_anchor(
-        &parsed,
-        roots,
-        others,
-        UnixTime::since_unix_epoch(now),
-        algorithms.all,
-    );
+    let chain = trust.verify(leaf, others, UnixTime::since_unix_epoch(now));
     (
         names.map_err(|error| said(&error)),
         chain.map_err(|error| said(&error)),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use http::Method;
-use lucarne_load::http::{Client, ClientOptions, Endpoint, Handshake, roots};
+use lucarne_load::http::{Client, ClientOptions, Endpoint, Handshake, Trust};
 use lucarne_load::{Note, PrepareError, Recorder, Scenario, User};
 use parking_lot::Mutex;
 
@@ -153,8 +153,8 @@ impl Scenario for TlsLoad {
         let name = endpoint.tls.as_ref().map(|(_, name)| name.clone());
         let trust = match (name, shared.options.insecure) {
             (Some(name), false) => {
-                let roots = roots(shared.options.ca.as_deref());
-                Some((name, roots.map_err(|error| wrong(error.to_string()))?))
+                let trust = Trust::load(shared.options.ca.as_deref());
+                Some((name, trust.map_err(|error| wrong(error.to_string()))?))
             }
             _ => None,
         };

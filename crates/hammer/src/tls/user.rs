@@ -55,15 +55,17 @@ impl User for TlsUser {
             // What the plan asks for: arrivals that are not on the beat.
             tokio::time::sleep_until(iteration.intended().into()).await;
         }
+        // No handshake yet; whether it will be a full one is not known.
+        let pending = iteration.pending(self.tags[0], client.protocol());
         let mut response = match &shared.request {
-            None => client.handshake().await,
+            None => pending.until(client.handshake()).await,
             Some(request) => {
                 let headers = request.headers.iter();
                 let headers: Vec<(&str, &str)> = headers
                     .map(|(name, value)| (name.as_str(), value.as_str()))
                     .collect();
                 let ask = Request::new(&request.method, &request.path).headers(&headers);
-                client.send(&ask).await
+                pending.until(client.send(&ask)).await
             }
         };
         let handshake = response.handshake.take();

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::convert::Infallible;
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -99,7 +100,7 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, seen: Arc<Seen>) {
     }
 }
 
-/// `POST /things` makes one and says its id, `GET /things/ID` shows it, `/list`
+/// `/packed/CODING` is a list in that coding. `POST /things` makes one and says its id, `GET /things/ID` shows it, `/list`
 /// lists, `/html` is a page, `/slow/MS` takes its time; everything else is 404.
 async fn answer(
     request: Request<Incoming>,
@@ -145,6 +146,18 @@ async fn answer(
             StatusCode::OK,
             "{\"data\": [{\"id\": 1}, {\"id\": 2}], \"total\": 2}".into(),
         ),
+        (_, Some("packed"), Some(coding)) => {
+            let list = b"{\"data\": [1, 2, 3]}";
+            let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            gzip.write_all(list).unwrap();
+            let body = match coding {
+                "gzip" => gzip.finish().unwrap(),
+                "zstd" => zstd::encode_all(&list[..], 1).unwrap(),
+                _ => b"no such thing".to_vec(),
+            };
+            let answer = Response::builder().header("content-encoding", coding);
+            Ok(answer.body(Full::new(body.into())).unwrap())
+        }
         (_, Some("html"), _) => of(
             StatusCode::OK,
             "text/html",

@@ -60,6 +60,11 @@ impl Client {
         }
     }
 
+    /// The version of HTTP that it speaks, as reports call it.
+    pub fn protocol(&self) -> &'static str {
+        self.options.version.name()
+    }
+
     /// Where it sends its requests.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
@@ -71,6 +76,7 @@ impl Client {
         let options = self.options.clone();
         let answer = Answer::new(request.method == Method::HEAD, options.max_body);
         let mut record = Record::new(answer);
+        record.body_out = request.body.len() as u64;
         let until = Instant::from_std(record.started) + options.timeout;
         let work = async {
             match options.version {
@@ -132,7 +138,14 @@ impl Client {
 
     async fn http1(&mut self, request: &Request<'_>, record: &mut Record) -> Result<(), Failure> {
         let mut head = http1::lend();
-        http1::write_head(&mut head, request, &self.endpoint, self.options.keepalive)?;
+        let options = &self.options;
+        http1::write_head(
+            &mut head,
+            request,
+            &self.endpoint,
+            options,
+            options.keepalive,
+        )?;
         let outcome = self.http1_head(&head, request, record).await;
         http1::give_back(head);
         outcome
@@ -177,12 +190,16 @@ impl Client {
 
     async fn http2(&mut self, request: &Request<'_>, record: &mut Record) -> Result<(), Failure> {
         http1::check(request)?;
+        let token = self.options.bearer_token.as_deref();
         if let Some(Kept { connection, since }) = self.kept.take()
             && let Connection::Http2(mut connection) = connection
             && connection.is_open()
         {
             let idle = since.elapsed();
-            match connection.exchange(request, &self.endpoint, record).await {
+            match connection
+                .exchange(request, &self.endpoint, token, record)
+                .await
+            {
                 Err(failure) if was_tidied_away(idle, &failure, record) => record.again(),
                 outcome => {
                     self.kept = Some(Kept::new(Connection::Http2(connection)));
@@ -192,7 +209,9 @@ impl Client {
         }
         let stream = Stream::open(&self.endpoint, &self.options, record).await?;
         let mut connection = Http2::open(stream).await?;
-        let outcome = connection.exchange(request, &self.endpoint, record).await;
+        let outcome = connection
+            .exchange(request, &self.endpoint, token, record)
+            .await;
         if self.options.keepalive {
             self.kept = Some(Kept::new(Connection::Http2(connection)));
         }

@@ -15,7 +15,7 @@ use tokio::time::{Sleep, sleep};
 use super::answer::Progress;
 use super::exchange::Record;
 use super::stream::Stream;
-use super::{Body, Endpoint, Request, kind};
+use super::{Body, ClientOptions, Endpoint, Request, kind};
 use crate::Failure;
 
 /// How long a server that was asked (100-continue) may be silent before the
@@ -57,6 +57,7 @@ pub(super) fn write_head(
     head: &mut Vec<u8>,
     request: &Request<'_>,
     endpoint: &Endpoint,
+    options: &ClientOptions,
     keepalive: bool,
 ) -> Result<(), Failure> {
     let line = |head: &mut Vec<u8>, name: &str, value: &str| {
@@ -79,6 +80,13 @@ pub(super) fn write_head(
     }
     if !given("user-agent") {
         line(head, "user-agent", super::USER_AGENT);
+    }
+    if let Some(token) = &options.bearer_token
+        && !given("authorization")
+    {
+        head.extend_from_slice(b"authorization: Bearer ");
+        head.extend_from_slice(token.as_bytes());
+        head.extend_from_slice(b"\r\n");
     }
     for (name, value) in request.headers {
         line(head, name, value);

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use http::header::{HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use http::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
@@ -59,10 +59,11 @@ impl Http2 {
         &mut self,
         request: &Request<'_>,
         endpoint: &Endpoint,
+        token: Option<&str>,
         record: &mut Record,
     ) -> Result<(), Failure> {
         let taken = Arc::new(OnceLock::new());
-        let request = convert(request, endpoint, taken.clone())?;
+        let request = convert(request, endpoint, token, taken.clone())?;
         let sent = cost(request.headers()) + request.uri().path().len() as u64;
         let length = request.body().size_hint().exact().unwrap_or(0);
         let answer = async {
@@ -109,12 +110,17 @@ async fn read(mut body: Incoming, record: &mut Record) -> Result<(), Failure> {
 fn convert(
     request: &Request<'_>,
     endpoint: &Endpoint,
+    token: Option<&str>,
     taken: Arc<OnceLock<Instant>>,
 ) -> Result<http::Request<Payload>, Failure> {
     let wrong = |error: http::Error| Failure::new(kind::REQUEST, error.to_string());
     let mut authority = endpoint.authority.as_str();
     let mut headers = HeaderMap::with_capacity(request.headers.len() + 2);
     headers.insert(USER_AGENT, HeaderValue::from_static(super::USER_AGENT));
+    if let Some(token) = token {
+        let bearer = HeaderValue::try_from(format!("Bearer {token}"));
+        headers.insert(AUTHORIZATION, bearer.map_err(|e| wrong(e.into()))?);
+    }
     for (name, value) in request.headers {
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|e| wrong(e.into()))?;
         match name {
@@ -123,7 +129,7 @@ fn convert(
             name => {
                 let value = HeaderValue::from_str(value).map_err(|e| wrong(e.into()))?;
                 match name {
-                    USER_AGENT => _ = headers.insert(name, value),
+                    USER_AGENT | AUTHORIZATION => _ = headers.insert(name, value),
                     name => _ = headers.append(name, value),
                 }
             }

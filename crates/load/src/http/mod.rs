@@ -33,6 +33,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod trust;
 mod tunnel;
 
 pub use client::Client;
@@ -41,7 +42,7 @@ pub use handshake::Handshake;
 pub use options::{ClientOptions, Identity, TlsOptions, TlsVersion, Version};
 pub use request::{Body, Request};
 pub use response::{Headers, Response};
-pub use tls::roots;
+pub use trust::{Trust, system_roots};
 pub use tunnel::{Tunnel, Tunnelled};
 
 /// What requests call themselves unless they say otherwise.

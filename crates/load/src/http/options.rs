@@ -24,6 +24,9 @@ pub struct ClientOptions {
     pub resolve: Vec<(String, IpAddr)>,
     /// The longest body of an answer, in bytes (64 MiB).
     pub max_body: usize,
+    /// A token that every request carries which has no `authorization` of its own
+    /// (`Bearer`, RFC 6750).
+    pub bearer_token: Option<String>,
     /// What TLS handshakes offer, and as whom.
     pub tls: TlsOptions,
 }
@@ -74,6 +77,7 @@ impl Default for ClientOptions {
             resume: false,
             resolve: Vec::new(),
             max_body: 64 << 20,
+            bearer_token: None,
             tls: TlsOptions::default(),
         }
     }

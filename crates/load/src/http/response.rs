@@ -47,6 +47,11 @@ impl Headers {
         Self(lines)
     }
 
+    /// Of text: lines `name: value`, each ended by CR LF.
+    pub fn of_lines(lines: &str) -> Self {
+        Self(Bytes::copy_from_slice(lines.as_bytes()))
+    }
+
     /// The first header of this name, in whichever case. `None` also if its
     /// value is not text.
     pub fn get(&self, name: &str) -> Option<&str> {

@@ -10,10 +10,10 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_t
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{
-    ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme, SupportedProtocolVersion,
-    version,
+    ClientConfig, DigitallySignedStruct, SignatureScheme, SupportedProtocolVersion, version,
 };
 
+use super::trust::{Trust, Trusted};
 use super::{ClientOptions, EndpointError, Identity, TlsOptions, TlsVersion};
 
 /// TLS as `options` want it.
@@ -26,7 +26,9 @@ pub(super) fn config(options: &ClientOptions) -> Result<Arc<ClientConfig>, Endpo
         let anyone = Arc::new(Anyone(provider));
         builder.dangerous().with_custom_certificate_verifier(anyone)
     } else {
-        builder.with_root_certificates(roots(options.ca.as_deref())?)
+        let trusted = Trusted(Trust::load(options.ca.as_deref())?);
+        let builder = builder.dangerous();
+        builder.with_custom_certificate_verifier(Arc::new(trusted))
     };
     let mut config = match &options.tls.identity {
         None => builder.with_no_client_auth(),
@@ -127,32 +129,9 @@ fn load(
     Ok((certificates, key))
 }
 
-fn unusable(file: &Path, reason: &dyn std::fmt::Display) -> EndpointError {
+pub(super) fn unusable(file: &Path, reason: &dyn std::fmt::Display) -> EndpointError {
     let file = file.display();
     EndpointError::Trust(format!("cannot use the certificates in {file}: {reason}"))
-}
-
-/// The certificates that are trusted: the system's, and those of the PEM file.
-///
-/// # Errors
-/// If there is none in the file, or one that is none.
-pub fn roots(file: Option<&Path>) -> Result<RootCertStore, EndpointError> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if let Some(file) = file {
-        let mut added = 0;
-        for certificate in CertificateDer::pem_file_iter(file).map_err(|e| unusable(file, &e))? {
-            let certificate = certificate.map_err(|error| unusable(file, &error))?;
-            roots
-                .add(certificate)
-                .map_err(|error| unusable(file, &error))?;
-            added += 1;
-        }
-        if added == 0 {
-            return Err(unusable(file, &"there is no PEM certificate in it"));
-        }
-    }
-    Ok(roots)
 }
 
 /// Accepts every certificate. Signatures of the handshake are still checked:

@@ -67,6 +67,11 @@ impl Tunnel {
         })
     }
 
+    /// The version of HTTP that goes through it, as reports call it.
+    pub fn protocol(&self) -> &'static str {
+        self.options.version.name()
+    }
+
     /// Where the proxy is.
     pub fn proxy(&self) -> &Endpoint {
         &self.proxy
@@ -92,6 +97,7 @@ impl Tunnel {
     ) -> Tunnelled {
         let answer = Answer::new(request.method == Method::HEAD, self.options.max_body);
         let mut record = Record::new(answer);
+        record.body_out = request.body.len() as u64;
         let mut tunnel = None;
         let until = Instant::from_std(record.started) + self.options.timeout;
         let work = async {
@@ -99,7 +105,7 @@ impl Tunnel {
             let place = place(address.unwrap_or(host), port);
             let mut stream = self.open(&target, &place, &mut record, &mut tunnel).await?;
             let mut head = http1::lend();
-            http1::write_head(&mut head, request, &target, false)?;
+            http1::write_head(&mut head, request, &target, &self.options, false)?;
             let outcome = http1::exchange(&mut stream, &head, request, &mut record).await;
             http1::give_back(head);
             stream.close();

@@ -89,6 +89,8 @@ impl PlannedScenario {
         match error {
             PrepareError::Configuration(why) => PrepareError::Configuration(named(why)),
             PrepareError::Unreachable(why) => PrepareError::Unreachable(named(why)),
+            // Nothing is reached while a scenario is made.
+            faulty @ PrepareError::Faulty { .. } => faulty,
         }
     }
 }

@@ -10,6 +10,8 @@ use crate::threshold::{Threshold, Thresholds};
 
 /// Metrics that every scenario has.
 const METRICS: &[&str] = &[
+    "body_received",
+    "body_sent",
     "checks",
     "data_received",
     "data_sent",
@@ -23,6 +25,7 @@ const METRICS: &[&str] = &[
     "http_req_waiting",
     "http_reqs",
     "iteration_duration",
+    "iteration_start_delay",
     "iterations",
     "vus",
 ];

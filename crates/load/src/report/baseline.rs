@@ -163,6 +163,8 @@ fn trends(summary: &Summary, scenario: &str) -> BTreeSet<String> {
         .filter(|(_, metric)| metric.trend().is_some_and(|trend| !trend.is_empty()))
         .map(|(name, _)| name.clone())
         .filter(|name| !name.starts_with("http_req_") || name == "http_req_duration")
+        // This machine's, and not the target's.
+        .filter(|name| name != "iteration_start_delay")
         .collect()
 }
 

@@ -70,6 +70,18 @@ fn series(pairs: &[(&str, &str)], requests: u64, failed: u64, median: f64) -> Se
             count: requests * 620,
         },
     );
+    put(
+        "body_sent",
+        Metric::Counter {
+            count: requests * 3_900,
+        },
+    );
+    put(
+        "body_received",
+        Metric::Counter {
+            count: requests * 470,
+        },
+    );
     Series {
         tags: tags(pairs),
         metrics,
@@ -82,6 +94,10 @@ fn iterations(scenario: &str, count: u64, median: f64) -> Series {
     metrics.insert(
         "iteration_duration".to_owned(),
         trend(&durations(count, median)),
+    );
+    metrics.insert(
+        "iteration_start_delay".to_owned(),
+        trend(&durations(count, 0.05)),
     );
     Series {
         tags: tags(&[("scenario", scenario)]),
@@ -171,6 +187,7 @@ fn threshold(
         samples: observed.map_or(0, |_| 29_940),
         passed,
         aborted: false,
+        built_in: false,
         reason: observed
             .is_none()
             .then(|| "there are no samples".to_owned()),
@@ -244,6 +261,7 @@ pub(crate) fn summary() -> Summary {
         attack: 59.998,
         wait: 0.0213,
         verdict: Verdict::Crossed,
+        metrics: BTreeMap::new(),
         scenarios: vec![
             scenario("write", "ct-write", 500, 60),
             scenario("read", "ct-read", 300, 0),

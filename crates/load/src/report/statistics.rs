@@ -79,7 +79,10 @@ pub(crate) fn per(count: u64, seconds: f64) -> f64 {
 
 /// Whether a counter counts bytes.
 pub(crate) fn is_bytes(name: &str) -> bool {
-    name.starts_with("data_") || name.ends_with("_bytes") || name.starts_with("bytes")
+    name.starts_with("data_")
+        || name.starts_with("body_")
+        || name.ends_with("_bytes")
+        || name.starts_with("bytes")
 }
 
 /// Any metric in one line. Trends have their columns; the rest as k6 writes it.

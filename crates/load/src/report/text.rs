@@ -30,16 +30,25 @@ const GROUPS: [(&str, &[&str]); 3] = [
         "EXECUTION",
         &[
             "iteration_duration",
+            "iteration_start_delay",
             "iterations",
             "dropped_iterations",
             "vus",
             "vus_max",
         ],
     ),
-    ("NETWORK", &["data_received", "data_sent"]),
+    (
+        "NETWORK",
+        &["data_received", "data_sent", "body_received", "body_sent"],
+    ),
 ];
 /// Metrics whose rows for each scenario and set of tags are told too.
-const DETAILED: [&str; 3] = ["http_req_duration", "http_req_failed", "iteration_duration"];
+const DETAILED: [&str; 4] = [
+    "http_req_duration",
+    "http_req_failed",
+    "iteration_duration",
+    "iteration_start_delay",
+];
 /// More rows than this per metric are left to `summary.json` and `report.html`.
 const MOST_ROWS: usize = 24;
 /// Details told per failed check and per kind of error.
@@ -67,10 +76,10 @@ fn title(out: &mut String, text: &str) {
 }
 
 fn headline(out: &mut String, summary: &Summary) {
-    let mark = if summary.verdict == Verdict::Passed {
-        '✓'
-    } else {
-        '✗'
+    let mark = match summary.verdict {
+        Verdict::Passed => '✓',
+        Verdict::Unjudged => '–',
+        _ => '✗',
     };
     let name = if summary.name.is_empty() {
         "run"
@@ -105,12 +114,13 @@ fn scenarios(out: &mut String, summary: &Summary) {
             false => format!("{}, {}", scenario.kind, scenario.executor),
         };
         let _ = writeln!(out, "    {name}  {}", printable(&about));
-        let _ = writeln!(out, "    {}  {}", " ".repeat(wide), offered(scenario));
+        let offered = offered(summary, scenario);
+        let _ = writeln!(out, "    {}  {offered}", " ".repeat(wide));
     }
 }
 
 /// What was asked for, and what came of it.
-fn offered(scenario: &ScenarioSummary) -> String {
+fn offered(summary: &Summary, scenario: &ScenarioSummary) -> String {
     let ScenarioSummary {
         asked,
         started,
@@ -137,6 +147,11 @@ fn offered(scenario: &ScenarioSummary) -> String {
         most => format!(", at most {most} users"),
     };
     text.push_str(&users);
+    let tags = [("scenario", scenario.name.as_str())];
+    let delay = summary.select("iteration_start_delay", &tags);
+    if let Some(delay) = Statistics::of_metric(delay.as_ref()) {
+        let _ = write!(text, ", start delay p(99)={}", format::duration(delay.p99));
+    }
     text
 }
 

@@ -12,7 +12,7 @@ use crate::{Metric, Summary};
 ///
 /// The attack is from the first request sent to the last one sent, the wait from there to the
 /// last completion; the rate is requests in the attack, the throughput successes in both.
-/// Latencies are from the intended start. Code 0 is no response.
+/// Latencies are from the intended start. Bytes are those of bodies. Code 0 is no response.
 pub fn vegeta(summary: &Summary) -> String {
     let requests = count(summary.total("http_reqs").as_ref());
     let (failed, total) = share(summary.total("http_req_failed").as_ref());
@@ -53,12 +53,12 @@ pub fn vegeta(summary: &Summary) -> String {
     row(
         "Bytes In",
         "[total, mean]",
-        bytes(summary, "data_received", requests),
+        bytes(summary, "body_received", requests),
     );
     row(
         "Bytes Out",
         "[total, mean]",
-        bytes(summary, "data_sent", requests),
+        bytes(summary, "body_sent", requests),
     );
     row(
         "Success",

@@ -8,7 +8,7 @@ use crate::summary::select::{has, narrowing, sum};
 use crate::tags::Registry;
 
 /// The metrics that the engine itself records.
-const NAMES: [&str; 19] = [
+const NAMES: [&str; 22] = [
     "http_req_duration",
     "http_req_connecting",
     "http_req_tls_handshaking",
@@ -19,7 +19,10 @@ const NAMES: [&str; 19] = [
     "http_reqs",
     "data_sent",
     "data_received",
+    "body_sent",
+    "body_received",
     "iteration_duration",
+    "iteration_start_delay",
     "iterations",
     "iterations_failed",
     "dropped_iterations",
@@ -81,7 +84,10 @@ impl Series {
             "http_reqs" => counter(count > 0, count),
             "data_sent" => counter(count > 0, requests.bytes_out),
             "data_received" => counter(count > 0, requests.bytes_in),
+            "body_sent" => counter(count > 0, requests.body_out),
+            "body_received" => counter(count > 0, requests.body_in),
             "iteration_duration" => trend(&self.iterations),
+            "iteration_start_delay" => trend(&self.start_delay),
             "iterations" => counter(!self.iterations.is_empty(), self.iterations.count()),
             "iterations_failed" => rate(self.iterations_failed, self.iterations.count()),
             "dropped_iterations" => engine.map(|engine| Metric::Counter {

@@ -46,6 +46,7 @@ impl Summary {
             .sort_by_key(|error| std::cmp::Reverse(error.count));
         whole.judge();
         whole.tell_connectors();
+        whole.tell_metrics();
         Ok(whole)
     }
 
@@ -194,18 +195,17 @@ impl Summary {
             let mut again =
                 threshold.evaluate(|metric, tags| self.select(metric, tags), self.duration);
             again.aborted = result.aborted;
+            again.built_in = result.built_in;
             again.passed &= !again.aborted;
             again
         });
         self.thresholds = judged.collect();
-        let held = self.thresholds.iter().all(|threshold| threshold.passed);
+        let held = self.held();
         let answered = self.statuses.iter().any(|status| status.code != 0);
-        self.verdict = match (self.verdict, held) {
-            (Verdict::Unreachable, _) if answered && held => Verdict::Passed,
-            (Verdict::Unreachable, _) if answered => Verdict::Crossed,
-            (Verdict::Crossed, true) => Verdict::Passed,
-            (Verdict::Passed, false) => Verdict::Crossed,
-            (other, _) => other,
+        self.verdict = match self.verdict {
+            Verdict::Unreachable if answered => held,
+            Verdict::Crossed | Verdict::Passed | Verdict::Unjudged => held,
+            other => other,
         };
     }
 }

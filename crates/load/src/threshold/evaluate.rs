@@ -35,6 +35,7 @@ impl Threshold {
             samples: metric.map_or(0, |metric| metric.samples()),
             passed: observed.is_some_and(|observed| self.operator.holds(observed, self.bound)),
             aborted: false,
+            built_in: false,
             reason,
         }
     }

@@ -51,6 +51,7 @@ impl Threshold {
             aggregation,
             operator,
             bound,
+            built_in: false,
         };
         threshold.fits(unit).map_err(problem)?;
         Ok(threshold)
@@ -62,7 +63,7 @@ impl Threshold {
     ///
     /// Says what is wrong with it.
     pub fn parse(line: &str) -> Result<Self, ThresholdError> {
-        let brace = line.find('}').unwrap_or(0);
+        let brace = closing_brace(line).unwrap_or(0);
         match line[brace..].find(':') {
             Some(colon) => Threshold::new(&line[..brace + colon], &line[brace + colon + 1..]),
             None => Err(ThresholdError {
@@ -121,7 +122,8 @@ fn known_kind(metric: &str) -> Option<&'static str> {
         | "http_req_sending"
         | "http_req_waiting"
         | "http_req_receiving"
-        | "iteration_duration" => "trend",
+        | "iteration_duration"
+        | "iteration_start_delay" => "trend",
         "http_req_failed" | "checks" | "iterations_failed" | "achieved_rate" => "rate",
         "http_reqs"
         | "iterations"
@@ -129,10 +131,26 @@ fn known_kind(metric: &str) -> Option<&'static str> {
         | "interrupted_iterations"
         | "data_sent"
         | "data_received"
+        | "body_sent"
+        | "body_received"
         | "errors" => "counter",
         "vus" => "gauge",
         _ => return None,
     })
+}
+
+/// Where the brace is that closes the first one of `text`: the name of a check may have some.
+fn closing_brace(text: &str) -> Option<usize> {
+    let mut open = 0_usize;
+    for (at, letter) in text.char_indices() {
+        match letter {
+            '{' => open += 1,
+            '}' if open == 1 => return Some(at),
+            '}' => open = open.checked_sub(1)?,
+            _ => {}
+        }
+    }
+    None
 }
 
 type Key = (String, Vec<(String, String)>);

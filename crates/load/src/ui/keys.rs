@@ -11,6 +11,8 @@ pub enum Action {
     Choose(Direction),
     /// Show or hide the keys.
     Help,
+    /// Close what lies above the view, if anything does.
+    Close,
     /// Let running iterations end; the second time, do not wait for them.
     Stop,
 }
@@ -36,7 +38,7 @@ pub enum Direction {
 }
 
 /// The keys as the help shows them.
-pub const HELP: [(&str, &str); 7] = [
+pub const HELP: [(&str, &str); 8] = [
     ("+ -", "rate of reads up, down (of the chosen scenario)"),
     ("> <", "rate of writes up, down"),
     ("w W", "more, fewer users"),
@@ -44,6 +46,7 @@ pub const HELP: [(&str, &str); 7] = [
     ("q", "stop gracefully; again: at once"),
     ("^C", "the same"),
     ("?", "these keys"),
+    ("Esc", "closes this"),
 ];
 
 /// What `key` means; `None` for keys without a meaning.
@@ -63,7 +66,8 @@ pub fn action(key: &KeyEvent) -> Option<Action> {
         KeyCode::Down | KeyCode::Tab | KeyCode::Char('j') => Action::Choose(Up),
         KeyCode::Up | KeyCode::BackTab | KeyCode::Char('k') => Action::Choose(Down),
         KeyCode::Char('?' | 'h') => Action::Help,
-        KeyCode::Char('q') | KeyCode::Esc => Action::Stop,
+        KeyCode::Char('q') => Action::Stop,
+        KeyCode::Esc => Action::Close,
         _ => return None,
     };
     Some(action)
@@ -106,5 +110,6 @@ mod tests {
         );
         assert_eq!(press(KeyCode::Char('+'), KeyModifiers::CONTROL), None);
         assert_eq!(press(KeyCode::Char('c'), KeyModifiers::NONE), None);
+        assert_eq!(press(KeyCode::Esc, KeyModifiers::NONE), Some(Action::Close));
     }
 }

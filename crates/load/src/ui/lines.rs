@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::report::format::{clock, duration, printable, short};
-use crate::snapshot::{Phase, ScenarioRow};
+use crate::snapshot::{LATE, Phase, ScenarioRow};
 use crate::{Running, Snapshot};
 
 /// How often it is looked whether there is something to tell.
@@ -100,6 +100,10 @@ fn scenario(row: &ScenarioRow) -> String {
         ));
     }
     text.push_str(&format!(" busy={}/{}", row.busy, row.users));
+    if row.start_delay >= LATE {
+        let ms = duration(row.start_delay.as_secs_f64() * 1e3);
+        text.push_str(&format!(" start delay p99={ms} (this machine)"));
+    }
     for (count, what) in [
         (row.failures, "failed/s"),
         (row.dropped as f64, "dropped"),

@@ -84,6 +84,7 @@ impl Model {
         self.said = 0;
         match action {
             Action::Help => self.help = !self.help,
+            Action::Close => self.help = false,
             Action::Choose(direction) => self.choose(direction),
             Action::Stop => self.stop(wheel),
             Action::Scale(load, direction) => {

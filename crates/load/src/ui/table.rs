@@ -5,7 +5,7 @@ use ratatui::text::{Line, Span};
 
 use super::model::Model;
 use crate::report::format::{cut, duration, pad, pad_left, printable, short};
-use crate::snapshot::ScenarioRow;
+use crate::snapshot::{LATE, ScenarioRow};
 
 /// The narrowest and the widest that names get.
 const NAME: (usize, usize) = (8, 30);
@@ -46,7 +46,7 @@ fn ms(duration_: std::time::Duration) -> String {
     }
 }
 
-const COLUMNS: [Column; 14] = [
+const COLUMNS: [Column; 15] = [
     column("asked/s", 8, 4, |row| {
         if row.asked > 0.0 {
             short(row.asked)
@@ -71,15 +71,18 @@ const COLUMNS: [Column; 14] = [
         column("wait", 6, 11, |row| short(row.waiting as f64)),
         |row| row.waiting > 0,
     ),
+    bad(column("delay", 7, 12, |row| ms(row.start_delay)), |row| {
+        row.start_delay >= LATE
+    }),
     column("p50", 7, 3, |row| ms(row.p50)),
     column("p90", 7, 9, |row| ms(row.p90)),
     column("p99", 7, 2, |row| ms(row.p99)),
     column("max", 7, 10, |row| ms(row.max)),
     bad(
-        column("✗ checks", 9, 12, |row| short(row.failed_checks as f64)),
+        column("✗ checks", 9, 13, |row| short(row.failed_checks as f64)),
         |row| row.failed_checks > 0,
     ),
-    column("in/s", 8, 13, |row| short(row.bytes_in)),
+    column("in/s", 8, 14, |row| short(row.bytes_in)),
 ];
 
 /// The head and at most `height - 1` rows, `width` wide.

@@ -237,6 +237,16 @@ fn a_load_turned_off_comes_back() {
 }
 
 #[test]
+fn escape_closes_the_help_and_nothing_else() {
+    let (mut model, mut run) = (model(3, false), hammer());
+    model.act(Action::Help, &mut run);
+    model.act(Action::Close, &mut run);
+    assert!(!model.help);
+    model.act(Action::Close, &mut run);
+    assert_eq!((model.help, run.stops), (false, 0));
+}
+
+#[test]
 fn stopping_twice_is_said_twice() {
     let (mut model, mut run) = (model(3, false), hammer());
     model.act(Action::Stop, &mut run);

@@ -56,7 +56,8 @@ impl<F: Fn(Duration) -> Duration + Send + Sync> User for Waiter<F> {
         let delay = (self.delay)(started - self.since);
         // The time that this target takes.
         if !delay.is_zero() {
-            tokio::time::sleep(delay).await;
+            let pending = iteration.pending(self.tags, "none");
+            pending.until(tokio::time::sleep(delay)).await;
         }
         iteration.request(self.tags, &answered(started));
         iteration.check(self.tags, "waited", Ok(()));
@@ -76,6 +77,8 @@ pub(crate) fn answered(started: Instant) -> Exchange {
         protocol: "none",
         bytes_in: 10,
         bytes_out: 20,
+        body_in: 5,
+        body_out: 7,
         outcome: Ok(()),
     }
 }

@@ -157,3 +157,40 @@ async fn what_no_tls_has_is_refused_by_name() {
     });
     assert!(neither.await.contains("cannot be set up"));
 }
+
+/// As curl's `--cacert` has it: what is named is trusted, also where it is no authority's
+/// certificate, or an authority's own. Its name and its time must be right all the same.
+#[tokio::test]
+async fn a_certificate_that_is_named_is_trusted_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("named.pem");
+    for authority in [false, true] {
+        for (name, days, trusted) in [
+            ("localhost", 1, true),
+            ("elsewhere.example", 1, false),
+            ("localhost", -1, false),
+        ] {
+            let (server, pem) = Server::self_signed(name, authority, days).await;
+            std::fs::write(&file, pem).unwrap();
+            let named = ClientOptions {
+                ca: Some(file.clone()),
+                ..ClientOptions::default()
+            };
+            let outcome = server
+                .client(named)
+                .await
+                .handshake()
+                .await
+                .exchange
+                .outcome;
+            assert_eq!(
+                outcome.is_ok(),
+                trusted,
+                "{authority} {name} {days}: {outcome:?}"
+            );
+            // Nobody has named it here.
+            let mut client = server.client(ClientOptions::default()).await;
+            assert!(client.handshake().await.exchange.outcome.is_err());
+        }
+    }
+}

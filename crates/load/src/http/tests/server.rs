@@ -13,7 +13,7 @@ use hyper::body::{Body as _, Frame, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
-use lucarne_mint::{Authority, CaOptions, KeyPair, KeyType, LeafOptions};
+use lucarne_mint::{Authority, CaOptions, KeyPair, KeyType, LeafOptions, extension, oid};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -75,6 +75,16 @@ impl Server {
     /// The same over TLS, with a certificate for localhost.
     pub(super) async fn tls(alpn: &'static [&'static [u8]]) -> Self {
         let (config, root) = certificate(alpn);
+        Self::over_tls(config, root).await
+    }
+
+    /// The same, with a certificate that is its own issuer, which is returned.
+    pub(super) async fn self_signed(name: &str, authority: bool, days: i64) -> (Self, String) {
+        let (config, pem) = self_signed(name, authority, days);
+        (Self::over_tls(config, pem.clone()).await, pem)
+    }
+
+    async fn over_tls(config: rustls::ServerConfig, root: String) -> Self {
         let acceptor = TlsAcceptor::from(Arc::new(config));
         Self::accept(Some(root), move |stream, _| {
             let acceptor = acceptor.clone();
@@ -231,6 +241,33 @@ fn certificate(alpn: &[&[u8]]) -> (rustls::ServerConfig, String) {
     let key = Arc::new(KeyPair::generate(KeyType::EcdsaP256).unwrap());
     let leaf = LeafOptions::with_key(["localhost"], key.clone());
     let leaf = ca.issue(&leaf).unwrap();
+    (serving(leaf, &key, alpn), ca.certificate_pem())
+}
+
+/// A certificate that is its own issuer, for a server of this name: an authority's, or none,
+/// valid for so many days from yesterday.
+fn self_signed(name: &str, authority: bool, days: i64) -> (rustls::ServerConfig, String) {
+    let mut options = CaOptions::named(name, KeyType::EcdsaP256);
+    options.not_after = options.not_before.plus_days(1 + days);
+    let ca = Authority::root(&options).unwrap();
+    let key = Arc::new(KeyPair::from_pkcs8(&ca.key().to_pkcs8().unwrap()).unwrap());
+    let leaf = LeafOptions {
+        not_before: options.not_before,
+        not_after: options.not_after,
+        ..LeafOptions::with_key([name], key.clone())
+    };
+    let mut template = ca.leaf_template(&leaf).unwrap();
+    template.subject = ca.name().clone();
+    if authority {
+        template.remove_extension(&oid::BASIC_CONSTRAINTS);
+        template.extensions.push(extension::ca(None));
+    }
+    let der = ca.sign(&template).unwrap();
+    let pem = lucarne_mint::pem::encode("CERTIFICATE", &der);
+    (serving(der, &key, &[b"http/1.1"]), pem)
+}
+
+fn serving(leaf: Vec<u8>, key: &KeyPair, alpn: &[&[u8]]) -> rustls::ServerConfig {
     let key = lucarne_mint::pem::encode("PRIVATE KEY", &key.to_pkcs8().unwrap());
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -241,5 +278,5 @@ fn certificate(alpn: &[&[u8]]) -> (rustls::ServerConfig, String) {
         .with_single_cert(vec![CertificateDer::from(leaf)], key)
         .unwrap();
     config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
-    (config, ca.certificate_pem())
+    config
 }

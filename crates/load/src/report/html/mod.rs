@@ -95,7 +95,7 @@ pub fn html(summary: &Summary) -> String {
 fn mood(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Passed => "good",
-        Verdict::Interrupted => "warn",
+        Verdict::Interrupted | Verdict::Unjudged => "warn",
         _ => "bad",
     }
 }

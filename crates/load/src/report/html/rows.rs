@@ -32,6 +32,8 @@ pub(super) struct ScenarioRow {
     pub(super) started: u64,
     pub(super) dropped: u64,
     pub(super) achieved: String,
+    /// What the load generator itself lost before iterations began.
+    pub(super) start_delay: String,
     /// Less was offered than asked for.
     pub(super) short: bool,
     pub(super) requests: u64,
@@ -202,6 +204,9 @@ fn scenario_row(summary: &Summary, scenario: &ScenarioSummary) -> ScenarioRow {
             .as_ref()
             .map_or("–".into(), |s| format::duration(pick(s)))
     };
+    let delay = summary.select("iteration_start_delay", &tags);
+    let delay = Statistics::of_metric(delay.as_ref());
+    let start_delay = delay.map_or("–".into(), |s| format::duration(s.p99));
     let tags: Vec<_> = scenario
         .tags
         .iter()
@@ -230,6 +235,7 @@ fn scenario_row(summary: &Summary, scenario: &ScenarioSummary) -> ScenarioRow {
             0 => "–".into(),
             asked => format::percent(scenario.started.min(asked), asked),
         },
+        start_delay,
         short: scenario.dropped > 0,
         requests,
         rate: format::per_second(per(requests, scenario.duration)),

@@ -26,14 +26,18 @@ pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
     placed
 }
 
-/// Whether [`write`] could begin, for a warning before a long run.
+/// Whether [`write`] could begin, to be known before a long run.
 pub(super) fn probe(path: &Path) -> io::Result<()> {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     if fs::metadata(&path).is_ok_and(|found| found.is_dir()) {
         return Err(io::ErrorKind::IsADirectory.into());
     }
     if path.exists() {
-        return OpenOptions::new().append(true).open(&path).map(|_| ());
+        let opened = OpenOptions::new().append(true).open(&path).map(|_| ());
+        // What is no file is written to as it is.
+        if opened.is_err() || !fs::metadata(&path).is_ok_and(|found| found.is_file()) {
+            return opened;
+        }
     }
     let beside = beside(&path);
     File::create(&beside)?;

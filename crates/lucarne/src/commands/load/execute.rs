@@ -17,7 +17,10 @@ pub(super) fn execute(mut run: Run, output: &output::Flags) -> ExitCode {
         Ok(baseline) => baseline,
         Err(why) => return misconfigured(why),
     };
-    output.report.forewarn();
+    if let Err(why) = output.report.writable() {
+        super::super::failed(format_args!("{why}; nothing was run"));
+        return exit(Verdict::OutputFailed);
+    }
     // Every connection is an open file.
     runtime::raise_open_files();
     run.command = command::line();
@@ -32,7 +35,10 @@ pub(super) fn execute(mut run: Run, output: &output::Flags) -> ExitCode {
     let mut outcome = running.wait();
     if let Some(why) = outcome.error {
         super::super::failed(why);
-        return exit(outcome.verdict);
+        // What is wrong with the target is a finding like any other, with its summary.
+        if outcome.verdict != Verdict::Crossed {
+            return exit(outcome.verdict);
+        }
     }
     let report = &output.report;
     let verdict = report.write(&mut outcome.summary, baseline.as_ref(), outcome.verdict);

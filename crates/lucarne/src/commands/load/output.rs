@@ -31,7 +31,7 @@ pub struct Flags {
     pub no_ui: bool,
 
     /// Say nothing while it runs
-    #[arg(short, long, conflicts_with = "no_ui")]
+    #[arg(short, long)]
     pub quiet: bool,
 
     /// The files, and how the summary looks.
@@ -81,15 +81,18 @@ impl Report {
         self.baseline.as_deref().map(read).transpose()
     }
 
-    /// Says beforehand what will not be possible afterwards. The run is made
-    /// nevertheless: its text can be had.
-    pub(super) fn forewarn(&self) {
+    /// What cannot be written afterwards is found before a run, which may take hours.
+    pub(super) fn writable(&self) -> Result<(), String> {
+        let mut seen: Vec<&Path> = Vec::new();
         for path in self.files() {
-            if let Err(error) = atomic::probe(path) {
-                let path = path.display();
-                eprintln!("warning: {path} cannot be written ({error}); the text will be");
+            let shown = path.display();
+            atomic::probe(path).map_err(|error| format!("{shown} cannot be written: {error}"))?;
+            if seen.contains(&path) {
+                return Err(format!("{shown} is to be two things at once"));
             }
+            seen.push(path);
         }
+        Ok(())
     }
 
     fn files(&self) -> impl Iterator<Item = &Path> {
@@ -114,9 +117,11 @@ impl Report {
         if let Some(old) = baseline {
             let comparison = baseline::compare(old, summary, self.max_regression);
             text.push_str(&format!("\n{comparison}"));
-            if !comparison.passed() {
-                verdict = verdict.worse(Verdict::Crossed);
-            }
+            verdict = match (comparison.passed(), verdict) {
+                (true, Verdict::Unjudged) => Verdict::Passed,
+                (true, verdict) => verdict,
+                (false, verdict) => verdict.worse(Verdict::Crossed),
+            };
         }
         summary.verdict = verdict;
         let files = [

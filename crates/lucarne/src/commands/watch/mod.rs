@@ -95,6 +95,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         Err(error) => match error.downcast_ref::<PrepareError>() {
             Some(PrepareError::Unreachable(why)) => end(Verdict::Unreachable, why),
             Some(PrepareError::Configuration(why)) => end(Verdict::Configuration, why),
+            Some(PrepareError::Faulty { detail, .. }) => end(Verdict::Crossed, detail),
             None => failed(format_args!("{error:#}")),
         },
     }

@@ -1,0 +1,67 @@
+//! Content codings (RFC 9110 8.4.1), taken off.
+
+use std::io::{self, Read};
+
+/// The body without its coding, `most` bytes of it at most; `None` if the coding is not
+/// known here.
+pub(crate) fn decode(coding: &str, body: &[u8], most: u64) -> Option<io::Result<Vec<u8>>> {
+    let mut plain = Vec::with_capacity(body.len().saturating_mul(4).min(1 << 20));
+    let read = match coding.to_ascii_lowercase().as_str() {
+        "gzip" | "x-gzip" => all(flate2::read::MultiGzDecoder::new(body), most, &mut plain),
+        // zlib, as it is specified; or without its frame, as some servers send it.
+        "deflate" => match all(flate2::read::ZlibDecoder::new(body), most, &mut plain) {
+            Ok(()) => Ok(()),
+            Err(_) => {
+                plain.clear();
+                all(flate2::read::DeflateDecoder::new(body), most, &mut plain)
+            }
+        },
+        "zstd" => zstd::stream::read::Decoder::new(body)
+            .and_then(|decoder| all(decoder, most, &mut plain)),
+        _ => return None,
+    };
+    Some(read.map(|()| plain))
+}
+
+fn all(decoder: impl Read, most: u64, plain: &mut Vec<u8>) -> io::Result<()> {
+    decoder.take(most.saturating_add(1)).read_to_end(plain)?;
+    match plain.len() as u64 > most {
+        true => Err(io::Error::other(format!("it has more than {most} bytes"))),
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
+
+    use super::*;
+
+    #[test]
+    fn every_coding_and_no_more_than_allowed() {
+        let plain = b"{\"data\": []}".repeat(50);
+        let fast = Compression::fast();
+        let mut gzip = GzEncoder::new(Vec::new(), fast);
+        let mut zlib = ZlibEncoder::new(Vec::new(), fast);
+        let mut raw = DeflateEncoder::new(Vec::new(), fast);
+        gzip.write_all(&plain).unwrap();
+        zlib.write_all(&plain).unwrap();
+        raw.write_all(&plain).unwrap();
+        let zstd = zstd::encode_all(&plain[..], 1).unwrap();
+        for (coding, body) in [
+            ("gzip", gzip.finish().unwrap()),
+            ("deflate", zlib.finish().unwrap()),
+            ("Deflate", raw.finish().unwrap()),
+            ("zstd", zstd),
+        ] {
+            let decoded = |most| decode(coding, &body, most).unwrap();
+            assert_eq!(decoded(600).unwrap(), plain, "{coding}");
+            assert!(decoded(599).is_err(), "{coding}");
+            assert!(decode(coding, b"no such thing", 600).unwrap().is_err());
+        }
+        assert!(decode("br", &plain, 600).is_none());
+    }
+}

@@ -1,0 +1,109 @@
+//! Metrics in the shape of k6's `handleSummary`, for scripts that were written for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::Summary;
+use crate::metric::k6_values;
+use crate::{Metric, Verdict};
+
+/// A metric as k6's `handleSummary` gets it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Shown {
+    /// `trend`, `rate`, `counter` or `gauge`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// What is measured: `time` in milliseconds, `data` in bytes, or `default`.
+    pub contains: &'static str,
+    /// By k6's names: `avg`, `p(95)`, `rate`, `count`, ….
+    pub values: BTreeMap<&'static str, f64>,
+    /// By expression.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub thresholds: BTreeMap<String, Kept>,
+}
+
+/// What became of a threshold.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Kept {
+    /// Whether it holds.
+    pub ok: bool,
+}
+
+impl Summary {
+    /// Works [`metrics`](Summary::metrics) out of the series and the thresholds.
+    pub(crate) fn tell_metrics(&mut self) {
+        let names: BTreeSet<&String> = self
+            .series
+            .iter()
+            .flat_map(|series| series.metrics.keys())
+            .collect();
+        let mut metrics = BTreeMap::new();
+        for name in names {
+            if let Some(metric) = self.total(name) {
+                metrics.insert(name.clone(), self.shown(name, &metric, self.duration));
+            }
+            for scenario in &self.scenarios {
+                let tags = [("scenario", scenario.name.as_str())];
+                if let Some(metric) = self.select(name, &tags) {
+                    let key = format!("{name}{{scenario:{}}}", scenario.name);
+                    metrics.insert(key, self.shown(name, &metric, scenario.duration));
+                }
+            }
+        }
+        for threshold in &self.thresholds {
+            // Of parts that are no scenarios, such as `{op:add-chain}`, those that are judged.
+            let shown = match metrics.get_mut(&threshold.metric) {
+                Some(shown) => shown,
+                None => {
+                    let (name, tags) = parts(&threshold.metric);
+                    let Some(metric) = self.select(name, &tags) else {
+                        continue;
+                    };
+                    let shown = self.shown(name, &metric, self.duration);
+                    metrics.entry(threshold.metric.clone()).or_insert(shown)
+                }
+            };
+            let kept = Kept {
+                ok: threshold.passed,
+            };
+            shown.thresholds.insert(threshold.expression.clone(), kept);
+        }
+        self.metrics = metrics;
+    }
+
+    fn shown(&self, name: &str, metric: &Metric, seconds: f64) -> Shown {
+        Shown {
+            kind: metric.kind(),
+            contains: match metric {
+                Metric::Trend(_) => "time",
+                _ if crate::report::is_bytes(name) => "data",
+                _ => "default",
+            },
+            values: k6_values(metric, seconds),
+            thresholds: BTreeMap::new(),
+        }
+    }
+
+    /// The verdict of a run that came to its end: by its thresholds. What was built in
+    /// says that the load was offered, and nothing of what came of it.
+    pub(crate) fn held(&self) -> Verdict {
+        let mut thresholds = self.thresholds.iter();
+        match thresholds.all(|threshold| threshold.passed) {
+            false => Verdict::Crossed,
+            true if self.thresholds.iter().all(|it| it.built_in) => Verdict::Unjudged,
+            true => Verdict::Passed,
+        }
+    }
+}
+
+/// `metric{tag:value,…}` taken apart.
+fn parts(key: &str) -> (&str, Vec<(&str, &str)>) {
+    let Some((name, tags)) = key.split_once('{') else {
+        return (key, Vec::new());
+    };
+    let tags = tags.strip_suffix('}').unwrap_or(tags).split(',');
+    let pairs = tags.filter_map(|tag| tag.split_once(':'));
+    let pairs = pairs.map(|(name, value)| (name.trim(), value.trim()));
+    (name.trim(), pairs.collect())
+}
