@@ -9,7 +9,7 @@ use bytes::Bytes;
 use lucarne_ct::{CheckpointVerifier, Entry, Issuer, LogKey, SignedEntry, TileLeaf};
 use lucarne_hammer::ct::checks::{self, Finding, Findings};
 use lucarne_hammer::ct::fetch::{Fetch, Trouble};
-use lucarne_hammer::ct::{Follower, Head, Heads, Promised, Promises, Spine};
+use lucarne_hammer::ct::{ChainAbove, Follower, Head, Heads, Promised, Promises, Spine, Submitted};
 use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile, leaf_hash};
 use parking_lot::Mutex;
 
@@ -140,6 +140,18 @@ fn good(index: u64) -> Promised {
     promised(index, index, Log::timestamp(index))
 }
 
+/// What all are submitted with: a certificate, below one issuer that is the root.
+fn submitted() -> Submitted {
+    let issuer = Issuer::new(Bytes::from_static(b"an issuer"));
+    Submitted {
+        precertificate: None,
+        issuers: Arc::new(ChainAbove {
+            chain: vec![issuer.fingerprint],
+            complete: true,
+        }),
+    }
+}
+
 /// Somebody who watches the log.
 struct Watch {
     heads: Heads,
@@ -165,8 +177,13 @@ impl Watch {
         }
     }
 
-    /// The names of what one look finds.
+    /// The names of what one look finds, long after everything was due.
     async fn look(&mut self, log: &mut Log) -> Vec<&'static str> {
+        let later = Instant::now() + Duration::from_secs(3600);
+        self.look_at(log, later).await
+    }
+
+    async fn look_at(&mut self, log: &mut Log, now: Instant) -> Vec<&'static str> {
         let verdicts = &self.findings;
         if let Some(head) = see(&mut self.heads, log, verdicts).await {
             let between = self.heads.unproven(head.size);
@@ -175,10 +192,12 @@ impl Watch {
             for (size, _) in between {
                 self.heads.settled(size);
             }
-            let settled = self.follower.settle(log, &self.promises, verdicts);
+            let settled = self.follower.settle(log, &self.promises, now, verdicts);
             settled.await.unwrap();
         }
-        let read = self.follower.read_entries(log, true, verdicts);
+        let read = self
+            .follower
+            .read_entries(log, &self.promises, true, verdicts);
         read.await.unwrap();
         let found = verdicts.take();
         found.iter().map(|finding| finding.check).collect()
@@ -186,7 +205,9 @@ impl Watch {
 
     fn promise(&self, promised: Promised) {
         let due = Instant::now() + Duration::from_secs(60);
-        self.promises.lock().made(&promised, due).unwrap();
+        let submitted = Some(submitted());
+        let made = self.promises.lock().made(&promised, submitted, due);
+        made.unwrap();
     }
 }
 
@@ -262,6 +283,119 @@ async fn what_is_wrong_with_promises() {
     assert_eq!(watch.look(&mut log).await, [checks::INCLUSION_ENTRY]);
     let tally = watch.promises.lock().tally;
     assert_eq!((tally.proven, tally.broken), (0, 3));
+}
+
+/// The entry is at another index than was promised, and the log is looked at before it
+/// is published there: what is said must not depend on that.
+#[tokio::test]
+async fn a_verdict_does_not_depend_on_who_was_faster() {
+    let mut log = Log::new();
+    log.grow(300);
+    let mut watch = Watch::of(&mut log).await;
+    log.grow(10);
+    // Entry 315 with the index of entry 305, which is there already.
+    watch.promise(promised(315, 305, Log::timestamp(315)));
+    let early = Instant::now();
+    assert_eq!(watch.look_at(&mut log, early).await, NOTHING);
+    assert_eq!(watch.promises.lock().open(), 1, "it is still to be told");
+    log.grow(10);
+    assert_eq!(watch.look(&mut log).await, [checks::INCLUSION_INDEX]);
+    assert_eq!(watch.promises.lock().open(), 0);
+    // One that never comes, looked at early and late.
+    watch.promise(promised(9_999, 306, Log::timestamp(306)));
+    assert_eq!(watch.look_at(&mut log, early).await, NOTHING);
+    assert_eq!(watch.look(&mut log).await, [checks::INCLUSION_ENTRY]);
+    assert_eq!(watch.promises.lock().tally.broken, 2);
+}
+
+/// Whichever of two promises of one index comes first, the one that is not kept is told.
+#[tokio::test]
+async fn of_two_promises_of_one_index_both_are_followed() {
+    for first in [302, 303] {
+        let mut log = Log::new();
+        log.grow(300);
+        let mut watch = Watch::of(&mut log).await;
+        log.grow(10);
+        let due = Instant::now() + Duration::from_secs(60);
+        let promise = |number| promised(number, 302, Log::timestamp(number));
+        let other = 302 + 303 - first;
+        let mut promises = watch.promises.lock();
+        promises.made(&promise(first), None, due).unwrap();
+        promises.made(&promise(other), None, due).unwrap_err();
+        drop(promises);
+        assert_eq!(watch.look(&mut log).await, [checks::INCLUSION_INDEX]);
+        let tally = watch.promises.lock().tally;
+        assert_eq!((tally.proven, tally.broken), (1, 1), "{first} first");
+    }
+}
+
+/// What the tree hash does not cover.
+#[tokio::test]
+async fn an_entry_is_compared_whole() {
+    let print = |name: &'static [u8]| Issuer::new(Bytes::from_static(name)).fingerprint;
+    for (chain, precertificate, expected) in [
+        (vec![print(b"an issuer")], None, &[][..]),
+        (vec![print(b"another")], None, &[checks::ENTRY_CHAIN]),
+        (
+            vec![print(b"an issuer"), print(b"a root")],
+            None,
+            &[checks::ENTRY_CHAIN],
+        ),
+        (
+            vec![print(b"an issuer")],
+            Some(print(b"a precertificate")),
+            &[checks::ENTRY_PRECERTIFICATE],
+        ),
+    ] {
+        let mut log = Log::new();
+        let mut watch = Watch::of(&mut log).await;
+        log.grow(300);
+        let issuers = Arc::new(ChainAbove {
+            chain,
+            complete: true,
+        });
+        let submitted = Submitted {
+            precertificate,
+            issuers,
+        };
+        let due = Instant::now() + Duration::from_secs(60);
+        let made = |watch: &Watch, index| {
+            let mut promises = watch.promises.lock();
+            promises
+                .made(&good(index), Some(submitted.clone()), due)
+                .unwrap();
+        };
+        made(&watch, 7);
+        assert_eq!(watch.look(&mut log).await, expected);
+        // Its answer came after its tile was read.
+        made(&watch, 8);
+        assert_eq!(watch.look(&mut log).await, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_checkpoint_is_not_older_than_what_it_covers() {
+    let mut log = Log::new();
+    let root = log.edge.root();
+    log.sign(0, root, NOW - 200_000);
+    let mut watch = Watch::of(&mut log).await;
+    drop(watch.findings.take());
+    log.grow(10);
+    let root = log.edge.root();
+    log.sign(10, root, Log::timestamp(5));
+    let told = |found: Vec<&str>| {
+        let told = found.iter();
+        told.filter(|name| **name == checks::CHECKPOINT_TIMESTAMP)
+            .count()
+    };
+    watch.promise(good(3));
+    assert_eq!(
+        told(watch.look(&mut log).await),
+        1,
+        "entries after the fifth are newer"
+    );
+    watch.promise(good(7));
+    assert_eq!(told(watch.look(&mut log).await), 2, "its SCT is newer, too");
 }
 
 #[tokio::test]

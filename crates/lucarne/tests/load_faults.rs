@@ -66,7 +66,7 @@ impl Case {
     }
 }
 
-const CASES: [Case; 30] = [
+const CASES: [Case; 49] = [
     case(Fault::None, "nothing", &[], 0),
     // What comes back from add-chain and add-pre-chain.
     case(Fault::Delayed, "every answer 400 ms late", &[], 99).with(&[
@@ -92,8 +92,34 @@ const CASES: [Case; 30] = [
         "503 without Retry-After",
         &["retry_after"],
         99,
-    ),
-    case(Fault::RetryAfter, "503 with Retry-After", &[], 0),
+    )
+    .with(&["--probe-interval=0"]),
+    case(
+        Fault::RetryAfter,
+        "503 with Retry-After, now and then",
+        &[],
+        99,
+    )
+    .with(&["--probe-interval=0", "--max_runtime=8s"]),
+    case(
+        Fault::RetryAfter,
+        "the same, where `ct_accepted` may be as low as a half",
+        &[],
+        0,
+    )
+    .with(&[
+        "--probe-interval=0",
+        "--max_runtime=8s",
+        "--threshold",
+        "ct_accepted: rate>0.5",
+    ]),
+    case(
+        Fault::PutsOff,
+        "503 with Retry-After to everything",
+        &[],
+        99,
+    )
+    .with(&["--probe-interval=0"]),
     case(
         Fault::SctSignature,
         "a signature with a bit flipped",
@@ -115,10 +141,10 @@ const CASES: [Case; 30] = [
     case(
         Fault::SctIndexTwice,
         "signed, an index promised to another entry",
-        &["audit_complete", "sct_index_unique"],
+        &["audit_complete", "inclusion_index", "sct_index_unique"],
         99,
     )
-    .perhaps(&["inclusion_index"]),
+    .with(&["--mmd", "3s"]),
     case(
         Fault::DuplicateChanged,
         "signed, a resubmission gets another timestamp",
@@ -132,7 +158,8 @@ const CASES: [Case; 30] = [
         "signed, the index of a neighbour",
         &["audit_complete", "inclusion_index"],
         99,
-    ),
+    )
+    .with(&["--mmd", "3s"]),
     case(
         Fault::SctTimestamp,
         "signed, a millisecond off",
@@ -144,14 +171,15 @@ const CASES: [Case; 30] = [
         "signed, the entry is not in the log",
         &["audit_complete", "inclusion_entry"],
         99,
-    ),
+    )
+    .with(&["--mmd", "3s", "--probe-interval=0"]),
     case(
         Fault::NeverMerged,
         "signed, an index that is never reached",
         &["audit_complete", "inclusion_in_time"],
         99,
     )
-    .with(&["--mmd", "1s"]),
+    .with(&["--mmd", "1s", "--probe-interval=0"]),
     // Checkpoints.
     case(
         Fault::StaleCheckpoint,
@@ -190,6 +218,74 @@ const CASES: [Case; 30] = [
         Fault::CheckpointSignature,
         "a signature with a bit flipped",
         &["checkpoint_signature"],
+        99,
+    ),
+    case(
+        Fault::OldClock,
+        "signed, ten seconds older than entries in it",
+        &["checkpoint_timestamp"],
+        99,
+    ),
+    case(
+        Fault::FrozenClock,
+        "signed, larger trees with one timestamp",
+        &["audit_complete", "checkpoint_growth", "inclusion_in_time"],
+        99,
+    )
+    .with(&["--mmd", "1s"]),
+    case(
+        Fault::SignatureAtStart,
+        "the same before the run begins",
+        &["checkpoint_signature"],
+        99,
+    ),
+    case(
+        Fault::CheckpointCached,
+        "caches may keep it for ever",
+        &["cache_control"],
+        99,
+    ),
+    // What is to be refused.
+    case(
+        Fault::TakesOutsideWindow,
+        "an SCT for a certificate outside of the window",
+        &["refused_outside_window"],
+        99,
+    ),
+    case(
+        Fault::TakesUnknownRoot,
+        "an SCT for a chain to an unknown root",
+        &["refused_unknown_root"],
+        99,
+    ),
+    case(
+        Fault::TakesBadSignature,
+        "an SCT for a certificate with a bad signature",
+        &["refused_bad_signature"],
+        99,
+    ),
+    case(
+        Fault::TakesWrongEndpoint,
+        "an SCT for poison on add-chain, for none on add-pre-chain",
+        &["refused_wrong_endpoint"],
+        99,
+    ),
+    case(
+        Fault::FailsOnNonsense,
+        "500 for broken JSON",
+        &["refused_malformed"],
+        99,
+    ),
+    case(
+        Fault::UnknownPath,
+        "200 for a file that does not exist",
+        &["refused_unknown_path"],
+        99,
+    ),
+    case(
+        Fault::RootsMissing,
+        "get-roots without the roots",
+        &["roots_served"],
         99,
     ),
     // Tiles and issuers.
@@ -235,14 +331,55 @@ const CASES: [Case; 30] = [
         &["encoding"],
         99,
     ),
+    case(
+        Fault::Precertificate,
+        "another precertificate beside each entry",
+        &["entry_precertificate"],
+        99,
+    ),
+    case(
+        Fault::ChainShuffled,
+        "chains in another order",
+        &["entry_chain"],
+        99,
+    ),
+    case(
+        Fault::ChainCut,
+        "chains without their roots",
+        &["entry_chain"],
+        99,
+    ),
+    case(
+        Fault::ContentType,
+        "data tiles as text",
+        &["content_type"],
+        99,
+    ),
+    case(
+        Fault::NoCors,
+        "no Access-Control-Allow-Origin",
+        &["cors"],
+        99,
+    ),
+    case(
+        Fault::TileUncached,
+        "hash tiles that may not be cached",
+        &["cache_control"],
+        99,
+    ),
 ];
+
+/// A window that there is something outside of.
+const SETTINGS: &str = "period: 50
+notafterstart: 2020-01-01T00:00:00Z
+notafterlimit: 2040-01-01T00:00:00Z";
 
 /// So many at a time.
 const TOGETHER: usize = 4;
 
 #[test]
 fn every_lie_is_called_by_its_name() {
-    let log = log_for_load("period: 50");
+    let log = log_for_load(SETTINGS);
     let _server = log.start().unwrap();
     run(ready(&log));
     let roots = roots();
@@ -257,7 +394,8 @@ fn judge(case: &Case, log: &LogUnderTest, roots: &str) -> Result<(), String> {
         "ct",
         "--max_write_ops=20",
         "--max_read_ops=10",
-        "--max_runtime=4s",
+        // What a busy machine cannot offer is no finding.
+        "--min-achieved=0",
     ]
     .map(str::to_owned)
     .to_vec();
@@ -266,6 +404,9 @@ fn judge(case: &Case, log: &LogUnderTest, roots: &str) -> Result<(), String> {
     args.push(format!("--log_public_key={}", base64_key(log)));
     let authorities = common::load_test::authorities().display();
     args.push(format!("--roots={authorities}"));
+    if !case.flags.iter().any(|flag| flag.contains("max_runtime")) {
+        args.push("--max_runtime=4s".to_owned());
+    }
     if case.fault != Fault::None && !case.flags.iter().any(|flag| flag.contains("dup")) {
         // The truth about a resubmission would contradict an earlier lie.
         args.push("--dup_chance=0".to_owned());
@@ -304,7 +445,11 @@ fn plausible(fault: Fault, test: &LoadTest, observed: &Observed) -> bool {
                 && crossed.first().unwrap().contains("p(95)<350")
         }
         // Everything that was turned away came again, and nothing came too early.
-        Fault::RetryAfter => observed.impatient == 0 && observed.patient > 5,
+        Fault::RetryAfter => observed.impatient == 0 && observed.patient > 0,
+        Fault::PutsOff => {
+            let crossed = test.crossed();
+            observed.impatient == 0 && crossed == ["ct_accepted: rate>=0.99".to_owned()].into()
+        }
         _ => observed.lies > 0,
     }
 }

@@ -7,14 +7,16 @@ use std::thread;
 
 use base64_simd::STANDARD;
 use bytes::Bytes;
-use lucarne_ct::{Certificate, EntryKind, SignedEntry, tbs_without_poison};
+use lucarne_ct::{Certificate, EntryKind, Fingerprint, SignedEntry, tbs_without_poison};
 use lucarne_mint::{Error, KeyPair, KeyType, LeafOptions};
 use parking_lot::Mutex;
 
+use super::authorities::split;
 use super::profile::Profile;
+use super::promises::{Issuers as ChainAbove, Submitted};
 use super::random::Random;
 use super::stencil::{Fresh, LABEL, LAST_UTC_TIME, Stencil, sample_validity};
-use super::{Issuers, Roots};
+use super::{Authorities, Issuers};
 
 /// The interval `[start, end)` that a log takes notAfter from, in seconds since
 /// 1970; `None`: unbounded.
@@ -29,7 +31,7 @@ pub struct Window {
 impl Window {
     /// The range that a certificate made at `now` with a usual life of `days`
     /// takes its notAfter from: unexpired where the window allows it.
-    fn not_after(&self, now: i64, days: i64) -> (i64, i64) {
+    pub(crate) fn not_after(&self, now: i64, days: i64) -> (i64, i64) {
         let last = now + days * DAY;
         let end = self.end.map_or(last, |end| end - 1);
         let start = self.start.unwrap_or(i64::MIN);
@@ -46,7 +48,7 @@ impl Window {
 }
 
 const HOUR: i64 = 3600;
-const DAY: i64 = 86_400;
+pub(crate) const DAY: i64 = 86_400;
 
 /// What follows the leaf in a submission: the same for all of an issuer.
 #[derive(Debug)]
@@ -55,6 +57,8 @@ pub struct Tail {
     json: String,
     /// SHA-256 of the issuer's SubjectPublicKeyInfo.
     issuer_key_hash: [u8; 32],
+    /// As the log must name it.
+    issuers: Arc<ChainAbove>,
 }
 
 /// The beginning of a body, before the leaf's base64.
@@ -80,6 +84,17 @@ impl Submission {
     /// The JSON body, given the leaf's base64.
     pub(crate) fn parts<'a>(&'a self, leaf: &'a str) -> [&'a [u8]; 3] {
         [HEAD.as_bytes(), leaf.as_bytes(), self.tail.json.as_bytes()]
+    }
+
+    /// What the log must store of it besides what it signs.
+    pub(crate) fn submitted(&self) -> Submitted {
+        Submitted {
+            precertificate: match self.kind {
+                EntryKind::Precert => Some(Fingerprint::of(&self.leaf)),
+                EntryKind::X509 => None,
+            },
+            issuers: Arc::clone(&self.tail.issuers),
+        }
     }
 
     /// What a log signs for it.
@@ -128,7 +143,7 @@ impl Chains {
     /// # Errors
     /// Only if the cryptographic library fails.
     pub fn new(
-        roots: &Roots,
+        authorities: &Authorities,
         issuers: Issuers,
         precerts: f64,
         window: Window,
@@ -137,10 +152,11 @@ impl Chains {
         let mut run = [0; 8];
         aws_lc_rs::rand::fill(&mut run).map_err(|_| Error::Crypto("random numbers"))?;
         let mut keys = HashMap::new();
-        let sorts: Vec<Sort> = issuers
-            .profiles(roots)
+        let given = authorities.leaf_key();
+        let sorts: Vec<Sort> = authorities
+            .profiles(issuers)
             .iter()
-            .map(|profile| Sort::new(profile, window, &mut keys))
+            .map(|profile| Sort::new(profile, window, given.clone(), &mut keys))
             .collect::<Result<_, _>>()?;
         Ok(Self {
             weight: sorts.iter().map(|sort| sort.weight).sum(),
@@ -230,10 +246,11 @@ impl Sort {
     fn new(
         profile: &Profile<'_>,
         window: Window,
+        given: Option<Arc<KeyPair>>,
         keys: &mut HashMap<KeyType, Arc<KeyPair>>,
     ) -> Result<Self, Error> {
-        let key = match keys.get(&profile.subject) {
-            Some(key) => Arc::clone(key),
+        let key = match given.or_else(|| keys.get(&profile.subject).cloned()) {
+            Some(key) => key,
             None => Arc::new(KeyPair::generate(profile.subject)?),
         };
         keys.insert(profile.subject, Arc::clone(&key));
@@ -254,9 +271,9 @@ impl Sort {
 impl Tail {
     /// Of what `issuer` issues; the root is left out.
     fn new(issuer: &lucarne_mint::Authority) -> Self {
-        let certificates = issuer.certificates();
+        let (sent, root) = split(issuer.certificates());
         let mut json = String::from("\"");
-        for der in &certificates[..certificates.len() - 1] {
+        for der in sent {
             json.push_str(",\"");
             STANDARD.encode_append(der, &mut json);
             json.push('"');
@@ -265,6 +282,15 @@ impl Tail {
         Self {
             json,
             issuer_key_hash: sha256(issuer.key().spki()),
+            issuers: Arc::new(ChainAbove {
+                chain: sent
+                    .iter()
+                    .map(Vec::as_slice)
+                    .chain(root)
+                    .map(Fingerprint::of)
+                    .collect(),
+                complete: root.is_some(),
+            }),
         }
     }
 }
@@ -297,6 +323,7 @@ mod tests {
     use lucarne_ct::{Chain, Limits, Policy, Validator};
 
     use super::*;
+    use crate::ct::Roots;
 
     fn body(submission: &Submission) -> Vec<u8> {
         let mut leaf = String::new();
@@ -323,7 +350,8 @@ mod tests {
         let mut identities = HashSet::new();
         let mut lengths = HashSet::new();
         for issuers in [Issuers::Rsa, Issuers::P256, Issuers::P384, Issuers::Webpki] {
-            let chains = Chains::new(&roots, issuers, 0.5, window, 0).unwrap();
+            let authorities = Authorities::Made(Box::new(roots.clone()));
+            let chains = Chains::new(&authorities, issuers, 0.5, window, 0).unwrap();
             chains.stock(60, 1).unwrap();
             let mut random = Random::new(1, 1);
             for number in 0..70 {

@@ -41,10 +41,13 @@ names! {
     CHECKPOINT_ORIGIN = "checkpoint_origin";
     /// The log signed it.
     CHECKPOINT_SIGNATURE = "checkpoint_signature";
-    /// Neither its size nor its timestamp is below one served earlier.
+    /// Neither its size nor its timestamp is below one served earlier, and a larger tree
+    /// has a newer timestamp (RFC 6962 3.5).
     CHECKPOINT_GROWTH = "checkpoint_growth";
     /// It is not older than it may be, nor of the future.
     CHECKPOINT_FRESH = "checkpoint_fresh";
+    /// It is not older than any entry that it covers (static-ct-api, "Checkpoints").
+    CHECKPOINT_TIMESTAMP = "checkpoint_timestamp";
     /// No two roots for one size.
     CHECKPOINT_FORK = "checkpoint_fork";
     /// Its tree is the verified one with leaves appended.
@@ -62,12 +65,37 @@ names! {
     ENTRY_INDEX = "entry_index";
     /// Each entry hashes to the tree's leaf.
     ENTRY_HASH = "entry_hash";
+    /// A data tile holds the precertificate that was submitted.
+    ENTRY_PRECERTIFICATE = "entry_precertificate";
+    /// It names the chain that was submitted: in its order, and up to the root.
+    ENTRY_CHAIN = "entry_chain";
     /// Every certificate that an entry names is answered with 200.
     ISSUER_SERVED = "issuer_served";
     /// It hashes to its name.
     ISSUER_HASH = "issuer_hash";
     /// Compressed answers are in a coding that was asked for, and can be decoded.
     ENCODING = "encoding";
+    /// Everything is served as what it is (static-ct-api, "Monitoring APIs").
+    CONTENT_TYPE = "content_type";
+    /// What changes may not be cached for long, what never does may be.
+    CACHE_CONTROL = "cache_control";
+    /// Scripts of any origin may read it.
+    CORS = "cors";
+
+    /// A certificate whose notAfter is outside of the log's window is refused.
+    REFUSED_OUTSIDE_WINDOW = "refused_outside_window";
+    /// A chain to a root that the log does not accept is refused.
+    REFUSED_UNKNOWN_ROOT = "refused_unknown_root";
+    /// A certificate whose signature does not verify is refused.
+    REFUSED_BAD_SIGNATURE = "refused_bad_signature";
+    /// A precertificate on add-chain is refused, a certificate on add-pre-chain too.
+    REFUSED_WRONG_ENDPOINT = "refused_wrong_endpoint";
+    /// What is no submission is refused: broken JSON, an empty chain, no certificate.
+    REFUSED_MALFORMED = "refused_malformed";
+    /// A path that is none is refused: no such endpoint, a tile beyond the tree.
+    REFUSED_UNKNOWN_PATH = "refused_unknown_path";
+    /// get-roots lists the roots that this load test's chains lead to.
+    ROOTS_SERVED = "roots_served";
 
     /// A checkpoint covers the promised index within the time given.
     INCLUSION_IN_TIME = "inclusion_in_time";
@@ -79,6 +107,8 @@ names! {
     INCLUSION_TIMESTAMP = "inclusion_timestamp";
     /// At the end, nothing promised is missing.
     AUDIT_COMPLETE = "audit_complete";
+    /// As many leaves were written as there should be (`--leaf_write_goal`).
+    LEAF_WRITE_GOAL = "leaf_write_goal";
 }
 
 /// Something that is not as it must be.

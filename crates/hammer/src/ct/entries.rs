@@ -1,12 +1,12 @@
 //! The entries of a data tile, and how they go with the tree.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lucarne_ct::{Fingerprint, SignedEntryRef, TileLeafRef, merkle_tree_leaf};
 use lucarne_tlog::{Hash, Tile, leaf_hash};
 
 use super::checks::{self, Finding, Verdicts};
-use super::promises::Promise;
+use super::promises::{Promise, Submitted};
 
 /// What a data tile holds.
 #[derive(Debug, Default)]
@@ -15,6 +15,8 @@ pub(crate) struct Entries {
     pub(crate) leaves: Vec<Hash>,
     /// The certificates that they name.
     pub(crate) fingerprints: BTreeSet<Fingerprint>,
+    /// The timestamp of the newest, in milliseconds since 1970.
+    pub(crate) newest: u64,
 }
 
 /// Reads a data tile.
@@ -37,6 +39,7 @@ pub(crate) fn read(tile: &Tile, mut bytes: &[u8]) -> Result<Entries, Finding> {
         entry.merkle_tree_leaf(&mut leaf);
         entries.leaves.push(leaf_hash(&leaf));
         entries.fingerprints.extend(entry.fingerprints);
+        entries.newest = entries.newest.max(entry.timestamp);
     }
     if !bytes.is_empty() {
         let detail = format!("{tile}: {} bytes after the last entry", bytes.len());
@@ -88,6 +91,36 @@ pub(crate) fn verify(
             verdicts.found(finding);
             None
         }
+    }
+}
+
+/// Compares what the tree hash does not cover with what was submitted, for the entries
+/// of a tile that has been verified and that we have submitted ourselves.
+pub(crate) fn compare_submitted(
+    tile: &Tile,
+    mut bytes: &[u8],
+    submitted: &BTreeMap<u64, Submitted>,
+    verdicts: &dyn Verdicts,
+) {
+    for index in tile.start_leaf()..tile.end_leaf() {
+        let Ok(entry) = TileLeafRef::read(&mut bytes) else {
+            return;
+        };
+        let Some(submitted) = submitted.get(&index) else {
+            continue;
+        };
+        let found = entry.precertificate.map(Fingerprint::of);
+        let outcome = match found == submitted.precertificate {
+            true => Ok(()),
+            false => Err(format!(
+                "{tile}: entry {index} has another precertificate than was submitted"
+            )),
+        };
+        verdicts.check(checks::ENTRY_PRECERTIFICATE, outcome);
+        let chain: Vec<Fingerprint> = entry.fingerprints.into_iter().collect();
+        let outcome = submitted.issuers.compare(&chain);
+        let outcome = outcome.map_err(|problem| format!("{tile}: entry {index}: {problem}"));
+        verdicts.check(checks::ENTRY_CHAIN, outcome);
     }
 }
 

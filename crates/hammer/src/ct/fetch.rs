@@ -1,13 +1,13 @@
 //! Reading what a log publishes.
 
 use std::future::Future;
-use std::io::Read;
 
 use bytes::Bytes;
 use lucarne_ct::TileLeafRef;
 use lucarne_tlog::{Hash, Level, Tile};
 
 use super::checks::{self, Finding};
+use crate::coding::decode;
 
 /// Why something could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,23 +126,17 @@ pub(crate) fn decoded(
 ) -> Result<Bytes, Finding> {
     let coding = coding.unwrap_or("identity").trim();
     let found = |detail: String| Finding::new(checks::ENCODING, format!("{path}: {detail}"));
-    let mut plain = Vec::with_capacity(body.len() * 4);
-    let outcome = match coding {
+    let allowed = match coding {
         "" | "identity" => return Ok(body),
-        "gzip" | "x-gzip" => flate2::read::MultiGzDecoder::new(&body[..])
-            .take(LARGEST)
-            .read_to_end(&mut plain),
-        "zstd" if accept.contains("zstd") => zstd::stream::read::Decoder::new(&body[..])
-            .and_then(|decoder| decoder.take(LARGEST).read_to_end(&mut plain)),
-        other => {
-            return Err(found(format!(
-                "the answer is in {other}, asked for was {accept}"
-            )));
-        }
+        "gzip" | "x-gzip" => true,
+        other => accept.contains(other),
     };
-    match outcome {
-        Ok(_) => Ok(plain.into()),
-        Err(error) => Err(found(format!("the answer is not {coding}: {error}"))),
+    match decode(coding, &body, LARGEST).filter(|_| allowed) {
+        Some(Ok(plain)) => Ok(plain.into()),
+        Some(Err(error)) => Err(found(format!("the answer is not {coding}: {error}"))),
+        None => Err(found(format!(
+            "the answer is in {coding}, asked for was {accept}"
+        ))),
     }
 }
 

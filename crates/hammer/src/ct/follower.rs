@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Instant;
 
 use lucarne_ct::Fingerprint;
 use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile, tile_root};
@@ -33,6 +34,11 @@ pub struct Follower {
     above: VecDeque<(Tile, Hash)>,
     /// The first data tile that has not been checked.
     unread: u64,
+    /// The size at the last look: data tiles up to it have been published for so long
+    /// that answers to what is in them have come.
+    ripe: u64,
+    /// The timestamp of the checkpoint that the verified tree is of.
+    timestamp: u64,
     /// Whether data tiles and issuers are checked at all.
     entries: bool,
     issuers: BTreeSet<Fingerprint>,
@@ -83,6 +89,8 @@ impl Follower {
             recent: BTreeMap::new(),
             above: VecDeque::new(),
             unread: head.size / TILE_WIDTH,
+            ripe: head.size,
+            timestamp: head.timestamp,
             entries,
             issuers: BTreeSet::new(),
             unseen: VecDeque::new(),
@@ -131,7 +139,7 @@ impl Follower {
             Ok(grown) => {
                 verdicts.passed(checks::TILE_CONSISTENT);
                 verdicts.passed(checks::CHECKPOINT_CONSISTENT);
-                self.accept(grown, &edge, &leaves);
+                self.accept(grown, &edge, &leaves, head);
             }
             Err(detail) => {
                 let inquiry = self.inquire(fetch, &edge, head, between, &leaves, detail);
@@ -207,7 +215,7 @@ impl Follower {
             Inquiry::WrongTile(grown, leaves, detail) => {
                 verdicts.found(Finding::new(checks::TILE_CONSISTENT, detail));
                 verdicts.passed(checks::CHECKPOINT_CONSISTENT);
-                self.accept(grown, edge, &leaves);
+                self.accept(grown, edge, &leaves, head);
             }
             Inquiry::Inconsistent(detail) => {
                 self.rejected = Some(*head);
@@ -216,7 +224,8 @@ impl Follower {
         }
     }
 
-    fn accept(&mut self, grown: Grown, old: &RightEdge, leaves: &[Hash]) {
+    fn accept(&mut self, grown: Grown, old: &RightEdge, leaves: &[Hash], head: &Head) {
+        self.timestamp = head.timestamp;
         let mut first = old.size();
         let mut rest = leaves;
         while !rest.is_empty() {
@@ -252,7 +261,10 @@ impl Follower {
         }
     }
 
-    /// Looks up the promises that the verified tree covers.
+    /// Looks up the promises that the verified tree covers. One that is not kept at its
+    /// index and whose entry is not near it either may still come: what is said of it
+    /// must not depend on how quickly the log is followed, and is said when it is due at
+    /// `now`.
     ///
     /// # Errors
     /// No answer: what was not looked up stays promised.
@@ -260,51 +272,115 @@ impl Follower {
         &mut self,
         fetch: &mut F,
         promises: &Mutex<Promises>,
+        now: Instant,
         verdicts: &dyn Verdicts,
     ) -> Result<(), Trouble> {
         let mut covered: VecDeque<Promise> = promises.lock().covered(self.size()).into();
-        while let Some(promise) = covered.front().copied() {
-            let outcome = self.look_up(fetch, &promise).await;
-            let kept = match outcome {
-                Ok(()) => true,
+        while let Some(promise) = covered.front().cloned() {
+            match self.look_up(fetch, &promise).await {
+                Ok(Fate::Kept) => {
+                    self.kept(&promise, verdicts);
+                    promises.lock().settled(&promise, true);
+                }
+                Ok(Fate::Elsewhere(finding)) => {
+                    verdicts.found(finding);
+                    in_time(&promise, verdicts);
+                    promises.lock().settled(&promise, false);
+                }
+                Ok(Fate::Nowhere) => promises.lock().set_aside(promise),
                 Err(Trouble::Found(finding)) => {
                     verdicts.found(finding);
-                    false
+                    in_time(&promise, verdicts);
+                    promises.lock().settled(&promise, false);
                 }
                 Err(unreachable) => {
                     promises.lock().put_back(covered);
                     return Err(unreachable);
                 }
-            };
-            if kept {
-                for name in [
-                    checks::INCLUSION_ENTRY,
-                    checks::INCLUSION_INDEX,
-                    checks::INCLUSION_TIMESTAMP,
-                ] {
-                    verdicts.passed(name);
+            }
+            covered.pop_front();
+        }
+        self.settle_aside(fetch, promises, now, verdicts).await
+    }
+
+    /// The last word on promises that are not kept at their index, and are due.
+    async fn settle_aside<F: Fetch>(
+        &mut self,
+        fetch: &mut F,
+        promises: &Mutex<Promises>,
+        now: Instant,
+        verdicts: &dyn Verdicts,
+    ) -> Result<(), Trouble> {
+        let mut aside: VecDeque<Promise> = promises.lock().take_aside(now).into();
+        while let Some(promise) = aside.front().cloned() {
+            let (index, size) = (promise.index, self.size());
+            match self.search(fetch, &promise).await {
+                Ok(Some(finding)) | Err(Trouble::Found(finding)) => verdicts.found(finding),
+                Ok(None) => {
+                    let detail = format!(
+                        "what was promised at index {index} is not there, nor near it (tree of {size})"
+                    );
+                    verdicts.found(Finding::new(checks::INCLUSION_ENTRY, detail));
+                }
+                Err(unreachable) => {
+                    let mut promises = promises.lock();
+                    aside.into_iter().for_each(|it| promises.set_aside(it));
+                    return Err(unreachable);
                 }
             }
-            if !promise.late {
-                verdicts.passed(checks::INCLUSION_IN_TIME);
-            }
-            promises.lock().settled(&promise, kept);
-            covered.pop_front();
+            in_time(&promise, verdicts);
+            promises.lock().settled(&promise, false);
+            aside.pop_front();
         }
         Ok(())
     }
 
-    async fn look_up<F: Fetch>(&self, fetch: &mut F, promise: &Promise) -> Result<(), Trouble> {
+    /// A promise is kept: at its index, covered by a checkpoint that is not older.
+    fn kept(&self, promise: &Promise, verdicts: &dyn Verdicts) {
+        for name in [
+            checks::INCLUSION_ENTRY,
+            checks::INCLUSION_INDEX,
+            checks::INCLUSION_TIMESTAMP,
+        ] {
+            verdicts.passed(name);
+        }
+        let what = || format!("entry {}", promise.index);
+        self.not_older(promise.timestamp, what, verdicts);
+        in_time(promise, verdicts);
+    }
+
+    /// Whether the verified tree's checkpoint is as new as what it covers.
+    fn not_older(&self, timestamp: u64, what: impl Fn() -> String, verdicts: &dyn Verdicts) {
+        let outcome = match timestamp <= self.timestamp {
+            true => Ok(()),
+            false => Err(format!(
+                "the checkpoint of size {} is from {}, and covers {} from {timestamp}",
+                self.size(),
+                self.timestamp,
+                what()
+            )),
+        };
+        verdicts.check(checks::CHECKPOINT_TIMESTAMP, outcome);
+    }
+
+    async fn look_up<F: Fetch>(&self, fetch: &mut F, promise: &Promise) -> Result<Fate, Trouble> {
         let row = self.row(fetch, promise.index / TILE_WIDTH).await?;
         match row.get((promise.index % TILE_WIDTH) as usize) {
-            Some(leaf) if *leaf == promise.leaf => Ok(()),
-            _ => Err(self.search(fetch, promise).await?.into()),
+            Some(leaf) if *leaf == promise.leaf => Ok(Fate::Kept),
+            _ => Ok(match self.search(fetch, promise).await? {
+                Some(finding) => Fate::Elsewhere(finding),
+                None => Fate::Nowhere,
+            }),
         }
     }
 
-    /// What has become of a promise that is not kept at its index: the tiles
-    /// around it are searched for the entry.
-    async fn search<F: Fetch>(&self, fetch: &mut F, promise: &Promise) -> Result<Finding, Trouble> {
+    /// Where a promise that is not kept at its index has gone: the tiles around it are
+    /// searched for the entry.
+    async fn search<F: Fetch>(
+        &self,
+        fetch: &mut F,
+        promise: &Promise,
+    ) -> Result<Option<Finding>, Trouble> {
         let (index, size) = (promise.index, self.size());
         let middle = index / TILE_WIDTH;
         for number in [middle, middle.wrapping_sub(1), middle + 1] {
@@ -319,7 +395,7 @@ impl Follower {
             let Some((place, timestamp)) = entries::find(promise, &tile, &bytes) else {
                 continue;
             };
-            return Ok(if place != index {
+            return Ok(Some(if place != index {
                 let detail = format!("promised at index {index}, it is at index {place}");
                 Finding::new(checks::INCLUSION_INDEX, detail)
             } else {
@@ -328,22 +404,21 @@ impl Follower {
                     promise.timestamp
                 );
                 Finding::new(checks::INCLUSION_TIMESTAMP, detail)
-            });
+            }));
         }
-        let detail = format!(
-            "what was promised at index {index} is not there, nor near it (tree of {size})"
-        );
-        Ok(Finding::new(checks::INCLUSION_ENTRY, detail))
+        Ok(None)
     }
 
     /// Checks data tiles that became full, the hash tiles above them, and the
-    /// issuers that they name; with `all`, the partial data tile at the end too.
+    /// issuers that they name; with `all`, the partial data tile at the end too. Entries
+    /// that are among `promises` are compared with what was submitted, whole.
     ///
     /// # Errors
     /// No answer: what was not checked will be.
     pub async fn read_entries<F: Fetch>(
         &mut self,
         fetch: &mut F,
+        promises: &Mutex<Promises>,
         all: bool,
         verdicts: &dyn Verdicts,
     ) -> Result<(), Trouble> {
@@ -352,19 +427,25 @@ impl Follower {
         }
         let size = self.size();
         // Not so many at a time that looks at the checkpoint have to wait.
+        let ripe = std::mem::replace(&mut self.ripe, size);
         let stop = match all {
             true => size / TILE_WIDTH,
-            false => (size / TILE_WIDTH).min(self.unread + AT_ONCE),
+            false => (ripe / TILE_WIDTH).min(self.unread + AT_ONCE),
         };
         while self.unread < stop {
             let end = (self.unread + TOGETHER as u64).min(stop);
-            self.read_data(fetch, self.unread..end, size, verdicts)
+            let tiles: Vec<u64> = (self.unread..end).collect();
+            self.read_data(fetch, promises, &tiles, size, verdicts)
                 .await?;
             self.unread = end;
         }
+        let again = promises.lock().unread_tiles(self.unread);
+        let again: Vec<u64> = again.into_iter().take(TOGETHER).collect();
+        self.read_data(fetch, promises, &again, size, verdicts)
+            .await?;
         if all && !size.is_multiple_of(TILE_WIDTH) {
             let last = size / TILE_WIDTH;
-            self.read_data(fetch, last..last + 1, size, verdicts)
+            self.read_data(fetch, promises, &[last], size, verdicts)
                 .await?;
         }
         self.read_above(fetch, verdicts).await?;
@@ -374,12 +455,14 @@ impl Follower {
     async fn read_data<F: Fetch>(
         &mut self,
         fetch: &mut F,
-        indexes: std::ops::Range<u64>,
+        promises: &Mutex<Promises>,
+        indexes: &[u64],
         size: u64,
         verdicts: &dyn Verdicts,
     ) -> Result<(), Trouble> {
         let tiles: Vec<Tile> = indexes
-            .filter_map(|index| Tile::widest(Level::Data, index, size))
+            .iter()
+            .filter_map(|index| Tile::widest(Level::Data, *index, size))
             .collect();
         let paths: Vec<String> = tiles.iter().map(Tile::path).collect();
         let answers = fetch.get_all(&paths).await;
@@ -395,9 +478,13 @@ impl Follower {
                 (Err(unreachable), _) | (_, Err(unreachable)) => return Err(unreachable),
             };
             verdicts.passed(checks::TILE_SERVED);
+            let range = tile.start_leaf()..tile.end_leaf();
+            let submitted = promises.lock().take_unread(range);
             let Some(entries) = entries::verify(tile, &bytes, &row, verdicts) else {
                 continue;
             };
+            entries::compare_submitted(tile, &bytes, &submitted, verdicts);
+            self.not_older(entries.newest, || format!("an entry of {tile}"), verdicts);
             self.seen.data_tiles += 1;
             self.seen.entries += entries.leaves.len() as u64;
             for fingerprint in entries.fingerprints {
@@ -466,6 +553,23 @@ pub(crate) async fn issuer<F: Fetch>(
             let detail = format!("{path}: what is served there hashes to {found}");
             Err(Finding::new(checks::ISSUER_HASH, detail).into())
         }
+    }
+}
+
+/// What has become of a promise.
+enum Fate {
+    /// It is kept.
+    Kept,
+    /// Something near its index says what is wrong.
+    Elsewhere(Finding),
+    /// The entry is not there, or not yet.
+    Nowhere,
+}
+
+/// A promise that was covered before it was late.
+fn in_time(promise: &Promise, verdicts: &dyn Verdicts) {
+    if !promise.late {
+        verdicts.passed(checks::INCLUSION_IN_TIME);
     }
 }
 

@@ -120,16 +120,8 @@ impl Heads {
         if let Some(newest) = self.newest.filter(|_| self.note == note) {
             return Ok(newest);
         }
-        let (checkpoint, timestamp) = self.verifier.verify(note).map_err(|error| {
-            let check = match error {
-                CheckpointError::Note(_) | CheckpointError::Text(_) => {
-                    checks::CHECKPOINT_WELLFORMED
-                }
-                CheckpointError::Origin { .. } => checks::CHECKPOINT_ORIGIN,
-                _ => checks::CHECKPOINT_SIGNATURE,
-            };
-            Finding::new(check, error.to_string())
-        })?;
+        let verified = self.verifier.verify(note);
+        let (checkpoint, timestamp) = verified.map_err(|error| unverified(&error))?;
         Ok(Head {
             size: checkpoint.size,
             root: checkpoint.root,
@@ -202,10 +194,26 @@ impl Heads {
     }
 }
 
+/// Which check a checkpoint fails that does not verify.
+pub(crate) fn unverified(error: &CheckpointError) -> Finding {
+    let check = match error {
+        CheckpointError::Note(_) | CheckpointError::Text(_) => checks::CHECKPOINT_WELLFORMED,
+        CheckpointError::Origin { .. } => checks::CHECKPOINT_ORIGIN,
+        _ => checks::CHECKPOINT_SIGNATURE,
+    };
+    Finding::new(check, error.to_string())
+}
+
 fn grown(head: &Head, floor: Floor) -> Result<(), String> {
     if head.size < floor.size {
         return Err(format!(
             "a checkpoint of size {} after one of size {}",
+            head.size, floor.size
+        ));
+    }
+    if head.size > floor.size && head.timestamp == floor.timestamp {
+        return Err(format!(
+            "a checkpoint of size {} with the timestamp of the one of size {}",
             head.size, floor.size
         ));
     }
@@ -277,6 +285,7 @@ mod tests {
         assert_eq!(log.serves(9, b"NINE", 93), [checks::CHECKPOINT_FORK]);
         assert_eq!(log.serves(8, b"eight", 94), [checks::CHECKPOINT_GROWTH]);
         assert_eq!(log.serves(9, b"nine", 91), [checks::CHECKPOINT_GROWTH]);
+        assert_eq!(log.serves(11, b"eleven", 92), [checks::CHECKPOINT_GROWTH]);
         assert_eq!(log.serves(10, b"ten", 101), [checks::CHECKPOINT_FRESH]);
         assert_eq!(
             log.serves(11, b"eleven", 39),

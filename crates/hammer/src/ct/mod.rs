@@ -3,7 +3,7 @@
 //!
 //! | step | where |
 //! |---|---|
-//! | authorities, made once and kept | [`Roots`] |
+//! | authorities, made once and kept, or given | [`Roots`], [`Authorities`] |
 //! | which log: URLs, origin, key, window | [`LogOptions`], [`Target`] |
 //! | chains: one signature each, minted as they are sent or ahead | [`Chains`], [`Issuers`] |
 //! | an SCT, verified as it comes | [`SctVerifier`] |
@@ -11,6 +11,7 @@
 //! | every checkpoint seen | [`Heads`] |
 //! | from one verified tree to the next, by tiles; promises, entries, issuers | [`Follower`] |
 //! | the verified tree, to check any tile with | [`Spine`] |
+//! | what a log must refuse, asked now and then | `probes` |
 //! | a log that is being restarted | [`Outage`] |
 //!
 //! # What is found
@@ -31,15 +32,22 @@
 //! | 429 or 503 without a Retry-After that makes sense | `retry_after` |
 //! | no checkpoint | `checkpoint_served` |
 //! | a checkpoint that cannot be read; of another name; not signed by its key | `checkpoint_wellformed`, `checkpoint_origin`, `checkpoint_signature` |
-//! | a checkpoint smaller or older than one before | `checkpoint_growth` |
+//! | a checkpoint smaller or older than one before, or larger and not newer | `checkpoint_growth` |
+//! | a checkpoint older than an entry that it covers | `checkpoint_timestamp` |
 //! | the same checkpoint for too long, or one of the future | `checkpoint_fresh` |
 //! | two roots for one size | `checkpoint_fork` |
 //! | a root that its own entries do not lead to | `checkpoint_consistent` |
 //! | no tile; a tile of another length | `tile_served`, `tile_wellformed` |
 //! | a hash tile that does not lead to the root, though the entries do | `tile_consistent` |
 //! | a data tile that cannot be read; an entry with another index; entries that are not those of the hash tile | `entry_wellformed`, `entry_index`, `entry_hash` |
+//! | another precertificate beside an entry than the one submitted | `entry_precertificate` |
+//! | another chain beside an entry, in another order, or one that ends before the root | `entry_chain` |
 //! | no issuer; another one | `issuer_served`, `issuer_hash` |
 //! | a content coding that was not asked for, or cannot be decoded | `encoding` |
+//! | another Content-Type; a checkpoint that caches may keep, a tile that they may not; no CORS | `content_type`, `cache_control`, `cors` |
+//! | takes a certificate outside of its window, of an unknown root, with a bad signature, or poison on the wrong endpoint | `refused_outside_window`, `refused_unknown_root`, `refused_bad_signature`, `refused_wrong_endpoint` |
+//! | answers nonsense, or a path that is none, with anything but 4xx | `refused_malformed`, `refused_unknown_path` |
+//! | get-roots lacks a root that it accepts | `roots_served` |
 //! | no checkpoint covers a promised index in time | `inclusion_in_time` |
 //! | something else is at the promised index | `inclusion_entry` |
 //! | the entry is at another index; it has another timestamp | `inclusion_index`, `inclusion_timestamp` |
@@ -49,7 +57,8 @@
 //!
 //! | metric | |
 //! |---|---|
-//! | `ct_throttled`, `ct_retry_after` | answers of 429 and 503, and the waits they asked for: the user waits as told and submits the same chain again |
+//! | `ct_accepted` | the rate of submissions that were answered with an SCT that verifies |
+//! | `throttled`, `ct_retry_after` | the rate of answers of 429 and 503, and the waits they asked for: the user waits as told and submits the same chain again |
 //! | `ct_outage`, `ct_outage_errors` | with `--expect-restarts`: absences, and requests without answer during them |
 //! | `ct_minted_late` | chains minted under load because those made ahead were used up |
 //! | `ct_tree_size`, `ct_promises_open` | the verified tree, and SCTs not yet proven |
@@ -59,15 +68,18 @@
 //! Requests of the follower, which runs beside the load, are not load and are
 //! not counted among `http_reqs`.
 
+mod authorities;
 mod chains;
 pub mod checks;
 mod entries;
 pub mod fetch;
 mod follower;
+mod headers;
 mod heads;
 mod observed;
 pub mod options;
 mod outage;
+mod probes;
 mod profile;
 mod promises;
 pub(crate) mod random;
@@ -81,12 +93,13 @@ mod stencil;
 mod target;
 pub mod write;
 
+pub use authorities::{Authorities, Given};
 pub use chains::{Chains, Submission, Tail, Window};
 pub use follower::{Follower, Seen};
 pub use heads::{Floor, Head, Heads};
 pub use outage::Outage;
 pub use profile::Issuers;
-pub use promises::{Promise, Promises, Tally};
+pub use promises::{Issuers as ChainAbove, Promise, Promises, Submitted, Tally};
 pub use remote::Remote;
 pub use roots::{Roots, RootsError};
 pub use sct::{Promised, SctVerifier, timestamp_sane};

@@ -17,7 +17,8 @@ use super::outage::Outage;
 use super::promises::Promises;
 use super::remote::Remote;
 use super::spine::Spine;
-use super::target::{LogOptions, Target, configuration};
+use super::target::{LogOptions, Target, configuration, faulty};
+use super::{Submission, Submitted};
 
 /// See the module.
 pub(crate) struct Observed {
@@ -93,14 +94,14 @@ impl Observed {
         let url = &self.target.url;
         let fail = |trouble: Trouble| match trouble {
             Trouble::Unreachable(reason) => PrepareError::Unreachable(format!("{url}: {reason}")),
-            Trouble::Found(finding) => configuration(format!("{url}: {finding}")),
+            Trouble::Found(finding) => faulty(url, finding),
         };
         let mut remote = self.remote();
         let found = checks::Findings::default();
         let head = self.look(&mut remote, &found).await.map_err(fail)?;
-        let head = head.ok_or_else(|| {
-            let why = found.take().first().map(ToString::to_string);
-            configuration(format!("{url}: {}", why.unwrap_or_default()))
+        let head = head.ok_or_else(|| match found.take().into_iter().next() {
+            Some(finding) => faulty(url, finding),
+            None => configuration(format!("{url}: there is no checkpoint")),
         })?;
         let entries = self.audit == Audit::Full;
         let follower = Follower::start(Arc::clone(&self.spine), &mut remote, &head, entries);
@@ -127,7 +128,7 @@ impl Observed {
             return stop.cancelled().await;
         }
         let recorded = self.recorded(&recorder);
-        let mut remote = self.remote();
+        let mut remote = self.remote().telling(recorded.clone());
         while !stop.is_cancelled() {
             self.tick(&mut remote, false, &recorded).await;
             self.gauges(&recorded);
@@ -139,7 +140,7 @@ impl Observed {
         }
     }
 
-    fn recorded(&self, recorder: &Recorder) -> Recorded {
+    pub(crate) fn recorded(&self, recorder: &Recorder) -> Recorded {
         Recorded {
             tags: recorder.tags(&[("log", &self.target.origin)]),
             recorder: recorder.clone(),
@@ -158,7 +159,7 @@ impl Observed {
     /// One look: checkpoint, tree, promises, entries.
     async fn tick(&self, remote: &mut impl Fetch, all: bool, verdicts: &dyn Verdicts) {
         let asked = Instant::now();
-        match self.advance(remote, all, verdicts).await {
+        match self.advance(remote, all, asked, verdicts).await {
             Ok(()) => (),
             Err(Trouble::Found(finding)) => verdicts.found(finding),
             Err(Trouble::Unreachable(reason)) if !self.outage.expected() => {
@@ -177,7 +178,8 @@ impl Observed {
             verdicts.found(Finding::new(checks::INCLUSION_IN_TIME, detail));
         }
         if let Some(follower) = self.follower.lock().await.as_mut() {
-            match follower.read_entries(remote, all, verdicts).await {
+            let read = follower.read_entries(remote, &self.promises, all, verdicts);
+            match read.await {
                 Err(Trouble::Found(finding)) => verdicts.found(finding),
                 // It will be tried again; the checkpoint tells of an absence.
                 Err(Trouble::Unreachable(_)) | Ok(()) => (),
@@ -189,6 +191,7 @@ impl Observed {
         &self,
         remote: &mut impl Fetch,
         again: bool,
+        asked: Instant,
         verdicts: &dyn Verdicts,
     ) -> Result<(), Trouble> {
         let Some(head) = self.look(remote, verdicts).await? else {
@@ -216,7 +219,8 @@ impl Observed {
         for (size, _) in between {
             self.heads.lock().settled(size);
         }
-        follower.settle(remote, &self.promises, verdicts).await
+        let settled = follower.settle(remote, &self.promises, asked, verdicts);
+        settled.await
     }
 
     /// After an absence everybody has the whole merge delay again.
@@ -242,6 +246,11 @@ impl Observed {
         self.clock_tolerance
     }
 
+    /// What the log must store of a submission besides what it signs, if entries are read.
+    pub(crate) fn expects(&self, submission: &Submission) -> Option<Submitted> {
+        (self.audit == Audit::Full).then(|| submission.submitted())
+    }
+
     /// Whether promises are followed up.
     pub(crate) fn audits(&self) -> bool {
         self.audit != Audit::None
@@ -255,7 +264,7 @@ impl Observed {
             recorded.check(checks::AUDIT_COMPLETE, self.back());
             return self.note(&[]);
         }
-        let mut remote = self.remote();
+        let mut remote = self.remote().telling(recorded.clone());
         let mut end = Instant::now() + self.mmd.min(Duration::from_secs(3600)) + PATIENCE;
         if self.outage.is_down() {
             end += Duration::from_secs(30);

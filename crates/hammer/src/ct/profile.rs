@@ -49,19 +49,24 @@ pub(crate) struct Profile<'a> {
     pub(crate) scts: usize,
 }
 
+impl<'a> Profile<'a> {
+    /// Certificates of one issuer, all of one sort.
+    pub(crate) fn of(issuer: &'a Authority) -> Self {
+        Profile {
+            weight: 1,
+            issuer,
+            subject: KeyType::EcdsaP256,
+            names: 2,
+            days: 90,
+            scts: 0,
+        }
+    }
+}
+
 impl Issuers {
     /// The sorts of certificates of this choice.
     pub(crate) fn profiles(self, roots: &Roots) -> Vec<Profile<'_>> {
-        let only = |issuer| {
-            vec![Profile {
-                weight: 1,
-                issuer,
-                subject: KeyType::EcdsaP256,
-                names: 2,
-                days: 90,
-                scts: 0,
-            }]
-        };
+        let only = |issuer| vec![Profile::of(issuer)];
         match self {
             Issuers::Rsa => only(&roots.rsa),
             Issuers::P256 => only(&roots.p256),

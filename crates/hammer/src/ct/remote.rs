@@ -6,7 +6,9 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use lucarne_load::http::{Client, ClientOptions, Endpoint, Request, Response};
 
+use super::checks::{Recorded, Verdicts};
 use super::fetch::{self, Fetch, Trouble};
+use super::headers;
 use super::outage::Outage;
 
 /// Connections that tiles are read over side by side.
@@ -18,6 +20,8 @@ pub struct Remote {
     clients: Vec<Client>,
     prefix: Arc<str>,
     outage: Arc<Outage>,
+    /// Where it is told what is found of headers.
+    told: Option<Recorded>,
 }
 
 /// What the follower accepts: full data tiles are kept in gzip by every log.
@@ -36,6 +40,15 @@ impl Remote {
             clients: (0..CONNECTIONS).map(|_| client()).collect(),
             prefix: endpoint.prefix.as_str().into(),
             outage,
+            told: None,
+        }
+    }
+
+    /// What is found of the headers of answers is told.
+    pub(crate) fn telling(self, recorded: Recorded) -> Self {
+        Self {
+            told: Some(recorded),
+            ..self
         }
     }
 }
@@ -44,11 +57,17 @@ async fn get(
     client: &mut Client,
     prefix: &str,
     outage: &Outage,
+    told: Option<&Recorded>,
     path: &str,
 ) -> Result<Bytes, Trouble> {
     let target = format!("{prefix}/{path}");
-    let headers = [("accept-encoding", ACCEPT)];
+    let headers = [("accept-encoding", ACCEPT), headers::ORIGIN];
     let response = client.send(&Request::get(&target).headers(&headers)).await;
+    if let Some(recorded) = told.filter(|_| response.is(&[200])) {
+        for (check, outcome) in headers::examine(path, &response.headers, true) {
+            recorded.check(check, outcome);
+        }
+    }
     judge(path, ACCEPT, outage, response)
 }
 
@@ -61,7 +80,7 @@ pub(crate) fn judge(
 ) -> Result<Bytes, Trouble> {
     if let Err(failure) = &response.exchange.outcome {
         outage.bad(response.exchange.started);
-        return Err(Trouble::Unreachable(format!("{path}: {failure}")));
+        return Err(Trouble::Unreachable(format!("{path}: {}", failure.detail)));
     }
     if outage.expected() && matches!(response.status, 502..=504) {
         outage.bad(response.exchange.started);
@@ -79,13 +98,13 @@ pub(crate) fn judge(
 impl Fetch for Remote {
     async fn get(&mut self, path: &str) -> Result<Bytes, Trouble> {
         match self.clients.first_mut() {
-            Some(client) => get(client, &self.prefix, &self.outage, path).await,
+            Some(client) => get(client, &self.prefix, &self.outage, self.told.as_ref(), path).await,
             None => Err(Trouble::Unreachable("no connection".to_owned())),
         }
     }
 
     async fn get_all(&mut self, paths: &[String]) -> Vec<Result<Bytes, Trouble>> {
-        let (prefix, outage) = (&self.prefix, &self.outage);
+        let (prefix, outage, told) = (&self.prefix, &self.outage, self.told.as_ref());
         let step = self.clients.len().max(1);
         let columns = self
             .clients
@@ -94,7 +113,7 @@ impl Fetch for Remote {
             .map(|(first, client)| async move {
                 let mut column = Vec::new();
                 for path in paths.iter().skip(first).step_by(step) {
-                    column.push(get(client, prefix, outage, path).await);
+                    column.push(get(client, prefix, outage, told, path).await);
                 }
                 column.into_iter()
             });

@@ -159,7 +159,7 @@ mod tests {
 
     use super::*;
     use crate::ct::random::Random;
-    use crate::ct::{Chains, Issuers, Roots, Window};
+    use crate::ct::{Authorities, Chains, Issuers, Roots, Window};
 
     /// The log's own signer is the other side; what is changed afterwards is
     /// called by its name.
@@ -171,7 +171,8 @@ mod tests {
         let verifier = SctVerifier::new(key.public_key_spki()).unwrap();
         let mut buffer = Vec::new();
         for precerts in [0.0, 1.0] {
-            let chains = Chains::new(&roots, Issuers::P256, precerts, Window::default(), 0);
+            let authorities = Authorities::Made(Box::new(roots.clone()));
+            let chains = Chains::new(&authorities, Issuers::P256, precerts, Window::default(), 0);
             let next = |chains: &Chains| chains.next(&mut Random::new(1, 1)).unwrap().0;
             let chains = chains.unwrap();
             let (submission, other) = (next(&chains), next(&chains));

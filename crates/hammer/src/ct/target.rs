@@ -15,6 +15,8 @@ use lucarne_settings::values;
 use serde::Deserialize;
 
 use super::Window;
+use super::checks::{self, Finding};
+use super::heads::unverified;
 use super::options::{Audit, Http};
 use super::sct::excerpt;
 
@@ -41,6 +43,10 @@ pub struct LogOptions {
     pub clock_tolerance: Duration,
     /// The log may be restarted.
     pub expect_restarts: bool,
+    /// Token of every request (`Authorization: Bearer …`).
+    pub bearer_token: Option<String>,
+    /// Token of submissions, if another one.
+    pub bearer_token_write: Option<String>,
     /// Version of HTTP.
     pub http: Http,
     /// Accept any TLS certificate.
@@ -66,8 +72,10 @@ pub struct Target {
     pub submission: Arc<Endpoint>,
     /// Where tiles come from.
     pub monitoring: Arc<Endpoint>,
-    /// How requests are sent.
+    /// How it is read.
     pub client: Arc<ClientOptions>,
+    /// How it is submitted to.
+    pub writer: Arc<ClientOptions>,
     /// The log's name in its checkpoints.
     pub origin: String,
     /// Its SubjectPublicKeyInfo, in DER.
@@ -152,9 +160,12 @@ impl LogOptions {
             },
             window: metadata.window(),
             url: url.trim_end_matches('/').to_owned(),
+            writer: Arc::new(self.writer()),
             client,
         };
-        target.prove().await?;
+        let itself = (metadata.spki(), metadata.origin());
+        let known = itself == (Some(target.spki.clone()), Some(target.origin.clone()));
+        target.prove(known).await?;
         Ok(target)
     }
 
@@ -165,28 +176,49 @@ impl LogOptions {
                 Http::V2 => Version::Http2,
             },
             insecure: self.insecure,
-            ca: self.ca.clone(),
+            // A plan's `${NAME:-}` gives an empty one.
+            ca: self.ca.clone().filter(|ca| !ca.as_os_str().is_empty()),
             timeout: self.timeout,
+            bearer_token: self.bearer_token.clone().filter(|token| !token.is_empty()),
             ..ClientOptions::default()
+        }
+    }
+
+    fn writer(&self) -> ClientOptions {
+        let reading = self.client();
+        let token = self.bearer_token_write.clone();
+        ClientOptions {
+            bearer_token: token
+                .filter(|token| !token.is_empty())
+                .or_else(|| reading.bearer_token.clone()),
+            ..reading
         }
     }
 }
 
 impl Target {
-    /// Reads a checkpoint: whoever answers is this log.
-    async fn prove(&self) -> Result<(), PrepareError> {
+    /// Reads a checkpoint: whoever answers is this log. If not, that is a mistake in what
+    /// was asked for; unless the answer has said itself that it is a log (`known`), or is
+    /// signed by the key that was named: then the log is at fault.
+    async fn prove(&self, known: bool) -> Result<(), PrepareError> {
         let verifier = CheckpointVerifier::new(&self.origin, &self.spki)
             .map_err(|error| configuration(format!("the key of {}: {error}", self.url)))?;
         let response = self.get("checkpoint").await?;
         if response.status != 200 {
+            let said = format!("status {}: {}", response.status, excerpt(&response.body));
+            if known {
+                let finding = Finding::new(checks::CHECKPOINT_SERVED, said);
+                return Err(faulty(&self.url, finding));
+            }
             return Err(configuration(format!(
-                "{}/checkpoint: status {}: {}; is this the monitoring prefix of a static CT log?",
-                self.url,
-                response.status,
-                excerpt(&response.body)
+                "{}/checkpoint: {said}; is this the monitoring prefix of a static CT log?",
+                self.url
             )));
         }
         verifier.verify(&response.body).map(drop).map_err(|error| {
+            if known || matches!(error, CheckpointError::Signature) {
+                return faulty(&self.url, unverified(&error));
+            }
             let advice = match error {
                 CheckpointError::Origin { .. } => "; --origin names the log",
                 CheckpointError::Unsigned | CheckpointError::Signature => {
@@ -221,7 +253,7 @@ impl Target {
         struct Answer {
             certificates: Vec<String>,
         }
-        let mut client = Client::new(Arc::clone(&self.submission), Arc::clone(&self.client));
+        let mut client = Client::new(Arc::clone(&self.submission), Arc::clone(&self.writer));
         let path = format!("{}/ct/v1/get-roots", self.submission.prefix);
         let response = ask(&mut client, &self.url, &path).await?;
         let answer = serde_json::from_slice::<Answer>(&response.body);
@@ -236,7 +268,10 @@ async fn ask(client: &mut Client, url: &str, path: &str) -> Result<Response, Pre
     let response = client.send(&Request::get(path)).await;
     match &response.exchange.outcome {
         Ok(()) => Ok(response),
-        Err(failure) => Err(PrepareError::Unreachable(format!("{url}: {failure}"))),
+        Err(failure) => Err(PrepareError::Unreachable(format!(
+            "{url}: {}",
+            failure.detail
+        ))),
     }
 }
 
@@ -326,6 +361,14 @@ fn public_key(text: &str) -> Result<Vec<u8>, String> {
     keys.next()
         .map(|(_, spki)| spki)
         .ok_or_else(|| format!("{text}: no block PUBLIC KEY"))
+}
+
+/// The log is not as it must be.
+pub(crate) fn faulty(url: &str, finding: Finding) -> PrepareError {
+    PrepareError::Faulty {
+        check: finding.check,
+        detail: format!("{url}: {}", finding.detail),
+    }
 }
 
 pub(crate) fn configuration(detail: impl Into<String>) -> PrepareError {

@@ -10,7 +10,7 @@ use lucarne_ct::{LogId, Sct};
 use lucarne_testkit::Client;
 use lucarne_tlog::{Checkpoint, Hash, SignedNote};
 
-use super::{Forger, Upstream, upstream};
+use super::{Forger, Upstream, entries, upstream};
 
 /// How the proxy lies. Where nothing else is said, one answer in three of the
 /// kind is a lie, and all others pass unchanged.
@@ -52,6 +52,22 @@ pub(crate) enum Fault {
     Unavailable,
     /// 503 with a Retry-After of one second.
     RetryAfter,
+    /// The same instead of every SCT.
+    PutsOff,
+    /// An SCT for a certificate outside of the log's window.
+    TakesOutsideWindow,
+    /// An SCT for a chain to a root that the log does not accept.
+    TakesUnknownRoot,
+    /// An SCT for a certificate whose signature does not verify.
+    TakesBadSignature,
+    /// An SCT for a precertificate on add-chain, and for a certificate on add-pre-chain.
+    TakesWrongEndpoint,
+    /// 500 for what is no submission.
+    FailsOnNonsense,
+    /// get-roots without any certificate.
+    RootsMissing,
+    /// `<html>` with status 200 for a file that does not exist.
+    UnknownPath,
     /// The same checkpoint again and again.
     StaleCheckpoint,
     /// Correctly signed, the size of the one before with another root.
@@ -78,6 +94,26 @@ pub(crate) enum Fault {
     IssuerWrong,
     /// Data tiles claim to be gzip, and are not.
     Gzip,
+    /// Data tiles have another precertificate beside each entry.
+    Precertificate,
+    /// Data tiles name chains in another order.
+    ChainShuffled,
+    /// Data tiles name chains without their roots.
+    ChainCut,
+    /// Data tiles are said to be text.
+    ContentType,
+    /// Nothing says that scripts may read it.
+    NoCors,
+    /// Checkpoints may be cached for ever.
+    CheckpointCached,
+    /// Hash tiles may not be cached.
+    TileUncached,
+    /// Correctly signed, checkpoints are ten seconds older than they should be.
+    OldClock,
+    /// Correctly signed, larger trees have the timestamp of the first.
+    FrozenClock,
+    /// Checkpoints with a bit of their signature flipped, before the run already.
+    SignatureAtStart,
 }
 
 /// Before so many submissions nothing is a lie: a load test looks at a log
@@ -189,14 +225,20 @@ impl Liar {
         let lie = match self.fault {
             Delayed => self.always(),
             DuplicateChanged => self.came_before(&asked.body) && self.always(),
+            // Nothing has been promised yet where many submissions come at once.
+            SctIndexTwice if self.state.lock().unwrap().promised.is_none() => false,
             Dropped | Reset | SctSignature | SctLogId | SctIndex | SctIndexTwice | SctTimestamp
             | SctTomorrow | Forgotten | NeverMerged | Html | Refused | Unavailable | RetryAfter => {
                 self.now_and_then()
             }
+            PutsOff => self.always(),
             _ => false,
         };
         if !lie {
             let truth = self.truth(&asked).await;
+            if let Some(taken) = self.not_refused(&truth) {
+                return pass(taken);
+            }
             if let Ok(sct) = Sct::parse(&truth.body) {
                 self.state.lock().unwrap().promised = sct.index();
             }
@@ -206,7 +248,7 @@ impl Liar {
         match self.fault {
             Refused => return pass(refused()),
             Unavailable => return pass(unavailable(Option::None)),
-            RetryAfter => return pass(self.turn_away(asked.body)),
+            RetryAfter | PutsOff => return pass(self.turn_away(asked.body)),
             Forgotten | NeverMerged => {
                 let entry = self.another_entry().await;
                 let index = entry.index().unwrap();
@@ -253,6 +295,39 @@ impl Liar {
         pass(promise(&sct))
     }
 
+    /// What is said instead of a refusal, if that is the fault.
+    fn not_refused(&self, truth: &Upstream) -> Option<Upstream> {
+        use Fault::*;
+        let codes: &[&str] = match self.fault {
+            TakesOutsideWindow => &["outside_window"],
+            TakesUnknownRoot => &["unknown_root"],
+            TakesBadSignature => &["invalid_signature"],
+            TakesWrongEndpoint => &[
+                "precertificate_on_add_chain",
+                "certificate_on_add_pre_chain",
+            ],
+            FailsOnNonsense => &["invalid_json", "missing_chain", "empty_chain"],
+            _ => return Option::None,
+        };
+        let body = String::from_utf8_lossy(&truth.body);
+        if !truth.status.is_client_error() || !codes.iter().any(|code| body.contains(code)) {
+            return Option::None;
+        }
+        self.lied();
+        Some(match self.fault {
+            FailsOnNonsense => Upstream {
+                status: StatusCode::INTERNAL_SERVER_ERROR,
+                headers: json(),
+                body: Bytes::from_static(b"{}"),
+            },
+            _ => promise(&self.forger.any_sct()),
+        })
+    }
+
+    fn lied(&self) {
+        self.state.lock().unwrap().observed.lies += 1;
+    }
+
     /// Puts an entry into the log that the load test knows nothing of.
     async fn another_entry(&self) -> Sct {
         let body = self.forger.submission();
@@ -285,7 +360,31 @@ impl Liar {
             return pass(truth);
         }
         let body = self.lie_about(&truth.body);
-        pass(Upstream { body, ..truth })
+        pass(self.headed(&asked.path, Upstream { body, ..truth }))
+    }
+
+    /// An answer with the headers that the fault gives it.
+    fn headed(&self, path: &str, mut answer: Upstream) -> Upstream {
+        use Fault::*;
+        let (checkpoint, data) = (path == "checkpoint", path.starts_with("tile/data/"));
+        let headers = &mut answer.headers;
+        let mut set = |name, value| {
+            headers.insert(name, header::HeaderValue::from_static(value));
+        };
+        match self.fault {
+            ContentType if data && self.always() => set(header::CONTENT_TYPE, "text/plain"),
+            CheckpointCached if checkpoint && self.always() => {
+                set(header::CACHE_CONTROL, "public, max-age=31536000, immutable")
+            }
+            TileUncached if path.starts_with("tile/0/") && self.always() => {
+                set(header::CACHE_CONTROL, "no-store");
+            }
+            NoCors if self.always() => {
+                headers.remove(header::ACCESS_CONTROL_ALLOW_ORIGIN);
+            }
+            _ => (),
+        }
+        answer
     }
 
     fn lie_about(&self, truth: &Bytes) -> Bytes {
@@ -305,6 +404,21 @@ impl Liar {
                 self.forger.checkpoint_of_another(truth).into()
             }
             Fault::CheckpointSignature if self.now_and_then() => spoil(truth),
+            Fault::SignatureAtStart => {
+                self.lied();
+                spoil(truth)
+            }
+            Fault::OldClock => {
+                self.lied();
+                self.forger
+                    .checkpoint_at(truth, |time| time - 10_000)
+                    .into()
+            }
+            Fault::FrozenClock if self.always() => {
+                let frozen = self.frozen(&last);
+                let frozen = self.forger.time_of(&frozen);
+                self.forger.checkpoint_at(truth, |_| frozen).into()
+            }
             _ => truth.clone(),
         }
     }
@@ -334,12 +448,15 @@ impl Liar {
         let issuer = path.starts_with("issuer/");
         let lie = match self.fault {
             HashTile | HashTileCut | HashTileMissing => hashes && self.always(),
-            DataTile | Gzip => data && self.always(),
+            DataTile | Gzip | Precertificate | ChainShuffled | ChainCut => data && self.always(),
+            RootsMissing => path == "ct/v1/get-roots" && self.always(),
+            UnknownPath => path == "no-such-file" && self.always(),
             IssuerMissing | IssuerWrong => issuer && self.always(),
             _ => false,
         };
         if !lie {
-            return pass(self.truth(&asked).await);
+            let truth = self.truth(&asked).await;
+            return pass(self.headed(path, truth));
         }
         // Bytes that are to be changed are wanted uncompressed.
         let plain = [("accept-encoding", "identity")];
@@ -349,6 +466,11 @@ impl Liar {
             // Timestamp, type and length are before, TBS or certificate here.
             DataTile => answer.body = flip(&answer.body, 200),
             IssuerWrong => answer.body = flip(&answer.body, 100),
+            Precertificate => answer.body = entries::other_precertificates(&answer.body),
+            ChainShuffled => answer.body = entries::shuffled(&answer.body),
+            ChainCut => answer.body = entries::without_roots(&answer.body),
+            RootsMissing => answer.body = Bytes::from_static(b"{\"certificates\":[]}"),
+            UnknownPath => answer = page(),
             HashTileCut => answer.body.truncate(answer.body.len().saturating_sub(1)),
             IssuerMissing | HashTileMissing => answer.status = StatusCode::NOT_FOUND,
             Gzip => {

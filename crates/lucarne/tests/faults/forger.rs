@@ -56,6 +56,27 @@ impl Forger {
         crate::common::submission(&crate::common::pki().p256)
     }
 
+    /// An SCT for nothing in particular.
+    pub(crate) fn any_sct(&self) -> Sct {
+        let certificate = bytes::Bytes::from_static(b"anything");
+        let signed = SignedEntry::X509 { certificate };
+        self.key.sign_sct(now(), &signed, 7).unwrap()
+    }
+
+    /// The timestamp of a checkpoint.
+    pub(crate) fn time_of(&self, note: &[u8]) -> u64 {
+        self.verifier.verify(note).unwrap().1
+    }
+
+    /// A checkpoint of the log with another timestamp.
+    pub(crate) fn checkpoint_at(&self, note: &[u8], time: impl Fn(u64) -> u64) -> String {
+        let (told, truth) = self.verifier.verify(note).unwrap();
+        let signed = self
+            .key
+            .sign_checkpoint(&self.origin, told.size, &told.root, time(truth));
+        signed.unwrap()
+    }
+
     /// What a checkpoint of the log says, as another log would.
     pub(crate) fn checkpoint_of_another(&self, note: &[u8]) -> String {
         let (told, time) = self.verifier.verify(note).unwrap();

@@ -1,5 +1,6 @@
 //! A proxy between a load test and a real log that lies in one chosen way.
 
+mod entries;
 mod fault;
 mod forger;
 

@@ -22,11 +22,16 @@ pub struct Options {
     #[serde(deserialize_with = "typed::list")]
     pub log_url: Vec<String>,
     /// Origin of the log (in the order of the logs)
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", env = "CT_LOG_ORIGIN")]
     #[serde(deserialize_with = "typed::list")]
     pub origin: Vec<String>,
     /// Public key of the log: base64 of its DER, or a PEM file (in the order of the logs)
-    #[arg(long, alias = "log_public_key", value_name = "KEY|FILE")]
+    #[arg(
+        long,
+        alias = "log_public_key",
+        value_name = "KEY|FILE",
+        env = "CT_LOG_PUBLIC_KEY"
+    )]
     #[serde(deserialize_with = "typed::list")]
     pub log_public_key: Vec<String>,
     /// What a random reader reads, each kind with the number of times out of all
@@ -61,6 +66,9 @@ pub struct Options {
     /// The log may be restarted during the run: wait for it, and say how long it was away
     #[arg(long)]
     pub expect_restarts: bool,
+    /// Token that requests carry: Authorization: Bearer TOKEN
+    #[arg(long, alias = "bearer_token", value_name = "TOKEN")]
+    pub bearer_token: Option<String>,
     /// Version of HTTP
     #[arg(long, value_enum, default_value_t)]
     pub http: Http,
@@ -71,7 +79,7 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
     /// Longest time for one request
-    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(30))]
+    #[arg(long, aliases = ["http_timeout", "http-timeout"], value_name = "TIME", default_value_t = Span::seconds(30))]
     pub timeout: Span,
 }
 
@@ -158,6 +166,7 @@ impl Default for Options {
             checkpoint_interval: Span(std::time::Duration::from_millis(500)),
             clock_tolerance: Span::seconds(5),
             expect_restarts: false,
+            bearer_token: None,
             http: Http::default(),
             insecure: false,
             ca: None,
@@ -180,6 +189,8 @@ impl Options {
             checkpoint_interval: self.checkpoint_interval.0,
             clock_tolerance: self.clock_tolerance.0,
             expect_restarts: self.expect_restarts,
+            bearer_token: self.bearer_token.clone(),
+            bearer_token_write: None,
             http: self.http,
             insecure: self.insecure,
             ca: self.ca.clone(),

@@ -17,7 +17,8 @@ use crate::ct::outage::Outage;
 use crate::ct::random::Random;
 use crate::ct::retry::retry_after;
 use crate::ct::spine::{Spine, read_row};
-use crate::ct::{entries, follower, remote};
+use crate::ct::write::writer::THROTTLED;
+use crate::ct::{entries, follower, headers, remote};
 
 /// See the module.
 pub(super) struct Reader {
@@ -89,6 +90,7 @@ impl User for Reader {
         let mut visit = Visit {
             log,
             accept: scenario.options.compression.accept(),
+            protocol: line.client.protocol(),
             client: &mut line.client,
             tags: line.tags[kind as usize],
             throttled: line.throttled,
@@ -143,6 +145,7 @@ struct Visit<'a> {
     log: &'a Log,
     accept: &'static str,
     client: &'a mut Client,
+    protocol: &'static str,
     tags: Tags,
     throttled: Tags,
     iteration: &'a mut Iteration,
@@ -348,9 +351,19 @@ impl Visit<'_> {
         let with_tag = [coding, ("if-none-match", known.unwrap_or_default())];
         let headers = &with_tag[..1 + usize::from(known.is_some())];
         let request = Request::get(&target).headers(headers);
-        let mut response = self.client.send(&request).await;
+        let sent = self.client.send(&request);
+        let mut response = match self.counted {
+            true => {
+                let protocol = self.protocol;
+                let pending = self.iteration.pending(self.tags, protocol);
+                pending.until(sent).await
+            }
+            false => sent.await,
+        };
         if matches!(response.status, 429 | 503) && response.exchange.outcome.is_ok() {
             self.throttle(&response);
+            let recorder = self.iteration.recorder();
+            recorder.rate(self.tags, THROTTLED, true);
             return Err(Trouble::Unreachable(format!(
                 "{path}: status {}",
                 response.status
@@ -373,6 +386,13 @@ impl Visit<'_> {
             }
             self.iteration.request(self.tags, &response.exchange);
             if !lost {
+                let recorder = self.iteration.recorder();
+                recorder.rate(self.tags, THROTTLED, false);
+                if response.status == 200 {
+                    for (check, outcome) in headers::examine(path, &response.headers, false) {
+                        recorder.check(self.tags, check, outcome);
+                    }
+                }
                 response.exchange.outcome = Ok(());
             }
         } else {
@@ -398,7 +418,6 @@ impl Visit<'_> {
     fn throttle(&mut self, response: &lucarne_load::http::Response) {
         self.iteration.request(self.throttled, &response.exchange);
         let recorder = self.iteration.recorder();
-        recorder.count(self.throttled, "ct_throttled", 1);
         match retry_after(response.headers.get("retry-after"), now_ms()) {
             Ok(wait) => {
                 recorder.check(self.throttled, checks::RETRY_AFTER, Ok(()));

@@ -1,13 +1,15 @@
 //! `ct-write`: certificates and precertificates submitted to logs.
 
+mod goal;
 mod options;
 mod repeats;
-mod writer;
+pub(in crate::ct) mod writer;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::join_all;
 use lucarne_load::{Note, PrepareError, Recorder, Scenario, Stop, User};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
@@ -15,9 +17,11 @@ use tokio::sync::OnceCell;
 pub use options::Options;
 
 use super::observed::{self, Observed};
+use super::probes::Probes;
 use super::sct::SctVerifier;
 use super::target::configuration;
-use super::{Chains, Roots, Window, roots};
+use super::{Authorities, Chains, Roots, Window, checks};
+use goal::Goal;
 use repeats::Repeats;
 use writer::{Buffers, Writer};
 
@@ -26,12 +30,25 @@ use writer::{Buffers, Writer};
 /// # Errors
 /// Options that contradict themselves.
 pub fn build(options: Options, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
+    build_until(options, seed, None)
+}
+
+/// The same; the run ends once so many new leaves have been written.
+///
+/// # Errors
+/// Options that contradict themselves.
+pub fn build_until(
+    options: Options,
+    seed: u64,
+    leaves: Option<u64>,
+) -> Result<Arc<dyn Scenario>, PrepareError> {
     if let (Some(start), Some(limit)) = (options.not_after_start, options.not_after_limit)
         && start >= limit
     {
         return Err(configuration("notAfterStart is not before notAfterLimit"));
     }
     Ok(Arc::new(Write(Arc::new(Inner {
+        goal: Goal::new(leaves),
         options,
         seed,
         logs: OnceCell::new(),
@@ -42,6 +59,7 @@ pub fn build(options: Options, seed: u64) -> Result<Arc<dyn Scenario>, PrepareEr
 struct Write(Arc<Inner>);
 
 struct Inner {
+    goal: Goal,
     options: Options,
     seed: u64,
     logs: OnceCell<Vec<Log>>,
@@ -54,6 +72,7 @@ struct Log {
     observed: Observed,
     verifier: SctVerifier,
     chains: Chains,
+    probes: Probes,
     repeats: Mutex<Repeats>,
 }
 
@@ -68,8 +87,7 @@ impl Inner {
 
     async fn open(&self) -> Result<Vec<Log>, PrepareError> {
         let options = self.options.logs();
-        let authorities = Roots::open(&self.options.roots);
-        let authorities = authorities.map_err(|error| configuration(error.to_string()))?;
+        let authorities = self.authorities()?;
         let targets = options.targets().await?;
         let share = self.options.ahead.div_ceil(targets.len().max(1) as u64);
         let mut logs = Vec::with_capacity(targets.len());
@@ -95,34 +113,68 @@ impl Inner {
             let chains = chains.map_err(|error| configuration(error.to_string()))?;
             let minted = chains.stock(share, self.seed);
             minted.map_err(|error| configuration(error.to_string()))?;
+            let verifier = verifier.ok_or_else(wrong)?;
+            let observed = Observed::begin(target, &options).await?;
+            let outage = Arc::clone(&observed.outage);
+            let probes = Probes::new(&observed.target, &authorities, outage);
             logs.push(Log {
-                verifier: verifier.ok_or_else(wrong)?,
-                observed: Observed::begin(target, &options).await?,
+                probes: probes.map_err(|error| configuration(error.to_string()))?,
+                verifier,
+                observed,
                 chains,
                 repeats: Mutex::default(),
             });
         }
         Ok(logs)
     }
+
+    fn authorities(&self) -> Result<Authorities, PrepareError> {
+        if let Some(files) = self.options.files()? {
+            return Authorities::given(&files).map_err(configuration);
+        }
+        let made = Roots::open(&self.options.roots);
+        let made = made.map_err(|error| configuration(error.to_string()))?;
+        Ok(Authorities::Made(Box::new(made)))
+    }
+
+    /// Sends what is to be refused, beside the load.
+    async fn probe(&self, recorder: &Recorder, stop: &Stop) {
+        let interval = self.options.probe_interval.0;
+        if interval.is_zero() {
+            return;
+        }
+        let each = self.logs().iter().map(|log| async move {
+            let recorded = log.observed.recorded(recorder);
+            log.probes.run(interval, &recorded, stop).await;
+        });
+        join_all(each).await;
+    }
+
+    /// What is left of that, after the load.
+    async fn probe_the_rest(&self, recorder: &Recorder) {
+        if self.options.probe_interval.0.is_zero() {
+            return;
+        }
+        let each = self.logs().iter().map(|log| async move {
+            let recorded = log.observed.recorded(recorder);
+            log.probes.finish(&recorded).await;
+        });
+        join_all(each).await;
+    }
 }
 
 /// Fails if the log says that it does not accept chains to our roots.
-async fn accepted(target: &super::Target, authorities: &Roots) -> Result<(), PrepareError> {
+async fn accepted(target: &super::Target, authorities: &Authorities) -> Result<(), PrepareError> {
     let Some(accepted) = target.roots().await? else {
         return Ok(());
     };
-    let ours = roots::certificates(&authorities.roots_pem());
-    let ours = ours.map_err(|error| configuration(error.to_string()))?;
-    let known = |der: &Vec<u8>| {
-        let base64 = base64_simd::STANDARD.encode_to_string(der);
-        accepted.contains(&base64)
-    };
-    match ours.iter().all(known) {
+    let ours = authorities.roots_base64();
+    match ours.iter().all(|root| accepted.contains(root)) {
         true => Ok(()),
         false => Err(configuration(format!(
             "{} does not accept the roots of the load test: configure it with {}",
             target.url,
-            authorities.roots_file().display()
+            authorities.roots_file()
         ))),
     }
 }
@@ -139,10 +191,20 @@ impl Scenario for Write {
     }
 
     async fn background(&self, recorder: Recorder, stop: Stop) {
-        observed::follow(self.0.observed(), recorder, stop).await;
+        let probes = self.0.probe(&recorder, &stop);
+        let follow = observed::follow(self.0.observed(), recorder.clone(), stop.clone());
+        tokio::join!(probes, follow);
+    }
+
+    async fn reached(&self) {
+        self.0.goal.reached().await;
     }
 
     async fn finish(&self, recorder: Recorder) -> Vec<Note> {
+        self.0.probe_the_rest(&recorder).await;
+        if let Some(outcome) = self.0.goal.outcome() {
+            recorder.check(recorder.base(), checks::LEAF_WRITE_GOAL, outcome);
+        }
         observed::audit(self.0.observed(), recorder).await
     }
 }

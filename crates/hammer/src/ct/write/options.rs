@@ -3,10 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use lucarne_load::PrepareError;
 use lucarne_settings::typed;
 use serde::Deserialize;
 
+use crate::ct::authorities::Files;
 use crate::ct::options::{Audit, Http, Moment, Share, Span};
+use crate::ct::target::configuration;
 use crate::ct::{Issuers, LogOptions};
 
 /// What `ct-write` sends, where to, and what it checks.
@@ -26,11 +29,16 @@ pub struct Options {
     #[serde(deserialize_with = "typed::list")]
     pub write_log_url: Vec<String>,
     /// Origin of the log (in the order of the logs)
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", env = "CT_LOG_ORIGIN")]
     #[serde(deserialize_with = "typed::list")]
     pub origin: Vec<String>,
     /// Public key of the log: base64 of its DER, or a PEM file (in the order of the logs)
-    #[arg(long, alias = "log_public_key", value_name = "KEY|FILE")]
+    #[arg(
+        long,
+        alias = "log_public_key",
+        value_name = "KEY|FILE",
+        env = "CT_LOG_PUBLIC_KEY"
+    )]
     #[serde(deserialize_with = "typed::list")]
     pub log_public_key: Vec<String>,
     /// Directory of the authorities that `lucarne ca new` made
@@ -61,7 +69,12 @@ pub struct Options {
     #[arg(long, value_enum, default_value_t)]
     pub audit: Audit,
     /// Time within which an entry must be in a checkpoint after its SCT
-    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(10))]
+    #[arg(
+        long,
+        aliases = ["mmd_duration", "mmd-duration"],
+        value_name = "TIME",
+        default_value_t = Span::seconds(10)
+    )]
     pub mmd: Span,
     /// Age at which a checkpoint is stale
     #[arg(long, value_name = "TIME", default_value_t = Span::seconds(60))]
@@ -75,6 +88,41 @@ pub struct Options {
     /// The log may be restarted during the run: wait for it, and say how long it was away
     #[arg(long)]
     pub expect_restarts: bool,
+    /// Token that requests carry: Authorization: Bearer TOKEN
+    #[arg(long, alias = "bearer_token", value_name = "TOKEN")]
+    pub bearer_token: Option<String>,
+    /// Token that submissions carry, if another one
+    #[arg(long, alias = "bearer_token_write", value_name = "TOKEN")]
+    pub bearer_token_write: Option<String>,
+    /// PEM file of a CA's certificate to issue from, instead of those in --roots; what is
+    /// above it, short of the root, may follow
+    #[arg(
+        long,
+        alias = "intermediate_ca_cert_path",
+        value_name = "FILE",
+        requires = "intermediate_ca_key_path"
+    )]
+    pub intermediate_ca_cert_path: Option<PathBuf>,
+    /// PEM file of that CA's private key
+    #[arg(
+        long,
+        alias = "intermediate_ca_key_path",
+        value_name = "FILE",
+        requires = "intermediate_ca_cert_path"
+    )]
+    pub intermediate_ca_key_path: Option<PathBuf>,
+    /// PEM file of the private key that the certificates are for [default: a new one]
+    #[arg(
+        long,
+        alias = "cert_sign_private_key_path",
+        value_name = "FILE",
+        requires = "intermediate_ca_cert_path"
+    )]
+    pub cert_sign_private_key_path: Option<PathBuf>,
+    /// Time between two requests that the log must refuse (another window, an unknown root,
+    /// nonsense); 0 for none
+    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(1))]
+    pub probe_interval: Span,
     /// Version of HTTP
     #[arg(long, value_enum, default_value_t)]
     pub http: Http,
@@ -85,7 +133,7 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
     /// Longest time for one request
-    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(30))]
+    #[arg(long, aliases = ["http_timeout", "http-timeout"], value_name = "TIME", default_value_t = Span::seconds(30))]
     pub timeout: Span,
 }
 
@@ -110,6 +158,12 @@ impl Default for Options {
             checkpoint_interval: Span(std::time::Duration::from_millis(500)),
             clock_tolerance: Span::seconds(5),
             expect_restarts: false,
+            bearer_token: None,
+            bearer_token_write: None,
+            intermediate_ca_cert_path: None,
+            intermediate_ca_key_path: None,
+            cert_sign_private_key_path: None,
+            probe_interval: Span::seconds(1),
             http: Http::default(),
             insecure: false,
             ca: None,
@@ -119,6 +173,25 @@ impl Default for Options {
 }
 
 impl Options {
+    /// The CA that is given by its files, if one is.
+    pub(super) fn files(&self) -> Result<Option<Files>, PrepareError> {
+        // A plan's `${NAME:-}` gives an empty one.
+        let given = |path: &Option<PathBuf>| path.clone().filter(|it| !it.as_os_str().is_empty());
+        let certificate = given(&self.intermediate_ca_cert_path);
+        let key = given(&self.intermediate_ca_key_path);
+        match (certificate, key) {
+            (None, None) => Ok(None),
+            (Some(certificate), Some(key)) => Ok(Some(Files {
+                certificate,
+                key,
+                leaf_key: given(&self.cert_sign_private_key_path),
+            })),
+            _ => Err(configuration(
+                "--intermediate-ca-cert-path and --intermediate-ca-key-path need each other",
+            )),
+        }
+    }
+
     /// What concerns the logs and how they are watched.
     pub(crate) fn logs(&self) -> LogOptions {
         LogOptions {
@@ -132,6 +205,8 @@ impl Options {
             checkpoint_interval: self.checkpoint_interval.0,
             clock_tolerance: self.clock_tolerance.0,
             expect_restarts: self.expect_restarts,
+            bearer_token: self.bearer_token.clone(),
+            bearer_token_write: self.bearer_token_write.clone(),
             http: self.http,
             insecure: self.insecure,
             ca: self.ca.clone(),

@@ -12,6 +12,7 @@ use super::repeats::Answered;
 use super::{Inner, Log, PAUSE};
 use crate::ct::checks::{self, Finding};
 use crate::ct::observed::now_ms;
+use crate::ct::outage::Outage;
 use crate::ct::random::Random;
 use crate::ct::retry::retry_after;
 use crate::ct::sct::excerpt;
@@ -40,6 +41,9 @@ struct Line {
     throttled: Tags,
     /// What has been sent and not been answered with an SCT.
     pending: Option<Pending>,
+    /// Whether the submission that is over has become a new leaf; `None` while one is
+    /// pending.
+    written: Option<bool>,
 }
 
 struct Pending {
@@ -49,6 +53,11 @@ struct Pending {
     /// When it was first sent, in milliseconds since 1970.
     sent: u64,
 }
+
+/// The rate of submissions that were answered with an SCT.
+const ACCEPTED: &str = "ct_accepted";
+/// The rate of answers that put a submission off (429, 503).
+pub(in crate::ct) const THROTTLED: &str = "throttled";
 
 const HEADERS: [(&str, &str); 1] = [("content-type", "application/json")];
 
@@ -78,14 +87,24 @@ impl User for Writer {
         };
         let pending = match line.pending.take() {
             Some(pending) => pending,
+            None if !scenario.goal.claim() => {
+                // What is under way may be enough; if it fails, somebody goes on.
+                return tokio::time::sleep(PAUSE).await;
+            }
             None => match scenario.choose(log, &mut self.random, iteration) {
                 Ok(pending) => pending,
-                Err(failure) => return iteration.fail(failure),
+                Err(failure) => {
+                    scenario.goal.settle(false);
+                    return iteration.fail(failure);
+                }
             },
         };
         let mut buffers = scenario.buffers.lock().pop().unwrap_or_default();
         pending.submission.encode_leaf(&mut buffers.leaf);
         let wait = line.submit(log, pending, &mut buffers, iteration).await;
+        if let Some(written) = line.written.take() {
+            scenario.goal.settle(written);
+        }
         scenario.buffers.lock().push(buffers);
         // What the log asked for by Retry-After, or the pause while it is away.
         if let Some(wait) = wait {
@@ -134,11 +153,12 @@ impl Line {
         let path = |op: &str| format!("{}/ct/v1/{op}", target.submission.prefix);
         let tags = |op: &str| recorder.tags(&[("op", op), ("log", &target.origin)]);
         Self {
-            client: Client::new(Arc::clone(&target.submission), Arc::clone(&target.client)),
+            client: Client::new(Arc::clone(&target.submission), Arc::clone(&target.writer)),
             paths: [path("add-chain"), path("add-pre-chain")],
             tags: [tags("add-chain"), tags("add-pre-chain")],
             throttled: tags("throttled"),
             pending: None,
+            written: None,
         }
     }
 
@@ -154,9 +174,10 @@ impl Line {
         let tags = self.tags[which];
         let parts = pending.submission.parts(&buffers.leaf);
         let request = Request::post(&self.paths[which], Body::Parts(&parts)).headers(&HEADERS);
-        let mut response = self.client.send(&request).await;
+        let open = iteration.pending(tags, self.client.protocol());
+        let mut response = open.until(self.client.send(&request)).await;
         let outage = &log.observed.outage;
-        if response.exchange.outcome.is_err() || away(outage.expected(), response.status) {
+        if response.exchange.outcome.is_err() || away(outage, response.status) {
             self.pending = Some(pending);
             outage.bad(response.exchange.started);
             if outage.expected() {
@@ -164,6 +185,7 @@ impl Line {
                 return Some(PAUSE);
             }
             iteration.request(tags, &response.exchange);
+            iteration.recorder().rate(tags, ACCEPTED, false);
             return None;
         }
         if let Some(away) = outage.good()
@@ -171,18 +193,25 @@ impl Line {
         {
             iteration.recorder().trend(tags, "ct_outage", away);
         }
+        let put_off = matches!(response.status, 429 | 503);
+        iteration.recorder().rate(tags, THROTTLED, put_off);
         match response.status {
             200 => {
                 iteration.request(tags, &response.exchange);
-                judge(log, tags, &pending, &response, buffers, iteration);
+                let accepted = judge(log, tags, &pending, &response, buffers, iteration);
+                iteration.recorder().rate(tags, ACCEPTED, accepted);
+                self.written = Some(accepted && pending.repeats.is_none());
                 None
             }
             429 | 503 => {
                 self.pending = Some(pending);
                 iteration.request(self.throttled, &response.exchange);
+                iteration.recorder().rate(tags, ACCEPTED, false);
                 Some(throttled(self.throttled, &response, iteration))
             }
             status => {
+                self.written = Some(false);
+                iteration.recorder().rate(tags, ACCEPTED, false);
                 let detail = format!("status {status}: {}", excerpt(&response.body));
                 let failure = Failure::new(checks::SUBMISSION_ACCEPTED, detail.clone());
                 response.exchange.outcome = Err(failure);
@@ -195,9 +224,10 @@ impl Line {
     }
 }
 
-/// Whether a proxy in front of a log that is being restarted says so.
-fn away(expected: bool, status: u16) -> bool {
-    expected && matches!(status, 502 | 504)
+/// Whether a log that is being restarted says so, or a proxy in front of it: 503 while it
+/// has not been back yet is the log that starts, not one that has too much to do.
+fn away(outage: &Outage, status: u16) -> bool {
+    outage.expected() && (matches!(status, 502 | 504) || status == 503 && outage.is_down())
 }
 
 fn found(finding: Finding, tags: Tags, iteration: &mut Iteration) {
@@ -207,7 +237,6 @@ fn found(finding: Finding, tags: Tags, iteration: &mut Iteration) {
 }
 
 fn throttled(tags: Tags, response: &Response, iteration: &mut Iteration) -> Duration {
-    iteration.recorder().count(tags, "ct_throttled", 1);
     match retry_after(response.headers.get("retry-after"), now_ms()) {
         Ok(wait) => {
             iteration
@@ -224,7 +253,8 @@ fn throttled(tags: Tags, response: &Response, iteration: &mut Iteration) -> Dura
     }
 }
 
-/// An answer of 200: what it promises, and whether it may.
+/// An answer of 200: what it promises, and whether it may. Whether it is an SCT that
+/// verifies.
 fn judge(
     log: &Log,
     tags: Tags,
@@ -232,7 +262,7 @@ fn judge(
     response: &Response,
     buffers: &mut Buffers,
     iteration: &mut Iteration,
-) {
+) -> bool {
     let recorder = iteration.recorder();
     recorder.check(tags, checks::SUBMISSION_ACCEPTED, Ok(()));
     let verified = log
@@ -240,7 +270,10 @@ fn judge(
         .verify(&response.body, &pending.submission, &mut buffers.message);
     let promised = match verified {
         Ok(promised) => promised,
-        Err(finding) => return found(finding, tags, iteration),
+        Err(finding) => {
+            found(finding, tags, iteration);
+            return false;
+        }
     };
     for name in [
         checks::SCT_WELLFORMED,
@@ -271,6 +304,7 @@ fn judge(
         }
         Err(finding) => found(finding, tags, iteration),
     }
+    true
 }
 
 /// A repetition is answered as the first time; the check that was passed.
@@ -293,7 +327,9 @@ fn made(log: &Log, pending: &Pending, promised: Promised) -> Result<&'static str
     });
     if log.observed.audits() {
         let due = log.observed.due();
-        let made = log.observed.promises.lock().made(&promised, due);
+        let submitted = log.observed.expects(&pending.submission);
+        let mut promises = log.observed.promises.lock();
+        let made = promises.made(&promised, submitted, due);
         made.map_err(|detail| Finding::new(checks::SCT_INDEX_UNIQUE, detail))?;
     }
     Ok(checks::SCT_INDEX_UNIQUE)

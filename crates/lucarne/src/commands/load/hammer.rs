@@ -3,11 +3,12 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use lucarne_hammer::ct::options::Share;
+use lucarne_hammer::ct::options::{Http, Share};
 use lucarne_hammer::ct::{read, write};
 use lucarne_load::arrival::{Open, Rate};
 use lucarne_load::{Arrivals, Planned, PrepareError, Run};
 
+use super::settings::{ACCEPTED, CHECKS, FAILED};
 use super::{execute, misconfigured, output, settings};
 use crate::commands::duration;
 
@@ -15,7 +16,7 @@ use crate::commands::duration;
 const ENDLESS: Duration = Duration::from_secs(365 * 86_400);
 
 /// What is written and read, and how much of it.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[group(skip)]
 pub struct Options {
     /// What is written, and where.
@@ -33,7 +34,7 @@ pub struct Options {
 }
 
 /// How much is written and read.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Load (the CT hammer's flags)")]
 #[group(skip)]
 pub struct Load {
@@ -67,13 +68,22 @@ pub struct Load {
     )]
     pub num_readers_full: u64,
 
-    /// End after so many submissions; 0 for no goal
+    /// End once so many new leaves have been written, however long it takes; 0 for no goal.
+    /// Fails if --max-runtime is over before
     #[arg(long, alias = "leaf_write_goal", value_name = "N", default_value_t = 0)]
     pub leaf_write_goal: u64,
 
     /// End after this time; 0 to go on until stopped
     #[arg(long, alias = "max_runtime", alias = "duration", value_name = "TIME", value_parser = duration, default_value = "0")]
     pub max_runtime: Duration,
+
+    /// Use HTTP/2 only; the same as --http 2
+    #[arg(long, alias = "force_http2", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub force_http2: bool,
+
+    /// Taken for the sake of scripts, and without effect: every promise is verified
+    #[arg(long, alias = "num_mmd_verifiers", value_name = "N", hide = true)]
+    pub num_mmd_verifiers: Option<u64>,
 
     /// The same as --no-ui if false
     #[arg(long, alias = "show_ui", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
@@ -89,6 +99,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
     let mut output = options.output.clone();
     output.no_ui |= !options.load.show_ui;
     let seed = options.settings.seed(None);
+    let options = &options.in_effect();
     let mut scenarios = match options.scenarios(seed) {
         Ok(scenarios) if !scenarios.is_empty() => scenarios,
         Ok(_) => return misconfigured("nothing is asked for: neither --max-write-ops nor reads"),
@@ -100,7 +111,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
     let run = Run {
         name: "ct".to_owned(),
         scenarios,
-        thresholds: options.settings.thresholds(true),
+        thresholds: options.settings.thresholds(&options.usual()),
         workers: options.settings.threads(None),
         ..Run::default()
     };
@@ -108,10 +119,31 @@ pub(super) fn run(options: &Options) -> ExitCode {
 }
 
 impl Options {
+    /// With what the hammer's own flags say of others.
+    fn in_effect(&self) -> Self {
+        let mut options = self.clone();
+        if self.load.force_http2 {
+            options.write.http = Http::V2;
+        }
+        options
+    }
+
+    /// The thresholds that hold unless something else is said.
+    fn usual(&self) -> Vec<&'static str> {
+        let mut usual = vec![CHECKS, FAILED];
+        if self.load.writes().is_some() {
+            usual.push(ACCEPTED);
+        }
+        if self.load.reads().is_some() {
+            usual.push("throttled{scenario:read}: rate<0.01");
+        }
+        usual
+    }
+
     fn scenarios(&self, seed: u64) -> Result<Vec<Planned>, PrepareError> {
         let mut scenarios = Vec::new();
         if let Some(arrivals) = self.load.writes() {
-            let scenario = write::build(self.write.clone(), seed)?;
+            let scenario = write::build_until(self.write.clone(), seed, self.load.goal())?;
             scenarios.push(Planned {
                 kind: "ct-write".to_owned(),
                 ..Planned::new("write", arrivals, scenario)
@@ -140,6 +172,7 @@ impl Options {
             checkpoint_interval: write.checkpoint_interval,
             clock_tolerance: write.clock_tolerance,
             expect_restarts: write.expect_restarts,
+            bearer_token: write.bearer_token,
             http: write.http,
             insecure: write.insecure,
             ca: write.ca,
@@ -156,15 +189,12 @@ impl Load {
             (false, users) => Some(Arrivals::ConstantUsers {
                 users,
                 duration: self.duration(),
-                iterations: self.goal(),
+                iterations: None,
             }),
             (true, users) => Some(Arrivals::ConstantRate {
                 rate: Rate::per_second(self.max_write_ops),
                 duration: self.duration(),
-                open: Open {
-                    iterations: self.goal(),
-                    ..self.open(users)
-                },
+                open: self.open(users),
             }),
         }
     }
@@ -191,22 +221,18 @@ impl Load {
         (self.leaf_write_goal > 0).then_some(self.leaf_write_goal)
     }
 
-    /// Readers end with the writers: a goal is a duration, at a given rate.
     fn duration(&self) -> Duration {
-        let until = match self.max_runtime {
+        match self.max_runtime {
             Duration::ZERO => ENDLESS,
             time => time,
-        };
-        let goal = self.goal().filter(|_| self.max_write_ops > 0.0);
-        let seconds = goal.map(|goal| goal as f64 / self.max_write_ops);
-        let reached = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        reached.map_or(until, |reached| until.min(reached))
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use lucarne_hammer::ct::options::Span;
 
     use super::*;
 
@@ -229,24 +255,38 @@ mod tests {
             "--log_url=http://localhost:6962/test --write_log_url=http://localhost:6963/test \
              --origin=ct.example/test --log_public_key=MFkw --max_write_ops=42 --num_writers=512 \
              --max_read_ops=50 --num_readers_random=3 --num_readers_full=1 --dup_chance=0.2 \
-             --leaf_write_goal=2520 --max_runtime=1h --show_ui=false --serial_offset=7",
+             --leaf_write_goal=2520 --max_runtime=1h --show_ui=false --serial_offset=7 \
+             --bearer_token=reading --bearer_token_write=writing --http_timeout=7s --force_http2 \
+             --mmd_duration=20s --num_mmd_verifiers=4 \
+             --intermediate_ca_cert_path=ca.pem --intermediate_ca_key_path=ca.key \
+             --cert_sign_private_key_path=leaf.key",
+        )
+        .in_effect();
+        let write = &options.write;
+        assert_eq!(write.bearer_token_write.as_deref(), Some("writing"));
+        assert_eq!(options.read().bearer_token.as_deref(), Some("reading"));
+        assert_eq!(
+            (write.timeout, write.mmd),
+            (Span::seconds(7), Span::seconds(20))
         );
+        assert_eq!((write.http, options.read().http), (Http::V2, Http::V2));
+        assert_eq!(write.intermediate_ca_key_path, Some("ca.key".into()));
+        assert_eq!(options.load.goal(), Some(2520));
         assert_eq!(options.write.write_log_url, ["http://localhost:6963/test"]);
         assert_eq!(options.write.serial_offset, 7);
         assert_eq!(options.read().full_readers, Share(0.25));
         assert!(!options.load.show_ui);
-        let minute = Duration::from_secs(60);
-        let expected = |rate, users, iterations| Arrivals::ConstantRate {
+        let hour = Duration::from_secs(3600);
+        let expected = |rate, users| Arrivals::ConstantRate {
             rate: Rate::per_second(rate),
-            duration: minute,
+            duration: hour,
             open: Open {
                 max_users: users,
-                iterations,
                 ..Open::default()
             },
         };
-        assert_eq!(options.load.writes(), Some(expected(42.0, 512, Some(2520))));
-        assert_eq!(options.load.reads(), Some(expected(50.0, 4, None)));
+        assert_eq!(options.load.writes(), Some(expected(42.0, 512)));
+        assert_eq!(options.load.reads(), Some(expected(50.0, 4)));
     }
 
     #[test]

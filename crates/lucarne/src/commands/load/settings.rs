@@ -4,6 +4,15 @@ use lucarne_load::plan::{self, MAX_THREADS};
 use lucarne_load::threshold::Threshold;
 use lucarne_load::{Planned, Thresholds};
 
+/// If a scenario checks what it gets, all is well.
+pub(super) const CHECKS: &str = "checks: rate==1";
+/// Requests are answered.
+pub(super) const FAILED: &str = "http_req_failed: rate<0.01";
+/// Submissions are taken, and not put off.
+pub(super) const ACCEPTED: &str = "ct_accepted: rate>=0.99";
+/// Reads are answered, and not put off.
+pub(super) const THROTTLED: &str = "throttled: rate<0.01";
+
 /// What is added to a run.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Run")]
@@ -40,14 +49,20 @@ impl Flags {
         thresholds.0.extend(self.thresholds.iter().cloned());
     }
 
-    /// Those of a run by flags. What nobody says anything about must hold, too:
-    /// requests are answered, and if the scenario checks what it gets, all is well.
-    pub fn thresholds(&self, checks: bool) -> Thresholds {
-        let usual = ["checks: rate==1", "http_req_failed: rate<0.01"];
-        let usual = usual.into_iter().skip(usize::from(!checks));
+    /// Those of a run by flags. What nobody says anything about must hold, too: those
+    /// that are `usual`.
+    pub fn thresholds(&self, usual: &[&str]) -> Thresholds {
         let mut thresholds = Thresholds::default();
-        for threshold in usual.filter_map(|text| Threshold::parse(text).ok()) {
-            let same = |given: &Threshold| given.key == threshold.key;
+        let usual = usual.iter().filter_map(|text| Threshold::parse(text).ok());
+        for threshold in usual {
+            // Also if it says so of more than that, such as of all scenarios.
+            let same = |given: &Threshold| {
+                given.metric() == threshold.metric()
+                    && given
+                        .tags()
+                        .iter()
+                        .all(|tag| threshold.tags().contains(tag))
+            };
             if !self.thresholds.iter().any(same) {
                 thresholds.0.push(threshold);
             }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use lucarne_load::{Planned, PrepareError, Run, Scenario};
 
+use super::settings::{ACCEPTED, CHECKS, FAILED, THROTTLED};
 use super::{arrivals, execute, misconfigured, output, settings};
 
 /// The flags of a scenario whose own are an `O`.
@@ -23,6 +24,16 @@ pub struct Single<O: clap::Args> {
     /// What is told of it.
     #[command(flatten)]
     pub output: output::Flags,
+}
+
+/// The thresholds that hold of a scenario unless something else is said.
+fn usual_thresholds(kind: &str) -> &'static [&'static str] {
+    match kind {
+        "s3" => &[FAILED],
+        "ct-write" => &[CHECKS, FAILED, ACCEPTED],
+        "ct-read" => &[CHECKS, FAILED, THROTTLED],
+        _ => &[CHECKS, FAILED],
+    }
 }
 
 impl<O: clap::Args + Clone> Single<O> {
@@ -46,7 +57,7 @@ impl<O: clap::Args + Clone> Single<O> {
         let run = Run {
             name: kind.to_owned(),
             scenarios: vec![planned],
-            thresholds: self.settings.thresholds(kind != "s3"),
+            thresholds: self.settings.thresholds(usual_thresholds(kind)),
             workers: self.settings.threads(None),
             ..Run::default()
         };

@@ -1,0 +1,362 @@
+//! Requests that a log must refuse, at a low rate beside the load: a log that takes
+//! everything is as wrong as one that takes nothing.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::Method;
+use lucarne_ct::EntryKind;
+use lucarne_load::Stop;
+use lucarne_load::http::{Body, Client, Request, Response};
+use lucarne_mint::{Authority, CaOptions, Error, KeyType, LeafOptions, Time};
+use parking_lot::Mutex;
+
+use super::authorities::Authorities;
+use super::chains::DAY;
+use super::checks::{self, Verdicts};
+use super::observed::now_ms;
+use super::outage::Outage;
+use super::retry::retry_after;
+use super::target::Target;
+
+/// For so long probes are sent again, all together, that a log goes on putting off.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// It is waited for no longer than this before one is sent again.
+const LONGEST: Duration = Duration::from_secs(3);
+
+/// One request, and what must become of it.
+#[derive(Debug)]
+struct Probe {
+    check: &'static str,
+    /// What it is, for people.
+    what: &'static str,
+    method: Method,
+    path: String,
+    body: Vec<u8>,
+    /// To the submission prefix; else to the monitoring prefix.
+    submission: bool,
+    expected: Expected,
+}
+
+/// What must become of a probe.
+#[derive(Debug)]
+enum Expected {
+    /// 4xx.
+    Refused,
+    /// get-roots: 200, JSON, with these certificates among others (base64).
+    Roots(Vec<String>),
+}
+
+/// The probes of one log.
+#[derive(Debug)]
+pub(crate) struct Probes {
+    probes: Vec<Probe>,
+    /// Which of them have been judged.
+    judged: Mutex<Vec<bool>>,
+    target: Target,
+    outage: Arc<Outage>,
+}
+
+impl Probes {
+    /// For a log that accepts chains of `authorities`.
+    ///
+    /// # Errors
+    /// Only if the cryptographic library fails.
+    pub(crate) fn new(
+        target: &Target,
+        authorities: &Authorities,
+        outage: Arc<Outage>,
+    ) -> Result<Self, Error> {
+        let mut probes = submissions(target, authorities)?;
+        probes.extend(paths(target));
+        probes.push(Probe {
+            expected: Expected::Roots(authorities.roots_base64()),
+            ..get(
+                target,
+                checks::ROOTS_SERVED,
+                "get-roots",
+                "ct/v1/get-roots",
+                true,
+            )
+        });
+        Ok(Self {
+            judged: Mutex::new(vec![false; probes.len()]),
+            probes,
+            target: target.clone(),
+            outage,
+        })
+    }
+
+    /// Sends one after the other, `interval` apart, until `stop`.
+    pub(crate) async fn run(&self, interval: Duration, verdicts: &dyn Verdicts, stop: &Stop) {
+        let mut clients = self.clients();
+        for number in (0..self.probes.len()).cycle() {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                // A low rate: the load is somebody else's business.
+                () = tokio::time::sleep(interval) => (),
+            }
+            let probe = &self.probes[number];
+            let response = self.send(probe, &mut clients).await;
+            if let Some(outcome) = self.judge(probe, &response) {
+                self.judged.lock()[number] = true;
+                verdicts.check(probe.check, outcome);
+            }
+        }
+    }
+
+    /// Sends those that have had no verdict yet: no run ends without one. A log that
+    /// puts them off is asked again; one that goes on doing so has not refused them.
+    pub(crate) async fn finish(&self, verdicts: &dyn Verdicts) {
+        let mut clients = self.clients();
+        let left = self.judged.lock().clone();
+        let until = Instant::now() + PATIENCE;
+        for (probe, _) in self.probes.iter().zip(left).filter(|(_, judged)| !judged) {
+            let outcome = self.insist(probe, &mut clients, until).await;
+            verdicts.check(probe.check, outcome);
+        }
+    }
+
+    async fn insist(
+        &self,
+        probe: &Probe,
+        clients: &mut [Client; 2],
+        until: Instant,
+    ) -> Result<(), String> {
+        loop {
+            let response = self.send(probe, clients).await;
+            if let Some(outcome) = self.judge(probe, &response) {
+                return outcome;
+            }
+            let wait = retry_after(response.headers.get("retry-after"), now_ms());
+            let wait = wait.unwrap_or(LONGEST / 10).min(LONGEST);
+            if Instant::now() + wait > until {
+                let last = match &response.exchange.outcome {
+                    Ok(()) => format!("status {}", response.status),
+                    Err(failure) => failure.detail.clone(),
+                };
+                return Err(format!(
+                    "{}: no verdict, the last answer: {last}",
+                    probe.what
+                ));
+            }
+            // What the log asks for, within reason.
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// To the submission prefix, and to the monitoring prefix.
+    fn clients(&self) -> [Client; 2] {
+        let client = |endpoint, options| Client::new(Arc::clone(endpoint), Arc::clone(options));
+        [
+            client(&self.target.submission, &self.target.writer),
+            client(&self.target.monitoring, &self.target.client),
+        ]
+    }
+
+    async fn send(&self, probe: &Probe, clients: &mut [Client; 2]) -> Response {
+        let [submission, monitoring] = clients;
+        let client = match probe.submission {
+            true => submission,
+            false => monitoring,
+        };
+        let headers = [("content-type", "application/json")];
+        let mut request = Request::new(&probe.method, &probe.path);
+        if probe.method == Method::POST {
+            request = request.headers(&headers).body(Body::One(&probe.body));
+        }
+        client.send(&request).await
+    }
+
+    /// `None`: the log has put it off, or is away, which says nothing.
+    fn judge(&self, probe: &Probe, response: &Response) -> Option<Result<(), String>> {
+        let what = probe.what;
+        if let Err(failure) = &response.exchange.outcome {
+            let away = self.outage.expected();
+            return (!away).then(|| Err(format!("{what}: {}", failure.detail)));
+        }
+        let away = self.outage.expected() && matches!(response.status, 502 | 504);
+        if matches!(response.status, 429 | 503) || away {
+            return None;
+        }
+        Some(match (&probe.expected, response.status) {
+            (Expected::Refused, 400..=499) => Ok(()),
+            (Expected::Refused, status @ 200..=299) => {
+                Err(format!("{what}: accepted, with status {status}"))
+            }
+            (Expected::Refused, status) => Err(format!("{what}: status {status}, not 4xx")),
+            (Expected::Roots(ours), 200) => roots(ours, response),
+            (Expected::Roots(_), status) => Err(format!("{what}: status {status}")),
+        })
+    }
+}
+
+/// get-roots (RFC 6962 4.7).
+fn roots(ours: &[String], response: &Response) -> Result<(), String> {
+    #[derive(serde::Deserialize)]
+    struct Answer {
+        certificates: Vec<String>,
+    }
+    let kind = response.headers.get("content-type").unwrap_or("nothing");
+    if !kind.to_ascii_lowercase().starts_with("application/json") {
+        return Err(format!(
+            "get-roots: Content-Type: {kind}, not application/json"
+        ));
+    }
+    let answer: Answer = serde_json::from_slice(&response.body)
+        .map_err(|error| format!("get-roots: not the JSON of RFC 6962: {error}"))?;
+    match ours.iter().all(|root| answer.certificates.contains(root)) {
+        true => Ok(()),
+        false => Err("get-roots: a root is missing that the log accepts chains to".into()),
+    }
+}
+
+/// Submissions that are to be refused.
+fn submissions(target: &Target, authorities: &Authorities) -> Result<Vec<Probe>, Error> {
+    let path = |op: &str| format!("{}/ct/v1/{op}", target.submission.prefix);
+    let post = |check, what, op: &str, body: Vec<u8>| Probe {
+        check,
+        what,
+        method: Method::POST,
+        path: path(op),
+        body,
+        submission: true,
+        expected: Expected::Refused,
+    };
+    let (chain, pre_chain) = ("add-chain", "add-pre-chain");
+    let now = Time::now().unix();
+    let (within, _) = target.window.not_after(now, 30);
+    let good = |kind| authorities.probe(kind, within);
+    let mut probes = vec![
+        post(
+            checks::REFUSED_WRONG_ENDPOINT,
+            "a precertificate on add-chain",
+            chain,
+            good(EntryKind::Precert)?,
+        ),
+        post(
+            checks::REFUSED_WRONG_ENDPOINT,
+            "a certificate without poison on add-pre-chain",
+            pre_chain,
+            good(EntryKind::X509)?,
+        ),
+        post(
+            checks::REFUSED_UNKNOWN_ROOT,
+            "a chain to an unknown root",
+            chain,
+            stranger(within)?,
+        ),
+        post(
+            checks::REFUSED_BAD_SIGNATURE,
+            "a certificate whose signature does not verify",
+            chain,
+            authorities.forged(within)?,
+        ),
+    ];
+    let outside = [
+        (target.window.end, "a notAfter at the end of the window", 0),
+        (target.window.start, "a notAfter before the window", -1),
+    ];
+    for (edge, what, seconds) in outside {
+        let Some(edge) = edge else { continue };
+        let not_after = edge + seconds;
+        for (kind, op) in [(EntryKind::X509, chain), (EntryKind::Precert, pre_chain)] {
+            let body = authorities.probe(kind, not_after)?;
+            probes.push(post(checks::REFUSED_OUTSIDE_WINDOW, what, op, body));
+        }
+    }
+    for (what, body) in [
+        ("JSON that breaks off", "{\"chain\":[\"MIIB"),
+        ("JSON without a chain", "{}"),
+        ("an empty chain", "{\"chain\":[]}"),
+        ("a chain that is not base64", "{\"chain\":[\"%%%\"]}"),
+        ("a chain of no certificate", "{\"chain\":[\"AAAA\"]}"),
+        ("an empty body", ""),
+    ] {
+        probes.push(post(checks::REFUSED_MALFORMED, what, chain, body.into()));
+    }
+    Ok(probes)
+}
+
+/// A chain of a root that nobody knows, for a leaf that would be right otherwise.
+fn stranger(not_after: i64) -> Result<Vec<u8>, Error> {
+    let root = CaOptions::named("Lucarne Load Unknown Root", KeyType::EcdsaP256);
+    let root = Authority::root(&root)?;
+    let leaf = root.issue(&leaf(not_after)?)?;
+    Ok(root.full_chain(leaf).to_json().into_bytes())
+}
+
+/// A leaf until `not_after`, in seconds since 1970.
+pub(crate) fn leaf(not_after: i64) -> Result<LeafOptions, Error> {
+    let key = Arc::new(lucarne_mint::KeyPair::generate(KeyType::EcdsaP256)?);
+    let mut options = LeafOptions::with_key(["probe.load.example.test"], key);
+    let not_before = (Time::now().unix() - 3600).min(not_after - 30 * DAY);
+    options.not_before = Time::from_unix(not_before);
+    options.not_after = Time::from_unix(not_after);
+    Ok(options)
+}
+
+/// Paths that are none.
+fn paths(target: &Target) -> Vec<Probe> {
+    let check = checks::REFUSED_UNKNOWN_PATH;
+    vec![
+        get(
+            target,
+            check,
+            "an endpoint that there is none of",
+            "ct/v1/add-chains",
+            true,
+        ),
+        get(target, check, "GET of add-chain", "ct/v1/add-chain", true),
+        get(
+            target,
+            check,
+            "a file that there is none of",
+            "no-such-file",
+            false,
+        ),
+        get(
+            target,
+            check,
+            "a tile beyond the tree",
+            "tile/0/x999/x999/999",
+            false,
+        ),
+        get(
+            target,
+            check,
+            "a tile of no entries",
+            "tile/0/x999/x999/999.p/0",
+            false,
+        ),
+        get(
+            target,
+            check,
+            "an issuer that nobody has named",
+            "issuer/0000000000000000000000000000000000000000000000000000000000000000",
+            false,
+        ),
+    ]
+}
+
+fn get(
+    target: &Target,
+    check: &'static str,
+    what: &'static str,
+    path: &str,
+    submission: bool,
+) -> Probe {
+    let endpoint = match submission {
+        true => &target.submission,
+        false => &target.monitoring,
+    };
+    Probe {
+        check,
+        what,
+        method: Method::GET,
+        path: format!("{}/{path}", endpoint.prefix),
+        body: Vec::new(),
+        submission,
+        expected: Expected::Refused,
+    }
+}

@@ -1,0 +1,86 @@
+//! How many leaves are to be written, and how many have been.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::Notify;
+
+/// A number of new leaves at which a run ends; never more are submitted.
+#[derive(Debug, Default)]
+pub(super) struct Goal {
+    leaves: Option<u64>,
+    /// Written, or under way.
+    claimed: AtomicU64,
+    written: AtomicU64,
+    reached: Notify,
+}
+
+impl Goal {
+    pub(super) fn new(leaves: Option<u64>) -> Self {
+        Self {
+            leaves,
+            ..Self::default()
+        }
+    }
+
+    /// Whether one more leaf may be submitted. What becomes of it must be told.
+    pub(super) fn claim(&self) -> bool {
+        let Some(leaves) = self.leaves else {
+            return true;
+        };
+        let more = |claimed| (claimed < leaves).then_some(claimed + 1);
+        let claimed = self
+            .claimed
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        claimed.is_ok()
+    }
+
+    /// What was claimed has become a new leaf, or not.
+    pub(super) fn settle(&self, written: bool) {
+        let Some(leaves) = self.leaves else {
+            return;
+        };
+        if !written {
+            self.claimed.fetch_sub(1, Ordering::Relaxed);
+        } else if self.written.fetch_add(1, Ordering::Relaxed) + 1 >= leaves {
+            self.reached.notify_one();
+        }
+    }
+
+    /// Resolves when there are as many leaves as there should be; never, without a goal.
+    pub(super) async fn reached(&self) {
+        match self.leaves {
+            Some(_) => self.reached.notified().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Whether it was reached, if there is one.
+    pub(super) fn outcome(&self) -> Option<Result<(), String>> {
+        let leaves = self.leaves?;
+        let written = self.written.load(Ordering::Relaxed);
+        Some(match written >= leaves {
+            true => Ok(()),
+            false => Err(format!("{written} leaves were written, not {leaves}")),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn never_more_than_wanted_and_told_when_there() {
+        let goal = Goal::new(Some(2));
+        assert!(goal.claim() && goal.claim() && !goal.claim());
+        goal.settle(false);
+        assert!(goal.claim() && !goal.claim());
+        goal.settle(true);
+        assert!(goal.outcome().unwrap().is_err());
+        goal.settle(true);
+        goal.reached().await;
+        assert_eq!(goal.outcome(), Some(Ok(())));
+        let none = Goal::new(None);
+        assert!((0..100).all(|_| none.claim()) && none.outcome().is_none());
+    }
+}
