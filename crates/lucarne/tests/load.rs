@@ -180,6 +180,65 @@ fn the_reports_that_people_know() {
     }
 }
 
+/// The CT hammer's own way: a CA by its files, until there are so many leaves.
+#[test]
+fn a_goal_of_leaves_by_a_given_authority_ends_the_run() {
+    let (log, _server) = running("period: 50");
+    let directory = temp_dir();
+    let issuer = &common::pki().p256;
+    let file = |name: &str, text: String| {
+        let path = directory.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let pkcs8 = issuer.key().to_pkcs8().unwrap();
+    let key = lucarne_mint::pem::encode("TEST PRIVATE KEY", &pkcs8);
+    let (cert, key) = (
+        file("ca.pem", issuer.certificate_pem()),
+        file("ca.key", key),
+    );
+    let (url, origin, public) = (log.url(), log.origin(), base64_key(&log));
+    let ct = |goal: &str, runtime: &str| {
+        let args = [
+            "ct",
+            "--log_url",
+            &url,
+            "--origin",
+            &origin,
+            "--log_public_key",
+            &public,
+            "--intermediate_ca_cert_path",
+            &cert,
+            "--intermediate_ca_key_path",
+            &key,
+            "--bearer_token=hush",
+            "--max_write_ops=100",
+            "--num_readers_random=1",
+            "--num_readers_full=0",
+            "--min-achieved=0",
+        ];
+        load(
+            &[
+                &args[..],
+                &["--leaf_write_goal", goal, "--max_runtime", runtime],
+            ]
+            .concat(),
+        )
+    };
+    let test = ct("40", "10m");
+    assert_eq!(test.code, 0, "{}", test.said);
+    assert_has(
+        &test.said,
+        "40 entries promised: 40 proven, 0 late, 0 missing",
+    );
+    assert_eq!(run(size(&log)), 40);
+    assert!(!test.file("summary.json").contains("hush"));
+    // Out of reach: the time is over before.
+    let test = ct("1000000", "2s");
+    assert_eq!(test.code, 99, "{}", test.said);
+    assert_eq!(test.findings(), ["leaf_write_goal".to_owned()].into());
+}
+
 #[test]
 fn a_crossed_threshold_and_one_without_samples_fail() {
     let (log, _server) = running("period: 50");
