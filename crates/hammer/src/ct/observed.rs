@@ -262,6 +262,7 @@ impl Observed {
         let recorded = self.recorded(recorder);
         if self.audit == Audit::None {
             recorded.check(checks::AUDIT_COMPLETE, self.back());
+            self.tell_absences(&recorded);
             return self.note(&[]);
         }
         let mut remote = self.remote().telling(recorded.clone());
@@ -280,6 +281,7 @@ impl Observed {
         }
         self.gauges(&recorded);
         recorded.check(checks::AUDIT_COMPLETE, self.back().and(self.complete()));
+        self.tell_absences(&recorded);
         let seen = self
             .follower
             .lock()
@@ -298,6 +300,15 @@ impl Observed {
             )
         });
         self.note(lines.as_slice())
+    }
+
+    /// Records the absences of a log that may be restarted, whoever noticed their end.
+    fn tell_absences(&self, recorded: &Recorded) {
+        if self.outage.expected() {
+            for away in self.outage.over() {
+                recorded.recorder.trend(recorded.tags, "ct_outage", away);
+            }
+        }
     }
 
     /// Whether a log that may be restarted is there in the end.

@@ -188,11 +188,7 @@ impl Line {
             iteration.recorder().rate(tags, ACCEPTED, false);
             return None;
         }
-        if let Some(away) = outage.good()
-            && outage.expected()
-        {
-            iteration.recorder().trend(tags, "ct_outage", away);
-        }
+        outage.good();
         let put_off = matches!(response.status, 429 | 503);
         iteration.recorder().rate(tags, THROTTLED, put_off);
         match response.status {
@@ -224,10 +220,10 @@ impl Line {
     }
 }
 
-/// Whether a log that is being restarted says so, or a proxy in front of it: 503 while it
-/// has not been back yet is the log that starts, not one that has too much to do.
+/// Whether a log that is being restarted says so, or a proxy in front of it: 503 is then the
+/// log that stops or starts, whichever of its sides is back first.
 fn away(outage: &Outage, status: u16) -> bool {
-    outage.expected() && (matches!(status, 502 | 504) || status == 503 && outage.is_down())
+    outage.expected() && matches!(status, 502..=504)
 }
 
 fn found(finding: Finding, tags: Tags, iteration: &mut Iteration) {
