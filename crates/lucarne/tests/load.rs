@@ -373,14 +373,15 @@ fn a_killed_and_restarted_log_is_survived_and_the_outage_told() {
 fn without_expect_restarts_an_outage_fails_the_run() {
     let (log, mut server) = running("period: 50");
     let url = log.url();
-    let key = base64_key(&log);
+    let (origin, key) = (log.origin(), base64_key(&log));
     let killer = std::thread::spawn(move || {
-        // Into the middle of the run.
-        std::thread::sleep(Duration::from_millis(1500));
+        run(eventually("the run has begun", async || {
+            size(&log).await > 0
+        }));
         server.kill().unwrap();
     });
     let flags = ["--rate=30", "--duration=3s", "--mmd=1s"];
-    let test = ct_write(&url, &log.origin(), &key, &flags);
+    let test = ct_write(&url, &origin, &key, &flags);
     killer.join().unwrap();
     assert_eq!(test.code, 99, "{}", test.said);
     assert!(
