@@ -9,7 +9,9 @@
 //!
 //! Nothing depends on it. A slice that is not known is written as it is, and
 //! so is the rest of one if the kernel cannot send the file, or if the file has
-//! become shorter. That it says the same as the bytes is for whoever puts it in.
+//! become shorter, or has been written to since its bytes were read. What cannot
+//! be told is a disk that later returns something else for the same file: those
+//! bytes were right when they were read, and are sent as they are now.
 //!
 //! Pages that the kernel has dropped since the file was read are read again, on
 //! the thread that sends, as by any server that sends files.
@@ -58,8 +60,10 @@ enum Next {
 
 impl Outbox {
     /// Says what the next answer consists of: `file`, if it is one, says from
-    /// its first byte what `bytes` does.
+    /// its first byte what `bytes` does. A file that has been written to since
+    /// they were read is not sent.
     pub(crate) fn put(&self, bytes: &Bytes, file: Option<&Arc<OpenFile>>) {
+        let file = file.filter(|file| file.is_unchanged());
         *self.0.lock() = file.map(|file| Parcel {
             bytes: bytes.clone(),
             file: file.clone(),

@@ -300,7 +300,10 @@ impl Source<'_> {
         let path = tile.path();
         let found = match again {
             false => self.assets.get(&path).await,
-            true => self.assets.get_for_reader(&path).await,
+            true => {
+                let found = self.assets.get_for_reader(&path).await;
+                found.map(|found| found.map(|found| found.bytes))
+            }
         };
         let bytes = stored::if_readable(found)?.unwrap_or_default();
         let first = tile.start_leaf();

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use lucarne_ct::Fingerprint;
-use lucarne_storage::{Assets, Encoding, OpenFile};
+use lucarne_storage::{Assets, Encoding, ForReader};
 use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile, tile_root};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
@@ -56,7 +56,7 @@ enum Attempt {
 
 /// A file that is what it should be.
 struct Found {
-    stored: Bytes,
+    stored: ForReader,
     /// Uncompressed, and of a data tile no more than the entries asked for.
     plain: Bytes,
 }
@@ -217,7 +217,9 @@ impl VerifiedTiles {
         let file = File::Issuer(*of);
         let found = self.fetch(file, Expected::Certificate(*of)).await?;
         if let Some(found) = &found {
-            self.0.assets.keep_for_readers(&file.path(), &found.stored);
+            self.0
+                .assets
+                .keep_for_readers(&file.path(), &found.stored.bytes);
         }
         Ok(found.map(|found| found.plain))
     }
@@ -240,17 +242,16 @@ impl VerifiedTiles {
             };
             let key = File::Tile(tile);
             let found = self.fetch(key, expected).await?;
-            let bytes = found.ok_or_else(|| self.missing(key))?.stored;
+            let ForReader { bytes, file } = found.ok_or_else(|| self.missing(key))?.stored;
             self.0.assets.keep_for_readers(&key.path(), &bytes);
             let encoding = match tile.level() {
                 Level::Data if is_gzip(&bytes) => Encoding::Gzip,
                 _ => Encoding::Identity,
             };
-            let file = file(&*self.0.assets, tile, &bytes).await;
             let stored = Stored {
                 bytes,
                 encoding,
-                file,
+                file: file.map(Arc::new),
             };
             self.0.kept.insert(Key::File(key), stored.clone());
             Ok(stored)
@@ -316,7 +317,7 @@ impl VerifiedTiles {
         for attempt in [Attempt::First, Attempt::Second] {
             let stored = match attempt {
                 Attempt::First => assets.get_for_reader(&path).await?,
-                Attempt::Second => assets.get(&path).await?,
+                Attempt::Second => assets.get(&path).await?.map(ForReader::from),
             };
             let Some(stored) = stored else {
                 damaged.forget(file);
@@ -342,19 +343,20 @@ impl VerifiedTiles {
     }
 
     /// Unpacks and hashes where it holds up nobody.
-    async fn check(&self, expected: &Expected, stored: Bytes) -> Result<Found, String> {
+    async fn check(&self, expected: &Expected, stored: ForReader) -> Result<Found, String> {
+        let bytes = stored.bytes.clone();
         let plain = match expected {
             Expected::Entries { .. } => {
                 // The semaphore is never closed.
                 let permit = self.0.checking.clone().acquire_owned().await;
-                let (expected, stored) = (expected.clone(), stored.clone());
+                let expected = expected.clone();
                 let checking = spawn_blocking(move || {
                     let _permit = permit;
-                    expected.check(stored)
+                    expected.check(bytes)
                 });
                 checking.await.map_err(|error| error.to_string())??
             }
-            _ => expected.check(stored.clone())?,
+            _ => expected.check(bytes)?,
         };
         Ok(Found { stored, plain })
     }
@@ -372,19 +374,6 @@ fn beyond(edge: &RightEdge, tile: Tile) -> ReadError {
         tile.path(),
         edge.size()
     ))
-}
-
-/// Smaller files, which is all but data tiles, are not kept open: to copy them
-/// costs no more than another call into the kernel.
-const WORTH_SENDING: usize = 32 << 10;
-
-/// The file that holds the tile, where the server will send it: a full tile never changes.
-async fn file(assets: &dyn Assets, tile: Tile, bytes: &Bytes) -> Option<Arc<OpenFile>> {
-    if cfg!(not(target_os = "linux")) || bytes.len() < WORTH_SENDING {
-        return None;
-    }
-    let file = assets.file(&tile.path(), bytes.len() as u64).await?;
-    Some(Arc::new(file))
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use lucarne_storage::{
-    Asset, Assets, CachedAssets, Error, Lock, LockError, LogId, ObjectAssets, ObjectLock, Observer,
-    OpenFile, PosixAssets, SqlLock, Stats,
+    Asset, Assets, CachedAssets, Error, ForReader, Lock, LockError, LogId, ObjectAssets,
+    ObjectLock, Observer, PosixAssets, SqlLock, Stats,
 };
 use tokio::sync::OnceCell;
 
@@ -172,7 +172,7 @@ impl Assets for LateAssets {
         self.open().await?.get(path).await
     }
 
-    async fn get_for_reader(&self, path: &str) -> Result<Option<Bytes>, Error> {
+    async fn get_for_reader(&self, path: &str) -> Result<Option<ForReader>, Error> {
         self.open().await?.get_for_reader(path).await
     }
 
@@ -186,10 +186,6 @@ impl Assets for LateAssets {
         if let Some(assets) = self.opened.get() {
             assets.forget_for_readers(path).await;
         }
-    }
-
-    async fn file(&self, path: &str, length: u64) -> Option<OpenFile> {
-        self.open().await.ok()?.file(path, length).await
     }
 
     async fn remove_partials(&self, tiles: &[String]) -> Result<(), Error> {

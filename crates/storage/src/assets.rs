@@ -92,8 +92,8 @@ pub trait Assets: Send + Sync + 'static {
     /// As [`get`](Self::get), for a reader who asked for what a published
     /// checkpoint covers: what never changes may come from a cache. It is for
     /// the caller to see that it is what the log wrote.
-    async fn get_for_reader(&self, path: &str) -> Result<Option<Bytes>, Error> {
-        self.get(path).await
+    async fn get_for_reader(&self, path: &str) -> Result<Option<ForReader>, Error> {
+        Ok(self.get(path).await?.map(ForReader::from))
     }
 
     /// Tells a cache that this is what [`get_for_reader`](Self::get_for_reader)
@@ -105,14 +105,6 @@ pub trait Assets: Send + Sync + 'static {
     /// Tells a cache that what it has is not what the log wrote.
     async fn forget_for_readers(&self, path: &str) {
         let _ = path;
-    }
-
-    /// The file with the `length` bytes that [`get`](Self::get) returned, where
-    /// assets are files: a server can have the kernel send it. Only for what
-    /// never changes. `None` also if it cannot be opened, or is not as long.
-    async fn file(&self, path: &str, length: u64) -> Option<OpenFile> {
-        let _ = (path, length);
-        None
     }
 
     /// Removes every file under `<tile>.p/` for each of these full tile paths
@@ -132,6 +124,22 @@ pub trait Assets: Send + Sync + 'static {
 
     /// For messages: where the files are (a directory, a bucket).
     fn location(&self) -> String;
+}
+
+/// A file as a reader gets it.
+#[derive(Debug)]
+pub struct ForReader {
+    /// The bytes exactly as stored.
+    pub bytes: Bytes,
+    /// The file that they were read from, where assets are files and it is
+    /// worth having the kernel send it.
+    pub file: Option<OpenFile>,
+}
+
+impl From<Bytes> for ForReader {
+    fn from(bytes: Bytes) -> Self {
+        Self { bytes, file: None }
+    }
 }
 
 /// One public file.

@@ -31,7 +31,7 @@ pub mod secrets;
 mod sql;
 mod stats;
 
-pub use assets::{Asset, AssetKind, Assets, Encoding};
+pub use assets::{Asset, AssetKind, Assets, Encoding, ForReader};
 pub use cache::CachedAssets;
 pub use error::Error;
 pub use lock::{Lock, LockError, LogId};

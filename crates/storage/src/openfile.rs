@@ -3,16 +3,57 @@
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
 
+use rustix::fs::fstat;
 use rustix::process::{Resource, getrlimit};
 
 /// A file that never changes, kept open for those who read it.
 ///
+/// It knows what it was when its bytes were read: a file that has been written
+/// to since can be told. What a disk makes of it by itself cannot.
+///
 /// All of them together are at most a quarter of the files that this process may have open:
 /// whatever is read, descriptors are left for connections, and for what the rounds write.
 #[derive(Debug)]
-pub struct OpenFile(File);
+pub struct OpenFile {
+    file: File,
+    stamp: Stamp,
+    /// When it was last looked at, in milliseconds since the first of all files.
+    looked: AtomicU64,
+}
+
+/// How long nobody looks at a file again: who sends it ten thousand times a
+/// second need not ask for its state as often.
+const FRESH_MS: u64 = 10;
+
+static FIRST: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+fn now_ms() -> u64 {
+    FIRST.elapsed().as_millis() as u64 + FRESH_MS
+}
+
+/// What a change of a file changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    size: i64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    /// What the file is now.
+    #[allow(clippy::unnecessary_cast, reason = "not the same types everywhere")]
+    pub(crate) fn of(file: &File) -> Option<Self> {
+        let now = fstat(file).ok()?;
+        Some(Stamp {
+            size: now.st_size as i64,
+            modified: (now.st_mtime as i64, now.st_mtime_nsec as i64),
+            changed: (now.st_ctime as i64, now.st_ctime_nsec as i64),
+        })
+    }
+}
 
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 
@@ -22,18 +63,42 @@ static MOST: LazyLock<usize> = LazyLock::new(|| {
 });
 
 impl OpenFile {
-    /// Keeps the file, unless there are too many.
+    /// Keeps the file as it is now, unless there are too many.
     pub fn keep(file: File) -> Option<Self> {
+        let stamp = Stamp::of(&file)?;
+        Self::keep_as(file, stamp)
+    }
+
+    /// Keeps the file, of which `stamp` was taken before its bytes were read.
+    pub(crate) fn keep_as(file: File, stamp: Stamp) -> Option<Self> {
         let counted = OPEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| {
             (open < *MOST).then_some(open + 1)
         });
-        counted.ok().map(|_| Self(file))
+        counted.ok().map(|_| Self {
+            file,
+            stamp,
+            looked: AtomicU64::new(0),
+        })
+    }
+
+    /// Whether nobody has written to the file since its bytes were read, as of
+    /// some milliseconds ago.
+    pub fn is_unchanged(&self) -> bool {
+        let (now, looked) = (now_ms(), self.looked.load(Ordering::Relaxed));
+        if now < looked.saturating_add(FRESH_MS) {
+            return true;
+        }
+        let is_unchanged = Stamp::of(&self.file) == Some(self.stamp);
+        if is_unchanged {
+            self.looked.store(now, Ordering::Relaxed);
+        }
+        is_unchanged
     }
 }
 
 impl AsFd for OpenFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.file.as_fd()
     }
 }
 
@@ -45,10 +110,18 @@ impl Drop for OpenFile {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Seek, Write};
+
+    use parking_lot::Mutex;
+
     use super::*;
+
+    /// They count what is open.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
     #[test]
     fn most_descriptors_are_left_to_others() {
+        let _one = ONE_AT_A_TIME.lock();
         let file = tempfile::tempfile().unwrap();
         let keep = || OpenFile::keep(file.try_clone().unwrap());
         OPEN.fetch_add(*MOST, Ordering::Relaxed);
@@ -58,5 +131,19 @@ mod tests {
         assert_eq!(OPEN.load(Ordering::Relaxed), 1);
         drop(kept);
         assert_eq!(OPEN.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_file_that_is_written_to_is_told() {
+        let _one = ONE_AT_A_TIME.lock();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"as it was read").unwrap();
+        let kept = OpenFile::keep(file.try_clone().unwrap()).unwrap();
+        assert!(kept.is_unchanged());
+        // The clock of files is a coarse one.
+        while kept.is_unchanged() {
+            file.rewind().unwrap();
+            file.write_all(b"AS").unwrap();
+        }
     }
 }

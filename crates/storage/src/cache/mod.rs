@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use self::disk::Disk;
-use crate::{Asset, Assets, Error, Observer, Stats};
+use crate::{Asset, Assets, Error, ForReader, Observer, Stats};
 
 /// Assets of which readers get what never changes from a directory, bounded in
 /// bytes, as soon as somebody has asked for it once.
@@ -86,16 +86,16 @@ impl Assets for CachedAssets {
         self.assets.get(path).await
     }
 
-    async fn get_for_reader(&self, path: &str) -> Result<Option<Bytes>, Error> {
+    async fn get_for_reader(&self, path: &str) -> Result<Option<ForReader>, Error> {
         if !is_immutable(path) {
-            return self.assets.get(path).await;
+            return self.assets.get_for_reader(path).await;
         }
         if let Some(bytes) = self.disk.read(path).await {
             self.observer.cache(true);
-            return Ok(Some(bytes));
+            return Ok(Some(bytes.into()));
         }
         self.observer.cache(false);
-        self.assets.get(path).await
+        self.assets.get_for_reader(path).await
     }
 
     fn keep_for_readers(&self, path: &str, bytes: &Bytes) {

@@ -31,7 +31,7 @@ use self::guard::Guard;
 use self::journal::{Journal, open_directory};
 use self::publisher::Publisher;
 use self::settle::Durability;
-use crate::{Asset, Assets, Error, OpenFile, Stats};
+use crate::{Asset, Assets, Error, ForReader, Stats};
 
 /// Assets in a directory of a POSIX file system. While it lives, no other
 /// process can open the directory.
@@ -150,10 +150,10 @@ impl Assets for PosixAssets {
         self.blocking(move |d| d.publisher.read(&path)).await
     }
 
-    async fn file(&self, path: &str, length: u64) -> Option<OpenFile> {
+    async fn get_for_reader(&self, path: &str) -> Result<Option<ForReader>, Error> {
         let path = path.to_owned();
-        let opened = self.blocking(move |d| Ok(d.publisher.file(&path, length)));
-        opened.await.ok().flatten()
+        self.blocking(move |d| d.publisher.read_for_reader(&path))
+            .await
     }
 
     async fn remove_partials(&self, tiles: &[String]) -> Result<(), Error> {

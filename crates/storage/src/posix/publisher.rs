@@ -12,12 +12,17 @@ use parking_lot::Mutex;
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, mkdirat, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 
-use crate::{Asset, Error, OpenFile, Stats, path};
+use crate::openfile::{OpenFile, Stamp};
+use crate::{Asset, Error, ForReader, Stats, path};
 
 /// Where files are written before they are renamed: in our own directory, so
 /// that readers never see one, and one sweep at start clears what a crash
 /// left. It is on the file system of the root, as a rename needs.
 pub(super) const TEMPORARY: &str = ".lucarne/tmp";
+
+/// Smaller files, which is all but data tiles, are not kept open: to copy them
+/// costs no more than another call into the kernel.
+const WORTH_SENDING: usize = 32 << 10;
 
 const FILE_MODE: Mode = Mode::from_raw_mode(0o644);
 const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o755);
@@ -157,26 +162,37 @@ impl Publisher {
     }
 
     pub(super) fn read(&self, path: &str) -> Result<Option<Bytes>, Error> {
+        Ok(self.read_with_file(path)?.map(|(bytes, ..)| bytes))
+    }
+
+    /// As [`read`](Self::read); a large file stays open to be sent.
+    pub(super) fn read_for_reader(&self, path: &str) -> Result<Option<ForReader>, Error> {
+        let Some((bytes, file, stamp)) = self.read_with_file(path)? else {
+            return Ok(None);
+        };
+        let is_worth_it = cfg!(target_os = "linux") && bytes.len() >= WORTH_SENDING;
+        let file = stamp
+            .filter(|_| is_worth_it)
+            .and_then(|stamp| OpenFile::keep_as(file, stamp));
+        Ok(Some(ForReader { bytes, file }))
+    }
+
+    /// The bytes of a file, and what the file was before they were read.
+    fn read_with_file(&self, path: &str) -> Result<Option<(Bytes, File, Option<Stamp>)>, Error> {
         path::check(path)?;
-        let read = || -> io::Result<Vec<u8>> {
+        let read = || -> io::Result<(Bytes, File, Option<Stamp>)> {
+            let mut file = self.open(path)?;
+            let stamp = Stamp::of(&file);
             let mut bytes = Vec::new();
-            self.open(path)?.read_to_end(&mut bytes)?;
-            Ok(bytes)
+            file.read_to_end(&mut bytes)?;
+            Ok((bytes.into(), file, stamp))
         };
         use io::ErrorKind::{IsADirectory, NotADirectory, NotFound};
         match read() {
-            Ok(bytes) => Ok(Some(bytes.into())),
+            Ok(found) => Ok(Some(found)),
             Err(e) if matches!(e.kind(), NotFound | NotADirectory | IsADirectory) => Ok(None),
             Err(e) => Err(self.failed("read", path)(e)),
         }
-    }
-
-    /// Opens what [`read`](Self::read) would read, if it is so long.
-    pub(super) fn file(&self, path: &str, length: u64) -> Option<OpenFile> {
-        path::check(path).ok()?;
-        let file = self.open(path).ok()?;
-        let is_so_long = file.metadata().is_ok_and(|found| found.len() == length);
-        is_so_long.then(|| OpenFile::keep(file)).flatten()
     }
 
     fn open(&self, path: &str) -> io::Result<File> {
