@@ -3,39 +3,34 @@
 use http::HeaderValue;
 use http::header::{HeaderMap, IF_NONE_MATCH, IF_RANGE};
 
+use lucarne_log::Stored;
+
 use crate::encoding::Coding;
 
-/// The entity tags of everything in one log that never changes.
-///
-/// An entity tag only has to tell apart the bytes that one URL has ever stood
-/// for. A tile or an issuer never changes once it is there, so the tag need
-/// not depend on the bytes, nor even on the path: the log's ID (a log made
-/// anew under an old name is another log) and the encoding say it all. Nothing
-/// is hashed or formatted when a tile is served.
-pub(crate) struct Immutable {
-    identity: HeaderValue,
-    gzip: HeaderValue,
-    zstd: HeaderValue,
+/// The tag of what a log has stored, in this coding: taken from the sum of the
+/// stored bytes, which was computed when they were read. So what differs has
+/// another tag, and nothing is hashed when a tile is served.
+pub(crate) fn of(stored: &Stored, coding: Coding) -> HeaderValue {
+    let suffix: &[u8] = match coding {
+        Coding::Identity => b"",
+        Coding::Gzip => b"-gz",
+        Coding::Zstd => b"-zst",
+    };
+    let mut tag = [b'"'; LONGEST];
+    let (sum, rest) = tag[1..].split_at_mut(2 * SUM);
+    // The slice is as long as the digits are, and letters and digits are always
+    // a valid header value.
+    let _ = hex::encode_to_slice(stored.sum.to_be_bytes(), sum);
+    rest[..suffix.len()].copy_from_slice(suffix);
+    let length = 1 + 2 * SUM + suffix.len() + 1;
+    HeaderValue::from_bytes(&tag[..length]).unwrap_or_else(|_| HeaderValue::from_static("\"\""))
 }
 
-impl Immutable {
-    pub(crate) fn new(log_id: &[u8]) -> Self {
-        let id = hex::encode(log_id.get(..6).unwrap_or(log_id));
-        Immutable {
-            identity: quoted(&id),
-            gzip: quoted(&format!("{id}-gz")),
-            zstd: quoted(&format!("{id}-zst")),
-        }
-    }
+/// Bytes of a sum.
+const SUM: usize = size_of::<u128>();
 
-    pub(crate) fn of(&self, coding: Coding) -> &HeaderValue {
-        match coding {
-            Coding::Identity => &self.identity,
-            Coding::Gzip => &self.gzip,
-            Coding::Zstd => &self.zstd,
-        }
-    }
-}
+/// A sum in hexadecimal digits, the longest suffix, and the quotes.
+const LONGEST: usize = 2 * SUM + 4 + 2;
 
 /// The tag of something that does change: taken from its bytes.
 pub(crate) fn of_bytes(bytes: &[u8]) -> HeaderValue {
@@ -66,6 +61,8 @@ pub(crate) fn range_applies(headers: &HeaderMap, tag: &HeaderValue) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use lucarne_log::Encoding;
+
     use super::*;
 
     fn asked(value: &'static str) -> HeaderMap {
@@ -101,10 +98,22 @@ mod tests {
     }
 
     #[test]
-    fn encodings_have_tags_of_their_own() {
-        let tags = Immutable::new(&[0xab; 32]);
-        assert_eq!(tags.of(Coding::Identity), "\"abababababab\"");
-        assert_eq!(tags.of(Coding::Gzip), "\"abababababab-gz\"");
-        assert_eq!(tags.of(Coding::Zstd), "\"abababababab-zst\"");
+    fn bytes_and_encodings_have_tags_of_their_own() {
+        let stored = |sum| Stored {
+            bytes: bytes::Bytes::new(),
+            encoding: Encoding::Gzip,
+            file: None,
+            plain: None,
+            sum,
+        };
+        let sum = "00000000000000000000000000000abc";
+        for (coding, suffix) in [
+            (Coding::Identity, ""),
+            (Coding::Gzip, "-gz"),
+            (Coding::Zstd, "-zst"),
+        ] {
+            assert_eq!(of(&stored(0xabc), coding), format!("\"{sum}{suffix}\""));
+            assert_ne!(of(&stored(0xabd), coding), format!("\"{sum}{suffix}\""));
+        }
     }
 }

@@ -1,11 +1,9 @@
 //! The monitoring API (static-ct-api, "Monitoring APIs"): what readers get.
 
-use std::io::Read;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
-use flate2::bufread::MultiGzDecoder;
 use http::header::{ACCEPT_ENCODING, ALLOW, HeaderMap, RANGE};
 use http::{HeaderValue, Method, StatusCode};
 use lucarne_ct::Fingerprint;
@@ -20,7 +18,6 @@ use crate::route::Resource;
 
 /// What readers of one log need beside the log.
 pub(crate) struct Monitoring {
-    tags: etag::Immutable,
     /// The newest checkpoint that was asked for, with its entity tag.
     head: ArcSwapOption<Head>,
     /// Bounds the tiles being decompressed for readers who refuse gzip.
@@ -36,9 +33,8 @@ struct Head {
 const DECOMPRESSING: usize = 2;
 
 impl Monitoring {
-    pub(crate) fn new(log_id: &[u8]) -> Self {
+    pub(crate) fn new() -> Self {
         Monitoring {
-            tags: etag::Immutable::new(log_id),
             head: ArcSwapOption::empty(),
             decompressing: Semaphore::new(DECOMPRESSING),
         }
@@ -75,13 +71,12 @@ impl Monitoring {
             Ok(None) => return not_yet(&beyond(log, tile)),
             Err(error) => return unread(&error),
         };
-        // Only full data tiles are worth compressing; partial ones are served
-        // plain: they are replaced within seconds, and every width is another.
-        if tile.is_full() && Resource::is_data(tile) {
+        // Hashes do not compress.
+        if Resource::is_data(tile) {
             return self.data_tile(log, tile, stored, method, asked).await;
         }
-        let representation = self.immutable(stored.bytes, Coding::Identity, false);
-        representation.answer(method, asked)
+        let etag = etag::of(&stored, Coding::Identity);
+        immutable(stored.bytes, Coding::Identity, &etag).answer(method, asked)
     }
 
     async fn data_tile(
@@ -100,6 +95,7 @@ impl Monitoring {
             false => accepted.order(),
         };
         for coding in order.into_iter().flatten() {
+            let etag = etag::of(&stored, coding);
             let (bytes, file) = match coding {
                 Coding::Gzip if stored.encoding == Encoding::Gzip => (stored.bytes, stored.file),
                 Coding::Gzip => continue,
@@ -109,7 +105,7 @@ impl Monitoring {
                 },
                 Coding::Identity => return self.plain_tile(stored, method, asked).await,
             };
-            let mut representation = self.immutable(bytes, coding, true);
+            let mut representation = varying(bytes, coding, &etag);
             representation.file = file;
             return representation.answer(method, asked);
         }
@@ -119,19 +115,21 @@ impl Monitoring {
     }
 
     async fn plain_tile(&self, stored: Stored, method: &Method, asked: HeaderMap) -> Response {
-        let known = etag::already_there(&asked, self.tags.of(Coding::Identity));
+        let etag = etag::of(&stored, Coding::Identity);
+        let known = etag::already_there(&asked, &etag);
         if stored.encoding == Encoding::Identity || known {
-            let mut representation = self.immutable(stored.bytes, Coding::Identity, true);
+            let mut representation = varying(stored.bytes, Coding::Identity, &etag);
             representation.file = stored.file;
             return representation.answer(method, asked);
         }
+        if let Some(plain) = stored.plain {
+            return varying(plain, Coding::Identity, &etag).answer(method, asked);
+        }
         // The semaphore is never closed.
         let _permit = self.decompressing.acquire().await;
-        let unpacked = tokio::task::spawn_blocking(move || gunzip(&stored.bytes)).await;
+        let unpacked = tokio::task::spawn_blocking(move || stored.unpacked()).await;
         match unpacked {
-            Ok(Ok(bytes)) => self
-                .immutable(bytes, Coding::Identity, true)
-                .answer(method, asked),
+            Ok(Ok(bytes)) => varying(bytes, Coding::Identity, &etag).answer(method, asked),
             Ok(Err(error)) => failed(&error),
             Err(error) => failed(&error),
         }
@@ -146,8 +144,9 @@ impl Monitoring {
         asked: HeaderMap,
     ) -> Response {
         match log.issuer(&fingerprint).await {
-            Ok(Some(der)) => {
-                let mut representation = self.immutable(der, Coding::Identity, false);
+            Ok(Some(stored)) => {
+                let etag = etag::of(&stored, Coding::Identity);
+                let mut representation = immutable(stored.bytes, Coding::Identity, &etag);
                 representation.content_type = &value::PKIX;
                 representation.answer(method, asked)
             }
@@ -155,22 +154,30 @@ impl Monitoring {
             Err(error) => unread(&error),
         }
     }
+}
 
-    fn immutable(&self, bytes: Bytes, coding: Coding, varies: bool) -> Representation<'_> {
-        Representation {
-            bytes,
-            file: None,
-            content_type: &value::OCTETS,
-            cache: &value::FOREVER,
-            etag: self.tags.of(coding),
-            encoding: match coding {
-                Coding::Identity => None,
-                Coding::Gzip => Some(&value::GZIP),
-                Coding::Zstd => Some(&value::ZSTD),
-            },
-            varies,
-        }
+/// What never changes.
+fn immutable(bytes: Bytes, coding: Coding, etag: &HeaderValue) -> Representation<'_> {
+    Representation {
+        bytes,
+        file: None,
+        content_type: &value::OCTETS,
+        cache: &value::FOREVER,
+        etag,
+        encoding: match coding {
+            Coding::Identity => None,
+            Coding::Gzip => Some(&value::GZIP),
+            Coding::Zstd => Some(&value::ZSTD),
+        },
+        varies: false,
     }
+}
+
+/// The same, where another `Accept-Encoding` gets other bytes.
+fn varying(bytes: Bytes, coding: Coding, etag: &HeaderValue) -> Representation<'_> {
+    let mut representation = immutable(bytes, coding, etag);
+    representation.varies = true;
+    representation
 }
 
 impl Head {
@@ -186,12 +193,6 @@ impl Head {
         };
         representation.answer(method, asked)
     }
-}
-
-fn gunzip(packed: &[u8]) -> std::io::Result<Bytes> {
-    let mut plain = Vec::with_capacity(packed.len() * 4);
-    MultiGzDecoder::new(packed).read_to_end(&mut plain)?;
-    Ok(plain.into())
 }
 
 fn beyond(log: &Log, tile: Tile) -> String {

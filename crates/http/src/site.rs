@@ -62,7 +62,7 @@ impl Site {
         let metrics = Metrics::register(&mut registry);
         let routes = routes(&logs)?;
         let logs = logs.into_iter().map(|log| Served {
-            monitoring: Monitoring::new(&log.config().key.log_id().0),
+            monitoring: Monitoring::new(),
             metrics: metrics.of(&log.config().shortname),
             log,
         });

@@ -7,6 +7,9 @@ use lucarne_ct::Fingerprint;
 use lucarne_storage::{Encoding, OpenFile};
 use lucarne_tlog::Tile;
 use moka::sync::Cache;
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::compress::gunzip;
 
 /// A tile or issuer as it is stored.
 #[derive(Clone, Debug)]
@@ -17,15 +20,38 @@ pub struct Stored {
     pub encoding: Encoding,
     /// The file with exactly these bytes, if it is worth sending from there.
     pub file: Option<Arc<OpenFile>>,
+    /// The bytes without their encoding, if they are at hand.
+    pub plain: Option<Bytes>,
+    /// A sum of the stored bytes (XXH3), which tells them from any others.
+    pub sum: u128,
 }
 
 impl Stored {
+    /// Bytes in this encoding.
+    pub(crate) fn new(bytes: Bytes, encoding: Encoding) -> Self {
+        Stored {
+            sum: xxh3_128(&bytes),
+            bytes,
+            encoding,
+            file: None,
+            plain: None,
+        }
+    }
+
     /// Bytes that are not encoded.
     pub(crate) fn identity(bytes: Bytes) -> Self {
-        Stored {
-            bytes,
-            encoding: Encoding::Identity,
-            file: None,
+        Self::new(bytes, Encoding::Identity)
+    }
+
+    /// The bytes without their encoding.
+    ///
+    /// # Errors
+    /// If they are not what the encoding makes: they were, when they were read.
+    pub fn unpacked(&self) -> std::io::Result<Bytes> {
+        match (&self.plain, self.encoding) {
+            (Some(plain), _) => Ok(plain.clone()),
+            (None, Encoding::Identity) => Ok(self.bytes.clone()),
+            (None, Encoding::Gzip) => gunzip(self.bytes.clone()),
         }
     }
 }

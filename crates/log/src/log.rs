@@ -143,8 +143,8 @@ impl Log {
         self.shared.reader.published()
     }
 
-    /// A tile as stored. Any partial width up to the newest is served, as a
-    /// prefix of the newest. `None` if the published checkpoint does not cover
+    /// A tile as stored, data tiles in gzip. Any partial width up to the newest is
+    /// served, as what the newest begins with. `None` if the published checkpoint does not cover
     /// it.
     ///
     /// # Errors
@@ -163,8 +163,8 @@ impl Log {
     /// it.
     ///
     /// # Errors
-    /// If storage fails.
-    pub async fn issuer(&self, fingerprint: &Fingerprint) -> Result<Option<Bytes>, ReadError> {
+    /// If storage fails or is damaged.
+    pub async fn issuer(&self, fingerprint: &Fingerprint) -> Result<Option<Stored>, ReadError> {
         self.shared.reader.issuer(fingerprint).await
     }
 

@@ -7,12 +7,14 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use lucarne_ct::Fingerprint;
-use lucarne_storage::Assets;
+use lucarne_storage::{Assets, Encoding};
 use lucarne_tlog::{Hash, Level, RightEdge, Tile};
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 
 use crate::absent::Absent;
-use crate::compress::{gunzip, zstd};
+use crate::compress::{gzip, zstd};
 use crate::damaged::Damaged;
 use crate::flights::Flights;
 use crate::kept::{File, Kept, Key, Stored, kept};
@@ -37,14 +39,20 @@ pub(crate) struct Reader {
     kept: Kept,
     tiles: VerifiedTiles,
     /// The issuers that are being read.
-    issuers: Flights<Fingerprint, Result<Option<Bytes>, ReadError>>,
+    issuers: Flights<Fingerprint, Result<Option<Stored>, ReadError>>,
     /// The right edges that are being read, by size of the tree.
     edges: Flights<u64, Result<Arc<RightEdge>, ReadError>>,
     /// Issuers that storage has been asked for in vain.
     absent: Arc<Absent>,
     counters: ReadCounters,
     transcoding: Arc<Mutex<HashSet<Tile>>>,
+    packing: Arc<Semaphore>,
+    /// The partial data tiles that are being compressed.
+    packs: Flights<Tile, Result<Stored, ReadError>>,
 }
+
+/// Partial data tiles cut and compressed at once.
+const PACKING: usize = 2;
 
 /// Most tiles that wait to be transcoded: beyond, readers are served gzip.
 const MAX_TRANSCODING: usize = 8;
@@ -67,6 +75,8 @@ impl Reader {
             absent: Arc::default(),
             counters,
             transcoding: Arc::default(),
+            packing: Arc::new(Semaphore::new(PACKING)),
+            packs: Flights::default(),
         }
     }
 
@@ -94,8 +104,7 @@ impl Reader {
     }
 
     pub(crate) async fn tile(&self, tile: Tile) -> Result<Option<Stored>, ReadError> {
-        let full = tile.is_full().then_some(Key::File(File::Tile(tile)));
-        let view = {
+        let (edge, view) = {
             let view = self.view.load();
             let Some(view) = view.as_ref() else {
                 return Ok(None);
@@ -103,32 +112,62 @@ impl Reader {
             if !tile.covered_by(view.published.size) {
                 return Ok(None);
             }
-            if let Some(bytes) = view.tree.as_ref().and_then(|tree| from_edge(tree, tile)) {
+            let edge = view.tree.as_ref().and_then(|tree| from_edge(tree, tile));
+            if edge.is_some() {
                 self.counters.edge.inc();
-                return Ok(Some(Stored::identity(bytes)));
-            }
-            if let Some(stored) = full.and_then(|key| self.kept.get(&key)) {
+            } else if let Some(stored) = self.kept.get(&Key::File(File::Tile(tile))) {
                 self.counters.memory.inc();
                 return Ok(Some(stored));
             }
-            view.clone()
+            (edge, view.clone())
         };
+        match edge {
+            Some(Edge::Ready(stored)) => Ok(Some(stored)),
+            Some(Edge::Entries(plain)) => self.packed(tile, plain).await.map(Some),
+            None => self.from_storage(tile, &view).await.map(Some),
+        }
+    }
+
+    async fn from_storage(&self, tile: Tile, view: &Arc<View>) -> Result<Stored, ReadError> {
         self.counters.storage.inc();
-        let edge = self.edge(&view).await?;
+        let edge = self.edge(view).await?;
         if tile.is_full() {
-            return self.tiles.full(&edge, tile).await.map(Some);
+            return self.tiles.full(&edge, tile).await;
         }
         if let Level::Hashes(_) = tile.level() {
-            let hashes = self.tiles.hashes(&edge, tile).await?;
-            return Ok(Some(Stored::identity(hashes)));
+            return self.tiles.hashes(&edge, tile).await.map(Stored::identity);
         }
         if !tile.full().covered_by(edge.size()) {
             let entries = self.tiles.entries(&edge, tile).await?;
-            return Ok(Some(Stored::identity(entries)));
+            return self.packed(tile, entries).await;
         }
-        // A partial tile is what a full one begins with: that can be kept.
+        // A partial tile is what a full one begins with, and that may be in memory.
         let full = self.tiles.full(&edge, tile.full()).await?;
-        Ok(Some(Stored::identity(cut(tile, full.bytes)?)))
+        let entries = aside(self.packing.clone(), move || cut(tile, &full)).await?;
+        self.packed(tile, entries).await
+    }
+
+    /// A partial data tile in gzip, as all data tiles are. It is kept: who
+    /// asks for a width that is no longer the newest is seldom alone.
+    async fn packed(&self, tile: Tile, plain: Bytes) -> Result<Stored, ReadError> {
+        let key = Key::File(File::Tile(tile));
+        if let Some(stored) = self.kept.get(&key) {
+            return Ok(Stored {
+                plain: Some(plain),
+                ..stored
+            });
+        }
+        let (kept, unpacked) = (self.kept.clone(), plain.clone());
+        let packing = aside(self.packing.clone(), move || {
+            let packed = gzip(&unpacked).map_err(|error| ReadError::Storage(error.to_string()))?;
+            let stored = Stored::new(packed.into(), Encoding::Gzip);
+            kept.insert(key, stored.clone());
+            Ok(stored)
+        });
+        Ok(Stored {
+            plain: Some(plain),
+            ..self.packs.join(tile, packing).await?
+        })
     }
 
     /// Bytes of what is in memory, about.
@@ -167,8 +206,8 @@ impl Reader {
         let transcoding = self.transcoding.clone();
         tokio::spawn(async move {
             if let Ok(full) = tiles.full(&edge, tile).await {
-                let packing = move || gunzip(full.bytes).and_then(|plain| zstd(&plain));
-                if let Ok(Ok(packed)) = tokio::task::spawn_blocking(packing).await {
+                let packing = move || full.unpacked().and_then(|plain| zstd(&plain));
+                if let Ok(Ok(packed)) = spawn_blocking(packing).await {
                     kept.insert(Key::Zstd(tile), Stored::identity(packed.into()));
                 }
             }
@@ -186,11 +225,11 @@ impl Reader {
         self.absent.forget();
     }
 
-    pub(crate) async fn issuer(&self, of: &Fingerprint) -> Result<Option<Bytes>, ReadError> {
+    pub(crate) async fn issuer(&self, of: &Fingerprint) -> Result<Option<Stored>, ReadError> {
         let (of, key) = (*of, Key::File(File::Issuer(*of)));
         if let Some(stored) = self.kept.get(&key) {
             self.counters.memory.inc();
-            return Ok(Some(stored.bytes));
+            return Ok(Some(stored));
         }
         if self.absent.contains(&of) {
             return Ok(None);
@@ -200,9 +239,9 @@ impl Reader {
         let absent = self.absent.clone();
         let fetch = async move {
             let asked = absent.ask();
-            let found = tiles.issuer(&of).await?;
+            let found = tiles.issuer(&of).await?.map(Stored::identity);
             match &found {
-                Some(der) => kept.insert(key, Stored::identity(der.clone())),
+                Some(stored) => kept.insert(key, stored.clone()),
                 None => absent.note(of, asked),
             }
             Ok(found)
@@ -260,30 +299,64 @@ async fn signed_edge(assets: &dyn Assets, published: &Published) -> Result<Right
     })
 }
 
+/// Packs or unpacks where it holds up nobody, as far as there are permits.
+async fn aside<T: Send + 'static>(
+    permits: Arc<Semaphore>,
+    work: impl FnOnce() -> Result<T, ReadError> + Send + 'static,
+) -> Result<T, ReadError> {
+    // The semaphore is never closed.
+    let permit = permits.acquire_owned().await;
+    let working = spawn_blocking(move || {
+        let _permit = permit;
+        work()
+    });
+    let worked = working.await;
+    worked.unwrap_or_else(|error| Err(ReadError::Storage(error.to_string())))
+}
+
+/// A tile that is in memory because it is the rightmost one, or begins it.
+enum Edge {
+    Ready(Stored),
+    /// Entries that nobody has compressed yet.
+    Entries(Bytes),
+}
+
 /// The tile as a prefix of the rightmost one of its level, if that is where it is.
-fn from_edge(tree: &Tree, tile: Tile) -> Option<Bytes> {
+fn from_edge(tree: &Tree, tile: Tile) -> Option<Edge> {
     let rightmost = Tile::rightmost_partial(tile.level(), tree.size())?;
     if tile.index() != rightmost.index() {
         return None;
     }
     match tile.level() {
-        Level::Data => tree.data.prefix(tile.width()),
+        Level::Data => {
+            let plain = tree.data.prefix(tile.width())?;
+            match &tree.data.packed {
+                Some(packed) if tile == rightmost => Some(Edge::Ready(Stored {
+                    plain: Some(plain),
+                    ..packed.clone()
+                })),
+                _ => Some(Edge::Entries(plain)),
+            }
+        }
         Level::Hashes(level) => {
             let hashes = tree.edge.partial(level).get(..usize::from(tile.width()))?;
             let mut bytes = Vec::with_capacity(hashes.len() * Hash::LENGTH);
             hashes
                 .iter()
                 .for_each(|hash| bytes.extend_from_slice(&hash.0));
-            Some(bytes.into())
+            Some(Edge::Ready(Stored::identity(bytes.into())))
         }
     }
 }
 
-fn cut(tile: Tile, full: Bytes) -> Result<Bytes, ReadError> {
+/// The entries of a partial data tile, cut from the full one.
+fn cut(tile: Tile, full: &Stored) -> Result<Bytes, ReadError> {
     let damaged = |problem: String| ReadError::Damaged {
         path: tile.full().path(),
         problem,
     };
-    let plain = gunzip(full).map_err(|error| damaged(error.to_string()))?;
+    let plain = full
+        .unpacked()
+        .map_err(|error| damaged(error.to_string()))?;
     stored::prefix(tile, plain).map_err(damaged)
 }

@@ -413,7 +413,7 @@ async fn roll_forward(tree: &mut Tree, record: Record, assets: &dyn Assets) -> R
             tree.root
         )));
     }
-    let mut batch = tile_assets(tiles)?;
+    let mut batch = tile_assets(tiles, &mut tree.data)?;
     for der in &record.issuers {
         batch.push(issuer_asset(&Fingerprint::of(der), der));
     }

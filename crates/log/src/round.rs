@@ -10,8 +10,9 @@ use lucarne_tlog::{Hash, Level, Tile, leaf_hash};
 
 use crate::Fatal;
 use crate::compress::{gzip, unpacks_to};
+use crate::kept::Stored;
 use crate::record::{RecordWriter, Step};
-use crate::tree::{NewTiles, Tree};
+use crate::tree::{DataEdge, NewTiles, Tree};
 
 /// A round as it will be published. Only [`Verified`](crate::verify::Verified)
 /// rounds go further.
@@ -115,15 +116,22 @@ pub(crate) fn new_issuers(
     issuers
 }
 
-/// The tiles as they are published: full data tiles compressed, and the
-/// compressed bytes read back, for they are what the log will be judged by.
+/// The tiles as they are published: data tiles compressed, and the compressed
+/// bytes read back, for they are what the log will be judged by. The partial
+/// data tile is left in `edge`, too, for those who read it now.
 ///
 /// # Errors
 /// If what comes out of the compressor is not what went in.
-pub(crate) fn tile_assets(tiles: NewTiles) -> Result<Vec<Asset>, Fatal> {
+pub(crate) fn tile_assets(tiles: NewTiles, edge: &mut DataEdge) -> Result<Vec<Asset>, Fatal> {
     let mut assets = Vec::with_capacity(tiles.hashes.len() + tiles.data.len());
-    for (tile, bytes) in tiles.data {
-        assets.push(data_asset(&tile, bytes)?);
+    for (tile, plain) in tiles.data {
+        let packed = compressed(&tile, &plain)?;
+        if !tile.is_full() {
+            edge.packed = Some(Stored::new(packed.clone(), Encoding::Gzip));
+        }
+        let encoding = Encoding::Gzip;
+        let kind = AssetKind::DataTile { encoding };
+        assets.push(Asset::new(tile.path(), packed, kind));
     }
     for (tile, bytes) in tiles.hashes {
         assets.push(Asset::new(tile.path(), bytes, AssetKind::HashTile));
@@ -131,21 +139,15 @@ pub(crate) fn tile_assets(tiles: NewTiles) -> Result<Vec<Asset>, Fatal> {
     Ok(assets)
 }
 
-fn data_asset(tile: &Tile, plain: Bytes) -> Result<Asset, Fatal> {
+fn compressed(tile: &Tile, plain: &Bytes) -> Result<Bytes, Fatal> {
     debug_assert_eq!(tile.level(), Level::Data);
-    let path = tile.path();
-    if !tile.is_full() {
-        let encoding = Encoding::Identity;
-        return Ok(Asset::new(path, plain, AssetKind::DataTile { encoding }));
-    }
-    let unsound = |problem: String| Fatal::Verify(format!("{path}: compression: {problem}"));
-    let packed = gzip(&plain).map_err(|error| unsound(error.to_string()))?;
-    if !unpacks_to(&packed, &plain).map_err(|error| unsound(error.to_string()))? {
+    let unsound =
+        |problem: String| Fatal::Verify(format!("{}: compression: {problem}", tile.path()));
+    let packed = gzip(plain).map_err(|error| unsound(error.to_string()))?;
+    if !unpacks_to(&packed, plain).map_err(|error| unsound(error.to_string()))? {
         return Err(unsound("what comes out is not what went in".into()));
     }
-    let packed = Bytes::from(packed);
-    let encoding = Encoding::Gzip;
-    Ok(Asset::new(path, packed, AssetKind::DataTile { encoding }))
+    Ok(packed.into())
 }
 
 /// The issuers as they are published.

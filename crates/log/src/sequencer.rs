@@ -207,16 +207,19 @@ impl Sequencer {
             record,
             tiles,
             issuers,
-            tree,
+            mut tree,
         } = verified.into_round();
         let first_index = step.old_size;
 
         // Compression needs the processor while the journal needs the disk.
-        let compressed = spawn_blocking(move || tile_assets(tiles));
+        let compressed = spawn_blocking(move || {
+            let assets = tile_assets(tiles, &mut tree.data)?;
+            Ok::<_, Fatal>((assets, tree))
+        });
         self.unsettled_bytes += record.len() as u64;
         self.unsettled_rounds += 1;
         self.log.assets.stage(step.new_size, record).await?;
-        let mut batch = compressed.await.map_err(panicked)??;
+        let (mut batch, tree) = compressed.await.map_err(panicked)??;
         batch.extend(issuers.iter().map(|i| issuer_asset(&i.fingerprint, &i.der)));
         let staged = self.log.lap(prepared, &self.log.metrics.stage);
         self.commit(&tree, timestamp_ms).await?;

@@ -1,8 +1,10 @@
 //! Tiles as they lie in storage, whoever wrote them.
 //!
 //! A narrower partial tile is a prefix of a wider one, and of the full tile.
-//! Full data tiles are gzip, partial ones are not; Sunlight compresses both,
-//! TesseraCT neither. So whatever holds the entries asked for will do.
+//! Data tiles are gzip, as Sunlight's are; TesseraCT compresses none, and earlier
+//! versions of Lucarne no partial ones. A tile says itself which it is: gzip
+//! begins with 1f 8b, a tile with a timestamp. So whatever holds the entries
+//! asked for will do.
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
@@ -183,7 +185,11 @@ async fn data_edge(assets: &dyn Assets, size: u64, hashes: &[Hash]) -> Result<Da
         return Err(damaged("does not hold the entries that were hashed".into()));
     }
     debug_assert!((ends.len() as u64) < TILE_WIDTH);
-    Ok(DataEdge { bytes, ends })
+    Ok(DataEdge {
+        bytes,
+        ends,
+        packed: None,
+    })
 }
 
 async fn whole(assets: &dyn Assets, tile: Tile) -> Result<Bytes, ReadError> {

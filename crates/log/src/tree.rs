@@ -6,14 +6,18 @@ use bytes::{Bytes, BytesMut};
 use lucarne_tlog::{EMPTY_ROOT, Frontier, Hash, Level, RightEdge, TILE_WIDTH, Tile};
 
 use crate::dedup::Head;
+use crate::kept::Stored;
 
 /// The rightmost, partial data tile.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct DataEdge {
     /// Concatenated `TileLeaf` structures, fewer than 256.
     pub(crate) bytes: Bytes,
     /// Where each of them ends.
     pub(crate) ends: Vec<u32>,
+    /// All of them in gzip, as the round that appended the last one published
+    /// them; of a tree that was read from storage, none.
+    pub(crate) packed: Option<Stored>,
 }
 
 impl DataEdge {
@@ -45,7 +49,7 @@ pub(crate) struct Tree {
 pub(crate) struct NewTiles {
     /// Completed hash tiles, and the new partial of each level that changed.
     pub(crate) hashes: Vec<(Tile, Bytes)>,
-    /// Completed data tiles, and the new partial one; not compressed.
+    /// Completed data tiles, and the new partial one; not compressed yet.
     pub(crate) data: Vec<(Tile, Bytes)>,
 }
 
@@ -133,6 +137,7 @@ impl DataEdge {
     /// Appends entries whose `ends` count from `start`.
     fn push(&mut self, entries: Bytes, ends: &[u32], start: u32) {
         let offset = self.bytes.len() as u32;
+        self.packed = None;
         self.ends
             .extend(ends.iter().map(|end| end - start + offset));
         if self.bytes.is_empty() {

@@ -249,9 +249,8 @@ impl VerifiedTiles {
                 _ => Encoding::Identity,
             };
             let stored = Stored {
-                bytes,
-                encoding,
                 file: file.map(Arc::new),
+                ..Stored::new(bytes, encoding)
             };
             self.0.kept.insert(Key::File(key), stored.clone());
             Ok(stored)

@@ -15,7 +15,7 @@ use lucarne_storage::{Asset, AssetKind, Assets, Encoding, PosixAssets};
 use tempfile::TempDir;
 
 const CONFIGURATION: &str = include_str!("../../../docs/nginx.conf");
-const GZIPPED: &[u8] = b"\x1f\x8b\x08\0 a full data tile";
+const GZIPPED: &[u8] = b"\x1f\x8b\x08\0 a data tile";
 const FOREVER: &str = "public, max-age=31536000, immutable";
 
 /// A running nginx before a directory with one log, `2026h1`, and before a
@@ -140,11 +140,7 @@ async fn write_log(directory: &Path) {
         Asset::new("tile/0/x001/000", "hashes", AssetKind::HashTile),
         Asset::new("tile/0/x001/001.p/7", "partial hashes", AssetKind::HashTile),
         Asset::new("tile/data/x001/000", GZIPPED, data(Encoding::Gzip)),
-        Asset::new(
-            "tile/data/x001/001.p/7",
-            "entries",
-            data(Encoding::Identity),
-        ),
+        Asset::new("tile/data/x001/001.p/7", GZIPPED, data(Encoding::Gzip)),
         Asset::new(issuer, "certificate", AssetKind::Issuer),
         Asset::new("log.v3.json", "{}", AssetKind::LogJson),
         Asset::new("checkpoint", "origin\n", AssetKind::Checkpoint),
@@ -257,7 +253,6 @@ fn files_have_their_headers(nginx: &Nginx) {
         (&issuer, "certificate", "application/pkix-cert", FOREVER),
         ("tile/0/x001/000", "hashes", octets, FOREVER),
         ("tile/0/x001/001.p/7", "partial hashes", octets, FOREVER),
-        ("tile/data/x001/001.p/7", "entries", octets, FOREVER),
     ] {
         let response = nginx.monitor(&format!("/2026h1/{path}"), "Accept-Encoding: gzip\r\n");
         assert_eq!(response.status, 200, "{path}");
@@ -274,7 +269,15 @@ fn files_have_their_headers(nginx: &Nginx) {
 }
 
 fn data_tiles_are_negotiated(nginx: &Nginx) {
-    let path = "/2026h1/tile/data/x001/000";
+    for path in [
+        "/2026h1/tile/data/x001/000",
+        "/2026h1/tile/data/x001/001.p/7",
+    ] {
+        data_tile_is_negotiated(nginx, path);
+    }
+}
+
+fn data_tile_is_negotiated(nginx: &Nginx, path: &str) {
     for accepted in ["gzip", "br, gzip;q=0.5", "identity;q=0, GZIP"] {
         let response = nginx.monitor(path, &format!("Accept-Encoding: {accepted}\r\n"));
         assert_eq!(response.status, 200);
@@ -304,8 +307,12 @@ fn partials_that_are_gone_are_asked_of_lucarne(nginx: &Nginx) {
         "/2026h1/tile/0/x001/001.p/5",
         "/2026h1/tile/data/x001/000.p/255",
     ] {
-        let response = nginx.monitor(path, "");
-        assert_eq!(response.forwarded(), format!("GET {path} HTTP/1.1"));
+        for accepted in ["", "Accept-Encoding: gzip\r\n"] {
+            let response = nginx.monitor(path, accepted);
+            assert_eq!(response.forwarded(), format!("GET {path} HTTP/1.1"));
+            // Lucarne says itself how it is encoded.
+            assert_eq!(response.header("content-encoding"), None, "{path}");
+        }
     }
 }
 
@@ -313,6 +320,7 @@ fn absent_files_are_not_cached_for_long(nginx: &Nginx) {
     for path in [
         "tile/0/x009/000",
         "tile/data/x009/000",
+        "tile/data/x009/000.p/0000",
         "issuer/00",
         "elsewhere",
     ] {

@@ -185,21 +185,63 @@ async fn data_tiles_in_the_encoding_that_is_asked_for() {
         assert_eq!(answer.header("vary"), Some("accept-encoding"));
     }
 
-    // Partial tiles are a plain prefix, whoever asks.
-    let partial = server
-        .ask(
-            "GET",
-            "/demo/tile/data/000.p/7",
-            &[("accept-encoding", "gzip")],
-        )
-        .await;
-    assert_eq!(
-        (partial.status, partial.header("content-encoding")),
-        (200, None)
-    );
-    assert!(plain.body.starts_with(&partial.body) && !partial.body.is_empty());
-    let last = server.get("/demo/tile/data/001.p/44").await;
-    assert_eq!(last.status, 200);
+    // So are partial ones: of a full tile, the newest, and what that begins with.
+    for partial in ["000.p/7", "001.p/44", "001.p/43"] {
+        let path = format!("/demo/tile/data/{partial}");
+        let mut bodies = Vec::new();
+        for accepted in ["gzip", "identity", "zstd, identity;q=0.5"] {
+            let asked = [("accept-encoding", accepted)];
+            let answer = server.ask("GET", &path, &asked).await;
+            assert_eq!(answer.status, 200, "{path}");
+            assert_eq!(answer.header("vary"), Some("accept-encoding"), "{path}");
+            let packed = answer.header("content-encoding") == Some("gzip");
+            assert_eq!(packed, accepted == "gzip", "{path}");
+            assert_eq!(packed, answer.header("etag").unwrap().ends_with("-gz\""));
+            bodies.push(if packed {
+                gunzip(&answer.body)
+            } else {
+                answer.body
+            });
+        }
+        assert!(!bodies[0].is_empty());
+        assert!(bodies.iter().all(|body| *body == bodies[0]), "{path}");
+        assert_eq!(
+            plain.body.starts_with(&bodies[0]),
+            partial.starts_with("000")
+        );
+        // Without a word about encodings, as the specification has it.
+        assert_eq!(gunzip(&server.get(&path).await.body), bodies[0], "{path}");
+    }
+}
+
+#[tokio::test]
+async fn different_tiles_have_different_tags() {
+    let (_test, server) = demo(600).await;
+    let mut tags = std::collections::HashSet::new();
+    let tiles = [
+        "0/000",
+        "0/001",
+        "0/000.p/3",
+        "0/002.p/1",
+        "data/000",
+        "data/001",
+    ];
+    for tile in tiles
+        .into_iter()
+        .chain(["data/000.p/3", "data/002.p/88", "data/002.p/87"])
+    {
+        let answer = server.get(&format!("/demo/tile/{tile}")).await;
+        assert_eq!(answer.status, 200);
+        let tag = answer.header("etag").unwrap().to_owned();
+        let asked = [("if-none-match", &*tag)];
+        let again = server
+            .ask("GET", &format!("/demo/tile/{tile}"), &asked)
+            .await;
+        assert_eq!(again.status, 304, "{tile}");
+        let other = server.ask("GET", "/demo/tile/1/000.p/1", &asked).await;
+        assert_eq!(other.status, 200, "{tile}");
+        assert!(tags.insert(tag), "{tile}: its tag is another's");
+    }
 }
 
 fn gunzip(packed: &[u8]) -> Vec<u8> {
@@ -279,7 +321,8 @@ async fn every_issuer_is_served() {
         .await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     let data = server.get("/demo/tile/data/000.p/1").await;
-    let leaf = TileLeafRef::read(&mut &data.body[..]).unwrap();
+    let entries = gunzip(&data.body);
+    let leaf = TileLeafRef::read(&mut &entries[..]).unwrap();
     let fingerprints: Vec<Fingerprint> = leaf.fingerprints.collect();
     assert_eq!(fingerprints, [Fingerprint::of(test.ca.cert_der())]);
     for fingerprint in fingerprints {
