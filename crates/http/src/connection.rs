@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,6 +21,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::activity::{Activity, Overdue, Patience, Watch, Watched};
 use crate::body::Body;
+use crate::budget::{Budget, Client};
 use crate::limits::Limits;
 use crate::reply::Response;
 use crate::sendfile::{Courier, Outbox};
@@ -38,6 +40,8 @@ pub(crate) struct Shared {
     pub(crate) open: AtomicUsize,
     /// Told when the last one has gone.
     pub(crate) empty: Notify,
+    /// What bodies in flight may take of the memory.
+    budget: Arc<Budget>,
     http1: http1::Builder,
     http2: http2::Builder<TokioExecutor>,
 }
@@ -64,9 +68,17 @@ impl Shared {
             .keep_alive_timeout(Duration::from_secs(15))
             .max_concurrent_streams(128)
             .max_header_list_size(MAX_HEAD as u32)
-            .initial_stream_window_size(256 << 10)
-            .initial_connection_window_size(1 << 20);
+            // What a client may send before anybody has read it, and what it may
+            // have us write before it reads.
+            .initial_stream_window_size(64 << 10)
+            .initial_connection_window_size(256 << 10)
+            .max_send_buf_size(64 << 10)
+            // Streams that are gone and not forgotten yet.
+            .max_pending_accept_reset_streams(32)
+            .max_local_error_reset_streams(64);
+        let (limits, meters) = (&site.limits, site.metrics.inflight.clone());
         Shared {
+            budget: Budget::new(limits.inflight_bytes, limits.client_inflight_bytes, meters),
             site,
             closing: Signal::default(),
             cut: Signal::default(),
@@ -78,23 +90,29 @@ impl Shared {
     }
 }
 
-/// Counts a connection for as long as it lives.
-pub(crate) struct Open(Arc<Shared>);
+/// Counts a connection for as long as it lives, and knows whose it is.
+pub(crate) struct Open {
+    shared: Arc<Shared>,
+    client: Arc<Client>,
+}
 
 impl Open {
-    pub(crate) fn new(shared: &Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: &Arc<Shared>, peer: IpAddr) -> Self {
         shared.open.fetch_add(1, Ordering::SeqCst);
         shared.site.metrics.open.inc();
         shared.site.metrics.accepted.inc();
-        Open(shared.clone())
+        Open {
+            client: shared.budget.client(peer),
+            shared: shared.clone(),
+        }
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.site.metrics.open.dec();
-        if self.0.open.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.0.empty.notify_waiters();
+        self.shared.site.metrics.open.dec();
+        if self.shared.open.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.shared.empty.notify_waiters();
         }
     }
 }
@@ -111,9 +129,9 @@ enum Ending {
 
 /// Serves a connection until its end.
 pub(crate) async fn serve(mut tcp: TcpStream, tls: Option<Acceptor>, surface: Surface, open: Open) {
-    let shared = &open.0;
+    let shared = &*open.shared;
     if let Some(acceptor) = tls {
-        return Box::pin(serve_tls(tcp, acceptor, surface, shared)).await;
+        return Box::pin(serve_tls(tcp, acceptor, surface, &open)).await;
     }
     let limits = &shared.site.limits;
     let mut patience = limits.idle_timeout;
@@ -128,13 +146,13 @@ pub(crate) async fn serve(mut tcp: TcpStream, tls: Option<Acceptor>, surface: Su
                     tcp,
                     outbox: outbox.clone(),
                 };
-                let http1 = http1(courier, Some(outbox), drowsy(limits), surface, shared);
+                let http1 = http1(courier, Some(outbox), drowsy(limits), surface, &open);
                 match Box::pin(http1).await {
                     Some(idle) => tcp = idle.tcp,
                     None => return,
                 }
             }
-            Some(Protocol::Http2) => return Box::pin(http2(tcp, surface, shared)).await,
+            Some(Protocol::Http2) => return Box::pin(http2(tcp, surface, &open)).await,
             None => return,
         }
         patience = limits.idle_timeout - drowsy(limits);
@@ -148,15 +166,16 @@ fn drowsy(limits: &Limits) -> Duration {
 
 /// There is no looking at what TLS has not decrypted: such a connection keeps
 /// what it needs.
-async fn serve_tls(tcp: TcpStream, acceptor: Acceptor, surface: Surface, shared: &Shared) {
+async fn serve_tls(tcp: TcpStream, acceptor: Acceptor, surface: Surface, open: &Open) {
+    let shared = &*open.shared;
     let patience = shared.site.limits.header_timeout;
     match timeout(patience, acceptor.accept(tcp)).await {
         Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
-            Box::pin(http2(stream, surface, shared)).await;
+            Box::pin(http2(stream, surface, open)).await;
         }
         Ok(Ok(stream)) => {
             let idle = shared.site.limits.idle_timeout;
-            if let Some(stream) = Box::pin(http1(stream, None, idle, surface, shared)).await {
+            if let Some(stream) = Box::pin(http1(stream, None, idle, surface, open)).await {
                 shared.site.metrics.cut("idle");
                 close(stream, b"").await;
             }
@@ -212,11 +231,12 @@ async fn http1<S: AsyncRead + AsyncWrite + Unpin>(
     outbox: Option<Arc<Outbox>>,
     idle: Duration,
     surface: Surface,
-    shared: &Shared,
+    open: &Open,
 ) -> Option<S> {
+    let shared = &*open.shared;
     let activity = Arc::new(Activity::new());
     let io = watched(stream, &activity);
-    let service = service(shared, surface, &activity, outbox);
+    let service = service(open, surface, &activity, outbox);
     let mut connection = shared.http1.serve_connection(io, service);
     let finish = |c: Pin<&mut http1::Connection<_, _>>| c.graceful_shutdown();
     let limits = &shared.site.limits;
@@ -242,13 +262,14 @@ async fn http1<S: AsyncRead + AsyncWrite + Unpin>(
     None
 }
 
-async fn http2<S>(stream: S, surface: Surface, shared: &Shared)
+async fn http2<S>(stream: S, surface: Surface, open: &Open)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let shared = &*open.shared;
     let activity = Arc::new(Activity::new());
     let io = watched(stream, &activity);
-    let service = service(shared, surface, &activity, None);
+    let service = service(open, surface, &activity, None);
     let mut connection = shared.http2.serve_connection(io, service);
     let finish = |c: Pin<&mut http2::Connection<_, _, _>>| c.graceful_shutdown();
     let limits = &shared.site.limits;
@@ -276,18 +297,20 @@ fn watched<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 fn service(
-    shared: &Shared,
+    open: &Open,
     surface: Surface,
     activity: &Arc<Activity>,
     outbox: Option<Arc<Outbox>>,
 ) -> impl HttpService<Incoming, ResBody = Body, Error = Infallible, Future: Send> + Unpin + use<> {
-    let (site, activity) = (shared.site.clone(), activity.clone());
+    let (shared, client) = (open.shared.clone(), open.client.clone());
+    let activity = activity.clone();
     service_fn(move |request: Request<Incoming>| {
-        let (site, activity, outbox) = (site.clone(), activity.clone(), outbox.clone());
+        let (shared, client) = (shared.clone(), client.clone());
+        let (activity, outbox) = (activity.clone(), outbox.clone());
         async move {
             activity.begin();
             let answering = Answering(activity);
-            let response: Response = site.answer(surface, request).await;
+            let response: Response = shared.site.answer(surface, &client, request).await;
             if let Some(outbox) = outbox {
                 outbox.put(response.body().bytes(), response.body().file());
             }

@@ -15,6 +15,7 @@
 
 mod activity;
 mod body;
+mod budget;
 mod connection;
 mod encoding;
 mod etag;

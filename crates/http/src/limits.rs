@@ -18,6 +18,11 @@ pub struct Limits {
     pub write_timeout: Duration,
     /// Longest time that requests in flight get to finish at shutdown.
     pub drain_timeout: Duration,
+    /// Most bytes of bodies that are waited for, of submissions that arrive and of
+    /// answers that were made for one client and are being taken; beyond: 503.
+    pub inflight_bytes: usize,
+    /// Those of one client: an IPv4 address or an IPv6 /56. Beyond: 503.
+    pub client_inflight_bytes: usize,
     /// Most connections over all listeners; beyond: 503, then closed.
     pub connections: usize,
 }
@@ -31,6 +36,8 @@ impl Default for Limits {
             idle_timeout: Duration::from_secs(75),
             write_timeout: Duration::from_secs(30),
             drain_timeout: Duration::from_secs(15),
+            inflight_bytes: 256 << 20,
+            client_inflight_bytes: 32 << 20,
             connections: 16_384,
         }
     }

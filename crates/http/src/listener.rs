@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -146,7 +146,7 @@ async fn accept(listener: Listener, shared: Arc<Shared>) {
     let accepting = async {
         loop {
             match listener.socket.accept().await {
-                Ok((stream, _)) => take(stream, &listener, &shared),
+                Ok((stream, peer)) => take(stream, peer.ip(), &listener, &shared),
                 Err(error) => wait_out(&error).await,
             }
         }
@@ -157,14 +157,14 @@ async fn accept(listener: Listener, shared: Arc<Shared>) {
     }
 }
 
-fn take(stream: TcpStream, listener: &Listener, shared: &Arc<Shared>) {
+fn take(stream: TcpStream, peer: IpAddr, listener: &Listener, shared: &Arc<Shared>) {
     let most = shared.site.limits.connections;
     let open = shared.open.load(Ordering::SeqCst);
     if open >= most {
         shared.site.metrics.cut("too many");
         // A word of explanation, as long as explaining is not the problem.
         if listener.tls.is_none() && open < most + EXPLAINED {
-            let open = Open::new(shared);
+            let open = Open::new(shared, peer);
             tokio::spawn(async move {
                 close(stream, TOO_MANY).await;
                 drop(open);
@@ -179,7 +179,7 @@ fn take(stream: TcpStream, listener: &Listener, shared: &Arc<Shared>) {
         stream,
         tls,
         listener.surface,
-        Open::new(shared),
+        Open::new(shared, peer),
     ));
 }
 

@@ -11,6 +11,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::budget;
+
 /// The kinds of requests that are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Endpoint {
@@ -87,6 +89,8 @@ pub(crate) struct Metrics {
     pub(crate) accepted: Counter,
     /// Connections that the server cut, by reason.
     cut: Family<For, Counter>,
+    /// Bodies in flight, and requests refused because there were too many.
+    pub(crate) inflight: budget::Meters,
 }
 
 impl Metrics {
@@ -101,6 +105,7 @@ impl Metrics {
             open: Gauge::default(),
             accepted: Counter::default(),
             cut: Family::default(),
+            inflight: budget::Meters::default(),
         };
         let r = registry.sub_registry_with_prefix("lucarne_http");
         r.register(
@@ -130,6 +135,22 @@ impl Metrics {
             "connections_cut",
             "Connections closed by the server before the client was done, by reason",
             metrics.cut.clone(),
+        );
+        r.register_with_unit(
+            "inflight",
+            "Bodies of submissions that are waited for, and answers made for one client",
+            Unit::Bytes,
+            metrics.inflight.held.clone(),
+        );
+        r.register(
+            "inflight_refused_client",
+            "Requests refused because their client had too many bytes in flight",
+            metrics.inflight.client.clone(),
+        );
+        r.register(
+            "inflight_refused_all",
+            "Requests refused because all clients had too many bytes in flight",
+            metrics.inflight.all.clone(),
         );
         metrics
     }

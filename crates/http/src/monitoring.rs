@@ -11,8 +11,10 @@ use lucarne_log::{Encoding, Log, Published, ReadError, Stored};
 use lucarne_tlog::Tile;
 use tokio::sync::Semaphore;
 
+use crate::budget::{Client, Held};
 use crate::encoding::{Accepted, Coding};
 use crate::etag;
+use crate::refusal::Refusal;
 use crate::reply::{Representation, Response, plain, value};
 use crate::route::Resource;
 
@@ -65,6 +67,7 @@ impl Monitoring {
         tile: Tile,
         method: &Method,
         asked: HeaderMap,
+        client: &Arc<Client>,
     ) -> Response {
         let stored = match log.tile(tile).await {
             Ok(Some(stored)) => stored,
@@ -73,7 +76,9 @@ impl Monitoring {
         };
         // Hashes do not compress.
         if Resource::is_data(tile) {
-            return self.data_tile(log, tile, stored, method, asked).await;
+            return self
+                .data_tile(log, tile, stored, method, asked, client)
+                .await;
         }
         let etag = etag::of(&stored, Coding::Identity);
         immutable(stored.bytes, Coding::Identity, &etag).answer(method, asked)
@@ -86,6 +91,7 @@ impl Monitoring {
         stored: Stored,
         method: &Method,
         asked: HeaderMap,
+        client: &Arc<Client>,
     ) -> Response {
         let accepted = Accepted::parse(asked.get(ACCEPT_ENCODING).map(HeaderValue::as_bytes));
         let ranged = asked.contains_key(RANGE) && method == Method::GET && accepted.identity();
@@ -103,7 +109,7 @@ impl Monitoring {
                     Some(bytes) => (bytes, None),
                     None => continue,
                 },
-                Coding::Identity => return self.plain_tile(stored, method, asked).await,
+                Coding::Identity => return self.plain_tile(stored, method, asked, client).await,
             };
             let mut representation = varying(bytes, coding, &etag);
             representation.file = file;
@@ -111,10 +117,16 @@ impl Monitoring {
         }
         // Nothing acceptable is at hand: any answer is better than none
         // (RFC 9110, 12.5.3), and plain bytes are what everybody can read.
-        self.plain_tile(stored, method, asked).await
+        self.plain_tile(stored, method, asked, client).await
     }
 
-    async fn plain_tile(&self, stored: Stored, method: &Method, asked: HeaderMap) -> Response {
+    async fn plain_tile(
+        &self,
+        stored: Stored,
+        method: &Method,
+        asked: HeaderMap,
+        client: &Arc<Client>,
+    ) -> Response {
         let etag = etag::of(&stored, Coding::Identity);
         let known = etag::already_there(&asked, &etag);
         if stored.encoding == Encoding::Identity || known {
@@ -129,7 +141,10 @@ impl Monitoring {
         let _permit = self.decompressing.acquire().await;
         let unpacked = tokio::task::spawn_blocking(move || stored.unpacked()).await;
         match unpacked {
-            Ok(Ok(bytes)) => varying(bytes, Coding::Identity, &etag).answer(method, asked),
+            Ok(Ok(bytes)) => match Held::answer(client, bytes) {
+                Ok(bytes) => varying(bytes, Coding::Identity, &etag).answer(method, asked),
+                Err(exhausted) => Refusal::from(exhausted).into_response(),
+            },
             Ok(Err(error)) => failed(&error),
             Err(error) => failed(&error),
         }

@@ -6,6 +6,7 @@ use lucarne_ct::{Code, Rejection};
 use lucarne_log::SubmitError;
 use serde::Serialize;
 
+use crate::budget::Exhausted;
 use crate::reply::{Response, plain, value};
 
 /// An answer other than an SCT:
@@ -118,6 +119,23 @@ impl From<Rejection> for Refusal {
         let mut refusal = Self::new(status, rejection.code.as_str(), rejection.detail);
         refusal.shape.certificate_index = rejection.certificate_index;
         refusal
+    }
+}
+
+/// There is no memory left to wait for the rest of a body.
+impl From<Exhausted> for Refusal {
+    fn from(exhausted: Exhausted) -> Self {
+        let detail = match exhausted {
+            Exhausted::Client => {
+                "this client has as many bytes of bodies in flight as one may have: let those \
+                 arrive first"
+            }
+            Exhausted::All => {
+                "the server has as many bytes of bodies in flight as it may have; come back in a \
+                 moment"
+            }
+        };
+        Self::retry("too_much_in_flight", 1, detail).and_close()
     }
 }
 

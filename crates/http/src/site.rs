@@ -11,6 +11,7 @@ use lucarne_ct::EntryKind;
 use lucarne_log::Log;
 use prometheus_client::registry::Registry;
 
+use crate::budget::Client;
 use crate::limits::Limits;
 use crate::metrics::{Endpoint, LogMetrics, Metrics};
 use crate::monitoring::{Monitoring, not_yet, read_only};
@@ -87,7 +88,12 @@ impl Site {
     }
 
     /// Answers one request.
-    pub(crate) async fn answer(&self, surface: Surface, request: Request<Incoming>) -> Response {
+    pub(crate) async fn answer(
+        &self,
+        surface: Surface,
+        client: &Arc<Client>,
+        request: Request<Incoming>,
+    ) -> Response {
         let start = Instant::now();
         let (parts, body) = request.into_parts();
         tracing::debug!(method = %parts.method, uri = %parts.uri, "request");
@@ -99,7 +105,8 @@ impl Site {
         let (metrics, endpoint, response) = match found {
             Some((served, resource)) => {
                 let endpoint = endpoint(resource);
-                let response = served.answer(resource, parts, body, &self.limits).await;
+                let limits = &self.limits;
+                let response = served.answer(resource, parts, body, client, limits).await;
                 (&served.metrics, endpoint, response)
             }
             None => {
@@ -201,20 +208,21 @@ impl Served {
         resource: Resource,
         parts: Parts,
         body: Incoming,
+        client: &Arc<Client>,
         limits: &Limits,
     ) -> Response {
         let (method, headers) = (parts.method, parts.headers);
         match resource {
             Resource::AddChain => {
-                self.add(EntryKind::X509, method, headers, body, limits)
+                self.add(EntryKind::X509, method, headers, body, client, limits)
                     .await
             }
             Resource::AddPreChain => {
-                self.add(EntryKind::Precert, method, headers, body, limits)
+                self.add(EntryKind::Precert, method, headers, body, client, limits)
                     .await
             }
             _ if method == Method::GET || method == Method::HEAD => {
-                self.read(resource, &method, headers).await
+                self.read(resource, &method, headers, client).await
             }
             Resource::Nothing(mistake) => nothing(mistake),
             _ if method == Method::OPTIONS => submission::options("GET, HEAD, OPTIONS"),
@@ -228,23 +236,33 @@ impl Served {
         method: Method,
         headers: HeaderMap,
         body: Incoming,
+        client: &Arc<Client>,
         limits: &Limits,
     ) -> Response {
         const ALLOW: &str = "POST, OPTIONS";
         match method {
             // In a box of its own: a connection that only reads tiles should
             // not have room for a submission.
-            Method::POST => Box::pin(submission::add(&self.log, kind, limits, headers, body)).await,
+            Method::POST => {
+                let add = submission::add(&self.log, kind, limits, client, headers, body);
+                Box::pin(add).await
+            }
             Method::OPTIONS => submission::options(ALLOW),
             _ => Refusal::method(&method, ALLOW).into_response(),
         }
     }
 
-    async fn read(&self, resource: Resource, method: &Method, asked: HeaderMap) -> Response {
+    async fn read(
+        &self,
+        resource: Resource,
+        method: &Method,
+        asked: HeaderMap,
+        client: &Arc<Client>,
+    ) -> Response {
         let (log, monitoring) = (&*self.log, &self.monitoring);
         match resource {
             Resource::Checkpoint => monitoring.checkpoint(log, method, asked),
-            Resource::Tile(tile) => monitoring.tile(log, tile, method, asked).await,
+            Resource::Tile(tile) => monitoring.tile(log, tile, method, asked, client).await,
             Resource::Issuer(of) => monitoring.issuer(log, of, method, asked).await,
             Resource::GetRoots => submission::roots(log),
             Resource::LogJson => {

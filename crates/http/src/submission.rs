@@ -1,8 +1,9 @@
 //! The submission API (RFC 6962, 4.1, 4.2 and 4.7): what submitters get.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_MAX_AGE, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap,
@@ -13,6 +14,7 @@ use lucarne_ct::{Chain, EntryKind};
 use lucarne_log::Log;
 
 use crate::body::Body;
+use crate::budget::{Client, Held};
 use crate::limits::Limits;
 use crate::refusal::Refusal;
 use crate::reply::{Response, plain, value};
@@ -22,6 +24,7 @@ pub(crate) async fn add<B>(
     log: &Log,
     kind: EntryKind,
     limits: &Limits,
+    client: &Arc<Client>,
     headers: HeaderMap,
     body: B,
 ) -> Response
@@ -29,7 +32,7 @@ where
     B: http_body::Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
-    match submit(log, kind, limits, &headers, body).await {
+    match submit(log, kind, limits, client, &headers, body).await {
         Ok(sct) => answer(headers, sct),
         Err(refusal) => refusal.into_response(),
     }
@@ -39,6 +42,7 @@ async fn submit<B>(
     log: &Log,
     kind: EntryKind,
     limits: &Limits,
+    client: &Arc<Client>,
     headers: &HeaderMap,
     body: B,
 ) -> Result<Vec<u8>, Refusal>
@@ -47,7 +51,7 @@ where
     B::Error: std::fmt::Display,
 {
     refuse_encoded(headers)?;
-    let body = collect(body, limits.body_bytes, limits.body_timeout).await?;
+    let body = collect(headers, body, limits, client).await?;
     let decoding = lucarne_ct::Limits {
         max_body: limits.body_bytes,
     };
@@ -91,50 +95,75 @@ fn refuse_encoded(headers: &HeaderMap) -> Result<(), Refusal> {
     }
 }
 
-/// The whole body, up to `limit` bytes, within `patience`. A body that comes
-/// in one piece, as most do, is not copied.
-async fn collect<B>(mut body: B, limit: usize, patience: Duration) -> Result<Bytes, Refusal>
+/// The whole body, as far as the limits and the client's budget go. A body that
+/// comes in one piece, as most do, is not copied.
+async fn collect<B>(
+    headers: &HeaderMap,
+    mut body: B,
+    limits: &Limits,
+    client: &Arc<Client>,
+) -> Result<Bytes, Refusal>
 where
     B: http_body::Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
+    let limit = limits.body_bytes;
     let declared = body.size_hint().exact().map(|length| length as usize);
     if declared.is_some_and(|length| length > limit) {
         return Err(Refusal::too_large(limit));
     }
+    let mut held = Held::nothing(client);
     let whole = async {
-        let Some(first) = next(&mut body).await? else {
-            return Ok(Bytes::new());
+        let mut piece = match next(&mut body).now_or_never() {
+            Some(first) => first?,
+            None => {
+                // The request's head stays in memory for as long.
+                held.grow(size(headers))?;
+                next(&mut body).await?
+            }
         };
-        if first.len() > limit {
-            return Err(Refusal::too_large(limit));
-        }
-        if declared == Some(first.len()) {
+        if let Some(first) = piece.take_if(|first| declared == Some(first.len())) {
             return Ok(first);
         }
-        let mut whole = BytesMut::with_capacity(declared.unwrap_or(first.len() * 2));
-        whole.extend_from_slice(&first);
-        while let Some(more) = next(&mut body).await? {
-            if whole.len() + more.len() > limit {
+        let mut whole = BytesMut::new();
+        while let Some(more) = piece {
+            let length = whole.len() + more.len();
+            if length > limit {
                 return Err(Refusal::too_large(limit));
             }
+            if length > whole.capacity() {
+                let room = declared.unwrap_or(2 * length).clamp(length, limit);
+                held.grow(size(headers) + room)?;
+                whole.reserve(room - whole.len());
+            }
             whole.extend_from_slice(&more);
+            // It may be all that keeps a larger buffer in memory.
+            drop(more);
+            piece = next(&mut body).await?;
         }
         Ok(whole.freeze())
     };
     // The timer is armed only if the body is not there already.
-    match tokio::time::timeout(patience, whole).await {
+    match tokio::time::timeout(limits.body_timeout, whole).await {
         Ok(outcome) => outcome,
         Err(_) => Err(Refusal::new(
             StatusCode::REQUEST_TIMEOUT,
             "body_timeout",
             format!(
                 "the body was not complete after {} s",
-                patience.as_secs_f32()
+                limits.body_timeout.as_secs_f32()
             ),
         )
         .and_close()),
     }
+}
+
+/// Bytes of a request's head, about.
+fn size(headers: &HeaderMap) -> usize {
+    let sizes = headers.iter();
+    sizes
+        .map(|(name, value)| name.as_str().len() + value.len() + 32)
+        .sum()
 }
 
 /// The next piece of a body that is data.
@@ -185,9 +214,13 @@ pub(crate) fn options(allow: &'static str) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+    use std::time::Duration;
+
     use http_body_util::{Full, StreamBody};
 
     use super::*;
+    use crate::budget::{Budget, Meters};
 
     type Piece = Result<http_body::Frame<Bytes>, String>;
 
@@ -202,40 +235,71 @@ mod tests {
         StreamBody::new(futures_util::stream::iter(pieces))
     }
 
-    const PATIENCE: Duration = Duration::from_millis(50);
+    /// Collects a body of at most `limit` bytes from a client that may hold
+    /// twice as many.
+    async fn collected<B>(body: B, limit: usize) -> Result<Bytes, Refusal>
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        let limits = Limits {
+            body_bytes: limit,
+            body_timeout: Duration::from_millis(50),
+            ..Limits::default()
+        };
+        let budget = Budget::new(2 * limit, 2 * limit, Meters::default());
+        let client = budget.client(Ipv4Addr::LOCALHOST.into());
+        collect(&HeaderMap::new(), body, &limits, &client).await
+    }
 
     #[tokio::test]
     async fn one_piece_is_not_copied() {
         let bytes = Bytes::from_static(b"{\"chain\":[]}");
-        let whole = collect(Full::new(bytes.clone()), 100, PATIENCE)
-            .await
-            .unwrap();
+        let whole = collected(Full::new(bytes.clone()), 100).await.unwrap();
         assert_eq!(whole.as_ptr(), bytes.as_ptr());
     }
 
     #[tokio::test]
     async fn pieces_are_put_together() {
-        let whole = collect(pieces(vec![Ok(b"abc"), Ok(b"de"), Ok(b"f")]), 6, PATIENCE).await;
+        let whole = collected(pieces(vec![Ok(b"abc"), Ok(b"de"), Ok(b"f")]), 6).await;
         assert_eq!(&whole.unwrap()[..], b"abcdef");
+        assert!(collected(pieces(vec![]), 6).await.unwrap().is_empty());
     }
 
     #[tokio::test]
     async fn limits_hold_with_and_without_a_length() {
         let full = Full::new(Bytes::from_static(b"abcdefg"));
-        let refusal = collect(full, 6, PATIENCE).await.unwrap_err();
+        let refusal = collected(full, 6).await.unwrap_err();
         assert_eq!(refusal.into_response().status(), 413);
-        let chunked = pieces(vec![Ok(b"abc"), Ok(b"defg")]);
-        let refusal = collect(chunked, 6, PATIENCE).await.unwrap_err();
-        assert_eq!(refusal.into_response().status(), 413);
-        let chunked = pieces(vec![Ok(b"abcdefg")]);
-        let refusal = collect(chunked, 6, PATIENCE).await.unwrap_err();
-        assert_eq!(refusal.into_response().status(), 413);
+        for chunked in [vec![Ok(&b"abc"[..]), Ok(b"defg")], vec![Ok(b"abcdefg")]] {
+            let refusal = collected(pieces(chunked), 6).await.unwrap_err();
+            assert_eq!(refusal.into_response().status(), 413);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_holds_all_it_may_is_told_so() {
+        let budget = Budget::new(100, 100, Meters::default());
+        let client = budget.client(Ipv4Addr::LOCALHOST.into());
+        let mut others = Held::nothing(&client);
+        others.grow(98).unwrap();
+        let limits = Limits::default();
+        let (headers, two) = (HeaderMap::new(), || pieces(vec![Ok(b"a"), Ok(b"b")]));
+        assert!(collect(&headers, two(), &limits, &client).await.is_ok());
+        others.grow(99).unwrap();
+        let refused = collect(&headers, two(), &limits, &client).await;
+        let response = refused.unwrap_err().into_response();
+        assert_eq!(response.status(), 503);
+        assert_eq!(response.headers()["retry-after"], "1");
+        // What is there need not be waited for.
+        let there = Full::new(Bytes::from_static(b"ab"));
+        assert!(collect(&headers, there, &limits, &client).await.is_ok());
     }
 
     #[tokio::test]
     async fn a_body_that_breaks_off_is_the_clients_fault() {
         let broken = pieces(vec![Ok(b"abc"), Err("gone".into())]);
-        let refusal = collect(broken, 6, PATIENCE).await.unwrap_err();
+        let refusal = collected(broken, 6).await.unwrap_err();
         assert_eq!(refusal.into_response().status(), 400);
     }
 

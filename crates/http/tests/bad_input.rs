@@ -5,6 +5,10 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use futures_util::{StreamExt, stream};
+use http_body_util::{BodyExt, StreamBody};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use lucarne_http::Limits;
 use support::{Server, TestLog};
 use tokio::io::AsyncWriteExt;
@@ -18,6 +22,7 @@ fn hasty() -> Limits {
         write_timeout: Duration::from_millis(400),
         drain_timeout: Duration::from_secs(2),
         connections: 50,
+        ..Limits::default()
     }
 }
 
@@ -511,4 +516,109 @@ async fn a_drain_has_an_end() {
         start.elapsed()
     );
     assert!(stuck.closed().await);
+}
+
+/// A hundred bodies on each of twenty HTTP/2 connections, of which half arrives:
+/// what they hold is bounded, others are served, and they go in the end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn half_sent_bodies_hold_no_more_than_their_client_may() {
+    const EACH: usize = 2 << 20;
+    let limits = Limits {
+        client_inflight_bytes: EACH,
+        inflight_bytes: 2 * EACH,
+        body_timeout: Duration::from_secs(3),
+        ..Limits::default()
+    };
+    let (test, server) = demo(limits).await;
+    let before = resident();
+    let mut answers = tokio::task::JoinSet::new();
+    for _ in 0..20 {
+        let stream = tokio::net::TcpStream::connect(server.address)
+            .await
+            .unwrap();
+        let io = TokioIo::new(stream);
+        let connected = http2::handshake(TokioExecutor::new(), io).await;
+        let (sender, connection) = connected.unwrap();
+        tokio::spawn(connection);
+        for _ in 0..100 {
+            let mut sender = sender.clone();
+            answers.spawn(async move {
+                let answer = sender.send_request(half_sent()).await;
+                answer.map_or(0, |answer| answer.status().as_u16())
+            });
+        }
+    }
+    // Over HTTP/1.1, too.
+    let mut halves = Vec::new();
+    for _ in 0..20 {
+        let mut client = server.connect().await;
+        let head =
+            "POST /demo/ct/v1/add-chain HTTP/1.1\r\nhost: x\r\ncontent-length: 400000\r\n\r\n";
+        client.send(head.as_bytes()).await;
+        client.send(&HALF[..1000]).await;
+        halves.push(client);
+    }
+    // Most are refused at once; the others wait, and hold what they may.
+    let mut refused = 0;
+    while refused < 1900 {
+        assert_eq!(answers.join_next().await.unwrap().unwrap(), 503);
+        refused += 1;
+    }
+    let held = in_flight(&server).await;
+    assert!(held <= EACH, "{held} bytes are held");
+    let grown = resident().saturating_sub(before);
+    println!(
+        "2000 half-sent bodies: {held} bytes held, {} KiB resident",
+        grown >> 10
+    );
+    assert!(grown < 64 << 20, "{grown} bytes");
+    // Another address submits as ever, also in pieces.
+    let body = test.chain("honest.example").to_json();
+    let mut honest = server.connect_from([127, 0, 0, 2]).await;
+    let (first, rest) = body.as_bytes().split_at(body.len() / 2);
+    let head = format!(
+        "POST /demo/ct/v1/add-chain HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    honest.send(&[head.as_bytes(), first].concat()).await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    honest.send(rest).await;
+    assert_eq!(honest.answer().await.unwrap().status, 200);
+    // Those that waited are given up, and nothing is held any more.
+    while let Some(answer) = answers.join_next().await {
+        assert!([408, 503].contains(&answer.unwrap()));
+    }
+    for mut client in halves {
+        let status = client.answer().await.unwrap().status;
+        assert!([408, 503].contains(&status), "{status}");
+    }
+    assert_eq!(in_flight(&server).await, 0);
+    let metrics = server.get("/metrics").await;
+    let refused = "lucarne_http_inflight_refused_client_total 0\n";
+    assert!(!metrics.text().contains(refused), "{}", metrics.text());
+}
+
+static HALF: [u8; 200_000] = [b'{'; 200_000];
+
+type Pieces = http_body_util::combinators::BoxBody<bytes::Bytes, std::convert::Infallible>;
+
+/// A request whose body never comes to its end.
+fn half_sent() -> hyper::Request<Pieces> {
+    let half = http_body::Frame::data(bytes::Bytes::from_static(&HALF));
+    let pieces = stream::once(async { Ok(half) }).chain(stream::pending());
+    hyper::Request::post("http://log.example/demo/ct/v1/add-chain")
+        .header("content-length", 2 * HALF.len())
+        .body(BodyExt::boxed(StreamBody::new(pieces)))
+        .unwrap()
+}
+
+/// Bytes of bodies in flight, as the server says.
+async fn in_flight(server: &Server) -> usize {
+    let metrics = server.get("/metrics").await;
+    let line = |line: &str| {
+        line.strip_prefix("lucarne_http_inflight_bytes ")?
+            .parse()
+            .ok()
+    };
+    metrics.text().lines().find_map(line).unwrap()
 }

@@ -14,7 +14,7 @@ use lucarne_storage::Assets;
 use lucarne_storage::memory::{MemoryAssets, MemoryLock};
 use prometheus_client::registry::Registry;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -216,6 +216,13 @@ impl Server {
         let stream = TcpStream::connect(self.address).await.unwrap();
         stream.set_nodelay(true).unwrap();
         Client::new(stream)
+    }
+
+    /// A connection from another address of this machine.
+    pub async fn connect_from(&self, address: [u8; 4]) -> Client<TcpStream> {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((address, 0).into()).unwrap();
+        Client::new(socket.connect(self.address).await.unwrap())
     }
 
     /// One GET on a connection of its own.

@@ -22,7 +22,9 @@ pub const TLS: &[&str] = &["certificate", "key"];
 /// Keys under `http`.
 pub const HTTP: &[&str] = &[
     "maxbody",
+    "maxclientinflight",
     "maxconnections",
+    "maxinflight",
     "headertimeout",
     "bodytimeout",
     "idletimeout",

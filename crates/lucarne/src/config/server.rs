@@ -46,10 +46,34 @@ pub(super) fn http(top: &Section<'_>, directory: &Path, report: &mut Report) -> 
             1 << 30,
             &mut limits.connections,
         ),
+        (
+            "maxinflight",
+            "bytes",
+            1 << 20,
+            1 << 40,
+            &mut limits.inflight_bytes,
+        ),
+        (
+            "maxclientinflight",
+            "bytes",
+            1 << 20,
+            1 << 40,
+            &mut limits.client_inflight_bytes,
+        ),
     ] {
         if let Some(value) = reader.parse(key, values::number(least, most, unit)) {
             *limit = value.value as usize;
         }
+    }
+    // One body at least, with its request's head.
+    let (body, client) = (limits.body_bytes, limits.client_inflight_bytes);
+    if client < 2 * body || limits.inflight_bytes < client {
+        let problem = format!(
+            "maxclientinflight is {client}: it must be at least twice maxbody ({body}), and no \
+             more than maxinflight ({})",
+            limits.inflight_bytes
+        );
+        reader.problem(None, "", problem);
     }
     limits
 }

@@ -1,0 +1,282 @@
+//! What bodies in flight may take of the memory, all of them and those of each client.
+//!
+//! A body that is there is read and done with. One that is waited for, because
+//! its client sends it slowly or not to its end, takes memory for as long as it
+//! may: over HTTP/2 a connection has as many of them as it has streams. So whoever
+//! waits holds bytes of the budget, whatever the protocol, and where there are
+//! none left the request is refused rather than read further.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+
+/// Bytes that every client may hold, however much others do: an ordinary
+/// submission. With the limit of connections, they are bounded as well.
+const FREE: usize = 16 << 10;
+
+/// The budget of all listeners.
+pub(crate) struct Budget {
+    most: usize,
+    most_each: usize,
+    /// Beyond what is free to each client.
+    held: AtomicUsize,
+    clients: Mutex<HashMap<Network, Arc<AtomicUsize>>>,
+    meters: Meters,
+}
+
+/// What the budget counts.
+#[derive(Clone, Default)]
+pub(crate) struct Meters {
+    /// Bytes that are held.
+    pub(crate) held: Gauge,
+    /// Times that there were none left for the client.
+    pub(crate) client: Counter,
+    /// Times that there were none left for anybody.
+    pub(crate) all: Counter,
+}
+
+/// Whose bytes they are: an IPv4 address, or the 56 bits of an IPv6 address that
+/// a provider gives to one customer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Network(IpAddr);
+
+impl Network {
+    fn of(address: IpAddr) -> Self {
+        Network(match address.to_canonical() {
+            IpAddr::V6(address) => {
+                let customer = address.to_bits() >> (128 - 56) << (128 - 56);
+                IpAddr::V6(Ipv6Addr::from_bits(customer))
+            }
+            address => address,
+        })
+    }
+}
+
+/// Whose bytes there are too many of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exhausted {
+    /// This client's.
+    Client,
+    /// Those of all clients.
+    All,
+}
+
+impl Budget {
+    /// `most` bytes over all clients, `most_each` for one.
+    pub(crate) fn new(most: usize, most_each: usize, meters: Meters) -> Arc<Self> {
+        Arc::new(Budget {
+            most,
+            most_each,
+            held: AtomicUsize::new(0),
+            clients: Mutex::default(),
+            meters,
+        })
+    }
+
+    /// The account of whoever has this address.
+    pub(crate) fn client(self: &Arc<Self>, address: IpAddr) -> Arc<Client> {
+        let network = Network::of(address);
+        let held = self.clients.lock().entry(network).or_default().clone();
+        Arc::new(Client {
+            budget: self.clone(),
+            network,
+            held,
+        })
+    }
+}
+
+/// One connection's access to the account that its client has, which all
+/// connections of the client share.
+pub(crate) struct Client {
+    budget: Arc<Budget>,
+    network: Network,
+    held: Arc<AtomicUsize>,
+}
+
+impl Client {
+    fn take(&self, bytes: usize) -> Result<(), Exhausted> {
+        let budget = &*self.budget;
+        let Some(before) = add(&self.held, bytes, budget.most_each) else {
+            budget.meters.client.inc();
+            return Err(Exhausted::Client);
+        };
+        let shared = beyond_free(before + bytes) - beyond_free(before);
+        if add(&budget.held, shared, budget.most).is_none() {
+            self.held.fetch_sub(bytes, Relaxed);
+            budget.meters.all.inc();
+            return Err(Exhausted::All);
+        }
+        budget.meters.held.inc_by(bytes as i64);
+        Ok(())
+    }
+
+    fn give_back(&self, bytes: usize) {
+        let before = self.held.fetch_sub(bytes, Relaxed);
+        let shared = beyond_free(before) - beyond_free(before - bytes);
+        self.budget.held.fetch_sub(shared, Relaxed);
+        self.budget.meters.held.dec_by(bytes as i64);
+    }
+}
+
+/// Adds `bytes` unless there are more than `most` then; what there were before.
+fn add(held: &AtomicUsize, bytes: usize, most: usize) -> Option<usize> {
+    let added = held.fetch_update(Relaxed, Relaxed, |held| {
+        held.checked_add(bytes).filter(|total| *total <= most)
+    });
+    added.ok()
+}
+
+fn beyond_free(held: usize) -> usize {
+    held.saturating_sub(FREE)
+}
+
+impl Drop for Client {
+    /// The last connection closes the account.
+    fn drop(&mut self) {
+        let mut clients = self.budget.clients.lock();
+        // The map's, and ours.
+        if Arc::strong_count(&self.held) == 2 {
+            clients.remove(&self.network);
+        }
+    }
+}
+
+/// Bytes that are held until this is dropped.
+pub(crate) struct Held {
+    client: Arc<Client>,
+    bytes: usize,
+}
+
+impl Held {
+    /// None yet.
+    pub(crate) fn nothing(client: &Arc<Client>) -> Self {
+        Held {
+            client: client.clone(),
+            bytes: 0,
+        }
+    }
+
+    /// Holds at least so many bytes in all.
+    pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), Exhausted> {
+        let more = bytes.saturating_sub(self.bytes);
+        if more > 0 {
+            self.client.take(more)?;
+            self.bytes += more;
+        }
+        Ok(())
+    }
+
+    /// Bytes made for one answer, which are held until the client has taken them.
+    pub(crate) fn answer(client: &Arc<Client>, bytes: Bytes) -> Result<Bytes, Exhausted> {
+        let mut held = Held::nothing(client);
+        held.grow(bytes.len())?;
+        Ok(Bytes::from_owner(Answer { bytes, _held: held }))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.client.give_back(self.bytes);
+    }
+}
+
+struct Answer {
+    bytes: Bytes,
+    _held: Held,
+}
+
+impl AsRef<[u8]> for Answer {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: usize = 10 * FREE;
+    const EACH: usize = 4 * FREE;
+
+    fn budget() -> Arc<Budget> {
+        Budget::new(MOST, EACH, Meters::default())
+    }
+
+    fn client(budget: &Arc<Budget>, address: &str) -> Arc<Client> {
+        budget.client(address.parse().unwrap())
+    }
+
+    fn held(client: &Arc<Client>, bytes: usize) -> Result<Held, Exhausted> {
+        let mut held = Held::nothing(client);
+        held.grow(bytes).map(|()| held)
+    }
+
+    #[test]
+    fn a_client_is_an_address_or_what_a_customer_gets() {
+        let of = |address: &str| Network::of(address.parse().unwrap());
+        assert_eq!(of("2001:db8:1:2ff::1"), of("2001:db8:1:200:1:2:3:4"));
+        assert_ne!(of("2001:db8:1:2ff::1"), of("2001:db8:1:300::1"));
+        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+        assert_ne!(of("192.0.2.2"), of("192.0.2.1"));
+    }
+
+    #[test]
+    fn what_is_held_is_bounded_for_each_and_for_all() {
+        let budget = budget();
+        let one = client(&budget, "192.0.2.1");
+        let again = client(&budget, "192.0.2.1");
+        let first = held(&one, EACH - 1).unwrap();
+        assert_eq!(held(&again, 2).err(), Some(Exhausted::Client));
+        let mut rest = held(&again, 1).unwrap();
+        assert_eq!(rest.grow(2), Err(Exhausted::Client));
+        assert_eq!(rest.grow(1), Ok(()));
+        // Three hold three quarters beyond what is free, one the last of it.
+        let others = ["192.0.2.2", "192.0.2.3"].map(|address| client(&budget, address));
+        let theirs = others.each_ref().map(|client| held(client, EACH).unwrap());
+        let last = client(&budget, "192.0.2.4");
+        let mut lasts = held(&last, 2 * FREE).unwrap();
+        assert_eq!(lasts.grow(2 * FREE + 1), Err(Exhausted::All));
+        // An ordinary submission of somebody else still goes.
+        let honest = client(&budget, "2001:db8::1");
+        assert!(held(&honest, FREE).is_ok());
+        assert_eq!(held(&honest, FREE + 1).err(), Some(Exhausted::All));
+        let all = budget.meters.held.get() as usize;
+        assert_eq!(all, 3 * EACH + 2 * FREE);
+        drop(theirs);
+        assert_eq!(lasts.grow(EACH), Ok(()));
+        drop((first, rest, lasts));
+        assert_eq!(
+            (budget.meters.held.get(), budget.held.load(Relaxed)),
+            (0, 0)
+        );
+    }
+
+    #[test]
+    fn accounts_are_closed_with_the_last_connection() {
+        let budget = budget();
+        let (one, two) = (client(&budget, "::1"), client(&budget, "::1"));
+        let held = held(&one, 7).unwrap();
+        drop(one);
+        assert_eq!(two.held.load(Relaxed), 7);
+        drop((two, held));
+        assert!(budget.clients.lock().is_empty());
+    }
+
+    #[test]
+    fn an_answer_is_held_until_it_is_taken() {
+        let budget = budget();
+        let client = client(&budget, "::1");
+        let answer = Held::answer(&client, Bytes::from_static(b"unpacked")).unwrap();
+        let part = answer.slice(2..);
+        drop(answer);
+        assert_eq!(budget.meters.held.get(), 8);
+        drop(part);
+        assert_eq!(budget.meters.held.get(), 0);
+    }
+}
