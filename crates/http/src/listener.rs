@@ -184,7 +184,7 @@ fn take(stream: TcpStream, peer: IpAddr, listener: &Listener, shared: &Arc<Share
 }
 
 /// Connections beyond the limit that are told so; the others are just closed.
-const EXPLAINED: usize = 256;
+const EXPLAINED: usize = 64;
 
 /// A connection that is gone already is nobody's problem; anything else, such
 /// as too many open files, will not be better at once.

@@ -7,6 +7,7 @@ pub mod cli;
 mod commands;
 pub mod config;
 mod describe;
+mod descriptors;
 mod inception;
 mod listen;
 mod logging;

@@ -14,7 +14,6 @@ use prometheus_client::registry::Registry;
 use tokio::sync::oneshot;
 
 use crate::config::{Config, DataPlace, LockPlace, LogSettings, Report};
-use crate::describe;
 use crate::inception::{self, Birth};
 use crate::listen;
 use crate::logging::Logging;
@@ -22,7 +21,7 @@ use crate::metering::Metering;
 use crate::open::{LateAssets, LateLock, ReadCache};
 use crate::roots::{self, Remember};
 use crate::signals::{Signals, Wish};
-use crate::{commands, runtime, tls, verification};
+use crate::{commands, describe, descriptors, runtime, tls, verification};
 
 /// How often changed TLS files are looked for.
 const WATCH_TLS: Duration = Duration::from_secs(2);
@@ -76,8 +75,21 @@ impl Server {
         logging: &Logging,
     ) -> Result<Self> {
         let signals = Signals::listen().context("cannot listen to signals")?;
+        let mut config = config;
         if let Some(files) = runtime::raise_open_files() {
-            tracing::debug!(files, "open files allowed");
+            let most = descriptors::connections(files, config.logs.len() as u64)?;
+            let connections = &mut config.http.connections;
+            if *connections as u64 > most {
+                tracing::warn!(
+                    maxconnections = *connections,
+                    most,
+                    files,
+                    "maxconnections does not fit the files that this process may have open, of \
+                     which some are kept for the logs: raise that limit (LimitNOFILE), or lower \
+                     maxconnections"
+                );
+                *connections = most as usize;
+            }
         }
         // Watched from before they are read: no change is missed.
         let tls_watch = tls::Watch::new(tls_files(&config));

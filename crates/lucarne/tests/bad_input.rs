@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use common::load::Load;
 use common::{LUCARNE, PATIENCE, assert_has, log, pki, ready, run, submission};
 use lucarne_mint::{Authority, CaOptions, KeyType};
-use lucarne_testkit::{LogUnderTest, Server, raw_exchange, usage};
+use lucarne_testkit::{Launch, LogUnderTest, Server, raw_exchange, usage};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// How soon a log must answer, whatever else goes on; most of it is for the
@@ -336,4 +336,77 @@ fn a_full_pool_says_when_to_come_back() {
         load.settle_accounts().await.assert_clean();
     });
     goes_on(&log, &mut server);
+}
+
+/// More connections than the process may have files: the log has its own, and
+/// goes on.
+#[test]
+fn a_flood_of_connections_leaves_files_for_the_log() {
+    let log = log("period: 20");
+    let limited = Launch::new("/bin/sh")
+        .args([
+            "-c",
+            "ulimit -n 512; exec \"$0\" \"$@\"",
+            LUCARNE,
+            "serve",
+            "-c",
+        ])
+        .arg(log.configuration())
+        .directory(log.path());
+    let mut server = limited.start(log.address()).unwrap();
+    run(ready(&log));
+    // Some are there before the flood, and stay.
+    let mut honest: Vec<_> = (0..3).map(|_| connect(&log)).collect();
+    let flood: Vec<_> = (0..600).map(|_| connect(&log)).collect();
+    for _ in 0..5 {
+        for stream in &mut honest {
+            let body = submission(&pki().p256);
+            stream.write_all(head(body.len(), "").as_bytes()).unwrap();
+            stream.write_all(body.as_bytes()).unwrap();
+            let mut answer = [0; 4096];
+            let read = stream.read(&mut answer).unwrap();
+            let answer = String::from_utf8_lossy(&answer[..read]);
+            assert!(
+                answer.starts_with("HTTP/1.1 200 "),
+                "{answer}\n{}",
+                server.output()
+            );
+        }
+    }
+    let files = fs::read_dir(format!("/proc/{}/fd", server.pid()))
+        .unwrap()
+        .count();
+    assert!(files < 450, "{files} files are open");
+    drop((honest, flood));
+    let output = server.output();
+    assert_has(&output, "maxconnections does not fit");
+    assert!(!output.contains("Too many open files"), "{output}");
+    // The last of them are let go of in a moment.
+    run(ready(&log));
+    goes_on(&log, &mut server);
+}
+
+fn connect(log: &LogUnderTest) -> TcpStream {
+    let stream = TcpStream::connect(log.address()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// So few files that there is no serving: said at the start.
+#[test]
+fn too_few_files_are_refused_at_the_start() {
+    let log = log("period: 20");
+    let limited = Launch::new("/bin/sh")
+        .args([
+            "-c",
+            "ulimit -n 100; exec \"$0\" \"$@\"",
+            LUCARNE,
+            "serve",
+            "-c",
+        ])
+        .arg(log.configuration())
+        .directory(log.path());
+    let output = limited.run().unwrap();
+    assert!(!output.status.success());
+    assert_has(&String::from_utf8_lossy(&output.stderr), "LimitNOFILE=");
 }
