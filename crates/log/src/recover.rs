@@ -143,14 +143,18 @@ pub(crate) async fn recover(
     })
 }
 
-/// What storage says that is not there: of a log that may be new. This one is
-/// not, for the lock has it.
+/// Of storage that is not there, what it says is meant for a log that may be
+/// new. This one is not, for the lock has it.
 pub(crate) fn not_new(fatal: Fatal, size: u64, assets: &dyn Assets, lock: &dyn Lock) -> Fatal {
     match fatal {
         Fatal::Storage(error) if error.is_absence() => Fatal::Inconsistent(format!(
-            "{} is not there, but the lock {} has signed {size} entries: the directory or bucket was \
-             moved away, is not mounted, or was deleted. Put the newest one back; nothing is \
+            "there is no such {} as that of {}, and the lock {} has signed {size} entries for it: it \
+             was moved away, is not mounted, or was deleted. Put the newest one back; nothing is \
              signed until then",
+            match error {
+                lucarne_storage::Error::NoBucket { .. } => "bucket",
+                _ => "directory",
+            },
             assets.location(),
             lock.location(),
         )),
