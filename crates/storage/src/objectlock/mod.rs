@@ -25,7 +25,7 @@ use object_store::{
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::object::failure;
+use crate::object::{Patience, failure};
 use crate::{Lock, LockError, LogId, ObjectStoreConfig, Observer, Stats};
 
 /// How long a call may take in all.
@@ -33,6 +33,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long the store may take to answer one request.
 const ANSWER: Duration = Duration::from_secs(4);
+
+/// What any attempt has at least. A store that answers does it within this time, so
+/// that what is told of a failure is what the store said, and not that it was cut off.
+const LEAST: Duration = Duration::from_secs(1);
 
 /// How long [`Lock::check`] may take: who asks wants to know now.
 const CHECK: Duration = Duration::from_secs(3);
@@ -82,6 +86,17 @@ impl ObjectLock {
         observer: Arc<dyn Observer>,
     ) -> Result<Self, LockError> {
         let location = config.location();
+        // The client repeats for half the time that its answer is waited for: what
+        // the store said arrives here, where a repetition cut off would be silence.
+        let patience = Patience {
+            request: ANSWER,
+            retrying: ANSWER / 2,
+            ..config.patience
+        };
+        let config = &ObjectStoreConfig {
+            patience,
+            ..config.clone()
+        };
         let store = config
             .connect(Arc::new(Stats::observed(observer)))
             .map_err(|error| {
@@ -172,7 +187,7 @@ impl ObjectLock {
         deadline: Instant,
         failure: &Failure,
     ) -> Result<(), LockError> {
-        if failure.is_final() || Instant::now() + PAUSE >= deadline {
+        if failure.is_final() || Instant::now() + PAUSE + LEAST > deadline {
             return Err(LockError::Failed {
                 location: self.location.clone(),
                 action,
@@ -413,7 +428,7 @@ impl Failure {
                 "find out who writes to this prefix",
             ),
             Self::Silence => (
-                "no answer",
+                "no answer in time",
                 "the store hangs, or something on the way drops packets",
             ),
             Self::Store(error) => return said(error),
