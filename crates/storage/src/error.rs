@@ -32,6 +32,16 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// A file that must not be changed is not what it should be.
+    #[error(
+        "cannot publish {path}: it is there with other bytes, and must not be changed \
+         (`chattr +i`). Keep a copy and find out where it came from; once `chattr -i` has freed \
+         it, the log writes it anew"
+    )]
+    Immutable {
+        /// The file.
+        path: String,
+    },
     /// Another process has the directory open.
     #[error(
         "{directory} is in use by {}. Two processes must never run one log; stop that one first",

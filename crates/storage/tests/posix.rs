@@ -258,3 +258,92 @@ async fn a_power_failure_takes_only_what_was_not_settled() {
     assert_eq!(get("tile/2/000").await.unwrap(), "\0\0\0\0\0");
     assert_eq!(assets.staged().await.unwrap(), ["round"]);
 }
+
+fn inode(directory: &TempDir, path: &str) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let file = directory.path().join(path);
+    std::fs::metadata(file).unwrap().ino()
+}
+
+/// What is in the journal is written again whatever is there: after a sync that
+/// failed, bytes may be in the kernel's memory only.
+#[tokio::test]
+async fn a_file_with_the_same_bytes_is_written_again_only_by_a_recovery() {
+    let directory = TempDir::new().unwrap();
+    let assets = open(&directory);
+    assets.staged().await.unwrap();
+    assets.stage(1, "round".into()).await.unwrap();
+    let tile = "tile/0/000";
+    assets.publish(asset(tile, "same")).await.unwrap();
+    let (first, written) = (inode(&directory, tile), assets.stats().published_files());
+    assets.publish(asset(tile, "same")).await.unwrap();
+    assert_eq!(inode(&directory, tile), first);
+    assert_eq!(assets.stats().published_files(), written);
+    // A torn one is mended.
+    assets.publish(asset(tile, "s\0me")).await.unwrap();
+    assets.publish(asset(tile, "same")).await.unwrap();
+    assert_eq!(&assets.get(tile).await.unwrap().unwrap()[..], b"same");
+    let mended = inode(&directory, tile);
+    assets.staged().await.unwrap();
+    assets.publish(asset(tile, "same")).await.unwrap();
+    assert_ne!(inode(&directory, tile), mended);
+}
+
+/// A file that carries `chattr +i` while the value lives.
+struct Immutable(std::fs::File);
+
+impl Immutable {
+    /// `None`, and a word, where the user or the file system cannot do it.
+    fn make(path: &Path) -> Option<Self> {
+        use rustix::fs::{IFlags, ioctl_setflags};
+        let file = std::fs::File::open(path).unwrap();
+        match ioctl_setflags(&file, IFlags::IMMUTABLE) {
+            Ok(()) => Some(Self(file)),
+            Err(error) => {
+                println!(
+                    "skipped: {} cannot be made immutable: {error}",
+                    path.display()
+                );
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Immutable {
+    fn drop(&mut self) {
+        let _ = rustix::fs::ioctl_setflags(&self.0, rustix::fs::IFlags::empty());
+    }
+}
+
+#[tokio::test]
+async fn an_immutable_file_harms_only_where_its_bytes_are_wrong() {
+    let directory = TempDir::new().unwrap();
+    let assets = open(&directory);
+    assets.stage(1, "round".into()).await.unwrap();
+    let (tile, partial) = ("tile/0/000", "tile/0/000.p/9");
+    for path in [tile, partial] {
+        assets.publish(asset(path, "same")).await.unwrap();
+    }
+    let immutable: Vec<_> = [tile, partial]
+        .iter()
+        .map_while(|path| Immutable::make(&directory.path().join(path)))
+        .collect();
+    if immutable.len() < 2 {
+        return;
+    }
+    // In a round, then in a recovery.
+    assets.publish(asset(tile, "same")).await.unwrap();
+    let records = assets.staged().await.unwrap();
+    assert_eq!(records, ["round"]);
+    assets.publish(asset(tile, "same")).await.unwrap();
+    let error = assets.publish(asset(tile, "else")).await.unwrap_err();
+    let message = error.to_string();
+    assert!(message.contains("chattr -i"), "{message}");
+    // Housekeeping lets it be.
+    assets.remove_partials(&[tile.into()]).await.unwrap();
+    assets.settle(1).await.unwrap();
+    assert_eq!(&assets.get(tile).await.unwrap().unwrap()[..], b"same");
+    drop(immutable);
+    assets.publish(asset(tile, "else")).await.unwrap();
+}

@@ -125,13 +125,17 @@ impl PosixAssets {
 #[async_trait]
 impl Assets for PosixAssets {
     async fn stage(&self, new_size: u64, record: Bytes) -> Result<(), Error> {
-        self.blocking(move |d| d.journal.append(new_size, &record))
-            .await
+        self.blocking(move |d| {
+            d.publisher.recovering(false);
+            d.journal.append(new_size, &record)
+        })
+        .await
     }
 
     async fn staged(&self) -> Result<Vec<Bytes>, Error> {
         self.blocking(|d| {
             let _not_while_settling = d.settling.lock();
+            d.publisher.recovering(true);
             d.journal.open()
         })
         .await

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, fstat, mkdirat, openat, renameat, statat
 use rustix::io::Errno;
 
 use crate::openfile::{OpenFile, Stamp};
-use crate::{Asset, Error, ForReader, Stats, path};
+use crate::{Asset, AssetKind, Error, ForReader, Stats, path};
 
 /// Where files are written before they are renamed: in our own directory, so
 /// that readers never see one, and one sweep at start clears what a crash
@@ -38,6 +38,8 @@ pub(super) struct Publisher {
     directories: Mutex<HashSet<String>>,
     /// What no sync has covered yet.
     unsettled: Mutex<HashSet<String>>,
+    /// What is published is that of a recovery: see [`Publisher::recovering`].
+    recovering: AtomicBool,
     stats: Arc<Stats>,
 }
 
@@ -55,6 +57,7 @@ impl Publisher {
             counter: AtomicU64::new(0),
             directories: Mutex::default(),
             unsettled: Mutex::default(),
+            recovering: AtomicBool::new(true),
             stats,
         };
         publisher.sweep()?;
@@ -82,7 +85,23 @@ impl Publisher {
         Ok(())
     }
 
+    /// Says whether files are published that were published before. Such a file
+    /// may look whole and be none: after a sync that failed, the kernel calls
+    /// bytes clean that are in its memory only. So it is written again, into
+    /// blocks of its own, whatever is there.
+    ///
+    /// Otherwise a tile or issuer that is there with the same bytes stays. It
+    /// is durable, or in a record of the journal that is not settled.
+    pub(super) fn recovering(&self, recovering: bool) {
+        self.recovering.store(recovering, Relaxed);
+    }
+
     fn write(&self, asset: &Asset) -> Result<(), Error> {
+        let never_changes = !matches!(asset.kind, AssetKind::Checkpoint | AssetKind::LogJson);
+        if never_changes && !self.recovering.load(Relaxed) && self.is_there(asset, false) {
+            self.unsettled.lock().insert(asset.path.clone());
+            return Ok(());
+        }
         let directory = asset.path.rsplit_once('/').map_or("", |(parent, _)| parent);
         self.ensure(directory)?;
         let temporary = self.write_temporary(&asset.bytes)?;
@@ -95,11 +114,45 @@ impl Publisher {
         }
         if let Err(e) = renamed {
             let _ = unlinkat(&self.root, &temporary, AtFlags::empty());
+            if e == Errno::PERM && never_changes && self.open(&asset.path).is_ok() {
+                return self.accept_immutable(asset);
+            }
             return Err(self.failed("publish", &asset.path)(e.into()));
         }
         self.unsettled.lock().insert(asset.path.clone());
         self.stats.published(asset.bytes.len() as u64);
         Ok(())
+    }
+
+    /// A file that nobody may replace (`chattr +i`, as Sunlight sets it) is as
+    /// good as one just written if the disk, and not only memory, has its bytes.
+    fn accept_immutable(&self, asset: &Asset) -> Result<(), Error> {
+        if !self.is_there(asset, true) {
+            return Err(Error::Immutable {
+                path: self.absolute(&asset.path).display().to_string(),
+            });
+        }
+        self.unsettled.lock().insert(asset.path.clone());
+        Ok(())
+    }
+
+    /// Whether the file has exactly these bytes; `on_disk` asks the kernel to
+    /// look there again first.
+    fn is_there(&self, asset: &Asset, on_disk: bool) -> bool {
+        let same = || -> io::Result<bool> {
+            let mut file = self.open(&asset.path)?;
+            if file.metadata()?.len() != asset.bytes.len() as u64 {
+                return Ok(false);
+            }
+            if on_disk {
+                forget_pages(&file);
+            }
+            let mut bytes = Vec::with_capacity(asset.bytes.len());
+            file.read_to_end(&mut bytes)?;
+            Ok(bytes == asset.bytes)
+        };
+        // What cannot be read is written again.
+        same().unwrap_or(false)
     }
 
     fn rename(&self, temporary: &str, path: &str) -> Result<(), Errno> {
@@ -208,7 +261,8 @@ impl Publisher {
             let path = format!("{directory}/{name}");
             match unlinkat(&self.root, &path, AtFlags::empty()) {
                 Ok(()) => self.stats.removed(),
-                Err(Errno::NOENT) => {}
+                // One that must not be removed (`chattr +i`) is in nobody's way.
+                Err(Errno::NOENT | Errno::PERM) => {}
                 Err(e) => return Err(self.failed("remove", &path)(e.into())),
             }
             self.unsettled.lock().remove(&path);
@@ -277,4 +331,13 @@ impl Publisher {
         let path = self.absolute(path).display().to_string();
         move |e| Error::io(action, path, e)
     }
+}
+
+/// Lets go of the pages that the kernel calls clean: what is read next comes
+/// from the disk, as far as the file system can tell.
+fn forget_pages(file: &File) {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
+    #[cfg(not(target_os = "linux"))]
+    let _ = file;
 }
