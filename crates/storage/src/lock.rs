@@ -43,6 +43,10 @@ pub trait Lock: Send + Sync + 'static {
     /// Shows that a checkpoint could be stored now, without changing any.
     async fn check(&self) -> Result<(), LockError>;
 
+    /// Lets go of it, leaving nothing to be done at its next opening. It is of
+    /// no use afterwards. Losing it without loses nothing either.
+    async fn close(&self) {}
+
     /// For messages: where the lock is (a file, a URL without its password).
     fn location(&self) -> String;
 }

@@ -227,3 +227,82 @@ async fn nothing_is_committed_to_a_database_that_was_unlinked() {
     );
     assert_eq!(lock.load(&log).await.unwrap().unwrap(), b"first");
 }
+
+/// A copy of a database and what SQLite has beside it, as a crash leaves them.
+fn copy(from: &Path, to: &Path) {
+    for suffix in ["", "-wal"] {
+        let beside = |path: &Path| PathBuf::from(format!("{}{suffix}", path.display()));
+        if beside(from).exists() {
+            std::fs::copy(beside(from), beside(to)).unwrap();
+        }
+    }
+}
+
+/// Its place in the directory is taken only once the write-ahead log of the old
+/// database is gone: that would be played back onto the new one.
+#[tokio::test]
+async fn a_renewal_that_a_crash_cut_short_is_finished() {
+    let (working, crashed) = (Place::new(), Place::new());
+    let lock = SqlLock::create(&working.text()).await.unwrap();
+    lock.create(&LOG, b"old").await.unwrap();
+    // The old row is in the write-ahead log.
+    copy(&working.path(), &crashed.path());
+    assert!(
+        crashed
+            .0
+            .path()
+            .join("locks.db-wal")
+            .metadata()
+            .unwrap()
+            .len()
+            > 0
+    );
+    lock.replace(&LOG, b"old", b"new").await.unwrap();
+    lock.close().await;
+    let renewed = crashed.0.path().join("locks.db.renewed");
+    std::fs::copy(working.path(), &renewed).unwrap();
+    std::fs::write(crashed.0.path().join("locks.db.new"), "half a copy").unwrap();
+
+    let lock = SqlLock::open(&crashed.text()).await.unwrap();
+    assert_eq!(lock.load(&LOG).await.unwrap().unwrap(), b"new");
+    assert!(!renewed.exists());
+    lock.replace(&LOG, b"new", b"newer").await.unwrap();
+    lock.close().await;
+    let lock = SqlLock::open(&crashed.text()).await.unwrap();
+    assert_eq!(lock.load(&LOG).await.unwrap().unwrap(), b"newer");
+}
+
+/// What a process that died left in the write-ahead log may be in the kernel's
+/// memory only: nothing is appended behind it.
+#[tokio::test]
+async fn a_log_left_behind_is_folded_before_it_is_used() {
+    let (working, crashed) = (Place::new(), Place::new());
+    let lock = SqlLock::create(&working.text()).await.unwrap();
+    lock.create(&LOG, b"0").await.unwrap();
+    copy(&working.path(), &crashed.path());
+    let log = crashed.0.path().join("locks.db-wal");
+    let left = std::fs::read(&log).unwrap();
+    let lock = SqlLock::open(&crashed.text()).await.unwrap();
+    assert_eq!(lock.load(&LOG).await.unwrap().unwrap(), b"0");
+    assert_eq!(log.metadata().unwrap().len(), 0);
+    lock.replace(&LOG, b"0", b"1").await.unwrap();
+    // Nothing is lost with what was there before.
+    let now = std::fs::read(&log).unwrap();
+    assert!(!now.is_empty() && now != left);
+    lock.close().await;
+    assert!(!log.exists(), "all of it is in the database");
+}
+
+/// Killed while it made the database, at whatever moment.
+#[tokio::test]
+async fn a_database_half_made_is_made() {
+    for left in ["", "SQLite format 3\0 and no more"] {
+        let place = Place::new();
+        std::fs::write(place.0.path().join("locks.db.new"), left).unwrap();
+        assert!(place.refusal().await.contains("lucarne init"));
+        let lock = SqlLock::create(&place.text()).await.unwrap();
+        lock.create(&LOG, b"0").await.unwrap();
+        lock.close().await;
+        assert_eq!(std::fs::read_dir(place.0.path()).unwrap().count(), 1);
+    }
+}

@@ -7,6 +7,7 @@ mod dialect;
 mod mysql;
 mod place;
 mod postgres;
+mod renewal;
 mod server;
 mod sqlite;
 
@@ -95,12 +96,6 @@ impl SqlLock {
             Err(_) => "a lock that cannot be shown".into(),
         }
     }
-
-    /// Closes the connections; SQLite folds its write-ahead log into the
-    /// database. Dropping the lock loses nothing either.
-    pub async fn close(&self) {
-        self.database.close().await;
-    }
 }
 
 #[async_trait]
@@ -144,6 +139,12 @@ impl Lock for SqlLock {
 
     async fn check(&self) -> Result<(), LockError> {
         self.database.probe().await
+    }
+
+    /// Closes the connections; SQLite folds its write-ahead log into the
+    /// database.
+    async fn close(&self) {
+        self.database.close().await;
     }
 
     fn location(&self) -> String {
