@@ -53,6 +53,25 @@ pub enum Error {
         /// The process that holds it, as far as known.
         pid: Option<u32>,
     },
+    /// The directory is not the one that was opened any more.
+    #[error(
+        "{directory}, or `.lucarne/lock` in it, was moved, removed, unmounted or replaced while \
+         in use. Put back the one that was there: it is the log. If it is another disk now, with \
+         the newest files, restart"
+    )]
+    Moved {
+        /// The directory.
+        directory: String,
+    },
+    /// The disk does not answer.
+    #[error(
+        "the disk of {directory} does not answer. Nothing acknowledged is lost; the log goes on \
+         once it does"
+    )]
+    Silent {
+        /// The directory.
+        directory: String,
+    },
     /// The directory of a log does not exist.
     #[error(
         "there is no directory {directory}. If the path is right and the log is new, \

@@ -347,3 +347,31 @@ async fn an_immutable_file_harms_only_where_its_bytes_are_wrong() {
     drop(immutable);
     assets.publish(asset(tile, "else")).await.unwrap();
 }
+
+/// What is written into a directory that lost its name, nobody finds again.
+#[tokio::test]
+async fn a_directory_that_was_moved_away_is_noticed() {
+    let parent = TempDir::new().unwrap();
+    let (here, away) = (parent.path().join("log"), parent.path().join("away"));
+    let assets = PosixAssets::create(&here).unwrap();
+    assets.stage(1, "round".into()).await.unwrap();
+    let moved = async || {
+        let staging = assets.stage(2, "lost".into()).await;
+        assert!(matches!(staging, Err(Error::Moved { .. })), "{staging:?}");
+        let probing = assets.headroom().await;
+        assert!(matches!(probing, Err(Error::Moved { .. })), "{probing:?}");
+    };
+    std::fs::rename(&here, &away).unwrap();
+    moved().await;
+    // Another one in its place, as an empty mount point is.
+    std::fs::create_dir(&here).unwrap();
+    moved().await;
+    std::fs::remove_dir(&here).unwrap();
+    std::fs::rename(&away, &here).unwrap();
+    assets.stage(2, "another round".into()).await.unwrap();
+    // Without its lock, a second process could begin.
+    std::fs::rename(here.join(".lucarne/lock"), parent.path().join("lock")).unwrap();
+    moved().await;
+    std::fs::rename(parent.path().join("lock"), here.join(".lucarne/lock")).unwrap();
+    assert_eq!(assets.staged().await.unwrap().len(), 2);
+}

@@ -12,13 +12,13 @@ use crate::Error;
 /// Holds the directory for this process. The kernel lets go of it when the
 /// process ends, however it ends; the file stays and means nothing by itself.
 pub(super) struct Guard {
-    _file: File,
+    file: File,
 }
 
 impl Guard {
-    /// Takes `<own>/lock` for the log in `directory`.
-    pub(super) fn take(directory: &Path, own: &Path) -> Result<Self, Error> {
-        let path = own.join("lock");
+    /// Takes [`LOCK`](super::LOCK) for the log in `directory`.
+    pub(super) fn take(directory: &Path) -> Result<Self, Error> {
+        let path = directory.join(super::LOCK);
         let failed = |action| {
             let path = path.display().to_string();
             move |e| Error::io(action, path, e)
@@ -45,6 +45,11 @@ impl Guard {
         if let Err(e) = noted {
             tracing::debug!(path = %path.display(), error = %e, "cannot note the process id");
         }
-        Ok(Self { _file: file })
+        Ok(Self { file })
+    }
+
+    /// The file that holds it.
+    pub(super) fn file(&self) -> &File {
+        &self.file
     }
 }

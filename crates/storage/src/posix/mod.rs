@@ -11,17 +11,19 @@
 
 mod guard;
 mod journal;
+mod lane;
 mod publisher;
 mod segment;
 mod settle;
 #[cfg(test)]
 mod tests;
 
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, File};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -29,6 +31,7 @@ use parking_lot::Mutex;
 
 use self::guard::Guard;
 use self::journal::{Journal, open_directory};
+use self::lane::{Lane, NoResult};
 use self::publisher::Publisher;
 use self::settle::Durability;
 use crate::{Asset, Assets, Error, ForReader, Stats};
@@ -37,10 +40,28 @@ use crate::{Asset, Assets, Error, ForReader, Stats};
 /// process can open the directory.
 pub struct PosixAssets {
     directory: Arc<Directory>,
+    /// What the rounds do, one thing after the other.
+    rounds: Lane,
+    /// What makes it durable, beside them.
+    settling: Lane,
+    reading: Lane,
+    probing: Lane,
 }
+
+/// How long a round waits for the disk: a controller that resets itself takes
+/// as long.
+const ROUND_PATIENCE: Duration = Duration::from_secs(30);
+/// What was published may be much, and other programs' writes come with it.
+const SETTLE_PATIENCE: Duration = Duration::from_secs(600);
+/// How long a reader waits.
+const READ_PATIENCE: Duration = Duration::from_secs(10);
+/// Threads that read at the same time.
+const READERS: usize = 16;
 
 struct Directory {
     path: PathBuf,
+    /// As it was given: what `path` was when it was opened.
+    given: PathBuf,
     publisher: Publisher,
     journal: Journal,
     durability: Durability,
@@ -49,7 +70,7 @@ struct Directory {
     settling: Mutex<()>,
     stats: Arc<Stats>,
     /// Last, so that the directory is let go of after all else.
-    _guard: Guard,
+    guard: Guard,
 }
 
 impl PosixAssets {
@@ -73,6 +94,7 @@ impl PosixAssets {
 
     /// `durability`: the one that fits the file system, unless a test wants one.
     fn open_with(path: &Path, durability: Option<Durability>) -> Result<Self, Error> {
+        let given = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let path = path.canonicalize().map_err(|e| match e.kind() {
             io::ErrorKind::NotFound => Error::Missing {
                 directory: path.display().to_string(),
@@ -85,7 +107,7 @@ impl PosixAssets {
         }
         let own = path.join(".lucarne");
         make_durably(&own, 0o700)?;
-        let guard = Guard::take(&path, &own)?;
+        let guard = Guard::take(&path)?;
         make_durably(&own.join("journal"), 0o700)?;
         make_durably(&path.join(publisher::TEMPORARY), 0o700)?;
         let stats = Arc::new(Stats::default());
@@ -97,10 +119,15 @@ impl PosixAssets {
             settling: Mutex::new(()),
             stats,
             path,
-            _guard: guard,
+            given,
+            guard,
         };
         Ok(Self {
             directory: Arc::new(directory),
+            rounds: Lane::new(1, ROUND_PATIENCE),
+            settling: Lane::new(1, SETTLE_PATIENCE),
+            reading: Lane::new(READERS, READ_PATIENCE),
+            probing: Lane::new(1, READ_PATIENCE),
         })
     }
 
@@ -112,12 +139,18 @@ impl PosixAssets {
     /// Runs file operations where they may block.
     async fn blocking<T: Send + 'static>(
         &self,
+        lane: &Lane,
         work: impl FnOnce(&Directory) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let directory = self.directory.clone();
-        match tokio::task::spawn_blocking(move || work(&directory)).await {
+        match lane.run(move || work(&directory)).await {
             Ok(result) => result,
-            Err(e) => Err(Error::io("finish work on", self.location(), e.into())),
+            Err(NoResult::Silent) => Err(Error::Silent {
+                directory: self.location(),
+            }),
+            Err(NoResult::Panicked(e)) => {
+                Err(Error::io("finish work on", self.location(), e.into()))
+            }
         }
     }
 }
@@ -125,7 +158,8 @@ impl PosixAssets {
 #[async_trait]
 impl Assets for PosixAssets {
     async fn stage(&self, new_size: u64, record: Bytes) -> Result<(), Error> {
-        self.blocking(move |d| {
+        self.blocking(&self.rounds, move |d| {
+            d.still_there()?;
             d.publisher.recovering(false);
             d.journal.append(new_size, &record)
         })
@@ -133,8 +167,9 @@ impl Assets for PosixAssets {
     }
 
     async fn staged(&self) -> Result<Vec<Bytes>, Error> {
-        self.blocking(|d| {
+        self.blocking(&self.rounds, |d| {
             let _not_while_settling = d.settling.lock();
+            d.still_there()?;
             d.publisher.recovering(true);
             d.journal.open()
         })
@@ -142,27 +177,29 @@ impl Assets for PosixAssets {
     }
 
     async fn publish(&self, assets: Vec<Asset>) -> Result<(), Error> {
-        self.blocking(move |d| d.publisher.publish(&assets)).await
+        self.blocking(&self.rounds, move |d| d.publisher.publish(&assets))
+            .await
     }
 
     async fn settle(&self, size: u64) -> Result<(), Error> {
-        self.blocking(move |d| d.settle(size)).await
+        self.blocking(&self.settling, move |d| d.settle(size)).await
     }
 
     async fn get(&self, path: &str) -> Result<Option<Bytes>, Error> {
         let path = path.to_owned();
-        self.blocking(move |d| d.publisher.read(&path)).await
+        self.blocking(&self.reading, move |d| d.publisher.read(&path))
+            .await
     }
 
     async fn get_for_reader(&self, path: &str) -> Result<Option<ForReader>, Error> {
         let path = path.to_owned();
-        self.blocking(move |d| d.publisher.read_for_reader(&path))
+        self.blocking(&self.reading, move |d| d.publisher.read_for_reader(&path))
             .await
     }
 
     async fn remove_partials(&self, tiles: &[String]) -> Result<(), Error> {
         let tiles = tiles.to_vec();
-        self.blocking(move |d| {
+        self.blocking(&self.settling, move |d| {
             tiles
                 .iter()
                 .try_for_each(|tile| d.publisher.remove_partials(tile))
@@ -172,11 +209,13 @@ impl Assets for PosixAssets {
 
     async fn partials(&self, tile_path: &str) -> Result<Vec<u16>, Error> {
         let tile = tile_path.to_owned();
-        self.blocking(move |d| d.publisher.partials(&tile)).await
+        self.blocking(&self.reading, move |d| d.publisher.partials(&tile))
+            .await
     }
 
     async fn headroom(&self) -> Result<Option<u64>, Error> {
-        self.blocking(|d| {
+        self.blocking(&self.probing, |d| {
+            d.still_there()?;
             let status = rustix::fs::fstatvfs(d.publisher.root())
                 .map_err(|e| Error::io("examine", d.path.display().to_string(), e.into()))?;
             Ok(Some(status.f_bavail.saturating_mul(status.f_frsize)))
@@ -192,6 +231,34 @@ impl Assets for PosixAssets {
         self.directory.path.display().to_string()
     }
 }
+
+impl Directory {
+    /// Refuses if the path leads to another directory than the one that is open,
+    /// or its lock to another file: rounds would go where nobody finds them
+    /// again, and another process could begin one log a second time.
+    fn still_there(&self) -> Result<(), Error> {
+        let same = is_same(&self.given, self.publisher.root())
+            .and_then(|same| Ok(same && is_same(&self.path.join(LOCK), self.guard.file())?));
+        match same {
+            Ok(true) => Ok(()),
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                Err(Error::io("examine", self.given.display().to_string(), e))
+            }
+            _ => Err(Error::Moved {
+                directory: self.given.display().to_string(),
+            }),
+        }
+    }
+}
+
+/// Whether the path leads to the file that is open.
+fn is_same(path: &Path, file: &File) -> io::Result<bool> {
+    let (there, open) = (path.metadata()?, file.metadata()?);
+    Ok((there.dev(), there.ino()) == (open.dev(), open.ino()))
+}
+
+/// The file that one process at a time holds.
+const LOCK: &str = ".lucarne/lock";
 
 /// `mkdir -p`, each new entry synced into its parent.
 pub(crate) fn make_durably(path: &Path, mode: u32) -> Result<(), Error> {

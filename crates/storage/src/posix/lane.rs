@@ -1,0 +1,131 @@
+//! Threads for work that may hang.
+//!
+//! A disk that does not answer keeps every thread that asks it. So each kind of
+//! work on each directory has a bounded number of them, and no log can take
+//! what the others need. Who waits gives up after a while; the thread cannot.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::{JoinError, spawn_blocking};
+
+/// One kind of work on one directory.
+pub(super) struct Lane {
+    free: Arc<Semaphore>,
+    patience: Duration,
+    /// Somebody gave up, and no work was finished since.
+    stuck: Arc<AtomicBool>,
+}
+
+/// Why there is no result.
+#[derive(Debug)]
+pub(super) enum NoResult {
+    /// The disk has not answered for as long as one waits.
+    Silent,
+    /// The work panicked.
+    Panicked(JoinError),
+}
+
+impl Lane {
+    /// At most `width` threads; who waits gives up after `patience`.
+    pub(super) fn new(width: usize, patience: Duration) -> Self {
+        Self {
+            free: Arc::new(Semaphore::new(width)),
+            patience,
+            stuck: Arc::default(),
+        }
+    }
+
+    /// Does `work` on one of the threads, once one is free. With a width of one,
+    /// it begins only when all before it has ended, even what was given up.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, NoResult> {
+        let permit = self.turn().await?;
+        let stuck = self.stuck.clone();
+        let task = spawn_blocking(move || {
+            let result = work();
+            stuck.store(false, Relaxed);
+            drop(permit);
+            result
+        });
+        match tokio::time::timeout(self.patience, task).await {
+            Ok(done) => done.map_err(NoResult::Panicked),
+            Err(_) => Err(self.gave_up()),
+        }
+    }
+
+    async fn turn(&self) -> Result<OwnedSemaphorePermit, NoResult> {
+        let free = self.free.clone();
+        match free.clone().try_acquire_owned() {
+            Ok(permit) => Ok(permit),
+            // All of them hang: one more would only wait, too.
+            Err(_) if self.stuck.load(Relaxed) => Err(NoResult::Silent),
+            Err(_) => match tokio::time::timeout(self.patience, free.acquire_owned()).await {
+                Ok(Ok(permit)) => Ok(permit),
+                _ => Err(self.gave_up()),
+            },
+        }
+    }
+
+    fn gave_up(&self) -> NoResult {
+        self.stuck.store(true, Relaxed);
+        NoResult::Silent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    const SHORT: Duration = Duration::from_millis(50);
+
+    #[tokio::test]
+    async fn what_hangs_takes_no_more_threads_than_it_may() {
+        let lane = Lane::new(2, SHORT);
+        let (mut wake, mut hung) = (Vec::new(), Vec::new());
+        for _ in 0..2 {
+            let (sender, receiver) = mpsc::channel::<()>();
+            wake.push(sender);
+            hung.push(lane.run(move || receiver.recv().is_ok()).await);
+        }
+        assert!(hung.iter().all(|end| matches!(end, Err(NoResult::Silent))));
+        // The next ones are told at once, and take no thread.
+        for _ in 0..1000 {
+            assert!(matches!(lane.run(|| ()).await, Err(NoResult::Silent)));
+        }
+        assert_eq!(lane.free.available_permits(), 0);
+        // Once it answers, all is as before.
+        wake.into_iter().for_each(|sender| sender.send(()).unwrap());
+        while lane.run(|| ()).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(lane.run(|| 7).await.unwrap(), 7);
+    }
+
+    /// What was given up is not overtaken: it would undo what comes later.
+    #[tokio::test]
+    async fn one_at_a_time_means_also_after_giving_up() {
+        let lane = Lane::new(1, SHORT);
+        let (wake, hang) = mpsc::channel::<()>();
+        let (said, order) = mpsc::channel();
+        let first = said.clone();
+        let late = lane.run(move || {
+            let _ = hang.recv();
+            first.send("late").unwrap();
+        });
+        assert!(matches!(late.await, Err(NoResult::Silent)));
+        drop(wake);
+        let mut next = said.clone();
+        while lane.run(move || next.send("next").unwrap()).await.is_err() {
+            next = said.clone();
+        }
+        assert_eq!(order.recv().unwrap(), "late");
+        assert_eq!(order.recv().unwrap(), "next");
+    }
+}
