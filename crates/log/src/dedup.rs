@@ -420,19 +420,29 @@ fn vacant(path: &Path) -> Result<PathBuf, Fatal> {
     })
 }
 
-/// What fjall reports, and whether rebuilding helps. A lock, a full disk or
-/// want of memory go away by themselves; wrong bytes do not.
+/// What fjall reports, and whether its files are used again. A lock, a full disk
+/// or want of memory go away by themselves. Wrong bytes do not, and after any
+/// other failure of a disk nobody knows what it has: the kernel may show bytes
+/// that it could not write, and let the next sync succeed.
 fn fatal(path: &Path, error: &fjall::Error) -> Fatal {
-    use std::io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
+    use std::io::ErrorKind::{
+        OutOfMemory, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
+    };
     let damaged = match error {
-        fjall::Error::Locked | fjall::Error::Poisoned => false,
+        fjall::Error::Locked => false,
         fjall::Error::Io(error) | fjall::Error::Storage(fjall::LsmError::Io(error)) => {
-            matches!(error.kind(), InvalidData | NotFound | UnexpectedEof)
+            let (full, barred) = (
+                matches!(error.kind(), StorageFull | QuotaExceeded | OutOfMemory),
+                matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem),
+            );
+            !full && !barred
         }
         _ => true,
     };
     let problem = match error {
-        fjall::Error::Locked => "another process has it open".into(),
+        fjall::Error::Locked => {
+            "another process has it open, or this one still waits for its disk".into()
+        }
         error => error.to_string(),
     };
     Fatal::Dedup {

@@ -128,7 +128,7 @@ impl Fatal {
         matches!(
             self,
             Self::Away(_)
-                | Self::Storage(Error::Unavailable { .. })
+                | Self::Storage(Error::Unavailable { .. } | Error::Silent { .. })
                 | Self::Lock(LockError::Failed { .. })
         )
     }

@@ -1,9 +1,10 @@
 //! A truthful answer to "is this log well?".
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lucarne_ct::Verification;
-use tokio::sync::Mutex;
+use parking_lot::Mutex;
 
 use crate::dedup::Dedup;
 use crate::jump::TOLERATED_MS;
@@ -19,26 +20,85 @@ const MIN_HEADROOM: u64 = 512 << 20;
 /// A lock or disk that does not answer within this is not well.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Asks at most once a second, whoever wants to know, and at once when the
-/// log's state has changed.
+/// Asks at most once a second, and at once when the log's state has changed.
+///
+/// One question is under way at a time, however many want to know, and goes on
+/// if they leave: a disk that hangs is asked once. Whoever comes meanwhile gets
+/// the answer before, and is told how old it is.
 #[derive(Default)]
 pub(crate) struct Prober {
-    last: Mutex<Option<(Instant, State, Health)>>,
+    last: Arc<Mutex<Option<Answer>>>,
+    asking: Arc<tokio::sync::Mutex<()>>,
+}
+
+struct Answer {
+    at: Instant,
+    state: State,
+    health: Health,
 }
 
 impl Prober {
-    pub(crate) async fn health(&self, log: &Shared, state: State) -> Health {
-        let mut last = self.last.lock().await;
-        if let Some((at, then, health)) = last.as_ref()
-            && at.elapsed() < FRESH
-            && *then == state
+    pub(crate) async fn health(&self, log: &Arc<Shared>, state: State) -> Health {
+        if let Some(answer) = self.last.lock().as_ref()
+            && answer.at.elapsed() < FRESH
+            && answer.state == state
         {
-            return health.clone();
+            return answer.health.clone();
         }
-        let health = Health {
-            checks: probe(log, state.clone()).await,
+        match self.asking.clone().try_lock_owned() {
+            Ok(turn) => {
+                let (log, state, last) = (log.clone(), state.clone(), self.last.clone());
+                let asked = tokio::spawn(async move {
+                    let checks = probe(&log, state.clone()).await;
+                    *last.lock() = Some(Answer {
+                        at: Instant::now(),
+                        state,
+                        health: Health { checks },
+                    });
+                    drop(turn);
+                });
+                // Should it panic, there is no new answer.
+                let _ = asked.await;
+            }
+            Err(_) if self.last.lock().is_none() => drop(self.asking.lock().await),
+            Err(_) => {}
+        }
+        self.answer(state)
+    }
+
+    /// The last answer, of a log that is in this state now.
+    fn answer(&self, state: State) -> Health {
+        let last = self.last.lock();
+        let Some(answer) = last.as_ref() else {
+            let mut checks = vec![state_check(state)];
+            checks.push(Check {
+                name: "answer",
+                ok: false,
+                detail: "its lock and storage could not be asked".into(),
+            });
+            return Health { checks };
         };
-        *last = Some((Instant::now(), state, health.clone()));
+        let mut health = answer.health.clone();
+        let now = state_check(state);
+        match health
+            .checks
+            .iter_mut()
+            .find(|check| check.name == now.name)
+        {
+            Some(check) => *check = now,
+            None => health.checks.insert(0, now),
+        }
+        let age = answer.at.elapsed();
+        if age >= FRESH {
+            health.checks.push(Check {
+                name: "answer",
+                ok: true,
+                detail: format!(
+                    "lock and storage were asked {:.1} s ago, and are being asked again",
+                    age.as_secs_f64()
+                ),
+            });
+        }
         health
     }
 }

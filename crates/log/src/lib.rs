@@ -19,6 +19,7 @@ mod issued;
 mod jump;
 mod kept;
 mod log;
+mod lookups;
 mod metadata;
 mod metrics;
 mod pool;

@@ -19,6 +19,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use lucarne_ct::{Fingerprint, Identity};
@@ -26,7 +27,7 @@ use lucarne_storage::{Asset, AssetKind, Assets};
 use lucarne_tlog::{data_tiles_between, tiles_between};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::Fatal;
 use crate::dedup::{Head, Place};
@@ -46,6 +47,13 @@ const SETTLE_BYTES: u64 = 128 << 20;
 /// Rounds after which the journal is cut where that costs little: what a
 /// restart has to read does not grow with the time that the log has run.
 const SETTLE_ROUNDS: u32 = 16;
+
+/// Bytes after which nothing more is sequenced while storage is still being made
+/// durable: a disk that hangs does not let the journal grow without end.
+const MOST_UNSETTLED: u64 = 8 * SETTLE_BYTES;
+
+/// How long the dedup index's disk is waited for.
+const INDEX_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Superseded partial tiles are looked for this far back when a log is opened:
 /// a crash may have come between settling and removing them.
@@ -113,13 +121,23 @@ impl Sequencer {
             Err(fatal) => Err(fatal),
         };
         drop(self.to_index);
-        let indexed = joined(self.indexer.await);
+        // A disk that hangs is not waited for: what is lost of the index is read
+        // from the tiles, and nobody opens it again before it is let go of.
+        let indexed = match timeout(INDEX_PATIENCE, self.indexer).await {
+            Ok(indexed) => joined(indexed),
+            Err(_) => return result.and(Err(self.log.index_is_silent())),
+        };
         let session = self.session.clone();
-        let flushed = spawn_blocking(move || session.dedup.flush()).await;
+        let flushed = spawn_blocking(move || session.dedup.flush());
+        let flushed = match timeout(INDEX_PATIENCE, flushed).await {
+            Ok(flushed) => joined(flushed),
+            Err(_) => Err(self.log.index_is_silent()),
+        };
         if let Some(settling) = self.settling {
-            let _ = settling.await;
+            // It belongs to storage, which begins nothing else before its end.
+            let _ = timeout(INDEX_PATIENCE, settling).await;
         }
-        result.and(indexed).and(joined(flushed))
+        result.and(indexed).and(flushed)
     }
 
     async fn rounds(&mut self, proven: impl FnOnce() + Send) -> Result<(), Fatal> {
@@ -172,6 +190,13 @@ impl Sequencer {
 
     async fn round(&mut self) -> Result<(), Fatal> {
         let timestamp_ms = self.next_timestamp()?;
+        if self.settling.is_some() && self.unsettled_bytes >= MOST_UNSETTLED {
+            // Submissions wait, and are told to come back once the pool is full.
+            return match self.committed_at.elapsed() >= self.log.config.checkpoint_interval {
+                true => self.resign(timestamp_ms).await,
+                false => Ok(()),
+            };
+        }
         let started = Instant::now();
         let sealed = self.session.pool.seal();
         if sealed.entries.is_empty() {
@@ -243,8 +268,7 @@ impl Sequencer {
         }));
         self.known_issuers
             .extend(issuers.iter().map(|i| i.fingerprint));
-        self.index(&sealed, first_index, timestamp_ms).await;
-        Ok(())
+        self.index(&sealed, first_index, timestamp_ms).await
     }
 
     async fn prepare(&self, sealed: &Sealed, timestamp_ms: u64) -> Result<Verified, Fatal> {
@@ -335,7 +359,12 @@ impl Sequencer {
     }
 
     /// Hands the round to the indexer; waits for it only if it is far behind.
-    async fn index(&mut self, sealed: &Sealed, first_index: u64, timestamp_ms: u64) {
+    async fn index(
+        &mut self,
+        sealed: &Sealed,
+        first_index: u64,
+        timestamp_ms: u64,
+    ) -> Result<(), Fatal> {
         let entries = (first_index..)
             .zip(&sealed.entries)
             .map(|(index, entry)| {
@@ -348,7 +377,11 @@ impl Sequencer {
             .collect();
         let head = self.tree.head();
         // An indexer that has failed takes nothing more; `rounds` notices.
-        let _ = self.to_index.send(Indexing { entries, head }).await;
+        let sent = self.to_index.send(Indexing { entries, head });
+        match timeout(INDEX_PATIENCE, sent).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(self.log.index_is_silent()),
+        }
     }
 
     /// Makes storage durable beside the rounds, and cuts the journal.
@@ -458,6 +491,14 @@ impl Shared {
     fn neglect(&self, error: &lucarne_storage::Error) {
         tracing::warn!(log = self.config.shortname, %error, "not tidied up, left for later");
         self.metrics.neglected.inc();
+    }
+
+    pub(crate) fn index_is_silent(&self) -> Fatal {
+        Fatal::Dedup {
+            path: self.config.cache.display().to_string(),
+            problem: "its disk does not answer".into(),
+            damaged: false,
+        }
     }
 
     /// Observes the time since `start`, and gives the time it is now.

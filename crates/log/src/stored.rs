@@ -18,8 +18,9 @@ use crate::tree::{DataEdge, Tree};
 
 impl From<lucarne_storage::Error> for ReadError {
     fn from(error: lucarne_storage::Error) -> Self {
+        use lucarne_storage::Error::{Silent, Unavailable};
         match error {
-            lucarne_storage::Error::Unavailable { .. } => ReadError::Unavailable(error.to_string()),
+            Unavailable { .. } | Silent { .. } => ReadError::Unavailable(error.to_string()),
             error => ReadError::Storage(error.to_string()),
         }
     }

@@ -6,6 +6,7 @@ use lucarne_ct::{Chain, Entry, EntryKind, Identity, Sct, SignedEntry, merkle_tre
 use lucarne_tlog::leaf_hash;
 
 use crate::dedup::Place;
+use crate::lookups::NoAnswer;
 use crate::pool::{Epoch, Joined, Known, Ticket};
 use crate::session::Session;
 use crate::shared::Shared;
@@ -50,7 +51,7 @@ impl Shared {
             signed,
             place,
             duplicate,
-        } = self.place(kind, &chain)?;
+        } = self.place(kind, &chain).await?;
         let place = match place {
             At::Index(place) => {
                 self.prove(&identity, &signed, place).await?;
@@ -75,10 +76,10 @@ impl Shared {
 
     /// Examines, looks for a duplicate, verifies, joins the open round: all
     /// that happens before there is something to wait for.
-    fn place(&self, kind: EntryKind, chain: &Chain) -> Result<Placed, SubmitError> {
-        let session = self.session.load();
+    async fn place(&self, kind: EntryKind, chain: &Chain) -> Result<Placed, SubmitError> {
+        let session = self.session.load_full();
         let session = session.as_ref().ok_or_else(|| self.unavailable())?;
-        let validator = self.validator.load();
+        let validator = self.validator.load_full();
         let examined = validator
             .examine(chain, kind, self.now_ms())
             .map_err(SubmitError::Rejected)?;
@@ -89,7 +90,7 @@ impl Shared {
             not_before_ms,
         });
         let looked = match (wanted, examined.signed()) {
-            (Some(wanted), Some(signed)) => match self.look(session, &wanted)? {
+            (Some(wanted), Some(signed)) => match self.look(session, &wanted).await? {
                 Looked::Found(place) => {
                     return Ok(Placed {
                         identity: *wanted.identity,
@@ -104,7 +105,7 @@ impl Shared {
         };
         let entry = validator.verify(examined).map_err(SubmitError::Rejected)?;
         let (identity, signed) = (entry.identity, entry.signed.clone());
-        let place = self.join(session, entry, not_before_ms, looked)?;
+        let place = self.join(session, entry, not_before_ms, looked).await?;
         Ok(Placed {
             identity,
             signed,
@@ -114,12 +115,16 @@ impl Shared {
     }
 
     /// Looks for an identity in memory, then in the index.
-    fn look(&self, session: &Session, wanted: &Wanted<'_>) -> Result<Looked, SubmitError> {
+    async fn look(&self, session: &Session, wanted: &Wanted<'_>) -> Result<Looked, SubmitError> {
         let epoch = match session.pool.find(wanted.identity) {
             Known::Here(ticket) => return Ok(Looked::Found(At::Round(ticket))),
             Known::NotHere(epoch) => epoch,
         };
-        let found = session.dedup.find(wanted.identity);
+        let found = match session.lookups.find(*wanted.identity).await {
+            Ok(found) => found,
+            Err(NoAnswer::Silent) => Err(self.index_is_silent()),
+            Err(NoAnswer::Busy) => return Err(self.index_is_busy()),
+        };
         match found.map_err(|fatal| self.unreadable(session, fatal))? {
             Some(place) => Ok(Looked::Found(At::Index(place))),
             None if session.dedup.gaps.may_have(wanted.not_before_ms) => {
@@ -174,7 +179,7 @@ impl Shared {
     }
 
     /// Joins the open round, once the entry is known to be nowhere else.
-    fn join(
+    async fn join(
         &self,
         session: &Session,
         mut entry: Entry,
@@ -189,7 +194,7 @@ impl Shared {
                         identity: &entry.identity,
                         not_before_ms,
                     };
-                    match self.look(session, &wanted)? {
+                    match self.look(session, &wanted).await? {
                         Looked::Found(place) => return Ok(place),
                         Looked::Absent(epoch) => epoch,
                     }
@@ -237,6 +242,13 @@ impl Shared {
         tracing::error!(log = self.config.shortname, error = %fatal, "dedup index failed");
         session.pool.fail(fatal);
         self.unavailable()
+    }
+
+    fn index_is_busy(&self) -> SubmitError {
+        SubmitError::Unavailable {
+            retry_after_seconds: 10,
+            reason: "too many submissions wait for the log's index".into(),
+        }
     }
 
     fn unavailable(&self) -> SubmitError {

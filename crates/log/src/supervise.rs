@@ -128,7 +128,7 @@ impl Shared {
         let size = recovered.tree.size();
         self.metrics.dedup_indexed.set(size as i64);
         self.note_gaps(&dedup);
-        let session = Arc::new(Session::new(self.config.pool_size, dedup));
+        let session = Arc::new(Session::new(self.config.pool_size, dedup)?);
         let sequencer = Sequencer::new(self.clone(), session.clone(), recovered);
         let (log, shared) = (self.clone(), session.clone());
         tokio::select! {

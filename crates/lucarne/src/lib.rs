@@ -9,6 +9,7 @@ pub mod config;
 mod describe;
 mod descriptors;
 mod inception;
+mod late;
 mod listen;
 mod logging;
 mod metering;

@@ -248,6 +248,10 @@ impl Lock for MeteredLock {
         self.timed("check", self.lock.check()).await
     }
 
+    async fn close(&self) {
+        self.lock.close().await;
+    }
+
     fn location(&self) -> String {
         self.lock.location()
     }

@@ -13,9 +13,9 @@ use lucarne_storage::{
     Asset, Assets, CachedAssets, Error, ForReader, Lock, LockError, LogId, ObjectAssets,
     ObjectLock, Observer, PosixAssets, SqlLock, Stats,
 };
-use tokio::sync::OnceCell;
 
 use crate::config::{DataPlace, LockPlace};
+use crate::late::Late;
 
 /// Opens the data of a log, which must be there.
 ///
@@ -102,6 +102,7 @@ fn sqlite(path: &std::path::Path) -> String {
 }
 
 /// What readers were served from a bucket, kept on disk.
+#[derive(Clone)]
 pub(crate) struct ReadCache {
     /// Where.
     pub(crate) directory: PathBuf,
@@ -114,7 +115,7 @@ pub(crate) struct LateAssets {
     place: DataPlace,
     cache: ReadCache,
     observer: Arc<dyn Observer>,
-    opened: OnceCell<Arc<dyn Assets>>,
+    late: Late<Arc<dyn Assets>, Error>,
     none_yet: Stats,
 }
 
@@ -124,23 +125,28 @@ impl LateAssets {
             place: place.clone(),
             cache,
             observer,
-            opened: OnceCell::new(),
+            late: Late::default(),
             none_yet: Stats::default(),
         }
     }
 
     async fn open(&self) -> Result<&dyn Assets, Error> {
-        let open = async || {
-            let assets = assets(&self.place, self.observer.clone()).await?;
-            let ReadCache { directory, bytes } = &self.cache;
-            if self.place.directory().is_some() || *bytes == 0 {
-                return Ok(assets);
+        let open = || {
+            let (place, observer) = (self.place.clone(), self.observer.clone());
+            let ReadCache { directory, bytes } = self.cache.clone();
+            async move {
+                let assets = assets(&place, observer.clone()).await?;
+                if place.directory().is_some() || bytes == 0 {
+                    return Ok(assets);
+                }
+                let cached = CachedAssets::new(assets, &directory, bytes, observer);
+                Ok::<Arc<dyn Assets>, Error>(Arc::new(cached))
             }
-            let observer = self.observer.clone();
-            let cached = CachedAssets::new(assets, directory, *bytes, observer);
-            Ok::<Arc<dyn Assets>, Error>(Arc::new(cached))
         };
-        let opened = self.opened.get_or_try_init(open).await?;
+        let silent = || Error::Silent {
+            directory: self.place.to_string(),
+        };
+        let opened = self.late.get_or_open(open, silent).await?;
         Ok(&**opened)
     }
 }
@@ -164,7 +170,7 @@ impl Assets for LateAssets {
     }
 
     fn publishes_durably(&self) -> bool {
-        let opened = self.opened.get();
+        let opened = self.late.get();
         opened.is_some_and(|assets| assets.publishes_durably())
     }
 
@@ -177,13 +183,13 @@ impl Assets for LateAssets {
     }
 
     fn keep_for_readers(&self, path: &str, bytes: &Bytes) {
-        if let Some(assets) = self.opened.get() {
+        if let Some(assets) = self.late.get() {
             assets.keep_for_readers(path, bytes);
         }
     }
 
     async fn forget_for_readers(&self, path: &str) {
-        if let Some(assets) = self.opened.get() {
+        if let Some(assets) = self.late.get() {
             assets.forget_for_readers(path).await;
         }
     }
@@ -201,7 +207,7 @@ impl Assets for LateAssets {
     }
 
     fn stats(&self) -> &Stats {
-        self.opened
+        self.late
             .get()
             .map_or(&self.none_yet, |assets| assets.stats())
     }
@@ -215,7 +221,7 @@ impl Assets for LateAssets {
 pub(crate) struct LateLock {
     place: LockPlace,
     observer: Arc<dyn Observer>,
-    opened: OnceCell<Arc<dyn Lock>>,
+    late: Late<Arc<dyn Lock>, LockError>,
 }
 
 impl LateLock {
@@ -223,7 +229,7 @@ impl LateLock {
         LateLock {
             place: place.clone(),
             observer,
-            opened: OnceCell::new(),
+            late: Late::default(),
         }
     }
 
@@ -232,8 +238,16 @@ impl LateLock {
     /// # Errors
     /// See [`lock`].
     pub(crate) async fn open(&self) -> Result<&dyn Lock, LockError> {
-        let open = || lock(&self.place, self.observer.clone());
-        let opened = self.opened.get_or_try_init(open).await?;
+        let open = || {
+            let (place, observer) = (self.place.clone(), self.observer.clone());
+            async move { lock(&place, observer).await }
+        };
+        let silent = || LockError::Failed {
+            location: self.place.to_string(),
+            action: "open it",
+            reason: "it has not answered yet".into(),
+        };
+        let opened = self.late.get_or_open(open, silent).await?;
         Ok(&**opened)
     }
 }
@@ -254,6 +268,12 @@ impl Lock for LateLock {
 
     async fn check(&self) -> Result<(), LockError> {
         self.open().await?.check().await
+    }
+
+    async fn close(&self) {
+        if let Some(lock) = self.late.get() {
+            lock.close().await;
+        }
     }
 
     fn location(&self) -> String {

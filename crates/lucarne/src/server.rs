@@ -1,7 +1,8 @@
 //! A running Lucarne: the lock, the logs, the listeners, and what signals do
 //! to them.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,13 +21,16 @@ use crate::logging::Logging;
 use crate::metering::Metering;
 use crate::open::{LateAssets, LateLock, ReadCache};
 use crate::roots::{self, Remember};
-use crate::signals::{Signals, Wish};
+use crate::signals::{self, Signals, Wish};
 use crate::{commands, describe, descriptors, runtime, tls, verification};
 
 /// How often changed TLS files are looked for.
 const WATCH_TLS: Duration = Duration::from_secs(2);
 /// How often CCADB is asked for new roots.
 const WATCH_CCADB: Duration = Duration::from_secs(24 * 3600);
+
+/// What may be left to do once everything has ended or was given up.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// How often a lock or store that did not answer is asked whether a log exists.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
@@ -47,6 +51,7 @@ pub(crate) enum Creation {
 pub(crate) struct Server {
     config: Config,
     logs: Vec<Arc<Log>>,
+    lock: Arc<dyn Lock>,
     listeners: Vec<Listener>,
     tls: Option<Arc<Tls>>,
     tls_watch: tls::Watch,
@@ -76,6 +81,7 @@ impl Server {
     ) -> Result<Self> {
         let signals = Signals::listen().context("cannot listen to signals")?;
         let mut config = config;
+        signals::exit_in_any_case(config.http.drain_timeout + LAST_WORDS)?;
         if let Some(files) = runtime::raise_open_files() {
             let most = descriptors::connections(files, config.logs.len() as u64)?;
             let connections = &mut config.http.connections;
@@ -117,6 +123,7 @@ impl Server {
         Ok(Server {
             config,
             logs,
+            lock,
             listeners,
             tls,
             tls_watch,
@@ -134,6 +141,7 @@ impl Server {
         let Server {
             config,
             logs,
+            lock,
             listeners,
             tls,
             tls_watch,
@@ -144,6 +152,7 @@ impl Server {
         for listener in &listeners {
             tracing::info!(address = %listener.local_addr()?, tls = tls.is_some(), "listening");
         }
+        let drain_timeout = config.http.drain_timeout;
         let (stop, stopping) = oneshot::channel::<()>();
         let serving = tokio::spawn(lucarne_http::serve(listeners, site, async {
             let _ = stopping.await;
@@ -160,17 +169,44 @@ impl Server {
         // No listener takes another connection; the rounds of requests in
         // flight are finished, and those are answered, before both are done.
         let _ = stop.send(());
-        let closing = logs.iter().map(|log| {
-            let log = Arc::clone(log);
-            tokio::spawn(async move { log.shutdown().await })
-        });
-        for closing in closing.collect::<Vec<_>>() {
-            closing.await?;
-        }
+        let late = close(&logs, drain_timeout).await;
         serving.await.context("the HTTP server failed")?;
+        if !late.is_empty() {
+            bail!(
+                "`draintimeout` is over, and these logs wait for what does not answer: {}. Nothing \
+                 that was acknowledged is lost: they go on from their journals at the next start",
+                late.join(", ")
+            );
+        }
+        if tokio::time::timeout(LAST_WORDS, lock.close())
+            .await
+            .is_err()
+        {
+            tracing::warn!("{} does not answer: it is left as it is", lock.location());
+        }
         tracing::info!("stopped; every submission that was taken has been answered");
         Ok(())
     }
+}
+
+/// Closes all logs side by side. Returns the names of those that did not end in
+/// time.
+async fn close(logs: &[Arc<Log>], time: Duration) -> Vec<String> {
+    let until = tokio::time::Instant::now() + time;
+    let closing: Vec<_> = logs
+        .iter()
+        .map(|log| {
+            let closed = Arc::clone(log);
+            (log, tokio::spawn(async move { closed.shutdown().await }))
+        })
+        .collect();
+    let mut late = Vec::new();
+    for (log, closing) in closing {
+        if !matches!(tokio::time::timeout_at(until, closing).await, Ok(Ok(()))) {
+            late.push(log.config().shortname.clone());
+        }
+    }
+    late
 }
 
 fn tls_files(config: &Config) -> Vec<PathBuf> {
@@ -240,8 +276,21 @@ fn is_fresh(place: &DataPlace) -> bool {
     let Some(directory) = place.directory() else {
         return true;
     };
-    std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none())
-        || !directory.exists()
+    match std::fs::read_dir(directory) {
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+        // What was begun and cut short has nothing public, and nothing staged.
+        Ok(mut entries) => entries.all(|entry| {
+            entry.is_ok_and(|entry| entry.file_name() == ".lucarne" && holds_nothing(&entry.path()))
+        }),
+    }
+}
+
+/// Whether no round was ever staged there.
+fn holds_nothing(own: &Path) -> bool {
+    match std::fs::read_dir(own.join("journal")) {
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+        Ok(mut segments) => segments.next().is_none(),
+    }
 }
 
 /// Creates the logs that may be created now. One that does not exist and may
@@ -257,6 +306,8 @@ async fn create_missing(config: &Config, creation: Creation, lock: &Arc<dyn Lock
                 let (log, place) = (log.clone(), config.checkpoints.value.clone());
                 tokio::spawn(create_later(log, creation, place, Arc::clone(lock)));
             }
+            // A disk that fails, or a directory that is not ours, is this log's own.
+            Err(error) if is_of_its_data(&error) => refusals.push(format!("{error:#}")),
             Err(error) => return Err(error),
         }
     }
@@ -302,9 +353,17 @@ fn is_passing(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let lock = cause.downcast_ref::<LockError>();
         let storage = cause.downcast_ref::<lucarne_storage::Error>();
+        use lucarne_storage::Error::{Silent, Unavailable};
         matches!(lock, Some(LockError::Failed { .. }))
-            || matches!(storage, Some(lucarne_storage::Error::Unavailable { .. }))
+            || matches!(storage, Some(Unavailable { .. } | Silent { .. }))
     })
+}
+
+/// Whether it comes from where the log's data is, and not from the lock, which
+/// all logs share.
+fn is_of_its_data(error: &anyhow::Error) -> bool {
+    let mut causes = error.chain();
+    causes.any(|cause| cause.is::<lucarne_storage::Error>() || cause.is::<io::Error>())
 }
 
 /// Decides it once lock and store answer.

@@ -7,6 +7,31 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// Exit code when a second signal cuts the draining short.
 const IMPATIENT: i32 = 130;
 
+/// Ends the process so long after a request to stop, if it has not ended by
+/// itself: whatever hangs, even the threads that serve. A thread of its own
+/// waits for it.
+///
+/// # Errors
+/// If the system gives no thread.
+pub(crate) fn exit_in_any_case(after: Duration) -> std::io::Result<()> {
+    let wait = move || match crate::runtime::run_here(until_stop()) {
+        Ok(()) => {
+            std::thread::sleep(after);
+            eprintln!("not everything has ended in time (`draintimeout`): exiting");
+            std::process::exit(1);
+        }
+        Err(error) => tracing::warn!(%error, "a stop will wait for whatever hangs"),
+    };
+    let thread = std::thread::Builder::new().name("lucarne-exit".into());
+    thread.spawn(wait).map(drop)
+}
+
+async fn until_stop() -> anyhow::Result<()> {
+    let mut signals = Signals::listen()?;
+    while signals.next().await == Wish::Reread {}
+    Ok(())
+}
+
 /// The signals of this process.
 pub(crate) struct Signals {
     terminate: Signal,

@@ -7,6 +7,7 @@
 
 mod audit;
 mod azure;
+mod bad_disk;
 mod bucket;
 mod corpus;
 mod databases;
@@ -27,6 +28,7 @@ mod tls;
 
 pub use audit::{Audit, Report};
 pub use azure::AzureServer;
+pub use bad_disk::BadDisk;
 pub use bucket::Bucket;
 pub use corpus::{Case, Corpus, corpus};
 pub use databases::{DatabaseKind, DatabaseServer};

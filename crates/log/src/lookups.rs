@@ -1,0 +1,99 @@
+//! Looking into the dedup index, on a thread of its own.
+//!
+//! Nearly every look-up is answered from memory, and which is not cannot be
+//! known before. A disk that hangs must not take the threads that serve all
+//! logs with it: it takes this one, of this log, and whoever asks gives up
+//! after a while. Under load the thread does not sleep between two look-ups.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lucarne_ct::Identity;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
+
+use crate::Fatal;
+use crate::dedup::{Dedup, Place};
+
+/// Look-ups that may wait; more are not taken.
+const WAITING: usize = 4096;
+/// Look-ups that are taken from the queue at once.
+const AT_ONCE: usize = 64;
+/// How long one waits for its answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The thread that looks into an index, and closes it in the end.
+pub(crate) struct Lookups {
+    asked: mpsc::Sender<Ask>,
+    closed: watch::Receiver<bool>,
+}
+
+struct Ask {
+    identity: Identity,
+    answer: oneshot::Sender<Found>,
+}
+
+type Found = Result<Option<Place>, Fatal>;
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum NoAnswer {
+    /// The disk has not answered for as long as one waits.
+    Silent,
+    /// Too many wait already.
+    Busy,
+}
+
+impl Lookups {
+    /// Starts the thread. It is the last to let go of the index: closing it asks
+    /// the disk, too.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub(crate) fn start(dedup: Arc<Dedup>) -> std::io::Result<Self> {
+        let (asked, asks) = mpsc::channel(WAITING);
+        let (closing, closed) = watch::channel(false);
+        let look = move || {
+            answer_all(&dedup, asks);
+            let mut dedup = dedup;
+            while let Err(shared) = Arc::try_unwrap(dedup).map(drop) {
+                dedup = shared;
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let _ = closing.send(true);
+        };
+        let thread = std::thread::Builder::new().name("lucarne-dedup".into());
+        thread.spawn(look)?;
+        Ok(Lookups { asked, closed })
+    }
+
+    /// Where the log has this identity.
+    pub(crate) async fn find(&self, identity: Identity) -> Result<Found, NoAnswer> {
+        let (answer, answered) = oneshot::channel();
+        let asked = self.asked.try_send(Ask { identity, answer });
+        asked.map_err(|_| NoAnswer::Busy)?;
+        match timeout(PATIENCE, answered).await {
+            Ok(Ok(found)) => Ok(found),
+            _ => Err(NoAnswer::Silent),
+        }
+    }
+
+    /// Takes no more, and waits for a while until the index is closed.
+    pub(crate) async fn close(self) {
+        let Lookups { asked, mut closed } = self;
+        drop(asked);
+        let _ = timeout(PATIENCE, closed.wait_for(|closed| *closed)).await;
+    }
+}
+
+fn answer_all(dedup: &Dedup, mut asks: mpsc::Receiver<Ask>) {
+    let mut taken = Vec::with_capacity(AT_ONCE);
+    while asks.blocking_recv_many(&mut taken, AT_ONCE) > 0 {
+        for Ask { identity, answer } in taken.drain(..) {
+            // Who has given up is not looked for.
+            if !answer.is_closed() {
+                let _ = answer.send(dedup.find(&identity));
+            }
+        }
+    }
+}

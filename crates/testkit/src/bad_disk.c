@@ -1,0 +1,150 @@
+/* Loaded into a process before the C library: makes files of it fail or hang.
+ *
+ * $LUCARNE_BAD_DISK is a directory. A file `lose` or `hang` in it holds a part
+ * of the paths that are meant.
+ *
+ * `lose`: the next write to such a path is lost as a kernel loses one. Whoever
+ * reads sees it, one sync of the file fails, all later ones succeed, and the
+ * disk never has it: `lost-<inode>-<offset>` is what is there instead. It is
+ * gone once the same bytes are written again.
+ *
+ * `hang`: as long as it is there, whoever opens, reads, writes or syncs waits.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static const char *place(void) {
+    static const char *place;
+    if (!place && !(place = getenv("LUCARNE_BAD_DISK"))) place = "/nonexistent";
+    return place;
+}
+
+static void named(char *into, const char *format, unsigned long long a, unsigned long long b) {
+    int n = snprintf(into, 512, "%s/", place());
+    snprintf(into + n, 512 - n, format, a, b);
+}
+
+/* Whether the fault is on, and for this path. */
+static int meant(const char *fault, const char *path) {
+    char file[512], part[512];
+    named(file, fault, 0, 0);
+    int fd = syscall(SYS_openat, AT_FDCWD, file, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return 0;
+    ssize_t n = syscall(SYS_read, fd, part, sizeof part - 1);
+    syscall(SYS_close, fd);
+    if (n <= 0) return 0;
+    part[n] = 0;
+    return strstr(path, part) != NULL;
+}
+
+static void hang(const char *path) {
+    while (meant("hang", path)) usleep(2000);
+}
+
+static const char *path_of(int fd, char *path) {
+    char link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = syscall(SYS_readlinkat, AT_FDCWD, link, path, 511);
+    path[n < 0 ? 0 : n] = 0;
+    return path;
+}
+
+static void hang_on(int fd) {
+    int saved = errno;
+    char path[512];
+    hang(path_of(fd, path));
+    errno = saved;
+}
+
+/* What is to be known of a write before it is made. */
+static void writing(int fd, size_t length, off64_t offset) {
+    int saved = errno;
+    char path[512], file[512];
+    struct stat status;
+    hang(path_of(fd, path));
+    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) {
+        named(file, "lost-%llu-%llu", status.st_ino, offset);
+        if (!meant("lose", path)) {
+            syscall(SYS_unlinkat, AT_FDCWD, file, 0);
+        } else {
+            char *old = calloc(1, length);
+            syscall(SYS_pread64, fd, old, length, offset);
+            int lost = syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+            syscall(SYS_write, lost, old, length);
+            syscall(SYS_close, lost);
+            free(old);
+            named(file, "failing-%llu", status.st_ino, 0);
+            syscall(SYS_close, syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT, 0600));
+            named(file, "lose", 0, 0);
+            syscall(SYS_unlinkat, AT_FDCWD, file, 0);
+        }
+    }
+    errno = saved;
+}
+
+/* Whether this sync is the one that tells of a write that was lost. */
+static int failing(int fd) {
+    char file[512];
+    struct stat status;
+    hang_on(fd);
+    if (fstat(fd, &status) != 0) return 0;
+    named(file, "failing-%llu", status.st_ino, 0);
+    if (syscall(SYS_unlinkat, AT_FDCWD, file, 0) != 0) return 0;
+    errno = EIO;
+    return 1;
+}
+
+#define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+ssize_t pwrite64(int fd, const void *bytes, size_t n, off64_t at) {
+    writing(fd, n, at);
+    return syscall(SYS_pwrite64, fd, bytes, n, at);
+}
+ssize_t pwrite(int fd, const void *bytes, size_t n, off_t at) { return pwrite64(fd, bytes, n, at); }
+ssize_t write(int fd, const void *bytes, size_t n) {
+    writing(fd, n, lseek64(fd, 0, SEEK_CUR));
+    return syscall(SYS_write, fd, bytes, n);
+}
+ssize_t writev(int fd, const struct iovec *parts, int count) {
+    size_t n = 0;
+    for (int i = 0; i < count; i++) n += parts[i].iov_len;
+    writing(fd, n, lseek64(fd, 0, SEEK_CUR));
+    return syscall(SYS_writev, fd, parts, count);
+}
+ssize_t pread64(int fd, void *bytes, size_t n, off64_t at) {
+    hang_on(fd);
+    return syscall(SYS_pread64, fd, bytes, n, at);
+}
+ssize_t pread(int fd, void *bytes, size_t n, off_t at) { return pread64(fd, bytes, n, at); }
+ssize_t read(int fd, void *bytes, size_t n) {
+    hang_on(fd);
+    return NEXT(read)(fd, bytes, n);
+}
+int fdatasync(int fd) { return failing(fd) ? -1 : NEXT(fdatasync)(fd); }
+int fsync(int fd) { return failing(fd) ? -1 : NEXT(fsync)(fd); }
+
+int open64(const char *path, int flags, ...) {
+    va_list more;
+    va_start(more, flags);
+    mode_t mode = (flags & (O_CREAT | __O_TMPFILE)) ? va_arg(more, mode_t) : 0;
+    va_end(more);
+    hang(path);
+    return NEXT(open64)(path, flags, mode);
+}
+int open(const char *path, int flags, ...) {
+    va_list more;
+    va_start(more, flags);
+    mode_t mode = (flags & (O_CREAT | __O_TMPFILE)) ? va_arg(more, mode_t) : 0;
+    va_end(more);
+    return open64(path, flags, mode);
+}

@@ -1,0 +1,118 @@
+//! A disk that loses a write, or does not answer: for one process, which calls
+//! the C library through a few functions of ours (`bad_disk.c`).
+
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::Launch;
+
+/// Faults that can be turned on while a process runs.
+pub struct BadDisk(TempDir);
+
+impl BadDisk {
+    /// A disk without faults yet.
+    ///
+    /// # Panics
+    /// Without a C compiler (`cc`).
+    pub fn new() -> Self {
+        let place = crate::temp_dir();
+        let source = place.path().join("bad_disk.c");
+        fs::write(&source, include_str!("bad_disk.c")).expect("a file");
+        let mut compiler = Command::new("cc");
+        compiler.args(["-shared", "-fPIC", "-O1", "-o"]);
+        compiler.arg(place.path().join("bad_disk.so")).arg(&source);
+        let status = compiler.arg("-ldl").status();
+        assert!(
+            status.expect("a C compiler (`cc`)").success(),
+            "bad_disk.c is compiled"
+        );
+        Self(place)
+    }
+
+    /// The process will be on this disk.
+    pub fn under(&self, launch: Launch) -> Launch {
+        launch
+            .env("LD_PRELOAD", self.file("bad_disk.so"))
+            .env("LUCARNE_BAD_DISK", self.0.path())
+    }
+
+    /// Loses the next write to a file whose path has this part: it is in the
+    /// kernel's memory, one sync fails, and the disk never has it.
+    ///
+    /// # Panics
+    /// If that cannot be noted.
+    pub fn lose_next_write(&self, path: &str) {
+        self.set("lose", path);
+    }
+
+    /// Whether a write was lost since.
+    pub fn has_lost(&self) -> bool {
+        !self.file("lose").exists()
+    }
+
+    /// Files whose path has this part do not answer, until [`wake`](Self::wake).
+    ///
+    /// # Panics
+    /// If that cannot be noted.
+    pub fn hang(&self, path: &str) {
+        self.set("hang", path);
+    }
+
+    /// They answer again.
+    pub fn wake(&self) {
+        let _ = fs::remove_file(self.file("hang"));
+    }
+
+    /// What a power cut, or unmounting, leaves of this file: what was lost is
+    /// not there. (All else that was written is.) Nobody may have it open.
+    ///
+    /// # Panics
+    /// If it cannot be written.
+    pub fn forget_memory(&self, path: &Path) {
+        let Ok(file) = fs::OpenOptions::new().write(true).open(path) else {
+            return;
+        };
+        let inode = file.metadata().expect("a file").ino();
+        for entry in fs::read_dir(self.0.path()).expect("a directory") {
+            let lost = entry.expect("an entry").path();
+            let name = lost.file_name().and_then(|name| name.to_str());
+            let place = name.and_then(|name| name.strip_prefix(&format!("lost-{inode}-")));
+            if let Some(offset) = place.and_then(|place| place.parse().ok()) {
+                let old = fs::read(&lost).expect("what was there");
+                file.write_all_at(&old, offset).expect("it is written");
+                println!(
+                    "{}: {} bytes at {offset} were lost",
+                    path.display(),
+                    old.len()
+                );
+            }
+        }
+    }
+
+    /// At once for a reader: no half of a path is ever meant.
+    fn set(&self, fault: &str, path: &str) {
+        let beside = self.file("next");
+        fs::write(&beside, path).expect("a fault is noted");
+        fs::rename(beside, self.file(fault)).expect("a fault is noted");
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+}
+
+impl Default for BadDisk {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for BadDisk {
+    fn drop(&mut self) {
+        self.wake();
+    }
+}
