@@ -124,11 +124,11 @@ impl Reader {
         match edge {
             Some(Edge::Ready(stored)) => Ok(Some(stored)),
             Some(Edge::Entries(plain)) => self.packed(tile, plain).await.map(Some),
-            None => self.from_storage(tile, &view).await.map(Some),
+            None => self.fetch_tile(tile, &view).await.map(Some),
         }
     }
 
-    async fn from_storage(&self, tile: Tile, view: &Arc<View>) -> Result<Stored, ReadError> {
+    async fn fetch_tile(&self, tile: Tile, view: &Arc<View>) -> Result<Stored, ReadError> {
         self.counters.storage.inc();
         let edge = self.edge(view).await?;
         if tile.is_full() {
