@@ -319,10 +319,11 @@ async fn of_two_promises_of_one_index_both_are_followed() {
         let due = Instant::now() + Duration::from_secs(60);
         let promise = |number| promised(number, 302, Log::timestamp(number));
         let other = 302 + 303 - first;
-        let mut promises = watch.promises.lock();
-        promises.made(&promise(first), None, due).unwrap();
-        promises.made(&promise(other), None, due).unwrap_err();
-        drop(promises);
+        {
+            let mut promises = watch.promises.lock();
+            promises.made(&promise(first), None, due).unwrap();
+            promises.made(&promise(other), None, due).unwrap_err();
+        }
         assert_eq!(watch.look(&mut log).await, [checks::INCLUSION_INDEX]);
         let tally = watch.promises.lock().tally;
         assert_eq!((tally.proven, tally.broken), (1, 1), "{first} first");

@@ -120,7 +120,9 @@ async fn a_damaged_file_is_503_until_it_is_whole() {
     let limits = Limits::default();
     let server = Server::start_with(vec![test.log.clone()], limits, registry, |l| l).await;
     let issuer = format!("issuer/{}", Fingerprint::of(test.ca.cert_der()));
-    let damages: [(&str, fn(Bytes, Bytes) -> Option<Bytes>); 5] = [
+    /// Of a good file, and of another tile.
+    type Damage = fn(Bytes, Bytes) -> Option<Bytes>;
+    let damages: [(&str, Damage); 5] = [
         ("tile/0/000", |_, other| Some(other)),
         ("tile/data/001", |good, _| Some(flipped(&good))),
         ("tile/data/002", |good, _| {
