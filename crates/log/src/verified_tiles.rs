@@ -578,7 +578,7 @@ mod tests {
                 .unwrap()
                 .map(|file| file.unwrap().path())
         };
-        let files = list(directory.to_owned()).flat_map(|folder| list(folder));
+        let files = list(directory.to_owned()).flat_map(list);
         let files = files.filter_map(|file| std::fs::read(file).ok());
         files
             .filter_map(|file| Some(file.get(16..)?.to_vec()))
