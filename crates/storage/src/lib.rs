@@ -30,6 +30,7 @@ mod posix;
 pub mod secrets;
 mod sql;
 mod stats;
+mod trust;
 
 pub use assets::{Asset, AssetKind, Assets, Encoding, ForReader};
 pub use cache::CachedAssets;

@@ -1,4 +1,5 @@
 //! `cargo xtask targets up` and `down`: the targets for a person who tries plans.
+//! `gcs`: an emulator for one who tries docs/deploy/gcs.md without an account.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -17,7 +18,8 @@ fn main() -> ExitCode {
     let outcome = match argument.as_str() {
         "up" => up(),
         "down" => down(),
-        other => Err(anyhow::anyhow!("say `up` or `down`, not `{other}`")),
+        "gcs" => gcs(),
+        other => Err(anyhow::anyhow!("say `up`, `down` or `gcs`, not `{other}`")),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -57,6 +59,21 @@ fn up() -> Result<()> {
     runtime.block_on(stopped);
     drop(fleet);
     let _ = std::fs::remove_file(&file);
+    Ok(())
+}
+
+/// Starts an emulator of Google Cloud Storage with the bucket `lucarne`, says
+/// where it is, and stays until SIGINT or SIGTERM.
+fn gcs() -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let stopped = runtime.block_on(async { signals() })?;
+    let server = lucarne_testkit::GcsServer::start()?;
+    runtime.block_on(server.make_bucket("lucarne"))?;
+    println!("GCS_ENDPOINT={}", server.endpoint);
+    eprintln!("Cloud Storage is up, in memory, with the bucket `lucarne`. Ctrl-C ends it.");
+    runtime.block_on(stopped);
     Ok(())
 }
 

@@ -70,6 +70,44 @@ impl DatabaseServer {
         Ok(server)
     }
 
+    /// A new server behind TLS, with this certificate and key (PEM): whoever
+    /// comes by TCP has to use it.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_tls(kind: DatabaseKind, certificate: &str, key: &str) -> Result<Self> {
+        let mut server = Self::start(kind)?;
+        let (crt, pem) = (server.data().join("tls.crt"), server.data().join("tls.key"));
+        fs::write(&crt, certificate)?;
+        fs::write(&pem, key)?;
+        // PostgreSQL refuses a key that others can read.
+        fs::set_permissions(&pem, fs::Permissions::from_mode(0o600))?;
+        if getuid().is_root() {
+            let (uid, gid) = ids(server.user())?;
+            chown(&crt, Some(uid), Some(gid))?;
+            chown(&pem, Some(uid), Some(gid))?;
+        }
+        let (crt, pem) = (crt.display(), pem.display());
+        let settings = match kind {
+            DatabaseKind::MariaDb => [
+                format!("ssl-cert={crt}"),
+                format!("ssl-key={pem}"),
+                "require-secure-transport=ON".into(),
+            ],
+            DatabaseKind::Postgres => {
+                let access = "local all all trust\nhostssl all all 127.0.0.1/32 scram-sha-256\n";
+                fs::write(server.data().join("pg_hba.conf"), access)?;
+                [
+                    "ssl=on".into(),
+                    format!("ssl_cert_file={crt}"),
+                    format!("ssl_key_file={pem}"),
+                ]
+            }
+        };
+        server.restart(&settings.each_ref().map(String::as_str))?;
+        Ok(server)
+    }
+
     /// One that the tests of a process share as long as any of them uses it.
     ///
     /// # Errors

@@ -6,8 +6,8 @@
 
 use std::fmt;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -282,23 +282,12 @@ impl Default for Budget {
     }
 }
 
-/// The system's certificate authorities (`SSL_CERT_FILE` replaces them), read
-/// once. Without any, connections say that the store's issuer is unknown.
+/// TLS with those whom this machine trusts.
 fn tls() -> rustls::ClientConfig {
-    static ROOTS: OnceLock<Arc<rustls::RootCertStore>> = OnceLock::new();
-    let roots = ROOTS.get_or_init(|| {
-        let mut roots = rustls::RootCertStore::empty();
-        let found = rustls_native_certs::load_native_certs();
-        for error in &found.errors {
-            tracing::warn!(%error, "cannot read some of the system's certificate authorities");
-        }
-        roots.add_parsable_certificates(found.certs);
-        Arc::new(roots)
-    });
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap_or_else(|_| unreachable!("the provider has ciphers for TLS 1.2 and 1.3"))
-        .with_root_certificates(roots.clone())
+        .with_root_certificates(crate::trust::roots())
         .with_no_client_auth()
 }

@@ -87,6 +87,21 @@ impl SqlLock {
         })
     }
 
+    /// The URL of a server, with this password in it.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Unusable`] if it has one already, or is no URL of a server.
+    pub fn with_password(place: &str, password: &str) -> Result<String, LockError> {
+        match Place::parse(place)? {
+            Place::MySql(url) | Place::Postgres(url) => place::with_password(url, password),
+            Place::Sqlite(path) => Err(LockError::Unusable {
+                location: path.display().to_string(),
+                reason: "an SQLite database has no password".into(),
+            }),
+        }
+    }
+
     /// Where `place` leads, for messages: without passwords. What is no place
     /// is not shown at all.
     pub fn shown(place: &str) -> String {

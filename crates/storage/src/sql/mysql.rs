@@ -7,8 +7,9 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError};
 use url::Url;
 
 use super::dialect::{Dialect, MYSQL, MYSQL_COLUMNS, MYSQL_DURABILITY, MYSQL_SESSION};
+use super::place;
 use super::server::{Diagnosis, Engine, Failure, advice};
-use crate::LogId;
+use crate::{LogId, trust};
 
 /// One database on a server of MySQL or MariaDB.
 pub(super) struct MySql(MySqlConnectOptions);
@@ -21,9 +22,12 @@ impl Engine for MySql {
     const DIALECT: Dialect = MYSQL;
 
     fn new(url: &Url) -> Result<Self, sqlx::Error> {
-        Ok(Self(
-            MySqlConnectOptions::from_url(url)?.disable_statement_logging(),
-        ))
+        let mut options = MySqlConnectOptions::from_url(url)?;
+        // sqlx knows the Web's authorities alone.
+        if !place::names_authority(url) {
+            options = options.ssl_ca_from_pem(trust::pem());
+        }
+        Ok(Self(options.disable_statement_logging()))
     }
 
     async fn connect(&self) -> Result<MySqlConnection, Failure> {

@@ -77,6 +77,27 @@ pub(super) fn location(url: &Url) -> String {
     shown.to_string()
 }
 
+/// Whether the URL says by whose certificate the server is known.
+pub(super) fn names_authority(url: &Url) -> bool {
+    let names = ["ssl-ca", "sslca", "sslrootcert", "ssl-root-cert"];
+    url.query_pairs()
+        .any(|(key, _)| names.contains(&key.as_ref()))
+}
+
+/// The URL with a password, of which it must have none.
+pub(super) fn with_password(mut url: Url, password: &str) -> Result<String, LockError> {
+    if url.password().is_some() || url.query_pairs().any(|(key, _)| key == "password") {
+        let reason =
+            "its URL has a password, and another is given beside it: take it out of the URL";
+        return Err(unusable(&location(&url), reason));
+    }
+    // A server behind a socket may have no host, and then no user before it.
+    if url.set_password(Some(password)).is_err() {
+        url.query_pairs_mut().append_pair("password", password);
+    }
+    Ok(url.into())
+}
+
 fn unusable(location: &str, reason: &str) -> LockError {
     LockError::Unusable {
         location: location.to_owned(),
@@ -114,6 +135,27 @@ mod tests {
             ("sqlite:///a/b.db", "/a/b.db"),
         ] {
             assert_eq!(shown(place), expected);
+        }
+    }
+
+    #[test]
+    fn a_password_is_put_where_there_is_none() {
+        let with = |place: &str| match Place::parse(place).unwrap() {
+            Place::MySql(url) | Place::Postgres(url) => with_password(url, "p@ss/w:rd %"),
+            Place::Sqlite(_) => panic!("{place}"),
+        };
+        assert_eq!(
+            with("mysql://u@host:1/db?ssl-mode=VERIFY_IDENTITY").unwrap(),
+            "mysql://u:p%40ss%2Fw%3Ard%20%@host:1/db?ssl-mode=VERIFY_IDENTITY"
+        );
+        let socket = with("postgres:///db?host=/run/postgresql&user=u").unwrap();
+        assert!(
+            socket.ends_with("&password=p%40ss%2Fw%3Ard+%25"),
+            "{socket}"
+        );
+        for twice in ["mysql://u:q@host/db", "postgres:///db?host=/s&password=q"] {
+            let said = with(twice).unwrap_err().to_string();
+            assert!(said.contains("take it out of the URL"), "{said}");
         }
     }
 

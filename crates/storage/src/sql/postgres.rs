@@ -10,8 +10,9 @@ use super::dialect::{
     Dialect, POSTGRES, POSTGRES_COLUMNS, POSTGRES_DURABILITY, POSTGRES_SESSION,
     POSTGRES_SYNCHRONOUS,
 };
+use super::place;
 use super::server::{Diagnosis, Engine, Failure, advice};
-use crate::LogId;
+use crate::{LogId, trust};
 
 /// One database on a server of PostgreSQL.
 pub(super) struct Postgres(PgConnectOptions);
@@ -24,7 +25,11 @@ impl Engine for Postgres {
     const DIALECT: Dialect = POSTGRES;
 
     fn new(url: &Url) -> Result<Self, sqlx::Error> {
-        let options = PgConnectOptions::from_url(url)?.application_name("lucarne");
+        let mut options = PgConnectOptions::from_url(url)?.application_name("lucarne");
+        // sqlx knows the Web's authorities alone.
+        if !place::names_authority(url) && std::env::var_os("PGSSLROOTCERT").is_none() {
+            options = options.ssl_root_cert_from_pem(trust::pem());
+        }
         Ok(Self(options.disable_statement_logging()))
     }
 
