@@ -38,7 +38,11 @@ pub fn run(cli: &Cli) -> ExitCode {
         // What object_store says of each repetition, the metrics and /health say better.
         _ => "info,object_store=warn",
     };
-    let filter = cli.log_filter.as_deref().unwrap_or(level);
+    let asked = match &cli.command {
+        Command::Serve(options) => options.flags.level(),
+        _ => None,
+    };
+    let filter = cli.log_filter.as_deref().or(asked).unwrap_or(level);
     let logging = match logging::Logging::start(cli.log_format, filter) {
         Ok(logging) => logging,
         Err(error) => return commands::failed(error),

@@ -9,10 +9,11 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use common::{LUCARNE, PATIENCE, assert_has, eventually, run};
+use common::{LUCARNE, PATIENCE, assert_has, edit, eventually, pki, run};
+use lucarne_mint::pem;
 use lucarne_testkit::{
-    Bucket, Client, DatabaseKind, DatabaseServer, GcsServer, Launch, ObjectStore, TempDir,
-    free_port, temp_dir,
+    Client, DatabaseKind, DatabaseServer, GcsServer, Launch, ObjectStore, TempDir, free_port,
+    temp_dir, with_host_names,
 };
 
 /// A recipe, and where it is followed.
@@ -56,6 +57,13 @@ impl Recipe {
         self.with("https://minio.example:9000", &store.endpoint)
             .with("AWS_ACCESS_KEY_ID=lucarne", &access)
             .with("AWS_SECRET_ACCESS_KEY=change-me", &secret)
+    }
+
+    /// The authority of the servers' certificates, where the page expects it.
+    fn with_private_ca(self) -> Self {
+        let file = self.directory.path().join("private-ca.pem");
+        fs::write(file, pki().root.certificate_pem()).unwrap();
+        self
     }
 
     /// A block, as the shell of its reader would run it: `lucarne` is in the
@@ -102,44 +110,106 @@ impl Recipe {
     }
 }
 
+/// A page that names `host`, followed where that name leads to loopback and
+/// `private-ca.pem` is the authority of a server that has this certificate and
+/// key. `None` outside of that place.
+fn where_is(test: &str, hosts: &[&str]) -> Option<(String, String)> {
+    if !with_host_names(test, hosts) {
+        return None;
+    }
+    let mut leaf = pki().leaf(hosts[0]);
+    leaf.names = hosts.iter().map(|host| host.to_string()).collect();
+    let certificate = pem::encode("CERTIFICATE", &pki().root.issue(&leaf).unwrap());
+    let key = pem::encode("PRIVATE KEY", &pki().leaf_key.to_pkcs8().unwrap());
+    Some((certificate, key))
+}
+
+/// MinIO behind TLS, for who asks for it by the name that the pages have.
+fn minio(certificate: &str, key: &str) -> ObjectStore {
+    let mut store = ObjectStore::minio_tls(certificate, key, "another").unwrap();
+    store.endpoint = format!("https://minio.example:{}", store.address.port());
+    let root = temp_dir();
+    let file = root.path().join("root.pem");
+    fs::write(&file, pki().root.certificate_pem()).unwrap();
+    run(eventually("the store is ready", async || {
+        let curl = Launch::new("curl").args(["-fsS", "--cacert"]).arg(&file);
+        let output = curl
+            .arg(format!("{}/minio/health/ready", store.endpoint))
+            .run();
+        output.is_ok_and(|output| output.status.success())
+    }));
+    store
+}
+
 #[test]
 fn s3_and_mariadb() {
-    // Its bucket is not used: it shows that the store takes requests.
-    let bucket = run(Bucket::minio()).unwrap();
-    let database = DatabaseServer::shared(DatabaseKind::MariaDb).unwrap();
+    let hosts = ["minio.example", "db.example"];
+    let Some((certificate, key)) = where_is("s3_and_mariadb", &hosts) else {
+        return;
+    };
+    let store = minio(&certificate, &key);
+    let database = DatabaseServer::start_tls(DatabaseKind::MariaDb, &certificate, &key).unwrap();
     Recipe::read("s3-mariadb.md")
-        .with_store(&bucket.store)
+        .with_private_ca()
+        .with_store(&store)
         .with("sudo mariadb", &database.administrator().unwrap())
-        .with("db.example:3306", &database.address().to_string())
-        .with("?ssl-mode=VERIFY_IDENTITY", "")
+        .with(
+            "db.example:3306",
+            &format!("db.example:{}", database.address().port()),
+        )
         .follow();
 }
 
 #[test]
 fn s3_alone() {
-    let bucket = run(Bucket::versitygw()).unwrap();
-    Recipe::read("s3.md").with_store(&bucket.store).follow();
+    let Some((certificate, key)) = where_is("s3_alone", &["minio.example"]) else {
+        return;
+    };
+    let store = minio(&certificate, &key);
+    Recipe::read("s3.md")
+        .with_private_ca()
+        .with_store(&store)
+        .follow();
 }
 
 #[test]
 fn gcs_alone() {
-    let server = GcsServer::shared().unwrap();
-    let bucket = run(server.new_bucket()).unwrap();
-    let endpoint = &server.endpoint;
-    let lock = format!("gs://{bucket}/lock/?endpoint={endpoint}&credentials=none");
-    let emulator = format!("{bucket}\n    gcsendpoint: {endpoint}\n    gcscredentials: none\n");
+    let server = GcsServer::start().unwrap();
+    run(server.make_bucket("lucarne")).unwrap();
     Recipe::read("gcs.md")
-        .with("gs://lucarne/lock/", &lock)
-        .with("gcsbucket: lucarne\n", &format!("gcsbucket: {emulator}"))
+        .with(
+            "GCS_ENDPOINT=http://127.0.0.1:4443",
+            &format!("GCS_ENDPOINT={}", server.endpoint),
+        )
         .follow();
 }
 
 #[test]
 fn posix_and_postgresql() {
-    let database = DatabaseServer::shared(DatabaseKind::Postgres).unwrap();
-    Recipe::read("posix-postgresql.md")
+    let Some((certificate, key)) = where_is("posix_and_postgresql", &["db.example"]) else {
+        return;
+    };
+    let database = DatabaseServer::start_tls(DatabaseKind::Postgres, &certificate, &key).unwrap();
+    let recipe = Recipe::read("posix-postgresql.md")
+        .with_private_ca()
         .with("sudo -u postgres psql", &database.administrator().unwrap())
-        .with("db.example:5432", &database.address().to_string())
-        .with("?sslmode=verify-full", "")
-        .follow();
+        .with(
+            "db.example:5432",
+            &format!("db.example:{}", database.address().port()),
+        );
+    recipe.follow();
+    // The same server under another name, or of an authority that nobody named.
+    for (file, from, to) in [
+        ("lucarne.yaml", "@db.example", "@localhost"),
+        ("lucarne.env", "SSL_CERT_FILE", "NO_CERT_FILE"),
+    ] {
+        let file = recipe.directory.path().join(file);
+        let right = fs::read_to_string(&file).unwrap();
+        edit(&file, from, to);
+        let output = recipe.shell("lucarne check -c lucarne.yaml").run().unwrap();
+        fs::write(&file, right).unwrap();
+        let all = common::all(&output);
+        assert!(!output.status.success(), "{all}");
+        assert_has(&all, "certificate");
+    }
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use common::{LUCARNE, PATIENCE, assert_has, eventually, lucarne, pki, run, submission};
-use lucarne_mint::{KeyPair, KeyType};
+use lucarne_mint::{KeyPair, KeyType, oid};
 use lucarne_testkit::{Client, Launch, TempDir, free_port, temp_dir};
 
 fn files() -> TempDir {
@@ -103,4 +103,115 @@ fn wrong_flags_are_all_said_at_once() {
     let (code, said) = lucarne(directory.path(), &["serve", "--storage-dir=x"]);
     assert_eq!(code, 2);
     assert_has(&said, "--origin");
+}
+
+/// The flags of TesseraCT's POSIX server (`cmd/tesseract/posix`), each with a
+/// value, and whether it means nothing here.
+const TESSERACT: [(&str, &str, bool); 45] = [
+    ("accept_sha1_signing_algorithms", "true", false),
+    ("additional_signer", "signer", true),
+    ("antispam_base_table_size", "16777216", true),
+    ("antispam_batch_size", "10000", true),
+    ("antispam_block_cache_size", "0MB", true),
+    ("antispam_compaction_interval", "5m", true),
+    ("antispam_index_cache_size", "768MB", true),
+    ("antispam_mem_table_size", "268435456", true),
+    ("antispam_num_compactors", "2", true),
+    ("awaiter_poll_interval", "100ms", true),
+    ("batch_max_age", "250ms", true),
+    ("batch_max_size", "256", true),
+    ("checkpoint_interval", "1.5s", false),
+    ("checkpoint_republish_interval", "30s", false),
+    ("client_http_max_idle", "20", true),
+    ("client_http_max_idle_per_host", "10", true),
+    ("client_http_timeout", "5s", true),
+    ("enable_publication_awaiter", "true", false),
+    ("ext_key_usages", "Any", false),
+    ("garbage_collection_interval", "10s", true),
+    ("http_deadline", "10s", true),
+    ("http_endpoint", "127.0.0.1:0", false),
+    ("inmemory_antispam_cache_size", "256k", true),
+    ("mask_internal_errors", "true", true),
+    ("max_cert_chain_bytes", "524288", false),
+    ("not_after_limit", "2027-07-01T00:00:00Z", false),
+    ("not_after_start", "2027-01-01T00:00:00Z", false),
+    ("origin", "example.com/test", false),
+    ("path_prefix", "/test", false),
+    ("private_key", "none.pem", false),
+    ("pushback_max_antispam_lag", "2048", true),
+    ("pushback_max_outstanding", "4096", false),
+    ("rate_limit_dedup", "-1", true),
+    ("rate_limit_old_not_before", "28h:500", true),
+    ("reject_expired", "false", false),
+    ("reject_extension", "2.3.4.5", false),
+    ("reject_unexpired", "false", false),
+    ("roots_pem_file", "roots.pem", false),
+    ("roots_remote_fetch_interval", "0s", false),
+    ("roots_remote_fetch_url", "https://ccadb.example/csv", false),
+    ("slog_level", "-4", false),
+    ("storage_dir", "data", false),
+    ("trace_fraction", "0.5", true),
+    ("witness_policy_file", "policy", true),
+    ("witness_timeout", "5s", true),
+];
+
+#[test]
+fn every_flag_of_tesseract_is_taken() {
+    let directory = files();
+    let mut args = vec!["serve".to_owned()];
+    for (flag, value, _) in TESSERACT {
+        args.push(format!("--{flag}={value}"));
+    }
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    // It has no key: so it ends by itself.
+    let (code, said) = lucarne(directory.path(), &args);
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "problem: --private-key: none.pem does not exist");
+    assert_eq!(said.matches("problem:").count(), 1, "{said}");
+    for (flag, _, ignored) in TESSERACT {
+        let line = format!(
+            "--{}: is TesseraCT's, and ignored: ",
+            flag.replace('_', "-")
+        );
+        assert_eq!(
+            said.matches(&line).count(),
+            usize::from(ignored),
+            "{flag}\n{said}"
+        );
+    }
+}
+
+/// TesseraCT takes every extended key usage unless it is told otherwise, and its
+/// key from the environment where no flag names one.
+#[test]
+fn what_tesseracts_flags_leave_unsaid_is_as_it_has_it() {
+    let directory = files();
+    let port = free_port();
+    let key = fs::read_to_string(directory.path().join("key.pem")).unwrap();
+    let mut server = Launch::new(LUCARNE)
+        .args(["serve", "--origin=example.com/test", "--storage_dir=data"])
+        .args(["--roots_pem_file=roots.pem", "--slog_level=4"])
+        .arg(format!("--http_endpoint=127.0.0.1:{port}"))
+        .env("LOG_PRIVATE_KEY", key)
+        .directory(directory.path())
+        .start(([127, 0, 0, 1], port).into())
+        .unwrap();
+    let mut leaf = pki().leaf("www.example.com");
+    leaf.eku = vec![oid::CLIENT_AUTH];
+    let chain = pki().p256.chain(pki().p256.issue(&leaf).unwrap()).to_json();
+    run(async {
+        let client = Client::new(format!("http://127.0.0.1:{port}/test"));
+        eventually("the log is open", async || {
+            let answer = client
+                .post("ct/v1/add-chain", submission(&pki().p256))
+                .await;
+            answer.is_ok_and(|answer| answer.status == 200)
+        })
+        .await;
+        let answer = client.post("ct/v1/add-chain", chain).await.unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+    let said = server.output();
+    assert!(!said.contains(" INFO "), "{said}");
 }

@@ -10,7 +10,7 @@ use super::values;
 
 /// CCADB's reports: roots that some program includes, and those plus the ones
 /// that apply.
-const CCADB_TRUSTED: &str =
+pub(super) const CCADB_TRUSTED: &str =
     "https://ccadb.my.salesforce-sites.com/ccadb/RootCACertificatesIncludedByRSReportCSV";
 const CCADB_TESTING: &str =
     "https://ccadb.my.salesforce-sites.com/ccadb/RootCACertificatesInclusionReportCSV";

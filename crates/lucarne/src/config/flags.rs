@@ -5,18 +5,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lucarne_ct::{Policy, Require};
+use lucarne_ct::{CcadbProgramme, Policy, Require};
 use lucarne_http::Limits;
 use lucarne_log::Clock;
 use lucarne_settings::{Located, Report};
 use lucarne_storage::ObjectStoreConfig;
 
 use super::Config;
-use super::log::{self, LogSettings, RootSources};
-use super::place::{DataPlace, LockPlace};
+use super::log::{self, Ccadb, LogSettings, RootSources};
+use super::place::{self, DataPlace, LockPlace};
 use super::secret::Secret;
 use super::server::TlsFiles;
+use super::tesseract::Ignored;
 use super::values::{self, Prefix};
+
+/// Where TesseraCT finds a key that no flag names.
+const KEY_VARIABLE: &str = "LOG_PRIVATE_KEY";
+/// The same, as `secret` has it.
+const KEY_SOURCE: &str = "env:LOG_PRIVATE_KEY";
 
 /// The flags. Each can be written with `-` or, as TesseraCT has them, `_`.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -27,6 +33,7 @@ pub struct Flags {
     pub origin: Option<String>,
 
     /// Key of the log: a file with PEM (EC P-256) or a seed, or another source as `secret:` takes it
+    /// [default: the environment variable LOG_PRIVATE_KEY]
     #[arg(long, alias = "private_key", value_name = "FILE", requires = "origin")]
     pub private_key: Option<String>,
 
@@ -72,6 +79,10 @@ pub struct Flags {
     #[arg(long, value_name = "FILE|URL", requires = "origin")]
     pub checkpoints: Option<String>,
 
+    /// Password of the lock's server: a file, or another source as `secret:` takes it
+    #[arg(long, value_name = "FILE", requires = "checkpoints")]
+    pub checkpoints_password: Option<String>,
+
     /// First notAfter accepted (RFC 3339)
     #[arg(
         long,
@@ -94,7 +105,7 @@ pub struct Flags {
     #[arg(long, alias = "path_prefix", value_name = "PATH", requires = "origin")]
     pub path_prefix: Option<String>,
 
-    /// Longest age of an idle log's checkpoint, such as 1500ms or 5s
+    /// Shortest distance between two checkpoints of a log that grows, such as 200ms [default: 200ms]
     #[arg(
         long,
         alias = "checkpoint_interval",
@@ -102,6 +113,66 @@ pub struct Flags {
         requires = "origin"
     )]
     pub checkpoint_interval: Option<String>,
+
+    /// Longest age of an idle log's checkpoint, such as 5s [default: 5s]
+    #[arg(
+        long,
+        alias = "checkpoint_republish_interval",
+        value_name = "DURATION",
+        requires = "origin"
+    )]
+    pub checkpoint_republish_interval: Option<String>,
+
+    /// Most entries that wait for a round; 503 beyond [default: 4000]
+    #[arg(
+        long,
+        alias = "pushback_max_outstanding",
+        value_name = "ENTRIES",
+        requires = "origin"
+    )]
+    pub pushback_max_outstanding: Option<String>,
+
+    /// Longest body of a submission, in bytes
+    #[arg(
+        long,
+        alias = "max_cert_chain_bytes",
+        value_name = "BYTES",
+        requires = "origin"
+    )]
+    pub max_cert_chain_bytes: Option<String>,
+
+    /// CCADB's report of roots, instead of its list of those that are trusted
+    #[arg(
+        long,
+        alias = "roots_remote_fetch_url",
+        value_name = "URL",
+        requires = "origin"
+    )]
+    pub roots_remote_fetch_url: Vec<String>,
+
+    /// Accept CCADB's roots, too, if not 0; how often they are read is fixed [default: 0]
+    #[arg(
+        long,
+        alias = "roots_remote_fetch_interval",
+        value_name = "DURATION",
+        requires = "origin"
+    )]
+    pub roots_remote_fetch_interval: Option<String>,
+
+    /// Whether an SCT waits for the checkpoint that covers it: it always does
+    #[arg(long, alias = "enable_publication_awaiter", requires = "origin", num_args = 0..=1, default_missing_value = "true", require_equals = true, hide = true)]
+    pub enable_publication_awaiter: Option<bool>,
+
+    /// What to log, as Go's levels: -4 debug, 0 info, 4 warn, 8 error
+    #[arg(
+        long,
+        alias = "slog_level",
+        value_name = "LEVEL",
+        requires = "origin",
+        allow_negative_numbers = true,
+        hide = true
+    )]
+    pub slog_level: Option<i32>,
 
     /// Refuse certificates that have expired
     #[arg(long, alias = "reject_expired", requires = "origin", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
@@ -111,7 +182,7 @@ pub struct Flags {
     #[arg(long, alias = "reject_unexpired", requires = "origin", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub reject_unexpired: Option<bool>,
 
-    /// Extended key usage demanded: ServerAuth or Any
+    /// Extended key usage demanded: ServerAuth or Any [default: Any]
     #[arg(
         long,
         alias = "ext_key_usages",
@@ -145,6 +216,10 @@ pub struct Flags {
     /// PEM file of the TLS key
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub tls_key: Option<PathBuf>,
+
+    /// Those of TesseraCT's that mean nothing here.
+    #[command(flatten)]
+    pub ignored: Ignored,
 }
 
 /// The flag that stands for a key of the configuration file, for messages.
@@ -159,6 +234,10 @@ pub(super) fn name_of(key: &str) -> String {
         "listen" => "http-endpoint",
         "notafterstart" => "not-after-start",
         "notafterlimit" => "not-after-limit",
+        "period" => "checkpoint-interval",
+        "checkpointinterval" => "checkpoint-republish-interval",
+        "poolsize" => "pushback-max-outstanding",
+        "ccadbroots" => "roots-remote-fetch-url",
         other => other,
     };
     format!("--{flag}")
@@ -188,7 +267,8 @@ impl Flags {
         ) {
             (Some(text), _) => {
                 let place = LockPlace::parse(text, Path::new(""));
-                parse.or_problem("checkpoints", place)
+                let place = parse.or_problem("checkpoints", place);
+                place.and_then(|place| self.with_password(&mut parse, place))
             }
             (None, Some(directory)) => Some(LockPlace::Sqlite(beside(directory))),
             (None, None) => None,
@@ -198,12 +278,14 @@ impl Flags {
         let verification = self.verification.as_deref();
         let verification =
             verification.and_then(|text| parse.value("verification", text, values::verify_by));
+        let http = self.limits(&mut parse);
+        self.say_ignored(parse.0);
         Some(Config {
             listen: vec![unplaced(listen?)],
             checkpoints: unplaced(checkpoints?),
             tls,
             verification: verification.unwrap_or_default(),
-            http: Limits::default(),
+            http,
             logs: vec![log?],
         })
     }
@@ -229,6 +311,80 @@ impl Flags {
         })
     }
 
+    fn with_password(&self, parse: &mut Parse<'_>, place: LockPlace) -> Option<LockPlace> {
+        let Some(source) = &self.checkpoints_password else {
+            return Some(place);
+        };
+        let place = Secret::parse(source, Path::new(""))
+            .and_then(|source| place::with_password(place, &source));
+        parse.or_problem("checkpoints-password", place)
+    }
+
+    fn limits(&self, parse: &mut Parse<'_>) -> Limits {
+        let mut limits = Limits::default();
+        let bytes = self.max_cert_chain_bytes.as_deref();
+        if let Some(bytes) = bytes.and_then(|text| {
+            let number = values::number(1024, 2 << 20, "bytes");
+            parse.value("max-cert-chain-bytes", text, number)
+        }) {
+            limits.body_bytes = bytes as usize;
+        }
+        limits
+    }
+
+    /// One line for each flag that means nothing.
+    fn say_ignored(&self, report: &mut Report) {
+        for flag in self.ignored.iter() {
+            let name = format!("--{}", flag.dashed);
+            report.warning(
+                None,
+                name,
+                format!("is TesseraCT's, and ignored: {}", flag.why),
+            );
+        }
+        if self.enable_publication_awaiter == Some(false) {
+            let message = "is TesseraCT's, and ignored: an SCT is always given after the \
+                           checkpoint that covers it";
+            report.warning(None, "--enable-publication-awaiter", message);
+        }
+    }
+
+    /// The level of log lines that `--slog-level` asks for.
+    pub(crate) fn level(&self) -> Option<&'static str> {
+        Some(match self.slog_level? {
+            ..0 => "debug",
+            0..4 => "info",
+            4..8 => "warn",
+            8.. => "error",
+        })
+    }
+
+    fn key_source(&self) -> Option<&str> {
+        let variable = || std::env::var_os(KEY_VARIABLE).map(|_| KEY_SOURCE);
+        self.private_key.as_deref().or_else(variable)
+    }
+
+    /// TesseraCT takes every root of the reports that it fetches.
+    fn ccadb(&self, parse: &mut Parse<'_>) -> Option<Ccadb> {
+        let interval = self.roots_remote_fetch_interval.as_deref()?;
+        let read = lucarne_settings::values::duration;
+        let interval = parse.value("roots-remote-fetch-interval", interval, read)?;
+        let source = match &self.roots_remote_fetch_url[..] {
+            [] => super::accept::CCADB_TRUSTED,
+            [url] => url,
+            _ => {
+                let message = "is given more than once: one report can be read; put other roots \
+                               into --roots-pem-file";
+                parse.problem("roots-remote-fetch-url", message);
+                return None;
+            }
+        };
+        (!interval.is_zero()).then(|| Ccadb {
+            source: source.to_owned(),
+            programme: CcadbProgramme::Testing,
+        })
+    }
+
     fn log(&self, parse: &mut Parse<'_>, data: Option<DataPlace>) -> Option<LogSettings> {
         let origin = self.origin.as_deref().unwrap_or_default();
         let prefix = parse.value("origin", origin, origin_prefix);
@@ -236,7 +392,7 @@ impl Flags {
             Some(path) => prefix.clone().map(|prefix| at_path(&prefix, path)),
             None => prefix.clone(),
         };
-        let secret = parse.present("private-key", self.private_key.as_ref());
+        let secret = parse.present("private-key", self.key_source());
         let secret = secret.and_then(|text| {
             let secret = Secret::parse(text, Path::new(""));
             parse.or_problem(
@@ -248,9 +404,8 @@ impl Flags {
             let key = secret.read().map_err(|why| format!("{secret} {why}"));
             parse.or_problem("private-key", key)
         });
-        let roots = parse.present("roots-pem-file", self.roots_pem_file.as_ref());
-        let interval = self.checkpoint_interval.as_deref();
-        let interval = interval.and_then(|text| parse.value("checkpoint-interval", text, duration));
+        let roots = self.roots(parse);
+        let rounds = self.rounds(parse);
         let policy = self.policy(parse);
         let (prefix, served, data) = (prefix?, served?, data?);
         let within = data.directory().map(|it| it.join(".lucarne/cache"));
@@ -267,19 +422,55 @@ impl Flags {
             secret: unplaced(secret?),
             key: Arc::new(key?),
             cache: unplaced(cache?),
-            period: unplaced(log::default_period(&data)),
+            period: unplaced(rounds.period.unwrap_or_else(|| log::default_period(&data))),
             data: unplaced(data),
-            roots: RootSources {
-                pem: Some(unplaced(roots?.clone())),
-                ..RootSources::default()
-            },
-            pool_size: unplaced(log::POOL_SIZE),
-            checkpoint_interval: interval.unwrap_or(log::CHECKPOINT_INTERVAL),
+            roots: roots?,
+            pool_size: unplaced(rounds.pool_size),
+            checkpoint_interval: rounds.idle,
             read_cache: log::READ_CACHE,
             disk_cache: log::DISK_CACHE,
             policy,
             clock: Clock::system(),
         })
+    }
+
+    fn roots(&self, parse: &mut Parse<'_>) -> Option<RootSources> {
+        let ccadb = self.ccadb(parse);
+        let pem = match &ccadb {
+            None => parse.present("roots-pem-file", self.roots_pem_file.as_ref()),
+            Some(_) => self.roots_pem_file.as_ref(),
+        };
+        if pem.is_none() && ccadb.is_none() {
+            return None;
+        }
+        Some(RootSources {
+            pem: pem.cloned().map(unplaced),
+            ccadb: ccadb.map(unplaced),
+            ..RootSources::default()
+        })
+    }
+
+    fn rounds(&self, parse: &mut Parse<'_>) -> Rounds {
+        let mut time = |flag, text: &Option<String>, range| {
+            let text = text.as_deref()?;
+            parse.value(flag, text, |text| duration(text, range))
+        };
+        let minute = Duration::from_secs(60);
+        let shortest = (Duration::from_millis(1), minute);
+        let period = time("checkpoint-interval", &self.checkpoint_interval, shortest);
+        let longest = (Duration::from_millis(100), minute);
+        let idle = &self.checkpoint_republish_interval;
+        let idle = time("checkpoint-republish-interval", idle, longest);
+        let pool = self.pushback_max_outstanding.as_deref();
+        let pool = pool.and_then(|text| {
+            let number = values::number(0, 10_000_000, "entries");
+            parse.value("pushback-max-outstanding", text, number)
+        });
+        Rounds {
+            period,
+            idle: idle.unwrap_or(log::CHECKPOINT_INTERVAL),
+            pool_size: pool.map_or(log::POOL_SIZE, |entries| log::unlimited(entries as usize)),
+        }
     }
 
     fn policy(&self, parse: &mut Parse<'_>) -> Policy {
@@ -305,7 +496,8 @@ impl Flags {
             .filter_map(|text| parse.value("reject-extension", text, values::oid))
             .collect();
         Policy {
-            require: require.unwrap_or_default(),
+            // As in TesseraCT, whose flags these are.
+            require: require.unwrap_or(Require::Any),
             accept_sha1: self.accept_sha1_signing_algorithms.unwrap_or(true),
             reject_expired: self.reject_expired.unwrap_or(false),
             reject_unexpired: self.reject_unexpired.unwrap_or(false),
@@ -317,6 +509,14 @@ impl Flags {
     }
 }
 
+/// How the log sequences.
+struct Rounds {
+    /// If it is given.
+    period: Option<Duration>,
+    idle: Duration,
+    pool_size: usize,
+}
+
 /// Parses flags and reports under their names.
 struct Parse<'r>(&'r mut Report);
 
@@ -325,7 +525,7 @@ impl Parse<'_> {
         self.0.problem(None, format!("--{flag}"), message);
     }
 
-    fn present<'f, T>(&mut self, flag: &str, value: Option<&'f T>) -> Option<&'f T> {
+    fn present<'f, T: ?Sized>(&mut self, flag: &str, value: Option<&'f T>) -> Option<&'f T> {
         if value.is_none() {
             self.problem(flag, "is missing; it goes with --origin");
         }
@@ -395,17 +595,12 @@ fn require(text: &str) -> Result<Require, String> {
     }
 }
 
-/// Go's way of writing durations, as far as anybody does here.
-fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || "is not a duration such as 1500ms or 5s".to_owned();
-    let (digits, unit) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
-        (Some(digits), _) => (digits, 0.001),
-        (None, Some(digits)) => (digits, 1.0),
-        (None, None) => return Err(wrong()),
-    };
-    let seconds = digits.parse::<f64>().map_err(|_| wrong())? * unit;
-    match seconds {
-        0.1..=60.0 => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err("is not between 100ms and 60s".into()),
+/// A duration as Go writes it, within these bounds.
+fn duration(text: &str, (least, most): (Duration, Duration)) -> Result<Duration, String> {
+    let duration = lucarne_settings::values::duration(text)?;
+    if (least..=most).contains(&duration) {
+        return Ok(duration);
     }
+    let show = lucarne_settings::values::show_duration;
+    Err(format!("is not between {} and {}", show(least), show(most)))
 }

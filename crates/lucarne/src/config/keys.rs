@@ -3,12 +3,13 @@
 //!
 //! `docs/configuration.md` documents each; a test holds the two together.
 
-use lucarne_settings::{Node, Report, Section, nearest};
+use lucarne_settings::{Node, Report, Section, Value, join, nearest};
 
 /// Keys at the top of the file.
 pub const TOP: &[&str] = &[
     "listen",
     "checkpoints",
+    "checkpointspassword",
     "tls",
     "http",
     "verification",
@@ -117,43 +118,75 @@ const ETAGS3: &str = "is Sunlight's lock in an object store: write it as \
      `checkpoints: s3://bucket/prefix?region=…&endpoint=…`";
 const DYNAMODB: &str = "is a lock that Lucarne does not have: use `checkpoints`, the path of an \
      SQLite database or the URL of MySQL, PostgreSQL or an object store";
-const PREFIX: &str =
-    "is Sunlight's old way of naming the endpoint: write the whole URL into `submissionprefix`";
-
-/// Keys of other logs' files that have no meaning here, and what to do.
+/// Keys of other logs' files that cannot be left out of account, and what to do.
 const FOREIGN: &[(&str, &str)] = &[
-    (
-        "acme",
-        "is not done by Lucarne: get the certificate with any ACME client and name the files in \
-         `tls`, or terminate TLS in front; the files are read again when they change",
-    ),
     ("etags3", ETAGS3),
     ("dynamodb", DYNAMODB),
-    (
-        "witness",
-        "configures Sunlight's witness, which Lucarne does not have: remove it",
-    ),
-    ("httphost", PREFIX),
-    ("httpprefix", PREFIX),
     (
         "key",
         "is an old name for `secret`, which takes a seed file or a PEM key",
     ),
+];
+
+/// Keys at the top of Sunlight's file that mean nothing here.
+const IGNORED_TOP: &[(&str, &str)] = &[
+    (
+        "acme",
+        "is ignored: Lucarne gets no certificates. Get them with any ACME client and name the \
+         files in `tls`, or terminate TLS in front; until then, what `listen` names is served \
+         without TLS",
+    ),
+    (
+        "name",
+        "is ignored: the pages are named after each log's `description`",
+    ),
+    (
+        "witness",
+        "is ignored: Lucarne is no witness. Let Sunlight go on with that, in a file without logs",
+    ),
     (
         "homeredirect",
-        "belongs to Sunlight's read server: Lucarne serves its own page, remove it",
+        "is ignored: it belongs to Sunlight's read server, and Lucarne serves its own page",
     ),
 ];
 
-/// Takes `node` as a map with the keys `known`; of others says what
-/// [`unknown`] has to say.
+const PREFIX: &str = "is ignored: the URL in `submissionprefix` says it";
+
+/// The same for keys of one log.
+const IGNORED_LOG: &[(&str, &str)] = &[("httphost", PREFIX), ("httpprefix", PREFIX)];
+
+/// What of Sunlight's is ignored in the map at `path`.
+fn ignored(path: &str) -> &'static [(&'static str, &'static str)] {
+    match path {
+        "" => IGNORED_TOP,
+        path if path.starts_with("logs[") => IGNORED_LOG,
+        _ => &[],
+    }
+}
+
+/// Takes `node` as a map with the keys `known`; says which of the others mean
+/// nothing here, and of the rest what [`unknown`] has to say.
 pub(super) fn open<'t>(
     node: &'t Node,
     path: &str,
     known: &[&str],
     report: &mut Report,
 ) -> Option<Section<'t>> {
-    Section::open_advised(node, path, known, unknown, report)
+    let ignored = ignored(path);
+    if let Value::Map(entries) = &node.value {
+        for entry in entries {
+            if let Some((key, why)) = ignored.iter().find(|(key, _)| *key == entry.key) {
+                report.warning(Some(entry.line), join(path, key), *why);
+            }
+        }
+    }
+    let taken: Vec<&str> = known
+        .iter()
+        .copied()
+        .chain(ignored.iter().map(|it| it.0))
+        .collect();
+    let advice = |key: &str, _: &[&str]| unknown(key, known);
+    Section::open_advised(node, path, &taken, advice, report)
 }
 
 /// What to say of a key that is not one of `known`.

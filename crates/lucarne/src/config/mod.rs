@@ -15,6 +15,7 @@ mod metadata;
 mod place;
 mod secret;
 mod server;
+mod tesseract;
 mod values;
 
 use std::path::Path;
@@ -30,6 +31,7 @@ pub use lucarne_settings::{Finding, Located, Report};
 pub use place::{DataPlace, LockPlace};
 pub use secret::Secret;
 pub use server::TlsFiles;
+pub use tesseract::Ignored;
 pub use values::{Listen, Prefix};
 pub(crate) use values::{listen, rfc3339};
 

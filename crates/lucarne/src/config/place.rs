@@ -7,7 +7,8 @@ use lucarne_settings::{Located, Reader, Value};
 use lucarne_storage::object::{Azure, Bucket, Gcs, S3};
 use lucarne_storage::{ObjectStoreConfig, SqlLock};
 
-use super::keys;
+use super::secret::Secret;
+use super::{key, keys};
 
 /// Where the data of a log is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,7 +108,44 @@ impl LockPlace {
     }
 }
 
-/// Reads `checkpoints`.
+/// The password of a lock's server, from where the configuration says.
+///
+/// # Errors
+/// In words that follow the key.
+pub(super) fn with_password(place: LockPlace, source: &Secret) -> Result<LockPlace, String> {
+    let LockPlace::Server(url) = place else {
+        return Err("has no meaning: only a lock on a database server has a password".into());
+    };
+    let password = source.text().map_err(|why| format!("{source} {why}"))?;
+    SqlLock::with_password(&url, &password)
+        .map(LockPlace::Server)
+        .map_err(|error| error.to_string())
+}
+
+/// Reads `checkpointspassword` and puts it into the place of the lock.
+fn password(reader: &mut Reader<'_, '_>, place: LockPlace) -> Option<LockPlace> {
+    const KEY: &str = "checkpointspassword";
+    let directory = reader.directory();
+    let Some(source) = reader.parse(KEY, |text| Secret::parse(text, directory)) else {
+        return (!reader.has(KEY)).then_some(place);
+    };
+    if let Some(others) = source.value.file().and_then(key::readable_by_others) {
+        let message = format!(
+            "{} can be read by {others}: whoever has it can change the lock; chmod 600",
+            source.value
+        );
+        reader.warning(source.line, KEY, message);
+    }
+    match with_password(place, &source.value) {
+        Ok(place) => Some(place),
+        Err(why) => {
+            reader.problem(source.line, KEY, why);
+            None
+        }
+    }
+}
+
+/// Reads `checkpoints` and `checkpointspassword`.
 pub(super) fn lock(reader: &mut Reader<'_, '_>) -> Option<Located<LockPlace>> {
     const KEY: &str = "checkpoints";
     if let Some(node) = reader.node(KEY)
@@ -123,7 +161,11 @@ pub(super) fn lock(reader: &mut Reader<'_, '_>) -> Option<Located<LockPlace>> {
     let text = reader.required(KEY, text, "checkpoints.db")?;
     let place = LockPlace::parse(text.value, reader.directory());
     match place {
-        Ok(place) => Some(text.map(|_| place)),
+        Ok(place) => {
+            let text = text.map(|_| ());
+            let place = password(reader, place)?;
+            Some(text.map(|()| place))
+        }
         Err(why) => {
             reader.problem(text.line, KEY, why);
             None

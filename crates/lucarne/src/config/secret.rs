@@ -1,4 +1,5 @@
-//! Where a log's key comes from: `secret`.
+//! Where a log's key comes from, `secret`, or a lock's password,
+//! `checkpointspassword`.
 
 use std::fmt;
 use std::io::{ErrorKind, Read};
@@ -14,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// More than any key has.
 const MOST: u64 = 64 << 10;
 
-/// Where the key of a log is. Nothing of it is secret.
+/// Where the key of a log, or a password, is. Nothing of it is secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Secret {
     /// In a file.
@@ -90,6 +91,28 @@ impl Secret {
         }
     }
 
+    /// Gets a password, or whatever else is one line of text.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub(crate) fn text(&self) -> Result<String, String> {
+        let bytes = match self {
+            Secret::File(file) => std::fs::read(file).map_err(|error| match error.kind() {
+                ErrorKind::NotFound => "does not exist".to_owned(),
+                _ => format!("cannot be read: {error}"),
+            }),
+            other => other.bytes(),
+        }?;
+        let text = std::str::from_utf8(&bytes).map_err(|_| "is no text")?;
+        let text = text.strip_suffix('\n').unwrap_or(text);
+        let text = text.strip_suffix('\r').unwrap_or(text);
+        match text {
+            "" => Err("is empty".into()),
+            text if text.contains(['\n', '\0']) => Err("is more than one line".into()),
+            text => Ok(text.to_owned()),
+        }
+    }
+
     /// Gets the key.
     ///
     /// # Errors
@@ -119,7 +142,7 @@ impl Secret {
             Secret::Variable(name) => match std::env::var(name) {
                 Ok(text) => Ok(text.into_bytes()),
                 Err(std::env::VarError::NotPresent) => Err("is not set".into()),
-                Err(_) => Err("is no text: give the seed in base64, or PEM".into()),
+                Err(_) => Err("is no text (a key is given in base64, or PEM)".into()),
             },
             Secret::Command(words) => output(words),
             Secret::Manager(manager) => manager.fetch(),
@@ -213,5 +236,18 @@ mod tests {
         let said = why("exec: echo not-a-key");
         assert!(!said.contains("not-a-key"), "{said}");
         assert!(why("env:LUCARNE_NO_SUCH_SEED").contains("is not set"));
+    }
+
+    #[test]
+    fn a_password_is_one_line() {
+        assert_eq!(parse("exec: echo p@ss word").text().unwrap(), "p@ss word");
+        for (command, why) in [
+            ("exec: printf \\n", "is empty"),
+            ("exec: printf a\\nb", "more than one line"),
+            ("/none/here", "does not exist"),
+        ] {
+            let said = parse(command).text().unwrap_err();
+            assert!(said.contains(why), "{command}: {said}");
+        }
     }
 }

@@ -1,0 +1,177 @@
+//! Flags of TesseraCT's POSIX server that mean nothing here.
+//!
+//! They are taken all the same, so that a unit file carries over as it is, and
+//! each that is given is said to be ignored, with the reason.
+
+use clap::{Arg, ArgAction, ArgMatches, Command, parser::ValueSource};
+
+/// A flag.
+#[derive(Debug)]
+pub(super) struct Foreign {
+    /// As TesseraCT has it.
+    name: &'static str,
+    /// The same with dashes.
+    pub(super) dashed: &'static str,
+    /// Whether it can stand without a value.
+    switch: bool,
+    /// Why it means nothing: follows "ignored: ".
+    pub(super) why: &'static str,
+}
+
+const fn valued(name: &'static str, dashed: &'static str, why: &'static str) -> Foreign {
+    Foreign {
+        name,
+        dashed,
+        switch: false,
+        why,
+    }
+}
+
+const ANTISPAM: &str = "TesseraCT's index of duplicates; Lucarne's needs no tuning";
+const CLIENT: &str = "TesseraCT's HTTP client, for its witnesses";
+const ROUNDS: &str = "rounds adapt to the load; `--checkpoint-interval` is their shortest distance";
+const WITNESS: &str = "Lucarne asks no witnesses: checkpoints have the log's own signature alone";
+const LIMIT: &str =
+    "no kind of submission has a rate of its own: the pool is bounded, and fair between CAs";
+
+/// All of them.
+const FOREIGN: &[Foreign] = &[
+    valued(
+        "additional_signer",
+        "additional-signer",
+        "checkpoints have the log's own signature alone",
+    ),
+    valued(
+        "antispam_base_table_size",
+        "antispam-base-table-size",
+        ANTISPAM,
+    ),
+    valued("antispam_batch_size", "antispam-batch-size", ANTISPAM),
+    valued(
+        "antispam_block_cache_size",
+        "antispam-block-cache-size",
+        ANTISPAM,
+    ),
+    valued(
+        "antispam_compaction_interval",
+        "antispam-compaction-interval",
+        ANTISPAM,
+    ),
+    valued(
+        "antispam_index_cache_size",
+        "antispam-index-cache-size",
+        ANTISPAM,
+    ),
+    valued(
+        "antispam_mem_table_size",
+        "antispam-mem-table-size",
+        ANTISPAM,
+    ),
+    valued(
+        "antispam_num_compactors",
+        "antispam-num-compactors",
+        ANTISPAM,
+    ),
+    valued(
+        "awaiter_poll_interval",
+        "awaiter-poll-interval",
+        "nothing is polled: a round answers",
+    ),
+    valued("batch_max_age", "batch-max-age", ROUNDS),
+    valued("batch_max_size", "batch-max-size", ROUNDS),
+    valued("client_http_max_idle", "client-http-max-idle", CLIENT),
+    valued(
+        "client_http_max_idle_per_host",
+        "client-http-max-idle-per-host",
+        CLIENT,
+    ),
+    valued("client_http_timeout", "client-http-timeout", CLIENT),
+    valued(
+        "garbage_collection_interval",
+        "garbage-collection-interval",
+        "superseded partial tiles are removed once their full tile is durable",
+    ),
+    valued(
+        "http_deadline",
+        "http-deadline",
+        "header, body and answer have limits of their own; a file sets them (`http:`)",
+    ),
+    valued(
+        "inmemory_antispam_cache_size",
+        "inmemory-antispam-cache-size",
+        ANTISPAM,
+    ),
+    Foreign {
+        name: "mask_internal_errors",
+        dashed: "mask-internal-errors",
+        switch: true,
+        why: "answers never show internal errors: their reasons are in the log lines",
+    },
+    valued(
+        "pushback_max_antispam_lag",
+        "pushback-max-antispam-lag",
+        ANTISPAM,
+    ),
+    valued("rate_limit_dedup", "rate-limit-dedup", LIMIT),
+    valued(
+        "rate_limit_old_not_before",
+        "rate-limit-old-not-before",
+        LIMIT,
+    ),
+    valued(
+        "trace_fraction",
+        "trace-fraction",
+        "there are metrics and log lines, no traces",
+    ),
+    valued("witness_policy_file", "witness-policy-file", WITNESS),
+    valued("witness_timeout", "witness-timeout", WITNESS),
+];
+
+/// Those that were given.
+#[derive(Clone, Debug, Default)]
+pub struct Ignored(Vec<&'static Foreign>);
+
+impl Ignored {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &'static Foreign> {
+        self.0.iter().copied()
+    }
+}
+
+impl clap::Args for Ignored {
+    fn augment_args(command: Command) -> Command {
+        let add = |command: Command, flag: &'static Foreign| {
+            let arg = Arg::new(flag.name)
+                .long(flag.dashed)
+                .alias(flag.name)
+                .requires("origin")
+                .action(ArgAction::Append)
+                .allow_hyphen_values(true)
+                .hide(true);
+            command.arg(match flag.switch {
+                true => arg
+                    .num_args(0..=1)
+                    .require_equals(true)
+                    .default_missing_value("true"),
+                false => arg.num_args(1),
+            })
+        };
+        FOREIGN.iter().fold(command, add)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl clap::FromArgMatches for Ignored {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given =
+            |flag: &&Foreign| matches.value_source(flag.name) == Some(ValueSource::CommandLine);
+        Ok(Ignored(FOREIGN.iter().filter(given).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
