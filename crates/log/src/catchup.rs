@@ -13,20 +13,25 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use lucarne_ct::{Identity, TileLeafRef};
-use lucarne_storage::Assets;
+use lucarne_storage::{Assets, Lock};
 use lucarne_tlog::{Hash, Level, TILE_WIDTH, Tile, leaf_hash, tile_root};
 use tokio::task::spawn_blocking;
 
 use crate::compress::gunzip;
+use crate::damaged::Damaged;
 use crate::dedup::{Dedup, Place};
 use crate::gaps::Gap;
+use crate::kept::kept;
 use crate::shared::Shared;
 use crate::tree::Tree;
 use crate::verified_tiles::VerifiedTiles;
-use crate::{Fatal, ReadError, stored};
+use crate::{Fatal, LogConfig, ReadError, stored};
 
 /// Tiles that are read at the same time: what takes long is the way to a store.
 const READS: usize = 16;
+
+/// Bytes of tiles that an examination keeps.
+const KEPT: u64 = 1 << 20;
 
 /// How often entries that are not known are looked for.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
@@ -101,50 +106,105 @@ async fn anew(log: &Shared) -> Result<Dedup, Fatal> {
 
 /// The index as it is, if it is one of this history of the log.
 async fn usable(log: &Shared, source: &Source<'_>) -> Result<Dedup, Fatal> {
-    let (path, owner) = (log.config.cache.clone(), log.config.key.log_id());
+    match judged(&log.config, &*log.lock, source).await? {
+        Ok(dedup) => Ok(dedup),
+        Err(problem) => {
+            let path = log.config.cache.display();
+            tracing::warn!(%path, problem, "the dedup index cannot be used");
+            anew(log).await
+        }
+    }
+}
+
+/// Holds the index, if there is one, against the log of `signed` entries, of
+/// which storage has the tree; makes none. An index of more than storage has can
+/// be told from one of another history only once the journal has been published.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) async fn examine(
+    config: &LogConfig,
+    lock: &dyn Lock,
+    assets: Arc<dyn Assets>,
+    tree: &Tree,
+    signed: u64,
+) -> Result<(), Fatal> {
+    let (path, owner) = (config.cache.clone(), config.key.log_id());
+    let looked = spawn_blocking(move || Dedup::look(&path, owner)).await;
+    let seen = match looked.map_err(|error| failed(&config.cache, &error))? {
+        Ok(Some(seen)) => seen,
+        Ok(None) | Err(Fatal::Dedup { damaged: true, .. }) => return Ok(()),
+        Err(fatal) => return Err(fatal),
+    };
+    if seen > signed {
+        return Err(rolled_back(config, lock, seen, signed));
+    }
+    if seen > tree.size() {
+        return Ok(());
+    }
+    let verified = VerifiedTiles::new(assets.clone(), kept(KEPT), Damaged::default());
+    let source = Source {
+        assets: &*assets,
+        verified: &verified,
+        tree,
+    };
+    judged(config, lock, &source).await.map(drop)
+}
+
+/// The index, if it is one of this history of the log; or why it is to be made
+/// anew.
+async fn judged(
+    config: &LogConfig,
+    lock: &dyn Lock,
+    source: &Source<'_>,
+) -> Result<Result<Dedup, String>, Fatal> {
+    let (path, owner) = (config.cache.clone(), config.key.log_id());
     let opened = spawn_blocking(move || Dedup::open(&path, owner)).await;
-    let path = log.config.cache.display();
-    let damaged = match opened.map_err(|error| failed(&log.config.cache, &error))? {
+    match opened.map_err(|error| failed(&config.cache, &error))? {
         Ok(dedup) => {
             let seen = dedup.unbound.unwrap_or(dedup.anchor().head.size);
             if seen > source.tree.size() {
-                return Err(rolled_back(log, seen, source.tree.size()));
+                return Err(rolled_back(config, lock, seen, source.tree.size()));
             }
             if dedup.unbound.is_none() {
-                same_history(log, &dedup, source).await?;
-                return Ok(dedup);
+                same_history(config, lock, &dedup, source).await?;
+                return Ok(Ok(dedup));
             }
-            "it is of an older format, which does not say from which tree it is".to_owned()
+            let problem = "it is of an older format, which does not say from which tree it is";
+            Ok(Err(problem.to_owned()))
         }
         Err(Fatal::Dedup {
             problem,
             damaged: true,
             ..
-        }) => problem,
-        Err(fatal) => return Err(fatal),
-    };
-    tracing::warn!(%path, problem = damaged, "the dedup index cannot be used");
-    anew(log).await
+        }) => Ok(Err(problem)),
+        Err(fatal) => Err(fatal),
+    }
 }
 
 /// The index notes a tree only after it was committed. A log that has fewer
 /// entries has lost some.
-fn rolled_back(log: &Shared, seen: u64, size: u64) -> Fatal {
-    let path = log.config.cache.display();
+fn rolled_back(config: &LogConfig, lock: &dyn Lock, seen: u64, size: u64) -> Fatal {
+    let path = config.cache.display();
     Fatal::Inconsistent(format!(
         "the dedup index in {path} has seen {seen} entries of this log, the lock {} only knows \
          {size}. Lock and storage were rolled back, or the index is of a copy of this log that \
          went on. Put the newest lock and storage back; never go on with older ones: that signs a \
          fork. Only if it is certain that nothing beyond the {size} entries was ever signed for, \
          move {path} away, and it is rebuilt. Nothing is signed until then",
-        log.lock.location(),
+        lock.location(),
     ))
 }
 
 /// The signed tree must begin with the one that was indexed.
-async fn same_history(log: &Shared, dedup: &Dedup, source: &Source<'_>) -> Result<(), Fatal> {
+async fn same_history(
+    config: &LogConfig,
+    lock: &dyn Lock,
+    dedup: &Dedup,
+    source: &Source<'_>,
+) -> Result<(), Fatal> {
     let indexed = dedup.anchor().head;
-    let path = log.config.cache.display();
+    let path = config.cache.display();
     let root = source
         .verified
         .root_at(&source.tree.edge, indexed.size)
@@ -154,7 +214,7 @@ async fn same_history(log: &Shared, dedup: &Dedup, source: &Source<'_>) -> Resul
         error => Fatal::Inconsistent(format!(
             "whether the dedup index in {path} is of this log's history cannot be told: {error} \
              (in {}). Put that tile back from a copy; nothing is signed until then",
-            log.assets.location()
+            source.assets.location()
         )),
     })?;
     if root == indexed.root {
@@ -168,7 +228,7 @@ async fn same_history(log: &Shared, dedup: &Dedup, source: &Source<'_>) -> Resul
          rebuilt. Nothing is signed until then",
         indexed.size,
         indexed.root,
-        log.lock.location(),
+        lock.location(),
     )))
 }
 

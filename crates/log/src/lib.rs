@@ -34,6 +34,7 @@ mod shared;
 mod state;
 mod stored;
 mod submit;
+mod sunlight;
 mod supervise;
 mod tree;
 mod verified_tiles;

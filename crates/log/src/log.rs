@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::health::Prober;
 use crate::kept::Stored;
+use crate::recover;
 use crate::shared::Shared;
 use crate::supervise::seen;
 use crate::{Fatal, Health, LogConfig, Metrics, Published, ReadError, State, Stats, SubmitError};
@@ -70,6 +71,30 @@ impl Log {
                  fork it. Only if that log was never in use, as in a test, move the index away"
             ))),
         }
+    }
+
+    /// Compares lock, journal, storage and index as the start of a log does, and
+    /// writes nothing.
+    ///
+    /// # Errors
+    /// What the start of the log would be refused with.
+    pub async fn examine(
+        config: &LogConfig,
+        assets: Arc<dyn Assets>,
+        lock: &dyn Lock,
+    ) -> Result<(), Fatal> {
+        recover::examine(config, assets, lock).await
+    }
+
+    /// The newest checkpoint that storage, journal and index are evidence for:
+    /// what belongs into the lock of a log that has lost it. Writes nothing.
+    ///
+    /// # Errors
+    /// If nothing is published, if one of them knows more than the others, or
+    /// if they contradict each other.
+    pub async fn newest(config: &LogConfig, assets: Arc<dyn Assets>) -> Result<Published, Fatal> {
+        let newest = recover::newest(config, assets).await?;
+        Ok(newest.published())
     }
 
     /// Starts a log: returns at once, opening goes on in the background.

@@ -5,15 +5,18 @@
 //! never ahead. Any other combination means that something was rolled back,
 //! copied or lost, and the log refuses to sign anything.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use lucarne_ct::{Fingerprint, verify_checkpoint};
-use lucarne_storage::{Asset, AssetKind, Assets, Lock};
+use lucarne_storage::{Asset, AssetKind, Assets, Lock, MemoryLock};
 use lucarne_tlog::{Checkpoint, EMPTY_ROOT, Frontier, Hash, Level, SignedNote, TILE_WIDTH, Tile};
 
-use crate::record::Record;
+use crate::record::{Record, Step};
 use crate::round::{issuer_asset, tile_assets};
+use crate::sunlight::Bundle;
 use crate::tree::{NewTiles, Tree};
-use crate::{Fatal, LogConfig, Published, ReadError, stored};
+use crate::{Fatal, LogConfig, Published, ReadError, catchup, stored};
 
 /// A log ready to be sequenced.
 pub(crate) struct Recovered {
@@ -84,15 +87,21 @@ pub(crate) async fn published(
     })
 }
 
-/// Reads lock, journal and storage, and rolls storage forward to the lock.
-///
-/// # Errors
-/// If they contradict each other, or one of them fails.
-pub(crate) async fn recover(
-    config: &LogConfig,
-    assets: &dyn Assets,
-    lock: &dyn Lock,
-) -> Result<Recovered, Fatal> {
+/// What lock, journal and storage say together, before anything is written.
+struct Judged {
+    /// What the lock has signed.
+    head: Head,
+    published: Option<Head>,
+    /// The tree before the first round of `path`.
+    tree: Tree,
+    /// The rounds from there to the signed head.
+    path: Vec<Record>,
+    /// The last of them, if Sunlight left it.
+    bundle: Option<Bundle>,
+}
+
+/// Compares lock, journal and storage. Writes nothing.
+async fn judge(config: &LogConfig, assets: &dyn Assets, lock: &dyn Lock) -> Result<Judged, Fatal> {
     let head = committed(config, lock).await?;
     let missing = |fatal| not_new(fatal, head.checkpoint.size, assets, lock);
     // Before the checkpoint is read, which it replaces later.
@@ -104,31 +113,141 @@ pub(crate) async fn recover(
     no_tile_beyond(&head, assets, lock).await?;
     no_round_beyond(&head.checkpoint, &records, assets, lock)?;
     let mut path = rounds_to(&head.checkpoint, records);
+    let bundle = match &published {
+        Some(published) if path.is_empty() && behind(published, &head) => {
+            Bundle::find(assets, &published.checkpoint, &head.checkpoint).await?
+        }
+        _ => None,
+    };
+    path.extend(bundle.iter().map(|bundle| bundle.record.clone()));
     if let Some(published) = &published {
         same_history(published, &head, &path, assets, lock).await?;
     }
     let there = published_rounds(&path, published.as_ref(), assets);
-    let mut base = base(&head, &path[there..]);
-    let mut tree = tree_at(base, &head, assets, lock).await;
+    let mut tree = tree_at(base(&head, &path[there..]), &head, assets, lock).await;
     if there > 0 && matches!(tree, Err(Fatal::Inconsistent(_))) {
         // What is published is not whole, and the journal can mend it.
-        base = self::base(&head, &path);
-        tree = tree_at(base, &head, assets, lock).await;
+        tree = tree_at(base(&head, &path), &head, assets, lock).await;
     } else {
         path.drain(..there);
     }
-    let mut tree = tree?;
+    let tree = tree?;
+    Ok(Judged {
+        head,
+        published,
+        tree,
+        path,
+        bundle,
+    })
+}
+
+/// What a start would say of lock, journal, storage and index. Writes nothing to
+/// them, and makes no index.
+///
+/// # Errors
+/// As [`recover`], and as the opening of the index.
+pub(crate) async fn examine(
+    config: &LogConfig,
+    assets: Arc<dyn Assets>,
+    lock: &dyn Lock,
+) -> Result<(), Fatal> {
+    let judged = judge(config, &*assets, lock).await?;
+    let mut grown = judged.tree.clone();
+    for record in judged.path {
+        replay(&mut grown, record, &*assets)?;
+    }
+    catchup::examine(config, lock, assets, &judged.tree, grown.size()).await
+}
+
+/// The newest tree that there is evidence for, without a lock: the published
+/// one, and what the journal leads to from there. A round of the journal may
+/// have been signed and published where a power cut has undone the publication,
+/// so all of them are taken to have happened; those of them that never did only
+/// add what was submitted.
+///
+/// # Errors
+/// If nothing is published, or storage has more than that, or contradicts
+/// itself.
+pub(crate) async fn newest(config: &LogConfig, assets: Arc<dyn Assets>) -> Result<Head, Fatal> {
+    let location = assets.location();
+    let published = published(config, &*assets).await?.ok_or_else(|| {
+        Fatal::Inconsistent(format!(
+            "{location} publishes no checkpoint of {}: there is nothing to make its lock from",
+            config.origin
+        ))
+    })?;
+    let tip = rounds_from(&published.checkpoint, &records(&*assets).await?);
+    let head = match tip {
+        None => published,
+        Some(step) => {
+            let now_ms = config.clock.now_ms();
+            let signed_ms = published.timestamp_ms.max(step.timestamp_ms);
+            if now_ms <= signed_ms {
+                let behind_ms = signed_ms - now_ms;
+                return Err(Fatal::Clock { behind_ms });
+            }
+            let note = config
+                .key
+                .sign_checkpoint(&config.origin, step.new_size, &step.new_root, now_ms)
+                .map_err(|error| Fatal::Sign(error.to_string()))?;
+            Head::verify(note.into(), config).map_err(Fatal::Inconsistent)?
+        }
+    };
+    // Whoever starts the log will compare all of it with that: so it is now.
+    let lock = MemoryLock::new();
+    lock.create(&config.key.log_id().0, &head.note).await?;
+    examine(config, assets, &lock).await?;
+    Ok(head)
+}
+
+/// Where the journal leads from `published`; `None` if nowhere. Of several
+/// rounds that begin at one tree, only the last can have happened: it was
+/// staged by who had read in the lock that the others had not.
+fn rounds_from(published: &Checkpoint, records: &[Record]) -> Option<Step> {
+    let mut tip = None;
+    let (mut size, mut root) = (published.size, published.root);
+    while let Some(record) = records.iter().rev().find(|record| {
+        (record.step.old_size, record.step.old_root) == (size, root) && record.step.new_size > size
+    }) {
+        (size, root) = (record.step.new_size, record.step.new_root);
+        tip = Some(record.step);
+    }
+    tip
+}
+
+/// Reads lock, journal and storage, and rolls storage forward to the lock.
+///
+/// # Errors
+/// If they contradict each other, or one of them fails.
+pub(crate) async fn recover(
+    config: &LogConfig,
+    assets: &dyn Assets,
+    lock: &dyn Lock,
+) -> Result<Recovered, Fatal> {
+    let Judged {
+        head,
+        published,
+        mut tree,
+        path,
+        bundle,
+    } = judge(config, assets, lock).await?;
+    let base = tree.size();
     if !path.is_empty() {
         tracing::info!(
             log = config.shortname,
             rounds = path.len(),
-            from = base.0,
+            from = base,
             to = head.checkpoint.size,
+            sunlight = bundle.is_some(),
             "rolling forward from the journal"
         );
     }
     for record in path {
-        roll_forward(&mut tree, record, assets).await?;
+        let mut batch = replay(&mut tree, record, assets)?;
+        if let Some(bundle) = &bundle {
+            batch = bundle.as_stored(batch)?;
+        }
+        assets.publish(batch).await?;
     }
     tree.frontier = Frontier::from_right_edge(&tree.edge);
     tree.timestamp_ms = head.timestamp_ms;
@@ -139,7 +258,7 @@ pub(crate) async fn recover(
     Ok(Recovered {
         tree,
         committed: head.note,
-        base: base.0,
+        base,
     })
 }
 
@@ -395,8 +514,8 @@ async fn tree_at(
     )))
 }
 
-/// Publishes one round again, exactly as it was.
-async fn roll_forward(tree: &mut Tree, record: Record, assets: &dyn Assets) -> Result<(), Fatal> {
+/// The assets of one round again, exactly as they were; `tree` grows by it.
+fn replay(tree: &mut Tree, record: Record, assets: &dyn Assets) -> Result<Vec<Asset>, Fatal> {
     let size = record.step.new_size;
     let damaged = |problem: String| {
         Fatal::Inconsistent(format!(
@@ -421,5 +540,10 @@ async fn roll_forward(tree: &mut Tree, record: Record, assets: &dyn Assets) -> R
     for der in &record.issuers {
         batch.push(issuer_asset(&Fingerprint::of(der), der));
     }
-    Ok(assets.publish(batch).await?)
+    Ok(batch)
+}
+
+/// Whether storage lacks entries that were signed.
+fn behind(published: &Head, signed: &Head) -> bool {
+    published.checkpoint.size < signed.checkpoint.size
 }

@@ -73,6 +73,10 @@ pub enum Command {
     /// every log, unless the log's `inception` is the day of its first start.
     Init(File),
 
+    /// The lock, which holds the last signed checkpoint of each log
+    #[command(subcommand)]
+    Lock(Lock),
+
     /// Make the key of a log
     ///
     /// Writes 32 random bytes, mode 0600, and prints Log ID and public key.
@@ -109,6 +113,34 @@ pub struct File {
     /// Configuration file
     #[arg(short, long, value_name = "FILE", default_value = "lucarne.yaml")]
     pub config: PathBuf,
+}
+
+/// What can be done to the lock.
+#[derive(Debug, Subcommand)]
+pub enum Lock {
+    /// Make the lock of a log that has lost it, from the log's own data
+    ///
+    /// Puts the newest checkpoint that data and journal lead to into a lock that has none of this
+    /// log; makes the lock first where there is none. Right only if the data are the newest that
+    /// ever were: not restored from a backup, and no copy. Refuses where the data, the journal or
+    /// the index in the cache know more, and never overwrites a checkpoint.
+    Restore(Box<Restore>),
+}
+
+/// Whose lock is to be made.
+#[derive(Debug, clap::Args)]
+pub struct Restore {
+    /// Short name of the log; can be left out if there is one
+    #[arg(value_name = "SHORTNAME")]
+    pub name: Option<String>,
+
+    /// Configuration file
+    #[arg(short, long, value_name = "FILE", default_value = "lucarne.yaml")]
+    pub config: PathBuf,
+
+    /// Flags that make a configuration by themselves.
+    #[command(flatten)]
+    pub flags: Flags,
 }
 
 /// A configuration file, or flags.

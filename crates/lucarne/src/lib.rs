@@ -51,6 +51,7 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Serve(options) => commands::serve::run(options, &logging),
         Command::Check(file) => commands::check::run(&file.config),
         Command::Init(file) => commands::init::run(&file.config),
+        Command::Lock(command) => commands::lock::run(command),
         Command::Keygen(keygen) => commands::keygen::run(&keygen.file),
         Command::Demo(options) => commands::demo::run(options, &logging),
         Command::Load(load) => commands::load::run(load),

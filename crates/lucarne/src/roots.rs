@@ -90,6 +90,7 @@ fn ccadb_roots(log: &LogSettings, roots: &mut Roots, remember: Remember, report:
     let key = log.key_path("ccadbroots");
     let file = log.ccadb_file();
     let (mut known, _) = Roots::from_pem(&std::fs::read(&file).unwrap_or_default());
+    known.merge(&sunlights(log));
     match fetch(&ccadb.value) {
         Ok((fetched, skipped)) => {
             for root in skipped {
@@ -114,6 +115,14 @@ fn ccadb_roots(log: &LogSettings, roots: &mut Roots, remember: Remember, report:
         }
     }
     roots.merge(&known);
+}
+
+/// What a Sunlight before us has accepted, if it left its data here: it adds to
+/// that file, and never removes a root either.
+fn sunlights(log: &LogSettings) -> Roots {
+    let directory = log.data.value.directory();
+    let pem = directory.and_then(|directory| std::fs::read(directory.join("_roots.pem")).ok());
+    Roots::from_pem(&pem.unwrap_or_default()).0
 }
 
 fn fetch(ccadb: &Ccadb) -> anyhow::Result<(Roots, Vec<SkippedRoot>)> {

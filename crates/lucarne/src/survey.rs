@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use lucarne_ct::{Roots, verify_checkpoint};
 use lucarne_log::Log;
-use lucarne_storage::Assets;
+use lucarne_storage::{Assets, Error, Lock, PosixAssets};
 use tokio::task::JoinSet;
 
 use crate::config::{Config, DataPlace, LockPlace, LogSettings, Report, rfc3339};
@@ -167,8 +167,11 @@ fn free(path: &Path) -> Option<u64> {
     Some(file_system.f_bavail * file_system.f_frsize)
 }
 
-/// Looks into the lock and the buckets: are they reachable, is each log there,
-/// under this origin, and is its data?
+/// A bucket, if it could be opened.
+type Opened = Option<Arc<dyn Assets>>;
+
+/// Looks into the lock and the data: are they reachable, is each log there, and
+/// would its start go well? Of the logs, nothing is written.
 pub(crate) async fn stores(config: &Config, report: &mut Report) {
     let mut opening = JoinSet::new();
     for (index, log) in config.logs.iter().enumerate() {
@@ -178,7 +181,7 @@ pub(crate) async fn stores(config: &Config, report: &mut Report) {
         }
     }
     let lock = open::lock(&config.checkpoints.value, Arc::new(())).await;
-    let mut buckets: Vec<Option<Arc<dyn Assets>>> = vec![None; config.logs.len()];
+    let mut buckets: Vec<Opened> = vec![None; config.logs.len()];
     for (index, opened) in opening.join_all().await {
         let log = &config.logs[index];
         match opened {
@@ -201,7 +204,7 @@ pub(crate) async fn stores(config: &Config, report: &mut Report) {
     }
     for (log, bucket) in config.logs.iter().zip(buckets) {
         match lock.load(&log.key.log_id().0).await {
-            Ok(Some(checkpoint)) => existing(log, &checkpoint, bucket, report).await,
+            Ok(Some(checkpoint)) => existing(log, &*lock, &checkpoint, bucket, report).await,
             Ok(None) => match Log::unseen(&log.to_log_config()).await {
                 Ok(()) => absent(log, &config.checkpoints.value, report),
                 Err(known) => report.problem(log.line, log.key_path("cache"), known.to_string()),
@@ -211,33 +214,49 @@ pub(crate) async fn stores(config: &Config, report: &mut Report) {
     }
 }
 
+/// A log that the lock knows: what its start would find.
 async fn existing(
     log: &LogSettings,
+    lock: &dyn Lock,
     checkpoint: &[u8],
-    bucket: Option<Arc<dyn Assets>>,
+    bucket: Opened,
     report: &mut Report,
 ) {
+    let (line, key) = (log.data.line, log.key_path(log.data.value.key()));
+    let directory_problem = log.data.value.directory().and_then(directory_problem);
+    if let Some(problem) = &directory_problem {
+        report.problem(line, key.as_str(), problem);
+    }
     if let Err(error) = verify_checkpoint(checkpoint, &log.origin, log.key.public_key_spki()) {
         let message = format!(
             "the lock database holds another checkpoint for this key than one of `{}`: {error}; \
              was the prefix changed?",
             log.origin
         );
-        report.problem(
-            log.submission.line,
-            log.key_path("submissionprefix"),
-            message,
-        );
+        let key = log.key_path("submissionprefix");
+        return report.problem(log.submission.line, key, message);
     }
-    let problem = match (log.data.value.directory(), bucket) {
-        (Some(directory), _) => directory_problem(directory),
-        (None, Some(bucket)) => bucket_problem(log, &*bucket).await,
+    if directory_problem.is_some() {
+        return;
+    }
+    let assets: Arc<dyn Assets> = match (log.data.value.directory(), bucket) {
+        (Some(directory), _) => match PosixAssets::examine(directory) {
+            Ok(assets) => Arc::new(assets),
+            Err(error @ Error::InUse { .. }) => {
+                let message = format!(
+                    "{error}. Lock, journal and data are not compared while it runs: its \
+                         /health says how they are"
+                );
+                return report.warning(line, key, message);
+            }
+            Err(error) => return report.problem(line, key, error.to_string()),
+        },
+        (None, Some(bucket)) => bucket,
         // What keeps the bucket from being opened has been said.
-        (None, None) => None,
+        (None, None) => return,
     };
-    if let Some(problem) = problem {
-        let key = log.key_path(log.data.value.key());
-        report.problem(log.data.line, key, problem);
+    if let Err(fatal) = Log::examine(&log.to_log_config(), assets, lock).await {
+        report.problem(line, key, fatal.to_string());
     }
 }
 
@@ -252,21 +271,6 @@ fn directory_problem(directory: &Path) -> Option<String> {
     writable
         .is_err()
         .then(|| format!("{shown} cannot be written"))
-}
-
-/// Whether it is the bucket of this log.
-async fn bucket_problem(log: &LogSettings, bucket: &dyn Assets) -> Option<String> {
-    let location = bucket.location();
-    match bucket.get("checkpoint").await {
-        Ok(Some(note)) => verify_checkpoint(&note, &log.origin, log.key.public_key_spki())
-            .err()
-            .map(|error| format!("{location} has the data of another log: {error}")),
-        Ok(None) => Some(format!(
-            "{location} has no data of this log, which exists: name the bucket and the prefix \
-             that have it, or restore it"
-        )),
-        Err(error) => Some(error.to_string()),
-    }
 }
 
 fn absent(log: &LogSettings, lock: &LockPlace, report: &mut Report) {

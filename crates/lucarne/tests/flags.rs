@@ -107,7 +107,7 @@ fn wrong_flags_are_all_said_at_once() {
 
 /// The flags of TesseraCT's POSIX server (`cmd/tesseract/posix`), each with a
 /// value, and whether it means nothing here.
-const TESSERACT: [(&str, &str, bool); 45] = [
+const TESSERACT: [(&str, &str, bool); 46] = [
     ("accept_sha1_signing_algorithms", "true", false),
     ("additional_signer", "signer", true),
     ("antispam_base_table_size", "16777216", true),
@@ -146,6 +146,7 @@ const TESSERACT: [(&str, &str, bool); 45] = [
     ("reject_extension", "2.3.4.5", false),
     ("reject_unexpired", "false", false),
     ("roots_pem_file", "roots.pem", false),
+    ("roots_reject_fingerprints", FINGERPRINT, false),
     ("roots_remote_fetch_interval", "0s", false),
     ("roots_remote_fetch_url", "https://ccadb.example/csv", false),
     ("slog_level", "-4", false),
@@ -154,6 +155,8 @@ const TESSERACT: [(&str, &str, bool); 45] = [
     ("witness_policy_file", "policy", true),
     ("witness_timeout", "5s", true),
 ];
+
+const FINGERPRINT: &str = "b1882d93c4a1d3b4d6b0e3c26c0a1b9ff4d1f5c9a5d8e2f3b7c6a90817263544";
 
 #[test]
 fn every_flag_of_tesseract_is_taken() {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+mod takeover;
 
 use std::fs;
 
@@ -152,40 +153,176 @@ fn a_lost_lock_never_makes_a_log_anew() {
     assert_eq!(fs::read(log.data().join("checkpoint")).unwrap(), before);
 }
 
-/// What docs/operations.md tells an operator whose lock is gone.
-#[test]
-fn a_lost_lock_is_made_from_the_published_checkpoint() {
-    use sqlx::Connection;
-    let log = log(WINDOW);
-    let mut server = log.start().unwrap();
-    run(ready(&log));
-    assert!(server.stop(PATIENCE).unwrap().success());
-    for entry in fs::read_dir(log.path()).unwrap() {
+/// The files of the lock database are gone.
+fn lose_the_lock(directory: &std::path::Path) {
+    for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.to_string_lossy().contains("lock.sqlite") {
             fs::remove_file(path).unwrap();
         }
     }
+}
+
+/// One run in which the log takes this many new submissions; `end` ends it.
+fn grow(log: &LogUnderTest, entries: usize, end: impl FnOnce(&mut lucarne_testkit::Server)) {
+    let mut server = log.start().unwrap();
     run(async {
-        sunlight_database(&log).await;
-        let file = log.path().join("lock.sqlite");
-        let url = format!("sqlite:{}", file.display());
-        let mut connection = sqlx::SqliteConnection::connect(&url).await.unwrap();
-        let seed = fs::read(log.path().join("seed.bin")).unwrap();
-        let key = lucarne_ct::LogKey::from_seed(&seed).unwrap();
-        sqlx::query("INSERT INTO checkpoints VALUES (?, ?)")
-            .bind(key.log_id().0.to_vec())
-            .bind(fs::read(log.data().join("checkpoint")).unwrap())
-            .execute(&mut connection)
-            .await
-            .unwrap();
-        connection.close().await.unwrap();
+        ready(log).await;
+        let client = lucarne_testkit::Client::new(log.url());
+        for _ in 0..entries {
+            let answer = client.post("ct/v1/add-chain", common::submission(&pki().p256));
+            assert_eq!(answer.await.unwrap().status, 200);
+        }
     });
+    end(&mut server);
+}
+
+fn stop(server: &mut lucarne_testkit::Server) {
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
+
+/// What docs/operations.md tells an operator whose lock is gone.
+#[test]
+fn a_lost_lock_is_made_from_the_published_checkpoint() {
+    let log = log(WINDOW);
+    grow(&log, 3, stop);
+    let restore = ["lock", "restore", "-c", "lucarne.yaml", "test"];
+    let (code, said) = lucarne(log.path(), &restore);
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "none is ever overwritten");
+
+    lose_the_lock(log.path());
+    let (code, said) = lucarne(log.path(), &restore);
+    assert_eq!(code, 0, "{said}");
+    assert_has(&said, "is now at 3 entries");
     let (code, said) = lucarne(log.path(), &["check", "-c", "lucarne.yaml"]);
     assert_eq!(code, 0, "{said}");
-    let mut server = log.start().unwrap();
-    run(ready(&log));
-    assert!(server.stop(PATIENCE).unwrap().success());
+    grow(&log, 1, stop);
+    let checkpoint = fs::read_to_string(log.data().join("checkpoint")).unwrap();
+    assert_eq!(checkpoint.lines().nth(1), Some("4"));
+}
+
+/// A round may have been signed, and seen, of which a power cut took the
+/// published files: the journal has it, and so has the lock that is made.
+#[test]
+fn a_lost_lock_is_as_new_as_the_journal() {
+    let log = log(WINDOW);
+    grow(&log, 2, stop);
+    let old = fs::read(log.data().join("checkpoint")).unwrap();
+    grow(&log, 2, |server| assert!(!server.kill().unwrap().success()));
+    fs::write(log.data().join("checkpoint"), old).unwrap();
+    for tile in ["tile/0/000.p/4", "tile/data/000.p/4"] {
+        fs::remove_file(log.data().join(tile)).unwrap();
+    }
+    lose_the_lock(log.path());
+    let (code, said) = lucarne(log.path(), &["lock", "restore", "-c", "lucarne.yaml"]);
+    assert_eq!(code, 0, "{said}");
+    assert_has(&said, "is now at 4 entries");
+    grow(&log, 1, stop);
+    let checkpoint = fs::read_to_string(log.data().join("checkpoint")).unwrap();
+    assert_eq!(checkpoint.lines().nth(1), Some("5"));
+}
+
+/// Data from a backup are no ground for a lock: tiles that are there, or the
+/// index, know more.
+#[test]
+fn no_lock_is_made_from_less_than_there_was() {
+    let log = log(WINDOW);
+    grow(&log, 2, stop);
+    let old = fs::read(log.data().join("checkpoint")).unwrap();
+    grow(&log, 2, stop);
+    fs::remove_dir_all(log.data().join(".lucarne/journal")).unwrap();
+    fs::write(log.data().join("checkpoint"), old).unwrap();
+    lose_the_lock(log.path());
+    let restore = ["lock", "restore", "-c", "lucarne.yaml"];
+    let (code, said) = lucarne(log.path(), &restore);
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "has tile/0/000.p/4, beyond the 2 entries");
+    assert!(!log.path().join("lock.sqlite").exists());
+    // Nor where the tiles were restored, too, and the index was not.
+    for tile in ["tile/0/000.p", "tile/data/000.p"] {
+        for width in ["3", "4"] {
+            fs::remove_file(log.data().join(tile).join(width)).unwrap();
+        }
+    }
+    let (code, said) = lucarne(log.path(), &restore);
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "has seen 4 entries of this log");
+    assert!(!log.path().join("lock.sqlite").exists());
+}
+
+/// Puts another checkpoint into the lock.
+async fn sign(log: &LogUnderTest, body: &[u8]) {
+    use sqlx::{Connection, SqliteConnection};
+    let url = format!("sqlite:{}", log.path().join("lock.sqlite").display());
+    let mut database = SqliteConnection::connect(&url).await.unwrap();
+    let row = sqlx::query("UPDATE checkpoints SET body = ?").bind(body);
+    row.execute(&mut database).await.unwrap();
+    database.close().await.unwrap();
+}
+
+/// Every file below a directory, with what is in it.
+fn everything(directory: &std::path::Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.push((path.clone(), Vec::new()));
+            found.extend(everything(&path));
+        } else {
+            found.push((path.clone(), fs::read(&path).unwrap()));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// `check` says what `serve` would, and writes nothing.
+#[test]
+fn check_compares_what_serve_compares() {
+    let log = log(WINDOW);
+    grow(&log, 2, stop);
+    let checkpoint = log.data().join("checkpoint");
+    let old = fs::read(&checkpoint).unwrap();
+    grow(&log, 2, |server| {
+        let (code, said) = lucarne(log.path(), &["check", "-c", "lucarne.yaml"]);
+        assert_eq!(code, 0, "{said}");
+        assert_has(&said, "is in use by process");
+        stop(server);
+    });
+    let newest = fs::read(&checkpoint).unwrap();
+    let check = || {
+        let before = everything(&log.data());
+        let (code, said) = lucarne(log.path(), &["check", "-c", "lucarne.yaml"]);
+        assert_eq!(everything(&log.data()), before);
+        (code, said)
+    };
+    assert_eq!(check().0, 0);
+
+    // An older lock.
+    run(sign(&log, &old));
+    let (code, said) = check();
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "The lock was rolled back");
+    run(sign(&log, &newest));
+
+    // A right edge that is not what was signed.
+    let tile = log.data().join("tile/data/000.p/4");
+    let good = fs::read(&tile).unwrap();
+    fs::remove_dir_all(log.data().join(".lucarne/journal")).unwrap();
+    fs::write(&tile, &good[..good.len() - 1]).unwrap();
+    let (code, said) = check();
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "tile/data/000.p/4");
+    fs::write(&tile, good).unwrap();
+    assert_eq!(check().0, 0);
+
+    // Another log's checkpoint.
+    let note = fs::read_to_string(&checkpoint).unwrap();
+    fs::write(&checkpoint, note.replace("\n4\n", "\n5\n")).unwrap();
+    let (code, said) = check();
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "is not one of");
 }
 
 #[test]

@@ -11,7 +11,9 @@ use std::process::Command;
 use common::load::is_retry_later;
 use common::site::Site;
 use common::{PATIENCE, assert_has, edit, eventually, lucarne, pki, run, submission};
-use lucarne_testkit::{Audit, Client, Launch, Server, free_port};
+use lucarne_testkit::{
+    Audit, Client, DatabaseKind, DatabaseServer, Launch, Place, Server, free_port,
+};
 
 fn site() -> Site {
     Site::create([("ill", String::new()), ("well", String::new())])
@@ -331,4 +333,36 @@ fn rescue(server: &Server, site: &Site) {
         }
     }
     assert!(rescued >= 2, "{rescued} files");
+}
+
+/// The data of a log are elsewhere: `check` refuses with the words of `serve`,
+/// wherever data and lock are.
+#[test]
+fn check_says_what_serve_says_on_every_store() {
+    let postgres = DatabaseServer::shared(DatabaseKind::Postgres).unwrap();
+    for place in [
+        Place::directory().with_lock(&postgres).unwrap(),
+        run(Place::s3_and_mariadb()).unwrap(),
+        run(Place::s3_alone()).unwrap(),
+    ] {
+        let at = format!("{place:?}");
+        let site = Site::create_at(place, [("ill", String::new())]);
+        grow(&site, 3);
+        assert_eq!(site.lucarne(&["check"]).0, 0, "{at}");
+        fs::create_dir(site.path().join("elsewhere")).unwrap();
+        let yaml = fs::read_to_string(site.configuration()).unwrap();
+        let data = match yaml.contains("localdirectory: ill") {
+            true => ("localdirectory: ill", "localdirectory: elsewhere"),
+            false => ("ill/\n", "elsewhere/\n"),
+        };
+        edit(&site.configuration(), data.0, data.1);
+        let (code, said) = site.lucarne(&["check"]);
+        assert_eq!(code, 1, "{at}: {said}");
+        let said = said.replace(&format!("{}/", site.path().display()), "");
+        let mut server = site.start();
+        let reason = run(site.reaches("ill", "stopped"));
+        assert_has(&reason, "has signed 3 entries");
+        assert_has(&said, &reason);
+        server.stop(PATIENCE).unwrap();
+    }
 }

@@ -24,6 +24,7 @@ mod service;
 mod small_disk;
 mod store_proxy;
 mod stores;
+mod takeover;
 mod tls;
 
 pub use audit::{Audit, Report};
@@ -45,6 +46,7 @@ pub use server::{Launch, Server, free_port};
 pub use small_disk::SmallDisk;
 pub use store_proxy::{Fate, StoreProxy};
 pub use stores::{ObjectStore, go_program};
+pub use takeover::takeover;
 pub use tempfile::TempDir;
 pub use tls::{tls_client, tls_server};
 

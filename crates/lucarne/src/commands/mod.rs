@@ -6,6 +6,7 @@ pub(crate) mod demo;
 pub(crate) mod init;
 pub(crate) mod keygen;
 pub(crate) mod load;
+pub(crate) mod lock;
 pub(crate) mod proxy;
 pub(crate) mod serve;
 pub(crate) mod watch;

@@ -12,13 +12,15 @@ use lucarne_settings::{Located, Report};
 use lucarne_storage::ObjectStoreConfig;
 
 use super::Config;
-use super::log::{self, Ccadb, LogSettings, RootSources};
+use super::log::{self, Ccadb, LogSettings, RefusedRoots, RootSources};
 use super::place::{self, DataPlace, LockPlace};
 use super::secret::Secret;
 use super::server::TlsFiles;
 use super::tesseract::Ignored;
 use super::values::{self, Prefix};
 
+/// What is no fingerprint.
+const NO_FINGERPRINT: &str = "is no SHA-256 fingerprint (64 hexadecimal digits)";
 /// Where TesseraCT finds a key that no flag names.
 const KEY_VARIABLE: &str = "LOG_PRIVATE_KEY";
 /// The same, as `secret` has it.
@@ -140,6 +142,16 @@ pub struct Flags {
         requires = "origin"
     )]
     pub max_cert_chain_bytes: Option<String>,
+
+    /// Refuse this root, by its SHA-256 fingerprint in hex; may be repeated
+    #[arg(
+        long,
+        alias = "roots_reject_fingerprints",
+        value_name = "HEX",
+        requires = "origin",
+        value_delimiter = ','
+    )]
+    pub roots_reject_fingerprints: Vec<String>,
 
     /// CCADB's report of roots, instead of its list of those that are trusted
     #[arg(
@@ -443,9 +455,16 @@ impl Flags {
         if pem.is_none() && ccadb.is_none() {
             return None;
         }
+        let refused = self.roots_reject_fingerprints.iter().filter_map(|text| {
+            let read = |text: &str| text.parse().map_err(|_| NO_FINGERPRINT.to_owned());
+            let fingerprint = parse.value("roots-reject-fingerprints", text, read)?;
+            Some(unplaced(RefusedRoots::One(fingerprint)))
+        });
+        let refused = refused.collect();
         Some(RootSources {
             pem: pem.cloned().map(unplaced),
             ccadb: ccadb.map(unplaced),
+            refused,
             ..RootSources::default()
         })
     }

@@ -1,7 +1,7 @@
 //! One process per directory.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -26,18 +26,7 @@ impl Guard {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         let mut file = options.mode(0o600).open(&path).map_err(failed("open"))?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                let mut pid = String::new();
-                let _ = file.read_to_string(&mut pid);
-                return Err(Error::InUse {
-                    directory: directory.display().to_string(),
-                    pid: pid.trim().parse().ok(),
-                });
-            }
-            Err(e) => return Err(failed("lock")(e.into())),
-        }
+        hold(&mut file, directory, &path)?;
         // For people and for the message above; the lock does not depend on it.
         let noted = file
             .set_len(0)
@@ -51,5 +40,34 @@ impl Guard {
     /// The file that holds it.
     pub(super) fn file(&self) -> &File {
         &self.file
+    }
+
+    /// The same without writing anything; `None` where no process ever took it.
+    pub(super) fn look(directory: &Path) -> Result<Option<Self>, Error> {
+        let path = directory.join(super::LOCK);
+        match File::open(&path) {
+            Ok(mut file) => {
+                hold(&mut file, directory, &path)?;
+                Ok(Some(Self { file }))
+            }
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(Error::io("open", path.display().to_string(), e)),
+        }
+    }
+}
+
+/// Locks the file, or says who has.
+fn hold(file: &mut File, directory: &Path, path: &Path) -> Result<(), Error> {
+    match flock(&*file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            let mut pid = String::new();
+            let _ = file.read_to_string(&mut pid);
+            Err(Error::InUse {
+                directory: directory.display().to_string(),
+                pid: pid.trim().parse().ok(),
+            })
+        }
+        Err(e) => Err(Error::io("lock", path.display().to_string(), e.into())),
     }
 }

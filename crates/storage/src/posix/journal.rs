@@ -182,19 +182,12 @@ impl Journal {
     }
 
     fn read(&self) -> Result<(Open, Vec<Bytes>), Error> {
-        let files = self.segments()?;
-        let number = files.last().map_or(1, |file| file.number + 1);
-        let mut older = Vec::new();
-        let mut records = Vec::new();
-        for (at, file) in files.iter().enumerate() {
-            let segment = file.parse()?;
-            if let Some(offset) = segment.torn_at {
-                file.allow_tear(offset, files.get(at + 1))?;
-            }
-            let sizes = segment.records.iter().map(|(size, _)| *size);
-            older.push((file.path.clone(), sizes.max().unwrap_or(0)));
-            records.extend(segment.records.into_iter().map(|(_, record)| record));
+        let mut files = self.segments()?;
+        while let Some(unused) = files.pop_if(SegmentFile::never_used) {
+            remove(&unused.path)?;
         }
+        let number = files.last().map_or(1, |file| file.number + 1);
+        let (older, records) = whole(&files)?;
         // Not `sealed`: the last record of the segment before may be whole in
         // the page cache only, after a sync that failed.
         let active = Active::create(&self.directory, number, false)?;
@@ -203,7 +196,17 @@ impl Journal {
         Ok((Open { active, older }, records))
     }
 
-    /// All segments that were ever used, oldest first.
+    /// What [`open`](Self::open) would return, without touching a file.
+    pub(super) fn look(&self) -> Result<Vec<Bytes>, Error> {
+        if !self.directory.exists() {
+            return Ok(Vec::new());
+        }
+        let mut files = self.segments()?;
+        while files.pop_if(SegmentFile::never_used).is_some() {}
+        Ok(whole(&files)?.1)
+    }
+
+    /// All segments, oldest first.
     fn segments(&self) -> Result<Vec<SegmentFile>, Error> {
         let failed = |e| Error::io("list", self.directory.display().to_string(), e);
         let mut files = Vec::new();
@@ -224,9 +227,6 @@ impl Journal {
                 bytes,
             });
         }
-        while let Some(unused) = segments.pop_if(|last| Segment::never_used(&last.bytes)) {
-            remove(&unused.path)?;
-        }
         Ok(segments)
     }
 
@@ -243,7 +243,28 @@ struct SegmentFile {
     bytes: Bytes,
 }
 
+/// Each segment with the greatest `new_size` in it, and all whole records.
+fn whole(files: &[SegmentFile]) -> Result<(Vec<(PathBuf, u64)>, Vec<Bytes>), Error> {
+    let mut sizes = Vec::new();
+    let mut records = Vec::new();
+    for (at, file) in files.iter().enumerate() {
+        let segment = file.parse()?;
+        if let Some(offset) = segment.torn_at {
+            file.allow_tear(offset, files.get(at + 1))?;
+        }
+        let newest = segment.records.iter().map(|(size, _)| *size).max();
+        sizes.push((file.path.clone(), newest.unwrap_or(0)));
+        records.extend(segment.records.into_iter().map(|(_, record)| record));
+    }
+    Ok((sizes, records))
+}
+
 impl SegmentFile {
+    /// Whether no record was ever appended to it. (`&mut`, as `pop_if` has it.)
+    fn never_used(&mut self) -> bool {
+        Segment::never_used(&self.bytes)
+    }
+
     fn parse(&self) -> Result<Segment, Error> {
         Segment::parse(&self.bytes).map_err(|damage| self.damaged(damage.offset, damage.detail))
     }

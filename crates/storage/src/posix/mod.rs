@@ -69,8 +69,10 @@ struct Directory {
     /// `settle` prepares must not be swept away as unused.
     settling: Mutex<()>,
     stats: Arc<Stats>,
+    /// Nothing is written.
+    read_only: bool,
     /// Last, so that the directory is let go of after all else.
-    guard: Guard,
+    guard: Option<Guard>,
 }
 
 impl PosixAssets {
@@ -86,6 +88,50 @@ impl PosixAssets {
         Self::open_with(directory.as_ref(), None)
     }
 
+    /// Opens the directory of an existing log for reading only: nothing in it is
+    /// made, swept or written, and all that would fails.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn examine(directory: impl AsRef<Path>) -> Result<Self, Error> {
+        let given = directory.as_ref().to_owned();
+        let path = existing(&given)?;
+        let guard = Guard::look(&path)?;
+        let publisher = Publisher::look(&path, Arc::new(Stats::default()))?;
+        let durability = Durability::of(publisher.root());
+        Ok(Self::of((path, given), publisher, durability, guard, true))
+    }
+
+    fn of(
+        (path, given): (PathBuf, PathBuf),
+        publisher: Publisher,
+        durability: Durability,
+        guard: Option<Guard>,
+        read_only: bool,
+    ) -> Self {
+        let stats = publisher.stats().clone();
+        let journal = Journal::new(path.join(".lucarne/journal"), stats.clone());
+        let directory = Directory {
+            publisher,
+            journal,
+            durability,
+            settling: Mutex::new(()),
+            stats,
+            path,
+            given,
+            read_only,
+            guard,
+        };
+        Self {
+            directory: Arc::new(directory),
+            rounds: Lane::new(1, ROUND_PATIENCE),
+            settling: Lane::new(1, SETTLE_PATIENCE),
+            reading: Lane::new(READERS, READ_PATIENCE),
+            probing: Lane::new(1, READ_PATIENCE),
+        }
+    }
+
     /// Makes the directory where it does not exist, and opens it.
     pub fn create(directory: impl AsRef<Path>) -> Result<Self, Error> {
         make_durably(directory.as_ref(), 0o755)?;
@@ -95,40 +141,16 @@ impl PosixAssets {
     /// `durability`: the one that fits the file system, unless a test wants one.
     fn open_with(path: &Path, durability: Option<Durability>) -> Result<Self, Error> {
         let given = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let path = path.canonicalize().map_err(|e| match e.kind() {
-            io::ErrorKind::NotFound => Error::Missing {
-                directory: path.display().to_string(),
-            },
-            _ => Error::io("open", path.display().to_string(), e),
-        })?;
-        if !path.is_dir() {
-            let error = io::ErrorKind::NotADirectory.into();
-            return Err(Error::io("open", path.display().to_string(), error));
-        }
+        let path = existing(path)?;
         let own = path.join(".lucarne");
         make_durably(&own, 0o700)?;
         let guard = Guard::take(&path)?;
         make_durably(&own.join("journal"), 0o700)?;
         make_durably(&path.join(publisher::TEMPORARY), 0o700)?;
-        let stats = Arc::new(Stats::default());
-        let publisher = Publisher::new(&path, stats.clone())?;
-        let directory = Directory {
-            durability: durability.unwrap_or_else(|| Durability::of(publisher.root())),
-            publisher,
-            journal: Journal::new(own.join("journal"), stats.clone()),
-            settling: Mutex::new(()),
-            stats,
-            path,
-            given,
-            guard,
-        };
-        Ok(Self {
-            directory: Arc::new(directory),
-            rounds: Lane::new(1, ROUND_PATIENCE),
-            settling: Lane::new(1, SETTLE_PATIENCE),
-            reading: Lane::new(READERS, READ_PATIENCE),
-            probing: Lane::new(1, READ_PATIENCE),
-        })
+        let publisher = Publisher::new(&path, Arc::new(Stats::default()))?;
+        let durability = durability.unwrap_or_else(|| Durability::of(publisher.root()));
+        let paths = (path, given);
+        Ok(Self::of(paths, publisher, durability, Some(guard), false))
     }
 
     /// The directory, as an absolute path.
@@ -155,11 +177,23 @@ impl PosixAssets {
     }
 }
 
+impl Directory {
+    fn writable(&self) -> Result<&Self, Error> {
+        match self.read_only {
+            false => Ok(self),
+            true => {
+                let error = io::ErrorKind::ReadOnlyFilesystem.into();
+                Err(Error::io("write", self.path.display().to_string(), error))
+            }
+        }
+    }
+}
+
 #[async_trait]
 impl Assets for PosixAssets {
     async fn stage(&self, new_size: u64, record: Bytes) -> Result<(), Error> {
         self.blocking(&self.rounds, move |d| {
-            d.still_there()?;
+            d.writable()?.still_there()?;
             d.publisher.recovering(false);
             d.journal.append(new_size, &record)
         })
@@ -168,6 +202,9 @@ impl Assets for PosixAssets {
 
     async fn staged(&self) -> Result<Vec<Bytes>, Error> {
         self.blocking(&self.rounds, |d| {
+            if d.read_only {
+                return d.journal.look();
+            }
             let _not_while_settling = d.settling.lock();
             d.still_there()?;
             d.publisher.recovering(true);
@@ -177,12 +214,15 @@ impl Assets for PosixAssets {
     }
 
     async fn publish(&self, assets: Vec<Asset>) -> Result<(), Error> {
-        self.blocking(&self.rounds, move |d| d.publisher.publish(&assets))
-            .await
+        self.blocking(&self.rounds, move |d| {
+            d.writable()?.publisher.publish(&assets)
+        })
+        .await
     }
 
     async fn settle(&self, size: u64) -> Result<(), Error> {
-        self.blocking(&self.settling, move |d| d.settle(size)).await
+        self.blocking(&self.settling, move |d| d.writable()?.settle(size))
+            .await
     }
 
     async fn get(&self, path: &str) -> Result<Option<Bytes>, Error> {
@@ -200,6 +240,7 @@ impl Assets for PosixAssets {
     async fn remove_partials(&self, tiles: &[String]) -> Result<(), Error> {
         let tiles = tiles.to_vec();
         self.blocking(&self.settling, move |d| {
+            d.writable()?;
             tiles
                 .iter()
                 .try_for_each(|tile| d.publisher.remove_partials(tile))
@@ -237,8 +278,9 @@ impl Directory {
     /// or its lock to another file: rounds would go where nobody finds them
     /// again, and another process could begin one log a second time.
     fn still_there(&self) -> Result<(), Error> {
+        let held = |guard: &Guard| is_same(&self.path.join(LOCK), guard.file());
         let same = is_same(&self.given, self.publisher.root())
-            .and_then(|same| Ok(same && is_same(&self.path.join(LOCK), self.guard.file())?));
+            .and_then(|same| Ok(same && self.guard.as_ref().map_or(Ok(true), held)?));
         match same {
             Ok(true) => Ok(()),
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
@@ -259,6 +301,22 @@ fn is_same(path: &Path, file: &File) -> io::Result<bool> {
 
 /// The file that one process at a time holds.
 const LOCK: &str = ".lucarne/lock";
+
+/// The directory as an absolute path without links; it must be there.
+fn existing(path: &Path) -> Result<PathBuf, Error> {
+    let failed = |e: io::Error| match e.kind() {
+        io::ErrorKind::NotFound => Error::Missing {
+            directory: path.display().to_string(),
+        },
+        _ => Error::io("open", path.display().to_string(), e),
+    };
+    let real = path.canonicalize().map_err(failed)?;
+    if !real.is_dir() {
+        let error = io::ErrorKind::NotADirectory.into();
+        return Err(Error::io("open", real.display().to_string(), error));
+    }
+    Ok(real)
+}
 
 /// `mkdir -p`, each new entry synced into its parent.
 pub(crate) fn make_durably(path: &Path, mode: u32) -> Result<(), Error> {

@@ -46,10 +46,18 @@ pub(super) struct Publisher {
 impl Publisher {
     /// For the public root `path`, in which [`TEMPORARY`] exists.
     pub(super) fn new(path: &Path, stats: Arc<Stats>) -> Result<Self, Error> {
+        let mut publisher = Self::look(path, stats)?;
+        publisher.sweep()?;
+        publisher.umask = publisher.probe()?;
+        Ok(publisher)
+    }
+
+    /// One that only reads.
+    pub(super) fn look(path: &Path, stats: Arc<Stats>) -> Result<Self, Error> {
         let failed = |e| Error::io("open", path.display().to_string(), e);
         let root = File::open(path).map_err(failed)?;
         let device = fstat(&root).map_err(|e| failed(e.into()))?.st_dev;
-        let mut publisher = Self {
+        Ok(Self {
             root,
             path: path.to_owned(),
             device,
@@ -59,16 +67,17 @@ impl Publisher {
             unsettled: Mutex::default(),
             recovering: AtomicBool::new(true),
             stats,
-        };
-        publisher.sweep()?;
-        publisher.umask = publisher.probe()?;
-        Ok(publisher)
+        })
     }
 
     /// The descriptor that has been open since before the first write: only
     /// one that has is told of every write that fails later.
     pub(super) fn root(&self) -> &File {
         &self.root
+    }
+
+    pub(super) fn stats(&self) -> &Arc<Stats> {
+        &self.stats
     }
 
     pub(super) fn absolute(&self, path: &str) -> PathBuf {

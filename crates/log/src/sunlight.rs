@@ -1,0 +1,153 @@
+//! What a killed Sunlight left to be published: its staging bundle.
+//!
+//! Before it commits a round, Sunlight stores all of the round's tiles in one
+//! object, `staging/<size>-<root>`: a gzipped tar, whose members are named by
+//! the tiles' paths. It publishes them after the commit, then the checkpoint,
+//! and removes the bundle. Killed in between, it leaves a lock that is one round
+//! ahead of storage, and the bundle that leads there.
+//!
+//! Of the bundle only the entries are believed, and only if they lead from the
+//! published tree to the signed root: with them, it is a [`Record`] like those
+//! of the journal.
+
+use std::collections::HashMap;
+use std::io::Read;
+
+use bytes::Bytes;
+use flate2::read::MultiGzDecoder;
+use lucarne_ct::TileLeafRef;
+use lucarne_storage::{Asset, AssetKind, Assets, Encoding};
+use lucarne_tlog::{Checkpoint, Level, TILE_WIDTH, Tile};
+
+use crate::Fatal;
+use crate::compress::gunzip;
+use crate::record::{Record, Step};
+
+/// Most bytes that a bundle may have, unpacked: rounds of Sunlight's default
+/// pool are a hundredth of that.
+const MOST: u64 = 1 << 30;
+
+/// A bundle that leads from the published checkpoint to the signed one.
+pub(crate) struct Bundle {
+    /// The round, as the journal would have it.
+    pub(crate) record: Record,
+    /// Its data tiles as they are stored, by path.
+    tiles: HashMap<String, Bytes>,
+}
+
+impl Bundle {
+    /// The bundle that leads from `published` to `signed`, or `None` if there
+    /// is none.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is not what Sunlight writes.
+    pub(crate) async fn find(
+        assets: &dyn Assets,
+        published: &Checkpoint,
+        signed: &Checkpoint,
+    ) -> Result<Option<Bundle>, Fatal> {
+        let path = format!("staging/{}-{}", signed.size, hex::encode(signed.root.0));
+        let Some(bytes) = assets.get(&path).await? else {
+            return Ok(None);
+        };
+        let bundle = Bundle::parse(&bytes, published, signed).map_err(|problem| {
+            Fatal::Inconsistent(format!(
+                "{}/{path}, which Sunlight left when it was killed, does not lead from the {} \
+                 published entries to the {} signed ones: {problem}. Start that Sunlight once \
+                 more and stop it in order: it publishes what it has signed",
+                assets.location(),
+                published.size,
+                signed.size,
+            ))
+        })?;
+        Ok(Some(bundle))
+    }
+
+    fn parse(bytes: &[u8], published: &Checkpoint, signed: &Checkpoint) -> Result<Bundle, String> {
+        let tiles = data_tiles(bytes).map_err(|error| error.to_string())?;
+        let mut entries = Vec::new();
+        let mut timestamp_ms = 0;
+        let mut next = published.size;
+        while next < signed.size {
+            let first = next / TILE_WIDTH * TILE_WIDTH;
+            let end = signed.size.min(first + TILE_WIDTH);
+            let tile = Tile::new(Level::Data, next / TILE_WIDTH, (end - first) as u16);
+            let path = tile.ok_or("its tree is too large")?.path();
+            let bytes = tiles
+                .get(&path)
+                .ok_or_else(|| format!("it has no {path}"))?;
+            let plain = gunzip(bytes.clone()).map_err(|error| format!("{path}: {error}"))?;
+            let mut rest = plain.as_ref();
+            for expected in first..end {
+                let before = rest;
+                let leaf = TileLeafRef::read(&mut rest).map_err(|e| format!("{path}: {e}"))?;
+                if leaf.index != expected {
+                    let found = leaf.index;
+                    return Err(format!("{path}: entry {found} where {expected} is due"));
+                }
+                if expected >= next {
+                    entries.extend_from_slice(&before[..before.len() - rest.len()]);
+                    timestamp_ms = timestamp_ms.max(leaf.timestamp);
+                }
+            }
+            next = end;
+        }
+        let step = Step {
+            old_size: published.size,
+            new_size: signed.size,
+            timestamp_ms,
+            old_root: published.root,
+            new_root: signed.root,
+        };
+        let record = Record {
+            step,
+            entries: entries.into(),
+            // Sunlight stores issuers before it takes the entry.
+            issuers: Vec::new(),
+        };
+        Ok(Bundle { record, tiles })
+    }
+
+    /// The round's assets, its data tiles as Sunlight compressed them: some of
+    /// them may be there already, and be immutable.
+    pub(crate) fn as_stored(&self, assets: Vec<Asset>) -> Result<Vec<Asset>, Fatal> {
+        assets.into_iter().map(|asset| self.one(asset)).collect()
+    }
+
+    fn one(&self, asset: Asset) -> Result<Asset, Fatal> {
+        let stored = match (asset.kind, self.tiles.get(&asset.path)) {
+            (AssetKind::DataTile { .. }, Some(stored)) => stored.clone(),
+            _ => return Ok(asset),
+        };
+        let plain = |bytes| {
+            gunzip(bytes).map_err(|error| Fatal::Inconsistent(format!("{}: {error}", asset.path)))
+        };
+        if plain(stored.clone())? != plain(asset.bytes.clone())? {
+            // More than these entries: ours say what was signed.
+            return Ok(asset);
+        }
+        let encoding = Encoding::Gzip;
+        Ok(Asset::new(
+            asset.path,
+            stored,
+            AssetKind::DataTile { encoding },
+        ))
+    }
+}
+
+/// The data tiles in a bundle, as they are stored. (Names tiles, which are
+/// Sunlight's own, are left out, and hash tiles are computed.)
+fn data_tiles(bytes: &[u8]) -> std::io::Result<HashMap<String, Bytes>> {
+    let unpacked = MultiGzDecoder::new(bytes).take(MOST);
+    let mut tiles = HashMap::new();
+    for member in tar::Archive::new(unpacked).entries()? {
+        let mut member = member?;
+        let path = String::from_utf8_lossy(&member.path_bytes()).into_owned();
+        if path.starts_with("tile/data/") {
+            let mut tile = Vec::new();
+            member.read_to_end(&mut tile)?;
+            tiles.insert(path, tile.into());
+        }
+    }
+    Ok(tiles)
+}

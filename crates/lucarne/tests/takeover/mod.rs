@@ -1,0 +1,354 @@
+//! Logs of Sunlight and TesseraCT go on as logs of Lucarne, and back: with the
+//! real directories that those have left.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::path::Path;
+
+use flate2::read::MultiGzDecoder;
+use jiff::Timestamp;
+use lucarne_ct::{EntryKind, LogKey, SignedEntryRef, TileLeafRef, verify_checkpoint};
+use lucarne_mint::{Chain, Time};
+use lucarne_testkit::{Audit, Client, Launch, Server, TempDir, free_port, takeover};
+use serde_json::Value;
+use sqlx::{Connection, SqliteConnection};
+
+use super::common::{LUCARNE, PATIENCE, assert_has, edit, eventually, lucarne, pki, run};
+
+/// Entries that are submitted again, of each kind.
+const AGAIN: usize = 12;
+
+/// 2027-03-01, in Unix seconds: within the logs' windows.
+const MARCH: i64 = 1_803_859_200;
+
+/// The directory of a log, and who serves it.
+struct Taken {
+    directory: TempDir,
+    port: u16,
+    key: LogKey,
+    /// The origin: the host, and the path that is served.
+    origin: (&'static str, &'static str),
+}
+
+impl Taken {
+    fn sunlight(archive: &str, path: &'static str) -> Option<Self> {
+        let directory = takeover(archive)?;
+        let port = free_port();
+        let file = directory.path().join("sunlight.yaml");
+        let yaml = fs::read_to_string(&file).unwrap();
+        let listen = yaml
+            .lines()
+            .find(|line| line.contains("127.0.0.1:"))
+            .unwrap();
+        edit(&file, listen, &format!("  - \"127.0.0.1:{port}\""));
+        // They must not retire before the test does.
+        edit(
+            &file,
+            "notafterlimit: 2027-07-01",
+            "notafterlimit: 2127-07-01",
+        );
+        let seed = fs::read(directory.path().join("seed.bin")).unwrap();
+        Some(Taken {
+            directory,
+            port,
+            key: LogKey::from_seed(&seed).unwrap(),
+            origin: ("localhost", path),
+        })
+    }
+
+    fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    fn data(&self) -> std::path::PathBuf {
+        self.path().join("log/data")
+    }
+
+    fn start(&self, args: &[&str]) -> Server {
+        let address = SocketAddr::from(([127, 0, 0, 1], self.port));
+        // The logs were left some time ago.
+        let today = Timestamp::now().strftime("%F").to_string();
+        let launch = Launch::new(LUCARNE)
+            .args(args)
+            .args(["--confirm-clock", &today]);
+        let launch = launch.directory(self.path());
+        launch.start(address).unwrap()
+    }
+
+    fn client(&self) -> Client {
+        Client::new(format!("http://127.0.0.1:{}/{}", self.port, self.origin.1))
+    }
+
+    async fn ready(&self) {
+        let site = Client::new(format!("http://127.0.0.1:{}", self.port));
+        eventually("the log is healthy", async || {
+            site.get("health")
+                .await
+                .is_ok_and(|answer| answer.status == 200)
+        })
+        .await;
+    }
+
+    /// An auditor who trusts the roots that came with the log, and ours.
+    fn audit(&self) -> Audit {
+        let roots = fs::read_to_string(self.path().join("roots.pem")).unwrap() + &pki().roots_pem();
+        let (host, path) = self.origin;
+        let url = format!("http://127.0.0.1:{}/{path}", self.port);
+        let origin = format!("{host}/{path}");
+        Audit::new(&url, &origin, self.key.public_key_spki(), roots.as_bytes()).unwrap()
+    }
+
+    /// What was submitted for the entry at `index`: kind and body.
+    async fn submitted(&self, index: u64) -> (EntryKind, String) {
+        let client = self.client();
+        let size = size(&client.get("checkpoint").await.unwrap().text());
+        let (tile, width) = (index / 256, (size - index / 256 * 256).min(256));
+        let path = match width {
+            256 => format!("tile/data/{tile:03}"),
+            width => format!("tile/data/{tile:03}.p/{width}"),
+        };
+        let bytes = plain(&client.get(&path).await.unwrap().ok().unwrap());
+        let mut rest = &bytes[..];
+        loop {
+            let leaf = TileLeafRef::read(&mut rest).unwrap();
+            if leaf.index != index {
+                continue;
+            }
+            let (kind, first) = match (&leaf.signed, leaf.precertificate) {
+                (SignedEntryRef::X509 { certificate }, _) => (EntryKind::X509, *certificate),
+                (_, precertificate) => (EntryKind::Precert, precertificate.unwrap()),
+            };
+            let mut chain = vec![first.to_vec()];
+            for fingerprint in leaf.fingerprints {
+                let issuer = client.get(&format!("issuer/{fingerprint}")).await.unwrap();
+                chain.push(issuer.ok().unwrap().to_vec());
+            }
+            return (kind, Chain::new(chain).to_json());
+        }
+    }
+
+    /// The log answers old submissions as it once did: same timestamp, same
+    /// place. `audit` hears of both SCTs.
+    async fn remembers(&self, scts: &str, audit: &Audit) {
+        let text = fs::read_to_string(self.path().join(scts)).unwrap();
+        let scts: Vec<Value> = serde_json::from_str(&text).unwrap();
+        for old in scts.iter().step_by(scts.len() / AGAIN) {
+            let (kind, body) = self.submitted(leaf_index(old)).await;
+            let path = match kind {
+                EntryKind::X509 => "ct/v1/add-chain",
+                EntryKind::Precert => "ct/v1/add-pre-chain",
+            };
+            let answer = self.client().post(path, body.clone()).await.unwrap();
+            let new = answer.json().unwrap();
+            assert_eq!(answer.status, 200, "{new}");
+            for part in ["id", "timestamp", "extensions"] {
+                assert_eq!(new[part], old[part]);
+            }
+            for mut sct in [old.clone(), new] {
+                sct["sct_version"] = 0.into();
+                audit.promised(kind, body.as_bytes(), sct.to_string().as_bytes());
+            }
+        }
+    }
+
+    /// An entry that the log never had.
+    async fn takes_one_more(&self) -> Value {
+        let mut leaf = pki().leaf("www.example.com");
+        leaf.not_after = Time::from_unix(MARCH);
+        let chain = pki().p256.chain(pki().p256.issue(&leaf).unwrap());
+        let answer = self
+            .client()
+            .post("ct/v1/add-chain", chain.to_json())
+            .await
+            .unwrap();
+        let sct = answer.json().unwrap();
+        assert_eq!(answer.status, 200, "{sct}");
+        sct
+    }
+
+    fn accept_ours(&self) {
+        let file = self.path().join("roots.pem");
+        let roots = fs::read_to_string(&file).unwrap() + &pki().roots_pem();
+        fs::write(file, roots).unwrap();
+    }
+}
+
+/// A tile as it was before it was compressed, if it was.
+fn plain(bytes: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    match bytes.starts_with(&[0x1f, 0x8b]) {
+        true => MultiGzDecoder::new(bytes).read_to_end(&mut plain).unwrap(),
+        false => plain.write(bytes).unwrap(),
+    };
+    plain
+}
+
+/// From the only extension that these SCTs have (static-ct-api, "SCT Extension").
+fn leaf_index(sct: &Value) -> u64 {
+    let extensions = sct["extensions"].as_str().unwrap();
+    let bytes = base64_simd::STANDARD.decode_to_vec(extensions).unwrap();
+    let index = bytes.strip_prefix(&[0, 0, 5]).unwrap();
+    index
+        .iter()
+        .fold(0, |index, byte| index << 8 | u64::from(*byte))
+}
+
+fn size(checkpoint: &str) -> u64 {
+    checkpoint.lines().nth(1).unwrap().parse().unwrap()
+}
+
+/// The row that Sunlight reads.
+async fn locked(file: &Path, key: &LogKey) -> Vec<u8> {
+    let url = format!("sqlite:{}", file.display());
+    let mut database = SqliteConnection::connect(&url).await.unwrap();
+    let row = sqlx::query_scalar("SELECT body FROM checkpoints WHERE logID = ?");
+    let row = row.bind(key.log_id().0.to_vec()).fetch_one(&mut database);
+    let row = row.await.unwrap();
+    database.close().await.unwrap();
+    row
+}
+
+#[test]
+fn sunlight_in_and_out_again() {
+    let Some(log) = Taken::sunlight("sunlight-clean", "sun2027h1") else {
+        return;
+    };
+    log.accept_ours();
+    let data = log.data();
+    let (code, said) = lucarne(log.path(), &["check", "-c", "sunlight.yaml"]);
+    assert_eq!(code, 0, "{said}");
+    assert_has(&said, "acme: is ignored");
+    assert_has(&said, "Sunlight's cache?");
+
+    let mut server = log.start(&["serve", "-c", "sunlight.yaml"]);
+    let audit = log.audit();
+    run(async {
+        log.ready().await;
+        for scts in ["scts-p256.json", "scts-pre.json", "scts-rsa2048.json"] {
+            log.remembers(scts, &audit).await;
+        }
+        // Across the end of a tile, so that there are full ones of ours, too.
+        for index in 2915..3100 {
+            assert_eq!(leaf_index(&log.takes_one_more().await), index);
+        }
+        let report = audit.run().await.unwrap();
+        report.assert_clean();
+        assert_eq!(report.size, 3100);
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+
+    // What Sunlight reads when it starts: the lock, and the right edge.
+    let checkpoint = fs::read(data.join("checkpoint")).unwrap();
+    let row = run(locked(&log.path().join("checkpoints.db"), &log.key));
+    assert_eq!(row, checkpoint);
+    let origin = "localhost/sun2027h1";
+    verify_checkpoint(&row, origin, log.key.public_key_spki()).unwrap();
+    assert_eq!(size(&String::from_utf8_lossy(&checkpoint)), 3100);
+    for (tile, length) in [("tile/0/012.p/28", 28 * 32), ("tile/1/000.p/12", 12 * 32)] {
+        assert_eq!(fs::read(data.join(tile)).unwrap().len(), length, "{tile}");
+    }
+    for tile in ["tile/data/011", "tile/data/012.p/28"] {
+        let bytes = fs::read(data.join(tile)).unwrap();
+        assert!(bytes.starts_with(&[0x1f, 0x8b]), "{tile} is not gzip");
+    }
+    assert_eq!(fs::read_dir(data.join("staging")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_killed_sunlight() {
+    let Some(log) = Taken::sunlight("sunlight-killed", "k") else {
+        return;
+    };
+    log.accept_ours();
+    let data = log.data();
+    let before = fs::read_to_string(data.join("checkpoint")).unwrap();
+    assert_eq!(size(&before), 360);
+    let (code, said) = lucarne(log.path(), &["check", "-c", "sunlight.yaml"]);
+    assert_eq!(code, 0, "{said}");
+    // It only looked.
+    assert_eq!(fs::read_to_string(data.join("checkpoint")).unwrap(), before);
+    assert!(!data.join(".lucarne").exists());
+
+    let mut server = log.start(&["serve", "-c", "sunlight.yaml"]);
+    run(async {
+        log.ready().await;
+        assert_eq!(leaf_index(&log.takes_one_more().await), 400);
+        let report = log.audit().run().await.unwrap();
+        report.assert_clean();
+        assert_eq!(report.size, 401);
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
+
+/// A bundle that does not lead to what was signed is refused by its name, and
+/// left where it is.
+#[test]
+fn a_killed_sunlights_bundle_that_is_damaged() {
+    let Some(log) = Taken::sunlight("sunlight-killed", "k") else {
+        return;
+    };
+    let staging = fs::read_dir(log.data().join("staging")).unwrap();
+    let bundle = staging.map(|entry| entry.unwrap().path()).next().unwrap();
+    let bytes = fs::read(&bundle).unwrap();
+    fs::remove_file(&bundle).unwrap();
+    fs::write(&bundle, &bytes[..bytes.len() / 2]).unwrap();
+    let (code, said) = lucarne(log.path(), &["check", "-c", "sunlight.yaml"]);
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "staging/400-4e37d15f");
+    assert_has(
+        &said,
+        "from the 360 published entries to the 400 signed ones",
+    );
+    assert_has(&said, "Start that Sunlight once more");
+    assert!(bundle.exists());
+}
+
+#[test]
+fn tesseract_by_its_flags() {
+    let Some(directory) = takeover("tesseract") else {
+        return;
+    };
+    let pem = fs::read_to_string(directory.path().join("key.pem")).unwrap();
+    let log = Taken {
+        port: free_port(),
+        key: LogKey::from_pem(&pem).unwrap(),
+        origin: ("ct.example.org", "t2027h1"),
+        directory,
+    };
+    let endpoint = format!("--http_endpoint=127.0.0.1:{}", log.port);
+    let flags = [
+        "--origin=ct.example.org/t2027h1",
+        "--private_key=key.pem",
+        "--storage_dir=store",
+        "--roots_pem_file=roots.pem",
+        &endpoint,
+        "--checkpoint_interval=200ms",
+        "--batch_max_age=250ms",
+        "--enable_publication_awaiter",
+    ];
+    // It has no lock: that is made once, from what it has published.
+    let (code, said) = lucarne(log.path(), &[&["lock", "restore"], &flags[..]].concat());
+    assert_eq!(code, 0, "{said}");
+    assert_has(&said, "is now at 2091 entries");
+    let (code, said) = lucarne(log.path(), &[&["lock", "restore"], &flags[..]].concat());
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "none is ever overwritten");
+
+    let mut server = log.start(&[&["serve"], &flags[..]].concat());
+    let audit = log.audit();
+    run(async {
+        log.ready().await;
+        for scts in ["scts-p256.json", "scts-pre.json", "scts-rsa2048.json"] {
+            log.remembers(scts, &audit).await;
+        }
+        let report = audit.run().await.unwrap();
+        report.assert_clean();
+        assert_eq!(report.size, 2091);
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+    assert_has(
+        &server.output(),
+        "--batch-max-age: is TesseraCT's, and ignored",
+    );
+}
