@@ -319,7 +319,8 @@ fn check_compares_what_serve_compares() {
 
     // Another log's checkpoint.
     let note = fs::read_to_string(&checkpoint).unwrap();
-    fs::write(&checkpoint, note.replace("\n4\n", "\n5\n")).unwrap();
+    let (_, rest) = note.split_once('\n').unwrap();
+    fs::write(&checkpoint, format!("example.com/another-log\n{rest}")).unwrap();
     let (code, said) = check();
     assert_eq!(code, 1, "{said}");
     assert_has(&said, "is not one of");

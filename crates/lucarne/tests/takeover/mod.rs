@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::Command;
 
 use flate2::read::MultiGzDecoder;
 use jiff::Timestamp;
@@ -198,6 +199,34 @@ fn size(checkpoint: &str) -> u64 {
     checkpoint.lines().nth(1).unwrap().parse().unwrap()
 }
 
+/// Sets the attribute that Sunlight, run as root, sets on all that never
+/// changes, and takes it off again at the end: nobody could remove the files.
+struct Immutable<'p>(&'p Path);
+
+impl<'p> Immutable<'p> {
+    fn set(data: &'p Path) -> Self {
+        if !chattr("+i", data) {
+            println!("immutable files are left out: chattr +i is not permitted here");
+        }
+        Self(data)
+    }
+}
+
+impl Drop for Immutable<'_> {
+    fn drop(&mut self) {
+        chattr("-i", self.0);
+    }
+}
+
+fn chattr(what: &str, data: &Path) -> bool {
+    let folders = [data.join("tile"), data.join("issuer")];
+    let mut find = Command::new("find");
+    let find = find
+        .args(folders)
+        .args(["-type", "f", "-exec", "chattr", what, "{}", "+"]);
+    find.output().is_ok_and(|output| output.status.success())
+}
+
 /// The row that Sunlight reads.
 async fn locked(file: &Path, key: &LogKey) -> Vec<u8> {
     let url = format!("sqlite:{}", file.display());
@@ -216,6 +245,7 @@ fn sunlight_in_and_out_again() {
     };
     log.accept_ours();
     let data = log.data();
+    let _immutable = Immutable::set(&data);
     let (code, said) = lucarne(log.path(), &["check", "-c", "sunlight.yaml"]);
     assert_eq!(code, 0, "{said}");
     assert_has(&said, "acme: is ignored");
@@ -264,6 +294,7 @@ fn a_killed_sunlight() {
     let data = log.data();
     let before = fs::read_to_string(data.join("checkpoint")).unwrap();
     assert_eq!(size(&before), 360);
+    let _immutable = Immutable::set(&data);
     let (code, said) = lucarne(log.path(), &["check", "-c", "sunlight.yaml"]);
     assert_eq!(code, 0, "{said}");
     // It only looked.
