@@ -38,7 +38,7 @@ struct Open {
     active: Active,
     /// Segments before the active one, oldest first: file and the greatest
     /// `new_size` in it.
-    older: Vec<(PathBuf, u64)>,
+    older: Vec<SegmentSize>,
 }
 
 /// The segment that is appended to.
@@ -243,8 +243,11 @@ struct SegmentFile {
     bytes: Bytes,
 }
 
-/// Each segment with the greatest `new_size` in it, and all whole records.
-fn whole(files: &[SegmentFile]) -> Result<(Vec<(PathBuf, u64)>, Vec<Bytes>), Error> {
+/// A segment, and the greatest `new_size` in it.
+type SegmentSize = (PathBuf, u64);
+
+/// Each segment with its size, and all whole records.
+fn whole(files: &[SegmentFile]) -> Result<(Vec<SegmentSize>, Vec<Bytes>), Error> {
     let mut sizes = Vec::new();
     let mut records = Vec::new();
     for (at, file) in files.iter().enumerate() {
