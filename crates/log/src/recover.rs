@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use lucarne_ct::{Fingerprint, verify_checkpoint};
+use lucarne_ct::{CheckpointError, Fingerprint, verify_checkpoint};
 use lucarne_storage::{Asset, AssetKind, Assets, Lock, MemoryLock};
 use lucarne_tlog::{Checkpoint, EMPTY_ROOT, Frontier, Hash, Level, SignedNote, TILE_WIDTH, Tile};
 
@@ -17,6 +17,10 @@ use crate::round::{issuer_asset, tile_assets};
 use crate::sunlight::Bundle;
 use crate::tree::{NewTiles, Tree};
 use crate::{Fatal, LogConfig, Published, ReadError, catchup, stored};
+
+/// Bytes in which a damaged checkpoint may differ from the one it was: a flipped bit
+/// in a sector or in memory, or a few.
+const MOST_FLIPPED: usize = 4;
 
 /// A log ready to be sequenced.
 pub(crate) struct Recovered {
@@ -106,7 +110,10 @@ async fn judge(config: &LogConfig, assets: &dyn Assets, lock: &dyn Lock) -> Resu
     let missing = |fatal| not_new(fatal, head.checkpoint.size, assets, lock);
     // Before the checkpoint is read, which it replaces later.
     let records = records(assets).await.map_err(missing)?;
-    let published = published(config, assets).await.map_err(missing)?;
+    let published = match published(config, assets).await {
+        Err(Fatal::Inconsistent(_)) if is_damaged(&head, config, assets).await? => None,
+        published => published.map_err(missing)?,
+    };
     if let Some(published) = &published {
         not_newer(published, &head, assets, lock)?;
     }
@@ -260,6 +267,32 @@ pub(crate) async fn recover(
         committed: head.note,
         base,
     })
+}
+
+/// Whether the published checkpoint, which is not one of this log, was one before
+/// some of its bits flipped: it is the lock's but for a few bytes, or it says that
+/// this log's key signed no more than the lock knows. It proves nothing then, and
+/// the lock's is published in its place, if the tiles lead to that one.
+async fn is_damaged(head: &Head, config: &LogConfig, assets: &dyn Assets) -> Result<bool, Fatal> {
+    let Some(note) = assets.get("checkpoint").await? else {
+        return Ok(false);
+    };
+    let differing = std::iter::zip(&note, &head.note).filter(|(a, b)| a != b);
+    let nearly = note.len() == head.note.len() && differing.count() <= MOST_FLIPPED;
+    let verified = verify_checkpoint(&note, &config.origin, config.key.public_key_spki());
+    let ours = matches!(verified, Err(CheckpointError::Signature));
+    let size = SignedNote::parse(&note).ok();
+    let size = size.and_then(|note| Some(Checkpoint::parse(&note.text).ok()?.size));
+    if nearly || ours && size.is_some_and(|size| size <= head.checkpoint.size) {
+        tracing::warn!(
+            log = config.shortname,
+            checkpoint = %String::from_utf8_lossy(&note),
+            "{}/checkpoint is damaged: the lock's is published again",
+            assets.location()
+        );
+        return Ok(true);
+    }
+    Ok(false)
 }
 
 /// Of storage that is not there, what it says is meant for a log that may be

@@ -107,6 +107,33 @@ async fn an_older_lock_is_refused_though_the_checkpoint_is_lost() {
     }
 }
 
+/// Of each byte one bit: where it is the signature's, the origin's or the size's,
+/// the note is still one, but not this log's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_published_checkpoint_with_a_flipped_bit_is_put_back_from_the_lock() {
+    let (world, earlier) = grown().await;
+    let whole = signed(&world).await.unwrap();
+    for place in (0..whole.len()).step_by(7) {
+        let mut damaged = whole.clone();
+        damaged[place] ^= 1 << (place % 7);
+        let world = world.crashed().await;
+        world.assets.tamper("checkpoint", Some(damaged.into()));
+        let log = world.run().await;
+        log.shutdown().await;
+        let published = world.assets.get("checkpoint").await.unwrap();
+        assert_eq!(published.map(Vec::from), signed(&world).await);
+    }
+    // One of another history, or of this one when it was larger, is no damage.
+    let mut lagging = earlier.crashed().await;
+    lagging.assets = world.assets.clone();
+    let mut larger = whole.clone();
+    let last = larger.len() - 6;
+    larger[last] ^= 1;
+    lagging.assets.tamper("checkpoint", Some(larger.into()));
+    let reason = refusal(&lagging).await;
+    assert!(reason.contains("is not one of"), "{reason}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn older_storage_is_refused_unless_its_journal_leads_on() {
     let (mut world, earlier) = grown().await;
