@@ -212,6 +212,7 @@ pub(crate) async fn stores(config: &Config, report: &mut Report) {
             Err(error) => report.problem(log.line, log.key_path(""), error.to_string()),
         }
     }
+    lock.close().await;
 }
 
 /// A log that the lock knows: what its start would find.

@@ -306,3 +306,16 @@ async fn a_database_half_made_is_made() {
         assert_eq!(std::fs::read_dir(place.0.path()).unwrap().count(), 1);
     }
 }
+
+/// SQLite would play the write-ahead log back onto the new database.
+#[tokio::test]
+async fn no_database_is_made_beside_commits_of_one_that_is_gone() {
+    let (working, robbed) = (Place::new(), Place::new());
+    let lock = SqlLock::create(&working.text()).await.unwrap();
+    lock.create(&LOG, b"0").await.unwrap();
+    copy(&working.path(), &robbed.path());
+    std::fs::remove_file(robbed.path()).unwrap();
+    let error = SqlLock::create(&robbed.text()).await.err().unwrap();
+    assert!(error.to_string().contains("locks.db-wal"), "{error}");
+    assert!(!robbed.path().exists());
+}

@@ -43,6 +43,7 @@ pub(crate) async fn all(config: &Config) -> Result<Vec<String>> {
             Err(error) => failures.push(format!("{error:#}")),
         }
     }
+    lock.close().await;
     if failures.is_empty() {
         return Ok(said);
     }

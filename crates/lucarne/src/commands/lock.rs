@@ -62,12 +62,15 @@ fn chosen<'c>(config: &'c Config, options: &Restore) -> Result<&'c LogSettings> 
 async fn restore(config: &Config, log: &LogSettings) -> Result<String> {
     let (name, place) = (&log.shortname.value, &config.checkpoints.value);
     match open::lock(place, std::sync::Arc::new(())).await {
-        Ok(lock) => ensure!(
-            !inception::exists(log, lock.as_ref()).await?,
-            "{} holds a checkpoint of log `{name}`, and none is ever overwritten. If that is an \
-             old one, put the newest back",
-            lock.location()
-        ),
+        Ok(lock) => {
+            ensure!(
+                !inception::exists(log, lock.as_ref()).await?,
+                "{} holds a checkpoint of log `{name}`, and none is ever overwritten. If that is an \
+                 old one, put the newest back",
+                lock.location()
+            );
+            lock.close().await;
+        }
         // Perhaps it is not there: making it tells.
         Err(LockError::Unusable { .. }) => {}
         Err(error) => return Err(error.into()),
@@ -77,6 +80,7 @@ async fn restore(config: &Config, log: &LogSettings) -> Result<String> {
     let newest = Log::newest(&log.to_log_config(), assets.clone()).await?;
     let (lock, _) = init::lock(place).await?;
     lock.create(&log.key.log_id().0, &newest.checkpoint).await?;
+    lock.close().await;
     Ok(format!(
         "the lock of log `{name}` in {} is now at {} entries, signed at {}\nIf anybody has seen more \
          of this log than {} has, do not start it: it would sign a fork",

@@ -385,6 +385,7 @@ pub(super) async fn create(path: &Path) -> Result<(), LockError> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     crate::posix::make_durably(directory, 0o755).map_err(|e| unusable(path, &e.to_string()))?;
     let failed = |e: io::Error| unusable(path, &format!("the lock database cannot be made: {e}"));
+    nothing_left(path)?;
     let new = renewal::beside(path, ".new");
     renewal::remove(&new).map_err(failed)?;
     let mut options = OpenOptions::new();
@@ -402,6 +403,28 @@ pub(super) async fn create(path: &Path) -> Result<(), LockError> {
     })?;
     let sync = || File::open(directory)?.sync_all();
     sync().map_err(|e| unusable(path, &format!("its directory cannot be synced: {e}")))
+}
+
+/// Refuses where a database that is gone has left commits behind. SQLite would
+/// play its write-ahead log back onto the new one, and without it they would be lost.
+fn nothing_left(path: &Path) -> Result<(), LockError> {
+    if path.exists() {
+        // It is not gone; that it is not overwritten is said later.
+        return Ok(());
+    }
+    for suffix in ["-wal", ".renewed"] {
+        let left = renewal::beside(path, suffix);
+        if left.metadata().is_ok_and(|left| left.len() > 0) {
+            let reason = format!(
+                "the lock database is gone, and {} has commits of it. Put the database back beside \
+                 it. Only if that is lost for good, move this file away, and see \"The lock is \
+                 lost\" in docs/operations.md",
+                left.display()
+            );
+            return Err(unusable(path, &reason));
+        }
+    }
+    Ok(())
 }
 
 async fn create_table(path: &Path) -> Result<(), LockError> {
