@@ -6,15 +6,17 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Runs `future` to its end.
 ///
 /// One thread runs tasks for each core that the process may use. Blocking work
-/// (files, the dedup index) has threads of its own, whose number is bounded
-/// because memory is; a request of ours that hangs is not waited for.
+/// (files, the dedup index) has threads of its own. Whatever may hang bounds how
+/// many it takes by itself, some 20 for each log, so that this bound, which all
+/// share, is never what one log waits for because of another; what hangs is not
+/// waited for at the end.
 ///
 /// # Errors
 /// That of the future, or if the system gives no threads.
 pub(crate) fn run<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(std::thread::available_parallelism().map_or(2, usize::from))
-        .max_blocking_threads(64)
+        .max_blocking_threads(1024)
         .thread_name("lucarne")
         .enable_all()
         .build()?;

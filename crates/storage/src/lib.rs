@@ -18,6 +18,7 @@ mod cache;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod error;
+mod lane;
 mod lock;
 pub mod memory;
 pub mod object;

@@ -12,7 +12,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -21,6 +21,7 @@ use tokio::task::spawn_blocking;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 use super::lru::Lru;
+use crate::lane::Lane;
 
 /// Bytes of the sum.
 const HEADER: usize = 16;
@@ -29,6 +30,11 @@ const HEADER: usize = 16;
 /// it will be asked for again if it is worth it.
 const WRITERS: usize = 4;
 
+/// Files read or removed at once, and how long that is waited for. What cannot be
+/// had by then is not kept here: a disk that hangs costs readers a cache, not the log.
+const READERS: usize = 8;
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// What a file is called until it is whole.
 const UNFINISHED: &str = "unfinished-";
 
@@ -36,6 +42,7 @@ pub(super) struct Disk {
     directory: PathBuf,
     lru: Mutex<Lru>,
     writers: Arc<Semaphore>,
+    reading: Lane,
     next: AtomicU64,
     warned: AtomicBool,
 }
@@ -46,6 +53,7 @@ impl Disk {
             directory: directory.to_owned(),
             lru: Mutex::new(Lru::new(bytes)),
             writers: Arc::new(Semaphore::new(WRITERS)),
+            reading: Lane::new(READERS, PATIENCE),
             next: AtomicU64::new(0),
             warned: AtomicBool::new(false),
         }
@@ -86,11 +94,10 @@ impl Disk {
             return None;
         }
         let file = self.file(path);
-        let read = spawn_blocking(move || fs::read(file)).await;
+        let read = self.reading.run(move || fs::read(file)).await;
         let whole = read.ok()?.ok().and_then(whole);
         if whole.is_none() {
-            self.lru.lock().remove(path);
-            self.forget(path);
+            self.clone().discard(path.to_owned()).await;
         }
         whole
     }
@@ -98,8 +105,9 @@ impl Disk {
     /// Removes what is kept under this path.
     pub(super) async fn discard(self: Arc<Self>, path: String) {
         self.lru.lock().remove(&path);
-        // It has no result; a panic in it would be the runtime's.
-        let _ = spawn_blocking(move || self.forget(&path)).await;
+        // What is not removed is found again at the next start, and held against the tree.
+        let disk = self.clone();
+        let _ = self.reading.run(move || disk.forget(&path)).await;
     }
 
     /// Keeps it, in the background, unless it is there; then says how much is held.

@@ -11,7 +11,6 @@
 
 mod guard;
 mod journal;
-mod lane;
 mod publisher;
 mod segment;
 mod settle;
@@ -31,9 +30,9 @@ use parking_lot::Mutex;
 
 use self::guard::Guard;
 use self::journal::{Journal, open_directory};
-use self::lane::{Lane, NoResult};
 use self::publisher::Publisher;
 use self::settle::Durability;
+use crate::lane::{Lane, NoResult};
 use crate::{Asset, Assets, Error, ForReader, Stats};
 
 /// Assets in a directory of a POSIX file system. While it lives, no other

@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, spawn_blocking};
 
 /// One kind of work on one directory.
-pub(super) struct Lane {
+pub(crate) struct Lane {
     free: Arc<Semaphore>,
     patience: Duration,
     /// Somebody gave up, and no work was finished since.
@@ -21,7 +21,7 @@ pub(super) struct Lane {
 
 /// Why there is no result.
 #[derive(Debug)]
-pub(super) enum NoResult {
+pub(crate) enum NoResult {
     /// The disk has not answered for as long as one waits.
     Silent,
     /// The work panicked.
@@ -30,7 +30,7 @@ pub(super) enum NoResult {
 
 impl Lane {
     /// At most `width` threads; who waits gives up after `patience`.
-    pub(super) fn new(width: usize, patience: Duration) -> Self {
+    pub(crate) fn new(width: usize, patience: Duration) -> Self {
         Self {
             free: Arc::new(Semaphore::new(width)),
             patience,
@@ -40,7 +40,7 @@ impl Lane {
 
     /// Does `work` on one of the threads, once one is free. With a width of one,
     /// it begins only when all before it has ended, even what was given up.
-    pub(super) async fn run<T: Send + 'static>(
+    pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, NoResult> {
