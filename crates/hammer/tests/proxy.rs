@@ -148,7 +148,7 @@ fn a_proxy_with_a_store_shows_each_host_one_certificate() {
     };
     let outcome = run(once, 60);
     let errors = &outcome.summary.errors;
-    assert_eq!(outcome.verdict, Verdict::Passed, "{errors:?}");
+    assert_eq!(outcome.verdict, Verdict::Unjudged, "{errors:?}");
     assert_eq!(counter(&outcome, "http_reqs"), 60);
     assert_eq!(counter(&outcome, "proxy_certificates"), 5);
     for check in [
@@ -180,7 +180,7 @@ fn without_a_store_each_request_shows_another() {
     let store = NoStore::new(&StoreOptions::default());
     let fixture = start(&ca, minting(&ca, store));
     let outcome = run(options(&fixture), 40);
-    assert_eq!(outcome.verdict, Verdict::Passed);
+    assert_eq!(outcome.verdict, Verdict::Unjudged);
     assert_eq!(counter(&outcome, "proxy_certificates"), 40);
     let once = Options {
         once: true,

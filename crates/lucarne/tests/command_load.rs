@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use common::load_test::{authorities, log_for_load};
-use common::{LUCARNE, PATIENCE, assert_has, lucarne};
+use common::{LUCARNE, PATIENCE, assert_has, lucarne, ready, run};
 use lucarne_testkit::{Launch, Signal, free_port, temp_dir};
 
 /// Runs `lucarne load` with more arguments: exit code, and all it printed.
@@ -156,6 +156,7 @@ fn wrong_summaries_do_not_add_up() {
 fn files_of_a_run_and_what_they_are_good_for() {
     let log = log_for_load("period: 20");
     let _server = log.start().unwrap();
+    run(ready(&log));
     let here = temp_dir();
     let (url, roots) = (log.url(), roots());
     let write = |more: &[&str]| {
@@ -250,6 +251,7 @@ fn files_of_a_run_and_what_they_are_good_for() {
 fn ctrl_c_reports_what_there_is() {
     let log = log_for_load("period: 20");
     let _server = log.start().unwrap();
+    run(ready(&log));
     let here = temp_dir();
     let mut run = Launch::new(LUCARNE)
         .args([
