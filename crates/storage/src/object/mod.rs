@@ -18,7 +18,7 @@
 //! lets only one of them commit, and the other stops. Neither publishes
 //! anything that is not committed, rounds have names of their own, and what is
 //! committed has but one form; so whatever both write, they write alike. The
-//! checkpoint, which changes, is only replaced by who knows it ([`checkpoint`]):
+//! checkpoint, which changes, is only replaced by who knows it (`checkpoint.rs`):
 //! the slower of two processes cannot put back what the faster has replaced,
 //! nor can a put that was given up and arrives late; and two processes that do
 //! not even share a lock stop each other at the first checkpoint.
