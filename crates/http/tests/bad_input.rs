@@ -581,6 +581,7 @@ async fn half_sent_bodies_hold_no_more_than_their_client_may() {
         body.len()
     );
     honest.send(&[head.as_bytes(), first].concat()).await;
+    // So that the rest is another read of the server.
     tokio::time::sleep(Duration::from_millis(20)).await;
     honest.send(rest).await;
     assert_eq!(honest.answer().await.unwrap().status, 200);

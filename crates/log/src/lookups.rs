@@ -60,6 +60,8 @@ impl Lookups {
             let mut dedup = dedup;
             while let Err(shared) = Arc::try_unwrap(dedup).map(drop) {
                 dedup = shared;
+                // Polled: nothing tells when the last of the others lets go, and
+                // only the end of the log waits for it.
                 std::thread::sleep(Duration::from_millis(1));
             }
             let _ = closing.send(true);
@@ -90,6 +92,7 @@ impl Lookups {
 
 fn answer_all(dedup: &Dedup, mut asks: mpsc::Receiver<Ask>) {
     while let Some(first) = asks.blocking_recv() {
+        // Meanwhile others ask, and need not wake this thread.
         std::thread::sleep(GATHERING);
         let mut next = Some(first);
         while let Some(Ask { identity, answer }) = next {

@@ -182,7 +182,7 @@ fn flipped(bytes: &[u8]) -> Bytes {
     bytes.into()
 }
 
-/// Asks until the answer is as wished.
+/// Asks until the answer is as wished: polled, as a monitor does.
 async fn eventually(server: &Server, path: &str, status: u16) -> Answer {
     for _ in 0..1000 {
         let answer = server.get(path).await;
