@@ -6,7 +6,7 @@
 //! CPU time of the serving thread alone, by the system's own count.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/it/support/mod.rs"]
 mod support;
 
 use std::net::SocketAddr;

@@ -1,6 +1,7 @@
 //! What strangers send: each ends in a clear answer, and the log goes on.
 #![allow(clippy::unwrap_used)]
 
+#[path = "it/support/mod.rs"]
 mod support;
 
 use std::time::{Duration, Instant};

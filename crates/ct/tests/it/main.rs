@@ -1,0 +1,14 @@
+//! Certificates and chains, taken as a log must take them.
+#![allow(clippy::unwrap_used)]
+
+mod algorithms;
+mod bodies;
+mod chains;
+mod corpus;
+mod embedded;
+mod minting;
+mod precertificates;
+mod properties;
+mod rewrapping;
+mod roots;
+mod unsigned;

@@ -1,0 +1,11 @@
+//! Scenarios against servers that are right, and against servers that are not.
+#![allow(clippy::unwrap_used)]
+
+mod acme;
+mod api;
+mod ct_follower;
+mod ct_scenarios;
+mod liar;
+mod proxy;
+mod rest_tls;
+mod s3;

@@ -1,0 +1,316 @@
+//! The S3 scenario against real object stores, and against one that lies.
+//! `scripts/install-test-tools` builds the real ones.
+#![allow(clippy::unwrap_used)]
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lucarne_hammer::connecting::Resolve;
+use lucarne_hammer::ct::options::Span;
+use lucarne_hammer::s3::{self, Operation, Options, Size, Style};
+use lucarne_load::summary::Series;
+use lucarne_load::{Arrivals, Metric, Outcome, Planned, PrepareError, Run, Verdict};
+use lucarne_testkit::ObjectStore;
+
+use Operation::{Create, Delete, Get, Head, Put};
+
+fn options(stores: &[&ObjectStore]) -> Options {
+    let endpoints = stores.iter().map(|store| store.endpoint.clone());
+    Options {
+        endpoint: endpoints.collect(),
+        create_bucket: true,
+        access_key: vec![stores[0].access_key.into()],
+        secret_key: vec![stores[0].secret_key.into()],
+        objects: 8,
+        cell_duration: Span(Duration::from_millis(200)),
+        ..Options::default()
+    }
+}
+
+fn run(options: Options, users: u64, seconds: u64) -> Outcome {
+    let scenario = s3::build(options, 7).unwrap();
+    let arrivals = Arrivals::ConstantUsers {
+        users,
+        duration: Duration::from_secs(seconds),
+        iterations: None,
+    };
+    let run = Run {
+        scenarios: vec![Planned::new("store", arrivals, scenario)],
+        ..Run::default()
+    };
+    run.start().wait()
+}
+
+fn tag<'s>(series: &'s Series, name: &str) -> Option<&'s str> {
+    let mut tags = series.tags.iter();
+    tags.find(|(other, _)| other == name)
+        .map(|(_, value)| value.as_str())
+}
+
+fn counter(series: &Series, metric: &str) -> u64 {
+    match series.metrics.get(metric) {
+        Some(Metric::Counter { count, .. }) => *count,
+        other => panic!("{metric} is {other:?}"),
+    }
+}
+
+/// The lines of the note with this title.
+fn note<'o>(outcome: &'o Outcome, title: &str) -> &'o [String] {
+    let mut notes = outcome.summary.notes.iter();
+    notes
+        .find(|note| note.title == title)
+        .map_or(&[], |note| &note.lines)
+}
+
+#[test]
+fn every_cell_of_two_stores_in_one_run() {
+    let (versity, minio) = (
+        ObjectStore::versitygw().unwrap(),
+        ObjectStore::minio().unwrap(),
+    );
+    let options = Options {
+        endpoint: vec![
+            format!("versitygw={}", versity.endpoint),
+            format!("minio={}", minio.endpoint),
+        ],
+        operations: vec![Put, Get, Head, Create, Delete],
+        sizes: vec![Size(4 << 10), Size(1 << 20)],
+        concurrency: vec![1, 4],
+        ..options(&[&versity])
+    };
+    let outcome = run(options, 4, 25);
+    let summary = &outcome.summary;
+    assert_eq!(
+        outcome.verdict,
+        Verdict::Unjudged,
+        "{:?} {:?}",
+        summary.errors,
+        summary.checks
+    );
+    assert!(summary.errors.is_empty(), "{:?}", summary.errors);
+
+    let cells: Vec<_> = summary
+        .series
+        .iter()
+        .filter(|it| tag(it, "endpoint").is_some())
+        .collect();
+    assert_eq!(cells.len(), 5 * 2 * 2 * 2, "{:?}", summary.notes);
+    for cell in cells {
+        let requests = counter(cell, "http_reqs");
+        assert!(requests > 0, "{:?}", cell.tags);
+        let Some(Metric::Gauge { last: seconds, .. }) = cell.metrics.get("cell_seconds") else {
+            panic!("{:?} has no time", cell.tags)
+        };
+        assert!(
+            (0.0..20.0).contains(seconds) && *seconds > 0.0,
+            "{:?}",
+            cell.tags
+        );
+        let size: Size = tag(cell, "size").unwrap().parse().unwrap();
+        match tag(cell, "op").unwrap() {
+            "put" | "get" => assert_eq!(counter(cell, "object_bytes"), requests * size.0),
+            "create" => assert_eq!(counter(cell, "object_bytes"), requests / 4 * size.0),
+            _ => {}
+        }
+    }
+    assert!(
+        summary.checks.iter().all(|check| check.fails == 0),
+        "{:?}",
+        summary.checks
+    );
+    let verdicts = note(&outcome, "Conditional PUT");
+    assert_eq!(verdicts.len(), 2);
+    assert!(
+        verdicts.iter().all(|line| line.contains(": atomic")),
+        "{verdicts:?}"
+    );
+
+    // Nothing is left: not even the buckets, which the run had made.
+    let left: Vec<_> = note(&outcome, "Tidying up")
+        .iter()
+        .filter(|line| line.contains("left"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+    let data = versity.directory.path().join("data");
+    assert!(!data.join("lucarne-load").exists());
+}
+
+#[test]
+fn either_style_of_address_and_a_bucket_that_stays() {
+    for store in [
+        ObjectStore::versitygw().unwrap(),
+        ObjectStore::minio().unwrap(),
+    ] {
+        let host = format!("lucarne-load.{}", store.domain);
+        let options = Options {
+            endpoint: vec![format!("http://{}:{}", store.domain, store.address.port())],
+            style: Style::Virtual,
+            operations: vec![Put, Get],
+            sizes: vec![Size(1000), Size(0)],
+            concurrency: vec![2],
+            keep: true,
+            resolve: vec![Resolve(host, IpAddr::from([127, 0, 0, 1]))],
+            ..options(&[&store])
+        };
+        let outcome = run(options.clone(), 2, 3);
+        assert!(
+            outcome.summary.errors.is_empty(),
+            "{:?}",
+            outcome.summary.errors
+        );
+        assert_eq!(outcome.verdict, Verdict::Unjudged);
+        assert!(note(&outcome, "Tidying up").is_empty());
+
+        // Another run takes the bucket as it is, and leaves it.
+        let again = Options {
+            keep: false,
+            create_bucket: false,
+            ..options
+        };
+        let outcome = run(again, 1, 2);
+        let few = note(&outcome, "Cells that were not measured as asked");
+        assert!(
+            few.iter().any(|line| line.contains("only 1 users")),
+            "{few:?}"
+        );
+        assert_eq!(note(&outcome, "Tidying up").len(), 1);
+    }
+}
+
+#[test]
+fn a_fixed_rate_does_everything_in_turn() {
+    let store = ObjectStore::versitygw().unwrap();
+    let options = Options {
+        operations: vec![Put, Get, Head],
+        sizes: vec![Size(2000)],
+        mixed: true,
+        ..options(&[&store])
+    };
+    let scenario = s3::build(options, 7).unwrap();
+    let arrivals = Arrivals::ConstantRate {
+        rate: lucarne_load::arrival::Rate::per_second(50.0),
+        duration: Duration::from_secs(3),
+        open: Default::default(),
+    };
+    let run = Run {
+        scenarios: vec![Planned::new("store", arrivals, scenario)],
+        ..Run::default()
+    };
+    let outcome = run.start().wait();
+    assert!(
+        outcome.summary.errors.is_empty(),
+        "{:?}",
+        outcome.summary.errors
+    );
+    let cells = outcome
+        .summary
+        .series
+        .iter()
+        .filter(|it| tag(it, "concurrency") == Some("mixed"));
+    let counts: Vec<_> = cells.map(|cell| counter(cell, "http_reqs")).collect();
+    assert_eq!(counts.len(), 3);
+    assert!(counts.iter().all(|count| *count >= 30), "{counts:?}");
+}
+
+fn prepare(options: Options) -> Result<(), PrepareError> {
+    let scenario = s3::build(options, 7)?;
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async { scenario.prepare().await })
+}
+
+#[test]
+fn what_keeps_a_run_from_beginning_is_said() {
+    let store = ObjectStore::versitygw().unwrap();
+    let good = options(&[&store]);
+    let told = |options: Options| prepare(options).unwrap_err();
+    let wrong = |options: Options, word: &str| match told(options) {
+        PrepareError::Configuration(text) => assert!(text.contains(word), "{text}"),
+        other => panic!("{other:?}"),
+    };
+    wrong(
+        Options {
+            endpoint: vec![],
+            ..good.clone()
+        },
+        "--endpoint",
+    );
+    wrong(
+        Options {
+            create_bucket: false,
+            ..good.clone()
+        },
+        "--create-bucket",
+    );
+    wrong(
+        Options {
+            secret_key: vec!["no".into()],
+            ..good.clone()
+        },
+        "refuses the key",
+    );
+    wrong(
+        Options {
+            racers: 1,
+            ..good.clone()
+        },
+        "--racers",
+    );
+    let nowhere = format!("http://127.0.0.1:{}", lucarne_testkit::free_port());
+    let nowhere = Options {
+        endpoint: vec![nowhere],
+        ..good
+    };
+    assert!(matches!(told(nowhere), PrepareError::Unreachable(_)));
+}
+
+/// A store that does not honour conditions and serves other bytes than it was
+/// sent is found out, and every fault has its name.
+#[test]
+fn a_store_that_lies_is_found_out() {
+    let liar = crate::liar::Liar::start();
+    let options = Options {
+        endpoint: vec![format!("liar=http://{}", liar.address)],
+        access_key: vec!["any".into()],
+        secret_key: vec!["any".into()],
+        operations: vec![Get, Create],
+        sizes: vec![Size(100)],
+        concurrency: vec![1],
+        objects: 4,
+        cell_duration: Span(Duration::from_millis(300)),
+        ..Options::default()
+    };
+    let outcome = run(options, 1, 2);
+    let fails = |name: &str| {
+        let mut checks = outcome.summary.checks.iter();
+        let check = checks.find(|check| check.name == name).unwrap();
+        assert_eq!(check.passes, 0, "{check:?}");
+        check.details[0].clone()
+    };
+    assert!(fails("object is what was written").contains("differs from byte 50"));
+    assert!(fails("one creator wins").contains("4 of 4 creators"));
+    let kinds: Vec<_> = outcome
+        .summary
+        .errors
+        .iter()
+        .map(|it| it.kind.as_str())
+        .collect();
+    assert!(kinds.contains(&"content"), "{kinds:?}");
+    let verdict = &note(&outcome, "Conditional PUT")[0];
+    assert!(verdict.starts_with("liar: NOT ATOMIC"), "{verdict}");
+    assert!(liar.is_empty(), "everything was removed");
+}
+
+#[test]
+fn options_are_shared_by_all() {
+    // A scenario is shared by the threads of a run.
+    fn shared<T: Send + Sync + ?Sized>(_: &T) {}
+    let store = Options {
+        endpoint: vec!["http://127.0.0.1:1".into()],
+        access_key: vec!["a".into()],
+        secret_key: vec!["b".into()],
+        ..Options::default()
+    };
+    let scenario: Arc<_> = s3::build(store, 1).unwrap();
+    shared(&*scenario);
+}

@@ -1,0 +1,171 @@
+//! The monitoring API of a log in a bucket, on a real server: the cases of
+//! `conformance/monitoring.rs`, and what a read costs there.
+#![allow(clippy::unwrap_used)]
+
+// The same cases again, with the `demo` of this file.
+#[allow(clippy::duplicate_mod)]
+#[path = "conformance/monitoring.rs"]
+mod monitoring;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use crate::support::{Server, TestLog};
+use futures_util::future::join_all;
+use lucarne_http::Limits;
+use lucarne_storage::object::{Bucket, ObjectStoreConfig, S3, S3Keys};
+use lucarne_storage::{Assets, CachedAssets, ObjectAssets, Observer, Operation, Outcome};
+
+/// A bucket, a cache for it, and how many objects were read from it.
+struct Place {
+    config: ObjectStoreConfig,
+    cache: tempfile::TempDir,
+    reads: Arc<Reads>,
+    _bucket: lucarne_testkit::Bucket,
+}
+
+#[derive(Default)]
+struct Reads(AtomicUsize);
+
+impl Observer for Reads {
+    fn request(&self, operation: Operation, _: Outcome, _: Duration) {
+        if operation == Operation::Get {
+            self.0.fetch_add(1, SeqCst);
+        }
+    }
+}
+
+impl Place {
+    async fn new() -> Self {
+        let bucket = lucarne_testkit::Bucket::versitygw().await.unwrap();
+        let store = &bucket.store;
+        let s3 = S3 {
+            bucket: bucket.name.clone(),
+            endpoint: Some(store.endpoint.clone()),
+            allow_http: true,
+            keys: Some(S3Keys {
+                access_key: store.access_key.into(),
+                secret_key: store.secret_key.into(),
+            }),
+            ..S3::default()
+        };
+        let mut config = ObjectStoreConfig::new(Bucket::S3(s3), "log/");
+        // A slow moment of the machine must not count as another read.
+        config.patience.hedge = None;
+        Place {
+            config,
+            cache: tempfile::tempdir().unwrap(),
+            reads: Arc::default(),
+            _bucket: bucket,
+        }
+    }
+
+    async fn open(&self, cache: &Path) -> Arc<dyn Assets> {
+        let reads: Arc<dyn Observer> = self.reads.clone();
+        let assets = ObjectAssets::open_observed(&self.config, reads)
+            .await
+            .unwrap();
+        let (assets, nobody) = (Arc::new(assets), Arc::new(()));
+        Arc::new(CachedAssets::new(assets, cache, 64 << 20, nobody))
+    }
+
+    fn reads(&self) -> usize {
+        self.reads.0.load(SeqCst)
+    }
+}
+
+/// A log of so many entries whose readers start with nothing in memory.
+async fn in_bucket(place: &Place, entries: usize) -> (TestLog, Server) {
+    let test = TestLog::start("demo").await;
+    // What is in the lock is the empty tree: nothing has to be moved.
+    let test = test.moved(place.open(place.cache.path()).await).await;
+    test.fill(entries).await;
+    let test = test.moved(place.open(place.cache.path()).await).await;
+    let server = Server::start(vec![test.log.clone()], Limits::default()).await;
+    (test, server)
+}
+
+/// For the shared cases.
+async fn demo(entries: usize) -> (TestLog, Server) {
+    let place = Place::new().await;
+    let (mut test, server) = in_bucket(&place, entries).await;
+    test.kept = Some(Box::new(place));
+    (test, server)
+}
+
+const TILES: [&str; 2] = ["/demo/tile/0/000", "/demo/tile/data/000"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_readers_of_a_tile_are_one_request_and_later_ones_none() {
+    let place = Place::new().await;
+    let (test, server) = in_bucket(&place, 300).await;
+    for tile in TILES {
+        let before = place.reads();
+        let all = join_all((0..20).map(|_| server.get(tile))).await;
+        assert!(all.iter().all(|answer| answer.status == 200), "{tile}");
+        assert!(
+            all.iter().all(|answer| answer.body == all[0].body),
+            "{tile}"
+        );
+        assert_eq!(place.reads() - before, 1, "{tile}");
+    }
+    // A partial width of a full tile is cut from it.
+    let before = place.reads();
+    assert_eq!(
+        server.get("/demo/tile/0/000.p/17").await.body.len(),
+        17 * 32
+    );
+    assert_eq!(place.reads(), before);
+
+    // In another process, the disk has it.
+    let kept = || entries(place.cache.path());
+    for _ in 0..500 {
+        if kept() == TILES.len() {
+            break;
+        }
+        // They are written in the background.
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(kept(), TILES.len());
+    let test = test.moved(place.open(place.cache.path()).await).await;
+    let server = Server::start(vec![test.log.clone()], Limits::default()).await;
+    // What lies there is found in the background, too.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let before = place.reads();
+    for tile in TILES {
+        assert_eq!(server.get(tile).await.status, 200, "{tile}");
+    }
+    assert_eq!(place.reads(), before);
+
+    // A file that is not what was written is not served.
+    for file in files(place.cache.path()) {
+        let mut bytes = std::fs::read(&file).unwrap();
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        std::fs::write(&file, bytes).unwrap();
+    }
+    let right = server.get(TILES[0]).await.body;
+    let test = test.moved(place.open(place.cache.path()).await).await;
+    let server = Server::start(vec![test.log.clone()], Limits::default()).await;
+    // As above.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let before = place.reads();
+    assert_eq!(server.get(TILES[0]).await.body, right);
+    assert_eq!(place.reads() - before, 1);
+}
+
+fn files(directory: &Path) -> Vec<std::path::PathBuf> {
+    let list = |directory: &Path| std::fs::read_dir(directory).unwrap();
+    list(directory)
+        .flat_map(|folder| list(&folder.unwrap().path()))
+        .map(|file| file.unwrap().path())
+        .collect()
+}
+
+/// Files that are whole.
+fn entries(directory: &Path) -> usize {
+    let whole = |file: &&std::path::PathBuf| !file.to_string_lossy().contains("unfinished-");
+    files(directory).iter().filter(whole).count()
+}

@@ -1,0 +1,195 @@
+//! What is answered while a log cannot take, or no longer takes, what is submitted.
+
+use bytes::Bytes;
+use lucarne_ct::Fingerprint;
+use lucarne_http::Limits;
+use lucarne_log::Metrics;
+use lucarne_storage::Assets;
+use prometheus_client::registry::Registry;
+
+use super::demo;
+use crate::support::{Answer, Server, TestLog};
+
+#[tokio::test]
+async fn a_retired_shard_is_gone_for_submitters_and_there_for_readers() {
+    let metrics = Metrics::register(&mut Registry::default());
+    let test = TestLog::start_with("demo", &metrics, |config| {
+        config.policy.not_after_start = Some(1_000_000_000_000);
+        config.policy.not_after_limit = Some(1_100_000_000_000);
+    })
+    .await;
+    let server = Server::start(vec![test.log.clone()], Limits::default()).await;
+    let body = test.chain("www.example").to_json();
+    let answer = server.post("/demo/ct/v1/add-chain", body.as_bytes()).await;
+    assert_eq!(
+        (answer.status, &answer.json()["code"]),
+        (410, &"gone".into())
+    );
+    assert_eq!(server.get("/demo/checkpoint").await.status, 200);
+    let json = server.get("/demo/log.v3.json").await.json();
+    assert_eq!(json["status"], "readonly");
+    assert_eq!(json["final_tree_head"]["tree_size"], 0);
+    // Frozen seven days after the end of its window, whenever it signed last.
+    let frozen = "2004-11-16T11:33:20Z";
+    assert_eq!(json["status_timestamp"], frozen);
+    assert_eq!(json["state"]["readonly"]["timestamp"], frozen);
+    assert_eq!(
+        json["state"]["readonly"]["final_tree_head"],
+        json["final_tree_head"]
+    );
+    assert_eq!(json["planned_changes"], serde_json::Value::Null);
+    assert_eq!(server.get("/health").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_stopped_log_says_when_to_come_back_and_is_still_read() {
+    let (test, server) = demo(3).await;
+    test.lock.fail(Some("the lock is out of order"));
+    let body = test.chain("www.example").to_json();
+    let answer = server.post("/demo/ct/v1/add-chain", body.as_bytes()).await;
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    let retry: u32 = answer.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=60).contains(&retry), "{retry}");
+    assert!(
+        !answer.text().contains("out of order"),
+        "not for the public: {}",
+        answer.text()
+    );
+    assert_eq!(server.get("/demo/checkpoint").await.status, 200);
+    assert_eq!(server.get("/demo/tile/data/000.p/3").await.status, 200);
+    let health = server.get("/health").await;
+    assert_eq!(health.status, 503);
+    let json = health.json();
+    assert_eq!(
+        (&json["status"], &json["logs"][0]["healthy"]),
+        (&"failing".into(), &false.into())
+    );
+    assert!(health.text().contains("out of order"), "{}", health.text());
+}
+
+#[tokio::test]
+async fn a_full_pool_is_503_with_seconds() {
+    let metrics = Metrics::register(&mut Registry::default());
+    let test = TestLog::start_with("demo", &metrics, |config| {
+        config.pool_size = 1;
+        config.period = std::time::Duration::from_millis(1000);
+    })
+    .await;
+    let server = Server::start(vec![test.log.clone()], Limits::default()).await;
+    let mut answers = Vec::new();
+    for n in 0..8 {
+        let mut client = server.connect().await;
+        let body = test.chain(&format!("n{n}.example")).to_json();
+        client.post("/demo/ct/v1/add-chain", body.as_bytes()).await;
+        answers.push(client);
+    }
+    let mut full = 0;
+    for mut client in answers {
+        let answer = client.answer().await.unwrap();
+        if answer.status == 503 {
+            full += 1;
+            assert_eq!(answer.json()["code"], "pool_full");
+            assert!(
+                answer
+                    .header("retry-after")
+                    .unwrap()
+                    .parse::<u32>()
+                    .unwrap()
+                    >= 1
+            );
+        } else {
+            assert_eq!(answer.status, 200);
+        }
+    }
+    assert!(full > 0);
+}
+
+/// A flipped bit, a tile that is cut, another tile, none: nothing of it is
+/// served, let alone for a year.
+#[tokio::test]
+async fn a_damaged_file_is_503_until_it_is_whole() {
+    let mut registry = Registry::default();
+    let metrics = Metrics::register(&mut registry);
+    let test = TestLog::start_with("demo", &metrics, |config| {
+        // What is in memory would hide it.
+        config.read_cache_bytes = 0;
+    })
+    .await;
+    test.fill(600).await;
+    test.fill(600).await;
+    let limits = Limits::default();
+    let server = Server::start_with(vec![test.log.clone()], limits, registry, |l| l).await;
+    let issuer = format!("issuer/{}", Fingerprint::of(test.ca.cert_der()));
+    /// Of a good file, and of another tile.
+    type Damage = fn(Bytes, Bytes) -> Option<Bytes>;
+    let damages: [(&str, Damage); 5] = [
+        ("tile/0/000", |_, other| Some(other)),
+        ("tile/data/001", |good, _| Some(flipped(&good))),
+        ("tile/data/002", |good, _| {
+            Some(good.slice(..good.len() - 1))
+        }),
+        ("tile/data/003", |_, _| None),
+        (&issuer, |good, _| Some(flipped(&good))),
+    ];
+    let other = test.assets.get("tile/0/001").await.unwrap().unwrap();
+    let mut good = Vec::new();
+    for (path, damage) in damages {
+        let whole = test.assets.get(path).await.unwrap().unwrap();
+        test.assets
+            .tamper(path, damage(whole.clone(), other.clone()));
+        let answer = server.get(&format!("/demo/{path}")).await;
+        assert_eq!(answer.status, 503, "{path}");
+        assert_eq!(answer.header("cache-control"), Some("no-store"), "{path}");
+        assert!(answer.header("retry-after").is_some(), "{path}");
+        assert_eq!(answer.header("etag"), None, "{path}");
+        good.push((path, whole));
+    }
+    // What a damaged tile leads to is not served either.
+    assert_eq!(server.get("/demo/tile/data/000").await.status, 503);
+    let health = eventually(&server, "/health", 503).await;
+    for (path, _) in &good {
+        assert!(
+            health.text().contains(&format!("{path}: ")),
+            "{}",
+            health.text()
+        );
+    }
+    let said = server.get("/metrics").await;
+    assert!(
+        said.text().contains("damaged_files{log=\"demo\"} 5\n"),
+        "{}",
+        said.text()
+    );
+    // They are whole again, and that is noticed without anybody asking for them.
+    for (path, whole) in &good {
+        test.assets.tamper(path, Some(whole.clone()));
+    }
+    eventually(&server, "/health", 200).await;
+    for (path, whole) in good {
+        let answer = server.get(&format!("/demo/{path}")).await;
+        assert_eq!(
+            (answer.status, &answer.body[..]),
+            (200, &whole[..]),
+            "{path}"
+        );
+    }
+}
+
+fn flipped(bytes: &[u8]) -> Bytes {
+    let mut bytes = bytes.to_vec();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    bytes.into()
+}
+
+/// Asks until the answer is as wished: polled, as a monitor does.
+async fn eventually(server: &Server, path: &str, status: u16) -> Answer {
+    for _ in 0..1000 {
+        let answer = server.get(path).await;
+        if answer.status == status {
+            return answer;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("{path} is never answered with {status}");
+}

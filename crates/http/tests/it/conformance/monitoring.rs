@@ -1,0 +1,338 @@
+//! The monitoring API: checkpoint, tiles, entries, issuers (static-ct-api, tlog-tiles).
+
+use lucarne_ct::{Fingerprint, TileLeafRef, verify_checkpoint};
+use lucarne_tlog::{Hash, leaf_hash};
+
+use super::demo;
+
+/// Statements 17 to 21.
+#[tokio::test]
+async fn the_checkpoint_verifies_and_is_not_cached() {
+    let (test, server) = demo(5).await;
+    let answer = server.get("/demo/checkpoint").await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(
+        answer.header("content-type"),
+        Some("text/plain; charset=utf-8")
+    );
+    let caching = answer.header("cache-control").unwrap();
+    assert!(caching.contains("max-age=1"), "{caching}");
+    assert_eq!(answer.text().lines().next(), Some("log.example/demo"));
+    let lines: Vec<_> = answer.text().split('\n').collect();
+    assert_eq!((lines[3], lines[5..].len()), ("", 1), "{lines:?}");
+    let key = &test.log.config().key;
+    let (checkpoint, _) =
+        verify_checkpoint(&answer.body, "log.example/demo", key.public_key_spki()).unwrap();
+    assert_eq!(checkpoint.size, 5);
+
+    let tag = answer.header("etag").unwrap().to_owned();
+    let again = server
+        .ask("GET", "/demo/checkpoint", &[("if-none-match", &tag)])
+        .await;
+    assert_eq!((again.status, again.header("etag")), (304, Some(&*tag)));
+    test.fill(1).await;
+    let newer = server
+        .ask("GET", "/demo/checkpoint", &[("if-none-match", &tag)])
+        .await;
+    assert_eq!(newer.status, 200);
+    assert_ne!(newer.header("etag"), Some(&*tag));
+}
+
+/// Statements 22 to 24.
+#[tokio::test]
+async fn hash_tiles_of_every_width_and_no_more() {
+    let (_test, server) = demo(300).await;
+    let full = server.get("/demo/tile/0/000").await;
+    assert_eq!((full.status, full.body.len()), (200, 8192));
+    assert_eq!(
+        full.header("content-type"),
+        Some("application/octet-stream")
+    );
+    assert_eq!(
+        full.header("cache-control"),
+        Some("public, max-age=31536000, immutable")
+    );
+    assert_eq!(full.header("access-control-allow-origin"), Some("*"));
+    assert_eq!(full.header("vary"), None);
+    let hashes: Vec<_> = full
+        .body
+        .chunks(32)
+        .map(|h| Hash::from_slice(h).unwrap())
+        .collect();
+    let above = server.get("/demo/tile/1/000.p/1").await;
+    assert_eq!(above.body, lucarne_tlog::tile_root(&full.body).unwrap().0);
+
+    for width in [1, 2, 100, 255] {
+        let partial = server.get(&format!("/demo/tile/0/000.p/{width}")).await;
+        assert_eq!(
+            partial.body,
+            full.body[..32 * width],
+            "a prefix of the full tile"
+        );
+    }
+    for width in 1..=44 {
+        let partial = server.get(&format!("/demo/tile/0/001.p/{width}")).await;
+        assert_eq!((partial.status, partial.body.len()), (200, 32 * width));
+    }
+    for path in [
+        "0/001",
+        "0/001.p/45",
+        "0/002.p/1",
+        "1/000",
+        "1/000.p/2",
+        "2/000.p/1",
+        "data/001",
+    ] {
+        let answer = server.get(&format!("/demo/tile/{path}")).await;
+        assert_eq!(answer.status, 404, "{path}");
+        assert_eq!(
+            answer.header("cache-control"),
+            Some("public, max-age=2"),
+            "{path}"
+        );
+    }
+    for path in [
+        "0/000.p/0",
+        "0/0",
+        "0/000/",
+        "6/000",
+        "data/000.p/256",
+        "x/000",
+        "../checkpoint",
+    ] {
+        assert_eq!(
+            server.get(&format!("/demo/tile/{path}")).await.status,
+            404,
+            "{path}"
+        );
+    }
+
+    // The hashes are those of the entries (statement 25, and the leaves of 15).
+    let data = server
+        .ask(
+            "GET",
+            "/demo/tile/data/000",
+            &[("accept-encoding", "identity")],
+        )
+        .await;
+    let mut rest = &data.body[..];
+    for hash in hashes {
+        let mut leaf = Vec::new();
+        TileLeafRef::read(&mut rest)
+            .unwrap()
+            .merkle_tree_leaf(&mut leaf);
+        assert_eq!(leaf_hash(&leaf), hash);
+    }
+    assert!(rest.is_empty());
+}
+
+/// Statement 25: data tiles in every encoding.
+#[tokio::test]
+async fn data_tiles_in_the_encoding_that_is_asked_for() {
+    let (_test, server) = demo(300).await;
+    let path = "/demo/tile/data/000";
+    let plain = server
+        .ask("GET", path, &[("accept-encoding", "identity")])
+        .await;
+    assert_eq!(
+        (plain.status, plain.header("content-encoding")),
+        (200, None)
+    );
+    assert_eq!(plain.header("vary"), Some("accept-encoding"));
+    assert_eq!(
+        plain.header("content-type"),
+        Some("application/octet-stream")
+    );
+
+    let stored = server.get(path).await;
+    assert_eq!(stored.header("content-encoding"), Some("gzip"));
+    assert!(stored.body.len() < plain.body.len());
+    let gzip = server
+        .ask(
+            "GET",
+            path,
+            &[("accept-encoding", "gzip, deflate, br, zstd")],
+        )
+        .await;
+    assert_eq!(
+        (&gzip.body, gzip.header("content-encoding")),
+        (&stored.body, Some("gzip"))
+    );
+    assert_eq!(gunzip(&gzip.body), plain.body);
+
+    let zstd = loop {
+        let answer = server
+            .ask("GET", path, &[("accept-encoding", "zstd, gzip;q=0.9")])
+            .await;
+        match answer.header("content-encoding") {
+            // Until it has been made, in the background.
+            Some("gzip") => tokio::time::sleep(std::time::Duration::from_millis(20)).await,
+            _ => break answer,
+        }
+    };
+    assert_eq!(
+        (zstd.status, zstd.header("content-encoding")),
+        (200, Some("zstd"))
+    );
+    assert!(zstd.body.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]));
+
+    let tags = [&plain, &gzip, &zstd].map(|answer| answer.header("etag").unwrap().to_owned());
+    assert!(tags[0] != tags[1] && tags[1] != tags[2] && tags[0] != tags[2]);
+    for (tag, encoding) in tags.iter().zip(["identity", "gzip", "zstd"]) {
+        let headers = [("accept-encoding", encoding), ("if-none-match", tag)];
+        let answer = server.ask("GET", path, &headers).await;
+        assert_eq!((answer.status, answer.header("etag")), (304, Some(&**tag)));
+        assert_eq!(answer.header("vary"), Some("accept-encoding"));
+    }
+
+    // So are partial ones: of a full tile, the newest, and what that begins with.
+    for partial in ["000.p/7", "001.p/44", "001.p/43"] {
+        let path = format!("/demo/tile/data/{partial}");
+        let mut bodies = Vec::new();
+        for accepted in ["gzip", "identity", "zstd, identity;q=0.5"] {
+            let asked = [("accept-encoding", accepted)];
+            let answer = server.ask("GET", &path, &asked).await;
+            assert_eq!(answer.status, 200, "{path}");
+            assert_eq!(answer.header("vary"), Some("accept-encoding"), "{path}");
+            let packed = answer.header("content-encoding") == Some("gzip");
+            assert_eq!(packed, accepted == "gzip", "{path}");
+            assert_eq!(packed, answer.header("etag").unwrap().ends_with("-gz\""));
+            bodies.push(if packed {
+                gunzip(&answer.body)
+            } else {
+                answer.body
+            });
+        }
+        assert!(!bodies[0].is_empty());
+        assert!(bodies.iter().all(|body| *body == bodies[0]), "{path}");
+        assert_eq!(
+            plain.body.starts_with(&bodies[0]),
+            partial.starts_with("000")
+        );
+        // Without a word about encodings, as the specification has it.
+        assert_eq!(gunzip(&server.get(&path).await.body), bodies[0], "{path}");
+    }
+}
+
+#[tokio::test]
+async fn different_tiles_have_different_tags() {
+    let (_test, server) = demo(600).await;
+    let mut tags = std::collections::HashSet::new();
+    let tiles = [
+        "0/000",
+        "0/001",
+        "0/000.p/3",
+        "0/002.p/1",
+        "data/000",
+        "data/001",
+    ];
+    for tile in tiles
+        .into_iter()
+        .chain(["data/000.p/3", "data/002.p/88", "data/002.p/87"])
+    {
+        let answer = server.get(&format!("/demo/tile/{tile}")).await;
+        assert_eq!(answer.status, 200);
+        let tag = answer.header("etag").unwrap().to_owned();
+        let asked = [("if-none-match", &*tag)];
+        let again = server
+            .ask("GET", &format!("/demo/tile/{tile}"), &asked)
+            .await;
+        assert_eq!(again.status, 304, "{tile}");
+        let other = server.ask("GET", "/demo/tile/1/000.p/1", &asked).await;
+        assert_eq!(other.status, 200, "{tile}");
+        assert!(tags.insert(tag), "{tile}: its tag is another's");
+    }
+}
+
+fn gunzip(packed: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(packed), &mut plain).unwrap();
+    plain
+}
+
+#[tokio::test]
+async fn ranges_and_heads() {
+    let (_test, server) = demo(300).await;
+    let full = server.get("/demo/tile/0/000").await;
+    let part = server
+        .ask("GET", "/demo/tile/0/000", &[("range", "bytes=32-63")])
+        .await;
+    assert_eq!((part.status, &part.body[..]), (206, &full.body[32..64]));
+    assert_eq!(part.header("content-range"), Some("bytes 32-63/8192"));
+    let beyond = server
+        .ask("GET", "/demo/tile/0/000", &[("range", "bytes=8192-")])
+        .await;
+    assert_eq!(
+        (beyond.status, beyond.header("content-range")),
+        (416, Some("bytes */8192"))
+    );
+
+    // A range of a data tile is one of its plain bytes, even if gzip would do.
+    let plain = server
+        .ask(
+            "GET",
+            "/demo/tile/data/000",
+            &[("accept-encoding", "identity")],
+        )
+        .await;
+    let headers = [("accept-encoding", "gzip"), ("range", "bytes=-100")];
+    let part = server.ask("GET", "/demo/tile/data/000", &headers).await;
+    assert_eq!((part.status, part.header("content-encoding")), (206, None));
+    assert_eq!(part.body, plain.body[plain.body.len() - 100..]);
+    let stale = [("range", "bytes=0-9"), ("if-range", "\"another\"")];
+    assert_eq!(
+        server.ask("GET", "/demo/tile/0/000", &stale).await.status,
+        200
+    );
+
+    for path in [
+        "checkpoint",
+        "tile/0/000",
+        "tile/data/000",
+        "log.v3.json",
+        "",
+        "ct/v1/get-roots",
+    ] {
+        let get = server.get(&format!("/demo/{path}")).await;
+        let head = server.ask("HEAD", &format!("/demo/{path}"), &[]).await;
+        assert_eq!(head.status, 200, "{path}");
+        assert_eq!(
+            head.header("content-type"),
+            get.header("content-type"),
+            "{path}"
+        );
+        assert_eq!(
+            head.header("content-length"),
+            get.header("content-length"),
+            "{path}"
+        );
+        assert!(head.body.is_empty());
+    }
+}
+
+/// Statements 7 and 27.
+#[tokio::test]
+async fn every_issuer_is_served() {
+    let (test, server) = demo(0).await;
+    // The root is left out, and must be served all the same.
+    let chain = lucarne_mint::Chain::new(vec![test.chain("www.example").certificates()[0].clone()]);
+    let answer = server
+        .post("/demo/ct/v1/add-chain", chain.to_json().as_bytes())
+        .await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let data = server.get("/demo/tile/data/000.p/1").await;
+    let entries = gunzip(&data.body);
+    let leaf = TileLeafRef::read(&mut &entries[..]).unwrap();
+    let fingerprints: Vec<Fingerprint> = leaf.fingerprints.collect();
+    assert_eq!(fingerprints, [Fingerprint::of(test.ca.cert_der())]);
+    for fingerprint in fingerprints {
+        let issuer = server.get(&format!("/demo/issuer/{fingerprint}")).await;
+        assert_eq!((issuer.status, &issuer.body[..]), (200, test.ca.cert_der()));
+        assert_eq!(issuer.header("content-type"), Some("application/pkix-cert"));
+        assert_eq!(Fingerprint::of(&issuer.body), fingerprint);
+    }
+    let unknown = server
+        .get(&format!("/demo/issuer/{}", "00".repeat(32)))
+        .await;
+    assert_eq!(unknown.status, 404);
+}

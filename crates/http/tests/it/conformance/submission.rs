@@ -1,0 +1,177 @@
+//! The submission API: add-chain, add-pre-chain, get-roots (RFC 6962 section 4, static-ct-api).
+
+use crate::support::{Server, TestLog};
+use lucarne_ct::SignedEntry;
+use lucarne_http::Limits;
+use lucarne_mint::{LeafOptions, Poison};
+
+use super::demo;
+
+/// Statements 1, 2, 10, 11, 12, 13.
+#[tokio::test]
+async fn a_chain_gets_an_sct_that_verifies() {
+    let (test, server) = demo(3).await;
+    let chain = test.chain("www.example");
+    let answer = server
+        .post("/demo/ct/v1/add-chain", chain.to_json().as_bytes())
+        .await;
+    assert_eq!(
+        (answer.status, answer.header("content-type")),
+        (200, Some("application/json"))
+    );
+    assert_eq!(answer.header("access-control-allow-origin"), Some("*"));
+
+    let json = answer.json();
+    let fields: Vec<_> = json.as_object().unwrap().keys().cloned().collect();
+    assert_eq!(fields.len(), 5, "{fields:?}");
+    assert_eq!(json["sct_version"], 0);
+    let key = &test.log.config().key;
+    let base64 = |bytes: &[u8]| base64_simd::STANDARD.encode_to_string(bytes);
+    assert_eq!(json["id"], base64(&key.log_id().0));
+    assert_eq!(json["extensions"], base64(&[0, 0, 5, 0, 0, 0, 0, 3]));
+    let sct = lucarne_ct::Sct::parse(&answer.body).unwrap();
+    assert_eq!(sct.index(), Some(3));
+    let certificate = chain.certificates()[0].clone().into();
+    let public = key.public_key().unwrap();
+    sct.verify(&public, &SignedEntry::X509 { certificate })
+        .unwrap();
+}
+
+/// Statements 2 and 3.
+#[tokio::test]
+async fn json_may_be_odd_but_has_to_be_json() {
+    let (test, server) = demo(0).await;
+    let body = test.chain("www.example").to_json();
+    let first = server.post("/demo/ct/v1/add-chain", body.as_bytes()).await;
+    let spaced = body.replace("\",\"", "\" ,\n\t\"").replace(":[", " : [ ");
+    let split = body.replacen("MI", "MI\\n", 1);
+    let extra = body.replacen('{', "{\"more\":{\"chain\":[1]},", 1);
+    for odd in [spaced, split, extra, format!(" \n{body}\n ")] {
+        let again = server.post("/demo/ct/v1/add-chain", odd.as_bytes()).await;
+        assert_eq!(again.status, 200, "{}", again.text());
+        let (first, again) = (first.json(), again.json());
+        assert_eq!(first["extensions"], again["extensions"]);
+        assert_eq!(first["timestamp"], again["timestamp"]);
+    }
+    let cases = [
+        (body.replacen("MI", "!!", 1), "invalid_base64"),
+        (body[..body.len() - 1].to_owned(), "invalid_json"),
+        (String::new(), "invalid_json"),
+        ("null".to_owned(), "invalid_json"),
+        ("{}".to_owned(), "missing_chain"),
+        ("{\"chain\":[]}".to_owned(), "empty_chain"),
+        ("{\"chain\":[\"AAAA\"]}".to_owned(), "invalid_certificate"),
+    ];
+    for (wrong, code) in cases {
+        let answer = server.post("/demo/ct/v1/add-chain", wrong.as_bytes()).await;
+        assert_eq!(answer.status, 400, "{wrong}");
+        assert_eq!(answer.json()["code"], code, "{wrong}");
+    }
+}
+
+/// The shape of every rejection, and which certificate is to blame.
+#[tokio::test]
+async fn a_rejection_says_what_and_where() {
+    let (test, server) = demo(0).await;
+    let mut certificates = test.chain("www.example").into_certificates();
+    certificates.swap(0, 1);
+    let swapped = lucarne_mint::Chain::new(certificates).to_json();
+    let answer = server
+        .post("/demo/ct/v1/add-chain", swapped.as_bytes())
+        .await;
+    assert_eq!(answer.status, 400);
+    let json = answer.json();
+    assert!(json["certificate_index"].is_number(), "{json}");
+    for field in ["error", "code", "detail"] {
+        assert!(!json[field].as_str().unwrap().is_empty(), "{json}");
+    }
+
+    let stranger = TestLog::start("other").await.chain("www.example").to_json();
+    let answer = server
+        .post("/demo/ct/v1/add-chain", stranger.as_bytes())
+        .await;
+    assert_eq!(
+        (answer.status, &answer.json()["code"]),
+        (400, &"unknown_root".into())
+    );
+}
+
+/// Statements 5 and 14: each kind on its own endpoint.
+#[tokio::test]
+async fn precertificates_have_an_endpoint_of_their_own() {
+    let (test, server) = demo(0).await;
+    let mut options = LeafOptions::with_key(["www.example"], test.leaf_key.clone());
+    options.poison = Some(Poison::Last);
+    let precert = test.ca.chain(test.ca.issue(&options).unwrap()).to_json();
+    let cert = test.chain("www.example").to_json();
+    let (x509, pre) = ("/demo/ct/v1/add-chain", "/demo/ct/v1/add-pre-chain");
+    assert_eq!(server.post(pre, precert.as_bytes()).await.status, 200);
+    let answer = server.post(x509, precert.as_bytes()).await;
+    assert_eq!(answer.json()["code"], "precertificate_on_add_chain");
+    let answer = server.post(pre, cert.as_bytes()).await;
+    assert_eq!(answer.json()["code"], "certificate_on_add_pre_chain");
+}
+
+/// Statement 3: methods, sizes, and never a 5xx for bad input.
+#[tokio::test]
+async fn wrong_methods_and_sizes() {
+    let (test, _) = demo(0).await;
+    let limits = Limits {
+        body_bytes: 10_000,
+        ..Limits::default()
+    };
+    let server = Server::start(vec![test.log.clone()], limits).await;
+    for method in ["GET", "HEAD", "PUT", "DELETE", "TRACE", "PATCH", "BREW"] {
+        let answer = server.ask(method, "/demo/ct/v1/add-chain", &[]).await;
+        assert_eq!(answer.status, 405, "{method}");
+        assert_eq!(answer.header("allow"), Some("POST, OPTIONS"));
+    }
+    for path in [
+        "checkpoint",
+        "tile/0/000",
+        "ct/v1/get-roots",
+        "log.v3.json",
+        "",
+    ] {
+        let answer = server
+            .ask("POST", &format!("/demo/{path}"), &[("content-length", "0")])
+            .await;
+        assert_eq!(answer.status, 405, "{path}");
+        assert_eq!(answer.header("allow"), Some("GET, HEAD, OPTIONS"));
+    }
+    for path in [
+        "ct/v1/add-chain",
+        "ct/v1/add-pre-chain",
+        "ct/v1/get-roots",
+        "checkpoint",
+    ] {
+        let answer = server.ask("OPTIONS", &format!("/demo/{path}"), &[]).await;
+        assert_eq!(answer.status, 204, "{path}");
+        assert_eq!(answer.header("access-control-allow-origin"), Some("*"));
+        assert!(
+            answer
+                .header("access-control-allow-methods")
+                .unwrap()
+                .contains("OPTIONS")
+        );
+    }
+    let big = format!("{{\"chain\":[\"{}\"]}}", "A".repeat(10_000));
+    let answer = server.post("/demo/ct/v1/add-chain", big.as_bytes()).await;
+    assert_eq!(
+        (answer.status, &answer.json()["code"]),
+        (413, &"body_too_large".into())
+    );
+}
+
+/// Statement 9.
+#[tokio::test]
+async fn roots_are_listed() {
+    let (test, server) = demo(0).await;
+    let answer = server.get("/demo/ct/v1/get-roots").await;
+    assert_eq!(
+        (answer.status, answer.header("content-type")),
+        (200, Some("application/json"))
+    );
+    let root = base64_simd::STANDARD.encode_to_string(test.ca.cert_der());
+    assert_eq!(answer.json(), serde_json::json!({ "certificates": [root] }));
+}

@@ -1,0 +1,196 @@
+//! HTTP/2, TLS, and the page's own check of a signature.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::support::{Client, Server, TestLog};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::{Request, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use lucarne_http::{Limits, Tls};
+use lucarne_mint::{Authority, CaOptions, KeyPair, KeyType, LeafOptions};
+use lucarne_testkit::tls_client;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// A certificate for localhost, its key, both PEM, and the root to trust.
+fn certificate(name: &str) -> (String, String, Vec<u8>) {
+    let ca = Authority::root(&CaOptions::named(name, KeyType::EcdsaP256)).unwrap();
+    let key = Arc::new(KeyPair::generate(KeyType::EcdsaP256).unwrap());
+    let leaf = ca
+        .issue(&LeafOptions::with_key(["localhost"], key.clone()))
+        .unwrap();
+    let pem = lucarne_mint::Chain::new(vec![leaf]).to_pem();
+    let key = lucarne_mint::pem::encode("PRIVATE KEY", &key.to_pkcs8().unwrap());
+    (pem, key, ca.cert_der().to_vec())
+}
+
+async fn dial(
+    server: &Server,
+    root: &[u8],
+    alpn: &[&str],
+) -> std::io::Result<TlsStream<TcpStream>> {
+    let config = tls_client([root.to_vec()], alpn).unwrap();
+    let tcp = TcpStream::connect(server.address).await?;
+    let name = ServerName::try_from("localhost").unwrap();
+    TlsConnector::from(config).connect(name, tcp).await
+}
+
+/// Submits and reads over HTTP/2, several requests at once.
+async fn talk_http2<S>(stream: S, test: &TestLog)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let io = TokioIo::new(stream);
+    let (sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), io)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let request = |method: &str, path: &str, body: String| {
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("http://log.example{path}"))
+            .header("accept-encoding", "identity")
+            .body(Full::new(Bytes::from(body)))
+            .unwrap();
+        let mut sender = sender.clone();
+        async move {
+            let response = sender.send_request(request).await.unwrap();
+            let (parts, body) = response.into_parts();
+            (parts, body.collect().await.unwrap().to_bytes())
+        }
+    };
+    let chain = test.chain("h2.example").to_json();
+    let (submitted, read, lost, huge) = tokio::join!(
+        request("POST", "/demo/ct/v1/add-chain", chain),
+        request("GET", "/demo/tile/data/000", String::new()),
+        request("GET", "/demo/tile/0/900", String::new()),
+        request("POST", "/demo/ct/v1/add-chain", "A".repeat(600_000)),
+    );
+    assert_eq!(submitted.0.status, StatusCode::OK);
+    assert_eq!(
+        (read.0.status, lost.0.status),
+        (StatusCode::OK, StatusCode::NOT_FOUND)
+    );
+    assert_eq!(huge.0.status, StatusCode::PAYLOAD_TOO_LARGE);
+    let (head, body) = request("HEAD", "/demo/tile/data/000", String::new()).await;
+    assert_eq!(head.headers["content-length"], read.1.len().to_string());
+    assert!(body.is_empty());
+    let (head, body) = request("HEAD", "/demo/ct/v1/add-chain", String::new()).await;
+    assert_eq!(
+        (head.status, body.len()),
+        (StatusCode::METHOD_NOT_ALLOWED, 0)
+    );
+}
+
+#[tokio::test]
+async fn http2_without_tls() {
+    let test = TestLog::start("demo").await;
+    test.fill(256).await;
+    let server = Server::start(vec![test.log.clone()], Limits::default()).await;
+    talk_http2(TcpStream::connect(server.address).await.unwrap(), &test).await;
+    // A client whose first byte could be the beginning of either.
+    let mut client = server.connect().await;
+    client.send(b"P").await;
+    tokio::time::sleep(Duration::from_millis(30)).await;
+    client
+        .send(b"UT /demo/checkpoint HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await;
+    assert_eq!(client.answer().await.unwrap().status, 405);
+}
+
+#[tokio::test]
+async fn tls_with_either_protocol_and_a_new_certificate() {
+    let test = TestLog::start("demo").await;
+    test.fill(256).await;
+    let (old, old_key, old_root) = certificate("Old");
+    let (new, new_key, new_root) = certificate("New");
+    let tls = Tls::new(old.as_bytes(), old_key.as_bytes()).unwrap();
+    let logs = vec![test.log.clone()];
+    let server = Server::start_tls(logs, Limits::default(), tls.clone()).await;
+
+    let stream = dial(&server, &old_root, &["h2", "http/1.1"]).await.unwrap();
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    talk_http2(stream, &test).await;
+    let mut before = Client::new(dial(&server, &old_root, &["http/1.1"]).await.unwrap());
+    assert_eq!(before.get("/demo/checkpoint").await.status, 200);
+
+    // Nonsense is refused, and what was there stays.
+    assert!(tls.replace(b"", old_key.as_bytes()).is_err());
+    assert!(tls.replace(new.as_bytes(), old_key.as_bytes()).is_err());
+    assert!(tls.replace(new.as_bytes(), b"no key").is_err());
+    assert!(dial(&server, &old_root, &[]).await.is_ok());
+
+    tls.replace(new.as_bytes(), new_key.as_bytes()).unwrap();
+    assert!(dial(&server, &old_root, &[]).await.is_err());
+    let mut after = Client::new(dial(&server, &new_root, &[]).await.unwrap());
+    assert_eq!(after.get("/demo/checkpoint").await.status, 200);
+    assert_eq!(
+        before.get("/demo/checkpoint").await.status,
+        200,
+        "goes on as it was"
+    );
+
+    let stopped = server.stop();
+    assert!(before.closed().await && after.closed().await);
+    stopped.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_tls_handshake_that_does_not_come() {
+    let test = TestLog::start("demo").await;
+    let (certificate, key, _) = certificate("CA");
+    let limits = Limits {
+        header_timeout: Duration::from_millis(200),
+        ..Limits::default()
+    };
+    let tls = Tls::new(certificate.as_bytes(), key.as_bytes()).unwrap();
+    let server = Server::start_tls(vec![test.log.clone()], limits, tls).await;
+    assert!(server.connect().await.closed().await);
+    let mut plain = server.connect().await;
+    plain.send(b"GET / HTTP/1.1\r\n\r\n").await;
+    let mut alert = Vec::new();
+    plain.stream.read_to_end(&mut alert).await.unwrap();
+    assert!(!alert.starts_with(b"HTTP"), "{alert:?}");
+}
+
+/// The page's script, run by node where there is one.
+#[tokio::test]
+async fn the_page_checks_the_signature() {
+    let test = TestLog::start("demo").await;
+    test.fill(2).await;
+    let server = Server::start(vec![test.log.clone()], Limits::default()).await;
+    let note = server.get("/demo/checkpoint").await;
+    let script = server.get("/demo/page.js").await;
+    let key = test.log.config().key.public_key_spki();
+    let program = format!(
+        "{}\n(async () => {{ const key = bytes('{}'); const note = {:?};\n\
+         const seen = await verify(note, 'log.example/demo', key);\n\
+         const other = await verify(note.replace('\\n2\\n', '\\n3\\n'), 'log.example/demo', key);\n\
+         const lost = await verify(note, 'log.example/other', key).catch((e) => e.message);\n\
+         console.log(seen.good, seen.size, other.good, lost); }})();",
+        script.text(),
+        base64_simd::STANDARD.encode_to_string(key),
+        note.text(),
+    );
+    let ran = std::process::Command::new("node")
+        .arg("-e")
+        .arg(program)
+        .output();
+    let Ok(ran) = ran else {
+        println!("skipped: there is no node to run page.js with");
+        return;
+    };
+    let said = String::from_utf8_lossy(&ran.stdout);
+    let complaints = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(
+        said.trim(),
+        "true 2 false the origin is log.example/demo",
+        "{complaints}"
+    );
+}

@@ -1,0 +1,280 @@
+//! The life of a submission, from the chain to the tile.
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use crate::fixture::{Submission, World, audit, place, plain, submit_all};
+use bytes::Bytes;
+use lucarne_ct::{Code, Disagreement, Sct};
+use lucarne_log::{Log, SubmitError};
+use lucarne_storage::Assets;
+use lucarne_tlog::{Level, Tile};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_sct_points_at_its_entry() {
+    let world = World::new().await;
+    let log = world.run().await;
+    let submissions: Vec<_> = (0..300).map(Submission::number).collect();
+    let scts = submit_all(&log, &submissions).await;
+    let entries = audit(&log).await;
+    assert_eq!(entries.len(), 300);
+    for (submission, sct) in submissions.iter().zip(&scts) {
+        let (index, timestamp) = place(sct);
+        let (identity, logged_at) = entries[index as usize];
+        assert_eq!(timestamp, logged_at);
+        // A certificate's identity can be computed here without the log's help.
+        if submission.kind == lucarne_ct::EntryKind::X509 {
+            let signed = lucarne_ct::SignedEntry::X509 {
+                certificate: submission.ders[0].clone().into(),
+            };
+            assert_eq!(signed.identity().0, identity);
+            sct.verify(&world.config.key.public_key().unwrap(), &signed)
+                .unwrap();
+        }
+    }
+    log.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_duplicate_gets_the_same_place_at_any_time() {
+    let world = World::new().await;
+    let log = world.run().await;
+    let submission = Submission::number(1);
+    let copies = vec![submission.clone(); 50];
+    let first = submit_all(&log, &copies).await;
+    let places: Vec<_> = first.iter().map(place).collect();
+    assert!(places.iter().all(|p| *p == places[0]), "in one round");
+    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    let later = submission.to(&log).await.unwrap();
+    assert_eq!(place(&later), places[0], "from the index");
+    assert!(first.contains(&later), "and no new signature");
+    log.shutdown().await;
+
+    let log = world.run().await;
+    let after_restart = submission.to(&log).await.unwrap();
+    assert_eq!(place(&after_restart), places[0], "after a restart");
+    log.shutdown().await;
+
+    let log = world.crashed().await.run().await;
+    let rebuilt = submission.to(&log).await.unwrap();
+    assert_eq!(place(&rebuilt), places[0], "after the index was lost");
+    assert_eq!(audit(&log).await.len(), 1);
+    log.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_chain_is_refused_and_costs_nothing() {
+    let world = World::new().await;
+    let log = world.run().await;
+    let mut submission = Submission::number(1);
+    let last = submission.ders[0].len() - 1;
+    submission.ders[0][last] ^= 1;
+    let error = submission.to(&log).await.unwrap_err();
+    let SubmitError::Rejected(rejection) = error else {
+        panic!("{error}");
+    };
+    assert_eq!(rejection.code, Code::InvalidSignature);
+    assert_eq!(rejection.certificate_index, Some(0));
+    assert_eq!(audit(&log).await.len(), 0);
+    log.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_partial_width_is_served_and_none_before_its_checkpoint() {
+    let world = World::new().await;
+    let log = world.run().await;
+    let submissions: Vec<_> = (0..270).map(Submission::number).collect();
+    for chunk in submissions.chunks(90) {
+        submit_all(&log, chunk).await;
+    }
+    let full = plain(&log, Level::Data, 0, 256).await;
+    let hashes = plain(&log, Level::Hashes(0), 0, 256).await;
+    for width in 1..=255 {
+        let data = plain(&log, Level::Data, 0, width).await;
+        assert!(full.starts_with(&data));
+        assert_eq!(
+            plain(&log, Level::Hashes(0), 0, width).await,
+            hashes[..32 * usize::from(width)]
+        );
+    }
+    assert_eq!(plain(&log, Level::Hashes(0), 1, 14).await.len(), 14 * 32);
+    for absent in [
+        "tile/0/001.p/15",
+        "tile/data/001.p/15",
+        "tile/1/000",
+        "tile/0/001",
+    ] {
+        let tile = Tile::parse(absent).unwrap();
+        assert!(log.tile(tile).await.unwrap().is_none(), "{absent}");
+    }
+    log.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn superseded_partials_go_and_the_newest_stays() {
+    let world = World::new().await;
+    let log = world.run().await;
+    let submissions: Vec<_> = (0..300).map(Submission::number).collect();
+    for chunk in submissions.chunks(25) {
+        submit_all(&log, chunk).await;
+    }
+    log.shutdown().await;
+    let paths = world.assets.paths();
+    let partials_of = |tile: &str| paths.iter().any(|p| p.starts_with(&format!("{tile}.p/")));
+    for tile in ["tile/0/000", "tile/data/000"] {
+        assert!(paths.contains(&tile.to_string()));
+        assert!(!partials_of(tile), "{paths:?}");
+    }
+    for partial in ["tile/0/001.p/44", "tile/1/000.p/1"] {
+        assert!(world.assets.get(partial).await.unwrap().is_some());
+    }
+    let data = world.assets.get("tile/data/001.p/44").await.unwrap();
+    assert!(data.unwrap().starts_with(&[0x1f, 0x8b]), "gzip");
+    assert!(world.assets.staged().await.unwrap().is_empty(), "journal");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disagreement_about_a_signature_fails_the_health_check_and_names_it() {
+    let world = World::new().await;
+    let log = world.run().await;
+    assert!(log.health().await.ok(), "{:?}", log.health().await);
+    world.config.verification.disagree(Disagreement {
+        key: vec![4, 0xab],
+        digest: vec![1; 32],
+        signature: vec![0x30],
+    });
+    // As the answer of the last second stands.
+    let failed = async {
+        loop {
+            let health = log.health().await;
+            if let Some(check) = health.checks.into_iter().find(|check| !check.ok) {
+                break check;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    let patience = std::time::Duration::from_secs(30);
+    let failed = tokio::time::timeout(patience, failed).await.unwrap();
+    assert_eq!(failed.name, "verification");
+    assert!(
+        failed.detail.contains("key 04ab, digest 0101"),
+        "{failed:?}"
+    );
+    // The log goes on, by aws-lc-rs.
+    Submission::number(1).to(&log).await.unwrap();
+    assert_eq!(world.config.verification.stats().accepted, 0);
+    log.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_log_signs_anew_and_answers_at_once() {
+    let mut world = World::new().await;
+    world.config.checkpoint_interval = std::time::Duration::from_millis(50);
+    world.config.period = std::time::Duration::from_millis(10);
+    let log = world.run().await;
+    let before = log.published().unwrap();
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    let after = log.published().unwrap();
+    assert!(after.timestamp_ms > before.timestamp_ms);
+    assert_eq!((after.size, after.root), (before.size, before.root));
+    Submission::number(1).to(&log).await.unwrap();
+    assert!(log.health().await.ok(), "{:?}", log.health().await);
+    log.shutdown().await;
+}
+
+/// A log of 520 entries and their SCTs, stopped; its first data tile, plain.
+async fn two_tiles() -> (World, Vec<Submission>, Vec<Sct>, Vec<u8>) {
+    let world = World::new().await;
+    let log = world.run().await;
+    let submissions: Vec<_> = (0..520).map(Submission::number).collect();
+    let mut scts = Vec::new();
+    for burst in submissions.chunks(40) {
+        scts.extend(submit_all(&log, burst).await);
+    }
+    let tile = plain(&log, Level::Data, 0, 256).await;
+    log.shutdown().await;
+    (world, submissions, scts, tile)
+}
+
+/// Submits each: the same place, or none now. Returns how many had none.
+async fn refused(log: &Log, submissions: &[Submission], scts: &[Sct]) -> usize {
+    let mut refused = 0;
+    for (submission, sct) in submissions.iter().zip(scts) {
+        match submission.to(log).await {
+            Ok(again) => assert_eq!(place(&again), place(sct)),
+            Err(SubmitError::Unavailable { .. }) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    refused
+}
+
+/// Waits until each gets its place.
+async fn found_again(log: &Log, submissions: &[Submission], scts: &[Sct]) {
+    for _ in 0..200 {
+        if refused(log, submissions, scts).await == 0 {
+            return;
+        }
+        // Polled: the log looks again every few seconds.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    panic!("{:?}", log.health().await);
+}
+
+/// An old data tile is rotten, or gone, and so is the index: what the tree does
+/// not vouch for is neither answered nor logged again, and all else goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_index_is_rebuilt_from_what_the_tree_vouches_for() {
+    let (world, submissions, scts, tile) = two_tiles().await;
+    let mut flipped = tile.clone();
+    flipped[7] ^= 4; // the last byte of the first timestamp
+    let stored = world.assets.get("tile/data/000").await.unwrap().unwrap();
+    let mut cut = stored.to_vec();
+    cut.truncate(stored.len() / 2);
+    for (rotten, unknown) in [
+        (Some(flipped), 1..=1),
+        (Some(tile[..tile.len() / 2].to_vec()), 2..=254),
+        (Some(cut), 256..=256),
+        (None, 256..=256),
+    ] {
+        let world = world.crashed().await;
+        let path = "tile/data/000";
+        world.assets.tamper(path, rotten.map(Bytes::from));
+        let log = world.run().await;
+        let count = refused(&log, &submissions, &scts).await;
+        assert!(unknown.contains(&count), "{count}");
+        let health = format!("{:?}", log.health().await);
+        assert!(health.contains(&format!("{count} entries are not known")));
+        assert_eq!(log.published().unwrap().size, 520, "none is logged again");
+        // Nor after a restart, by the index that is there now.
+        log.shutdown().await;
+        let log = world.run().await;
+        assert_eq!(refused(&log, &submissions, &scts).await, count);
+        // Put back, it is found.
+        world.assets.tamper(path, Some(stored.clone()));
+        found_again(&log, &submissions, &scts).await;
+        assert!(log.health().await.ok(), "{:?}", log.health().await);
+        assert_eq!(audit(&log).await.len(), 520);
+        log.shutdown().await;
+    }
+}
+
+/// What a hash tile says is not believed either.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rotten_hash_tile_gives_no_false_sct() {
+    let (world, submissions, scts, _) = two_tiles().await;
+    for path in ["tile/0/000", "tile/0/001"] {
+        let whole = world.assets.get(path).await.unwrap().unwrap();
+        for rotten in [None, Some(vec![0; 8192]), Some(whole[..8000].to_vec())] {
+            let world = world.crashed().await;
+            world.assets.tamper(path, rotten.map(Bytes::from));
+            let log = world.run().await;
+            // The data tile is whole, so that all is known; what cannot be
+            // proven is not signed.
+            assert_eq!(refused(&log, &submissions, &scts).await, 256);
+            world.assets.tamper(path, Some(whole.clone()));
+            found_again(&log, &submissions, &scts).await;
+            log.shutdown().await;
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! A whole log: its life, its deaths, and what it refuses to do.
+#![allow(clippy::unwrap_used)]
+
+mod crash;
+mod fixture;
+mod life;
+mod objects;
+mod overload;
+mod power;
+mod refuse;

@@ -1,0 +1,411 @@
+//! What a log refuses to start from, and what it says.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::fixture::{Submission, World, audit, reached, submit_all};
+use lucarne_log::{Log, State};
+use lucarne_storage::{Assets, Lock, MemoryAssets};
+
+async fn refusal(world: &World) -> String {
+    let log = world.start();
+    reached(&log, |state| matches!(state, State::Stopped { .. })).await;
+    let State::Stopped { reason, .. } = log.state() else {
+        unreachable!();
+    };
+    log.shutdown().await;
+    reason
+}
+
+/// The lock's checkpoint of this log.
+async fn signed(world: &World) -> Option<Vec<u8>> {
+    let id = world.config.key.log_id().0;
+    world.lock.load(&id).await.unwrap()
+}
+
+/// A log with some entries, stopped, and a copy from before the last ones.
+async fn grown() -> (World, World) {
+    let world = World::new().await;
+    let log = world.run().await;
+    let submissions: Vec<_> = (0..10).map(Submission::number).collect();
+    submit_all(&log, &submissions[..5]).await;
+    let earlier = world.crashed().await;
+    submit_all(&log, &submissions[5..]).await;
+    log.shutdown().await;
+    (world, earlier)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_lock_is_refused() {
+    let (mut world, earlier) = grown().await;
+    world.lock = earlier.lock;
+    let reason = refusal(&world).await;
+    assert!(reason.contains("The lock was rolled back"), "{reason}");
+}
+
+/// What another machine published with a lock of its own, though it is behind:
+/// this log would go on where readers have seen something else.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_published_checkpoint_of_another_history_is_refused() {
+    let world = World::new().await;
+    let log = world.run().await;
+    let submissions: Vec<_> = (0..400).map(Submission::number).collect();
+    submit_all(&log, &submissions[..2]).await;
+    let other = world.crashed().await;
+    let elsewhere = other.run().await;
+    submit_all(&elsewhere, &submissions[399..]).await;
+    let theirs = elsewhere.published().unwrap();
+    assert_eq!(theirs.size, 3);
+    elsewhere.shutdown().await;
+    for round in [2..3, 3..5, 5..300] {
+        submit_all(&log, &submissions[round]).await;
+        // With the rounds still in the journal, and without.
+        let unsettled = world.crashed().await;
+        let settled = world.crashed().await;
+        settled.run().await.shutdown().await;
+        for world in [unsettled, settled] {
+            let checkpoint = Some(theirs.checkpoint.clone());
+            world.assets.tamper("checkpoint", checkpoint);
+            let reason = refusal(&world).await;
+            assert!(reason.contains("would sign a fork"), "{reason}");
+        }
+    }
+    log.shutdown().await;
+}
+
+/// What the checkpoint would have told, the tiles tell.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_lock_is_refused_though_the_checkpoint_is_lost() {
+    for (before, after) in [
+        (5, 10),
+        (0, 3),
+        (255, 256),
+        (256, 257),
+        (256, 512),
+        (300, 512),
+    ] {
+        let world = World::new().await;
+        let log = world.run().await;
+        let submissions: Vec<_> = (0..after).map(Submission::number).collect();
+        submit_all(&log, &submissions[..before as usize]).await;
+        let earlier = world.crashed().await;
+        submit_all(&log, &submissions[before as usize..]).await;
+        log.shutdown().await;
+        for checkpoint in [None, Some("torn".into())] {
+            let mut world = world.crashed().await;
+            world.lock = earlier.lock.clone();
+            world.assets.tamper("checkpoint", checkpoint);
+            let reason = refusal(&world).await;
+            assert!(
+                reason.contains("The lock was rolled back"),
+                "{before}: {reason}"
+            );
+        }
+    }
+}
+
+/// Of each byte one bit: where it is the signature's, the origin's or the size's,
+/// the note is still one, but not this log's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_published_checkpoint_with_a_flipped_bit_is_put_back_from_the_lock() {
+    let (world, earlier) = grown().await;
+    let whole = signed(&world).await.unwrap();
+    for place in (0..whole.len()).step_by(7) {
+        let mut damaged = whole.clone();
+        damaged[place] ^= 1 << (place % 7);
+        let world = world.crashed().await;
+        world.assets.tamper("checkpoint", Some(damaged.into()));
+        let log = world.run().await;
+        log.shutdown().await;
+        let published = world.assets.get("checkpoint").await.unwrap();
+        assert_eq!(published.map(Vec::from), signed(&world).await);
+    }
+    // One of another history, or of this one when it was larger, is no damage.
+    let mut lagging = earlier.crashed().await;
+    lagging.assets = world.assets.clone();
+    let mut larger = whole.clone();
+    let last = larger.len() - 6;
+    larger[last] ^= 1;
+    lagging.assets.tamper("checkpoint", Some(larger.into()));
+    let reason = refusal(&lagging).await;
+    assert!(reason.contains("is not one of"), "{reason}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn older_storage_is_refused_unless_its_journal_leads_on() {
+    let (mut world, earlier) = grown().await;
+    world.assets = earlier.assets;
+    let reason = refusal(&world).await;
+    assert!(reason.contains("Storage was rolled back"), "{reason}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn empty_storage_under_a_used_lock_is_refused() {
+    let (mut world, _) = grown().await;
+    world.assets = MemoryAssets::new();
+    let reason = refusal(&world).await;
+    assert!(reason.contains("emptied"), "{reason}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flipped_bit_on_the_right_edge_is_refused() {
+    let (world, _) = grown().await;
+    let path = "tile/0/000.p/10";
+    let mut bytes = world.assets.get(path).await.unwrap().unwrap().to_vec();
+    bytes[77] ^= 4;
+    world.assets.tamper(path, Some(bytes.into()));
+    let reason = refusal(&world).await;
+    assert!(reason.contains("damaged"), "{reason}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_was_never_created_is_not_made_by_starting_it() {
+    let mut world = World::new().await;
+    world.lock = Arc::new(lucarne_storage::MemoryLock::new());
+    let reason = refusal(&world).await;
+    assert!(reason.contains("a wrong lock"), "{reason}");
+    assert!(!reason.contains("init"), "its storage knows it: {reason}");
+    world.assets = MemoryAssets::new();
+    let reason = refusal(&world).await;
+    assert!(reason.contains("lucarne init"), "{reason}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_logs_storage_is_refused() {
+    let (world, _) = grown().await;
+    let mut other = World::new().await;
+    other.config.origin = "log.example/other".into();
+    other.lock = world.lock.clone();
+    other.assets = world.assets.clone();
+    let reason = refusal(&other).await;
+    assert!(reason.contains("origin"), "{reason}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_is_created_once() {
+    let world = World::new().await;
+    let again = Log::create(&world.config, &world.assets, &*world.lock).await;
+    assert!(again.unwrap_err().to_string().contains("already holds"));
+    let elsewhere = Log::create(&world.config, &MemoryAssets::new(), &*world.lock).await;
+    assert!(elsewhere.unwrap_err().to_string().contains("exists"));
+    let id = world.config.key.log_id().0;
+    assert!(world.lock.load(&id).await.unwrap().is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn timestamps_never_go_back_and_a_clock_far_behind_is_waited_for() {
+    let world = World::new().await;
+    let log = world.run().await;
+    let first = Submission::number(1).to(&log).await.unwrap();
+    world
+        .skew_ms
+        .store(3_000_u64.wrapping_neg(), Ordering::SeqCst);
+    let second = Submission::number(2).to(&log).await.unwrap();
+    assert!(second.timestamp > first.timestamp);
+    world
+        .skew_ms
+        .store(60_000_u64.wrapping_neg(), Ordering::SeqCst);
+    assert!(Submission::number(3).to(&log).await.is_err());
+    reached(&log, |state| matches!(state, State::Stopped { .. })).await;
+    // It is tried again, and is not seen to run as long as it cannot sign.
+    for _ in 0..250 {
+        assert_ne!(log.state(), State::Running);
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    world.skew_ms.store(0, Ordering::SeqCst);
+    reached(&log, |state| *state == State::Running).await;
+    Submission::number(3).to(&log).await.unwrap();
+    assert_eq!(audit(&log).await.len(), 3);
+    log.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retired_shard_answers_gone_and_is_well() {
+    let mut world = World::new().await;
+    world.config.policy.not_after_start = Some(1_000_000_000_000);
+    world.config.policy.not_after_limit = Some(1_010_000_000_000);
+    let log = world.start();
+    reached(&log, |state| *state == State::Retired).await;
+    let error = Submission::number(1).to(&log).await.unwrap_err();
+    assert!(matches!(error, lucarne_log::SubmitError::Gone));
+    assert!(log.health().await.ok());
+    assert!(log.published().is_some());
+    log.shutdown().await;
+    assert_eq!(log.state(), State::Closed);
+}
+
+/// Lock and storage of the same moment agree; only the index has seen more.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_that_has_seen_more_is_refused_and_kept() {
+    let (world, mut earlier) = grown().await;
+    let (own, newer) = (earlier.config.cache.clone(), world.config.cache.clone());
+    earlier.config.cache = newer.clone();
+    let before = signed(&earlier).await;
+    for _ in 0..2 {
+        let reason = refusal(&earlier).await;
+        assert!(reason.contains("has seen 10 entries"), "{reason}");
+        assert!(reason.contains("only knows 5"), "{reason}");
+        assert!(reason.contains(newer.to_str().unwrap()), "{reason}");
+    }
+    assert_eq!(signed(&earlier).await, before, "nothing is signed");
+    assert_eq!(newer.parent().unwrap().read_dir().unwrap().count(), 1);
+    // Each with its own: both are well.
+    earlier.config.cache = own;
+    for world in [earlier, world] {
+        let log = world.run().await;
+        log.shutdown().await;
+    }
+}
+
+/// The same key, and other entries: what a restored or copied cache may be.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_of_another_history_is_refused_and_kept() {
+    let submissions: Vec<_> = (0..600).map(Submission::number).collect();
+    for (theirs, ours) in [(3, 3), (3, 5), (200, 300), (256, 300), (257, 400)] {
+        let (other, mut world) = (World::new().await, World::new().await);
+        for (world, part) in [
+            (&other, &submissions[..theirs]),
+            (&world, &submissions[200..200 + ours]),
+        ] {
+            let log = world.run().await;
+            submit_all(&log, part).await;
+            log.shutdown().await;
+        }
+        let own = world.config.cache.clone();
+        world.config.cache = other.config.cache.clone();
+        let reason = refusal(&world).await;
+        assert!(reason.contains("another history"), "{reason}");
+        let path = world.config.cache.display().to_string();
+        assert!(reason.contains(&format!("move {path} away")), "{reason}");
+        // The index is as it was, and the log is well with its own.
+        let log = other.run().await;
+        submissions[0].to(&log).await.unwrap();
+        log.shutdown().await;
+        world.config.cache = own;
+        let log = world.run().await;
+        assert_eq!(audit(&log).await.len(), ours);
+        log.shutdown().await;
+    }
+}
+
+/// The bucket with lock and data is suddenly empty: that is no new log.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_ran_is_never_told_to_be_made() {
+    let mut world = World::new().await;
+    let log = world.run().await;
+    Submission::number(1).to(&log).await.unwrap();
+    let id = world.config.key.log_id().0;
+    world.lock.tamper(&id, None);
+    for path in world.assets.paths() {
+        world.assets.tamper(&path, None);
+    }
+    assert!(Submission::number(2).to(&log).await.is_err());
+    let told = |state: &State| match state {
+        State::Stopped { reason, .. } => reason.contains("it exists"),
+        _ => false,
+    };
+    reached(&log, told).await;
+    let health = format!("{:?}", log.health().await);
+    assert!(health.contains("the lock was emptied"), "{health}");
+    assert!(!health.contains("init"), "{health}");
+    log.shutdown().await;
+
+    // Nor after a restart, as long as the cache remembers.
+    world.assets = MemoryAssets::new();
+    let reason = refusal(&world).await;
+    assert!(reason.contains("has seen 1 entries of it"), "{reason}");
+    assert!(!reason.contains("init"), "{reason}");
+    let made = Log::create(&world.config, &world.assets, &*world.lock).await;
+    let refused = made.unwrap_err().to_string();
+    assert!(refused.contains("would fork it"), "{refused}");
+    assert!(signed(&world).await.is_none());
+}
+
+/// The lock is one of a moment ago, and nothing that was published tells. Each
+/// record of the journal but the first after it goes on from a signed tree.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_journal_that_goes_on_beyond_the_lock_is_refused() {
+    let world = World::new().await;
+    let log = world.run().await;
+    let mut moments = Vec::new();
+    for n in 0..6 {
+        moments.push(world.crashed().await);
+        Submission::number(n).to(&log).await.unwrap();
+    }
+    let newest = world.crashed().await;
+    log.shutdown().await;
+    for (entries, moment) in moments.iter().enumerate() {
+        let assets = newest.assets.snapshot();
+        for path in assets.paths() {
+            assets.tamper(&path, moment.assets.get(&path).await.unwrap());
+        }
+        let world = World {
+            assets,
+            ..newest.crashed().await
+        };
+        let id = world.config.key.log_id().0;
+        world.lock.tamper(&id, signed(moment).await);
+        if entries < 5 {
+            let reason = refusal(&world).await;
+            assert!(reason.contains("The lock was rolled back"), "{reason}");
+            let beyond = format!("goes on from {} entries", entries + 1);
+            assert!(reason.contains(&beyond), "{reason}");
+        } else {
+            // Staged and, for all that can be told, never committed.
+            let log = world.run().await;
+            assert_eq!(audit(&log).await.len(), entries);
+            log.shutdown().await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_jumps_ahead_is_not_signed_with() {
+    let mut world = World::new().await;
+    // Nor does it end the shard.
+    let years = 10 * 365 * 24 * 3600 * 1000;
+    let now_ms = world.config.clock.now_ms();
+    world.config.policy.not_after_limit = Some(now_ms + years / 2);
+    let log = world.run().await;
+    Submission::number(1).to(&log).await.unwrap();
+    for ahead_ms in [years, 3_600_000] {
+        world.skew_ms.store(ahead_ms, Ordering::SeqCst);
+        reached(&log, |state| matches!(state, State::Stopped { .. })).await;
+        let health = format!("{:?}", log.health().await);
+        assert!(health.contains("the clock jumped"), "{health}");
+        assert!(Submission::number(2).to(&log).await.is_err());
+        world.skew_ms.store(0, Ordering::SeqCst);
+        reached(&log, |state| *state == State::Running).await;
+        Submission::number(2).to(&log).await.unwrap();
+        let signed_ms = log.published().unwrap().timestamp_ms;
+        assert!(signed_ms < now_ms + 600_000, "{signed_ms}");
+    }
+    // What the log waits out anyway is no jump.
+    world.skew_ms.store(3_000, Ordering::SeqCst);
+    Submission::number(3).to(&log).await.unwrap();
+    log.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_days_after_the_last_checkpoint_needs_a_word() {
+    let mut world = World::new().await;
+    let log = world.run().await;
+    Submission::number(1).to(&log).await.unwrap();
+    log.shutdown().await;
+    let days = 2 * 24 * 3600 * 1000;
+    world.skew_ms.store(days, Ordering::SeqCst);
+    let before = signed(&world).await;
+    let reason = refusal(&world).await;
+    assert!(reason.contains("--confirm-clock"), "{reason}");
+    assert_eq!(signed(&world).await, before);
+    // Corrected, or confirmed, it goes on.
+    world.skew_ms.store(0, Ordering::SeqCst);
+    let log = world.run().await;
+    log.shutdown().await;
+    world.skew_ms.store(days, Ordering::SeqCst);
+    world.config.clock = world.config.clock.confirmed();
+    let log = world.run().await;
+    Submission::number(2).to(&log).await.unwrap();
+    log.shutdown().await;
+}

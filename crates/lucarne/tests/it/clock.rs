@@ -1,0 +1,94 @@
+//! A clock that is far behind what the log has signed: it waits, with words,
+//! until time has caught up, and never signs the past.
+#![allow(clippy::unwrap_used)]
+
+use crate::common::site::Site;
+use crate::common::{PATIENCE, assert_has, eventually, pki, run, submission};
+use bytes::Bytes;
+use lucarne_ct::{Sct, verify_checkpoint};
+
+/// The clock of a test cannot be set back; but this log has already signed
+/// what is to happen in a while.
+const AHEAD_MS: u64 = 14_000;
+
+#[test]
+fn a_clock_far_behind_is_waited_for() {
+    let site = Site::create([("late", String::new())]);
+    let load = site.load("late");
+    let mut server = site.start();
+    run(async {
+        site.ready("late").await;
+        assert_eq!(load.submit(&load.fresh()).await, Some(true));
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+
+    let key = site.key("late");
+    let origin = format!("{}/late", site.address());
+    let newest = run(site.signed("late")).unwrap();
+    let (head, signed_ms) = verify_checkpoint(&newest, &origin, key.public_key_spki()).unwrap();
+    let future_ms = signed_ms + AHEAD_MS;
+    let note = key.sign_checkpoint(&origin, head.size, &head.root, future_ms);
+    run(site.sign("late", note.unwrap().as_bytes()));
+
+    let mut server = site.start();
+    run(async {
+        let reason = site.reaches("late", "stopped").await;
+        assert_has(&reason, "ms behind the last signed timestamp: correct it");
+        assert_has(&reason, "the log goes on by itself once it has caught up");
+        assert_eq!(load.submit(&load.fresh()).await, Some(false));
+        let health = site.health("late").await.to_string();
+        assert_has(&health, "ms behind the newest checkpoint");
+        let body = submission(&pki().p256);
+        let client = site.client_of("late");
+        let mut sct = Bytes::new();
+        eventually("it goes on", async || {
+            let answer = client.post("ct/v1/add-chain", body.clone()).await.unwrap();
+            sct = answer.body;
+            answer.status == 200
+        })
+        .await;
+        let sct = Sct::parse(&sct).unwrap();
+        assert!(sct.timestamp > future_ms, "{} {future_ms}", sct.timestamp);
+        load.audit.run().await.unwrap().assert_clean();
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
+
+/// The clock of a test cannot jump; but this log signed last three days ago.
+#[test]
+fn a_start_after_days_is_confirmed_with_the_day() {
+    let site = Site::create([("idle", String::new())]);
+    let key = site.key("idle");
+    let origin = format!("{}/idle", site.address());
+    let newest = run(site.signed("idle")).unwrap();
+    let (head, signed_ms) = verify_checkpoint(&newest, &origin, key.public_key_spki()).unwrap();
+    let days_ago_ms = signed_ms - 3 * 24 * 3600 * 1000;
+    let note = key.sign_checkpoint(&origin, head.size, &head.root, days_ago_ms);
+    let note = note.unwrap();
+    std::fs::write(site.data("idle").join("checkpoint"), &note).unwrap();
+    run(site.sign("idle", note.as_bytes()));
+    let mut server = site.start();
+    run(async {
+        let reason = site.reaches("idle", "stopped").await;
+        assert_has(&reason, "more than 3 days after the last signed checkpoint");
+        assert_has(&reason, "lucarne serve --confirm-clock");
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+    let signed = run(site.signed("idle")).unwrap();
+    assert_eq!(signed, note.as_bytes(), "nothing was signed");
+
+    // What was confirmed one day is not for another.
+    let (code, said) = site.lucarne(&["serve", "--confirm-clock", "2026-01-01"]);
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "this machine's clock says");
+    let today = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC);
+    let confirmed = site.launch().arg("--confirm-clock");
+    let confirmed = confirmed.arg(today.date().to_string());
+    let mut server = confirmed.start(site.address()).unwrap();
+    run(site.ready("idle"));
+    assert!(server.stop(PATIENCE).unwrap().success());
+    // It has signed since.
+    let mut server = site.start();
+    run(site.ready("idle"));
+    assert!(server.stop(PATIENCE).unwrap().success());
+}

@@ -1,0 +1,288 @@
+//! `lucarne load` as a command: usage, wrong plans, reports, exit codes.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::Path;
+
+use crate::common::load_test::{authorities, log_for_load};
+use crate::common::{LUCARNE, PATIENCE, assert_has, lucarne, ready, run};
+use lucarne_testkit::{Launch, Signal, free_port, temp_dir};
+
+/// Runs `lucarne load` with more arguments: exit code, and all it printed.
+fn load(directory: &Path, args: &[&str]) -> (i32, String) {
+    lucarne(directory, &[&["load"], args].concat())
+}
+
+fn roots() -> String {
+    authorities().display().to_string()
+}
+
+#[test]
+fn help_says_what_there_is() {
+    let here = temp_dir();
+    let (code, said) = load(here.path(), &["--help"]);
+    assert_eq!(code, 0);
+    for command in ["run", "check", "merge", "ct-write", "ct-read", "ct", "s3"] {
+        assert_has(&said, &format!("\n  {command} "));
+    }
+    for command in ["run", "merge", "ct-write", "ct-read", "ct", "s3"] {
+        let (code, said) = load(here.path(), &[command, "--help"]);
+        assert_eq!(code, 0, "{said}");
+        assert_has(&said, "99 a threshold was crossed");
+        for flag in ["--summary", "--html", "--baseline", "--report"] {
+            assert_has(&said, flag);
+        }
+    }
+    let (_, said) = load(here.path(), &["ct-write", "--help"]);
+    for flag in [
+        "--rate",
+        "--vus",
+        "--threshold",
+        "--log-url",
+        "--issuers",
+        "--insecure",
+    ] {
+        assert_has(&said, flag);
+    }
+    assert_eq!(load(here.path(), &["ct-write", "--rate", "fast"]).0, 2);
+    assert_eq!(
+        load(here.path(), &["ct-write", "--rate", "5", "--vus", "5"]).0,
+        2
+    );
+    assert_eq!(
+        load(here.path(), &["ct-write", "--threshold", "nonsense"]).0,
+        2
+    );
+}
+
+const TYPOS: &str = "\
+scenarios:
+  write:
+    scenario: ct-wirte
+    executor: constant-arrival-rate
+    rate: 5
+    duraton: 1s
+  read:
+    scenario: ct-read
+    executor: constant-vus
+    duration: 10
+    options:
+      logUrl: http://127.0.0.1:1/
+      maxChekpointAge: 5s
+";
+
+#[test]
+fn a_plan_with_typos_is_explained_and_not_run() {
+    let here = temp_dir();
+    fs::write(here.path().join("plan.yaml"), TYPOS).unwrap();
+    let expected = [
+        "plan.yaml:3: scenarios.write.scenario: `ct-wirte` is no scenario; did you mean `ct-write`?",
+        "plan.yaml:6: scenarios.write.duraton: no such key; did you mean `duration`?",
+        "plan.yaml:10: scenarios.read.duration: `10` has no unit: write 10s or 10ms",
+        "plan.yaml:13: scenarios.read.options.maxChekpointAge: no such key; did you mean \
+         `maxCheckpointAge`?",
+    ];
+    let (code, said) = load(here.path(), &["check", "plan.yaml"]);
+    assert_eq!(code, 104, "{said}");
+    for line in expected {
+        assert_has(&said, &format!("problem: {line}\n"));
+    }
+    let (code, said) = load(here.path(), &["run", "plan.yaml"]);
+    assert_eq!(code, 104, "{said}");
+    assert_has(&said, expected[0]);
+    assert_has(&said, "nothing was run");
+    let (code, said) = load(here.path(), &["check", "none.yaml"]);
+    assert_eq!(code, 104);
+    assert_has(&said, "none.yaml: cannot be read");
+}
+
+#[test]
+fn what_a_right_plan_does_is_said() {
+    let here = temp_dir();
+    let plan = "scenarios:\n  w:\n    scenario: ct-write\n    executor: constant-arrival-rate\n    \
+                rate: 500\n    duration: 60s\n    options: { logUrl: http://127.0.0.1:1/ }\n";
+    fs::write(here.path().join("plan.yaml"), plan).unwrap();
+    let (code, said) = load(here.path(), &["check", "plan.yaml"]);
+    assert_eq!(code, 0, "{said}");
+    assert_has(&said, "scenario w: ct-write, 500/s for 60s");
+    assert_has(&said, "no problems, no warnings");
+    // Nothing was made by looking.
+    assert_eq!(fs::read_dir(here.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_target_that_is_not_there_is_110() {
+    let here = temp_dir();
+    let url = format!("http://127.0.0.1:{}/log/", free_port());
+    let args = ["ct-read", "--log-url", &url, "--duration", "1s", "--no-ui"];
+    let (code, said) = load(here.path(), &args);
+    assert_eq!(code, 110, "{said}");
+    assert_has(&said, &url.trim_end_matches('/')[7..]);
+    for twice in ["refused", &url, "lucarne:"] {
+        let told = said
+            .to_lowercase()
+            .matches(twice.trim_end_matches('/'))
+            .count();
+        assert!(told <= 1, "`{twice}` is said {told} times: {said}");
+    }
+    let (code, said) = load(here.path(), &["ct-read", "--duration", "1s", "--no-ui"]);
+    assert_eq!(code, 104, "{said}");
+    assert_has(&said, "--log-url");
+}
+
+#[test]
+fn wrong_summaries_do_not_add_up() {
+    let here = temp_dir();
+    fs::write(here.path().join("no.json"), "{\"schema\": 1}").unwrap();
+    for (args, expected) in [
+        (&["merge", "none.json"][..], "none.json cannot be read"),
+        (&["merge", "no.json", "no.json"], "no.json is not a summary"),
+        (
+            &["merge", "no.json", "--baseline", "b.json"],
+            "b.json cannot be read",
+        ),
+    ] {
+        let (code, said) = load(here.path(), args);
+        assert_eq!(code, 104, "{said}");
+        assert_has(&said, expected);
+    }
+    assert_eq!(load(here.path(), &["merge"]).0, 2);
+}
+
+/// One run against a real log: its files, then what can be made of them.
+#[test]
+fn files_of_a_run_and_what_they_are_good_for() {
+    let log = log_for_load("period: 20");
+    let _server = log.start().unwrap();
+    run(ready(&log));
+    let here = temp_dir();
+    let (url, roots) = (log.url(), roots());
+    let write = |more: &[&str]| {
+        let args = [
+            "ct-write",
+            "--log-url",
+            &url,
+            "--roots",
+            &roots,
+            "--issuers",
+            "p256",
+        ];
+        let load_for = [
+            "--rate",
+            "20",
+            "--duration",
+            "2s",
+            "--min-achieved",
+            "0",
+            "--no-ui",
+        ];
+        load(here.path(), &[&args, &load_for[..], more].concat())
+    };
+    let file = |name: &str| here.path().join(name);
+    let (code, said) = write(&["--summary", "a.json", "--html", "a.html"]);
+    assert_eq!(code, 0, "{said}");
+    for word in ["http_req_duration", "iterations", "checks"] {
+        assert_has(&said, word);
+    }
+    let summary = fs::read_to_string(file("a.json")).unwrap();
+    assert_has(&summary, "\"lucarne-load/1\"");
+    let page = fs::read_to_string(file("a.html")).unwrap();
+    assert_has(&page, "</html>");
+    assert_has(&page, "load ct-write");
+
+    // Against itself nothing got worse, by much.
+    let (code, said) = load(here.path(), &["merge", "a.json", "--baseline", "a.json"]);
+    assert_eq!(code, 0, "{said}");
+    let (code, said) = load(
+        here.path(),
+        &["merge", "a.json", "a.json", "-o", "both.json"],
+    );
+    assert_eq!(code, 0, "{said}");
+    assert_has(
+        &fs::read_to_string(file("both.json")).unwrap(),
+        "\"lucarne-load/1\"",
+    );
+
+    // A threshold that cannot hold, and one without samples.
+    let (code, said) = write(&[
+        "--threshold",
+        "http_req_duration: max<0.001",
+        "--report",
+        "vegeta",
+    ]);
+    assert_eq!(code, 99, "{said}");
+    for word in ["Requests      [total, rate, throughput]", "Status Codes"] {
+        assert_has(&said, word);
+    }
+    assert_eq!(write(&["--threshold", "no_such_metric: count>0"]).0, 99);
+
+    // What cannot be written is found before the run, not after hours of it.
+    for (flags, words) in [
+        (
+            &["--summary", "no/such/place.json"][..],
+            "no/such/place.json",
+        ),
+        (&["--html", "."], ". cannot be written"),
+        (
+            &["--summary", "b.json", "--text", "b.json"],
+            "b.json is to be two things",
+        ),
+    ] {
+        let (code, said) = write(flags);
+        assert_eq!(code, 111, "{said}");
+        assert_has(&said, words);
+        assert_has(&said, "nothing was run");
+        assert!(!said.contains("http_req_duration"), "{said}");
+    }
+    // Quiet is quieter than lines; both may be asked for.
+    let (code, said) = write(&["-q"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(!said.contains("busy="), "{said}");
+    if Path::new("/dev/full").exists() {
+        let (code, said) = write(&["--html", "/dev/full"]);
+        assert_eq!(code, 111, "{said}");
+        assert_has(&said, "/dev/full cannot be written");
+    }
+}
+
+#[test]
+fn ctrl_c_reports_what_there_is() {
+    let log = log_for_load("period: 20");
+    let _server = log.start().unwrap();
+    run(ready(&log));
+    let here = temp_dir();
+    let mut run = Launch::new(LUCARNE)
+        .args([
+            "load",
+            "ct-write",
+            "--log-url",
+            &log.url(),
+            "--roots",
+            &roots(),
+        ])
+        .args([
+            "--issuers",
+            "p256",
+            "--rate",
+            "20",
+            "--duration",
+            "10m",
+            "--no-ui",
+        ])
+        .args(["--summary", "s.json"])
+        .directory(here.path())
+        .spawn()
+        .unwrap();
+    // Some requests for the report, of a run of minutes.
+    crate::common::run(crate::common::eventually(
+        "requests are answered",
+        async || run.output().contains("p50="),
+    ));
+    run.signal(Signal::INT).unwrap();
+    let status = run.wait(PATIENCE * 2).unwrap();
+    let said = run.output();
+    assert_eq!(status.code(), Some(105), "{said}");
+    assert_has(&said, "SIGINT: no new iterations begin");
+    assert_has(&said, "http_req_duration");
+    assert!(here.path().join("s.json").exists());
+}

@@ -1,0 +1,213 @@
+//! The recipes of `docs/deploy` do what they say, from nothing to a first SCT:
+//! their shell blocks are run in order, with the addresses of servers that the
+//! tests start in place of the examples.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use crate::common::{LUCARNE, PATIENCE, assert_has, edit, eventually, pki, run};
+use lucarne_mint::pem;
+use lucarne_testkit::{
+    Client, DatabaseKind, DatabaseServer, GcsServer, Launch, ObjectStore, TempDir, free_port,
+    temp_dir, with_host_names,
+};
+
+/// A recipe, and where it is followed.
+struct Recipe {
+    blocks: Vec<String>,
+    directory: TempDir,
+    port: u16,
+}
+
+impl Recipe {
+    fn read(name: &str) -> Self {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../docs/deploy")
+            .join(name);
+        let text =
+            fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let block = |rest: &str| rest.split_once("\n```").map(|(block, _)| block.to_owned());
+        let recipe = Recipe {
+            blocks: text.split("```sh\n").skip(1).filter_map(block).collect(),
+            directory: temp_dir(),
+            port: free_port(),
+        };
+        assert!(recipe.blocks.len() >= 5, "{name} has few commands");
+        let here = format!("127.0.0.1:{}", recipe.port);
+        recipe.with("127.0.0.1:6962", &here)
+    }
+
+    /// Puts one thing in the place of another, which must be there.
+    fn with(mut self, from: &str, to: &str) -> Self {
+        assert_has(&self.blocks.join("\n"), from);
+        for block in &mut self.blocks {
+            *block = block.replace(from, to);
+        }
+        self
+    }
+
+    /// The store in the place of `https://minio.example:9000`.
+    fn with_store(self, store: &ObjectStore) -> Self {
+        let access = format!("AWS_ACCESS_KEY_ID={}", store.access_key);
+        let secret = format!("AWS_SECRET_ACCESS_KEY={}", store.secret_key);
+        self.with("https://minio.example:9000", &store.endpoint)
+            .with("AWS_ACCESS_KEY_ID=lucarne", &access)
+            .with("AWS_SECRET_ACCESS_KEY=change-me", &secret)
+    }
+
+    /// The authority of the servers' certificates, where the page expects it.
+    fn with_private_ca(self) -> Self {
+        let file = self.directory.path().join("private-ca.pem");
+        fs::write(file, pki().root.certificate_pem()).unwrap();
+        self
+    }
+
+    /// A block, as the shell of its reader would run it: `lucarne` is in the
+    /// path, and the credentials are loaded once there are some.
+    fn shell(&self, block: &str) -> Launch {
+        let load = "if [ -f lucarne.env ]; then set -a; . ./lucarne.env; set +a; fi";
+        let binaries = Path::new(LUCARNE).parent().unwrap().display();
+        let path = std::env::var("PATH").unwrap();
+        Launch::new("/bin/sh")
+            .args(["-eu", "-c"])
+            .arg(format!("{load}\n{block}"))
+            .env("PATH", format!("{binaries}:{path}"))
+            .directory(self.directory.path())
+    }
+
+    /// Runs all of it. The one block that does not end is the server.
+    fn follow(&self) {
+        let mut server = None;
+        let mut said = String::new();
+        for block in &self.blocks {
+            if block.starts_with("lucarne serve") {
+                let address = SocketAddr::from(([127, 0, 0, 1], self.port));
+                let launch = self.shell(&format!("exec {block}"));
+                server = Some(launch.start(address).unwrap());
+                self.wait_until_well();
+                continue;
+            }
+            let output = self.shell(block).run().unwrap();
+            said = crate::common::all(&output);
+            assert!(output.status.success(), "{block}\n{said}");
+        }
+        assert_has(&said, "entries promised: ");
+        assert_has(&said, "proven, 0 late, 0 missing");
+        assert!(!said.contains(" 0 entries promised"), "{said}");
+        let mut server = server.expect("the recipe starts the log");
+        assert!(server.stop(PATIENCE).unwrap().success());
+    }
+
+    fn wait_until_well(&self) {
+        let client = Client::new(format!("http://127.0.0.1:{}", self.port));
+        run(eventually("the log is healthy", async || {
+            client.get("health").await.is_ok_and(|a| a.status == 200)
+        }));
+    }
+}
+
+/// A page that names `host`, followed where that name leads to loopback and
+/// `private-ca.pem` is the authority of a server that has this certificate and
+/// key. `None` outside of that place.
+fn where_is(test: &str, hosts: &[&str]) -> Option<(String, String)> {
+    if !with_host_names(test, hosts) {
+        return None;
+    }
+    let mut leaf = pki().leaf(hosts[0]);
+    leaf.names = hosts.iter().map(|host| host.to_string()).collect();
+    let certificate = pem::encode("CERTIFICATE", &pki().root.issue(&leaf).unwrap());
+    let key = pem::encode("PRIVATE KEY", &pki().leaf_key.to_pkcs8().unwrap());
+    Some((certificate, key))
+}
+
+/// MinIO behind TLS, for who asks for it by the name that the pages have.
+fn minio(certificate: &str, key: &str) -> ObjectStore {
+    let mut store = ObjectStore::minio_tls(certificate, key, "another").unwrap();
+    store.endpoint = format!("https://minio.example:{}", store.address.port());
+    let root = temp_dir();
+    let file = root.path().join("root.pem");
+    fs::write(&file, pki().root.certificate_pem()).unwrap();
+    run(eventually("the store is ready", async || {
+        let curl = Launch::new("curl").args(["-fsS", "--cacert"]).arg(&file);
+        let output = curl
+            .arg(format!("{}/minio/health/ready", store.endpoint))
+            .run();
+        output.is_ok_and(|output| output.status.success())
+    }));
+    store
+}
+
+#[test]
+fn s3_and_mariadb() {
+    let hosts = ["minio.example", "db.example"];
+    let Some((certificate, key)) = where_is("s3_and_mariadb", &hosts) else {
+        return;
+    };
+    let store = minio(&certificate, &key);
+    let database = DatabaseServer::start_tls(DatabaseKind::MariaDb, &certificate, &key).unwrap();
+    Recipe::read("s3-mariadb.md")
+        .with_private_ca()
+        .with_store(&store)
+        .with("sudo mariadb", &database.administrator().unwrap())
+        .with(
+            "db.example:3306",
+            &format!("db.example:{}", database.address().port()),
+        )
+        .follow();
+}
+
+#[test]
+fn s3_alone() {
+    let Some((certificate, key)) = where_is("s3_alone", &["minio.example"]) else {
+        return;
+    };
+    let store = minio(&certificate, &key);
+    Recipe::read("s3.md")
+        .with_private_ca()
+        .with_store(&store)
+        .follow();
+}
+
+#[test]
+fn gcs_alone() {
+    let server = GcsServer::start().unwrap();
+    run(server.make_bucket("lucarne")).unwrap();
+    Recipe::read("gcs.md")
+        .with(
+            "GCS_ENDPOINT=http://127.0.0.1:4443",
+            &format!("GCS_ENDPOINT={}", server.endpoint),
+        )
+        .follow();
+}
+
+#[test]
+fn posix_and_postgresql() {
+    let Some((certificate, key)) = where_is("posix_and_postgresql", &["db.example"]) else {
+        return;
+    };
+    let database = DatabaseServer::start_tls(DatabaseKind::Postgres, &certificate, &key).unwrap();
+    let recipe = Recipe::read("posix-postgresql.md")
+        .with_private_ca()
+        .with("sudo -u postgres psql", &database.administrator().unwrap())
+        .with(
+            "db.example:5432",
+            &format!("db.example:{}", database.address().port()),
+        );
+    recipe.follow();
+    // The same server under another name, or of an authority that nobody named.
+    for (file, from, to) in [
+        ("lucarne.yaml", "@db.example", "@localhost"),
+        ("lucarne.env", "SSL_CERT_FILE", "NO_CERT_FILE"),
+    ] {
+        let file = recipe.directory.path().join(file);
+        let right = fs::read_to_string(&file).unwrap();
+        edit(&file, from, to);
+        let output = recipe.shell("lucarne check -c lucarne.yaml").run().unwrap();
+        fs::write(&file, right).unwrap();
+        let all = crate::common::all(&output);
+        assert!(!output.status.success(), "{all}");
+        assert_has(&all, "certificate");
+    }
+}

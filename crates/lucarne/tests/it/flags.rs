@@ -1,0 +1,218 @@
+//! `lucarne serve` with flags alone, as for TesseraCT.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::common::{LUCARNE, PATIENCE, assert_has, eventually, lucarne, pki, run, submission};
+use lucarne_mint::{KeyPair, KeyType, oid};
+use lucarne_testkit::{Client, Launch, TempDir, free_port, temp_dir};
+
+fn files() -> TempDir {
+    let directory = temp_dir();
+    let key = KeyPair::generate(KeyType::EcdsaP256)
+        .unwrap()
+        .to_pkcs8()
+        .unwrap();
+    let file = directory.path().join("key.pem");
+    fs::write(&file, lucarne_mint::pem::encode("PRIVATE KEY", &key)).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::write(
+        directory.path().join("roots.pem"),
+        pki().root.certificate_pem(),
+    )
+    .unwrap();
+    directory
+}
+
+#[test]
+fn flags_alone_start_a_log_and_start_it_again() {
+    let directory = files();
+    let mut sizes = Vec::new();
+    // Both ways of writing the flags.
+    for dash in ["-", "_"] {
+        let port = free_port();
+        let mut arg = format!(
+            "--http-endpoint=127.0.0.1:{port} --storage-dir=data \
+             --private-key=key.pem --roots-pem-file=roots.pem --checkpoint-interval=1500ms \
+             --not-after-start=2020-01-01T00:00:00Z --reject-expired=false \
+             --ext-key-usages=ServerAuth --accept-sha1-signing-algorithms"
+        );
+        for flag in [
+            "http-endpoint",
+            "storage-dir",
+            "private-key",
+            "roots-pem-file",
+            "checkpoint-interval",
+            "not-after-start",
+            "reject-expired",
+            "ext-key-usages",
+            "accept-sha1-signing-algorithms",
+        ] {
+            arg = arg.replace(flag, &flag.replace('-', dash));
+        }
+        let mut server = Launch::new(LUCARNE)
+            .args(["serve", "--origin=example.com/test"])
+            .args(arg.split_whitespace())
+            .directory(directory.path())
+            .start(([127, 0, 0, 1], port).into())
+            .unwrap();
+        run(async {
+            let client = Client::new(format!("http://127.0.0.1:{port}/test"));
+            eventually("a submission is taken", async || {
+                let answer = client
+                    .post("ct/v1/add-chain", submission(&pki().p256))
+                    .await;
+                answer.is_ok_and(|answer| answer.status == 200)
+            })
+            .await;
+            let checkpoint = client.get("checkpoint").await.unwrap().text();
+            assert_has(&checkpoint, "example.com/test\n");
+            sizes.push(checkpoint.lines().nth(1).unwrap().parse::<u64>().unwrap());
+        });
+        assert!(
+            server.stop(PATIENCE).unwrap().success(),
+            "{}",
+            server.output()
+        );
+    }
+    assert!(sizes[1] > sizes[0]);
+    assert!(directory.path().join("data.checkpoints.db").exists());
+    // Data without its lock is never begun anew.
+    fs::remove_file(directory.path().join("data.checkpoints.db")).unwrap();
+    let args = "serve --origin=example.com/test --http-endpoint=127.0.0.1:0 --storage-dir=data \
+                --private-key=key.pem --roots-pem-file=roots.pem";
+    let args: Vec<&str> = args.split_whitespace().collect();
+    let (code, said) = lucarne(directory.path(), &args);
+    assert_eq!(code, 1);
+    assert_has(&said, "Name the right one with --checkpoints");
+}
+
+#[test]
+fn wrong_flags_are_all_said_at_once() {
+    let directory = files();
+    let args = "serve --origin=https://example.com --http-endpoint=nowhere --private-key=none.pem \
+         --checkpoint-interval=5m --not-after-start=then --ext-key-usages=ClientAuth \
+         --reject-extension=x";
+    let args: Vec<&str> = args.split_whitespace().collect();
+    let (code, said) = lucarne(directory.path(), &args);
+    assert_eq!(code, 1);
+    insta::assert_snapshot!("wrong_flags", said);
+    let (code, said) = lucarne(directory.path(), &["serve", "--storage-dir=x"]);
+    assert_eq!(code, 2);
+    assert_has(&said, "--origin");
+}
+
+/// The flags of TesseraCT's POSIX server (`cmd/tesseract/posix`), each with a
+/// value, and whether it means nothing here.
+const TESSERACT: [(&str, &str, bool); 46] = [
+    ("accept_sha1_signing_algorithms", "true", false),
+    ("additional_signer", "signer", true),
+    ("antispam_base_table_size", "16777216", true),
+    ("antispam_batch_size", "10000", true),
+    ("antispam_block_cache_size", "0MB", true),
+    ("antispam_compaction_interval", "5m", true),
+    ("antispam_index_cache_size", "768MB", true),
+    ("antispam_mem_table_size", "268435456", true),
+    ("antispam_num_compactors", "2", true),
+    ("awaiter_poll_interval", "100ms", true),
+    ("batch_max_age", "250ms", true),
+    ("batch_max_size", "256", true),
+    ("checkpoint_interval", "1.5s", false),
+    ("checkpoint_republish_interval", "30s", false),
+    ("client_http_max_idle", "20", true),
+    ("client_http_max_idle_per_host", "10", true),
+    ("client_http_timeout", "5s", true),
+    ("enable_publication_awaiter", "true", false),
+    ("ext_key_usages", "Any", false),
+    ("garbage_collection_interval", "10s", true),
+    ("http_deadline", "10s", true),
+    ("http_endpoint", "127.0.0.1:0", false),
+    ("inmemory_antispam_cache_size", "256k", true),
+    ("mask_internal_errors", "true", true),
+    ("max_cert_chain_bytes", "524288", false),
+    ("not_after_limit", "2027-07-01T00:00:00Z", false),
+    ("not_after_start", "2027-01-01T00:00:00Z", false),
+    ("origin", "example.com/test", false),
+    ("path_prefix", "/test", false),
+    ("private_key", "none.pem", false),
+    ("pushback_max_antispam_lag", "2048", true),
+    ("pushback_max_outstanding", "4096", false),
+    ("rate_limit_dedup", "-1", true),
+    ("rate_limit_old_not_before", "28h:500", true),
+    ("reject_expired", "false", false),
+    ("reject_extension", "2.3.4.5", false),
+    ("reject_unexpired", "false", false),
+    ("roots_pem_file", "roots.pem", false),
+    ("roots_reject_fingerprints", FINGERPRINT, false),
+    ("roots_remote_fetch_interval", "0s", false),
+    ("roots_remote_fetch_url", "https://ccadb.example/csv", false),
+    ("slog_level", "-4", false),
+    ("storage_dir", "data", false),
+    ("trace_fraction", "0.5", true),
+    ("witness_policy_file", "policy", true),
+    ("witness_timeout", "5s", true),
+];
+
+const FINGERPRINT: &str = "b1882d93c4a1d3b4d6b0e3c26c0a1b9ff4d1f5c9a5d8e2f3b7c6a90817263544";
+
+#[test]
+fn every_flag_of_tesseract_is_taken() {
+    let directory = files();
+    let mut args = vec!["serve".to_owned()];
+    for (flag, value, _) in TESSERACT {
+        args.push(format!("--{flag}={value}"));
+    }
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    // It has no key: so it ends by itself.
+    let (code, said) = lucarne(directory.path(), &args);
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "problem: --private-key: none.pem does not exist");
+    assert_eq!(said.matches("problem:").count(), 1, "{said}");
+    for (flag, _, ignored) in TESSERACT {
+        let line = format!(
+            "--{}: is TesseraCT's, and ignored: ",
+            flag.replace('_', "-")
+        );
+        assert_eq!(
+            said.matches(&line).count(),
+            usize::from(ignored),
+            "{flag}\n{said}"
+        );
+    }
+}
+
+/// TesseraCT takes every extended key usage unless it is told otherwise, and its
+/// key from the environment where no flag names one.
+#[test]
+fn what_tesseracts_flags_leave_unsaid_is_as_it_has_it() {
+    let directory = files();
+    let port = free_port();
+    let key = fs::read_to_string(directory.path().join("key.pem")).unwrap();
+    let mut server = Launch::new(LUCARNE)
+        .args(["serve", "--origin=example.com/test", "--storage_dir=data"])
+        .args(["--roots_pem_file=roots.pem", "--slog_level=4"])
+        .arg(format!("--http_endpoint=127.0.0.1:{port}"))
+        .env("LOG_PRIVATE_KEY", key)
+        .directory(directory.path())
+        .start(([127, 0, 0, 1], port).into())
+        .unwrap();
+    let mut leaf = pki().leaf("www.example.com");
+    leaf.eku = vec![oid::CLIENT_AUTH];
+    let chain = pki().p256.chain(pki().p256.issue(&leaf).unwrap()).to_json();
+    run(async {
+        let client = Client::new(format!("http://127.0.0.1:{port}/test"));
+        eventually("the log is open", async || {
+            let answer = client
+                .post("ct/v1/add-chain", submission(&pki().p256))
+                .await;
+            answer.is_ok_and(|answer| answer.status == 200)
+        })
+        .await;
+        let answer = client.post("ct/v1/add-chain", chain).await.unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+    let said = server.output();
+    assert!(!said.contains(" INFO "), "{said}");
+}

@@ -1,0 +1,325 @@
+//! What stores and database servers do to a log that stands on them: it says
+//! what is wrong, its clients are told when to come back, it goes on by itself
+//! once it can, and in the end nothing is lost, repeated or taken back.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+use crate::common::load::Load;
+use crate::common::site::Site;
+use crate::common::{PATIENCE, assert_has, eventually, run};
+use lucarne_testkit::{
+    Bucket, DatabaseKind, DatabaseServer, Fate, Place, Report, Server, StoreProxy,
+};
+use tokio::task::JoinSet;
+
+/// What the one log of most tests is called.
+const LOG: &str = "log";
+
+/// How long outages last once they have been noticed. `LUCARNE_OUTAGE=60` is
+/// what stores have been seen to do.
+fn outage() -> Duration {
+    let seconds = std::env::var("LUCARNE_OUTAGE").map(|seconds| seconds.parse());
+    Duration::from_secs(seconds.map_or(1, |seconds| seconds.unwrap()))
+}
+
+/// A log on S3 alone, its store behind a proxy.
+struct Way {
+    /// Kept: it goes with its last user.
+    _bucket: Bucket,
+    proxy: StoreProxy,
+    site: Site,
+}
+
+impl Way {
+    fn new() -> Self {
+        let bucket = run(Bucket::versitygw()).unwrap();
+        let proxy = StoreProxy::start(bucket.store.address).unwrap();
+        let place = Place::bucket(&bucket, Some(&proxy.endpoint));
+        let site = Site::create_at(place, [(LOG, String::new())]);
+        Way {
+            _bucket: bucket,
+            proxy,
+            site,
+        }
+    }
+}
+
+/// A log under load, all of it noted.
+struct Life<'s> {
+    site: &'s Site,
+    server: Server,
+    load: Arc<Load>,
+    at_work: JoinSet<()>,
+}
+
+impl<'s> Life<'s> {
+    async fn begin(site: &'s Site) -> Self {
+        let (server, load) = (site.start(), Arc::new(site.load(LOG)));
+        site.ready(LOG).await;
+        let mut at_work = JoinSet::new();
+        for _ in 0..3 {
+            let load = load.clone();
+            at_work.spawn(async move { load.submit_on().await });
+        }
+        let polling = load.clone();
+        at_work.spawn(async move { polling.poll_on().await });
+        let life = Life {
+            site,
+            server,
+            load,
+            at_work,
+        };
+        life.goes_on().await;
+        life
+    }
+
+    /// Waits for some more SCTs.
+    async fn goes_on(&self) {
+        let before = self.load.promised.load(SeqCst);
+        eventually("SCTs again", async || {
+            self.load.promised.load(SeqCst) > before + 10
+        })
+        .await;
+    }
+
+    /// The log has stopped, with these words in `/health` and on its page, and
+    /// says to clients when to come back.
+    async fn stands_still(&self, words: &[&str]) {
+        let reason = self.site.reaches(LOG, "stopped").await;
+        println!("{reason}");
+        words.iter().for_each(|words| assert_has(&reason, words));
+        let health = self.site.client().get("health").await.unwrap();
+        assert_eq!(health.status, 503);
+        let page = self.site.client_of(LOG).get("").await.unwrap();
+        assert_has(&page.text(), words[0]);
+        let submission = self.load.fresh();
+        assert_eq!(self.load.submit(&submission).await, Some(false));
+        // The outage itself, of which it must not tire.
+        tokio::time::sleep(outage()).await;
+        assert_eq!(self.load.submit(&submission).await, Some(false));
+    }
+
+    /// All that was promised is there, and nothing else.
+    async fn end(mut self) -> Report {
+        self.site.ready(LOG).await;
+        self.goes_on().await;
+        self.load.end();
+        while let Some(done) = self.at_work.join_next().await {
+            done.unwrap();
+        }
+        let report = self.load.settle_accounts().await;
+        println!("{report}");
+        report.assert_clean();
+        assert!(self.server.stop(PATIENCE).unwrap().success());
+        report
+    }
+}
+
+/// One outage: the store does this to all requests, and then no more.
+fn outage_by(fate: Fate, words: &[&str]) {
+    let way = Way::new();
+    run(async {
+        let life = Life::begin(&way.site).await;
+        way.proxy.judge(move |_| fate);
+        life.stands_still(words).await;
+        way.proxy.judge(|_| Fate::Pass);
+        life.end().await;
+    });
+}
+
+#[test]
+fn a_store_that_is_overloaded() {
+    outage_by(
+        Fate::Status(503),
+        &["the store does not serve us now", "SlowDown"],
+    );
+}
+
+#[test]
+fn a_store_that_never_answers() {
+    outage_by(Fate::Hang, &["no answer in time"]);
+}
+
+/// A double of what stores answer to clocks: the clock of a test cannot be set.
+#[test]
+fn a_store_that_rejects_our_clock() {
+    outage_by(
+        Fate::Refuse("RequestTimeTooSkewed"),
+        &["clock and the store", "are too far apart"],
+    );
+}
+
+#[test]
+fn answers_that_are_lost_after_their_effect() {
+    let way = Way::new();
+    run(async {
+        let life = Life::begin(&way.site).await;
+        let puts = AtomicU64::new(0);
+        way.proxy.judge(move |request| {
+            let change = request.method() != "GET";
+            match change && puts.fetch_add(1, SeqCst).is_multiple_of(3) {
+                true => Fate::LoseAnswer,
+                false => Fate::Pass,
+            }
+        });
+        let (struck, deadline) = (way.proxy.struck(), std::time::Instant::now() + PATIENCE);
+        while way.proxy.struck() < struck + 60 {
+            assert!(std::time::Instant::now() < deadline);
+            life.goes_on().await;
+        }
+        way.proxy.judge(|_| Fate::Pass);
+        life.end().await;
+    });
+}
+
+#[test]
+fn credentials_that_are_wrong() {
+    let way = Way::new();
+    let wrong = way.site.launch().env("AWS_SECRET_ACCESS_KEY", "mistyped");
+    let output = wrong.run().unwrap();
+    let said = crate::common::all(&output);
+    assert!(!output.status.success(), "{said}");
+    assert_has(&said, "credentials");
+    assert!(!said.contains("mistyped"), "{said}");
+    run(async {
+        let life = Life::begin(&way.site).await;
+        way.proxy.judge(|_| Fate::Refuse("InvalidAccessKeyId"));
+        life.stands_still(&["the store refuses", "Check the credentials"])
+            .await;
+        way.proxy.judge(|_| Fate::Pass);
+        life.end().await;
+    });
+}
+
+/// A double: a bucket that is taken from under versitygw is made again, empty,
+/// by any put that was under way.
+#[test]
+fn a_bucket_that_is_missing() {
+    outage_by(Fate::Refuse("NoSuchBucket"), &["no such bucket"]);
+}
+
+/// Two logs whose prefixes were mixed up, and a prefix with nothing in it.
+#[test]
+fn a_bucket_of_another_log() {
+    let place = run(Place::s3_alone()).unwrap();
+    let site = Site::create_at(place, [(LOG, String::new()), ("other", String::new())]);
+    let configuration = site.configuration();
+    let right = fs::read_to_string(&configuration).unwrap();
+    let mut server = site.start();
+    let load = site.load(LOG);
+    run(async {
+        site.ready(LOG).await;
+        site.ready("other").await;
+        for load in [&load, &site.load("other")] {
+            assert_eq!(load.submit(&load.fresh()).await, Some(true));
+        }
+    });
+    server.stop(PATIENCE).unwrap();
+
+    let prefix = |name: &str| format!("s3keyprefix: {name}/");
+    let swapped = right
+        .replace(&prefix(LOG), &prefix("swap"))
+        .replace(&prefix("other"), &prefix(LOG))
+        .replace(&prefix("swap"), &prefix("other"));
+    let empty = right.replace(&prefix(LOG), &prefix("empty"));
+    for (text, words) in [(swapped, "another log"), (empty, "emptied")] {
+        fs::write(&configuration, text).unwrap();
+        let mut server = site.start();
+        let reason = run(site.reaches(LOG, "stopped"));
+        println!("{reason}");
+        assert_has(&reason.to_lowercase(), words);
+        assert_eq!(run(load.submit(&load.fresh())), Some(false));
+        server.stop(PATIENCE).unwrap();
+    }
+    fs::write(&configuration, right).unwrap();
+    let mut server = site.start();
+    let report = run(async {
+        site.ready(LOG).await;
+        load.settle_accounts().await
+    });
+    report.assert_clean();
+    server.stop(PATIENCE).unwrap();
+}
+
+/// A log in MinIO, its lock on a database server of its own.
+fn on_database(kind: DatabaseKind) -> (DatabaseServer, Site) {
+    let server = DatabaseServer::start(kind).unwrap();
+    let bucket = run(Bucket::minio()).unwrap();
+    let place = Place::bucket(&bucket, None).with_lock(&server).unwrap();
+    let site = Site::create_at(place, [(LOG, String::new())]);
+    (server, site)
+}
+
+/// Stopped in order, killed, and frozen, each in the midst of rounds.
+fn comes_and_goes(kind: DatabaseKind) {
+    let (mut database, site) = on_database(kind);
+    run(async {
+        let life = Life::begin(&site).await;
+        database.restart(&[]).unwrap();
+        life.goes_on().await;
+        database.kill().unwrap();
+        life.stands_still(&["is the server running"]).await;
+        database.begin(&[]).unwrap();
+        life.goes_on().await;
+        database.freeze().unwrap();
+        // The outage itself.
+        tokio::time::sleep(outage()).await;
+        database.thaw().unwrap();
+        life.end().await;
+    });
+}
+
+#[test]
+fn a_mariadb_that_comes_and_goes() {
+    comes_and_goes(DatabaseKind::MariaDb);
+}
+
+#[test]
+fn a_postgresql_that_comes_and_goes() {
+    comes_and_goes(DatabaseKind::Postgres);
+}
+
+/// During a failover, the old primary becomes a replica first.
+#[test]
+fn a_database_that_fails_over() {
+    let (database, site) = on_database(DatabaseKind::MariaDb);
+    run(async {
+        let life = Life::begin(&site).await;
+        database.admin("", "SET GLOBAL read_only = 1").unwrap();
+        life.stands_still(&["primary"]).await;
+        database.admin("", "SET GLOBAL read_only = 0").unwrap();
+        life.end().await;
+    });
+}
+
+/// A backup was put back, or a replica that was behind was made the primary:
+/// the store has what the lock never saw.
+#[test]
+fn a_database_that_is_behind_its_store() {
+    let (database, site) = on_database(DatabaseKind::MariaDb);
+    let name = site.checkpoints().rsplit_once('/').unwrap().1.to_owned();
+    let sql = |statements: &str| database.admin(&name, statements).unwrap();
+    run(async {
+        let life = Life::begin(&site).await;
+        sql("CREATE TABLE backup AS SELECT * FROM checkpoints");
+        life.goes_on().await;
+        life.end().await;
+    });
+    sql("CREATE TABLE newest AS SELECT * FROM checkpoints");
+    sql("REPLACE INTO checkpoints SELECT * FROM backup");
+    let mut server = site.start();
+    let reason = run(site.reaches(LOG, "stopped"));
+    println!("{reason}");
+    assert_has(&reason, "The lock was rolled back");
+    server.stop(PATIENCE).unwrap();
+    sql("REPLACE INTO checkpoints SELECT * FROM newest");
+    run(async {
+        let life = Life::begin(&site).await;
+        life.load.end();
+        assert!(life.load.promised.load(SeqCst) > 0);
+    });
+}

@@ -1,0 +1,362 @@
+//! `lucarne check` and `lucarne init`, and when logs are created.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+
+use crate::common::{LUCARNE, PATIENCE, assert_has, edit, log, lucarne, pki, ready, run};
+use jiff::Timestamp;
+use lucarne_testkit::LogUnderTest;
+
+const WINDOW: &str = "notafterstart: 2026-01-01\nnotafterlimit: 2126-01-01";
+
+fn prepared(settings: &str) -> LogUnderTest {
+    LogUnderTest::prepare(LUCARNE, &pki().root.certificate_pem(), settings).unwrap()
+}
+
+fn today() -> String {
+    Timestamp::now().strftime("%F").to_string()
+}
+
+#[test]
+fn check_passes_once_init_has_run_and_init_does_nothing_twice() {
+    let log = prepared(WINDOW);
+    let (code, said) = lucarne(log.path(), &["check", "-c", "lucarne.yaml"]);
+    assert_eq!(code, 1);
+    assert_has(&said, "lock.sqlite: does not exist");
+    let (code, said) = lucarne(log.path(), &["init", "-c", "lucarne.yaml"]);
+    assert_eq!(code, 0, "{said}");
+    assert_has(&said, "made lock lock.sqlite");
+    assert_has(&said, "made log test");
+    let checkpoint = fs::read(log.data().join("checkpoint")).unwrap();
+    let (code, said) = lucarne(log.path(), &["init", "-c", "lucarne.yaml"]);
+    assert_eq!(code, 0, "{said}");
+    assert_has(&said, "kept lock lock.sqlite");
+    assert_has(&said, "kept log test");
+    assert_eq!(fs::read(log.data().join("checkpoint")).unwrap(), checkpoint);
+    let (code, said) = lucarne(log.path(), &["check", "-c", "lucarne.yaml"]);
+    assert_eq!(code, 0, "{said}");
+    assert_has(&said, "no problems");
+    assert_has(&said, "1 roots");
+    assert_has(&said, "is on the same file system");
+}
+
+#[test]
+fn check_warns_of_what_will_bite() {
+    let log = log(
+        "notafterstart: 2020-01-01\nnotafterlimit: 2020-07-01\nperiod: 5000\npoolsize: 100\ncheckpointinterval: 50000",
+    );
+    let roots = log.path().join("roots.pem");
+    let text = fs::read_to_string(&roots).unwrap();
+    let broken = text
+        .replace("MII", "!!!")
+        .replace("MIG", "!!!")
+        .replace("MIH", "!!!");
+    fs::write(&roots, text + "some words\n" + &broken).unwrap();
+    let (code, said) = lucarne(log.path(), &["check", "-c", "lucarne.yaml"]);
+    assert_eq!(code, 0, "{said}");
+    assert_has(
+        &said,
+        "the window ended on 2020-07-01T00:00:00Z: the log is read-only",
+    );
+    assert_has(&said, "period: 5000 ms");
+    assert_has(&said, "at most 20 entries/s");
+    assert_has(
+        &said,
+        "checkpointinterval: an idle log's checkpoint gets older",
+    );
+    assert_has(&said, "roots: ");
+    assert_has(&said, "certificate 2 (line ");
+    edit(
+        &log.configuration(),
+        "    notafterstart: 2020-01-01\n    notafterlimit: 2020-07-01\n",
+        "",
+    );
+    let said = lucarne(log.path(), &["check", "-c", "lucarne.yaml"]).1;
+    assert_has(&said, "there is no notAfter window");
+}
+
+#[test]
+fn check_finds_the_log_of_another_prefix_and_a_lost_directory() {
+    let log = log(WINDOW);
+    fs::rename(log.data(), log.path().join("elsewhere")).unwrap();
+    edit(&log.configuration(), "/test\n", "/other\n");
+    let (code, said) = lucarne(log.path(), &["check", "-c", "lucarne.yaml"]);
+    assert_eq!(code, 1);
+    assert_has(&said, "was the prefix changed?");
+    assert_has(&said, "mount it or restore it");
+}
+
+#[test]
+fn no_configuration_no_start() {
+    let directory = lucarne_testkit::temp_dir();
+    for command in ["serve", "check", "init"] {
+        let (code, said) = lucarne(directory.path(), &[command]);
+        assert_eq!(code, 1, "{said}");
+        assert_has(&said, "lucarne.yaml: cannot be read: No such file");
+    }
+    assert_eq!(lucarne(directory.path(), &["serve", "--no-such-flag"]).0, 2);
+}
+
+#[test]
+fn serve_refuses_a_log_that_does_not_exist() {
+    for inception in ["", "inception: 2020-01-01", "inception: 2120-01-01"] {
+        let log = prepared(inception);
+        let (code, said) = lucarne(log.path(), &["serve", "-c", "lucarne.yaml"]);
+        assert_eq!(code, 1);
+        assert_has(&said, "lock.sqlite: does not exist");
+        // With a lock database, the log still does not come into being.
+        run(sunlight_database(&log));
+        let (code, said) = lucarne(log.path(), &["serve", "-c", "lucarne.yaml"]);
+        assert_eq!(code, 1);
+        assert_has(&said, "A mistyped path or key must not fork a log");
+        assert!(!log.data().join("checkpoint").exists());
+    }
+}
+
+/// A lock database as Sunlight's documentation has its operators make it.
+async fn sunlight_database(log: &LogUnderTest) {
+    use sqlx::{Connection, SqliteConnection, sqlite::SqliteConnectOptions};
+    let options = SqliteConnectOptions::new()
+        .filename(log.path().join("lock.sqlite"))
+        .create_if_missing(true);
+    let mut connection = SqliteConnection::connect_with(&options).await.unwrap();
+    let schema = "CREATE TABLE checkpoints (logID BLOB PRIMARY KEY, body TEXT)";
+    sqlx::query(schema).execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+}
+
+#[test]
+fn a_lock_database_of_sunlight_is_accepted_and_inception_creates() {
+    let log = prepared(&format!("inception: {}", today()));
+    run(sunlight_database(&log));
+    let (code, said) = lucarne(log.path(), &["check", "-c", "lucarne.yaml"]);
+    assert_eq!(code, 0, "{said}");
+    assert_has(&said, "`serve` will create it");
+    for _ in 0..2 {
+        let mut server = log.start().unwrap();
+        run(ready(&log));
+        assert_eq!(server.stop(PATIENCE).unwrap().code(), Some(0));
+    }
+}
+
+#[test]
+fn a_lost_lock_never_makes_a_log_anew() {
+    let log = log("");
+    fs::remove_file(log.path().join("lock.sqlite")).unwrap();
+    let before = fs::read(log.data().join("checkpoint")).unwrap();
+    let (code, said) = lucarne(log.path(), &["init", "-c", "lucarne.yaml"]);
+    assert_eq!(code, 1);
+    assert_has(&said, "would fork it");
+    assert_eq!(fs::read(log.data().join("checkpoint")).unwrap(), before);
+}
+
+/// The files of the lock database are gone.
+fn lose_the_lock(directory: &std::path::Path) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.to_string_lossy().contains("lock.sqlite") {
+            fs::remove_file(path).unwrap();
+        }
+    }
+}
+
+/// One run in which the log takes this many new submissions; `end` ends it.
+fn grow(log: &LogUnderTest, entries: usize, end: impl FnOnce(&mut lucarne_testkit::Server)) {
+    let mut server = log.start().unwrap();
+    run(async {
+        ready(log).await;
+        let client = lucarne_testkit::Client::new(log.url());
+        for _ in 0..entries {
+            let answer = client.post("ct/v1/add-chain", crate::common::submission(&pki().p256));
+            assert_eq!(answer.await.unwrap().status, 200);
+        }
+    });
+    end(&mut server);
+}
+
+fn stop(server: &mut lucarne_testkit::Server) {
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
+
+/// What docs/operations.md tells an operator whose lock is gone.
+#[test]
+fn a_lost_lock_is_made_from_the_published_checkpoint() {
+    let log = log(WINDOW);
+    grow(&log, 3, stop);
+    let restore = ["lock", "restore", "-c", "lucarne.yaml", "test"];
+    let (code, said) = lucarne(log.path(), &restore);
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "none is ever overwritten");
+
+    lose_the_lock(log.path());
+    let (code, said) = lucarne(log.path(), &restore);
+    assert_eq!(code, 0, "{said}");
+    assert_has(&said, "is now at 3 entries");
+    let (code, said) = lucarne(log.path(), &["check", "-c", "lucarne.yaml"]);
+    assert_eq!(code, 0, "{said}");
+    grow(&log, 1, stop);
+    let checkpoint = fs::read_to_string(log.data().join("checkpoint")).unwrap();
+    assert_eq!(checkpoint.lines().nth(1), Some("4"));
+}
+
+/// A round may have been signed, and seen, of which a power cut took the
+/// published files: the journal has it, and so has the lock that is made.
+#[test]
+fn a_lost_lock_is_as_new_as_the_journal() {
+    let log = log(WINDOW);
+    grow(&log, 2, stop);
+    let old = fs::read(log.data().join("checkpoint")).unwrap();
+    grow(&log, 2, |server| assert!(!server.kill().unwrap().success()));
+    fs::write(log.data().join("checkpoint"), old).unwrap();
+    for tile in ["tile/0/000.p/4", "tile/data/000.p/4"] {
+        fs::remove_file(log.data().join(tile)).unwrap();
+    }
+    lose_the_lock(log.path());
+    let (code, said) = lucarne(log.path(), &["lock", "restore", "-c", "lucarne.yaml"]);
+    assert_eq!(code, 0, "{said}");
+    assert_has(&said, "is now at 4 entries");
+    grow(&log, 1, stop);
+    let checkpoint = fs::read_to_string(log.data().join("checkpoint")).unwrap();
+    assert_eq!(checkpoint.lines().nth(1), Some("5"));
+}
+
+/// Data from a backup are no ground for a lock: tiles that are there, or the
+/// index, know more.
+#[test]
+fn no_lock_is_made_from_less_than_there_was() {
+    let log = log(WINDOW);
+    grow(&log, 2, stop);
+    let old = fs::read(log.data().join("checkpoint")).unwrap();
+    grow(&log, 2, stop);
+    fs::remove_dir_all(log.data().join(".lucarne/journal")).unwrap();
+    fs::write(log.data().join("checkpoint"), old).unwrap();
+    lose_the_lock(log.path());
+    let restore = ["lock", "restore", "-c", "lucarne.yaml"];
+    let (code, said) = lucarne(log.path(), &restore);
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "has tile/0/000.p/4, beyond the 2 entries");
+    assert!(!log.path().join("lock.sqlite").exists());
+    // Nor where the tiles were restored, too, and the index was not.
+    for tile in ["tile/0/000.p", "tile/data/000.p"] {
+        for width in ["3", "4"] {
+            fs::remove_file(log.data().join(tile).join(width)).unwrap();
+        }
+    }
+    let (code, said) = lucarne(log.path(), &restore);
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "has seen 4 entries of this log");
+    assert!(!log.path().join("lock.sqlite").exists());
+}
+
+/// Puts another checkpoint into the lock.
+async fn sign(log: &LogUnderTest, body: &[u8]) {
+    use sqlx::{Connection, SqliteConnection};
+    let url = format!("sqlite:{}", log.path().join("lock.sqlite").display());
+    let mut database = SqliteConnection::connect(&url).await.unwrap();
+    let row = sqlx::query("UPDATE checkpoints SET body = ?").bind(body);
+    row.execute(&mut database).await.unwrap();
+    database.close().await.unwrap();
+}
+
+/// Every file below a directory, with what is in it.
+fn everything(directory: &std::path::Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.push((path.clone(), Vec::new()));
+            found.extend(everything(&path));
+        } else {
+            found.push((path.clone(), fs::read(&path).unwrap()));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// `check` says what `serve` would, and writes nothing.
+#[test]
+fn check_compares_what_serve_compares() {
+    let log = log(WINDOW);
+    grow(&log, 2, stop);
+    let checkpoint = log.data().join("checkpoint");
+    let old = fs::read(&checkpoint).unwrap();
+    grow(&log, 2, |server| {
+        let (code, said) = lucarne(log.path(), &["check", "-c", "lucarne.yaml"]);
+        assert_eq!(code, 0, "{said}");
+        assert_has(&said, "is in use by process");
+        stop(server);
+    });
+    let newest = fs::read(&checkpoint).unwrap();
+    let check = || {
+        let before = everything(&log.data());
+        let (code, said) = lucarne(log.path(), &["check", "-c", "lucarne.yaml"]);
+        assert_eq!(everything(&log.data()), before);
+        (code, said)
+    };
+    assert_eq!(check().0, 0);
+
+    // An older lock.
+    run(sign(&log, &old));
+    let (code, said) = check();
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "The lock was rolled back");
+    run(sign(&log, &newest));
+
+    // A right edge that is not what was signed.
+    let tile = log.data().join("tile/data/000.p/4");
+    let good = fs::read(&tile).unwrap();
+    fs::remove_dir_all(log.data().join(".lucarne/journal")).unwrap();
+    fs::write(&tile, &good[..good.len() - 1]).unwrap();
+    let (code, said) = check();
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "tile/data/000.p/4");
+    fs::write(&tile, good).unwrap();
+    assert_eq!(check().0, 0);
+
+    // Another log's checkpoint.
+    let note = fs::read_to_string(&checkpoint).unwrap();
+    let (_, rest) = note.split_once('\n').unwrap();
+    fs::write(&checkpoint, format!("example.com/another-log\n{rest}")).unwrap();
+    let (code, said) = check();
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "is not one of");
+}
+
+#[test]
+fn ccadb_roots_are_kept_for_starts_without_network() {
+    let log = log("");
+    let pem = pki().root.certificate_pem();
+    let csv = format!("\"X.509 Certificate (PEM)\",\"Mozilla Status\"\n\"'{pem}'\",Included\n");
+    let report = log.path().join("report.csv");
+    fs::write(&report, csv).unwrap();
+    let roots = format!("roots: {}/roots.pem", log.path().display());
+    edit(
+        &log.configuration(),
+        &roots,
+        "ccadbroots: trusted\n    rootsurl: report.csv",
+    );
+    let serve = || {
+        let mut server = log.start().unwrap();
+        run(async {
+            ready(&log).await;
+            let roots = log
+                .client()
+                .get("ct/v1/get-roots")
+                .await
+                .unwrap()
+                .json()
+                .unwrap();
+            assert_eq!(roots["certificates"].as_array().unwrap().len(), 1);
+        });
+        assert!(server.stop(PATIENCE).unwrap().success());
+        server.output()
+    };
+    serve();
+    fs::remove_file(&report).unwrap();
+    assert_has(&serve(), "the 1 roots of");
+    fs::remove_dir_all(log.path().join("cache")).unwrap();
+    let (code, said) = lucarne(log.path(), &["serve", "-c", "lucarne.yaml"]);
+    assert_eq!(code, 1);
+    assert_has(&said, "cannot get CCADB's roots");
+}

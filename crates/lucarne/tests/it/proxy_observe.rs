@@ -1,0 +1,244 @@
+//! `lucarne proxy` as an observer: a browser's way through it to TLS servers, their SCTs
+//! verified against a log list, their chains submitted to a real `lucarne serve`.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+
+use crate::common::{LUCARNE, PATIENCE, assert_has, eventually, log, pki, ready, run};
+use lucarne_ct::{Certificate, LogKey, SignedEntry, encode_sct_list};
+use lucarne_mint::{Extension, KeyPair, LeafOptions, oid, pem};
+use lucarne_testkit::{Client, Launch, Response, Server, temp_dir, tls_client, tls_server};
+use rustls::{ClientConnection, ServerConnection};
+use serde_json::{Value, json};
+
+fn log_key(n: u8) -> LogKey {
+    LogKey::from_seed(&[n; 32]).unwrap()
+}
+
+/// A certificate for `name` with SCTs of these logs, and its key.
+fn certificate(name: &str, logs: &[u8]) -> (Vec<u8>, Arc<KeyPair>) {
+    let ca = &pki().p256;
+    let options = LeafOptions::for_names([name]).unwrap();
+    let mut template = ca.leaf_template(&options).unwrap();
+    if !logs.is_empty() {
+        let bare = ca.sign(&template).unwrap();
+        let bare = Certificate::parse(&bare).unwrap();
+        let issuer = Certificate::parse(ca.cert_der()).unwrap();
+        let entry = SignedEntry::of_embedded(&bare, &issuer);
+        let sign = |n: &u8| log_key(*n).sign_sct(1_790_000_000_000, &entry, 7).unwrap();
+        let list = encode_sct_list(&logs.iter().map(sign).collect::<Vec<_>>()).unwrap();
+        let extension = Extension::new(oid::SCT_LIST, false, |der| der.octet_string(&list));
+        template.extensions.push(extension);
+    }
+    (ca.sign(&template).unwrap(), options.key)
+}
+
+/// A server that says hello over TLS until the test ends; its port.
+fn server(name: &str, logs: &[u8]) -> u16 {
+    let (leaf, key) = certificate(name, logs);
+    let chain = [leaf, pki().p256.cert_der().to_vec()];
+    let config = tls_server(&chain, &key, &[]).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut socket in listener.incoming().flatten() {
+            let mut connection = ServerConnection::new(config.clone()).unwrap();
+            std::thread::spawn(move || {
+                let mut stream = rustls::Stream::new(&mut connection, &mut socket);
+                let mut request = [0; 4096];
+                // Whoever breaks off is not the test's business.
+                if stream.read(&mut request).is_ok() {
+                    let answer =
+                        "HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\nhello";
+                    let _ = stream.write_all(answer.as_bytes());
+                    stream.conn.send_close_notify();
+                    let _ = stream.flush();
+                }
+            });
+        }
+    });
+    port
+}
+
+/// What `https://host:port/` says through the proxy, whose CA is trusted.
+fn through(proxy: &str, ca: &str, host: &str, port: u16) -> String {
+    let mut socket = TcpStream::connect(proxy).unwrap();
+    write!(
+        socket,
+        "CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n"
+    )
+    .unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        socket.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    assert_has(&String::from_utf8_lossy(&head), " 200 ");
+    let roots = pem::decode(ca).unwrap().into_iter().map(|(_, der)| der);
+    let config = tls_client(roots, &[]).unwrap();
+    let name = host.to_owned().try_into().unwrap();
+    let mut connection = ClientConnection::new(config, name).unwrap();
+    let mut stream = rustls::Stream::new(&mut connection, &mut socket);
+    write!(
+        stream,
+        "GET / HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = Vec::new();
+    // A connection that ends without close_notify has said enough.
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// A log list of two logs of two operators.
+fn log_list() -> String {
+    let operator = |n: u8| {
+        let key = log_key(n);
+        json!({"name": format!("Operator {n}"), "logs": [{
+            "description": format!("log {n}"),
+            "log_id": key.log_id().to_string(),
+            "key": base64_simd::STANDARD.encode_to_string(key.public_key_spki()),
+            "url": "https://log.example/",
+            "state": {"usable": {"timestamp": "2024-01-01T00:00:00Z"}}
+        }]})
+    };
+    json!({"version": "1.0", "operators": [operator(1), operator(2)]}).to_string()
+}
+
+/// The address after `what` in what the proxy has printed.
+fn address(proxy: &mut Server, what: &str) -> String {
+    let output = proxy.wait_for_output(what, PATIENCE).unwrap();
+    let after = output.split(what).nth(1).unwrap();
+    let end = after.find(['/', '\n']).unwrap_or(after.len());
+    after[..end].trim().to_owned()
+}
+
+async fn host(page: &Client, name: &str) -> Option<Value> {
+    let answer: Response = page
+        .get(&format!("observed/host.json?name={name}"))
+        .await
+        .unwrap();
+    (answer.status == 200).then(|| answer.json().unwrap())
+}
+
+#[test]
+fn sees_verifies_and_submits() {
+    let log = log("period: 50");
+    let _server = log.start().unwrap();
+    run(ready(&log));
+    let directory = temp_dir();
+    let path = |name: &str| directory.path().join(name);
+    fs::write(path("log_list.json"), log_list()).unwrap();
+    fs::write(path("root.pem"), pki().root.certificate_pem()).unwrap();
+    fs::write(path("log.pem"), pem::encode("PUBLIC KEY", log.public_key())).unwrap();
+    let mut proxy = Launch::new(LUCARNE)
+        .directory(directory.path())
+        .args([
+            "proxy",
+            "--listen",
+            "127.0.0.1:0",
+            "--admin",
+            "127.0.0.1:0",
+            "--no-ui",
+        ])
+        .args([
+            "--allow-private",
+            "--upstream-ca",
+            "root.pem",
+            "--log-list",
+            "log_list.json",
+        ])
+        .args(["--submit-to", &log.url(), "--submit-key", "log.pem"])
+        .spawn()
+        .unwrap();
+    let listen = address(&mut proxy, "proxy on http://");
+    let page = Client::new(format!(
+        "http://{}/",
+        address(&mut proxy, "page on http://")
+    ));
+    let ca = fs::read_to_string(path("lucarne-ca/ca.pem")).unwrap();
+
+    let (logged, bare) = (server("localhost", &[1, 2]), server("127.0.0.1", &[]));
+    for (host, port) in [
+        ("localhost", logged),
+        ("127.0.0.1", bare),
+        ("localhost", logged),
+    ] {
+        assert_has(&through(&listen, &ca, host, port), "hello");
+    }
+    run(async {
+        let mut certificates = Vec::new();
+        for (name, standing, is_logged) in
+            [("localhost", "good", true), ("127.0.0.1", "no-sct", false)]
+        {
+            let mut seen = None;
+            // The log answers when its round is published.
+            eventually("the log has answered", async || {
+                seen = host(&page, name).await.filter(|host| {
+                    let certificate = &host["certificates"][0];
+                    certificate["submission"]["outcome"] != "waiting"
+                });
+                seen.is_some()
+            })
+            .await;
+            let seen = seen.unwrap();
+            let certificate = seen["certificates"][0].clone();
+            assert_eq!(certificate["standing"], standing, "{certificate:#}");
+            assert_eq!(certificate["logged"], is_logged);
+            let submission = &certificate["submission"];
+            assert_eq!(submission["outcome"], "accepted", "{submission:#}");
+            assert_has(submission["text"].as_str().unwrap(), "the SCT verifies");
+            certificates.push(certificate);
+        }
+        let [localhost, _] = &certificates[..] else {
+            unreachable!()
+        };
+        assert_eq!(localhost["scts"][1]["operator"], "Operator 2");
+        assert!(
+            localhost["verdicts"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(|v| v["compliant"] == true)
+        );
+
+        let text = page.get("observed/?show=not-logged").await.unwrap().text();
+        assert_has(&text, "127.0.0.1</a> <span class=\"state no-sct\">");
+        assert!(!text.contains("localhost</a>"), "{text}");
+        let metrics = page.get("metrics").await.unwrap().text();
+        for line in [
+            "lucarne_proxy_observed_certificates_total{standing=\"good\"} 1",
+            "lucarne_proxy_observed_certificates_total{standing=\"no-sct\"} 1",
+            "lucarne_proxy_observed_submissions_total{outcome=\"accepted\"} 2",
+        ] {
+            assert_has(&metrics, line);
+        }
+        // Each once, although one was met twice.
+        let checkpoint = log.client().get("checkpoint").await.unwrap().text();
+        assert_eq!(checkpoint.lines().nth(1), Some("2"), "{checkpoint}");
+    });
+    log.audit().unwrap();
+    proxy.stop(PATIENCE).unwrap();
+}
+
+#[test]
+fn does_not_start_without_the_log_list_it_was_given() {
+    let directory = temp_dir();
+    let file = directory.path().join("log_list.json");
+    fs::write(&file, "<html>").unwrap();
+    let args = ["proxy", "--listen", "127.0.0.1:0", "--no-ui", "--insecure"];
+    for (list, why) in [
+        ("log_list.json", "not a log list"),
+        ("none.json", "No such file"),
+    ] {
+        let list = ["--log-list", list];
+        let (code, output) = crate::common::lucarne(directory.path(), &[&args[..], &list].concat());
+        assert_ne!(code, 0, "{output}");
+        assert_has(&output, list[1]);
+        assert_has(&output, why);
+    }
+}

@@ -1,0 +1,337 @@
+//! Keys in AWS Secrets Manager (moto's server) and GCP Secret Manager (a
+//! double), behind the features `aws-secrets` and `gcp-secrets`.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+
+use crate::common::{LUCARNE, PATIENCE, all, assert_has, pki, ready, run, submission};
+use base64_simd::STANDARD;
+use lucarne_ct::{EntryKind, LogKey};
+use lucarne_testkit::{Audit, Launch, LogUnderTest, Moto, SecretManager, free_port};
+use serde_json::{Value, json};
+
+/// The log ID of [`seed`], by Sunlight's own key generator.
+const LOG_ID: &str = "vajQ/CaKPdKwq3De7U+r1exMHdq4cu1OxwlURya7KaI=";
+/// The CRC-32C of [`seed`]: RFC 3720, appendix B.4.
+const CHECKSUM: u32 = 0x46dd_794e;
+
+fn seed() -> Vec<u8> {
+    (0..32).collect()
+}
+
+/// A log that was made when its key was still a file, and what the environment
+/// of its server has. Nothing of that is this machine's.
+struct Moved {
+    log: LogUnderTest,
+    environment: Vec<(&'static str, String)>,
+}
+
+impl Moved {
+    fn new(environment: &[(&'static str, &str)]) -> Self {
+        let log = LogUnderTest::prepare(LUCARNE, &pki().root.certificate_pem(), "").unwrap();
+        let file = log.path().join("seed.bin");
+        fs::write(&file, seed()).unwrap();
+        let made = log.launch("init").run().unwrap();
+        assert!(made.status.success(), "{}", all(&made));
+        fs::remove_file(file).unwrap();
+        // Where credentials of an instance would be, nobody listens.
+        let nobody = format!("127.0.0.1:{}", free_port());
+        let environment = environment
+            .iter()
+            .map(|(name, value)| (*name, (*value).to_owned()));
+        let defaults = [
+            ("HOME", log.path().display().to_string()),
+            ("AWS_METADATA_ENDPOINT", format!("http://{nobody}")),
+            ("GCE_METADATA_HOST", nobody.clone()),
+            ("GCE_METADATA_IP", nobody),
+        ];
+        let environment = defaults.into_iter().chain(environment).collect();
+        Self { log, environment }
+    }
+
+    /// The key is there from now on.
+    fn key_at(&self, place: &str) -> &Self {
+        let file = self.log.configuration();
+        let text = fs::read_to_string(&file).unwrap();
+        let line = |line: &str| match line.trim_start().starts_with("secret:") {
+            true => format!("    secret: {place}\n"),
+            false => format!("{line}\n"),
+        };
+        fs::write(&file, text.lines().map(line).collect::<String>()).unwrap();
+        self
+    }
+
+    fn launch(&self, command: &str) -> Launch {
+        let environment = self.environment.iter();
+        environment.fold(self.log.launch(command), |launch, (name, value)| {
+            launch.env(*name, value)
+        })
+    }
+
+    /// It serves with the key of the file that it was made with.
+    fn serves(&self) {
+        let mut server = self.launch("serve").start(self.log.address()).unwrap();
+        run(async {
+            ready(&self.log).await;
+            let client = self.log.client();
+            let about = client.get("log.v3.json").await.unwrap().json().unwrap();
+            assert_eq!(about["log_id"], LOG_ID, "{about:#}");
+            let key = LogKey::from_seed(&seed()).unwrap();
+            let (url, origin) = (self.log.url(), self.log.origin());
+            let roots = pki().root.certificate_pem();
+            let audit = Audit::new(&url, &origin, key.public_key_spki(), roots.as_bytes());
+            let (audit, body) = (audit.unwrap(), submission(&pki().p256));
+            let answer = client.post("ct/v1/add-chain", body.clone()).await.unwrap();
+            let sct = answer.ok().unwrap();
+            audit.promised(EntryKind::X509, body.as_bytes(), &sct);
+            audit.run().await.unwrap().assert_clean();
+        });
+        assert!(server.stop(PATIENCE).unwrap().success());
+    }
+
+    /// What `check` says, which is content.
+    fn checks(&self) -> String {
+        let checked = self.launch("check").run().unwrap();
+        assert!(checked.status.success(), "{}", all(&checked));
+        all(&checked)
+    }
+
+    /// Neither `check` nor `serve` takes that, and both say why.
+    #[track_caller]
+    fn refuses(&self, parts: &[&str]) {
+        for command in ["check", "serve"] {
+            let refused = self.launch(command).run().unwrap();
+            let said = all(&refused);
+            assert_eq!(refused.status.code(), Some(1), "{said}");
+            assert_has(&said, "lucarne.yaml:");
+            assert_has(&said, "logs[test].secret: ");
+            for part in parts {
+                assert_has(&said, part);
+            }
+            let base64 = STANDARD.encode_to_string(seed());
+            assert!(!said.contains(&base64), "the key is said:\n{said}");
+        }
+    }
+}
+
+/// Credentials that moto takes as long as it takes all.
+const ANY: [(&str, &str); 2] = [
+    ("AWS_ACCESS_KEY_ID", "any"),
+    ("AWS_SECRET_ACCESS_KEY", "any"),
+];
+
+fn at_moto(moto: &Moto, region: &str, name: &str) -> String {
+    let endpoint = &moto.endpoint;
+    format!("awssecret://{name}?region={region}&endpoint={endpoint}")
+}
+
+#[test]
+fn a_log_signs_with_a_key_from_aws() {
+    let moto = Moto::start().unwrap();
+    let base64 = STANDARD.encode_to_string(seed());
+    let arn = run(async {
+        let (text, binary) = (["SecretString", &*base64], ["SecretBinary", &*base64]);
+        let made = moto.new_secret("eu-west-1", "binary", binary).await;
+        made.unwrap();
+        moto.new_secret("eu-west-1", "ct/text", text).await.unwrap()
+    });
+    let moved = Moved::new(&ANY);
+    let text = at_moto(&moto, "eu-west-1", "ct/text");
+    moved.key_at(&text).serves();
+    moved
+        .key_at(&at_moto(&moto, "eu-west-1", "binary"))
+        .serves();
+    let arn = format!("{arn}?endpoint={}", moto.endpoint);
+    moved.key_at(&arn).checks();
+
+    // This machine, by an address that may as well be another's.
+    let elsewhere = text.replace("127.0.0.1", "0.0.0.0");
+    let said = moved.key_at(&elsewhere).checks();
+    assert_has(&said, "without TLS: whoever reads along has it");
+}
+
+#[test]
+fn what_aws_has_may_not_be_the_key() {
+    let moto = Moto::start().unwrap();
+    let pem = lucarne_mint::pem::encode("EC PRIVATE KEY", b"of nobody");
+    run(async {
+        for (name, value) in [("short", "AAECAw=="), ("pem", &pem)] {
+            let value = ["SecretString", value];
+            moto.new_secret("eu-west-1", name, value).await.unwrap();
+        }
+    });
+    let unknown = "(ResourceNotFoundException: Secrets Manager can't find";
+    let no_name = "a name that no secret has";
+    let moved = Moved::new(&ANY);
+    for (region, name, parts) in [
+        ("eu-west-1", "ct", ["AWS secret `ct` is not at", unknown]),
+        ("eu-west-2", "short", ["in eu-west-2 ", unknown]),
+        (
+            "eu-west-1",
+            "short",
+            ["AWS secret `short`", "is neither a seed of 32"],
+        ),
+        ("eu-west-1", "pem", ["AWS secret `pem`", "is no log key"]),
+        ("eu-west-1", r#"ct/sh"ort"#, [r#"ct/sh"ort"#, no_name]),
+        ("eu-west-1", r"sh\ort", [r"sh\ort", no_name]),
+    ] {
+        moved.key_at(&at_moto(&moto, region, name)).refuses(&parts);
+    }
+}
+
+#[test]
+fn aws_serves_who_signs_and_is_allowed() {
+    let moto = Moto::start().unwrap();
+    let base64 = STANDARD.encode_to_string(seed());
+    let (reader, stranger) = run(async {
+        let secret = ["SecretString", &*base64];
+        moto.new_secret("us-east-1", "ct", secret).await.unwrap();
+        let reader = moto
+            .new_user("reader", "secretsmanager:GetSecretValue")
+            .await;
+        let stranger = moto.new_user("stranger", "s3:GetObject").await;
+        moto.enforce().await.unwrap();
+        (reader.unwrap(), stranger.unwrap())
+    });
+    let place = format!("awssecret://ct?endpoint={}", moto.endpoint);
+    let moved = |[access_key, secret_key]: &[String; 2]| {
+        let moved = Moved::new(&[
+            ("AWS_ACCESS_KEY_ID", access_key),
+            ("AWS_SECRET_ACCESS_KEY", secret_key),
+            ("AWS_REGION", "us-east-1"),
+        ]);
+        moved.key_at(&place);
+        moved
+    };
+    moved(&reader).checks();
+    let permission = "have the permission secretsmanager:GetSecretValue";
+    let refusal = ["AWS secret `ct` is refused by", permission];
+    moved(&stranger).refuses(&refusal);
+    let [access_key, _] = reader;
+    moved(&[access_key, "wrong".into()]).refuses(&refusal);
+}
+
+#[test]
+fn without_aws_there_is_no_key() {
+    let nobody = format!("http://127.0.0.1:{}", free_port());
+    let place = format!("awssecret://ct?region=eu-west-1&endpoint={nobody}");
+    let moved = Moved::new(&ANY);
+    let absent = format!("AWS secret `ct` cannot be fetched: {nobody} in eu-west-1 does not serve");
+    moved.key_at(&place).refuses(&[&absent, "refused"]);
+    let wrong = "awssecret://ct?region=eu-west-1&endpoint=127.0.0.1";
+    moved
+        .key_at(wrong)
+        .refuses(&["`ct` cannot be asked for", "the endpoint is no URL"]);
+    let wrong = "awssecret://ct?region=eu/west";
+    moved.key_at(wrong).refuses(&["\"eu/west\" is no region"]);
+    let unknown = Moved::new(&[]);
+    unknown
+        .key_at(&place)
+        .refuses(&["AWS secret `ct` cannot be asked for without credentials"]);
+}
+
+const SECRET: &str = "projects/p/secrets/ct";
+
+fn payload(bytes: &[u8]) -> Value {
+    json!({ "data": STANDARD.encode_to_string(bytes) })
+}
+
+/// With the checksum as Google's JSON has integers of 64 bits.
+fn checked(bytes: &[u8], checksum: u32) -> Value {
+    let mut payload = payload(bytes);
+    payload["dataCrc32c"] = checksum.to_string().into();
+    payload
+}
+
+#[test]
+fn a_log_signs_with_a_key_from_gcp() {
+    let manager = SecretManager::start().unwrap();
+    let good = checked(&seed(), CHECKSUM);
+    manager.add(&format!("{SECRET}/versions/latest"), good);
+    manager.add(&format!("{SECRET}/versions/1"), payload(&seed()));
+    let place = |version: &str| {
+        format!(
+            "gcpsecret://{SECRET}{version}?endpoint={}",
+            manager.endpoint
+        )
+    };
+
+    // The instance's token.
+    let moved = Moved::new(&[("GCE_METADATA_HOST", &manager.host)]);
+    moved.key_at(&place("")).serves();
+    moved.key_at(&place("/versions/1")).serves();
+
+    // The token of a service account, from a file that the environment names,
+    // and from one that the URL does.
+    let mut moved = Moved::new(&[]);
+    let file = moved.log.path().join("account.json");
+    fs::write(&file, manager.service_account()).unwrap();
+    moved
+        .key_at(&format!("{}&credentials=account.json", place("")))
+        .checks();
+    let variable = "GOOGLE_APPLICATION_CREDENTIALS";
+    moved
+        .environment
+        .push((variable, file.display().to_string()));
+    moved.key_at(&place("")).serves();
+}
+
+#[test]
+fn without_gcp_there_is_no_key() {
+    let manager = SecretManager::start().unwrap();
+    let version = |name: &str| format!("projects/p/secrets/{name}/versions/latest");
+    manager.deny(&version("denied"));
+    manager.add(&version("damaged"), checked(&seed(), CHECKSUM + 1));
+    manager.add(
+        &version("odd"),
+        json!({ "data": "AAECAw==", "dataCrc32c": "x" }),
+    );
+    manager.add(&version("short"), payload(b"four"));
+    manager.add(&version("empty"), json!({}));
+    let moved = Moved::new(&[("GCE_METADATA_HOST", &manager.host)]);
+    let place = |name: &str| {
+        let endpoint = &manager.endpoint;
+        format!("gcpsecret://projects/p/secrets/{name}?endpoint={endpoint}")
+    };
+    let permission = "have the permission secretmanager.versions.access";
+    let denied = [
+        "GCP secret `projects/p/secrets/denied/versions/latest` is refused by",
+        "(PERMISSION_DENIED: Permission",
+        permission,
+    ];
+    moved.key_at(&place("denied")).refuses(&denied);
+    let absent = [
+        "`projects/p/secrets/none/versions/latest` is not at",
+        "(NOT_FOUND: Secret",
+    ];
+    moved.key_at(&place("none")).refuses(&absent);
+    for name in ["damaged", "odd"] {
+        moved
+            .key_at(&place(name))
+            .refuses(&["came back damaged: its checksum"]);
+    }
+    moved
+        .key_at(&place("short"))
+        .refuses(&["is neither a seed of 32 bytes (it has 4)"]);
+    moved
+        .key_at(&place("empty"))
+        .refuses(&["came back without a value"]);
+    let anonymous = format!("{}&credentials=none", place("short"));
+    moved
+        .key_at(&anonymous)
+        .refuses(&["is refused by", "(UNAUTHENTICATED: "]);
+
+    let unknown = Moved::new(&[]);
+    unknown
+        .key_at(&place("short"))
+        .refuses(&["cannot be asked for without credentials"]);
+    let missing = format!("{}&credentials=none.json", place("short"));
+    unknown
+        .key_at(&missing)
+        .refuses(&["cannot be asked for: ", "none.json"]);
+    let nobody = format!("http://127.0.0.1:{}", free_port());
+    let place = format!("gcpsecret://{SECRET}?endpoint={nobody}");
+    moved
+        .key_at(&place)
+        .refuses(&[&format!("{nobody} does not serve us now"), "refused"]);
+}

@@ -1,0 +1,291 @@
+//! `lucarne serve` as a process: signals, reloading, trouble of one log.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+
+use crate::common::{
+    LUCARNE, PATIENCE, assert_has, edit, eventually, log, lucarne, pki, ready, run, submission,
+};
+use lucarne_ct::Fingerprint;
+use lucarne_mint::{Authority, CaOptions, KeyType, LeafOptions};
+use lucarne_testkit::{Client, Launch, free_port, temp_dir};
+use rustix::process::Signal;
+
+#[test]
+fn signals_finish_the_round_and_answer_the_waiters() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let log = log("period: 1000");
+        let mut server = log.start().unwrap();
+        run(async {
+            ready(&log).await;
+            let client = log.client();
+            let post = |authority| client.post("ct/v1/add-chain", submission(authority));
+            assert_eq!(post(&pki().p256).await.unwrap().status, 200);
+            // The period has not passed: these wait for the next round.
+            let waiting: Vec<_> = (0..8)
+                .map(|_| {
+                    let client = client.clone();
+                    let body = submission(&pki().p384);
+                    tokio::spawn(async move { client.post("ct/v1/add-chain", body).await })
+                })
+                .collect();
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            server.signal(signal).unwrap();
+            for answer in waiting {
+                assert_eq!(answer.await.unwrap().unwrap().status, 200);
+            }
+        });
+        let status = server.wait(PATIENCE).unwrap();
+        assert_eq!(status.code(), Some(0), "{}", server.output());
+        assert_has(
+            &server.output(),
+            "every submission that was taken has been answered",
+        );
+    }
+}
+
+#[test]
+fn a_second_signal_exits_at_once() {
+    let log = log("period: 1500");
+    let mut server = log.start().unwrap();
+    run(async {
+        ready(&log).await;
+        let client = log.client();
+        let first = client
+            .post("ct/v1/add-chain", submission(&pki().p256))
+            .await;
+        assert_eq!(first.unwrap().status, 200);
+        let body = submission(&pki().p256);
+        let waiter = tokio::spawn(async move { client.post("ct/v1/add-chain", body).await });
+        // Held open by a request that never ends, the server drains for long.
+        let mut slow = tokio::net::TcpStream::connect(log.address()).await.unwrap();
+        use tokio::io::AsyncWriteExt;
+        slow.write_all(
+            b"POST /test/ct/v1/add-chain HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{",
+        )
+        .await
+        .unwrap();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        server.signal(Signal::TERM).unwrap();
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        server.signal(Signal::TERM).unwrap();
+        let asked = Instant::now();
+        assert_eq!(server.wait(PATIENCE).unwrap().code(), Some(130));
+        assert!(asked.elapsed() < Duration::from_secs(3));
+        waiter.abort();
+    });
+}
+
+#[test]
+fn a_taken_port_is_said_before_anything_happens() {
+    let log = log("");
+    let _taken = TcpListener::bind(log.address()).unwrap();
+    let (code, said) = lucarne(log.path(), &["serve", "-c", "lucarne.yaml"]);
+    assert_eq!(code, 1);
+    assert_has(&said, "another process does");
+    assert_has(&said, "`listen:`");
+    let (code, said) = lucarne(log.path(), &["check", "-c", "lucarne.yaml"]);
+    assert_eq!(code, 0, "{said}");
+    assert_has(&said, "cannot be listened on now");
+}
+
+#[test]
+fn sighup_rereads_roots_and_a_bad_file_changes_nothing() {
+    let log = log("");
+    let mut server = log.start().unwrap();
+    run(async {
+        ready(&log).await;
+        let other = Authority::root(&CaOptions::named("Other", KeyType::EcdsaP256)).unwrap();
+        let file = log.path().join("roots.pem");
+        let old = fs::read_to_string(&file).unwrap();
+        let client = log.client();
+        let answer = client
+            .post("ct/v1/add-chain", submission(&other))
+            .await
+            .unwrap();
+        assert_eq!(answer.status, 400, "{}", answer.text());
+        fs::write(&file, format!("{old}{}", other.certificate_pem())).unwrap();
+        server.signal(Signal::HUP).unwrap();
+        eventually("the new root is accepted", async || {
+            let answer = client
+                .post("ct/v1/add-chain", submission(&other))
+                .await
+                .unwrap();
+            answer.status == 200
+        })
+        .await;
+        fs::write(&file, "nothing\n").unwrap();
+        server.signal(Signal::HUP).unwrap();
+        server
+            .wait_for_output("the roots stay as they were", PATIENCE)
+            .unwrap();
+        let roots = client.get("ct/v1/get-roots").await.unwrap().json().unwrap();
+        assert_eq!(roots["certificates"].as_array().unwrap().len(), 2);
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
+
+/// Whatever source has them, and from a reload on.
+#[test]
+fn roots_are_refused_by_fingerprint() {
+    let log = log("");
+    let other = Authority::root(&CaOptions::named("Other", KeyType::EcdsaP256)).unwrap();
+    let roots = log.path().join("roots.pem");
+    let refused = log.path().join("refused.txt");
+    let pem = fs::read_to_string(&roots).unwrap() + &other.certificate_pem();
+    fs::write(&roots, pem).unwrap();
+    fs::write(&refused, "# nobody yet\n").unwrap();
+    let key = format!("roots: {}", roots.display());
+    let keys = format!("{key}\n    refusedroots: [{}]", refused.display());
+    edit(&log.configuration(), &key, &keys);
+    let mut server = log.start().unwrap();
+    run(async {
+        ready(&log).await;
+        let client = log.client();
+        let accepted = async || {
+            let roots = client.get("ct/v1/get-roots").await.unwrap().json().unwrap();
+            let answer = client.post("ct/v1/add-chain", submission(&other)).await;
+            let roots = roots["certificates"].as_array().unwrap().len();
+            (roots, answer.unwrap().status.as_u16())
+        };
+        assert_eq!(accepted().await, (2, 200));
+        let fingerprint = Fingerprint::of(other.cert_der());
+        let unknown = Fingerprint::of(b"unknown");
+        let text = format!("{fingerprint} # misissued\n\n{unknown}\n");
+        fs::write(&refused, text).unwrap();
+        server.signal(Signal::HUP).unwrap();
+        eventually("the root is refused", async || accepted().await == (1, 400)).await;
+        let warning = format!("{unknown} is the fingerprint of none of the roots");
+        server.wait_for_output(&warning, PATIENCE).unwrap();
+        // A file with a mistake in it lets nobody in again.
+        fs::write(&refused, "misissued\n").unwrap();
+        server.signal(Signal::HUP).unwrap();
+        server
+            .wait_for_output("line 1: `misissued`: not a SHA-256 fingerprint", PATIENCE)
+            .unwrap();
+        assert_eq!(accepted().await, (1, 400));
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
+
+/// Two logs in one process; the directory of one cannot be used.
+#[test]
+fn one_broken_log_leaves_the_other_alone() {
+    let directory = temp_dir();
+    let port = free_port();
+    let write = |name: &str, bytes: &[u8]| {
+        let file = directory.path().join(name);
+        fs::write(&file, bytes).unwrap();
+        fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
+    };
+    write("a.bin", &[1; 32]);
+    write("b.bin", &[2; 32]);
+    write("roots.pem", pki().root.certificate_pem().as_bytes());
+    let section = |name: &str| {
+        format!(
+            "  - shortname: {name}\n    submissionprefix: http://127.0.0.1:{port}/{name}/\n    \
+             secret: {name}.bin\n    localdirectory: data/{name}\n"
+        )
+    };
+    let text = format!(
+        "listen: [\"127.0.0.1:{port}\"]\ncheckpoints: lock.db\ndefaults: {{roots: roots.pem}}\nlogs:\n{}{}",
+        section("a"),
+        section("b")
+    );
+    write("lucarne.yaml", text.as_bytes());
+    assert_eq!(lucarne(directory.path(), &["init"]).0, 0);
+    let broken = directory.path().join("data/b");
+    fs::rename(&broken, directory.path().join("b-away")).unwrap();
+    let address = ([127, 0, 0, 1], port).into();
+    let mut server = Launch::new(LUCARNE)
+        .arg("serve")
+        .directory(directory.path())
+        .start(address)
+        .unwrap();
+    run(async {
+        let client = Client::new(format!("http://127.0.0.1:{port}"));
+        eventually("log a takes submissions", async || {
+            let answer = client
+                .post("a/ct/v1/add-chain", submission(&pki().p256))
+                .await;
+            answer.is_ok_and(|answer| answer.status == 200)
+        })
+        .await;
+        let answer = client
+            .post("b/ct/v1/add-chain", submission(&pki().p256))
+            .await
+            .unwrap();
+        assert_eq!(answer.status, 503, "{}", answer.text());
+        assert!(!answer.header("retry-after").is_empty());
+        assert_eq!(client.get("health").await.unwrap().status, 503);
+        assert_has(&server.output(), "data/b");
+        // What is mounted again is taken up again.
+        fs::rename(directory.path().join("b-away"), &broken).unwrap();
+        eventually("log b recovers", async || {
+            let answer = client
+                .post("b/ct/v1/add-chain", submission(&pki().p256))
+                .await;
+            answer.is_ok_and(|answer| answer.status == 200)
+        })
+        .await;
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
+
+/// A TLS certificate of `name`, and its key, as files.
+fn certificate(directory: &std::path::Path, name: &str) {
+    let leaf = LeafOptions::for_names([name]).unwrap();
+    let der = pki().p256.issue(&leaf).unwrap();
+    let chain = pki().p256.full_chain(der).to_pem();
+    let key = leaf.key.to_pkcs8().unwrap();
+    let key = lucarne_mint::pem::encode("PRIVATE KEY", &key);
+    // Both at once as far as anybody can see: the server rereads the pair.
+    fs::write(directory.join("tls.key.new"), key).unwrap();
+    fs::write(directory.join("tls.pem.new"), chain).unwrap();
+    fs::rename(directory.join("tls.key.new"), directory.join("tls.key")).unwrap();
+    fs::rename(directory.join("tls.pem.new"), directory.join("tls.pem")).unwrap();
+}
+
+#[test]
+fn changed_tls_files_are_served_without_a_restart() {
+    let log = log("");
+    certificate(log.path(), "first.example.com");
+    let file = log.configuration();
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text + "tls: {certificate: tls.pem, key: tls.key}\n").unwrap();
+    let mut server = log.start().unwrap();
+    let served = || crate::common::tls::subject_names(log.address(), &pki().root);
+    assert_has(&served(), "first.example.com");
+    certificate(log.path(), "second.example.com");
+    run(eventually("the new certificate is served", async || {
+        served().contains("second.example.com")
+    }));
+    fs::write(log.path().join("tls.key"), "nonsense").unwrap();
+    server.signal(Signal::HUP).unwrap();
+    server
+        .wait_for_output("the old certificate goes on being served", PATIENCE)
+        .unwrap();
+    assert_has(&served(), "second.example.com");
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
+
+#[test]
+fn log_lines_as_json() {
+    let log = log("");
+    let mut server = log
+        .launch("serve")
+        .args(["--log-format", "json"])
+        .env("LUCARNE_LOG", "debug")
+        .start(log.address())
+        .unwrap();
+    let line = server.wait_for_output("\"listening\"", PATIENCE).unwrap();
+    let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(line["level"], "INFO");
+    assert!(server.stop(PATIENCE).unwrap().success());
+    let (code, said) = lucarne(log.path(), &["serve", "--log", "a=b=c"]);
+    assert_eq!(code, 1);
+    assert_has(&said, "LUCARNE_LOG");
+}

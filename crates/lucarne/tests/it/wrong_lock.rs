@@ -1,0 +1,366 @@
+//! Locks and directories that do not belong together: rolled back, cloned,
+//! swapped, deleted. The log refuses to sign and says why; others go on.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::common::load::is_retry_later;
+use crate::common::site::Site;
+use crate::common::{PATIENCE, assert_has, edit, eventually, lucarne, pki, run, submission};
+use lucarne_testkit::{
+    Audit, Client, DatabaseKind, DatabaseServer, Launch, Place, Server, free_port,
+};
+
+fn site() -> Site {
+    Site::create([("ill", String::new()), ("well", String::new())])
+}
+
+/// One run in which log `ill` takes this many new submissions.
+fn grow(site: &Site, entries: usize) {
+    let mut server = site.start();
+    run(async {
+        site.ready("ill").await;
+        take(&site.client_of("ill"), entries).await;
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
+
+async fn take(client: &Client, entries: usize) {
+    for _ in 0..entries {
+        let answer = client.post("ct/v1/add-chain", submission(&pki().p256));
+        assert_eq!(answer.await.unwrap().status, 200);
+    }
+}
+
+/// Log `ill` is refused with all of these words, in the health and the log
+/// lines, and signs nothing; log `well` goes on.
+async fn refused(site: &Site, server: &mut Server, words: &[&str]) {
+    let before = site.signed("ill").await;
+    let reason = site.reaches("ill", "stopped").await;
+    println!("{reason}");
+    words.iter().for_each(|words| assert_has(&reason, words));
+    server.wait_for_output(words[0], PATIENCE).unwrap();
+    let client = site.client_of("ill");
+    let answer = client.post("ct/v1/add-chain", submission(&pki().p256));
+    assert!(is_retry_later(&answer.await.unwrap()));
+    site.ready("well").await;
+    take(&site.client_of("well"), 1).await;
+    assert_eq!(site.signed("ill").await, before);
+}
+
+fn copy(from: &Path, to: &Path) {
+    let status = Command::new("cp").arg("-a").args([from, to]).status();
+    assert!(status.unwrap().success());
+}
+
+#[test]
+fn a_lock_that_was_rolled_back() {
+    let site = site();
+    grow(&site, 3);
+    let old = run(site.signed("ill")).unwrap();
+    grow(&site, 3);
+    let newest = run(site.signed("ill")).unwrap();
+    run(site.sign("ill", &old));
+    let mut server = site.start();
+    run(async {
+        let words = [
+            "The lock was rolled back",
+            "publishes a checkpoint of 6 entries",
+            "only knows 3 entries",
+            "Put the newest lock database back",
+            "it would sign a fork",
+        ];
+        refused(&site, &mut server, &words).await;
+        site.sign("ill", &newest).await;
+        site.ready("ill").await;
+        take(&site.client_of("ill"), 1).await;
+        let audit = site.audit("ill", &pki().roots_pem());
+        let report = audit.run().await.unwrap();
+        report.assert_clean();
+        assert_eq!(report.size, 7);
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
+
+#[test]
+fn a_lock_database_of_other_logs() {
+    let site = site();
+    grow(&site, 3);
+    let newest = run(site.signed("ill")).unwrap();
+    run(async {
+        let row = sqlx::query("DELETE FROM checkpoints WHERE logID = ?");
+        let row = row.bind(site.key("ill").log_id().0.to_vec());
+        row.execute(&mut site.database().await).await.unwrap();
+    });
+    let mut server = site.start();
+    run(async {
+        let id = site.key("ill").log_id().to_string();
+        let words = [
+            &format!("holds no log with ID {id} (ill)"),
+            "a wrong key, or a wrong lock",
+        ];
+        refused(&site, &mut server, &words).await;
+        site.sign("ill", &newest).await;
+        site.ready("ill").await;
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
+
+#[test]
+fn a_directory_of_another_log() {
+    let site = site();
+    grow(&site, 3);
+    let own = site.path().join("own");
+    fs::rename(site.data("ill"), &own).unwrap();
+    copy(&site.data("well"), &site.data("ill"));
+    let mut server = site.start();
+    run(async {
+        let words = [
+            "Either the directory or the key is another log's",
+            "ill/checkpoint is not one of",
+        ];
+        refused(&site, &mut server, &words).await;
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+    fs::remove_dir_all(site.data("ill")).unwrap();
+    fs::rename(&own, site.data("ill")).unwrap();
+    grow(&site, 1);
+}
+
+#[test]
+fn a_directory_that_was_rolled_back() {
+    let site = site();
+    grow(&site, 3);
+    let (old, newest) = (site.path().join("old"), site.path().join("newest"));
+    copy(&site.data("ill"), &old);
+    grow(&site, 3);
+    fs::rename(site.data("ill"), &newest).unwrap();
+    fs::rename(&old, site.data("ill")).unwrap();
+    let mut server = site.start();
+    run(async {
+        let words = [
+            "has signed 6 entries, and neither journal nor storage",
+            "Storage was rolled back, emptied, damaged, or belongs to another log",
+            "Put the newest storage back",
+        ];
+        refused(&site, &mut server, &words).await;
+        // Readers of the old copy are told of no entry that it lacks.
+        let audit = site.audit("ill", &pki().roots_pem());
+        assert_eq!(audit.run().await.unwrap().size, 3);
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+    fs::remove_dir_all(site.data("ill")).unwrap();
+    fs::rename(&newest, site.data("ill")).unwrap();
+    grow(&site, 1);
+}
+
+/// A copy of the machine is started while the first runs, both with the one
+/// lock: whoever signs the next entry goes on, the other stops for good.
+#[test]
+fn a_clone_with_the_same_lock_never_forks_the_log() {
+    let site = site();
+    grow(&site, 3);
+    let port = free_port();
+    let clone = site.path().join("clone");
+    for log in ["ill", "well"] {
+        let to = clone.join(log);
+        fs::create_dir_all(&clone).unwrap();
+        copy(&site.data(log), &to);
+    }
+    let text = fs::read_to_string(site.configuration()).unwrap();
+    fs::write(clone.join("lucarne.yaml"), text).unwrap();
+    let configuration = clone.join("lucarne.yaml");
+    let listen = format!("listen: {}", site.address());
+    edit(
+        &configuration,
+        &listen,
+        &format!("listen: 127.0.0.1:{port}"),
+    );
+    for file in ["lock.sqlite", "roots.pem", "ill.seed", "well.seed"] {
+        edit(&configuration, file, &format!("../{file}"));
+    }
+    let mut servers = [
+        site.start(),
+        Launch::new(crate::common::LUCARNE)
+            .arg("serve")
+            .directory(&clone)
+            .start(([127, 0, 0, 1], port).into())
+            .unwrap(),
+    ];
+    let audits = [site.address().port(), port].map(|port| {
+        let url = format!("http://127.0.0.1:{port}/ill");
+        let origin = format!("{}/ill", site.address());
+        let key = site.key("ill");
+        let roots = pki().roots_pem();
+        Audit::new(&url, &origin, key.public_key_spki(), roots.as_bytes()).unwrap()
+    });
+    run(async {
+        let clients = [site.address().port(), port]
+            .map(|port| Client::new(format!("http://127.0.0.1:{port}/ill")));
+        // Each gets submissions, until one has had ten: then it has won.
+        let mut taken = [0, 0];
+        let mut promises = Vec::new();
+        eventually("one of them goes on", async || {
+            for (n, client) in clients.iter().enumerate() {
+                let body = submission(&pki().p256);
+                let answer = client.post("ct/v1/add-chain", body.clone()).await.unwrap();
+                if answer.status == 200 {
+                    taken[n] += 1;
+                    promises.push((body, answer.body));
+                } else {
+                    assert!(is_retry_later(&answer), "{}", answer.text());
+                }
+            }
+            taken.iter().any(|taken| *taken >= 10)
+        })
+        .await;
+        println!("{taken:?}");
+        assert!(taken.contains(&0), "both gave SCTs: {taken:?}");
+        let winner = usize::from(taken[0] == 0);
+        for (body, sct) in &promises {
+            let kind = lucarne_ct::EntryKind::X509;
+            audits[winner].promised(kind, body.as_bytes(), sct);
+        }
+        // What the loser last published is a part of the winner's log.
+        let last = clients[1 - winner].get("checkpoint").await.unwrap();
+        audits[winner].saw_checkpoint(&last.ok().unwrap()).unwrap();
+        let report = audits[winner].run().await.unwrap();
+        report.assert_clean();
+        assert_eq!(report.size as usize, 3 + promises.len());
+        for words in [
+            "Another process signs for this log",
+            "neither journal nor storage",
+        ] {
+            servers[1 - winner]
+                .wait_for_output(words, PATIENCE)
+                .unwrap();
+        }
+    });
+}
+
+/// The lock's file is removed while the log runs: the process still has it,
+/// commits nothing more to it, says so, and docs/storage.md says how to get it
+/// back.
+#[test]
+fn a_lock_database_deleted_while_in_use() {
+    let site = site();
+    grow(&site, 3);
+    let mut server = site.start();
+    let load = site.load("ill");
+    run(async {
+        site.ready("ill").await;
+        for file in ["lock.sqlite", "lock.sqlite-wal", "lock.sqlite-shm"] {
+            fs::remove_file(site.path().join(file)).unwrap();
+        }
+        eventually("the health says so", async || {
+            let health = site.health("ill").await;
+            health["healthy"] == false
+        })
+        .await;
+        let health = site.health("ill").await.to_string();
+        assert_has(&health, "was removed or replaced while in use");
+        assert_has(&health, "do not stop it before the checkpoints are saved");
+        for _ in 0..5 {
+            assert_eq!(load.submit(&load.fresh()).await, Some(false));
+        }
+    });
+    rescue(&server, &site);
+    server.kill().unwrap();
+    let mut server = site.start();
+    run(async {
+        site.ready("ill").await;
+        let report = load.audit.run().await.unwrap();
+        print!("{report}");
+        report.assert_clean();
+        assert_eq!(report.size, 3, "{report}");
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
+
+/// Without the rescue, nothing starts, and nothing is made anew.
+#[test]
+fn a_lock_database_that_is_gone() {
+    let site = site();
+    grow(&site, 3);
+    fs::remove_file(site.lock()).unwrap();
+    let (code, said) = lucarne(site.path(), &["serve"]);
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "lock.sqlite: does not exist");
+    let (code, said) = lucarne(site.path(), &["init"]);
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "would fork it");
+}
+
+/// Lock and data are emptied together, as one bucket is: the cache remembers.
+#[test]
+fn a_log_whose_lock_and_data_are_gone() {
+    let site = site();
+    grow(&site, 3);
+    fs::remove_file(site.lock()).unwrap();
+    for log in ["ill", "well"] {
+        fs::remove_dir_all(site.data(log)).unwrap();
+    }
+    let (code, said) = site.lucarne(&["init"]);
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "log `ill`");
+    assert_has(&said, "has seen 3 entries of it");
+    assert_has(&said, "would fork it");
+    // The lock is there, and empty.
+    for command in ["serve", "check"] {
+        let (code, said) = site.lucarne(&[command]);
+        assert_eq!(code, 1, "{said}");
+        assert_has(&said, "this log exists: the dedup index in");
+        assert!(!said.contains("lucarne init"), "{said}");
+    }
+}
+
+/// Copies the deleted database and its write-ahead log out of the process.
+fn rescue(server: &Server, site: &Site) {
+    let mut rescued = 0;
+    for entry in fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap() {
+        let open = entry.unwrap().path();
+        let target = fs::read_link(&open).unwrap_or_default();
+        let target = target.to_string_lossy();
+        for file in ["lock.sqlite", "lock.sqlite-wal"] {
+            if target.ends_with(&format!("/{file} (deleted)")) {
+                fs::copy(&open, site.path().join(file)).unwrap();
+                rescued += 1;
+            }
+        }
+    }
+    assert!(rescued >= 2, "{rescued} files");
+}
+
+/// The data of a log are elsewhere: `check` refuses with the words of `serve`,
+/// wherever data and lock are.
+#[test]
+fn check_says_what_serve_says_on_every_store() {
+    let postgres = DatabaseServer::shared(DatabaseKind::Postgres).unwrap();
+    for place in [
+        Place::directory().with_lock(&postgres).unwrap(),
+        run(Place::s3_and_mariadb()).unwrap(),
+        run(Place::s3_alone()).unwrap(),
+    ] {
+        let at = format!("{place:?}");
+        let site = Site::create_at(place, [("ill", String::new())]);
+        grow(&site, 3);
+        assert_eq!(site.lucarne(&["check"]).0, 0, "{at}");
+        fs::create_dir(site.path().join("elsewhere")).unwrap();
+        let yaml = fs::read_to_string(site.configuration()).unwrap();
+        let data = match yaml.contains("localdirectory: ill") {
+            true => ("localdirectory: ill", "localdirectory: elsewhere"),
+            false => ("ill/\n", "elsewhere/\n"),
+        };
+        edit(&site.configuration(), data.0, data.1);
+        let (code, said) = site.lucarne(&["check"]);
+        assert_eq!(code, 1, "{at}: {said}");
+        let said = said.replace(&format!("{}/", site.path().display()), "");
+        let mut server = site.start();
+        let reason = run(site.reaches("ill", "stopped"));
+        assert_has(&reason, "has signed 3 entries");
+        assert_has(&said, &reason);
+        server.stop(PATIENCE).unwrap();
+    }
+}

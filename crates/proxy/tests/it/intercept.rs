@@ -1,0 +1,297 @@
+//! Requests on their way through the proxy, with and without TLS.
+#![allow(clippy::unwrap_used)]
+
+use crate::common::client::{self, Answer};
+use crate::common::origin::{self, Origin};
+use crate::common::{Rig, Setup};
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use hyper_util::rt::TokioIo;
+use lucarne_proxy::{Action, Rule};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+#[tokio::test]
+async fn plain_requests_lose_what_was_for_the_proxy() {
+    let (rig, origin) = (Rig::new().await, Origin::plain().await);
+    let request = Request::get(format!("http://{}/seen?q=1", origin.address))
+        .header("host", "elsewhere.example")
+        .header("proxy-authorization", "Basic secret")
+        .header("connection", "keep-alive, x-once")
+        .header("x-once", "1");
+    let answer = client::ask(&rig, request.body(Full::default()).unwrap()).await;
+    assert_eq!(answer.status, 200);
+    let expected = format!(
+        "GET /seen?q=1 HTTP/1.1 host={} via=1.1 lucarne-",
+        origin.address
+    );
+    assert!(answer.body.starts_with(&expected), "{}", answer.body);
+    assert!(
+        answer.body.ends_with("connection= auth="),
+        "{}",
+        answer.body
+    );
+    assert!(answer.headers.contains_key("via"), "{:?}", answer.headers);
+}
+
+#[tokio::test]
+async fn the_client_speaks_what_the_server_speaks() {
+    let rig = Rig::new().await;
+    for (server, client, expected) in [
+        (&["h2", "http/1.1"][..], &["h2", "http/1.1"][..], "HTTP/2.0"),
+        (&["http/1.1"], &["h2", "http/1.1"], "HTTP/1.1"),
+        (&[], &["h2", "http/1.1"], "HTTP/1.1"),
+        (&["h2", "http/1.1"], &["http/1.1"], "HTTP/1.1"),
+        (&["h2", "http/1.1"], &[], "HTTP/1.1"),
+    ] {
+        let origin = Origin::https(&rig.world, &["localhost"], server).await;
+        let authority = format!("localhost:{}", origin.address.port());
+        // The second connection comes to know from the first.
+        for _ in 0..2 {
+            let stream = client::tls(&rig, &rig.ca, &authority, "localhost", client)
+                .await
+                .unwrap();
+            let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+            assert_eq!(http2, expected == "HTTP/2.0", "{server:?} {client:?}");
+            let answer = client::over(stream, "localhost", "/seen").await;
+            assert!(answer.body.contains(expected), "{}", answer.body);
+            // Servers behind TLS are not told of the proxy.
+            assert!(answer.body.contains("via= "), "{}", answer.body);
+        }
+    }
+}
+
+#[tokio::test]
+async fn connections_to_servers_are_kept() {
+    let rig = Rig::new().await;
+    for alpn in [&["h2", "http/1.1"][..], &["http/1.1"]] {
+        let origin = Origin::https(&rig.world, &["localhost"], alpn).await;
+        let authority = format!("localhost:{}", origin.address.port());
+        for path in ["/1", "/nothing", "/2", "/3"] {
+            let answer = client::get(&rig, &authority, "localhost", alpn, path).await;
+            assert!(answer.status < 300, "{answer:?}");
+        }
+        assert_eq!(origin.taken(), 1, "{alpn:?}");
+    }
+    let origin = Origin::plain().await;
+    for _ in 0..3 {
+        let answer = client::plain(&rig, &format!("http://{}/x", origin.address)).await;
+        assert_eq!(answer.body, "/x");
+    }
+    assert_eq!(origin.taken(), 1);
+}
+
+#[tokio::test]
+async fn many_first_connections_make_one_certificate() {
+    let rig = Rig::new().await;
+    let origin = Origin::https(&rig.world, &["localhost"], &["h2"]).await;
+    let authority = format!("localhost:{}", origin.address.port());
+    let asking = (0..100).map(|_| client::get(&rig, &authority, "localhost", &["h2"], "/x"));
+    for answer in futures_util::future::join_all(asking).await {
+        assert_eq!((answer.status, answer.body.as_str()), (200, "/x"));
+    }
+    let stats = rig.proxy.store_stats();
+    assert_eq!(stats.generated, 1, "{stats:?}");
+    let hosts = rig.proxy.hosts();
+    assert_eq!(
+        (hosts[0].host.as_str(), hosts[0].requests),
+        ("localhost", 100)
+    );
+    assert!(hosts[0].intercepted && hosts[0].minted_us > 0, "{hosts:?}");
+}
+
+#[tokio::test]
+async fn bodies_pass_through_both_ways() {
+    let rig = Rig::new().await;
+    let body = Bytes::from(vec![b'x'; 5 << 20]);
+    for alpn in ["h2", "http/1.1"] {
+        let origin = Origin::https(&rig.world, &["localhost"], &[alpn]).await;
+        let authority = format!("localhost:{}", origin.address.port());
+        let stream = client::tls(&rig, &rig.ca, &authority, "localhost", &[alpn])
+            .await
+            .unwrap();
+        let uri = match alpn {
+            "h2" => "https://localhost/echo",
+            _ => "/echo",
+        };
+        let request = Request::post(uri).header("host", "localhost");
+        let request = request.body(Full::new(body.clone())).unwrap();
+        let answer = match alpn {
+            "h2" => client::http2_over(stream).await.send_request(request).await,
+            _ => client::http1_over(stream).await.send_request(request).await,
+        };
+        let answer = Answer::of(answer.unwrap()).await;
+        assert_eq!(
+            (answer.status, answer.body.len()),
+            (200, body.len()),
+            "{alpn}"
+        );
+    }
+}
+
+/// Upgrades, and has some bytes echoed.
+async fn socket(mut sender: hyper::client::conn::http1::SendRequest<Full<Bytes>>, url: &str) {
+    let request = Request::get(url)
+        .header("host", "localhost")
+        .header("connection", "Upgrade")
+        .header("upgrade", "websocket");
+    let request = request.body(Full::default()).unwrap();
+    let response = sender.send_request(request).await.unwrap();
+    assert_eq!(response.status(), 101, "{response:?}");
+    assert_eq!(response.headers()["upgrade"], "websocket");
+    let mut stream = TokioIo::new(hyper::upgrade::on(response).await.unwrap());
+    for word in [&b"hello"[..], &[7; 100_000]] {
+        stream.write_all(word).await.unwrap();
+        let mut echo = vec![0; word.len()];
+        stream.read_exact(&mut echo).await.unwrap();
+        assert_eq!(echo, word);
+    }
+}
+
+#[tokio::test]
+async fn websockets_pass_through() {
+    let (rig, plain) = (Rig::new().await, Origin::plain().await);
+    let stream = TcpStream::connect(rig.address).await.unwrap();
+    let url = format!("http://{}/socket", plain.address);
+    socket(client::http1_over(stream).await, &url).await;
+    let secure = Origin::https(&rig.world, &["localhost"], &["h2", "http/1.1"]).await;
+    let authority = format!("localhost:{}", secure.address.port());
+    let stream = client::tls(&rig, &rig.ca, &authority, "localhost", &["http/1.1"]).await;
+    socket(client::http1_over(stream.unwrap()).await, "/socket").await;
+}
+
+#[tokio::test]
+async fn a_server_says_whether_it_wants_the_body() {
+    let (rig, origin) = (Rig::new().await, Origin::plain().await);
+    for (path, expected) in [("/echo", "100"), ("/refuse", "417")] {
+        let mut stream = TcpStream::connect(rig.address).await.unwrap();
+        let head = format!(
+            "POST http://{}{path} HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\
+             Expect: 100-continue\r\n\r\n",
+            origin.address
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let said = client::head(&mut stream).await;
+        assert!(
+            said.starts_with(&format!("HTTP/1.1 {expected}")),
+            "{path}: {said}"
+        );
+        if expected == "100" {
+            stream.write_all(b"hello").await.unwrap();
+            let said = client::head(&mut stream).await;
+            assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+            let mut body = [0; 5];
+            stream.read_exact(&mut body).await.unwrap();
+            assert_eq!(&body, b"hello");
+        }
+    }
+}
+
+fn rule(hosts: &str, action: Action) -> Rule {
+    Rule {
+        hosts: hosts.parse().unwrap(),
+        action,
+    }
+}
+
+#[tokio::test]
+async fn rules_tell_what_is_passed_on_untouched() {
+    let mut setup = Setup::new();
+    setup.rules.rules = vec![
+        rule("localhost", Action::Tunnel),
+        rule("*.bank.example", Action::Tunnel),
+    ];
+    let rig = setup.start().await;
+    let names = ["localhost", "www.bank.example", "www.shop.example"];
+    let origin = Origin::https(&rig.world, &names, &["http/1.1"]).await;
+    let port = origin.address.port();
+    // Whoever is tunnelled sees the server's certificate, others the proxy's.
+    for (authority, name, ca) in [
+        (format!("localhost:{port}"), "localhost", &rig.world),
+        (format!("127.0.0.1:{port}"), "www.bank.example", &rig.world),
+        (format!("127.0.0.1:{port}"), "www.shop.example", &rig.ca),
+    ] {
+        let stream = client::tls(&rig, ca, &authority, name, &["http/1.1"]).await;
+        let answer = client::over(stream.unwrap(), name, "/x").await;
+        assert_eq!(answer.body, "/x", "{name}");
+    }
+    let totals = rig.proxy.totals();
+    assert_eq!((totals.tunnelled, totals.intercepted), (2, 1));
+}
+
+#[tokio::test]
+async fn what_is_not_http_in_tls_is_passed_on() {
+    let mut setup = Setup::new();
+    // A client that waits for the server to speak is waited for no longer.
+    setup.limits.handshake = std::time::Duration::from_millis(300);
+    let rig = setup.start().await;
+    let origin = Origin::of(origin::banner).await;
+    for first in [&b""[..], b"SSH-2.0-test\r\n"] {
+        let (mut stream, head) = client::connect(rig.address, &origin.address.to_string()).await;
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        stream.write_all(first).await.unwrap();
+        let expected = [b"220 ready\r\n", first].concat();
+        let mut said = vec![0; expected.len()];
+        let reading = stream.read_exact(&mut said);
+        tokio::time::timeout(crate::common::PATIENCE, reading)
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(said, expected);
+    }
+    // TLS that carries something else: the client's own CA counts.
+    let mail = origin::acceptor(&rig.world, &["localhost"], &["imap"], |_| ());
+    let origin = Origin::of(move |stream| {
+        let mail = mail.clone();
+        async move {
+            if let Ok(mut stream) = mail.accept(stream).await {
+                let _ = stream.write_all(b"* OK").await;
+                let _ = stream.shutdown().await;
+            }
+        }
+    })
+    .await;
+    let authority = format!("localhost:{}", origin.address.port());
+    let mut stream = client::tls(&rig, &rig.world, &authority, "localhost", &["imap"])
+        .await
+        .unwrap();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).await.unwrap();
+    assert_eq!(said, "* OK");
+}
+
+#[tokio::test]
+async fn what_is_under_way_is_finished() {
+    let mut setup = Setup::new();
+    setup.limits.drain = crate::common::PATIENCE;
+    let rig = setup.start().await;
+    let (begun, mut began) = tokio::sync::mpsc::channel(1);
+    let origin = Origin::of(move |mut stream| {
+        let begun = begun.clone();
+        async move {
+            let mut bytes = [0; 1024];
+            let _ = stream.read(&mut bytes).await;
+            begun.send(()).await.unwrap();
+            // Long enough for the proxy to have begun to stop.
+            tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone";
+            let _ = stream.write_all(answer).await;
+        }
+    })
+    .await;
+    let url = format!("http://{}/", origin.address);
+    let stream = TcpStream::connect(rig.address).await.unwrap();
+    let mut sender = client::http1_over(stream).await;
+    let request = Request::get(url).body(Full::default()).unwrap();
+    let asking =
+        tokio::spawn(async move { Answer::of(sender.send_request(request).await.unwrap()).await });
+    began.recv().await.unwrap();
+    let address = rig.address;
+    rig.stop().await;
+    assert_eq!(asking.await.unwrap().body, "done");
+    assert!(
+        TcpStream::connect(address).await.is_err(),
+        "it still listens"
+    );
+}

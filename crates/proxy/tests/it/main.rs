@@ -1,0 +1,7 @@
+//! The proxy between real clients and servers.
+#![allow(clippy::unwrap_used)]
+
+mod bad_input;
+mod common;
+mod intercept;
+mod refusals;

@@ -1,0 +1,325 @@
+//! What the proxy does not do, and how it says so.
+#![allow(clippy::unwrap_used)]
+
+use crate::common::client;
+use crate::common::origin::{self, Origin};
+use crate::common::{Rig, Setup};
+use http::Request;
+use http_body_util::Full;
+use lucarne_proxy::{Rules, Users};
+
+/// CONNECT, which is refused: the head and the text.
+async fn refused(rig: &Rig, authority: &str, extra: &str) -> String {
+    let request = format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n{extra}\r\n");
+    client::raw(rig.address, request.as_bytes()).await
+}
+
+#[tokio::test]
+async fn inner_addresses_are_refused_however_they_are_written() {
+    let mut setup = Setup::new();
+    setup.rules = Rules::default();
+    let rig = setup.start().await;
+    let origin = Origin::https(&rig.world, &["localhost"], &["http/1.1"]).await;
+    let port = origin.address.port();
+    for host in [
+        "127.0.0.1",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "10.0.0.1",
+        "169.254.169.254",
+        "0.0.0.0",
+    ] {
+        let said = refused(&rig, &format!("{host}:{port}"), "").await;
+        assert!(said.starts_with("HTTP/1.1 403"), "{host}: {said}");
+        assert!(said.contains("destination_ip_prohibited"), "{host}: {said}");
+    }
+    // A name is refused for its address, inside of TLS.
+    let authority = format!("localhost:{port}");
+    let answer = client::get(&rig, &authority, "localhost", &["http/1.1"], "/").await;
+    assert_eq!(answer.status, 403, "{answer:?}");
+    assert!(answer.body.contains("loopback"), "{}", answer.body);
+    let answer = client::plain(&rig, &format!("http://localhost:{port}/")).await;
+    assert_eq!(answer.status, 403, "{answer:?}");
+    assert_eq!(origin.taken(), 0);
+}
+
+#[tokio::test]
+async fn the_proxy_does_not_talk_to_itself() {
+    let rig = Rig::new().await;
+    let port = rig.address.port();
+    for host in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]"] {
+        let answer = client::plain(&rig, &format!("http://{host}:{port}/")).await;
+        assert_eq!(answer.status, 403, "{host}: {answer:?}");
+        assert_eq!(
+            answer.headers["proxy-status"],
+            "lucarne; error=proxy_loop_detected"
+        );
+    }
+    let said = refused(&rig, &rig.address.to_string(), "").await;
+    assert!(said.starts_with("HTTP/1.1 403"), "{said}");
+    // A loop by way of somebody else is known by its Via.
+    let origin = Origin::plain().await;
+    let seen = client::plain(&rig, &format!("http://{}/seen", origin.address)).await;
+    let via = seen
+        .body
+        .split("via=1.1 ")
+        .nth(1)
+        .unwrap()
+        .split(' ')
+        .next()
+        .unwrap();
+    let request =
+        Request::get(format!("http://{}/", origin.address)).header("via", format!("1.1 {via}"));
+    let answer = client::ask(&rig, request.body(Full::default()).unwrap()).await;
+    assert_eq!(answer.status, 403, "{answer:?}");
+}
+
+#[tokio::test]
+async fn lists_and_ports_hold_for_every_way_in() {
+    let mut setup = Setup::new();
+    setup.rules.deny = vec![
+        "denied.example".parse().unwrap(),
+        "127.0.0.9".parse().unwrap(),
+    ];
+    let rig = setup.start().await;
+    for authority in ["denied.example:443", "127.0.0.9:443", "DENIED.example.:443"] {
+        let said = refused(&rig, authority, "").await;
+        assert!(
+            said.starts_with("HTTP/1.1 403") && said.contains("--deny"),
+            "{authority}: {said}"
+        );
+    }
+    for authority in ["localhost:22", "localhost:25"] {
+        let said = refused(&rig, authority, "").await;
+        assert!(said.contains("--allow-port"), "{authority}: {said}");
+    }
+    let answer = client::plain(&rig, "http://denied.example/").await;
+    assert_eq!(answer.status, 403);
+    // The name inside of TLS counts, and so does the one inside of the request.
+    let origin = Origin::https(&rig.world, &["localhost", "denied.example"], &["http/1.1"]).await;
+    let authority = origin.address.to_string();
+    let answer = client::get(&rig, &authority, "denied.example", &["http/1.1"], "/").await;
+    assert_eq!(answer.status, 403, "{answer:?}");
+    let stream = client::tls(&rig, &rig.ca, &authority, "localhost", &["http/1.1"])
+        .await
+        .unwrap();
+    let answer = client::over(stream, "denied.example", "/").await;
+    assert_eq!(answer.status, 403, "{answer:?}");
+    assert_eq!(origin.taken(), 0);
+}
+
+#[tokio::test]
+async fn only_hosts_on_the_list_are_reached() {
+    let mut setup = Setup::new();
+    setup.rules.allow = vec!["127.0.0.1".parse().unwrap()];
+    let rig = setup.start().await;
+    let origin = Origin::plain().await;
+    let port = origin.address.port();
+    let answer = client::plain(&rig, &format!("http://127.0.0.1:{port}/x")).await;
+    assert_eq!(answer.body, "/x");
+    let answer = client::plain(&rig, &format!("http://localhost:{port}/x")).await;
+    assert!(
+        answer.status == 403 && answer.body.contains("--allow"),
+        "{answer:?}"
+    );
+}
+
+#[tokio::test]
+async fn users_are_asked_who_they_are() {
+    let mut setup = Setup::new();
+    setup.users = Some(Users::parse("ann:secret").unwrap());
+    let rig = setup.start().await;
+    let origin = Origin::plain().await;
+    let url = format!("http://{}/seen", origin.address);
+    let answer = client::plain(&rig, &url).await;
+    assert_eq!(answer.status, 407);
+    let wanted = answer.headers["proxy-authenticate"].to_str().unwrap();
+    assert!(wanted.starts_with("Basic realm="), "{wanted}");
+    let said = refused(&rig, "localhost:443", "Connection: close\r\n").await;
+    assert!(said.starts_with("HTTP/1.1 407"), "{said}");
+    let request = Request::get(&url).header("proxy-authorization", "Basic YW5uOndyb25n");
+    let answer = client::ask(&rig, request.body(Full::default()).unwrap()).await;
+    assert_eq!(answer.status, 407);
+    let request = Request::get(&url).header("proxy-authorization", "Basic YW5uOnNlY3JldA==");
+    let answer = client::ask(&rig, request.body(Full::default()).unwrap()).await;
+    assert!(
+        answer.status == 200 && answer.body.ends_with("auth="),
+        "{answer:?}"
+    );
+    // The CA is no secret: whoever is to trust it must get it first.
+    let pem = client::raw(
+        rig.address,
+        b"GET /ca.pem HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+    )
+    .await;
+    assert!(pem.contains(&rig.ca.certificate_pem()), "{pem}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_to_be_believed_is_explained() {
+    let rig = Rig::new().await;
+    let others = crate::common::authority("Somebody Else");
+    let cases = [
+        (
+            Origin::https_with(&rig.world, &["localhost"], &[], origin::expired).await,
+            "expired",
+        ),
+        (
+            Origin::https(&rig.world, &["other.example"], &[]).await,
+            "other.example",
+        ),
+        (
+            Origin::https(&others, &["localhost"], &[]).await,
+            "does not trust",
+        ),
+    ];
+    for (origin, expected) in &cases {
+        let authority = format!("localhost:{}", origin.address.port());
+        for alpn in ["h2", "http/1.1"] {
+            let answer = client::get(&rig, &authority, "localhost", &[alpn], "/").await;
+            assert_eq!(answer.status, 502, "{answer:?}");
+            assert_eq!(
+                answer.headers["proxy-status"],
+                "lucarne; error=tls_certificate_error"
+            );
+            for part in [
+                *expected,
+                &authority,
+                "Certificate for",
+                "Issued by",
+                "What to do",
+            ] {
+                assert!(answer.body.contains(part), "no {part} in {}", answer.body);
+            }
+        }
+    }
+    // Browsers get a page.
+    let authority = format!("localhost:{}", cases[0].0.address.port());
+    let stream = client::tls(&rig, &rig.ca, &authority, "localhost", &[])
+        .await
+        .unwrap();
+    let request = Request::get("/")
+        .header("host", "localhost")
+        .header("accept", "text/html,*/*");
+    let request = request.body(Full::default()).unwrap();
+    let response = client::http1_over(stream)
+        .await
+        .send_request(request)
+        .await
+        .unwrap();
+    let answer = client::Answer::of(response).await;
+    assert!(
+        answer.body.starts_with("<!doctype html>"),
+        "{}",
+        answer.body
+    );
+    assert!(answer.body.contains("expired"), "{}", answer.body);
+}
+
+#[tokio::test]
+async fn servers_that_are_not_there_are_told_apart() {
+    let mut setup = Setup::new();
+    setup.limits.answer = std::time::Duration::from_millis(300);
+    let rig = setup.start().await;
+    let gone = Origin::plain().await.address;
+    let slams = Origin::of(origin::slam).await;
+    let banner = Origin::of(origin::banner).await;
+    let mute = Origin::of(|stream| async move {
+        let _open = stream;
+        std::future::pending::<()>().await;
+    })
+    .await;
+    for (url, status, error) in [
+        (format!("http://{gone}/"), 502, "connection_refused"),
+        (
+            format!("http://{}/", slams.address),
+            502,
+            "connection_terminated",
+        ),
+        (
+            format!("http://{}/", banner.address),
+            502,
+            "connection_terminated",
+        ),
+        (
+            format!("http://{}/", mute.address),
+            504,
+            "http_response_timeout",
+        ),
+        (
+            format!("https://{}/", slams.address),
+            502,
+            "tls_protocol_error",
+        ),
+        (
+            format!("https://{}/", banner.address),
+            502,
+            "tls_protocol_error",
+        ),
+        ("http://host.invalid/".to_owned(), 502, "dns_error"),
+    ] {
+        let answer = client::plain(&rig, &url).await;
+        assert_eq!(answer.status, status, "{url}: {answer:?}");
+        let told = answer.headers["proxy-status"].to_str().unwrap();
+        assert_eq!(
+            told,
+            format!("lucarne; error={error}"),
+            "{url}: {}",
+            answer.body
+        );
+    }
+    let authority = format!("localhost:{}", slams.address.port());
+    let answer = client::get(&rig, &authority, "localhost", &["h2", "http/1.1"], "/").await;
+    assert_eq!(answer.status, 502, "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_request_names_one_host_and_that_one_counts() {
+    let mut setup = Setup::new();
+    setup.rules.deny = vec!["denied.example".parse().unwrap()];
+    let rig = setup.start().await;
+    let origin = Origin::https(&rig.world, &["localhost"], &["h2", "http/1.1"]).await;
+    let authority = format!("localhost:{}", origin.address.port());
+    let ask = async |alpn: &'static str, uri: &str, hosts: &[&str]| {
+        let stream = client::tls(&rig, &rig.ca, &authority, "localhost", &[alpn])
+            .await
+            .unwrap();
+        let mut request = Request::get(uri);
+        for host in hosts {
+            request = request.header("host", *host);
+        }
+        let request = request.body(Full::default()).unwrap();
+        let response = match alpn {
+            "h2" => client::http2_over(stream).await.send_request(request).await,
+            _ => client::http1_over(stream).await.send_request(request).await,
+        };
+        client::Answer::of(response.unwrap()).await
+    };
+    let url = "https://localhost/seen";
+    let answer = ask("http/1.1", url, &["denied.example"]).await;
+    assert!(answer.body.contains("host=localhost via"), "{answer:?}");
+    let answer = ask("http/1.1", "/seen", &["localhost", "denied.example"]).await;
+    assert_eq!(answer.status, 400, "{answer:?}");
+    let answer = ask("h2", url, &["denied.example"]).await;
+    assert!(answer.body.contains("host= via"), "{answer:?}");
+    let answer = ask("h2", "https://denied.example/", &[]).await;
+    assert_eq!(answer.status, 403, "{answer:?}");
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_asked_for_goes_no_further() {
+    let (rig, origin) = (Rig::new().await, Origin::plain().await);
+    let answer = client::plain(&rig, &format!("http://{}/socket", origin.address)).await;
+    assert_eq!(answer.status, 502, "{answer:?}");
+}
+
+#[tokio::test]
+async fn hosts_are_where_the_rules_say() {
+    let mut setup = Setup::new();
+    setup.rules.resolve = vec![("*.test".parse().unwrap(), "127.0.0.1".parse().unwrap())];
+    let rig = setup.start().await;
+    let origin = Origin::https(&rig.world, &["www.shop.test"], &["h2"]).await;
+    let authority = format!("www.shop.test:{}", origin.address.port());
+    let answer = client::get(&rig, &authority, "www.shop.test", &["h2"], "/x").await;
+    assert_eq!(answer.body, "/x");
+}

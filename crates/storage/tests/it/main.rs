@@ -1,0 +1,12 @@
+//! Every store and lock, against what really keeps the bytes.
+#![allow(clippy::unwrap_used)]
+
+mod conformance;
+mod faults;
+mod nginx;
+mod object_lock;
+mod objects;
+mod posix;
+mod server_faults;
+mod servers;
+mod sqlite;

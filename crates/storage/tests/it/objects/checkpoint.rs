@@ -1,0 +1,158 @@
+//! The one object that is replaced: never by who does not know it.
+
+use lucarne_storage::object::{Bucket as Place, Patience};
+use lucarne_storage::{Asset, AssetKind, Assets, ObjectAssets, ObjectStoreConfig};
+use lucarne_testkit::{Bucket, Fate, StoreProxy};
+
+use super::conformance::{azure, gcs};
+
+async fn publish(assets: &ObjectAssets, text: &'static str) -> Result<(), String> {
+    let checkpoint = Asset::new("checkpoint", text, AssetKind::Checkpoint);
+    let published = assets.publish(vec![checkpoint]).await;
+    published.map_err(|error| error.to_string())
+}
+
+async fn published(assets: &ObjectAssets) -> String {
+    let found = assets.get("checkpoint").await.unwrap().unwrap();
+    String::from_utf8(found.to_vec()).unwrap()
+}
+
+/// As a log does that begins, or begins again.
+async fn recover(assets: &ObjectAssets) {
+    assets.staged().await.unwrap();
+    assets.get("checkpoint").await.unwrap();
+}
+
+fn is_checkpoint(request: &http::Request<bytes::Bytes>) -> bool {
+    request.method() == "PUT" && request.uri().path().ends_with("/checkpoint")
+}
+
+/// Two processes, with two locks.
+async fn of_two_one_goes_on(config: &ObjectStoreConfig) {
+    let first = ObjectAssets::open(config).await.unwrap();
+    let second = ObjectAssets::open(config).await.unwrap();
+    recover(&first).await;
+    publish(&first, "1").await.unwrap();
+    recover(&second).await;
+    publish(&first, "2 of the first").await.unwrap();
+    let refused = publish(&second, "2 of the second").await.unwrap_err();
+    assert!(refused.contains("somebody else publishes"), "{refused}");
+    assert_eq!(published(&first).await, "2 of the first");
+    publish(&first, "3").await.unwrap();
+    // It sees what is there, and may judge it.
+    recover(&second).await;
+    publish(&second, "4").await.unwrap();
+    assert!(publish(&first, "5").await.is_err());
+    assert_eq!(published(&second).await, "4");
+}
+
+#[tokio::test]
+async fn of_two_who_publish_one_goes_on() {
+    let buckets = [Bucket::versitygw().await, Bucket::minio().await];
+    for bucket in buckets {
+        let bucket = bucket.unwrap();
+        of_two_one_goes_on(&super::config(&bucket, "2026h1/")).await;
+    }
+    let (config, _server) = gcs("2026h1/").await;
+    of_two_one_goes_on(&config).await;
+    let (config, _server) = azure("2026h1/").await;
+    of_two_one_goes_on(&config).await;
+}
+
+/// Whoever only looks does not make the log believe in what it saw.
+#[tokio::test]
+async fn what_is_read_meanwhile_is_not_taken_for_ours() {
+    let bucket = Bucket::versitygw().await.unwrap();
+    let config = super::config(&bucket, "");
+    let [first, second] = [(); 2].map(|()| ObjectAssets::open(&config));
+    let (first, second) = (first.await.unwrap(), second.await.unwrap());
+    recover(&first).await;
+    recover(&second).await;
+    publish(&first, "1").await.unwrap();
+    assert_eq!(published(&second).await, "1");
+    assert!(publish(&second, "2").await.is_err());
+}
+
+/// A bucket behind a proxy, and little patience.
+fn behind(proxy: &StoreProxy, bucket: &Bucket) -> ObjectStoreConfig {
+    let mut config = super::config(bucket, "");
+    super::s3(&mut config).endpoint = Some(proxy.endpoint.clone());
+    config.patience = Patience {
+        request: std::time::Duration::from_secs(2),
+        hedge: None,
+        retries: 3,
+        retrying: std::time::Duration::from_secs(4),
+    };
+    config
+}
+
+/// The put is given up, the log begins anew, and then the put arrives.
+#[tokio::test]
+async fn a_put_that_arrives_late_does_not_turn_the_checkpoint_back() {
+    let bucket = Bucket::versitygw().await.unwrap();
+    let proxy = StoreProxy::start(bucket.store.address).unwrap();
+    let assets = ObjectAssets::open(&behind(&proxy, &bucket)).await.unwrap();
+    recover(&assets).await;
+    publish(&assets, "1").await.unwrap();
+    proxy.judge(|request| match is_checkpoint(request) {
+        true => Fate::Withhold,
+        false => Fate::Pass,
+    });
+    publish(&assets, "2").await.unwrap_err();
+    proxy.judge(|_| Fate::Pass);
+    recover(&assets).await;
+    publish(&assets, "3").await.unwrap();
+    assert!(proxy.release().await > 0);
+    assert_eq!(published(&assets).await, "3");
+    publish(&assets, "4").await.unwrap();
+}
+
+/// Its repetition fails by the very condition that it has met.
+#[tokio::test]
+async fn a_put_whose_answer_is_lost_has_succeeded() {
+    for store in [Bucket::versitygw().await, Bucket::minio().await] {
+        let bucket = store.unwrap();
+        let proxy = StoreProxy::start(bucket.store.address).unwrap();
+        let assets = ObjectAssets::open(&behind(&proxy, &bucket)).await.unwrap();
+        recover(&assets).await;
+        for (fate, text) in [
+            (Fate::Pass, "1"),
+            (Fate::LoseAnswer, "2"),
+            (Fate::HoldAnswer, "3"),
+            (Fate::Status(503), "4"),
+            (Fate::Status(409), "5"),
+            (Fate::LoseAnswer, "6"),
+        ] {
+            proxy.strike("PUT", 1, fate);
+            publish(&assets, text).await.unwrap();
+            assert_eq!(published(&assets).await, text, "{fate:?}");
+        }
+    }
+}
+
+/// A store that takes every put, whatever its condition: what others put is
+/// noticed by reading.
+#[tokio::test]
+async fn without_conditions_the_checkpoint_is_read_first() {
+    let (mut config, server) = gcs("2026h1/").await;
+    let address = server.endpoint.trim_start_matches("http://");
+    let proxy = StoreProxy::start(address.parse().unwrap()).unwrap();
+    proxy.judge(|_| Fate::Unconditional("x-goog-if-generation-match"));
+    let Place::Gcs(gcs) = &mut config.bucket else {
+        unreachable!();
+    };
+    gcs.endpoint = Some(proxy.endpoint.clone());
+    let [first, second] = [(); 2].map(|()| ObjectAssets::open(&config));
+    let (first, second) = (first.await.unwrap(), second.await.unwrap());
+    recover(&first).await;
+    publish(&first, "1").await.unwrap();
+    publish(&first, "2").await.unwrap();
+    recover(&second).await;
+    publish(&first, "3").await.unwrap();
+    let refused = publish(&second, "4").await.unwrap_err();
+    assert!(refused.contains("somebody else publishes"), "{refused}");
+    assert_eq!(published(&first).await, "3");
+    publish(&first, "5").await.unwrap();
+    // The probe is not left behind.
+    assert!(first.get(".lucarne/conditions").await.is_err());
+}
