@@ -1,8 +1,9 @@
 //! What a server's certificate says, for people.
 
-use jiff::Timestamp;
 use lucarne_ct::{Certificate, display_name};
 use rustls_pki_types::CertificateDer;
+
+use crate::time::time;
 
 /// What stands in a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,14 +25,12 @@ impl Facts {
         Some(Facts {
             subject: display_name(certificate.subject()),
             issuer: display_name(certificate.issuer()),
-            not_before: time(certificate.not_before()),
-            not_after: time(certificate.not_after()),
+            not_before: shown(certificate.not_before()),
+            not_after: shown(certificate.not_after()),
         })
     }
 }
 
-fn time(seconds: Option<i64>) -> String {
-    seconds
-        .and_then(|seconds| Timestamp::from_second(seconds).ok())
-        .map_or_else(|| "not readable".to_owned(), |time| time.to_string())
+fn shown(ms: Option<i64>) -> String {
+    ms.map_or_else(|| "not readable".to_owned(), time)
 }

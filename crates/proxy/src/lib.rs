@@ -39,6 +39,7 @@ mod stats;
 mod store_metrics;
 mod stream;
 mod target;
+mod time;
 mod tunnel;
 mod upstream;
 mod users;

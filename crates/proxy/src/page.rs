@@ -113,6 +113,32 @@ fn wants_html(headers: &HeaderMap) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lucarne_mint::Time;
+    use lucarne_mint::testing::Pki;
+
+    /// A certificate that is valid for these times, as a page tells of it.
+    fn told(not_before: i64, not_after: i64) -> (String, String) {
+        let mut options = Pki::shared().leaf("dated.example");
+        options.not_before = Time::from_unix(not_before);
+        options.not_after = Time::from_unix(not_after);
+        let leaf = Pki::shared().p256.issue(&options).unwrap();
+        let facts = Facts::of(&leaf.into()).unwrap();
+        let failure = Failure::Certificate("expired".to_owned(), Some(Box::new(facts)));
+        (html(&failure, None), text(&failure, None))
+    }
+
+    #[test]
+    fn the_validity_of_a_certificate_can_be_read() {
+        let (page, text) = told(1_751_371_200, 1_759_147_199);
+        for told in [&page, &text] {
+            assert!(told.contains("2025-07-01 12:00:00 UTC"), "{told}");
+            assert!(told.contains("2025-09-29 11:59:59 UTC"), "{told}");
+        }
+        // What RFC 5280 section 4.1.2.5 writes for "never".
+        let (page, _) = told(0, 253_402_300_799);
+        assert!(page.contains("1970-01-01 00:00:00 UTC"), "{page}");
+        assert!(page.contains("9999-12-31 23:59:59 UTC"), "{page}");
+    }
 
     #[test]
     fn what_the_server_says_is_text_not_markup() {

@@ -15,6 +15,7 @@ use super::Observer;
 use super::filter::{Filter, PAGE_SIZE, Show, encoded, parameter};
 use super::shared::{Shared, now_ms};
 use super::view::{self, HostRow, HostView, Summary};
+use crate::time::time;
 
 const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
@@ -70,7 +71,7 @@ fn hosts_page(shared: &Shared, filter: &Filter) -> Response<Bytes> {
         filters: Show::ALL,
         query_encoded: encoded(&filter.query),
         query: filter.query.clone(),
-        now: view::time(now_ms()),
+        now: time(now_ms()),
         version: env!("CARGO_PKG_VERSION"),
     })
 }
@@ -113,7 +114,7 @@ fn host_page(shared: &Shared, query: &str) -> Response<Bytes> {
     match host(shared, query) {
         Some(host) => page(&HostPage {
             host,
-            now: view::time(now_ms()),
+            now: time(now_ms()),
             version: env!("CARGO_PKG_VERSION"),
         }),
         None => not_found("this host has not been seen, or had to be forgotten\n"),

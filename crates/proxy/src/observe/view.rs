@@ -1,6 +1,5 @@
 //! What is shown: the same for the page and for JSON.
 
-use jiff::Timestamp;
 use lucarne_ct::{Certificate, Delivery, display_name};
 use serde::Serialize;
 
@@ -10,6 +9,7 @@ use super::memory::{Host, Memory, Record};
 use super::names::dns_names;
 use super::shared::Shared;
 use super::submission::{Submission, Verified};
+use crate::time::{day, time};
 
 /// Counts of everything that is remembered.
 #[derive(Debug, Serialize)]
@@ -418,20 +418,4 @@ fn submission(submission: &Submission) -> Option<SubmissionView> {
 
 fn is_past(time_ms: Option<i64>, now_ms: u64) -> bool {
     time_ms.is_some_and(|time| time < i64::try_from(now_ms).unwrap_or(i64::MAX))
-}
-
-/// `2026-07-01 12:00:00 UTC`.
-pub(crate) fn time(ms: u64) -> String {
-    let time = i64::try_from(ms)
-        .ok()
-        .and_then(|ms| Timestamp::from_millisecond(ms).ok());
-    time.map_or_else(
-        || "?".to_owned(),
-        |time| time.strftime("%F %T UTC").to_string(),
-    )
-}
-
-fn day(ms: i64) -> String {
-    let time = Timestamp::from_millisecond(ms);
-    time.map_or_else(|_| "?".to_owned(), |time| time.strftime("%F").to_string())
 }
