@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::StatusCode;
 use lucarne_mint::store::StoreError;
 
+use crate::checks::ChecksFull;
 use crate::facts::Facts;
 use crate::pattern::HostPattern;
 
@@ -32,6 +33,8 @@ pub enum Failure {
     Request(String),
     /// The client has not said who it is, or nobody that is known.
     Authentication,
+    /// Too many passwords wait to be checked.
+    Checks(ChecksFull),
     /// The proxy does not want to.
     Refused(Refusal),
     /// The name has no address; what the resolver says.
@@ -74,9 +77,10 @@ impl Failure {
             Failure::Authentication => StatusCode::PROXY_AUTHENTICATION_REQUIRED,
             Failure::Refused(_) => StatusCode::FORBIDDEN,
             Failure::Timeout(..) => StatusCode::GATEWAY_TIMEOUT,
-            Failure::Mint(StoreError::Overloaded { .. }) | Failure::Busy => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Failure::Checks(ChecksFull::OfClient) => StatusCode::TOO_MANY_REQUESTS,
+            Failure::Mint(StoreError::Overloaded { .. })
+            | Failure::Busy
+            | Failure::Checks(ChecksFull::OfAll) => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::BAD_GATEWAY,
         }
     }
@@ -87,6 +91,7 @@ impl Failure {
         match self {
             Failure::Request(_) => "http_request_error",
             Failure::Authentication => "proxy_authentication_required",
+            Failure::Checks(_) => "password_check_limit_reached",
             Failure::Refused(Refusal::Loop) => "proxy_loop_detected",
             Failure::Refused(Refusal::Address(..)) => "destination_ip_prohibited",
             Failure::Refused(_) => "http_request_denied",
@@ -108,6 +113,7 @@ impl Failure {
         match self {
             Failure::Request(_) => "This request is not for a proxy",
             Failure::Authentication => "The proxy wants to know who you are",
+            Failure::Checks(_) => "Too many passwords wait to be checked",
             Failure::Refused(_) => "The proxy does not connect to this host",
             Failure::Resolve(_) => "The host has no address",
             Failure::Connect(_) => "The host cannot be connected to",
@@ -131,6 +137,12 @@ impl Failure {
             | Failure::Closed(why) => why.clone(),
             Failure::Authentication => {
                 "The request has no Proxy-Authorization that the proxy knows.".to_owned()
+            }
+            Failure::Checks(ChecksFull::OfClient) => {
+                "As many from your address as may: yours was not looked at.".to_owned()
+            }
+            Failure::Checks(ChecksFull::OfAll) => {
+                "As many of all clients as may: yours was not looked at.".to_owned()
             }
             Failure::Refused(refusal) => refusal.reason(),
             Failure::Timeout(step, after) => step.reason(*after),
@@ -172,7 +184,7 @@ impl Failure {
             Failure::Timeout(..) => {
                 "Try again; if the server needs longer than that, raise the proxy's timeouts."
             }
-            Failure::Mint(StoreError::Overloaded { .. }) | Failure::Busy => {
+            Failure::Mint(StoreError::Overloaded { .. }) | Failure::Busy | Failure::Checks(_) => {
                 "Try again in a moment."
             }
             Failure::Mint(_) => "Look at the proxy's log, its CA and its store directory.",

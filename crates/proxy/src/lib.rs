@@ -15,6 +15,7 @@
 
 mod admin;
 mod body;
+mod checks;
 mod connect;
 mod core;
 mod dial;
@@ -47,6 +48,7 @@ mod verify;
 mod welcome;
 
 pub use admin::Admin;
+pub use checks::ChecksFull;
 pub use facts::Facts;
 pub use failure::{Failure, Refusal, Step};
 pub use hosts::HostRow;

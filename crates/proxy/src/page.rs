@@ -49,7 +49,10 @@ pub(crate) fn failure(
         let realm = r#"Basic realm="Lucarne proxy", charset="UTF-8""#;
         headers.insert(PROXY_AUTHENTICATE, HeaderValue::from_static(realm));
     }
-    if status == StatusCode::SERVICE_UNAVAILABLE {
+    if matches!(
+        status,
+        StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS
+    ) {
         headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
     }
     response
@@ -138,6 +141,18 @@ mod tests {
         let (page, _) = told(0, 253_402_300_799);
         assert!(page.contains("1970-01-01 00:00:00 UTC"), "{page}");
         assert!(page.contains("9999-12-31 23:59:59 UTC"), "{page}");
+    }
+
+    #[test]
+    fn whoever_has_to_wait_is_told_so() {
+        use crate::checks::ChecksFull::{OfAll, OfClient};
+        for (full, status) in [(OfClient, 429), (OfAll, 503)] {
+            let response = failure(&Failure::Checks(full), None, &HeaderMap::new());
+            assert_eq!(response.status(), status);
+            assert_eq!(response.headers()[RETRY_AFTER], "1");
+            // A browser would ask for another password.
+            assert!(!response.headers().contains_key(PROXY_AUTHENTICATE));
+        }
     }
 
     #[test]

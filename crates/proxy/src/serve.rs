@@ -19,7 +19,6 @@ use crate::body::Body;
 use crate::connect;
 use crate::core::{Core, Phase};
 use crate::exchange;
-use crate::failure::Failure;
 use crate::limits::Limits;
 use crate::page;
 use crate::session::Session;
@@ -120,10 +119,11 @@ async fn to_proxy(session: &Arc<Session>, request: Request<Incoming>) -> Respons
     }
     if let Some(users) = core.users.load_full() {
         let authorization = request.headers().get(PROXY_AUTHORIZATION);
-        if !users.admit(authorization).await {
-            core.stats.failed(Failure::Authentication.kind());
-            tracing::info!(client = %session.client, "a request without valid credentials");
-            return page::failure(&Failure::Authentication, None, request.headers());
+        let admitted = users.admit(session.client.ip(), authorization).await;
+        if let Err(failure) = admitted {
+            core.stats.failed(failure.kind());
+            tracing::info!(client = %session.client, "{failure}");
+            return page::failure(&failure, None, request.headers());
         }
     }
     if *request.method() != Method::CONNECT {

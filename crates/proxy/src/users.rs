@@ -1,40 +1,59 @@
 //! Who may use the proxy: Basic authentication (RFC 7617).
 
 use std::collections::HashMap;
+use std::net::IpAddr;
+use std::str::FromStr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwapOption;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
+use aws_lc_rs::hmac;
+use aws_lc_rs::rand::SystemRandom;
+use bcrypt::HashParts;
 use http::HeaderValue;
-use tokio::sync::Semaphore;
+use parking_lot::Mutex;
 
-/// Most bcrypt checks at a time: each is milliseconds of CPU, for whoever asks.
-const CHECKS: usize = 2;
+use crate::checks::{Checks, Key};
+use crate::failure::Failure;
+
+/// How long a password that was right is remembered after it was last used: bcrypt takes longer
+/// than the request, and clients send the same one each time.
+const REMEMBERED: Duration = Duration::from_secs(600);
+/// The highest cost of bcrypt that `htpasswd` makes; a check of it takes seconds.
+const MOST_COST: u32 = 17;
+/// Of a password bcrypt looks at so many bytes.
+const BCRYPT_BYTES: usize = 72;
 
 /// Users and what their passwords are checked against.
 #[derive(Debug)]
 pub struct Users {
-    users: HashMap<String, User>,
-    checks: Semaphore,
+    users: HashMap<String, Arc<User>>,
+    /// The highest cost of bcrypt among them; `None`: none has bcrypt.
+    cost: Option<u32>,
+    /// What passwords are remembered by. Nobody else has it, and it ends with this process.
+    secret: hmac::Key,
+    checks: Arc<Checks>,
+    /// Rounds of bcrypt so far, as powers of the costs.
+    #[cfg(test)]
+    rounds: Arc<std::sync::atomic::AtomicU64>,
 }
 
 #[derive(Debug)]
 struct User {
     secret: Secret,
-    /// The digest of the last password that was right: bcrypt takes longer
-    /// than the request, and clients send the same one each time.
-    known: ArcSwapOption<[u8; 32]>,
+    /// The last password that was right, and when it was last used.
+    known: Mutex<Option<(Key, Instant)>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Secret {
     /// SHA-256 of the password.
     Plain([u8; 32]),
     /// `{SHA}`: SHA-1 of it.
     Sha1(Vec<u8>),
-    /// `$2y$…`
-    Bcrypt(String),
+    /// `$2y$…`, and its cost.
+    Bcrypt(String, u32),
 }
 
 /// Why a line of users is none.
@@ -49,6 +68,18 @@ pub enum UsersError {
          (bcrypt)"
     )]
     Hash(usize, &'static str),
+    /// A hash that cannot be read.
+    #[error("line {0} has a hash that is cut off or not as htpasswd writes it: make it again")]
+    Malformed(usize),
+    /// A hash that takes too long to check.
+    #[error(
+        "line {0} has a bcrypt hash of cost {1}, of which one check takes very long: make it with \
+         a cost of at most {MOST_COST} (`htpasswd -B -C 10`)"
+    )]
+    Cost(usize, u32),
+    /// The system has no random numbers.
+    #[error("the system gives no random numbers")]
+    Randomness,
     /// There is nobody.
     #[error("there is no user in it: write one `user:password` a line")]
     Nobody,
@@ -74,58 +105,129 @@ impl Users {
             }
             let user = User {
                 secret: Secret::parse(secret, number)?,
-                known: ArcSwapOption::empty(),
+                known: Mutex::default(),
             };
-            users.insert(name.to_owned(), user);
+            users.insert(name.to_owned(), Arc::new(user));
         }
         if users.is_empty() {
             return Err(UsersError::Nobody);
         }
+        let secret = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new());
         Ok(Users {
+            cost: users.values().filter_map(|user| user.secret.cost()).max(),
             users,
-            checks: Semaphore::new(CHECKS),
+            secret: secret.map_err(|_| UsersError::Randomness)?,
+            checks: Arc::default(),
+            #[cfg(test)]
+            rounds: Arc::default(),
         })
     }
 
-    /// Whether this `Proxy-Authorization` is of one of them.
-    pub async fn admit(self: &Arc<Self>, authorization: Option<&HeaderValue>) -> bool {
+    /// Lets whoever is at this address pass, if this `Proxy-Authorization` is of one of the users.
+    ///
+    /// A password that was right lately is not checked again. Where anybody's password takes
+    /// bcrypt, a wrong one takes as much of it whether there is such a user or not, and whatever
+    /// kind of line the user has: time does not tell who there is.
+    ///
+    /// # Errors
+    /// [`Failure::Authentication`]; [`Failure::Checks`] where it could not be found out, as too
+    /// many passwords wait.
+    pub async fn admit(
+        self: &Arc<Self>,
+        client: IpAddr,
+        authorization: Option<&HeaderValue>,
+    ) -> Result<(), Failure> {
         let Some((name, password)) = authorization.and_then(credentials) else {
-            return false;
+            return Err(Failure::Authentication);
         };
-        let given = sha256(password.as_bytes());
-        let user = self.users.get(&name);
-        let secret = user.map(|user| &user.secret);
-        match secret {
-            // As much work as for a user that exists.
-            None => {
-                equal(&given, &[0; 32]);
-                false
-            }
-            Some(Secret::Plain(known)) => equal(&given, known),
-            Some(Secret::Sha1(known)) => {
-                let digest = digest(&SHA1_FOR_LEGACY_USE_ONLY, password.as_bytes());
-                equal(digest.as_ref(), known)
-            }
-            Some(Secret::Bcrypt(hash)) => {
-                let known = user.and_then(|user| user.known.load_full());
-                if known.is_some_and(|known| equal(&given, &*known)) {
-                    return true;
-                }
-                let right = self.bcrypt(password, hash.clone()).await;
-                if let (true, Some(user)) = (right, user) {
-                    user.known.store(Some(Arc::new(given)));
-                }
-                right
-            }
+        let key = self.key(&name, &password);
+        let user = self.users.get(&name).cloned();
+        let right = match &user {
+            Some(user) => user.knows(&key, Instant::now()) || user.secret.is_plainly(&password),
+            None => false,
+        };
+        if right {
+            return Ok(());
+        }
+        let Some(highest) = self.cost else {
+            return Err(Failure::Authentication);
+        };
+        let check = self.check(user, password, key, highest);
+        match self.checks.run(client, key, check).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Failure::Authentication),
+            Err(full) => Err(Failure::Checks(full)),
         }
     }
 
-    async fn bcrypt(&self, password: String, hash: String) -> bool {
-        let Ok(_permit) = self.checks.acquire().await else {
-            return false;
+    /// By what a password is remembered.
+    fn key(&self, name: &str, password: &str) -> Key {
+        let mut context = hmac::Context::with_key(&self.secret);
+        context.update(&(name.len() as u64).to_be_bytes());
+        context.update(name.as_bytes());
+        context.update(password.as_bytes());
+        let mut key = [0; 32];
+        key.copy_from_slice(context.sign().as_ref());
+        key
+    }
+
+    /// Checks by bcrypt. A wrong password costs 2^`highest` rounds: as many as a user's own hash
+    /// lacks are made up for, 2^c + (2^c + 2^(c+1) + … + 2^(highest-1)) being 2^highest.
+    fn check(
+        &self,
+        user: Option<Arc<User>>,
+        mut password: String,
+        key: Key,
+        highest: u32,
+    ) -> impl FnOnce() -> bool + Send + 'static {
+        #[cfg(test)]
+        let rounds = self.rounds.clone();
+        let count = move |_cost: u32| {
+            #[cfg(test)]
+            rounds.fetch_add(1 << _cost, std::sync::atomic::Ordering::SeqCst);
         };
-        let check = move || bcrypt::verify(password, &hash).unwrap_or(false);
-        tokio::task::spawn_blocking(check).await.unwrap_or(false)
+        let end = password.floor_char_boundary(BCRYPT_BYTES + 3);
+        password.truncate(end);
+        move || {
+            let mut missing = highest..highest + 1;
+            if let Some(user) = user
+                && let Secret::Bcrypt(hash, cost) = &user.secret
+            {
+                count(*cost);
+                if bcrypt::verify(&password, hash).unwrap_or(false) {
+                    *user.known.lock() = Some((key, Instant::now()));
+                    return true;
+                }
+                missing = *cost..highest;
+            }
+            let bytes = password.as_bytes();
+            let bytes = &bytes[..bytes.len().min(BCRYPT_BYTES)];
+            for cost in missing {
+                count(cost);
+                std::hint::black_box(bcrypt::bcrypt(cost, [0; 16], bytes));
+            }
+            false
+        }
+    }
+}
+
+impl User {
+    /// Whether this is the password that was right, not too long ago.
+    fn knows(&self, key: &Key, now: Instant) -> bool {
+        let mut known = self.known.lock();
+        match &mut *known {
+            Some((right, used)) if now.saturating_duration_since(*used) < REMEMBERED => {
+                let same = equal(key, right);
+                if same {
+                    *used = now;
+                }
+                same
+            }
+            _ => {
+                *known = None;
+                false
+            }
+        }
     }
 }
 
@@ -134,13 +236,19 @@ impl Secret {
         if let Some(hash) = text.strip_prefix("{SHA}") {
             let hash = base64_simd::STANDARD.decode_to_vec(hash.trim_end());
             let hash = hash.ok().filter(|hash| hash.len() == 20);
-            return hash.map(Secret::Sha1).ok_or(UsersError::Line(line));
+            return hash.map(Secret::Sha1).ok_or(UsersError::Malformed(line));
         }
         if ["$2a$", "$2b$", "$2x$", "$2y$"]
             .iter()
             .any(|kind| text.starts_with(kind))
         {
-            return Ok(Secret::Bcrypt(text.trim_end().to_owned()));
+            let hash = text.trim_end();
+            let parts = HashParts::from_str(hash).map_err(|_| UsersError::Malformed(line))?;
+            return match parts.get_cost() {
+                cost @ 4..=MOST_COST => Ok(Secret::Bcrypt(hash.to_owned(), cost)),
+                ..4 => Err(UsersError::Malformed(line)),
+                cost => Err(UsersError::Cost(line, cost)),
+            };
         }
         for (prefix, name) in [
             ("$apr1$", "MD5"),
@@ -152,6 +260,26 @@ impl Secret {
             }
         }
         Ok(Secret::Plain(sha256(text.as_bytes())))
+    }
+
+    /// The cost of its bcrypt.
+    fn cost(&self) -> Option<u32> {
+        match self {
+            Secret::Bcrypt(_, cost) => Some(*cost),
+            Secret::Plain(_) | Secret::Sha1(_) => None,
+        }
+    }
+
+    /// Whether this is the password, as far as that can be said at once.
+    fn is_plainly(&self, password: &str) -> bool {
+        match self {
+            Secret::Plain(known) => equal(&sha256(password.as_bytes()), known),
+            Secret::Sha1(known) => {
+                let digest = digest(&SHA1_FOR_LEGACY_USE_ONLY, password.as_bytes());
+                equal(digest.as_ref(), known)
+            }
+            Secret::Bcrypt(..) => false,
+        }
     }
 }
 
@@ -181,12 +309,34 @@ fn equal(a: &[u8], b: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checks::ChecksFull;
+    use futures_util::poll;
+    use std::sync::atomic::Ordering;
 
-    async fn admits(users: &str, credentials: &str) -> bool {
-        let users = Arc::new(Users::parse(users).unwrap());
+    const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+
+    fn basic(credentials: &str) -> HeaderValue {
         let encoded = base64_simd::STANDARD.encode_to_string(credentials);
-        let value = HeaderValue::try_from(format!("Basic {encoded}")).unwrap();
-        users.admit(Some(&value)).await
+        HeaderValue::try_from(format!("basic {encoded}")).unwrap()
+    }
+
+    async fn admits(users: &Arc<Users>, credentials: &str) -> bool {
+        match users.admit(CLIENT, Some(&basic(credentials))).await {
+            Ok(()) => true,
+            Err(Failure::Authentication) => false,
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    fn parse(lines: &str) -> Arc<Users> {
+        let users = Users::parse(lines).unwrap();
+        // A busy machine does not change what is said.
+        let checks = Arc::new(Checks::new(Duration::from_secs(3600)));
+        Arc::new(Users { checks, ..users })
+    }
+
+    fn rounds(users: &Users) -> u64 {
+        users.rounds.swap(0, Ordering::SeqCst)
     }
 
     #[tokio::test]
@@ -197,7 +347,8 @@ mod tests {
             "ann:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\r\n".to_owned(),
             format!("ann:{}", bcrypt.format_for_version(bcrypt::Version::TwoY)),
         ] {
-            assert!(admits(&line, "ann:secret").await, "{line}");
+            let users = parse(&line);
+            assert!(admits(&users, "ann:secret").await, "{line}");
             for wrong in [
                 "ann:Secret",
                 "ann:",
@@ -206,44 +357,124 @@ mod tests {
                 ":secret",
                 "ann:secret ",
             ] {
-                assert!(!admits(&line, wrong).await, "{line} {wrong}");
+                assert!(!admits(&users, wrong).await, "{line} {wrong}");
             }
         }
     }
 
     #[tokio::test]
-    async fn a_password_that_was_right_does_not_admit_another() {
-        let hash = bcrypt::hash("secret", 4).unwrap();
-        let users = Arc::new(Users::parse(&format!("ann:{hash}")).unwrap());
-        let header = |password: &str| {
-            let encoded = base64_simd::STANDARD.encode_to_string(format!("ann:{password}"));
-            HeaderValue::try_from(format!("basic {encoded}")).unwrap()
-        };
-        for (password, right) in [("secret", true), ("wrong", false), ("secret", true)] {
-            assert_eq!(
-                users.admit(Some(&header(password))).await,
-                right,
-                "{password}"
-            );
+    async fn a_password_that_was_right_is_checked_once_and_does_not_admit_another() {
+        let users = parse(&format!("ann:{}", bcrypt::hash("secret", 4).unwrap()));
+        for (password, right, cost) in [
+            ("secret", true, 16),
+            ("secret", true, 0),
+            ("wrong", false, 16),
+            ("secret", true, 0),
+        ] {
+            assert_eq!(admits(&users, &format!("ann:{password}")).await, right);
+            assert_eq!(rounds(&users), cost, "{password}");
+        }
+    }
+
+    #[test]
+    fn what_was_right_is_forgotten_when_it_is_not_used() {
+        let users = parse("ann:secret");
+        let (user, start) = (&users.users["ann"], Instant::now());
+        *user.known.lock() = Some(([1; 32], start));
+        let almost = REMEMBERED - Duration::from_secs(1);
+        assert!(!user.knows(&[2; 32], start));
+        assert!(user.knows(&[1; 32], start + almost));
+        assert!(user.knows(&[1; 32], start + almost * 2));
+        assert!(!user.knows(&[1; 32], start + almost * 2 + REMEMBERED));
+        assert!(user.known.lock().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_wrong_password_costs_the_same_whether_there_is_such_a_user_or_not() {
+        let hash = |cost| bcrypt::hash("secret", cost).unwrap();
+        let lines = format!(
+            "low:{}\nhigh:{}\nplain:secret\nsha:{{SHA}}5en6G6MezRroT3XKqkdPOmY/BfQ=",
+            hash(4),
+            hash(7)
+        );
+        let users = parse(&lines);
+        for name in ["low", "high", "plain", "sha", "nobody", ""] {
+            assert!(!admits(&users, &format!("{name}:wrong")).await);
+            assert_eq!(rounds(&users), 1 << 7, "{name}");
+        }
+        let long = format!("nobody:{}", "ü".repeat(1000));
+        assert!(!admits(&users, &long).await);
+        assert_eq!(rounds(&users), 1 << 7);
+        // Without bcrypt there is nothing to hide.
+        let users = parse("plain:secret");
+        assert!(!admits(&users, "nobody:wrong").await);
+        assert_eq!(rounds(&users), 0);
+    }
+
+    /// bcrypt looks at 72 bytes, as `htpasswd` does.
+    #[tokio::test]
+    async fn long_passwords_are_those_that_were_hashed() {
+        let password = format!("{}ü{}", "a".repeat(71), "b".repeat(100));
+        let users = parse(&format!("ann:{}", bcrypt::hash(&password, 4).unwrap()));
+        assert!(admits(&users, &format!("ann:{password}")).await);
+        assert!(!admits(&users, &format!("ann:{}", &password[..71])).await);
+    }
+
+    #[tokio::test]
+    async fn whoever_is_known_does_not_wait_behind_those_who_guess() {
+        let users = parse(&format!("ann:{}", bcrypt::hash("secret", 4).unwrap()));
+        assert!(admits(&users, "ann:secret").await);
+        let (open, gate) = std::sync::mpsc::channel::<()>();
+        let mut waiting = vec![Box::pin(
+            users
+                .checks
+                .run(CLIENT, [0; 32], move || gate.recv().is_ok()),
+        )];
+        assert!(poll!(&mut waiting[0]).is_pending());
+        let mut guesses: Vec<_> = (0..40).map(|n| basic(&format!("ann:{n}"))).collect();
+        let last = guesses.split_off(15);
+        let mut pending = Vec::new();
+        for guess in &guesses {
+            let mut one = Box::pin(users.admit(CLIENT, Some(guess)));
+            assert!(poll!(&mut one).is_pending());
+            pending.push(one);
+        }
+        for guess in &last {
+            let refused = users.admit(CLIENT, Some(guess)).await;
+            let full = matches!(refused, Err(Failure::Checks(ChecksFull::OfClient)));
+            assert!(full, "{refused:?}");
+        }
+        assert!(admits(&users, "ann:secret").await);
+        // Another client does not wait behind them, known or not.
+        let elsewhere = "198.51.100.1".parse().unwrap();
+        let unknown = users.admit(elsewhere, Some(&basic("bob:secret"))).await;
+        assert!(matches!(unknown, Err(Failure::Authentication)));
+        open.send(()).unwrap();
+        for guess in pending {
+            assert!(matches!(guess.await, Err(Failure::Authentication)));
         }
     }
 
     #[tokio::test]
     async fn what_is_not_basic_is_nobody() {
-        let users = Arc::new(Users::parse("ann:secret").unwrap());
+        let users = parse("ann:secret");
         for wrong in ["Bearer x", "Basic", "Basic !", "Basic YW5u", ""] {
             let value = HeaderValue::from_static(wrong);
-            assert!(!users.admit(Some(&value)).await, "{wrong}");
+            assert!(users.admit(CLIENT, Some(&value)).await.is_err(), "{wrong}");
         }
-        assert!(!users.admit(None).await);
+        assert!(users.admit(CLIENT, None).await.is_err());
     }
 
     #[test]
     fn lines_that_are_not_understood_are_said() {
-        let error = |text| Users::parse(text).unwrap_err();
+        let error = |text: &str| Users::parse(text).unwrap_err();
         assert_eq!(error("# nobody\n"), UsersError::Nobody);
         assert_eq!(error("ann:x\nbob"), UsersError::Line(2));
         assert_eq!(error("ann:$apr1$x$y"), UsersError::Hash(1, "MD5"));
-        assert_eq!(error("ann:{SHA}AAAA"), UsersError::Line(1));
+        assert_eq!(error("ann:{SHA}AAAA"), UsersError::Malformed(1));
+        assert_eq!(error("ann:$2y$10$short"), UsersError::Malformed(1));
+        let hash = bcrypt::hash("secret", 4).unwrap();
+        let costly = format!("ann:{}", hash.replacen("$04$", "$18$", 1));
+        assert_eq!(error(&costly), UsersError::Cost(1, 18));
     }
 }

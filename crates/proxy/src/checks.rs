@@ -1,0 +1,339 @@
+//! Checks of passwords, which take long on purpose: few at a time, and shared out among clients.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::timeout;
+
+/// Most checks at a time: each is milliseconds of CPU, for whoever asks.
+const AT_A_TIME: usize = 2;
+/// Most passwords of one client that are checked or wait for it; of all clients.
+const MOST_OF_A_CLIENT: usize = 16;
+const MOST: usize = 512;
+/// How long one waits for its turn.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What is checked, so that it is checked once however many ask at the same time: a keyed hash
+/// of user and password.
+pub(crate) type Key = [u8; 32];
+
+/// Why a password is not checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChecksFull {
+    /// As many passwords from the client's address wait as may.
+    OfClient,
+    /// As many of all clients wait as may, or its turn did not come in time.
+    OfAll,
+}
+
+/// Checks of passwords.
+///
+/// Every client has a lane, in which one check follows the other; the lanes take turns. So
+/// however much a client sends, another one waits for one check of each client at most.
+#[derive(Debug)]
+pub(crate) struct Checks {
+    slots: Arc<Semaphore>,
+    lanes: Mutex<Lanes>,
+    patience: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Lanes {
+    of: HashMap<IpAddr, Lane>,
+    /// Checks in all of them.
+    total: usize,
+}
+
+#[derive(Debug)]
+struct Lane {
+    turn: Arc<Semaphore>,
+    /// What waits, and the one whose turn it is: who tells of its verdict.
+    under_way: HashMap<Key, Arc<watch::Sender<Option<bool>>>>,
+}
+
+impl Default for Lane {
+    fn default() -> Self {
+        Lane {
+            turn: Arc::new(Semaphore::new(1)),
+            under_way: HashMap::new(),
+        }
+    }
+}
+
+impl Default for Checks {
+    fn default() -> Self {
+        Checks::new(PATIENCE)
+    }
+}
+
+impl Checks {
+    pub(crate) fn new(patience: Duration) -> Self {
+        Checks {
+            slots: Arc::new(Semaphore::new(AT_A_TIME)),
+            lanes: Mutex::default(),
+            patience,
+        }
+    }
+
+    /// What `check` says, once its turn has come. Whoever asks for the same `key` meanwhile, from
+    /// the same address, gets the same answer.
+    ///
+    /// # Errors
+    /// There is no room, or its turn does not come in time.
+    pub(crate) async fn run(
+        self: &Arc<Self>,
+        client: IpAddr,
+        key: Key,
+        check: impl FnOnce() -> bool + Send + 'static,
+    ) -> Result<bool, ChecksFull> {
+        let mut verdict = self.join(network(client), key, check)?;
+        // Nobody will tell any more: its turn has not come in time.
+        let told = verdict.wait_for(Option::is_some).await;
+        told.map_or(Err(ChecksFull::OfAll), |right| Ok(*right == Some(true)))
+    }
+
+    fn join(
+        self: &Arc<Self>,
+        client: IpAddr,
+        key: Key,
+        check: impl FnOnce() -> bool + Send + 'static,
+    ) -> Result<watch::Receiver<Option<bool>>, ChecksFull> {
+        let mut lanes = self.lanes.lock();
+        if let Some(lane) = lanes.of.get(&client) {
+            if let Some(same) = lane.under_way.get(&key) {
+                return Ok(same.subscribe());
+            }
+            if lane.under_way.len() >= MOST_OF_A_CLIENT {
+                return Err(ChecksFull::OfClient);
+            }
+        }
+        if lanes.total >= MOST {
+            return Err(ChecksFull::OfAll);
+        }
+        lanes.total += 1;
+        let (tell, verdict) = watch::channel(None);
+        let tell = Arc::new(tell);
+        let lane = lanes.of.entry(client).or_default();
+        lane.under_way.insert(key, tell.clone());
+        let turn = lane.turn.clone();
+        let place = Place {
+            checks: self.clone(),
+            client,
+            key,
+        };
+        tokio::spawn(place.take_turn(turn, tell, check));
+        Ok(verdict)
+    }
+
+    /// Waits for the client's turn, then for a slot: as each client waits for one slot at most,
+    /// and slots go to whoever has waited longest, clients take turns.
+    async fn admit(&self, turn: Arc<Semaphore>) -> Option<[OwnedSemaphorePermit; 2]> {
+        let both = async {
+            let own = turn.acquire_owned().await.ok()?;
+            let slot = self.slots.clone().acquire_owned().await.ok()?;
+            Some([own, slot])
+        };
+        timeout(self.patience, both).await.ok().flatten()
+    }
+}
+
+/// A check's place in the lane of its client, until it is dropped.
+struct Place {
+    checks: Arc<Checks>,
+    client: IpAddr,
+    key: Key,
+}
+
+impl Place {
+    async fn take_turn(
+        self,
+        turn: Arc<Semaphore>,
+        tell: Arc<watch::Sender<Option<bool>>>,
+        check: impl FnOnce() -> bool + Send + 'static,
+    ) {
+        let Some(permits) = self.checks.admit(turn).await else {
+            return;
+        };
+        if tell.receiver_count() == 0 {
+            return; // whoever asked has gone
+        }
+        // What runs cannot be stopped: it has its permits until it is done, whoever waits.
+        let run = move || {
+            let right = check();
+            drop(permits);
+            right
+        };
+        if let Ok(right) = tokio::task::spawn_blocking(run).await {
+            tell.send_replace(Some(right));
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut lanes = self.checks.lanes.lock();
+        lanes.total -= 1;
+        if let Some(lane) = lanes.of.get_mut(&self.client) {
+            lane.under_way.remove(&self.key);
+            if lane.under_way.is_empty() {
+                lanes.of.remove(&self.client);
+            }
+        }
+    }
+}
+
+/// What counts as one client: an IPv4 address, or the /64 that whoever has an IPv6 address has.
+fn network(client: IpAddr) -> IpAddr {
+    match client.to_canonical() {
+        IpAddr::V6(ip) => IpAddr::V6((ip.to_bits() >> 64 << 64).into()),
+        v4 => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::poll;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Longer than any test takes.
+    const LONG: Duration = Duration::from_secs(3600);
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn key(n: usize) -> Key {
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&n.to_be_bytes());
+        key
+    }
+
+    /// Checks that are counted, and wait until the gate is open.
+    #[derive(Clone, Default)]
+    struct Gate {
+        open: Arc<(Mutex<bool>, parking_lot::Condvar)>,
+        begun: Arc<AtomicUsize>,
+    }
+
+    impl Gate {
+        fn check(&self) -> impl FnOnce() -> bool + Send + 'static {
+            let gate = self.clone();
+            move || {
+                gate.begun.fetch_add(1, Ordering::SeqCst);
+                let (open, opened) = &*gate.open;
+                opened.wait_while(&mut open.lock(), |open| !*open);
+                true
+            }
+        }
+
+        fn open(&self) {
+            *self.open.0.lock() = true;
+            self.open.1.notify_all();
+        }
+
+        fn begun(&self) -> usize {
+            self.begun.load(Ordering::SeqCst)
+        }
+    }
+
+    /// Opened also when a test fails: a runtime waits for what runs.
+    impl Drop for Gate {
+        fn drop(&mut self) {
+            self.open();
+        }
+    }
+
+    #[tokio::test]
+    async fn one_client_takes_no_more_than_its_share() {
+        let (checks, gate) = (Arc::new(Checks::new(LONG)), Gate::default());
+        let (greedy, other) = (ip("192.0.2.1"), ip("192.0.2.2"));
+        let mut waiting = Vec::new();
+        for n in 0..MOST_OF_A_CLIENT {
+            let mut one = Box::pin(checks.run(greedy, key(n), gate.check()));
+            assert!(poll!(&mut one).is_pending());
+            waiting.push(one);
+        }
+        let more = checks.run(greedy, key(99), || true).await;
+        assert_eq!(more, Err(ChecksFull::OfClient));
+        // The same one once more takes no room.
+        let mut again = Box::pin(checks.run(greedy, key(3), || false));
+        assert!(poll!(&mut again).is_pending());
+        assert_eq!(checks.run(other, key(0), || true).await, Ok(true));
+        assert_eq!(checks.run(other, key(1), || false).await, Ok(false));
+        assert!(gate.begun() <= 1, "one at a time of each client");
+        gate.open();
+        for one in waiting {
+            assert_eq!(one.await, Ok(true));
+        }
+        assert_eq!(again.await, Ok(true));
+        assert_eq!(gate.begun(), MOST_OF_A_CLIENT, "each once");
+        assert_eq!(checks.run(greedy, key(99), || true).await, Ok(true));
+    }
+
+    #[tokio::test]
+    async fn all_clients_together_find_a_bound() {
+        let (checks, gate) = (Arc::new(Checks::new(LONG)), Gate::default());
+        let mut waiting = Vec::new();
+        for n in 0..MOST {
+            let client = IpAddr::from([10, 0, 0, u8::try_from(n / MOST_OF_A_CLIENT).unwrap()]);
+            let mut one = Box::pin(checks.run(client, key(n), gate.check()));
+            assert!(poll!(&mut one).is_pending());
+            waiting.push(one);
+        }
+        let late = checks.run(ip("192.0.2.1"), key(0), || true).await;
+        assert_eq!(late, Err(ChecksFull::OfAll));
+        drop(waiting);
+        gate.open();
+        // Those who have gone are not checked for, but the two whose turn it was.
+        while !checks.lanes.lock().of.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(checks.lanes.lock().total, 0);
+        assert!(gate.begun() <= AT_A_TIME, "{}", gate.begun());
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_ever() {
+        let (checks, gate) = (Arc::new(Checks::new(Duration::ZERO)), Gate::default());
+        let mut running = Vec::new();
+        for n in 0..AT_A_TIME {
+            let client = IpAddr::from([10, 0, 0, u8::try_from(n).unwrap()]);
+            let mut one = Box::pin(checks.run(client, key(n), gate.check()));
+            assert!(poll!(&mut one).is_pending());
+            running.push(one);
+        }
+        while gate.begun() < AT_A_TIME {
+            tokio::task::yield_now().await;
+        }
+        let late = checks.run(ip("192.0.2.1"), key(0), || true).await;
+        assert_eq!(late, Err(ChecksFull::OfAll));
+        // Whoever has gone leaves its slot taken for as long as its check runs.
+        drop(running);
+        let late = checks.run(ip("192.0.2.1"), key(0), || true).await;
+        assert_eq!(late, Err(ChecksFull::OfAll));
+    }
+
+    #[test]
+    fn the_addresses_of_one_client_are_one() {
+        let one = network(ip("2001:db8:1:2::1"));
+        assert_eq!(network(ip("2001:db8:1:2:ffff::7")), one);
+        assert_ne!(network(ip("2001:db8:1:3::1")), one);
+        assert_eq!(network(ip("::ffff:192.0.2.1")), network(ip("192.0.2.1")));
+        assert_ne!(network(ip("192.0.2.2")), network(ip("192.0.2.1")));
+    }
+
+    /// A check that dies is nobody's pass.
+    #[tokio::test]
+    async fn a_check_that_fails_admits_nobody() {
+        let checks = Arc::new(Checks::new(LONG));
+        let one = checks.run(ip("192.0.2.1"), key(0), || panic!("as a test has it"));
+        assert_eq!(one.await, Err(ChecksFull::OfAll));
+        let next = checks.run(ip("192.0.2.1"), key(0), || true).await;
+        assert_eq!(next, Ok(true));
+    }
+}
