@@ -120,6 +120,9 @@ impl Shared {
             Known::Here(ticket) => return Ok(Looked::Found(At::Round(ticket))),
             Known::NotHere(epoch) => epoch,
         };
+        // Asked before the look: a gap that is mended after it was there when
+        // nothing was found.
+        let may_be_unknown = session.dedup.gaps.may_have(wanted.not_before_ms);
         let found = match session.lookups.find(*wanted.identity).await {
             Ok(found) => found,
             Err(NoAnswer::Silent) => Err(self.index_is_silent()),
@@ -127,13 +130,10 @@ impl Shared {
         };
         match found.map_err(|fatal| self.unreadable(session, fatal))? {
             Some(place) => Ok(Looked::Found(At::Index(place))),
-            None if session.dedup.gaps.may_have(wanted.not_before_ms) => {
-                Err(SubmitError::Unavailable {
-                    retry_after_seconds: 60,
-                    reason: "a part of the log cannot be read now, which may have this entry"
-                        .into(),
-                })
-            }
+            None if may_be_unknown => Err(SubmitError::Unavailable {
+                retry_after_seconds: 60,
+                reason: "a part of the log cannot be read now, which may have this entry".into(),
+            }),
             None => Ok(Looked::Absent(epoch)),
         }
     }

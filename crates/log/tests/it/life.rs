@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::fixture::{Submission, World, audit, place, plain, submit_all};
 use bytes::Bytes;
+use futures_util::future::join_all;
 use lucarne_ct::{Code, Disagreement, Sct};
 use lucarne_log::{Log, SubmitError};
 use lucarne_storage::Assets;
@@ -257,6 +258,27 @@ async fn the_index_is_rebuilt_from_what_the_tree_vouches_for() {
         assert_eq!(audit(&log).await.len(), 520);
         log.shutdown().await;
     }
+}
+
+/// Those who ask while a tile comes back are told to wait or get the old place:
+/// not finding an entry just before it is known says nothing just after.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entry_is_not_logged_again_while_its_tile_comes_back() {
+    let (world, submissions, scts, _) = two_tiles().await;
+    let stored = world.assets.get("tile/data/000").await.unwrap();
+    let world = world.crashed().await;
+    world.assets.tamper("tile/data/000", None);
+    let log = world.run().await;
+    world.assets.tamper("tile/data/000", stored);
+    let asking = join_all((0..submissions.len()).step_by(8).map(async |n| {
+        let one = n..n + 1;
+        while refused(&log, &submissions[one.clone()], &scts[one.clone()]).await > 0 {}
+    }));
+    let patience = Duration::from_secs(60);
+    tokio::time::timeout(patience, asking).await.unwrap();
+    assert!(log.health().await.ok(), "{:?}", log.health().await);
+    assert_eq!(audit(&log).await.len(), 520);
+    log.shutdown().await;
 }
 
 /// What a hash tile says is not believed either.
