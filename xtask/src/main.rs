@@ -1,9 +1,10 @@
 //! The project's own commands: `cargo xtask test`, `cargo xtask fuzz` and
 //! `cargo xtask targets`.
 //!
-//! It depends on next to nothing, so that it starts while the rest is not built.
+//! It depends on little, so that it starts while the rest is not built.
 
 mod fuzz;
+mod programs;
 mod step;
 mod test;
 
@@ -19,6 +20,8 @@ Usage: cargo xtask <command>
 Commands:
   test                  everything that must pass before a change lands: format,
                         clippy, tests, doc tests, documentation, a minute of fuzzing
+  test --tests          the tests alone, all programs of all crates side by side;
+                        RUST_TEST_THREADS says how many tests at a time in each
   fuzz [--seconds N] [TARGET...]
                         fuzz the targets of fuzz/targets (all, unless named), each for
                         N seconds [default: all of them share a minute]
@@ -44,6 +47,7 @@ fn run(arguments: Vec<String>) -> Result<()> {
     };
     match command.as_str() {
         "test" if rest.is_empty() => test::everything(),
+        "test" if matches!(rest, [what] if what == "--tests") => test::tests(),
         "fuzz" => {
             let (each, targets) = fuzz_arguments(rest)?;
             fuzz::run(each, targets)
