@@ -48,20 +48,13 @@ impl Bucket {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let name = format!("bucket-{}", NEXT.fetch_add(1, Relaxed));
         let bucket = Self { store, name };
-        let store = &bucket.store;
         let url = bucket
             .signer()?
             .create_bucket(&bucket.keys())
             .sign(PATIENCE);
-        let request = format!(
-            "PUT {} HTTP/1.1\r\nhost: {}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
-            below(&url),
-            store.address
-        );
         let start = Instant::now();
         loop {
-            let answer = raw_exchange(store.address, request.as_bytes(), PATIENCE).await?;
-            let answer = String::from_utf8_lossy(&answer);
+            let answer = bucket.ask("PUT", &url).await?;
             if answer.starts_with("HTTP/1.1 200") {
                 break;
             }
@@ -69,7 +62,7 @@ impl Bucket {
             ensure!(
                 answer.starts_with("HTTP/1.1 503") && start.elapsed() < PATIENCE,
                 "{} does not make a bucket: {answer}",
-                store.endpoint
+                bucket.store.endpoint
             );
             // Polled: a store does not tell when it is ready.
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -85,6 +78,29 @@ impl Bucket {
         let (signer, keys) = (self.signer()?, self.keys());
         let url = signer.get_object(Some(&keys), key).sign(PATIENCE);
         Ok(below(&url))
+    }
+
+    /// Deletes an object, as who has its keys can.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn delete(&self, key: &str) -> Result<()> {
+        let (signer, keys) = (self.signer()?, self.keys());
+        let url = signer.delete_object(Some(&keys), key).sign(PATIENCE);
+        let answer = self.ask("DELETE", &url).await?;
+        ensure!(answer.starts_with("HTTP/1.1 204"), "{key}: {answer}");
+        Ok(())
+    }
+
+    /// The answer to a request without a body.
+    async fn ask(&self, method: &str, url: &url::Url) -> Result<String> {
+        let request = format!(
+            "{method} {} HTTP/1.1\r\nhost: {}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+            below(url),
+            self.store.address
+        );
+        let answer = raw_exchange(self.store.address, request.as_bytes(), PATIENCE).await?;
+        Ok(String::from_utf8_lossy(&answer).into_owned())
     }
 
     fn signer(&self) -> Result<rusty_s3::Bucket> {

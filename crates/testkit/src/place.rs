@@ -2,7 +2,7 @@ use std::{any::Any, fmt, sync::Arc};
 
 use anyhow::Result;
 
-use crate::{Bucket, DatabaseKind, DatabaseServer};
+use crate::{AzureServer, Bucket, DatabaseKind, DatabaseServer, GcsServer};
 
 /// Where logs under test keep their data and their lock, as their
 /// configuration says it. Servers live as long as this.
@@ -19,10 +19,12 @@ pub struct Place {
 #[derive(Clone)]
 enum Data {
     Directory,
-    S3 {
-        bucket: String,
+    Bucket {
+        kind: &'static str,
         endpoint: String,
-        style: &'static str,
+        /// Where it is, each setting on a line.
+        settings: String,
+        /// What every log's prefix begins with.
         prefix: String,
     },
 }
@@ -31,7 +33,7 @@ impl fmt::Debug for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.data {
             Data::Directory => f.write_str("POSIX"),
-            Data::S3 { endpoint, .. } => write!(f, "S3 at {endpoint}"),
+            Data::Bucket { kind, endpoint, .. } => write!(f, "{kind} at {endpoint}"),
         }
     }
 }
@@ -59,20 +61,65 @@ impl Place {
                 ("AWS_SECRET_ACCESS_KEY", store.secret_key.into()),
                 ("AWS_REGION", region.into()),
             ],
-            data: Data::S3 {
-                bucket: name.clone(),
+            data: Data::Bucket {
+                kind: "s3",
                 endpoint: endpoint.to_owned(),
-                style: "path",
+                settings: format!("s3bucket: {name}\ns3endpoint: {endpoint}\ns3style: path\n"),
                 prefix: String::new(),
             },
             servers: vec![Arc::new(bucket.clone())],
         }
     }
 
+    /// A bucket of fake-gcs-server for both.
+    ///
+    /// # Errors
+    /// The server does not start, or makes no bucket: the message says what to do.
+    pub async fn gcs() -> Result<Self> {
+        let server = GcsServer::shared()?;
+        let (name, endpoint) = (server.new_bucket().await?, server.endpoint.clone());
+        Ok(Self {
+            checkpoints: format!("gs://{name}/lock/?endpoint={endpoint}&credentials=none"),
+            environment: Vec::new(),
+            data: Data::Bucket {
+                kind: "gcs",
+                settings: format!(
+                    "gcsbucket: {name}\ngcsendpoint: {endpoint}\ngcscredentials: none\n"
+                ),
+                endpoint,
+                prefix: String::new(),
+            },
+            servers: vec![server],
+        })
+    }
+
+    /// A container of Azurite for both.
+    ///
+    /// # Errors
+    /// The server does not start, or makes no container: the message says what to do.
+    pub async fn azure() -> Result<Self> {
+        let server = AzureServer::shared()?;
+        let (name, endpoint) = (server.new_container().await?, server.endpoint.clone());
+        let account = server.account;
+        Ok(Self {
+            checkpoints: format!("az://{name}/lock/?account={account}&endpoint={endpoint}"),
+            environment: vec![("AZURE_STORAGE_ACCOUNT_KEY", server.key.into())],
+            data: Data::Bucket {
+                kind: "azure",
+                settings: format!(
+                    "azurecontainer: {name}\nazureendpoint: {endpoint}\nazureaccount: {account}\n"
+                ),
+                endpoint,
+                prefix: String::new(),
+            },
+            servers: vec![server],
+        })
+    }
+
     /// The bucket's name goes before the server's instead of into the path.
     pub fn virtual_hosted(mut self) -> Self {
-        if let Data::S3 { style, .. } = &mut self.data {
-            *style = "virtual";
+        if let Data::Bucket { settings, .. } = &mut self.data {
+            *settings = settings.replace("s3style: path", "s3style: virtual");
             self.checkpoints += "&style=virtual";
         }
         self
@@ -81,7 +128,7 @@ impl Place {
     /// For logs that have nothing to do with those before: another prefix.
     pub fn anew(&self) -> Self {
         let mut place = self.clone();
-        if let Data::S3 { prefix, .. } = &mut place.data {
+        if let Data::Bucket { prefix, .. } = &mut place.data {
             *prefix = format!("{:016x}/", rand::random::<u64>());
         }
         place
@@ -119,15 +166,12 @@ impl Place {
     pub fn data(&self, log: &str) -> String {
         match &self.data {
             Data::Directory => format!("localdirectory: {log}\n"),
-            Data::S3 {
-                bucket,
-                endpoint,
-                style,
+            Data::Bucket {
+                kind,
+                settings,
                 prefix,
-            } => format!(
-                "s3bucket: {bucket}\ns3endpoint: {endpoint}\ns3style: {style}\n\
-                 s3keyprefix: {prefix}{log}/\n"
-            ),
+                ..
+            } => format!("{settings}{kind}keyprefix: {prefix}{log}/\n"),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::common::load::is_retry_later;
 use crate::common::site::Site;
 use crate::common::{PATIENCE, assert_has, edit, eventually, lucarne, pki, run, submission};
 use lucarne_testkit::{
-    Audit, Client, DatabaseKind, DatabaseServer, Launch, Place, Server, free_port,
+    Audit, Bucket, Client, DatabaseKind, DatabaseServer, Launch, Place, Server, free_port,
 };
 
 fn site() -> Site {
@@ -342,6 +342,8 @@ fn check_says_what_serve_says_on_every_store() {
         Place::directory().with_lock(&postgres).unwrap(),
         run(Place::s3_and_mariadb()).unwrap(),
         run(Place::s3_alone()).unwrap(),
+        run(Place::gcs()).unwrap(),
+        run(Place::azure()).unwrap(),
     ] {
         let at = format!("{place:?}");
         let site = Site::create_at(place, [("ill", String::new())]);
@@ -363,4 +365,61 @@ fn check_says_what_serve_says_on_every_store() {
         assert_has(&said, &reason);
         server.stop(PATIENCE).unwrap();
     }
+}
+
+/// The recipe of docs/operations.md, for locks on servers: the row, the table or
+/// the object is gone.
+#[test]
+fn a_lost_lock_is_made_anew_wherever_it_was() {
+    for kind in [DatabaseKind::Postgres, DatabaseKind::MariaDb] {
+        let database = DatabaseServer::shared(kind).unwrap();
+        let place = Place::directory().with_lock(&database).unwrap();
+        let name = place.checkpoints.rsplit_once('/').unwrap().1.to_owned();
+        let sql = |statement| drop(database.admin(&name, statement).unwrap());
+        let row = |_: &Site| sql("DELETE FROM checkpoints");
+        let table = |_: &Site| sql("DROP TABLE checkpoints");
+        is_restored(place, &[&row, &table]);
+    }
+    let bucket = run(Bucket::versitygw()).unwrap();
+    let object = |site: &Site| {
+        let id = site.key("ill").log_id().0;
+        let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        run(bucket.delete(&format!("lock/{id}"))).unwrap();
+    };
+    is_restored(Place::bucket(&bucket, None), &[&object]);
+}
+
+/// After each loss, nothing starts before the lock is restored, and then the
+/// log goes on from where it was.
+fn is_restored(place: Place, losses: &[&dyn Fn(&Site)]) {
+    let at = format!("{place:?}, {}", place.checkpoints);
+    let site = Site::create_at(place, [("ill", String::new())]);
+    let restore = ["lock", "restore", "-c", "lucarne.yaml"];
+    let mut entries = 0;
+    for lose in losses {
+        grow(&site, 3);
+        entries += 3;
+        let (code, said) = site.lucarne(&restore);
+        assert_eq!(code, 1, "{at}: {said}");
+        assert_has(&said, "none is ever overwritten");
+        lose(&site);
+        for command in ["check", "serve"] {
+            let (code, said) = site.lucarne(&[command]);
+            assert_eq!(code, 1, "{at}: {said}");
+        }
+        let (code, said) = site.lucarne(&restore);
+        assert_eq!(code, 0, "{at}: {said}");
+        assert_has(&said, &format!("is now at {entries} entries"));
+        let (code, said) = site.lucarne(&["check"]);
+        assert_eq!(code, 0, "{at}: {said}");
+    }
+    let mut server = site.start();
+    run(async {
+        site.ready("ill").await;
+        take(&site.client_of("ill"), 1).await;
+        let report = site.audit("ill", &pki().roots_pem()).run().await.unwrap();
+        report.assert_clean();
+        assert_eq!(report.size, entries + 1, "{at}");
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
 }
