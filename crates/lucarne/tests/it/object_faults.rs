@@ -3,14 +3,16 @@
 //! once it can, and in the end nothing is lost, repeated or taken back.
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use crate::common::load::Load;
 use crate::common::site::Site;
-use crate::common::{PATIENCE, assert_has, eventually, run};
+use crate::common::{PATIENCE, assert_has, eventually, pki, run};
+use lucarne_mint::{Authority, CaOptions, KeyType, pem};
 use lucarne_testkit::{
     Bucket, DatabaseKind, DatabaseServer, Fate, Place, Report, Server, StoreProxy,
 };
@@ -28,23 +30,36 @@ fn outage() -> Duration {
 
 /// A log on S3 alone, its store behind a proxy.
 struct Way {
-    /// Kept: it goes with its last user.
-    _bucket: Bucket,
+    bucket: Bucket,
     proxy: StoreProxy,
     site: Site,
 }
 
 impl Way {
     fn new() -> Self {
+        Self::with("")
+    }
+
+    fn with(settings: &str) -> Self {
         let bucket = run(Bucket::versitygw()).unwrap();
         let proxy = StoreProxy::start(bucket.store.address).unwrap();
         let place = Place::bucket(&bucket, Some(&proxy.endpoint));
-        let site = Site::create_at(place, [(LOG, String::new())]);
+        let site = Site::create_at(place, [(LOG, settings.to_owned())]);
         Way {
-            _bucket: bucket,
+            bucket,
             proxy,
             site,
         }
+    }
+
+    /// Rounds that are staged: versitygw keeps an object as a file.
+    fn staged(&self) -> usize {
+        let data = self.bucket.store.directory.path().join("data");
+        let journal = data
+            .join(&self.bucket.name)
+            .join(LOG)
+            .join(".lucarne/journal");
+        fs::read_dir(journal).unwrap().count()
     }
 }
 
@@ -243,6 +258,226 @@ fn a_bucket_of_another_log() {
     });
     report.assert_clean();
     server.stop(PATIENCE).unwrap();
+}
+
+/// What a start asked of a store that is far away, until the first SCT.
+struct FirstSct {
+    /// Staged rounds that it read.
+    staged: usize,
+    /// All requests, those of the lock, and repetitions, included.
+    requests: usize,
+    /// What was read of the log before it wrote anything.
+    read: BTreeSet<String>,
+    took: Duration,
+}
+
+impl FirstSct {
+    /// After a session of this many rounds that ends with SIGKILL.
+    fn after(rounds: usize, way: &Way) -> Self {
+        let load = way.site.load(LOG);
+        let mut server = way.site.start();
+        run(async {
+            way.site.ready(LOG).await;
+            for _ in 0..rounds {
+                // Who waits for an answer before he asks again makes a round each time.
+                assert_eq!(load.submit(&load.fresh()).await, Some(true));
+            }
+        });
+        server.kill().unwrap();
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let noted = asked.clone();
+        way.proxy.judge(move |request| {
+            let line = format!("{} {}", request.method(), request.uri());
+            noted.lock().unwrap().push(line);
+            Fate::Delay(Duration::from_millis(30))
+        });
+        let begun = Instant::now();
+        let mut server = way.site.start();
+        let submission = load.fresh();
+        run(eventually("the first SCT", async || {
+            load.submit(&submission).await == Some(true)
+        }));
+        let (took, asked) = (begun.elapsed(), asked.lock().unwrap().clone());
+        way.proxy.judge(|_| Fate::Pass);
+        server.kill().unwrap();
+        let prefix = format!("/{}/{LOG}/", way.bucket.name);
+        let listing = format!("prefix={LOG}%2F");
+        let of_log = |line: &&String| line.contains(&prefix) || line.contains(&listing);
+        let before = asked.iter().filter(of_log);
+        let read = before.take_while(|line| line.starts_with("GET "));
+        let read: BTreeSet<String> = read.cloned().collect();
+        let is_staged = |line: &&String| line.contains("/.lucarne/journal/");
+        let this = Self {
+            staged: read.iter().filter(is_staged).count(),
+            requests: asked.len(),
+            read,
+            took,
+        };
+        println!(
+            "after {rounds} rounds, of which {} were read: the first SCT after {} requests and {:?}",
+            this.staged, this.requests, this.took
+        );
+        this
+    }
+}
+
+/// What a start asks of its store does not grow with the time that the log has
+/// run.
+#[test]
+fn a_start_asks_for_as_much_after_many_rounds_as_after_few() {
+    let way = Way::with("period: 5");
+    let (few, many) = (FirstSct::after(40, &way), FirstSct::after(200, &way));
+    for start in [&few, &many] {
+        // The rounds since the journal was cut, and those of a cut under way.
+        assert!(start.staged <= 32, "{} rounds are staged", start.staged);
+        let others = start.requests - start.staged;
+        assert!(others <= 120, "{others} requests but for them");
+    }
+    let but_for_rounds = |start: &FirstSct| start.read.len() - start.staged;
+    let (few, many) = (but_for_rounds(&few), but_for_rounds(&many));
+    assert_eq!(few, many, "reads but for the staged rounds");
+}
+
+/// Whoever asks for it, and however often.
+#[test]
+fn an_issuer_that_is_absent_is_hardly_asked_for() {
+    let way = Way::new();
+    let mut server = way.site.start();
+    run(async {
+        way.site.ready(LOG).await;
+        let asked = Arc::new(AtomicU64::new(0));
+        let noted = asked.clone();
+        way.proxy.judge(move |request| {
+            if request.uri().path().contains("/issuer/") {
+                noted.fetch_add(1, SeqCst);
+            }
+            Fate::Pass
+        });
+        let begun = Instant::now();
+        let ask = || {
+            let client = way.site.client_of(LOG);
+            let path = format!("issuer/{}", "ab".repeat(32));
+            async move { assert_eq!(client.get(&path).await.unwrap().status, 404) }
+        };
+        let at_once: JoinSet<()> = (0..25).map(|_| ask()).collect();
+        at_once.join_all().await;
+        for _ in 0..25 {
+            ask().await;
+        }
+        // It is remembered for five seconds, and a slow store is asked twice.
+        let most = 2 * (1 + begun.elapsed().as_secs() / 5);
+        let asked = asked.load(SeqCst);
+        assert!(
+            (1..=most).contains(&asked),
+            "{asked} requests for one issuer"
+        );
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
+
+/// To cut the journal, to remove superseded tiles, and to ask whether the store
+/// takes writes: none of it is needed for the next SCT, or for a clean end.
+#[test]
+fn a_store_that_lets_nothing_be_tidied_up() {
+    let way = Way::new();
+    let failures = async |metric: &str| {
+        let metrics = way.site.client().get("metrics").await.unwrap().text();
+        let name = format!("lucarne_{metric}_failures_total{{log=\"{LOG}\"}} ");
+        let mut lines = metrics.lines();
+        let count = lines.find_map(|line| line.strip_prefix(&name));
+        count.unwrap().parse::<u64>().unwrap()
+    };
+    run(async {
+        let life = Life::begin(&way.site).await;
+        way.proxy.judge(|request| {
+            let probe = request.uri().path().ends_with("/lock/check");
+            match is_deletion(request) || probe {
+                true => Fate::Refuse("AccessDenied"),
+                false => Fate::Pass,
+            }
+        });
+        eventually("it is told", async || failures("housekeeping").await >= 2).await;
+        eventually("the probe is refused", async || {
+            let health = way.site.client().get("health").await;
+            health.unwrap().status == 503
+        })
+        .await;
+        life.goes_on().await;
+        assert_eq!(way.site.health(LOG).await["state"], "running");
+        assert_eq!(failures("log").await, 0);
+        // When the log ends, nothing can be deleted yet.
+        way.proxy.judge(|request| match is_deletion(request) {
+            true => Fate::Refuse("AccessDenied"),
+            false => Fate::Pass,
+        });
+        life.end().await;
+    });
+    assert!(way.staged() > 16, "rounds were deleted");
+    // Nor when it begins with all of that.
+    let (mut server, load) = (way.site.start(), way.site.load(LOG));
+    run(async {
+        way.site.ready(LOG).await;
+        assert_eq!(load.submit(&load.fresh()).await, Some(true));
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
+
+/// One object, or many in one request of S3.
+fn is_deletion<B>(request: &http::Request<B>) -> bool {
+    let query = request.uri().query().unwrap_or_default();
+    request.method() == "DELETE" || query.starts_with("delete")
+}
+
+/// Waiting does not make a certificate trusted: what is wrong is said at once,
+/// by `serve`, too.
+fn of_an_authority_that_nobody_named(kind: DatabaseKind) {
+    let leaf = pki().root.issue(&pki().leaf("db.example")).unwrap();
+    let certificate = pem::encode("CERTIFICATE", &leaf);
+    let key = pem::encode("PRIVATE KEY", &pki().leaf_key.to_pkcs8().unwrap());
+    let database = DatabaseServer::start_tls(kind, &certificate, &key).unwrap();
+    let mut place = Place::directory().with_lock(&database).unwrap();
+    place.checkpoints += match kind {
+        DatabaseKind::MariaDb => "?ssl-mode=VERIFY_CA",
+        DatabaseKind::Postgres => "?sslmode=verify-ca",
+    };
+    let authorities = lucarne_testkit::temp_dir();
+    let [right, wrong] = ["right.pem", "wrong.pem"].map(|file| authorities.path().join(file));
+    let other = Authority::root(&CaOptions::named("Other", KeyType::EcdsaP256)).unwrap();
+    fs::write(&right, pki().root.certificate_pem()).unwrap();
+    fs::write(&wrong, other.certificate_pem()).unwrap();
+    let right = right.display().to_string();
+    place.environment.push(("SSL_CERT_FILE", right));
+
+    let site = Site::create_at(place, [(LOG, String::new())]);
+    let mut server = site.start();
+    run(site.ready(LOG));
+    assert!(server.stop(PATIENCE).unwrap().success());
+
+    let untrusting = site
+        .launch()
+        .env("SSL_CERT_FILE", wrong.display().to_string());
+    let mut server = untrusting.spawn().unwrap();
+    let status = server.wait(PATIENCE).unwrap();
+    let said = server.output();
+    println!("{said}");
+    assert!(!status.success(), "{said}");
+    assert_has(&said, "UnknownIssuer");
+    assert_has(
+        &said,
+        "names the authorities whose certificates are trusted",
+    );
+    assert!(!said.contains("is the server running"), "{said}");
+    assert!(!said.contains("does not answer"), "{said}");
+}
+
+#[test]
+fn a_mariadb_of_an_authority_that_nobody_named() {
+    of_an_authority_that_nobody_named(DatabaseKind::MariaDb);
+}
+
+#[test]
+fn a_postgresql_of_an_authority_that_nobody_named() {
+    of_an_authority_that_nobody_named(DatabaseKind::Postgres);
 }
 
 /// A log in MinIO, its lock on a database server of its own.
