@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::certificate::Certificate;
 use crate::der::{DerError, Reader, tag};
-use crate::oid;
+use crate::oid::{self, SHA1, SHA256};
 use crate::policy::Policy;
 use crate::rejection::{Code, Rejection};
 
@@ -69,6 +69,13 @@ impl SignatureAlgorithm {
             return Err(reject(Code::Sha1Refused, detail.to_owned()));
         }
         Ok(algorithm)
+    }
+
+    /// The algorithm of an AlgorithmIdentifier (DER). `None`: not one that proves anything: MD5,
+    /// SHA-1, or unknown.
+    pub(crate) fn read(identifier: &[u8]) -> Option<Self> {
+        let algorithm = Identifier::read(identifier).ok()?.algorithm().ok()?;
+        (!algorithm.uses_sha1()).then_some(algorithm)
     }
 
     fn uses_sha1(self) -> bool {
@@ -188,10 +195,8 @@ const ECDSA_SHA384: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 3];
 const ECDSA_SHA512: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 4];
 // 1.3.14.3.2, before PKCS #1 had identifiers of its own
 const OIW_RSA_MD5: &[u8] = &[0x2b, 14, 3, 2, 3];
-const SHA1: &[u8] = &[0x2b, 14, 3, 2, 26];
 const OIW_RSA_SHA1: &[u8] = &[0x2b, 14, 3, 2, 29];
 // 2.16.840.1.101.3.4.2 (RFC 4055)
-const SHA256: &[u8] = &[0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, 1];
 const SHA384: &[u8] = &[0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, 2];
 const SHA512: &[u8] = &[0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, 3];
 // 1.3.101 (RFC 8410)

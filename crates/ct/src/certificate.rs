@@ -1,6 +1,9 @@
 //! A certificate as a view of its bytes (RFC 5280 section 4.1).
 
+use crate::algorithm::SignatureAlgorithm;
 use crate::der::{DerError, Reader, Tlv, tag};
+use crate::name::names_match;
+use crate::signature::IssuerKey;
 use crate::{oid, time};
 
 /// A certificate, borrowed from its DER. Every slice is as it stands there.
@@ -13,6 +16,7 @@ pub struct Certificate<'a> {
     whole: Tlv<'a>,
     tbs: Tlv<'a>,
     version: u8,
+    serial: Tlv<'a>,
     tbs_algorithm: Tlv<'a>,
     issuer: Tlv<'a>,
     validity: Tlv<'a>,
@@ -44,6 +48,7 @@ impl<'a> Certificate<'a> {
             whole: certificate,
             tbs,
             version: tbs_fields.version,
+            serial: tbs_fields.serial,
             tbs_algorithm: tbs_fields.algorithm,
             issuer: tbs_fields.issuer,
             validity: tbs_fields.validity,
@@ -68,6 +73,11 @@ impl<'a> Certificate<'a> {
     /// 1, 2 or 3 (or whatever else it claims).
     pub fn version(&self) -> u8 {
         self.version
+    }
+
+    /// The serial number: the content octets of the INTEGER.
+    pub fn serial(&self) -> &'a [u8] {
+        self.serial.value
     }
 
     /// The issuer's Name, tag and length included.
@@ -145,6 +155,20 @@ impl<'a> Certificate<'a> {
         }))
     }
 
+    /// Whether `issuer` has issued this certificate: it has the name that stands here, and its
+    /// key has signed. A signature that cannot be verified (an algorithm that is not known, MD5,
+    /// SHA-1) proves nothing.
+    pub fn is_issued_by(&self, issuer: &Certificate<'_>) -> bool {
+        let Some(algorithm) = SignatureAlgorithm::read(self.algorithm()) else {
+            return false;
+        };
+        let key = || IssuerKey::new(issuer);
+        names_match(self.issuer(), issuer.subject())
+            && key()
+                .verify_message(self.tbs(), self.signature(), algorithm)
+                .is_ok()
+    }
+
     pub(crate) fn whole_tlv(&self) -> Tlv<'a> {
         self.whole
     }
@@ -179,6 +203,7 @@ impl<'a> Certificate<'a> {
 /// The fields of a TBSCertificate.
 struct TbsFields<'a> {
     version: u8,
+    serial: Tlv<'a>,
     algorithm: Tlv<'a>,
     issuer: Tlv<'a>,
     validity: Tlv<'a>,
@@ -194,7 +219,7 @@ impl<'a> TbsFields<'a> {
             Some(version) => read_version(version)?,
             None => 1,
         };
-        fields.expect(tag::INTEGER, "serialNumber")?;
+        let serial = fields.expect(tag::INTEGER, "serialNumber")?;
         let algorithm = fields.expect(tag::SEQUENCE, "signature")?;
         let issuer = fields.expect(tag::SEQUENCE, "issuer")?;
         let validity = fields.expect(tag::SEQUENCE, "validity")?;
@@ -211,6 +236,7 @@ impl<'a> TbsFields<'a> {
         fields.finish("extensions")?;
         Ok(Self {
             version,
+            serial,
             algorithm,
             issuer,
             validity,

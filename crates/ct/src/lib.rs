@@ -11,7 +11,8 @@
 //!    what the tree hashes, [`LogKey::sign_sct`] the promise to the submitter.
 //!
 //! And for whoever meets certificates: [`SctList`] are the SCTs that come with one, a
-//! [`LogList`] knows the logs, and a [`CtPolicy`] says whether that is enough.
+//! [`LogList`] knows the logs, a [`CtPolicy`] says whether that is enough, and [`ocsp_status`]
+//! what a stapled OCSP response proves.
 //!
 //! Nothing here does I/O, reads a clock, or re-encodes a byte that a certificate
 //! authority has signed: certificates are walked, never parsed and rebuilt.
@@ -62,7 +63,7 @@ pub use leaf::{
 };
 pub use loglist::{ListedLog, LogApi, LogList, LogListError, LogState, LogStatus, SkippedLog};
 pub use name::{display_name, names_match};
-pub use ocsp::sct_list_of_ocsp;
+pub use ocsp::{CertStatus, OcspError, ocsp_status, sct_list_of_ocsp};
 pub use oid::{Oid, OidError};
 pub use policy::{Policy, Require};
 pub use precert::{tbs_without_poison, tbs_without_poison_for, tbs_without_scts};

@@ -111,6 +111,13 @@ pub(crate) const EXT_KEY_USAGE: &[u8] = &[0x55, 0x1d, 37];
 pub(crate) const ANY_EXT_KEY_USAGE: &[u8] = &[0x55, 0x1d, 37, 0];
 /// id-kp-serverAuth, 1.3.6.1.5.5.7.3.1.
 pub(crate) const SERVER_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 1];
+/// id-kp-OCSPSigning, 1.3.6.1.5.5.7.3.9.
+pub(crate) const OCSP_SIGNING: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 9];
+/// id-pkix-ocsp-basic, 1.3.6.1.5.5.7.48.1.1.
+pub(crate) const OCSP_BASIC: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 48, 1, 1];
+/// SHA-1, 1.3.14.3.2.26, and SHA-256, 2.16.840.1.101.3.4.2.1.
+pub(crate) const SHA1: &[u8] = &[0x2b, 14, 3, 2, 26];
+pub(crate) const SHA256: &[u8] = &[0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, 1];
 
 #[cfg(test)]
 mod tests {

@@ -82,6 +82,27 @@ impl IssuerKey {
         algorithm: SignatureAlgorithm,
         verification: &Verification,
     ) -> Result<(), VerifyError> {
+        let (tbs, signature) = (certificate.tbs(), certificate.signature());
+        self.verify_by(tbs, signature, algorithm, Some(verification))
+    }
+
+    /// Verifies a signature over `message` by aws-lc-rs alone, whoever the issuer is.
+    pub(crate) fn verify_message(
+        &self,
+        message: &[u8],
+        signature: &[u8],
+        algorithm: SignatureAlgorithm,
+    ) -> Result<(), VerifyError> {
+        self.verify_by(message, signature, algorithm, None)
+    }
+
+    fn verify_by(
+        &self,
+        message: &[u8],
+        signature: &[u8],
+        algorithm: SignatureAlgorithm,
+        verification: Option<&Verification>,
+    ) -> Result<(), VerifyError> {
         let scheme = self.scheme(algorithm)?;
         let key = self.parsed[scheme.slot]
             .get_or_init(|| {
@@ -91,24 +112,23 @@ impl IssuerKey {
             })
             .as_ref()
             .ok_or_else(|| VerifyError::UnsupportedKey("the issuer's key is malformed".into()))?;
-        let (tbs, signature) = (certificate.tbs(), certificate.signature());
         let is_good = match scheme.message {
-            Message::Whole => key.verify_sig(tbs, signature).is_ok(),
+            Message::Whole => key.verify_sig(message, signature).is_ok(),
             Message::Digest(hash) => {
-                let digest = digest::digest(hash, tbs);
+                let digest = digest::digest(hash, message);
                 let complete = || key.verify_digest_sig(&digest, signature).is_ok();
-                match &self.name {
-                    Some(name) => {
+                match (&self.name, verification) {
+                    (Some(name), Some(verification)) => {
                         let key = KeyInUse {
                             name,
                             bits: &self.bits,
                         };
                         verification.verify(&key, &digest, signature, complete)
                     }
-                    None => complete(),
+                    _ => complete(),
                 }
             }
-            Message::PaddedSha1 => padded_sha1(tbs)
+            Message::PaddedSha1 => padded_sha1(message)
                 .is_ok_and(|digest| key.verify_digest_sig(&digest, signature).is_ok()),
         };
         is_good.then_some(()).ok_or(VerifyError::Invalid)
@@ -281,6 +301,14 @@ const SECP384R1: &[u8] = &[0x2b, 0x81, 4, 0, 34];
 const SECP521R1: &[u8] = &[0x2b, 0x81, 4, 0, 35];
 /// id-Ed25519, 1.3.101.112.
 const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
+
+/// What the BIT STRING of the SubjectPublicKeyInfo holds.
+pub(crate) fn key_bits<'a>(certificate: &Certificate<'a>) -> Result<&'a [u8], DerError> {
+    let mut fields = certificate.spki_tlv().reader();
+    fields.expect(tag::SEQUENCE, "algorithm")?;
+    let bit_string = fields.expect(tag::BIT_STRING, "subjectPublicKey")?;
+    Ok(bit_string.value.get(1..).unwrap_or_default())
+}
 
 fn read_spki<'a>(certificate: &Certificate<'a>) -> Result<(KeyKind, &'a [u8]), DerError> {
     let mut fields = certificate.spki_tlv().reader();

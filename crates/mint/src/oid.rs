@@ -136,6 +136,8 @@ oids! {
     EXTENDED_KEY_USAGE = "2.5.29.37": 0x55 0x1d 37;
     /// authorityInfoAccess.
     AUTHORITY_INFO_ACCESS = "1.3.6.1.5.5.7.1.1": 0x2b 6 1 5 5 7 1 1;
+    /// OCSPSigning extended key usage.
+    OCSP_SIGNING = "1.3.6.1.5.5.7.3.9": 0x2b 6 1 5 5 7 3 9;
     /// OCSP access method.
     OCSP = "1.3.6.1.5.5.7.48.1": 0x2b 6 1 5 5 7 48 1;
     /// caIssuers access method.

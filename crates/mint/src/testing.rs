@@ -1,8 +1,12 @@
 //! A small public key infrastructure for tests, benchmarks and the demo.
 
+mod ocsp;
+
 use std::sync::{Arc, OnceLock};
 
 use crate::{Authority, CaOptions, Chain, Error, KeyPair, KeyType, LeafOptions, pem};
+
+pub use ocsp::{OcspResponse, OcspStatus};
 
 /// A root with three intermediates as the WebPKI has them, and one key that
 /// all leaves share.

@@ -1,0 +1,151 @@
+//! OCSP responses, as responders sign them (RFC 6960 section 4.2.1).
+
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+
+use crate::der::{read, tag};
+use crate::{Authority, Der, Error, KeyPair, Time, TimeForm};
+
+const ENUMERATED: u8 = 0x0a;
+
+/// What a response says of a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OcspStatus {
+    /// Not revoked.
+    Good,
+    /// Revoked, since the response was made.
+    Revoked,
+    /// The responder does not know it.
+    Unknown,
+}
+
+/// A response before it is signed: about one certificate, with every field open to the caller.
+#[derive(Clone, Debug)]
+pub struct OcspResponse {
+    /// The status.
+    pub status: OcspStatus,
+    /// The serial number's content octets.
+    pub serial: Vec<u8>,
+    /// From when on it holds.
+    pub this_update: Time,
+    /// Until when it holds; `None`: the field is left out.
+    pub next_update: Option<Time>,
+    /// A SignedCertificateTimestampList (RFC 6962 section 3.3).
+    pub scts: Option<Vec<u8>>,
+    /// The responder's certificate, where that is not the issuer.
+    pub responder: Option<Vec<u8>>,
+}
+
+impl OcspResponse {
+    /// About `certificate`, from an hour ago for a week. `None` if it has no serial number.
+    pub fn about(certificate: &[u8], status: OcspStatus) -> Option<Self> {
+        let now = Time::now();
+        Some(OcspResponse {
+            status,
+            serial: serial(certificate)?.to_vec(),
+            this_update: Time::from_unix(now.unix() - 3600),
+            next_update: Some(now.plus_days(7)),
+            scts: None,
+            responder: None,
+        })
+    }
+
+    /// The response for a certificate of `issuer`, signed by `key`.
+    ///
+    /// # Errors
+    /// Only if the cryptographic library fails.
+    pub fn sign(&self, issuer: &Authority, key: &KeyPair) -> Result<Vec<u8>, Error> {
+        let data = Der::build(|der| {
+            der.sequence(|der| {
+                der.context(2, |der| der.octet_string(&sha1(public_key(key))));
+                time(der, self.this_update);
+                der.sequence(|der| der.sequence(|der| self.single(issuer, der)));
+            });
+        });
+        let algorithm = key.default_algorithm();
+        let signature = key.sign(algorithm, &data)?;
+        let basic = Der::build(|der| {
+            der.sequence(|der| {
+                der.raw(&data);
+                der.raw(&algorithm.identifier());
+                der.bit_string(&signature);
+                if let Some(responder) = &self.responder {
+                    der.context(0, |der| der.sequence(|der| der.raw(responder)));
+                }
+            });
+        });
+        Ok(successful(&basic))
+    }
+
+    fn single(&self, issuer: &Authority, der: &mut Der) {
+        der.sequence(|der| {
+            der.sequence(|der| {
+                der.put(tag::OID, &[0x2b, 14, 3, 2, 26]);
+                der.null();
+            });
+            der.octet_string(&sha1(issuer.name().as_der()));
+            der.octet_string(&sha1(public_key(issuer.key())));
+            der.integer_bytes(&self.serial);
+        });
+        match self.status {
+            OcspStatus::Good => der.context_primitive(0, &[]),
+            OcspStatus::Revoked => der.context(1, |der| time(der, self.this_update)),
+            OcspStatus::Unknown => der.context_primitive(2, &[]),
+        }
+        time(der, self.this_update);
+        if let Some(next) = self.next_update {
+            der.context(0, |der| time(der, next));
+        }
+        if let Some(list) = &self.scts {
+            der.context(1, |der| {
+                der.sequence(|der| {
+                    der.sequence(|der| {
+                        der.put(tag::OID, &[0x2b, 6, 1, 4, 1, 0xd6, 0x79, 2, 4, 5]);
+                        der.octet_string(&Der::build(|der| der.octet_string(list)));
+                    });
+                });
+            });
+        }
+    }
+}
+
+fn successful(basic: &[u8]) -> Vec<u8> {
+    Der::build(|der| {
+        der.sequence(|der| {
+            der.put(ENUMERATED, &[0]);
+            der.context(0, |der| {
+                der.sequence(|der| {
+                    der.put(tag::OID, &[0x2b, 6, 1, 5, 5, 7, 48, 1, 1]);
+                    der.octet_string(basic);
+                });
+            });
+        });
+    })
+}
+
+fn time(der: &mut Der, time: Time) {
+    time.with_form(TimeForm::Generalized).write(der);
+}
+
+fn sha1(bytes: &[u8]) -> Vec<u8> {
+    digest(&SHA1_FOR_LEGACY_USE_ONLY, bytes).as_ref().to_vec()
+}
+
+/// What the BIT STRING of a SubjectPublicKeyInfo holds.
+fn public_key(key: &KeyPair) -> &[u8] {
+    let bits = || {
+        let mut fields = read(&mut { key.spki() })?.content;
+        read(&mut fields)?;
+        read(&mut fields)?.content.get(1..)
+    };
+    bits().unwrap_or_default()
+}
+
+fn serial(certificate: &[u8]) -> Option<&[u8]> {
+    let mut fields = read(&mut { certificate })?.content;
+    let mut fields = read(&mut fields)?.content;
+    let first = read(&mut fields)?;
+    match first.tag {
+        tag::INTEGER => Some(first.content),
+        _ => Some(read(&mut fields)?.content),
+    }
+}
