@@ -17,17 +17,20 @@ pub(crate) enum Show {
     PolicyFailed,
     /// With a false SCT.
     Invalid,
-    /// With SCTs of logs that the list does not have.
+    /// With SCTs that cannot be verified: of logs or issuers that are not known.
     Unverified,
+    /// Revoked.
+    Revoked,
 }
 
 impl Show {
-    pub(crate) const ALL: [Show; 5] = [
+    pub(crate) const ALL: [Show; 6] = [
         Show::All,
         Show::NotLogged,
         Show::PolicyFailed,
         Show::Invalid,
         Show::Unverified,
+        Show::Revoked,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -37,6 +40,7 @@ impl Show {
             Show::PolicyFailed => "policy-failed",
             Show::Invalid => "invalid",
             Show::Unverified => "unverified",
+            Show::Revoked => "revoked",
         }
     }
 
@@ -46,7 +50,8 @@ impl Show {
             Show::NotLogged => "In no log",
             Show::PolicyFailed => "Policy failed",
             Show::Invalid => "False SCT",
-            Show::Unverified => "Unknown logs",
+            Show::Unverified => "Not verified",
+            Show::Revoked => "Revoked",
         }
     }
 
@@ -58,6 +63,7 @@ impl Show {
             Show::PolicyFailed => judgement.fails_policy(),
             Show::Invalid => judgement.standing == Standing::Invalid,
             Show::Unverified => judgement.standing == Standing::Unverified,
+            Show::Revoked => judgement.standing == Standing::Revoked,
         }
     }
 }

@@ -4,9 +4,12 @@
 use std::sync::Arc;
 
 use lucarne_ct::{
-    Certificate, CtPolicy, Delivery, Issuer, ListedLog, LogList, Roots, Sct, SctError, SctList,
-    SignedEntry, ValidSct, Verdict, names_match, sct_list_of_ocsp,
+    Certificate, CtPolicy, Delivery, ListedLog, LogList, Sct, SctError, SctList, SignedEntry,
+    ValidSct, Verdict, sct_list_of_ocsp,
 };
+
+use super::issuer::Path;
+use super::staple::Staple;
 
 /// More SCTs of one certificate are not looked at; browsers ask for two or three.
 const MOST_SCTS: usize = 32;
@@ -42,8 +45,12 @@ pub(crate) enum Finding {
     Unreadable(String),
     /// The log is not in the list, or there is no list.
     UnknownLog,
-    /// The issuer, whose key the log has signed too, was not among the certificates.
+    /// The issuer, whose key the log has signed too, is not known.
     NoIssuer,
+    /// Certificates with the issuer's name are known, but with other keys.
+    OtherIssuer,
+    /// The OCSP response that it came in proves nothing.
+    UnprovenStaple,
 }
 
 impl Finding {
@@ -62,6 +69,8 @@ impl Finding {
             Finding::Unreadable(_) => "unreadable",
             Finding::UnknownLog => "unknown-log",
             Finding::NoIssuer => "no-issuer",
+            Finding::OtherIssuer => "other-issuer",
+            Finding::UnprovenStaple => "unverified-staple",
         }
     }
 
@@ -73,7 +82,16 @@ impl Finding {
             Finding::FromTheFuture => "its time has not come yet".to_owned(),
             Finding::Unreadable(why) => why.clone(),
             Finding::UnknownLog => "not verified: the log is not in the log list".to_owned(),
-            Finding::NoIssuer => "not verified: the server did not send the issuer".to_owned(),
+            Finding::NoIssuer => {
+                "not verified: the issuer is not known, and the server did not send it".to_owned()
+            }
+            Finding::OtherIssuer => {
+                "not verified: of the issuer only certificates with another key are known"
+                    .to_owned()
+            }
+            Finding::UnprovenStaple => {
+                "not verified: the OCSP response that it came in is not".to_owned()
+            }
         }
     }
 }
@@ -92,14 +110,18 @@ pub(crate) struct SeenSct {
 /// Where a certificate stands, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Standing {
+    /// A stapled OCSP response says so, and can be believed.
+    Revoked,
     /// It came without any SCT: it is in no log that anybody could name.
     NoSct,
     /// An SCT is false.
     Invalid,
-    /// None is false, none is valid: the logs are not known.
+    /// None is false, none is valid: the logs or the issuer are not known.
     Unverified,
     /// There are valid ones, not enough for a policy.
     PolicyFailed,
+    /// Enough, but the stapled OCSP response proves nothing.
+    StapleUnverified,
     /// Enough for every policy.
     Good,
 }
@@ -108,10 +130,12 @@ impl Standing {
     /// A word for labels, filters and JSON.
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Standing::Revoked => "revoked",
             Standing::NoSct => "no-sct",
             Standing::Invalid => "invalid",
             Standing::Unverified => "unverified",
             Standing::PolicyFailed => "policy-failed",
+            Standing::StapleUnverified => "staple-unverified",
             Standing::Good => "good",
         }
     }
@@ -119,10 +143,12 @@ impl Standing {
     /// For people.
     pub(crate) fn text(self) -> &'static str {
         match self {
+            Standing::Revoked => "revoked",
             Standing::NoSct => "no SCT",
             Standing::Invalid => "invalid SCT",
-            Standing::Unverified => "unknown logs",
+            Standing::Unverified => "not verified",
             Standing::PolicyFailed => "policy failed",
+            Standing::StapleUnverified => "staple not verified",
             Standing::Good => "good",
         }
     }
@@ -135,6 +161,9 @@ pub(crate) struct Judgement {
     /// One for each of [`POLICIES`].
     pub(crate) verdicts: [Verdict; POLICIES.len()],
     pub(crate) standing: Standing,
+    pub(crate) staple: Staple,
+    /// Whether the SCTs of the TLS extension were there to be looked at.
+    pub(crate) tls_seen: bool,
     /// Whether there was a log list: without one the verdicts mean nothing.
     pub(crate) listed: bool,
 }
@@ -145,31 +174,38 @@ impl Judgement {
         self.listed && !self.verdicts.iter().all(Verdict::is_compliant)
     }
 
+    /// What could make a difference and cannot be seen: where the SCTs are too few.
+    pub(crate) fn unseen(&self) -> Option<&'static str> {
+        let too_few = self.scts.is_empty() || self.fails_policy();
+        (too_few && !self.tls_seen).then_some(UNSEEN)
+    }
+
     /// Whether a log of the list has promised to have it.
     pub(crate) fn is_logged(&self) -> bool {
         self.scts.iter().any(|sct| sct.finding == Finding::Valid)
     }
 }
 
-/// A certificate with those that the server sent above it.
+/// The handshake of rustls does not offer the extension, so that servers do not send it.
+const UNSEEN: &str = "SCTs by TLS extension cannot be seen here, as rustls does not ask servers \
+                      for them: browsers do, and may get enough";
+
+/// A certificate with what is above and beside it.
 pub(crate) struct Subject<'a> {
     pub(crate) leaf: &'a [u8],
-    pub(crate) issuers: &'a [Arc<Issuer>],
+    pub(crate) path: &'a Path,
     pub(crate) beside: &'a Beside,
 }
 
 /// Judges `subject`, at `now_ms` since 1970.
-pub(crate) fn judge(
-    subject: &Subject<'_>,
-    list: Option<&LogList>,
-    roots: &Roots,
-    now_ms: u64,
-) -> Judgement {
+pub(crate) fn judge(subject: &Subject<'_>, list: Option<&LogList>, now_ms: u64) -> Judgement {
     let leaf = match Certificate::parse(subject.leaf) {
         Ok(leaf) => leaf,
         Err(error) => return unreadable(error.to_string(), list.is_some()),
     };
-    let entries = Entries::new(&leaf, subject, roots);
+    let issuer = subject.path.issuer.as_deref();
+    let staple = Staple::of(&subject.beside.ocsp, &leaf, issuer, now_ms);
+    let entries = Entries::new(&leaf, subject.path, &staple);
     let scts: Vec<_> = presented(&leaf, subject.beside)
         .into_iter()
         .take(MOST_SCTS)
@@ -181,11 +217,13 @@ pub(crate) fn judge(
         let not_after = not_after.unwrap_or(i64::MAX);
         policy.judge(not_before.unwrap_or(0), not_after, &valid)
     });
-    let standing = standing(&scts, &verdicts);
+    let standing = standing(&scts, &verdicts, &staple);
     Judgement {
         scts,
         verdicts,
         standing,
+        staple,
+        tls_seen: !subject.beside.tls.is_empty(),
         listed: list.is_some(),
     }
 }
@@ -199,8 +237,10 @@ fn valid(seen: &SeenSct) -> Option<ValidSct<'_>> {
     })
 }
 
-fn standing(scts: &[SeenSct], verdicts: &[Verdict]) -> Standing {
-    if scts.is_empty() {
+fn standing(scts: &[SeenSct], verdicts: &[Verdict], staple: &Staple) -> Standing {
+    if *staple == Staple::Revoked {
+        Standing::Revoked
+    } else if scts.is_empty() {
         Standing::NoSct
     } else if scts.iter().any(|sct| sct.finding.is_false()) {
         Standing::Invalid
@@ -208,6 +248,8 @@ fn standing(scts: &[SeenSct], verdicts: &[Verdict]) -> Standing {
         Standing::Unverified
     } else if !verdicts.iter().all(Verdict::is_compliant) {
         Standing::PolicyFailed
+    } else if matches!(staple, Staple::Unproven(_)) {
+        Standing::StapleUnverified
     } else {
         Standing::Good
     }
@@ -225,6 +267,8 @@ fn unreadable(why: String, listed: bool) -> Judgement {
         scts: vec![sct],
         verdicts: POLICIES.map(|policy| policy.judge(0, i64::MAX, &[])),
         standing: Standing::Invalid,
+        staple: Staple::Absent,
+        tls_seen: true,
         listed,
     }
 }
@@ -296,47 +340,40 @@ fn look_at(
 
 /// What logs may have signed for a certificate.
 struct Entries {
-    /// One for each certificate that could be the issuer by its name: of several with one name
-    /// and different keys only one fits.
-    embedded: Vec<SignedEntry>,
+    /// With the issuer's key; why it cannot be said.
+    embedded: Result<SignedEntry, Finding>,
     delivered: SignedEntry,
+    /// Whether SCTs in the stapled OCSP response count.
+    stapled: bool,
 }
 
 impl Entries {
-    fn new(leaf: &Certificate<'_>, subject: &Subject<'_>, roots: &Roots) -> Self {
-        let mut embedded = Vec::new();
-        let sent = subject.issuers.iter().map(|issuer| &issuer.der[..]);
-        let known = roots.find_by_subject(leaf.issuer()).map(|root| root.der());
-        for der in sent.chain(known) {
-            if let Ok(issuer) = Certificate::parse(der)
-                && names_match(issuer.subject(), leaf.issuer())
-            {
-                let entry = SignedEntry::of_embedded(leaf, &issuer);
-                if embedded.len() < 4 && !embedded.contains(&entry) {
-                    embedded.push(entry);
-                }
-            }
-        }
+    fn new(leaf: &Certificate<'_>, path: &Path, staple: &Staple) -> Self {
+        let issuer = path.issuer.as_ref();
+        let embedded = issuer.and_then(|issuer| {
+            let issuer = Certificate::parse(&issuer.der).ok()?;
+            Some(SignedEntry::of_embedded(leaf, &issuer))
+        });
         Entries {
-            embedded,
+            embedded: embedded.ok_or(match path.is_namesake {
+                true => Finding::OtherIssuer,
+                false => Finding::NoIssuer,
+            }),
             delivered: SignedEntry::of_delivered(leaf),
+            stapled: *staple == Staple::Good,
         }
     }
 
     fn verify(&self, sct: &Sct, delivery: Delivery, log: &ListedLog, now_ms: u64) -> Finding {
-        let entries = match delivery {
-            Delivery::Embedded => &self.embedded[..],
-            Delivery::Ocsp | Delivery::Tls => std::slice::from_ref(&self.delivered),
+        let entry = match (delivery, &self.embedded) {
+            (Delivery::Embedded, Ok(entry)) => entry,
+            (Delivery::Embedded, Err(why)) => return why.clone(),
+            (Delivery::Ocsp | Delivery::Tls, _) => &self.delivered,
         };
-        if entries.is_empty() {
-            return Finding::NoIssuer;
-        }
-        let verified = entries
-            .iter()
-            .any(|entry| sct.verify(&log.key, entry).is_ok());
-        match verified {
+        match sct.verify(&log.key, entry).is_ok() {
             false => Finding::BadSignature,
             true if sct.timestamp > now_ms => Finding::FromTheFuture,
+            true if delivery == Delivery::Ocsp && !self.stapled => Finding::UnprovenStaple,
             true => Finding::Valid,
         }
     }

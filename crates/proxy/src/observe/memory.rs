@@ -6,6 +6,7 @@ use std::sync::Arc;
 use lru::LruCache;
 use lucarne_ct::{Certificate, Fingerprint, Issuer};
 
+use super::issuer::Path;
 use super::judge::{Beside, Judgement};
 use super::submission::Submission;
 
@@ -24,6 +25,7 @@ pub(crate) struct Record {
     /// As the server sent them, in its order.
     pub(crate) issuers: Arc<[Arc<Issuer>]>,
     pub(crate) beside: Arc<Beside>,
+    pub(crate) path: Path,
     pub(crate) judgement: Judgement,
     pub(crate) submission: Submission,
     pub(crate) first_ms: u64,
@@ -34,7 +36,8 @@ pub(crate) struct Record {
 impl Record {
     /// Roughly the memory it takes; shared issuers count in full.
     fn weight(&self) -> usize {
-        let issuers: usize = self.issuers.iter().map(|issuer| issuer.der.len()).sum();
+        let issuers = self.issuers.iter().chain(self.path.added.iter());
+        let issuers: usize = issuers.map(|issuer| issuer.der.len()).sum();
         self.leaf.len() + issuers + self.beside.len() + self.judgement.scts.len() * 256 + 512
     }
 
@@ -71,13 +74,31 @@ pub(crate) struct Forgotten {
     pub(crate) certificates: u64,
 }
 
+/// A certificate above a leaf.
+#[derive(Debug)]
+struct Interned {
+    issuer: Arc<Issuer>,
+    /// Its subject (DER); empty: it is not a certificate.
+    subject: Box<[u8]>,
+}
+
+impl Interned {
+    fn new(der: &[u8]) -> Self {
+        let certificate = Certificate::parse(der);
+        Interned {
+            subject: certificate.map_or(&[][..], |it| it.subject()).into(),
+            issuer: Arc::new(Issuer::new(der.to_vec().into())),
+        }
+    }
+}
+
 /// What was seen.
 #[derive(Debug)]
 pub(crate) struct Memory {
     bounds: Bounds,
     certificates: LruCache<Fingerprint, Record>,
     hosts: LruCache<String, Host>,
-    issuers: LruCache<Fingerprint, Arc<Issuer>>,
+    issuers: LruCache<Fingerprint, Interned>,
     offered: LruCache<Fingerprint, ()>,
     bytes: usize,
     pub(crate) forgotten: Forgotten,
@@ -154,18 +175,32 @@ impl Memory {
         }
     }
 
-    /// The certificates above a leaf, each kept once.
-    pub(crate) fn intern(&mut self, chain: &[Vec<u8>]) -> Arc<[Arc<Issuer>]> {
+    /// The certificates above a leaf, each kept once; and the names of those that are new.
+    pub(crate) fn intern(&mut self, chain: &[Vec<u8>]) -> (Arc<[Arc<Issuer>]>, Vec<Box<[u8]>>) {
+        let mut new = Vec::new();
         let issuers = chain.iter().map(|der| {
+            let make = || Interned::new(der);
+            let before = self.issuers.len();
             let fingerprint = Fingerprint::of(der);
-            let make = || Arc::new(Issuer::new(der.clone().into()));
-            self.issuers.get_or_insert(fingerprint, make).clone()
+            let issuer = self.issuers.get_or_insert(fingerprint, make).issuer.clone();
+            if self.issuers.len() > before {
+                new.extend(self.issuers.peek(&fingerprint).map(|it| it.subject.clone()));
+            }
+            issuer
         });
         let issuers: Vec<_> = issuers.collect();
         while self.issuers.len() > MOST_ISSUERS {
             self.issuers.pop_lru();
         }
-        issuers.into()
+        (issuers.into(), new)
+    }
+
+    /// The certificates with this subject that any server has sent above its own, the latest
+    /// first. Whether they are what they say is for their keys to prove.
+    pub(crate) fn issuers_named(&self, subject: &[u8]) -> Vec<Arc<Issuer>> {
+        let issuers = self.issuers.iter().map(|(_, interned)| interned);
+        let named = issuers.filter(|interned| *interned.subject == *subject);
+        named.map(|interned| interned.issuer.clone()).collect()
     }
 
     /// Whether a certificate is offered to the log for the first time.

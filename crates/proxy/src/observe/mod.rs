@@ -6,6 +6,7 @@
 
 mod client;
 mod filter;
+mod issuer;
 mod judge;
 mod memory;
 mod metrics;
@@ -15,6 +16,7 @@ mod options;
 mod routes;
 mod shared;
 mod source;
+mod staple;
 mod submission;
 #[cfg(test)]
 mod tests;

@@ -16,6 +16,7 @@ use lucarne_mint::{Authority, Extension, LeafOptions, Template, oid};
 use rustls::crypto::aws_lc_rs;
 use serde_json::{Value, json};
 
+use super::issuer::Path;
 use super::judge::{Beside, Judgement, Subject, judge};
 use super::shared::now_ms;
 use super::{Observer, Options, routes};
@@ -85,13 +86,22 @@ fn chain(leaf: Vec<u8>) -> Vec<rustls_pki_types::CertificateDer<'static>> {
 }
 
 fn judged(leaf: &[u8], beside: &Beside, list: Option<&LogList>) -> Judgement {
-    let issuer = Arc::new(Issuer::new(ca().cert_der().to_vec().into()));
-    let subject = Subject {
-        leaf,
-        issuers: &[issuer],
-        beside,
-    };
-    judge(&subject, list, &Roots::new(), now_ms())
+    judged_with(leaf, &[issuer(ca())], &Roots::new(), beside, list)
+}
+
+fn issuer(ca: &Authority) -> Arc<Issuer> {
+    Arc::new(Issuer::new(ca.cert_der().to_vec().into()))
+}
+
+fn judged_with(
+    leaf: &[u8],
+    sent: &[Arc<Issuer>],
+    roots: &Roots,
+    beside: &Beside,
+    list: Option<&LogList>,
+) -> Judgement {
+    let path = &Path::of(leaf, sent, roots, |_| Vec::new());
+    judge(&Subject { leaf, path, beside }, list, now_ms())
 }
 
 fn tls() -> Arc<rustls::ClientConfig> {

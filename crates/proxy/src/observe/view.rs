@@ -55,6 +55,7 @@ pub(crate) struct HostRow {
     pub(crate) scts: usize,
     pub(crate) valid_scts: usize,
     pub(crate) verdicts: Vec<VerdictRow>,
+    pub(crate) unseen: Option<&'static str>,
     pub(crate) expires: String,
     pub(crate) expired: bool,
     pub(crate) handshakes: u64,
@@ -101,8 +102,13 @@ pub(crate) struct CertificateView {
     pub(crate) standing_text: &'static str,
     pub(crate) logged: bool,
     pub(crate) verdicts: Vec<VerdictRow>,
+    /// What could make a difference and cannot be seen.
+    pub(crate) unseen: Option<&'static str>,
     pub(crate) scts: Vec<SctView>,
+    pub(crate) staple: Option<StapleView>,
     pub(crate) chain: Vec<IssuerView>,
+    /// Issuers that the server left out and others have sent, lowest first.
+    pub(crate) completed_by: Vec<IssuerView>,
     pub(crate) submission: Option<SubmissionView>,
     pub(crate) handshakes: u64,
     pub(crate) first_seen: String,
@@ -126,6 +132,14 @@ pub(crate) struct SctView {
     pub(crate) text: String,
     /// What else is odd.
     pub(crate) note: Option<&'static str>,
+}
+
+/// The stapled OCSP response.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct StapleView {
+    pub(crate) status: &'static str,
+    pub(crate) text: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -188,6 +202,7 @@ fn host_row(host: &Host, record: &Record, now_ms: u64) -> HostRow {
         scts: judgement.scts.len(),
         valid_scts: valid(judgement),
         verdicts: verdicts(judgement),
+        unseen: judgement.unseen(),
         expires: not_after.map_or_else(String::new, day),
         expired: is_past(not_after, now_ms),
         handshakes: host.handshakes,
@@ -310,21 +325,27 @@ fn certificate(record: &Record, now_ms: u64) -> CertificateView {
         standing_text: judgement.standing.text(),
         logged: judgement.is_logged(),
         verdicts: verdicts(judgement),
+        unseen: judgement.unseen(),
+        staple: judgement.staple.name().map(|status| StapleView {
+            status,
+            text: judgement.staple.text(),
+        }),
         scts: judgement
             .scts
             .iter()
             .map(|seen| sct(seen, not_after))
             .collect(),
-        chain: record
-            .issuers
-            .iter()
-            .map(|issuer| issuer_view(issuer))
-            .collect(),
+        chain: issuer_views(&record.issuers),
+        completed_by: issuer_views(&record.path.added),
         submission: submission(&record.submission),
         handshakes: record.handshakes,
         first_seen: time(record.first_ms),
         last_seen: time(record.last_ms),
     }
+}
+
+fn issuer_views(issuers: &[std::sync::Arc<lucarne_ct::Issuer>]) -> Vec<IssuerView> {
+    issuers.iter().map(|issuer| issuer_view(issuer)).collect()
 }
 
 fn issuer_view(issuer: &lucarne_ct::Issuer) -> IssuerView {

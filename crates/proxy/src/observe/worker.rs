@@ -8,6 +8,7 @@ use std::sync::mpsc::Receiver;
 use lucarne_ct::{Fingerprint, Issuer};
 use tokio::sync::mpsc;
 
+use super::issuer::Path;
 use super::judge::{Beside, Judgement, Subject, judge};
 use super::memory::Record;
 use super::metrics::{SctLabels, Standing};
@@ -50,7 +51,7 @@ impl Worker {
     pub(crate) fn run(self, messages: &Receiver<Message>) {
         while let Ok(message) = messages.recv() {
             if self.shared.relisted.swap(false, Ordering::AcqRel) {
-                self.judge_again();
+                self.judge_again(|_| true);
             }
             if let Message::Seen(sighting) = message {
                 self.queued.fetch_sub(sighting.len(), Ordering::Relaxed);
@@ -64,17 +65,18 @@ impl Worker {
             return;
         };
         let fingerprint = Fingerprint::of(leaf);
-        self.shared.metrics.handshakes.inc();
         let mut memory = self.shared.memory.lock();
         let known = memory.record(&fingerprint);
-        // The same certificate with another staple may have come with other SCTs.
-        let same = known
-            .is_some_and(|record| sighting.beside.len() == 0 || *record.beside == sighting.beside);
-        if !same {
+        let mut new_issuers = Vec::new();
+        if known.is_none_or(|record| tells_more(record, &sighting)) {
             let before = known.cloned();
-            let issuers = memory.intern(&sighting.chain[1..]);
+            let issuers;
+            (issuers, new_issuers) = memory.intern(&sighting.chain[1..]);
             drop(memory);
-            let beside = std::mem::take(&mut sighting.beside);
+            let beside = match (&before, sighting.beside.len()) {
+                (Some(before), 0) => before.beside.clone(),
+                _ => Arc::new(std::mem::take(&mut sighting.beside)),
+            };
             let mut record = self.record(fingerprint, &sighting, issuers, beside, before);
             memory = self.shared.memory.lock();
             if let Some(now) = memory.record(&fingerprint) {
@@ -90,6 +92,11 @@ impl Worker {
         if first {
             self.offer(fingerprint, sighting.chain);
         }
+        if !new_issuers.is_empty() {
+            let wants = |wanted: &[u8]| new_issuers.iter().any(|name| **name == *wanted);
+            self.judge_again(|record| record.path.wanted.as_deref().is_some_and(wants));
+        }
+        self.shared.metrics.handshakes.inc();
     }
 
     fn record(
@@ -97,11 +104,12 @@ impl Worker {
         fingerprint: Fingerprint,
         sighting: &Sighting,
         issuers: Arc<[Arc<Issuer>]>,
-        beside: Beside,
+        beside: Arc<Beside>,
         before: Option<Record>,
     ) -> Record {
         let leaf = &sighting.chain[0];
-        let judgement = self.judge(leaf, &issuers, &beside);
+        let path = self.path(leaf, &issuers);
+        let judgement = self.judge(leaf, &path, &beside);
         if before.is_none() {
             self.count(&judgement);
         }
@@ -110,7 +118,8 @@ impl Worker {
             fingerprint,
             leaf: leaf[..].into(),
             issuers,
-            beside: Arc::new(beside),
+            beside,
+            path,
             judgement,
             submission: Submission::Not,
             first_ms: before.map_or(sighting.at_ms, |record| record.first_ms),
@@ -119,14 +128,15 @@ impl Worker {
         }
     }
 
-    fn judge(&self, leaf: &[u8], issuers: &[Arc<Issuer>], beside: &Beside) -> Judgement {
-        let subject = Subject {
-            leaf,
-            issuers,
-            beside,
-        };
+    fn path(&self, leaf: &[u8], sent: &[Arc<Issuer>]) -> Path {
+        let seen = |name: &[u8]| self.shared.memory.lock().issuers_named(name);
+        Path::of(leaf, sent, &self.shared.roots, seen)
+    }
+
+    fn judge(&self, leaf: &[u8], path: &Path, beside: &Beside) -> Judgement {
         let listed = self.shared.list.load();
-        judge(&subject, listed.list.as_ref(), &self.shared.roots, now_ms())
+        let subject = Subject { leaf, path, beside };
+        judge(&subject, listed.list.as_ref(), now_ms())
     }
 
     fn count(&self, judgement: &Judgement) {
@@ -174,20 +184,31 @@ impl Worker {
         }
     }
 
-    /// Judges everything that is remembered by the new log list.
-    fn judge_again(&self) {
-        let all: Vec<_> = {
+    /// Judges what is remembered and `meant` once more: there is another log list, or an issuer
+    /// that was wanted.
+    fn judge_again(&self, meant: impl Fn(&Record) -> bool) {
+        let meant: Vec<_> = {
             let memory = self.shared.memory.lock();
-            let parts = |record: &Record| {
-                let (leaf, issuers) = (record.leaf.clone(), record.issuers.clone());
-                (record.fingerprint, leaf, issuers, record.beside.clone())
-            };
-            memory.records().map(parts).collect()
+            let meant = memory.records().filter(|record| meant(record));
+            meant.cloned().collect()
         };
-        for (fingerprint, leaf, issuers, beside) in all {
-            let judgement = self.judge(&leaf, &issuers, &beside);
+        for record in meant {
+            let path = self.path(&record.leaf, &record.issuers);
+            let judgement = self.judge(&record.leaf, &path, &record.beside);
             let mut memory = self.shared.memory.lock();
-            memory.change(&fingerprint, |record| record.judgement = judgement);
+            memory.change(&record.fingerprint, |record| {
+                record.path = path;
+                record.judgement = judgement;
+            });
         }
     }
+}
+
+/// Whether a certificate that is known has come with something new: another staple, which may
+/// have other SCTs, or the issuers that were wanted.
+fn tells_more(record: &Record, sighting: &Sighting) -> bool {
+    let other_beside = sighting.beside.len() != 0 && *record.beside != sighting.beside;
+    let issuers = record.issuers.iter().map(|issuer| &issuer.der[..]);
+    let sent = sighting.chain[1..].iter().map(|der| &der[..]);
+    other_beside || (record.path.wanted.is_some() && !issuers.eq(sent))
 }

@@ -1,7 +1,8 @@
 use super::*;
 use crate::observe::judge::{Finding, Standing};
 use lucarne_ct::{Shortfall, Verdict};
-use lucarne_mint::{Der, Time};
+use lucarne_mint::testing::{OcspResponse, OcspStatus};
+use lucarne_mint::{CaOptions, KeyPair, KeyType, Time};
 
 const LOGS: [(u8, &str, &str); 3] = [(1, "A", "usable"), (2, "B", "usable"), (3, "B", "usable")];
 
@@ -94,56 +95,105 @@ fn false_scts() {
 fn an_issuer_that_was_not_sent_is_looked_for_among_the_roots() {
     let list = list(&LOGS);
     let leaf = certificate("alone.example", &[1, 2]);
-    let alone = Subject {
-        leaf: &leaf,
-        issuers: &[],
-        beside: &Beside::default(),
-    };
-    let judgement = judge(&alone, Some(&list), &Roots::new(), now_ms());
+    let alone = |roots: &Roots| judged_with(&leaf, &[], roots, &Beside::default(), Some(&list));
+    let judgement = alone(&Roots::new());
     assert_eq!(findings(&judgement), [Finding::NoIssuer, Finding::NoIssuer]);
     assert_eq!(judgement.standing, Standing::Unverified);
     let mut roots = Roots::new();
     roots.add(ca().cert_der()).unwrap();
-    let judgement = judge(&alone, Some(&list), &roots, now_ms());
+    let judgement = alone(&roots);
     assert_eq!(judgement.standing, Standing::Good);
 }
 
-/// An OCSP response with this list of SCTs (RFC 6960 section 4.2.1).
-fn ocsp(list: &[u8]) -> Vec<u8> {
-    let time = |der: &mut Der| der.put(0x18, b"20260701000000Z");
-    let single = |der: &mut Der| {
-        der.sequence(|der| der.octet_string(b"certID"));
-        der.context_primitive(0, &[]);
-        time(der);
-        der.context(1, |der| {
-            der.sequence(|der| {
-                der.sequence(|der| {
-                    der.put(6, &[0x2b, 6, 1, 4, 1, 0xd6, 0x79, 2, 4, 5]);
-                    der.octet_string(&Der::build(|der| der.octet_string(list)));
-                });
-            });
-        });
+/// What the issuer says of `leaf` in an OCSP response, with a list of SCTs if there are any.
+fn staple(leaf: &[u8], status: OcspStatus, scts: &[Sct]) -> OcspResponse {
+    let list = (!scts.is_empty()).then(|| encode_sct_list(scts).unwrap());
+    OcspResponse {
+        scts: list,
+        ..OcspResponse::about(leaf, status).unwrap()
+    }
+}
+
+fn signed(response: &OcspResponse) -> Beside {
+    Beside {
+        ocsp: response.sign(ca(), ca().key()).unwrap(),
+        tls: Vec::new(),
+    }
+}
+
+#[test]
+fn an_issuer_that_was_re_keyed_proves_nothing() {
+    let list = list(&LOGS);
+    let leaf = certificate("moved.example", &[1, 2]);
+    let namesake = CaOptions {
+        name: ca().name().clone(),
+        ..CaOptions::named("", KeyType::EcdsaP256)
     };
-    let basic = Der::build(|der| {
-        der.sequence(|der| {
-            der.sequence(|der| {
-                der.context(2, |der| der.octet_string(b"key"));
-                time(der);
-                der.sequence(|der| der.sequence(single));
-            });
-        });
-    });
-    Der::build(|der| {
-        der.sequence(|der| {
-            der.put(0x0a, &[0]);
-            der.context(0, |der| {
-                der.sequence(|der| {
-                    der.put(6, &[0x2b, 6, 1, 5, 5, 7, 48, 1, 1]);
-                    der.octet_string(&basic);
-                });
-            });
-        });
-    })
+    let namesake = Authority::root(&namesake).unwrap();
+    let judged_with = |sent: &[Arc<Issuer>], roots: &Roots| {
+        judged_with(&leaf, sent, roots, &Beside::default(), Some(&list))
+    };
+    let mut roots = Roots::new();
+    roots.add(namesake.cert_der()).unwrap();
+    for judgement in [
+        judged_with(&[issuer(&namesake)], &Roots::new()),
+        judged_with(&[], &roots),
+    ] {
+        assert_eq!(judgement.standing, Standing::Unverified);
+        assert!(!judgement.scts.iter().any(|sct| sct.finding.is_false()));
+        let text = judgement.scts[0].finding.text();
+        assert!(text.contains("not verified"), "{text}");
+    }
+    // The one whose key has signed it decides, whoever else there is.
+    let both = judged_with(&[issuer(&namesake), issuer(ca())], &roots);
+    assert_eq!(both.standing, Standing::Good);
+}
+
+#[test]
+fn a_staple_that_says_revoked_or_proves_nothing_is_never_good() {
+    let list = list(&LOGS);
+    let leaf = certificate("stapled.example", &[1, 2]);
+    let of = |beside: &Beside| judged(&leaf, beside, Some(&list)).standing;
+    let about = |status| staple(&leaf, status, &[]);
+    assert_eq!(of(&signed(&about(OcspStatus::Good))), Standing::Good);
+    let stranger = KeyPair::generate(KeyType::EcdsaP256).unwrap();
+    let by_stranger = Beside {
+        ocsp: about(OcspStatus::Good).sign(ca(), &stranger).unwrap(),
+        tls: Vec::new(),
+    };
+    let unreadable = Beside {
+        ocsp: b"no response".to_vec(),
+        tls: Vec::new(),
+    };
+    let of_another = OcspResponse {
+        serial: vec![7],
+        ..about(OcspStatus::Good)
+    };
+    let stale = OcspResponse {
+        this_update: Time::now().plus_days(-9),
+        next_update: Some(Time::now().plus_days(-2)),
+        ..about(OcspStatus::Good)
+    };
+    let revoked = signed(&about(OcspStatus::Revoked));
+    assert_eq!(of(&revoked), Standing::Revoked);
+    for (what, beside) in [
+        ("unknown", signed(&about(OcspStatus::Unknown))),
+        ("by a stranger", by_stranger),
+        ("unreadable", unreadable),
+        ("of another certificate", signed(&of_another)),
+        ("stale", signed(&stale)),
+    ] {
+        assert_eq!(of(&beside), Standing::StapleUnverified, "{what}");
+    }
+    // Revoked without any SCT is revoked, too; and what nobody can verify is no revocation.
+    let bare = certificate("bare.example", &[]);
+    let beside = signed(&staple(&bare, OcspStatus::Revoked, &[]));
+    let judgement = judged(&bare, &beside, Some(&list));
+    assert_eq!(judgement.standing, Standing::Revoked);
+    let judgement = judged_with(&leaf, &[], &Roots::new(), &revoked, Some(&list));
+    assert_eq!(judgement.standing, Standing::Unverified);
+    let text = judgement.staple.text();
+    assert!(text.contains("not verified"), "{text}");
 }
 
 #[test]
@@ -153,14 +203,27 @@ fn scts_that_come_beside_the_certificate() {
     let entry = SignedEntry::of_delivered(&Certificate::parse(&leaf).unwrap());
     let sign = |n| log_key(n).sign_sct(1, &entry, 7).unwrap();
     let beside = Beside {
-        ocsp: ocsp(&encode_sct_list(&[sign(1)]).unwrap()),
+        ocsp: signed(&staple(&leaf, OcspStatus::Good, &[sign(1)])).ocsp,
         tls: encode_sct_list(&[sign(2)]).unwrap(),
     };
     let judgement = judged(&leaf, &beside, Some(&list));
     assert_eq!(judgement.standing, Standing::Good);
     let deliveries: Vec<_> = judgement.scts.iter().map(|sct| sct.delivery).collect();
     assert_eq!(deliveries, [Delivery::Ocsp, Delivery::Tls]);
-    // A staple that cannot be read has nothing to say.
+    // SCTs in a staple that proves nothing do not count.
+    let stranger = KeyPair::generate(KeyType::EcdsaP256).unwrap();
+    let stapled = staple(&leaf, OcspStatus::Good, &[sign(1)]);
+    let beside = Beside {
+        ocsp: stapled.sign(ca(), &stranger).unwrap(),
+        ..beside
+    };
+    let judgement = judged(&leaf, &beside, Some(&list));
+    assert_eq!(
+        findings(&judgement),
+        [Finding::UnprovenStaple, Finding::Valid]
+    );
+    assert_eq!(judgement.standing, Standing::PolicyFailed);
+    // A staple that cannot be read has none.
     let beside = Beside {
         ocsp: b"no response".to_vec(),
         tls: vec![],

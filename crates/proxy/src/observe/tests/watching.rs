@@ -259,3 +259,86 @@ async fn dropped_and_gone() {
     drop(observer);
     until("everything is gone", || shared.strong_count() == 0).await;
 }
+
+/// A server that sends its leaf alone: the issuer that another one has sent is as good, whoever
+/// came first.
+#[tokio::test]
+async fn a_leaf_alone_is_completed_from_what_others_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("log_list.json");
+    let logs = list_json(&[(1, "A", "usable"), (2, "B", "usable")]);
+    std::fs::write(&file, logs.to_string()).unwrap();
+    let observer = Observer::start(options_with(&file)).await.unwrap();
+    let alone = |name: &str| vec![certificate(name, &[1, 2]).into()];
+    observer.seen("before.example", &alone("before.example"), b"", b"");
+    until("it is looked at", || handshakes(&observer) == 1).await;
+    let certificate_of = |name: &str| {
+        get_json(&observer, "host.json", &format!("name={name}"))["certificates"][0].clone()
+    };
+    assert_eq!(certificate_of("before.example")["standing"], "unverified");
+    let whole = chain(certificate("whole.example", &[1, 2]));
+    observer.seen("whole.example", &whole, b"", b"");
+    observer.seen("after.example", &alone("after.example"), b"", b"");
+    until("all are looked at", || handshakes(&observer) == 3).await;
+    for name in ["before.example", "after.example"] {
+        let seen = certificate_of(name);
+        assert_eq!(seen["standing"], "good", "{seen:#}");
+        // What the server sent is told as it sent it.
+        assert_eq!(seen["chain"], json!([]), "{seen:#}");
+        let issuer = seen["completedBy"].as_array().unwrap();
+        assert_eq!(issuer.len(), 1, "{seen:#}");
+    }
+}
+
+/// rustls does not ask servers for SCTs in TLS: where that may matter, it is said.
+#[tokio::test]
+async fn what_cannot_be_seen_is_said_where_it_matters() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("log_list.json");
+    let logs = list_json(&[(1, "A", "usable"), (2, "B", "usable")]);
+    std::fs::write(&file, logs.to_string()).unwrap();
+    let observer = Observer::start(options_with(&file)).await.unwrap();
+    for (name, logs) in [
+        ("none.example", &[][..]),
+        ("few.example", &[1]),
+        ("enough.example", &[1, 2]),
+    ] {
+        observer.seen(name, &chain(certificate(name, logs)), b"", b"");
+    }
+    until("all are looked at", || handshakes(&observer) == 3).await;
+    for (name, matters) in [
+        ("none.example", true),
+        ("few.example", true),
+        ("enough.example", false),
+    ] {
+        let query = format!("name={name}");
+        let (_, page) = get(&observer, "host", &query);
+        assert_eq!(page.contains("cannot be seen here"), matters, "{page}");
+        let json = get_json(&observer, "host.json", &query);
+        let unseen = &json["certificates"][0]["unseen"];
+        assert_eq!(unseen.is_string(), matters, "{json:#}");
+    }
+}
+
+/// Should rustls ever ask for SCTs (extension 18), they must be handed to the observer, and what
+/// is said of them here be mended.
+#[test]
+fn the_tls_library_does_not_ask_for_scts() {
+    let name = "asked.example".try_into().unwrap();
+    let mut client = rustls::ClientConnection::new(tls(), name).unwrap();
+    let mut hello = Vec::new();
+    client.write_tls(&mut hello).unwrap();
+    // Record and handshake headers, version and random; then what has a length of its own.
+    let mut at = 5 + 4 + 2 + 32;
+    at += 1 + usize::from(hello[at]);
+    at += 2 + usize::from(u16::from_be_bytes([hello[at], hello[at + 1]]));
+    at += 1 + usize::from(hello[at]);
+    let mut extensions = &hello[at + 2..];
+    let mut types = Vec::new();
+    while let [a, b, c, d, rest @ ..] = extensions {
+        types.push(u16::from_be_bytes([*a, *b]));
+        extensions = &rest[usize::from(u16::from_be_bytes([*c, *d]))..];
+    }
+    assert!(types.contains(&0), "the name is there: {types:?}");
+    assert!(!types.contains(&18), "{types:?}");
+}
