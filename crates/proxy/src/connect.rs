@@ -8,6 +8,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use crate::body::Body;
@@ -59,18 +60,21 @@ async fn begin(
     permit(core, &target).map_err(|failure| (failure, Some(target.to_string())))?;
     let rules = core.rules.load();
     let tunnel = rules.action(&target, None) == Action::Tunnel && !rules.need_name(&target);
-    if !tunnel {
-        go_on(core, upgrade, move |core, stream| {
-            intercept(core, client, target, stream)
-        });
-        return Ok(());
+    let judge = !tunnel || rules.judge();
+    let mut server = None;
+    if tunnel {
+        // Whether the server is there can still be told with a status.
+        let there = core.upstream.tcp(&target).await;
+        server = Some(there.map_err(|failure| (failure, Some(target.to_string())))?);
     }
-    // Whether the server is there can still be told with a status.
-    let server = core.upstream.tcp(&target).await;
-    let server = server.map_err(|failure| (failure, Some(target.to_string())))?;
-    core.hosts.connection(&target.host);
     go_on(core, upgrade, move |core, stream| async move {
-        pass(&core, stream, server).await;
+        match (judge, server) {
+            (false, Some(server)) => {
+                core.hosts.connection(&target.host);
+                pass(&core, stream, server).await;
+            }
+            (_, server) => intercept(core, client, target, stream, server).await,
+        }
     });
     Ok(())
 }
@@ -128,7 +132,10 @@ fn bare(upgraded: Upgraded) -> Option<Rewind> {
 }
 
 /// Passes everything on between client and server.
-pub(crate) async fn pass(core: &Core, client: Rewind, server: TcpStream) {
+pub(crate) async fn pass<C>(core: &Core, client: C, server: TcpStream)
+where
+    C: AsyncRead + AsyncWrite + Unpin,
+{
     core.stats.tunnelled.inc();
     splice(client, server, core.limits.idle).await;
 }

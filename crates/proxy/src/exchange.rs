@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::header::{ACCEPT, EXPECT, HOST, HeaderMap, TE};
 use http::request::Parts;
-use http::uri::{Authority, Parts as UriParts, PathAndQuery, Scheme};
+use http::uri::{Authority, Parts as UriParts, PathAndQuery};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::TrySendError;
@@ -117,17 +117,23 @@ fn permit(session: &Session, request: &Request<Incoming>, route: &Route) -> Resu
         }
         return Ok(());
     }
-    if rules.allow.is_empty() && rules.deny.is_empty() {
+    if !rules.judge() {
         return Ok(());
     }
-    let named = request.uri().authority().map(Authority::as_str);
-    let named = named.or_else(|| request.headers().get(HOST)?.to_str().ok());
-    match named.map(|named| Target::parse(named, route.target.port)) {
-        Some(Ok(target)) if target.host != route.target.host => {
-            rules.permit(&target).map_err(Failure::Refused)
-        }
-        _ => Ok(()),
+    let named = request
+        .uri()
+        .authority()
+        .map(|named| named.as_str().as_bytes());
+    let named = named.or_else(|| Some(request.headers().get(HOST)?.as_bytes()));
+    let Some(named) = named else { return Ok(()) };
+    // What cannot be read here might be read otherwise by the server.
+    let wrong = |why: &dyn std::fmt::Display| Failure::Request(format!("Its host: {why}."));
+    let named = std::str::from_utf8(named).map_err(|why| wrong(&why))?;
+    let target = Target::parse(named, route.target.port).map_err(|why| wrong(&why))?;
+    if target.host == route.target.host {
+        return Ok(());
     }
+    rules.permit(&target).map_err(Failure::Refused)
 }
 
 /// A request as the server gets it.
@@ -177,10 +183,7 @@ fn prepare(
 fn name_host(session: &Session, parts: &mut Parts, route: &Route) -> Result<(), Failure> {
     let none = |_| Failure::Request("Its host is none.".to_owned());
     let host = match (&session.fixed, parts.uri.authority()) {
-        (None, _) => {
-            let default = if route.tls.is_some() { 443 } else { 80 };
-            HeaderValue::try_from(route.target.authority(default)).map_err(none)?
-        }
+        (None, _) => HeaderValue::try_from(route.target.authority(route.port())).map_err(none)?,
         (Some(_), Some(authority)) => HeaderValue::try_from(authority.as_str()).map_err(none)?,
         (Some(_), None) => return Ok(()),
     };
@@ -215,8 +218,8 @@ fn for_http2(request: &mut Request<Outgoing>, route: &Route) {
     if request.uri().authority().is_none() {
         let host = host.and_then(|host| Authority::try_from(host.as_bytes()).ok());
         let mut parts = UriParts::default();
-        parts.scheme = Some(Scheme::HTTPS);
-        parts.authority = host.or_else(|| route.target.authority(443).parse().ok());
+        parts.scheme = Some(route.scheme());
+        parts.authority = host.or_else(|| route.target.authority(route.port()).parse().ok());
         parts.path_and_query = request.uri().path_and_query().cloned();
         if let Ok(uri) = Uri::from_parts(parts) {
             *request.uri_mut() = uri;

@@ -1,16 +1,21 @@
-//! What a client sends after CONNECT: TLS, which is answered in the server's
-//! place, or something else, which is passed on.
+//! What a client sends after CONNECT: TLS and HTTP, which are answered in the
+//! server's place, or something else, which is passed on.
+//!
+//! Nothing is passed on before it is known what it is. A client that says
+//! nothing is waited for beside the server; a ClientHello is held against the
+//! rules whenever it comes, and whatever it is passed on for.
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use lucarne_mint::store::{Host, Minted};
-use parking_lot::Mutex;
+use lucarne_mint::store::{Host, HostError, Minted};
 use rustls::ServerConfig;
 use rustls::server::{Acceptor, ClientHello};
-use tokio::time::timeout;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
 
@@ -18,6 +23,7 @@ use crate::connect::pass;
 use crate::core::Core;
 use crate::failure::Failure;
 use crate::hosts::Seen;
+use crate::opening::{Opening, Second, recognise};
 use crate::pool::{Connection, Route};
 use crate::rules::Action;
 use crate::serve;
@@ -25,38 +31,145 @@ use crate::session::{Fixed, Session};
 use crate::stream::Rewind;
 use crate::target::Target;
 
-/// The first byte of a TLS handshake (RFC 8446 5.1).
-const HANDSHAKE: u8 = 22;
-
-/// How long a client may keep silent before it is taken for one that waits for
-/// the server to speak first, as mail does.
-const SILENCE: Duration = Duration::from_secs(3);
-
-/// Serves a connection that was asked for by CONNECT.
-pub(crate) async fn intercept(core: Arc<Core>, client: SocketAddr, target: Target, stream: Rewind) {
-    let silence = SILENCE.min(core.limits.handshake);
-    match timeout(silence, stream.first()).await {
-        Ok(Ok(Some(HANDSHAKE))) => {}
-        Ok(Ok(None) | Err(_)) => return,
-        Ok(Ok(Some(_))) | Err(_) => return tunnel(&core, client, &target, stream).await,
+/// Serves a connection that was asked for by CONNECT; the one to the server, if
+/// there is one already.
+pub(crate) async fn intercept(
+    core: Arc<Core>,
+    client: SocketAddr,
+    target: Target,
+    mut stream: Rewind,
+    mut server: Option<TcpStream>,
+) {
+    let http2 = match first(&core, &target, &mut stream, &mut server).await {
+        Ok(First::Nothing) => return,
+        Ok(First::Server) => {
+            let second = Second::new(stream, core.limits.head_bytes);
+            return tunnel(&core, client, &target, second, server).await;
+        }
+        Ok(First::Client(Opening::Other)) => {
+            return tunnel(&core, client, &target, stream, server).await;
+        }
+        Ok(First::Client(Opening::Tls)) => {
+            return match hello(&core, stream).await {
+                Ok(start) => Box::pin(take(core, client, target, start, server)).await,
+                Err(why) => tracing::info!(%client, %target, "no TLS with the client: {why}"),
+            };
+        }
+        Ok(First::Client(Opening::Http1)) => false,
+        Ok(First::Client(Opening::Http2)) => true,
+        Err(failure) => return told_nobody(&core, client, &target, &failure),
+    };
+    match core.rules.load().action(&target, None) {
+        Action::Tunnel => tunnel(&core, client, &target, stream, server).await,
+        Action::Intercept => Box::pin(clear(core, client, target, stream, http2)).await,
     }
-    match hello(&core, stream).await {
-        Ok(start) => Box::pin(take(core, client, target, start)).await,
-        Err(why) => tracing::info!(%client, %target, "no TLS with the client: {why}"),
+}
+
+/// Who speaks first after CONNECT.
+enum First {
+    Client(Opening),
+    Server,
+    /// Nobody, as long as a tunnel may stand still.
+    Nothing,
+}
+
+/// Waits for what a client says first, and, if that takes long, for what the
+/// server says, which is then connected to. Silence decides nothing: a client
+/// that speaks late is heard like any other.
+async fn first(
+    core: &Core,
+    target: &Target,
+    stream: &mut Rewind,
+    server: &mut Option<TcpStream>,
+) -> Result<First, Failure> {
+    let silent = stream.before().is_empty();
+    if silent && server.is_none() {
+        match timeout(core.limits.silence, stream.fill()).await {
+            Ok(Ok(1..)) => {}
+            Ok(_) => return Ok(First::Nothing),
+            Err(_) => tokio::select! {
+                filled = stream.fill() => match filled {
+                    Ok(1..) => {}
+                    _ => return Ok(First::Nothing),
+                },
+                connected = core.upstream.tcp(target) => *server = Some(connected?),
+            },
+        }
     }
+    if let (true, Some(server)) = (stream.before().is_empty(), &server) {
+        let mut nothing = [0];
+        tokio::select! {
+            filled = stream.fill() => match filled {
+                Ok(1..) => {}
+                _ => return Ok(First::Nothing),
+            },
+            // Also when it has nothing to say but that it goes.
+            _ = server.peek(&mut nothing) => return Ok(First::Server),
+            // That long without a byte ends a tunnel, too.
+            () = sleep(core.limits.idle) => return Ok(First::Nothing),
+        }
+    }
+    match timeout(core.limits.handshake, opening(core, stream)).await {
+        Ok(Some(opening)) => Ok(First::Client(opening)),
+        Ok(None) => Ok(First::Nothing),
+        Err(_) => {
+            core.stats.stalled.inc();
+            let why = "It began what could be HTTP and did not go on: pass the host on \
+                       untouched by a rule (action: tunnel) if it is not.";
+            Err(Failure::Request(why.to_owned()))
+        }
+    }
+}
+
+/// What a client that has begun to speak says; `None`: it has gone.
+async fn opening(core: &Core, stream: &mut Rewind) -> Option<Opening> {
+    loop {
+        if let Some(opening) = recognise(stream.before(), core.limits.head_bytes) {
+            return Some(opening);
+        }
+        match stream.fill().await {
+            Ok(1..) => {}
+            // What ends so early has not named anything.
+            Ok(0) => return Some(Opening::Other),
+            Err(_) => return None,
+        }
+    }
+}
+
+/// Counts and logs a failure which there is no way to tell the client of.
+fn told_nobody(core: &Core, client: SocketAddr, target: &Target, failure: &Failure) {
+    core.stats.failed(failure.kind());
+    tracing::info!(%client, %target, "{failure}");
 }
 
 /// Passes everything on, if the server can be reached. There is no way to say
 /// why not.
-async fn tunnel(core: &Core, client: SocketAddr, target: &Target, stream: Rewind) {
+async fn tunnel<C>(
+    core: &Core,
+    client: SocketAddr,
+    target: &Target,
+    stream: C,
+    server: Option<TcpStream>,
+) where
+    C: AsyncRead + AsyncWrite + Unpin,
+{
     core.hosts.connection(&target.host);
-    match core.upstream.tcp(target).await {
+    let connected = match server {
+        Some(server) => Ok(server),
+        None => core.upstream.tcp(target).await,
+    };
+    match connected {
         Ok(server) => pass(core, stream, server).await,
-        Err(failure) => {
-            core.stats.failed(failure.kind());
-            tracing::info!(%client, %target, "{failure}");
-        }
+        Err(failure) => told_nobody(core, client, target, &failure),
     }
+}
+
+/// Serves requests that come without TLS.
+async fn clear(core: Arc<Core>, client: SocketAddr, target: Target, stream: Rewind, http2: bool) {
+    let seen = core.hosts.connection(&target.host);
+    let route = Arc::new(Route { target, tls: None });
+    let session = Session::behind(core, client, Fixed::new(route, http2, seen, None));
+    serve::intercepted(Arc::new(session), stream, http2).await;
 }
 
 /// Reads the ClientHello; what was read can be passed on all the same.
@@ -75,7 +188,7 @@ async fn hello(core: &Core, mut stream: Rewind) -> Result<StartHandshake<Rewind>
 
 /// What a ClientHello asks for.
 struct Wishes {
-    name: Option<Host>,
+    name: Result<Option<Host>, HostError>,
     http1: bool,
     http2: bool,
     /// It speaks a protocol, and that is not HTTP.
@@ -84,7 +197,7 @@ struct Wishes {
 
 impl Wishes {
     fn of(hello: &ClientHello<'_>) -> Self {
-        let name = hello.server_name().and_then(|name| Host::parse(name).ok());
+        let name = hello.server_name().map(Host::parse).transpose();
         let protocols: Option<Vec<&[u8]>> = hello.alpn().map(Iterator::collect);
         let offers = |name: &[u8]| protocols.iter().flatten().any(|offer| *offer == name);
         let http2 = offers(b"h2");
@@ -104,29 +217,43 @@ async fn take(
     client: SocketAddr,
     target: Target,
     mut start: StartHandshake<Rewind>,
+    server: Option<TcpStream>,
 ) {
     let wishes = Wishes::of(&start.client_hello());
-    let named = wishes.name.clone().map(|host| Target {
+    let name = match &wishes.name {
+        Ok(name) => name.clone(),
+        Err(why) => {
+            let failure = Failure::Request(format!("In the ClientHello, {why}."));
+            return deny(&core, client, &target, start.io, &failure).await;
+        }
+    };
+    let named = name.clone().map(|host| Target {
         host,
         port: target.port,
     });
+    let rules = core.rules.load_full();
+    let refused = named.as_ref().and_then(|named| rules.permit(named).err());
+    let refused = refused.map(Failure::Refused);
     let also = named.as_ref().filter(|_| target.host.ip().is_some());
-    if wishes.other || core.rules.load().action(&target, also) == Action::Tunnel {
+    if wishes.other || rules.action(&target, also) == Action::Tunnel {
         let StartHandshake { mut io, .. } = start;
+        if let Some(failure) = refused {
+            return deny(&core, client, &target, io, &failure).await;
+        }
         io.rewind();
-        return tunnel(&core, client, &target, io).await;
+        return tunnel(&core, client, &target, io, server).await;
     }
+    drop(server);
     start.io.forget();
-    let host = wishes.name.clone().unwrap_or_else(|| target.host.clone());
+    let host = name.unwrap_or_else(|| target.host.clone());
     let route = Arc::new(Route {
         target,
         tls: Some(host.clone()),
     });
-    let refused = named.and_then(|named| core.rules.load().permit(&named).err());
     let seen = core.hosts.connection(&host);
     let (certificate, choice) = tokio::join!(
         certificate(&core, &host, &seen),
-        choose(&core, &route, &wishes, refused.map(Failure::Refused))
+        choose(&core, &route, &wishes, refused)
     );
     let minted = match certificate {
         Ok(minted) => minted,
@@ -139,18 +266,32 @@ async fn take(
         return;
     };
     core.stats.intercepted.inc();
-    let session = Session {
-        core,
-        client,
-        fixed: Some(Fixed {
-            route,
-            http2: choice.http2,
-            seen,
-            ready: Mutex::new(choice.ready),
-            dialling: tokio::sync::Mutex::default(),
-        }),
-    };
-    serve::intercepted(Arc::new(session), stream).await;
+    let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let fixed = Fixed::new(route, choice.http2, seen, choice.ready);
+    serve::intercepted(
+        Arc::new(Session::behind(core, client, fixed)),
+        stream,
+        http2,
+    )
+    .await;
+}
+
+/// The alert `access_denied` (RFC 8446 6.2), in a record of its own.
+const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
+
+/// Ends a TLS connection that is not to be passed on.
+async fn deny(
+    core: &Core,
+    client: SocketAddr,
+    target: &Target,
+    mut stream: Rewind,
+    failure: &Failure,
+) {
+    told_nobody(core, client, target, failure);
+    // Whoever has gone need not be told.
+    if stream.write_all(&ACCESS_DENIED).await.is_ok() {
+        let _ = stream.shutdown().await;
+    }
 }
 
 /// The certificate for a host.

@@ -28,6 +28,7 @@ mod intercept;
 mod limits;
 mod network;
 pub mod observe;
+mod opening;
 mod page;
 mod pattern;
 mod pool;

@@ -19,6 +19,9 @@ pub struct Limits {
     pub head: Duration,
     /// For the TLS handshake with a client: from its first byte to its last.
     pub handshake: Duration,
+    /// How long a client may say nothing after CONNECT before its server is
+    /// connected to: it may be one that waits for the server to speak first.
+    pub silence: Duration,
     /// For finding and reaching a server, its TLS handshake included.
     pub connect: Duration,
     /// For a server to begin its answer, once it has the request.
@@ -39,6 +42,7 @@ impl Default for Limits {
             keep: Duration::from_secs(60),
             head: Duration::from_secs(60),
             handshake: Duration::from_secs(10),
+            silence: Duration::from_secs(3),
             connect: Duration::from_secs(10),
             answer: Duration::from_secs(120),
             idle: Duration::from_secs(300),

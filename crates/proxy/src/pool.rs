@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use http::uri::Scheme;
 use hyper::client::conn::{http1, http2};
 use lru::LruCache;
 use lucarne_mint::store::Host;
@@ -19,6 +20,24 @@ pub(crate) struct Route {
     pub(crate) target: Target,
     /// The server that must prove who it is; `None`: plain HTTP.
     pub(crate) tls: Option<Host>,
+}
+
+impl Route {
+    /// The scheme of its URLs.
+    pub(crate) fn scheme(&self) -> Scheme {
+        match self.tls {
+            Some(_) => Scheme::HTTPS,
+            None => Scheme::HTTP,
+        }
+    }
+
+    /// The port that goes without saying.
+    pub(crate) fn port(&self) -> u16 {
+        match self.tls {
+            Some(_) => 443,
+            None => 80,
+        }
+    }
 }
 
 /// A connection that takes a request.

@@ -93,6 +93,11 @@ impl Rules {
         Err(Refusal::NotAllowed)
     }
 
+    /// Whether there are lists of hosts at all.
+    pub fn judge(&self) -> bool {
+        !self.allow.is_empty() || !self.deny.is_empty()
+    }
+
     /// Whether this port may be reached.
     ///
     /// # Errors

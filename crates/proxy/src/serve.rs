@@ -12,8 +12,8 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio_rustls::server::TlsStream;
 
 use crate::body::Body;
 use crate::connect;
@@ -22,7 +22,6 @@ use crate::exchange;
 use crate::limits::Limits;
 use crate::page;
 use crate::session::Session;
-use crate::stream::Rewind;
 use crate::welcome;
 
 /// Serves a connection of a client to the proxy.
@@ -48,11 +47,13 @@ pub(crate) async fn bare(core: Arc<Core>, stream: TcpStream, client: SocketAddr)
     }
 }
 
-/// Serves what a client sends inside of TLS that was meant for a server.
-pub(crate) async fn intercepted(session: Arc<Session>, stream: TlsStream<Rewind>) {
+/// Serves what a client sends that was meant for a server.
+pub(crate) async fn intercepted<S>(session: Arc<Session>, stream: S, http2: bool)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let core = session.core.clone();
     let client = session.client;
-    let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let stream = TokioIo::new(stream);
     let service = service_fn(move |request| {
         let session = session.clone();

@@ -29,3 +29,31 @@ pub(crate) struct Fixed {
     /// Held while an HTTP/2 connection is made: one is enough for all streams.
     pub(crate) dialling: tokio::sync::Mutex<()>,
 }
+
+impl Session {
+    /// Of a client whose requests all go to one server.
+    pub(crate) fn behind(core: Arc<Core>, client: SocketAddr, fixed: Fixed) -> Self {
+        Session {
+            core,
+            client,
+            fixed: Some(fixed),
+        }
+    }
+}
+
+impl Fixed {
+    pub(crate) fn new(
+        route: Arc<Route>,
+        http2: bool,
+        seen: Arc<Seen>,
+        ready: Option<Result<Connection, Failure>>,
+    ) -> Self {
+        Fixed {
+            route,
+            http2,
+            seen,
+            ready: Mutex::new(ready),
+            dialling: tokio::sync::Mutex::default(),
+        }
+    }
+}

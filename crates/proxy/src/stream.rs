@@ -1,12 +1,13 @@
 //! Streams that remember: what was read from them, and when.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -15,41 +16,54 @@ use tokio::net::TcpStream;
 pub(crate) struct Rewind {
     tcp: TcpStream,
     /// Read before, to be read first.
-    before: Bytes,
+    before: BytesMut,
     /// While recording: everything that was read.
-    record: Option<Vec<u8>>,
+    record: Option<BytesMut>,
 }
+
+/// Bytes read at a time: a ClientHello with a post-quantum key has less.
+const FILL: usize = 2048;
 
 impl Rewind {
     /// `tcp`, from which `before` has been read.
     pub(crate) fn new(before: Bytes, tcp: TcpStream) -> Self {
         Rewind {
             tcp,
-            before,
+            before: before.into(),
             record: None,
         }
     }
 
-    /// The first byte, which stays where it is; `None` at the end.
-    pub(crate) async fn first(&self) -> io::Result<Option<u8>> {
-        if let Some(first) = self.before.first() {
-            return Ok(Some(*first));
-        }
-        let mut first = [0];
-        let n = self.tcp.peek(&mut first).await?;
-        Ok((n > 0).then_some(first[0]))
+    /// What was read, and is still to be read.
+    pub(crate) fn before(&self) -> &[u8] {
+        &self.before
+    }
+
+    /// Reads on without taking anything away: the number of bytes that came,
+    /// 0 at the end.
+    pub(crate) async fn fill(&mut self) -> io::Result<usize> {
+        poll_fn(|cx| self.poll_fill(cx)).await
+    }
+
+    /// The same, in small steps.
+    pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut bytes = [0; FILL];
+        let mut buffer = ReadBuf::new(&mut bytes);
+        ready!(Pin::new(&mut self.tcp).poll_read(cx, &mut buffer))?;
+        self.before.extend_from_slice(buffer.filled());
+        Poll::Ready(Ok(buffer.filled().len()))
     }
 
     /// Remembers what is read from here on.
     pub(crate) fn record(&mut self) {
-        self.record = Some(Vec::with_capacity(1024));
+        self.record = Some(BytesMut::with_capacity(FILL));
     }
 
     /// Puts what was recorded back.
     pub(crate) fn rewind(&mut self) {
         if let Some(mut record) = self.record.take() {
             record.extend_from_slice(&self.before);
-            self.before = record.into();
+            self.before = record;
         }
     }
 
@@ -68,7 +82,7 @@ impl AsyncRead for Rewind {
         let this = &mut *self;
         let filled = buffer.filled().len();
         if this.before.is_empty() {
-            std::task::ready!(Pin::new(&mut this.tcp).poll_read(cx, buffer))?;
+            ready!(Pin::new(&mut this.tcp).poll_read(cx, buffer))?;
         } else {
             let n = this.before.len().min(buffer.remaining());
             buffer.put_slice(&this.before[..n]);

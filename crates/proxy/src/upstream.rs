@@ -80,9 +80,13 @@ impl Upstream {
     }
 
     /// A new connection. HTTP/2 is offered only if `http2`; whether the server
-    /// wants it is remembered.
+    /// wants it is remembered. Without TLS there is nothing to offer it by:
+    /// whoever asks for it knows (RFC 9113 3.3).
     pub(crate) async fn connect(&self, route: &Route, http2: bool) -> Result<Connection, Failure> {
         let tcp = self.tcp(&route.target).await?;
+        if route.tls.is_none() && http2 {
+            return self.speak_http2(tcp).await.map(Connection::Http2);
+        }
         if route.tls.is_none() {
             return self.speak_http1(tcp).await.map(Connection::Http1);
         }

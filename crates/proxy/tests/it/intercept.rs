@@ -224,7 +224,7 @@ async fn rules_tell_what_is_passed_on_untouched() {
 async fn what_is_not_http_in_tls_is_passed_on() {
     let mut setup = Setup::new();
     // A client that waits for the server to speak is waited for no longer.
-    setup.limits.handshake = std::time::Duration::from_millis(300);
+    setup.limits.silence = std::time::Duration::from_millis(300);
     let rig = setup.start().await;
     let origin = Origin::of(origin::banner).await;
     for first in [&b""[..], b"SSH-2.0-test\r\n"] {

@@ -4,4 +4,5 @@
 mod bad_input;
 mod common;
 mod intercept;
+mod opening;
 mod refusals;

@@ -1,5 +1,6 @@
 //! Clients before the proxy.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
@@ -48,7 +49,7 @@ pub(crate) async fn connect(proxy: SocketAddr, authority: &str) -> (TcpStream, S
 }
 
 /// Reads up to the empty line.
-pub(crate) async fn head(stream: &mut TcpStream) -> String {
+pub(crate) async fn head<S: tokio::io::AsyncRead + Unpin>(stream: &mut S) -> String {
     let mut head = Vec::new();
     let reading = async {
         while !head.ends_with(b"\r\n\r\n") {
@@ -88,9 +89,33 @@ pub(crate) async fn tls(
 ) -> std::io::Result<TlsStream<TcpStream>> {
     let (stream, head) = connect(rig.address, authority).await;
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    tls_over(stream, ca, name, alpn).await
+}
+
+/// TLS over a connection that was asked for, trusting this CA alone.
+pub(crate) async fn tls_over(
+    stream: TcpStream,
+    ca: &Authority,
+    name: &str,
+    alpn: &[&str],
+) -> std::io::Result<TlsStream<TcpStream>> {
     let name = ServerName::try_from(name.to_owned()).unwrap();
     let handshake = connector(ca, alpn).connect(name, stream);
     tokio::time::timeout(PATIENCE, handshake).await.unwrap()
+}
+
+/// The ClientHello for this name, and these protocols.
+pub(crate) fn hello(ca: &Authority, name: &str, alpn: &[&str], fragment: Option<usize>) -> Vec<u8> {
+    let config = tls_client([ca.cert_der().to_vec()], alpn).unwrap();
+    let mut config = std::sync::Arc::unwrap_or_clone(config);
+    config.max_fragment_size = fragment;
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let mut connection = rustls::ClientConnection::new(config.into(), name).unwrap();
+    let mut hello = Vec::new();
+    while connection.wants_write() {
+        connection.write_tls(&mut hello).unwrap();
+    }
+    hello
 }
 
 /// A request through an intercepted connection of its own.
@@ -131,18 +156,20 @@ pub(crate) async fn over(stream: TlsStream<TcpStream>, host: &str, path: &str) -
     tokio::time::timeout(PATIENCE, asking).await.unwrap()
 }
 
-pub(crate) async fn http1_over<S>(stream: S) -> http1::SendRequest<Full<Bytes>>
+pub(crate) async fn http1_over<S, B>(stream: S) -> http1::SendRequest<B>
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+    B: hyper::body::Body<Data = Bytes, Error = Infallible> + Unpin + Send + 'static,
 {
     let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection.with_upgrades());
     sender
 }
 
-pub(crate) async fn http2_over<S>(stream: S) -> http2::SendRequest<Full<Bytes>>
+pub(crate) async fn http2_over<S, B>(stream: S) -> http2::SendRequest<B>
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+    B: hyper::body::Body<Data = Bytes, Error = Infallible> + Unpin + Send + 'static,
 {
     let io = TokioIo::new(stream);
     let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();

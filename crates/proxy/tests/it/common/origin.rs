@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use http::header::{CONNECTION, HOST, UPGRADE, VIA};
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
+use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -128,14 +129,54 @@ where
     };
 }
 
-/// `/echo` gives the body back, `/seen` what came of the request, `/socket`
-/// upgrades to an echo of bytes, `/refuse` wants no body.
-async fn answer(mut request: Request<Incoming>) -> Response<Full<Bytes>> {
+/// HTTP/2 without TLS, as clients speak it that know the server.
+pub(crate) async fn clear_http2(stream: TcpStream) {
+    serve(stream, true).await;
+}
+
+/// Serves one request, and no more on this connection.
+pub(crate) async fn serve_one<S>(stream: S, http2: bool)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    if !http2 {
+        return serve(stream, false).await;
+    }
+    let asked = tokio::sync::Notify::new();
+    let service = service_fn(|request| {
+        asked.notify_one();
+        async { Ok::<_, Infallible>(answer(request).await) }
+    });
+    let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = asked.notified() => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
+}
+
+type Answer = Response<BoxBody<Bytes, Infallible>>;
+
+/// `/echo` gives the body back, `/seen` what came of the request,
+/// `/header/NAME` a header of it, `/fields` as many as it came with,
+/// `/trailers` its trailers and some of its own, `/socket` upgrades to an echo
+/// of bytes, `/refuse` wants no body.
+async fn answer(mut request: Request<Incoming>) -> Answer {
     match request.uri().path() {
         "/echo" => {
             let body = request.into_body().collect().await;
             let body = body.map(|body| body.to_bytes()).unwrap_or_default();
-            Response::new(Full::new(body))
+            Response::new(Full::new(body).boxed())
+        }
+        "/trailers" => trailers(request).await,
+        "/fields" => {
+            let mut response = text(StatusCode::OK, &request.headers().len().to_string());
+            let seen = request.headers().iter();
+            let seen = seen.filter(|(name, _)| name.as_str().starts_with("x-"));
+            let seen = seen.map(|(name, value)| (name.clone(), value.clone()));
+            response.headers_mut().extend(seen);
+            response
         }
         "/socket" => {
             let upgrade = hyper::upgrade::on(&mut request);
@@ -153,11 +194,42 @@ async fn answer(mut request: Request<Incoming>) -> Response<Full<Bytes>> {
         "/refuse" => text(StatusCode::EXPECTATION_FAILED, "no"),
         "/nothing" => text(StatusCode::NO_CONTENT, ""),
         "/seen" => seen(&request),
-        path => text(StatusCode::OK, path),
+        path => match path.strip_prefix("/header/") {
+            Some(name) => {
+                let value = request.headers().get(name).map(HeaderValue::as_bytes);
+                text(
+                    StatusCode::OK,
+                    &String::from_utf8_lossy(value.unwrap_or_default()),
+                )
+            }
+            None => text(StatusCode::OK, path),
+        },
     }
 }
 
-fn seen(request: &Request<Incoming>) -> Response<Full<Bytes>> {
+/// The request's trailer `x-sent` as text, with a trailer of gRPC.
+async fn trailers(request: Request<Incoming>) -> Answer {
+    let te = request.headers().get("te").cloned();
+    let sent = request.into_body().collect().await.unwrap();
+    let sent = sent.trailers().and_then(|trailers| trailers.get("x-sent"));
+    let sent = sent.map_or(&b"none"[..], HeaderValue::as_bytes).to_vec();
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", HeaderValue::from_static("0"));
+    trailers.insert("x-te", te.unwrap_or(HeaderValue::from_static("none")));
+    // A body of known length has no trailers in HTTP/1.1.
+    let body = http_body_util::StreamBody::new(futures_util::stream::iter([
+        Ok(hyper::body::Frame::data(Bytes::from(sent))),
+        Ok(hyper::body::Frame::trailers(trailers)),
+    ]));
+    let mut response = Response::new(BodyExt::boxed(body));
+    let names = HeaderValue::from_static("grpc-status, x-te");
+    response
+        .headers_mut()
+        .insert(HeaderName::from_static("trailer"), names);
+    response
+}
+
+fn seen(request: &Request<Incoming>) -> Answer {
     let header = |name| {
         let value = request.headers().get(name);
         value.map_or(String::new(), |value: &HeaderValue| {
@@ -174,11 +246,11 @@ fn seen(request: &Request<Incoming>) -> Response<Full<Bytes>> {
         header(CONNECTION),
         header(http::header::PROXY_AUTHORIZATION),
     );
-    Response::new(Full::new(seen.into()))
+    Response::new(Full::new(Bytes::from(seen)).boxed())
 }
 
-fn text(status: StatusCode, text: &str) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::copy_from_slice(text.as_bytes())));
+fn text(status: StatusCode, text: &str) -> Answer {
+    let mut response = Response::new(Full::new(Bytes::copy_from_slice(text.as_bytes())).boxed());
     *response.status_mut() = status;
     response
 }
