@@ -286,11 +286,7 @@ async fn shared(
 ) -> Result<(Connection, bool), Failure> {
     let upstream = &session.core.upstream;
     let route = &*fixed.route;
-    let pooled = || {
-        let http2 = upstream.pool.http2(route).map(Connection::Http2);
-        http2.or_else(|| upstream.pool.http1(route).map(Connection::Http1))
-    };
-    if let Some(connection) = pooled().filter(|_| !fresh) {
+    if !fresh && let Some(connection) = upstream.pool.for_http2(route) {
         return Ok((connection, true));
     }
     let _one = fixed.dialling.lock().await;

@@ -104,6 +104,19 @@ impl Pool {
         Some(idle.remove(ready).0)
     }
 
+    /// A connection for a request of HTTP/2: one that speaks it; one of HTTP/1
+    /// only where the server is known to speak nothing else, for what such
+    /// requests ask for may be lost there (trailers, which gRPC lives by).
+    pub(crate) fn for_http2(&self, route: &Route) -> Option<Connection> {
+        if let Some(connection) = self.http2(route) {
+            return Some(Connection::Http2(connection));
+        }
+        match self.speaks_http2(route) {
+            Some(false) => self.http1(route).map(Connection::Http1),
+            Some(true) | None => None,
+        }
+    }
+
     /// An HTTP/2 connection.
     pub(crate) fn http2(&self, route: &Route) -> Option<Http2> {
         let mut routes = self.routes.lock();

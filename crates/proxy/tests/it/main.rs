@@ -6,3 +6,4 @@ mod common;
 mod intercept;
 mod opening;
 mod refusals;
+mod semantics;
