@@ -14,12 +14,15 @@ use lucarne_http::Limits;
 use support::{Server, TestLog};
 use tokio::io::AsyncWriteExt;
 
+/// Long after what must be soon, long before the limits that are not hasty.
+const SOON: Duration = Duration::from_secs(8);
+
 fn hasty() -> Limits {
     Limits {
         body_bytes: 20_000,
-        header_timeout: Duration::from_millis(300),
-        body_timeout: Duration::from_millis(300),
-        idle_timeout: Duration::from_millis(900),
+        header_timeout: Duration::from_secs(1),
+        body_timeout: Duration::from_secs(1),
+        idle_timeout: Duration::from_secs(3),
         write_timeout: Duration::from_millis(400),
         drain_timeout: Duration::from_secs(2),
         connections: 50,
@@ -82,11 +85,7 @@ async fn a_head_that_takes_too_long() {
         (answer.status, answer.header("connection")),
         (408, Some("close"))
     );
-    assert!(
-        start.elapsed() < Duration::from_millis(800),
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
     assert!(client.closed().await);
 
     // The same on a connection that has been good before.
@@ -119,11 +118,7 @@ async fn a_body_that_takes_too_long() {
         (408, &"body_timeout".into())
     );
     assert_eq!(answer.header("connection"), Some("close"));
-    assert!(
-        start.elapsed() < Duration::from_millis(800),
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
     assert!(client.closed().await);
     still_there(&server).await;
 }
@@ -131,17 +126,14 @@ async fn a_body_that_takes_too_long() {
 #[tokio::test]
 async fn a_client_that_says_nothing() {
     let (_test, server) = demo(hasty()).await;
+    let start = Instant::now();
     let mut silent = server.connect().await;
     let mut done = server.connect().await;
     assert_eq!(done.get("/demo/checkpoint").await.status, 200);
-    let start = Instant::now();
     assert!(silent.closed().await);
     assert!(done.closed().await);
     let took = start.elapsed();
-    assert!(
-        took > Duration::from_millis(700) && took < Duration::from_secs(2),
-        "{took:?}"
-    );
+    assert!(took > Duration::from_secs(2) && took < SOON, "{took:?}");
 }
 
 #[tokio::test]
@@ -420,45 +412,34 @@ async fn ten_thousand_idle_connections() {
     still_there(&server).await;
     assert_eq!(idle[0].get("/demo/checkpoint").await.status, 200);
     assert_eq!(idle[count - 1].get("/demo/checkpoint").await.status, 200);
-    assert!(
-        start.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
     // And they do not hold up the end.
     let start = Instant::now();
     server.stop().await.unwrap();
-    assert!(
-        start.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
 }
 
 /// A connection that is put away while it idles is as good as before.
 #[tokio::test]
 async fn an_idle_connection_wakes_up() {
     let (_test, server) = demo(Limits {
-        idle_timeout: Duration::from_millis(600),
+        idle_timeout: Duration::from_secs(2),
         ..Limits::default()
     })
     .await;
     let mut client = server.connect().await;
     for _ in 0..5 {
         assert_eq!(client.get("/demo/checkpoint").await.status, 200);
-        tokio::time::sleep(Duration::from_millis(400)).await;
+        tokio::time::sleep(Duration::from_millis(1300)).await;
     }
     client.send(b"GET /demo/checkpoint HT").await;
-    tokio::time::sleep(Duration::from_millis(400)).await;
+    tokio::time::sleep(Duration::from_millis(1300)).await;
+    let start = Instant::now();
     client.send(b"TP/1.1\r\nhost: x\r\n\r\n").await;
     assert_eq!(client.answer().await.unwrap().status, 200);
-    let start = Instant::now();
     assert!(client.closed().await);
     let took = start.elapsed();
-    assert!(
-        took > Duration::from_millis(500) && took < Duration::from_secs(1),
-        "{took:?}"
-    );
+    assert!(took > Duration::from_secs(1) && took < SOON, "{took:?}");
 }
 
 /// Resident memory of this process in bytes.
@@ -511,11 +492,7 @@ async fn a_drain_has_an_end() {
     tokio::time::sleep(Duration::from_millis(50)).await;
     let start = Instant::now();
     server.stop().await.unwrap();
-    assert!(
-        start.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
     assert!(stuck.closed().await);
 }
 

@@ -16,7 +16,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// How soon a log must answer, whatever else goes on; most of it is for the
 /// other tests on this machine.
-const SOON: Duration = Duration::from_secs(1);
+const SOON: Duration = Duration::from_secs(10);
 
 /// A running log whose HTTP limits are short.
 fn hasty() -> (LogUnderTest, Server) {
@@ -329,7 +329,7 @@ fn a_full_pool_says_when_to_come_back() {
         }
         let took = started.elapsed();
         println!("{taken} taken, {refused} told to come back, in {took:?}");
-        assert!(taken >= 4 && refused >= 20 && took < Duration::from_secs(5));
+        assert!(taken >= 4 && refused >= 20 && took < PATIENCE);
         // Those who come back are served; nobody was refused for another reason.
         load.settle_accounts().await.assert_clean();
     });
