@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use lucarne_ct::{Certificate, Issuer, Roots, names_match};
 
+/// Certificates above a leaf, from its issuer up, each kept once in memory.
+pub(crate) type Issuers = Arc<[Arc<Issuer>]>;
+
 /// Certificates above a leaf, at most.
 const LONGEST: usize = 8;
 /// Certificates of one name whose keys are tried, at most, of each source.
@@ -19,9 +22,9 @@ pub(crate) struct Path {
     /// Whether a certificate has the issuer's name, but another key.
     pub(crate) is_namesake: bool,
     /// From the leaf's issuer up, without a root that the server did not send.
-    pub(crate) chain: Arc<[Arc<Issuer>]>,
+    pub(crate) chain: Issuers,
     /// Those of them that the server did not send.
-    pub(crate) added: Arc<[Arc<Issuer>]>,
+    pub(crate) added: Issuers,
     /// The name of the issuer at which the way ends too early; `None`: it reaches a root.
     pub(crate) wanted: Option<Arc<[u8]>>,
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lru::LruCache;
 use lucarne_ct::{Certificate, Fingerprint, Issuer};
 
-use super::issuer::Path;
+use super::issuer::{Issuers, Path};
 use super::judge::{Beside, Judgement};
 use super::submission::Submission;
 
@@ -23,7 +23,7 @@ pub(crate) struct Record {
     pub(crate) fingerprint: Fingerprint,
     pub(crate) leaf: Arc<[u8]>,
     /// As the server sent them, in its order.
-    pub(crate) issuers: Arc<[Arc<Issuer>]>,
+    pub(crate) issuers: Issuers,
     pub(crate) beside: Arc<Beside>,
     pub(crate) path: Path,
     pub(crate) judgement: Judgement,
@@ -176,7 +176,7 @@ impl Memory {
     }
 
     /// The certificates above a leaf, each kept once; and the names of those that are new.
-    pub(crate) fn intern(&mut self, chain: &[Vec<u8>]) -> (Arc<[Arc<Issuer>]>, Vec<Box<[u8]>>) {
+    pub(crate) fn intern(&mut self, chain: &[Vec<u8>]) -> (Issuers, Vec<Box<[u8]>>) {
         let mut new = Vec::new();
         let issuers = chain.iter().map(|der| {
             let make = || Interned::new(der);

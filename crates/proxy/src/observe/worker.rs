@@ -8,7 +8,7 @@ use std::sync::mpsc::Receiver;
 use lucarne_ct::{Fingerprint, Issuer};
 use tokio::sync::mpsc;
 
-use super::issuer::Path;
+use super::issuer::{Issuers, Path};
 use super::judge::{Beside, Judgement, Subject, judge};
 use super::memory::Record;
 use super::metrics::{SctLabels, Standing};
@@ -103,7 +103,7 @@ impl Worker {
         &self,
         fingerprint: Fingerprint,
         sighting: &Sighting,
-        issuers: Arc<[Arc<Issuer>]>,
+        issuers: Issuers,
         beside: Arc<Beside>,
         before: Option<Record>,
     ) -> Record {
