@@ -11,10 +11,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::future::join;
+use futures_util::{TryStreamExt, pin_mut};
 use lucarne_ct::{Identity, TileLeafRef};
 use lucarne_storage::{Assets, Lock};
 use lucarne_tlog::{Hash, Level, TILE_WIDTH, Tile, leaf_hash, tile_root};
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use crate::compress::gunzip;
@@ -22,13 +24,15 @@ use crate::damaged::Damaged;
 use crate::dedup::{Dedup, Place};
 use crate::gaps::Gap;
 use crate::kept::kept;
+use crate::read_ahead::read_ahead;
 use crate::shared::Shared;
 use crate::tree::Tree;
 use crate::verified_tiles::VerifiedTiles;
 use crate::{Fatal, LogConfig, ReadError, stored};
 
-/// Tiles that are read at the same time: what takes long is the way to a store.
-const READS: usize = 16;
+/// Data tiles unpacked and hashed at once. (Readers have turns of their own, so
+/// that an index whose disk hangs keeps none from them.)
+const UNPACKING: usize = 4;
 
 /// Bytes of tiles that an examination keeps.
 const KEPT: u64 = 1 << 20;
@@ -41,6 +45,7 @@ struct Source<'a> {
     assets: &'a dyn Assets,
     verified: &'a VerifiedTiles,
     tree: &'a Tree,
+    unpacking: Arc<Semaphore>,
 }
 
 /// What storage has of one data tile.
@@ -52,6 +57,8 @@ struct Found {
     gaps: Vec<Gap>,
     /// The entry after the last one.
     end: u64,
+    /// How many bytes were read for it.
+    read: usize,
 }
 
 /// Opens the index of the log whose signed tree this is, and adds what it
@@ -63,11 +70,7 @@ struct Found {
 /// storage does not answer.
 pub(crate) async fn open(log: &Shared, tree: &Tree, rebuild: bool) -> Result<Dedup, Fatal> {
     let path = &log.config.cache;
-    let source = Source {
-        assets: &*log.assets,
-        verified: log.reader.tiles(),
-        tree,
-    };
+    let source = Source::new(&*log.assets, log.reader.tiles(), tree);
     let dedup = match rebuild {
         true => anew(log).await?,
         false => usable(log, &source).await?,
@@ -77,10 +80,12 @@ pub(crate) async fn open(log: &Shared, tree: &Tree, rebuild: bool) -> Result<Ded
         tracing::info!(from = next, to = size, path = %path.display(), "dedup index: catching up");
     }
     let dedup = Arc::new(dedup);
-    let tiles = stream::iter(next / TILE_WIDTH..size.div_ceil(TILE_WIDTH));
-    let mut tiles = tiles.map(|tile| source.read(tile)).buffered(READS);
+    let tiles = (next / TILE_WIDTH..size.div_ceil(TILE_WIDTH)).map(|tile| source.read(tile));
+    let tiles = read_ahead(tiles, |found| found.as_ref().map_or(0, |found| found.read));
+    pin_mut!(tiles);
     let mut unbounded = Vec::new();
-    while let Some(found) = tiles.try_next().await? {
+    let mut coming = tiles.try_next().await?;
+    while let Some(found) = coming {
         if let Some(gap) = found.gaps.first() {
             tracing::warn!(
                 "{}/{} is not what was signed, or cannot be read: put it back from a copy. \
@@ -89,12 +94,15 @@ pub(crate) async fn open(log: &Shared, tree: &Tree, rebuild: bool) -> Result<Ded
                 gap.tile()
             );
         }
-        add(&dedup, found, &mut next, &mut unbounded, tree).await?;
+        // The way to the store is not idle meanwhile.
+        let adding = add(&dedup, found, &mut next, &mut unbounded, tree);
+        let (added, read) = join(adding, tiles.try_next()).await;
+        added?;
+        coming = read?;
         if next.is_multiple_of(1 << 20) {
             tracing::info!(indexed = next, of = size, "dedup index: catching up");
         }
     }
-    drop(tiles);
     Arc::into_inner(dedup).ok_or_else(|| failed(path, &"still in use"))
 }
 
@@ -143,11 +151,7 @@ pub(crate) async fn examine(
         return Ok(());
     }
     let verified = VerifiedTiles::new(assets.clone(), kept(KEPT), Damaged::default());
-    let source = Source {
-        assets: &*assets,
-        verified: &verified,
-        tree,
-    };
+    let source = Source::new(&*assets, &verified, tree);
     judged(config, lock, &source).await.map(drop)
 }
 
@@ -245,6 +249,7 @@ async fn add(
         mut entries,
         mut gaps,
         end,
+        ..
     } = found;
     entries.retain(|(_, place)| place.index >= *next);
     gaps.iter_mut()
@@ -278,11 +283,7 @@ pub(crate) async fn repair(log: &Shared, dedup: &Dedup) -> Infallible {
         let Some(tree) = log.reader.tree() else {
             continue;
         };
-        let source = Source {
-            assets: &*log.assets,
-            verified: log.reader.tiles(),
-            tree: &tree,
-        };
+        let source = Source::new(&*log.assets, log.reader.tiles(), &tree);
         let gaps = dedup.gaps.all();
         for of_tile in gaps.chunk_by(|a, b| a.first / TILE_WIDTH == b.first / TILE_WIDTH) {
             if let Err(error) = mend(dedup, &source, of_tile).await {
@@ -318,7 +319,16 @@ async fn mend(dedup: &Dedup, source: &Source<'_>, gaps: &[Gap]) -> Result<(), Fa
     dedup.mend(&entries, gaps, &left)
 }
 
-impl Source<'_> {
+impl<'a> Source<'a> {
+    fn new(assets: &'a dyn Assets, verified: &'a VerifiedTiles, tree: &'a Tree) -> Self {
+        Source {
+            assets,
+            verified,
+            tree,
+            unpacking: Arc::new(Semaphore::new(UNPACKING)),
+        }
+    }
+
     /// What storage has of data tile number `index`.
     async fn read(&self, index: u64) -> Result<Found, Fatal> {
         let first = index * TILE_WIDTH;
@@ -331,12 +341,14 @@ impl Source<'_> {
             return Err(Fatal::Internal(format!("no data tile has number {index}")));
         };
         let root = self.verified.entry(&self.tree.edge, 1, index).await;
-        let mut readable = Vec::new();
+        let (mut readable, mut read) = (Vec::new(), 0);
         if let Some(root) = known(root)? {
             for again in [false, true] {
-                let leaves = self.leaves(tile, again).await?;
+                let (leaves, bytes) = self.leaves(tile, again).await?;
+                read += bytes;
                 if leaves.len() as u64 == TILE_WIDTH && root_of(&leaves) == Some(root) {
-                    return Ok(Found::of(leaves, first, tile.end_leaf(), |_, _| true));
+                    let found = Found::of(leaves, first, tile.end_leaf(), |_, _| true);
+                    return Ok(Found { read, ..found });
                 }
                 if leaves.len() > readable.len() {
                     readable = leaves;
@@ -348,15 +360,16 @@ impl Source<'_> {
             None => None,
         };
         let hashes = hashes.unwrap_or_default();
-        Ok(Found::of(readable, first, tile.end_leaf(), |n, hash| {
+        let found = Found::of(readable, first, tile.end_leaf(), |n, hash| {
             let at = n * Hash::LENGTH;
             hashes.get(at..at + Hash::LENGTH) == Some(&hash.0)
-        }))
+        });
+        Ok(Found { read, ..found })
     }
 
-    /// The entries of a full tile, as far as they can be read. What does not
-    /// fit is asked for `again`, of whoever else may have it.
-    async fn leaves(&self, tile: Tile, again: bool) -> Result<Vec<Leaf>, Fatal> {
+    /// The entries of a full tile, as far as they can be read, and how many bytes
+    /// it has. What does not fit is asked for `again`, of whoever else may have it.
+    async fn leaves(&self, tile: Tile, again: bool) -> Result<(Vec<Leaf>, usize), Fatal> {
         let path = tile.path();
         let found = match again {
             false => self.assets.get(&path).await,
@@ -366,13 +379,19 @@ impl Source<'_> {
             }
         };
         let bytes = stored::if_readable(found)?.unwrap_or_default();
-        let first = tile.start_leaf();
-        let read = spawn_blocking(move || match gunzip(bytes) {
-            Ok(plain) => Leaf::read_all(&plain, first),
-            Err(_) => Vec::new(),
+        let (first, size) = (tile.start_leaf(), bytes.len());
+        // The semaphore is never closed.
+        let turn = self.unpacking.clone().acquire_owned().await;
+        let read = spawn_blocking(move || {
+            let _turn = turn;
+            match gunzip(bytes) {
+                Ok(plain) => Leaf::read_all(&plain, first),
+                Err(_) => Vec::new(),
+            }
         });
-        read.await
-            .map_err(|error| Fatal::Internal(error.to_string()))
+        let leaves = read.await;
+        let leaves = leaves.map_err(|error| Fatal::Internal(error.to_string()))?;
+        Ok((leaves, size))
     }
 }
 
@@ -464,3 +483,6 @@ fn known<T>(read: Result<T, ReadError>) -> Result<Option<T>, Fatal> {
 fn failed(path: &Path, problem: &dyn std::fmt::Display) -> Fatal {
     Fatal::Internal(format!("dedup index {}: {problem}", path.display()))
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,6 +23,7 @@ mod lookups;
 mod metadata;
 mod metrics;
 mod pool;
+mod read_ahead;
 mod reader;
 mod recent;
 mod record;

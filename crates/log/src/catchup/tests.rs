@@ -1,0 +1,90 @@
+//! What of a data tile can be used, and how much had to be read for it.
+
+use bytes::Bytes;
+use lucarne_ct::{Entry, SignedEntry, TileLeaf};
+use lucarne_storage::MemoryAssets;
+
+use super::*;
+use crate::compress::gzip;
+
+const ENTRIES: u64 = 2 * TILE_WIDTH + 7;
+
+/// A log of so many entries, in memory.
+struct Stored {
+    assets: MemoryAssets,
+    tree: Tree,
+}
+
+impl Stored {
+    fn new() -> Self {
+        let entries = Bytes::from((0..ENTRIES).flat_map(entry).collect::<Vec<u8>>());
+        let (leaves, ends) = stored::leaves(&entries).unwrap();
+        let (assets, mut tree) = (MemoryAssets::new(), Tree::empty());
+        for (tile, bytes) in tree.append_leaves(&leaves) {
+            assets.tamper(&tile.path(), Some(bytes));
+        }
+        for (tile, bytes) in tree.append_data(0, &entries, &ends) {
+            assets.tamper(&tile.path(), Some(gzip(&bytes).unwrap().into()));
+        }
+        Stored { assets, tree }
+    }
+
+    async fn tile(&self, path: &str) -> Bytes {
+        self.assets.get(path).await.unwrap().unwrap()
+    }
+
+    async fn read(&self, tile: u64) -> Found {
+        let assets = Arc::new(self.assets.clone());
+        let verified = VerifiedTiles::new(assets, kept(KEPT), Damaged::default());
+        let source = Source::new(&self.assets, &verified, &self.tree);
+        source.read(tile).await.unwrap()
+    }
+}
+
+fn entry(index: u64) -> Vec<u8> {
+    let certificate = Bytes::from(index.to_be_bytes().repeat(10));
+    let signed = SignedEntry::X509 { certificate };
+    let entry = Entry {
+        identity: signed.identity(),
+        signed,
+        precertificate: None,
+        issuers: Arc::from([]),
+    };
+    let mut leaf = Vec::new();
+    TileLeaf::encode(7, &entry, index, &mut leaf);
+    leaf
+}
+
+/// Reads are made ahead by what those before them brought.
+#[tokio::test]
+async fn what_was_read_for_a_tile_is_counted() {
+    let stored = Stored::new();
+    let whole = stored.tile("tile/data/001").await;
+    let found = stored.read(1).await;
+    assert_eq!((found.entries.len(), found.gaps.len()), (256, 0));
+    assert_eq!((found.end, found.read), (512, whole.len()));
+    // The right edge is in memory.
+    let found = stored.read(2).await;
+    assert_eq!(
+        (found.end, found.entries.len(), found.read),
+        (ENTRIES, 7, 0)
+    );
+    // One that is cut is read twice, and whatever was stored before it is kept.
+    let plain = gunzip(whole).unwrap();
+    let cut = plain.slice(..plain.len() / 2);
+    stored.assets.tamper("tile/data/001", Some(cut.clone()));
+    let found = stored.read(1).await;
+    assert_eq!((found.entries.len(), found.read), (128, 2 * cut.len()));
+    let gap = &found.gaps[..];
+    assert!(
+        matches!(
+            gap,
+            [Gap {
+                first: 384,
+                end: 512,
+                ..
+            }]
+        ),
+        "{gap:?}"
+    );
+}
