@@ -11,7 +11,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use super::minted::{DEFAULT_ALPN, Facts, Minted};
 use super::pool::KeyPool;
 use super::{
-    CertificateStore, Clock, Fingerprint, Generate, Host, StoreError, StoreKey, StoreStats,
+    CertificateStore, Clock, Fingerprint, Generate, Host, Own, StoreError, StoreKey, StoreStats,
 };
 use crate::{Authority, Error, KeyPair, KeyType, LeafOptions, Name, Time, oid};
 
@@ -73,6 +73,7 @@ impl Default for MintOptions {
 /// OCSP: nobody would answer there.
 pub struct Minter {
     issuer: ArcSwap<Issuer>,
+    own: ArcSwap<Vec<Own>>,
     store: Arc<dyn CertificateStore>,
     mint: Arc<Mint>,
 }
@@ -120,12 +121,14 @@ impl Minter {
         }
         Ok(Minter {
             issuer: ArcSwap::from_pointee(Issuer::new(ca, &mint)?),
+            own: ArcSwap::default(),
             store,
             mint,
         })
     }
 
-    /// The certificate for a host, from the store or made now.
+    /// The certificate for a host: the first [`Own`] one that covers it, else
+    /// from the store or made now.
     ///
     /// Any number of callers may ask at a time, for one host or many; see
     /// [`CertificateStore`] for what then happens.
@@ -133,6 +136,9 @@ impl Minter {
     /// # Errors
     /// The CA has expired, or too much is asked at a time.
     pub async fn certificate(&self, host: &Host) -> Result<Arc<Minted>, StoreError> {
+        if let Some(own) = self.own.load().iter().find_map(|own| own.serves(host)) {
+            return Ok(own);
+        }
         let issuer = self.issuer.load_full();
         let wildcard = host.wildcard().filter(|_| self.mint.options.wildcard);
         let key = StoreKey {
@@ -151,6 +157,12 @@ impl Minter {
     pub fn replace_ca(&self, ca: Authority) -> Result<(), Error> {
         self.issuer.store(Arc::new(Issuer::new(ca, &self.mint)?));
         Ok(())
+    }
+
+    /// Serves these instead of minted certificates from now on, and those
+    /// that were given before no more.
+    pub fn replace_own(&self, own: Vec<Own>) {
+        self.own.store(Arc::new(own));
     }
 
     /// The CA of the moment.

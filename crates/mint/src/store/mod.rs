@@ -18,7 +18,8 @@
 //!
 //! [`CertificateStore`] says what every store promises. Those of this crate:
 //! [`MemoryStore`], [`DiskStore`] (shared between processes), [`LayeredStore`]
-//! (memory before any other), and [`NoStore`], which keeps nothing.
+//! (memory before any other), and [`NoStore`], which keeps nothing. [`Own`]
+//! certificates, which somebody else issued, go before all of them.
 
 mod clock;
 mod disk;
@@ -33,6 +34,7 @@ mod minted;
 mod minter;
 mod none;
 mod options;
+mod own;
 mod pool;
 mod stats;
 mod workshop;
@@ -50,6 +52,7 @@ pub use minted::{DEFAULT_ALPN, Minted};
 pub use minter::{LeafKey, MintOptions, Minter};
 pub use none::NoStore;
 pub use options::StoreOptions;
+pub use own::{Own, read_pair};
 pub use stats::{GenerationTime, StoreStats};
 
 /// Makes the certificate of a key: blocking work, from microseconds (ECDSA) to

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use lucarne_mint::store::{Fingerprint, MemoryStore, MintOptions, Minted, Minter, StoreOptions};
-use lucarne_mint::{Authority, CaOptions, KeyType, oid};
+use lucarne_mint::store::{
+    DEFAULT_ALPN, Fingerprint, MemoryStore, MintOptions, Minted, Minter, Own, StoreOptions,
+};
+use lucarne_mint::{Authority, CaOptions, KeyType, LeafOptions, oid, pem};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore};
 use tokio_rustls::{TlsAcceptor, TlsConnector, rustls};
@@ -239,4 +241,95 @@ fn keys_of_impossible_sizes_are_refused() {
     }
     assert_eq!("RSA-2048".parse(), Ok(KeyType::Rsa(2048)));
     assert!("rsa1024".parse::<KeyType>().is_err());
+}
+
+/// A certificate of `authority` and its key, as files have them.
+fn pem_of(authority: &Authority, names: &[&str]) -> (String, String) {
+    let options = LeafOptions::for_names(names.iter().copied()).unwrap();
+    let chain = authority.chain(authority.issue(&options).unwrap());
+    let certificates = chain.certificates().iter();
+    (
+        certificates
+            .map(|der| pem::encode("CERTIFICATE", der))
+            .collect(),
+        pem::encode("PRIVATE KEY", &options.key.to_pkcs8().unwrap()),
+    )
+}
+
+fn own((certificate, key): &(String, String)) -> Result<Own, String> {
+    let alpn = DEFAULT_ALPN.map(str::to_owned);
+    let own = Own::from_pem(certificate.as_bytes(), key.as_bytes(), &alpn);
+    own.map_err(|error| error.to_string())
+}
+
+#[tokio::test]
+async fn own_certificates_are_served_for_what_they_cover() {
+    let (minter, theirs) = (minter(store()), new_ca());
+    let wild = pem_of(&theirs, &["*.own.test", "own.test", "192.0.2.7"]);
+    let one = pem_of(&theirs, &["one.test", "two.test"]);
+    let two = own(&one)
+        .unwrap()
+        .only_for(|host| host.as_str() == "two.test");
+    minter.replace_own(vec![own(&wild).unwrap(), two]);
+    for (name, served) in [
+        ("www.own.test", true),
+        ("own.test", true),
+        ("192.0.2.7", true),
+        // One label, as clients have it.
+        ("a.b.own.test", false),
+        ("192.0.2.8", false),
+        ("two.test", true),
+        // Covered, but not for this host.
+        ("one.test", false),
+    ] {
+        let minted = minter.certificate(&host(name)).await.unwrap();
+        let by = if served { &theirs } else { &minter.ca() };
+        handshake(&minted, &client(by), name).await.unwrap();
+    }
+    // Whatever becomes of the CA; and taken back, they are served no more.
+    minter.replace_ca(new_ca()).unwrap();
+    let minted = minter.certificate(&host("own.test")).await.unwrap();
+    handshake(&minted, &client(&theirs), "own.test")
+        .await
+        .unwrap();
+    minter.replace_own(Vec::new());
+    let minted = minter.certificate(&host("own.test")).await.unwrap();
+    handshake(&minted, &client(&minter.ca()), "own.test")
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn own_certificates_go_before_wildcards_of_the_store() {
+    let options = MintOptions {
+        wildcard: true,
+        ..MintOptions::default()
+    };
+    let (minter, theirs) = (Minter::new(ca(), store(), options).unwrap(), new_ca());
+    let pair = pem_of(&theirs, &["www.own.test"]);
+    minter.replace_own(vec![own(&pair).unwrap()]);
+    let minted = minter.certificate(&host("www.own.test")).await.unwrap();
+    handshake(&minted, &client(&theirs), "www.own.test")
+        .await
+        .unwrap();
+    let minted = minter.certificate(&host("mail.own.test")).await.unwrap();
+    handshake(&minted, &client(&ca()), "mail.own.test")
+        .await
+        .unwrap();
+}
+
+#[test]
+fn own_certificates_without_their_key_are_refused() {
+    let theirs = new_ca();
+    let (certificate, key) = pem_of(&theirs, &["own.test"]);
+    let (_, other) = pem_of(&theirs, &["own.test"]);
+    for (certificate, key, why) in [
+        (&certificate, &other, "keys may not be consistent"),
+        (&certificate, &certificate, "there is no PRIVATE KEY"),
+        (&key, &key, "there is no CERTIFICATE"),
+        (&String::new(), &key, "there is no CERTIFICATE"),
+    ] {
+        let refused = own(&(certificate.clone(), key.clone())).unwrap_err();
+        assert!(refused.contains(why), "{refused}");
+    }
 }
