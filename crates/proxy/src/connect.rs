@@ -13,9 +13,11 @@ use tokio::net::TcpStream;
 
 use crate::body::Body;
 use crate::core::{Core, Open, Phase};
-use crate::failure::Failure;
+use crate::failure::{Failure, Refusal};
+use crate::headers;
 use crate::intercept::intercept;
 use crate::page;
+use crate::relay::Link;
 use crate::rules::Action;
 use crate::stream::Rewind;
 use crate::target::Target;
@@ -58,13 +60,18 @@ async fn begin(
         .map_or("", |authority| authority.as_str());
     let target = target(authority).map_err(|failure| (failure, None))?;
     permit(core, &target).map_err(|failure| (failure, Some(target.to_string())))?;
+    if headers::came_by(request.headers(), &core.name) {
+        let failure = Failure::Refused(Refusal::Loop);
+        return Err((failure, Some(target.to_string())));
+    }
+    let trail = headers::trail(request.headers(), &core.name);
     let rules = core.rules.load();
     let tunnel = rules.action(&target, None) == Action::Tunnel && !rules.need_name(&target);
     let judge = !tunnel || rules.judge();
     let mut server = None;
     if tunnel {
         // Whether the server is there can still be told with a status.
-        let there = core.upstream.tcp(&target).await;
+        let there = core.upstream.link(&target, &trail).await;
         server = Some(there.map_err(|failure| (failure, Some(target.to_string())))?);
     }
     go_on(core, upgrade, move |core, stream| async move {
@@ -73,7 +80,7 @@ async fn begin(
                 core.hosts.connection(&target.host);
                 pass(&core, stream, server).await;
             }
-            (_, server) => intercept(core, client, target, stream, server).await,
+            (_, server) => intercept(core, client, target, trail, stream, server).await,
         }
     });
     Ok(())
@@ -132,7 +139,7 @@ fn bare(upgraded: Upgraded) -> Option<Rewind> {
 }
 
 /// Passes everything on between client and server.
-pub(crate) async fn pass<C>(core: &Core, client: C, server: TcpStream)
+pub(crate) async fn pass<C>(core: &Core, client: C, server: Rewind<Link>)
 where
     C: AsyncRead + AsyncWrite + Unpin,
 {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use lucarne_mint::store::Minter;
 use lucarne_mint::{Authority, pem};
+use rustls::KeyLog;
 use tokio::sync::{Notify, watch};
 
 use crate::hosts::Hosts;
@@ -29,6 +30,7 @@ pub(crate) struct Core {
     pub(crate) users: ArcSwapOption<Users>,
     pub(crate) minter: Arc<Minter>,
     pub(crate) upstream: Upstream,
+    pub(crate) key_log: Option<Arc<dyn KeyLog>>,
     pub(crate) limits: Limits,
     pub(crate) stats: Stats,
     pub(crate) hosts: Hosts,

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,7 +48,18 @@ impl Dialer {
     /// Connects to the target. What is checked is the address that is then
     /// connected to: no answer of a name server gets around that.
     pub(crate) async fn connect(&self, target: &Target) -> Result<TcpStream, Failure> {
-        let addresses = self.addresses(target).await?;
+        let addresses = self.addresses(target, |ip| self.permit(ip, target.port));
+        self.first(addresses.await?).await
+    }
+
+    /// Connects to an upstream proxy. Whoever configured it has allowed its
+    /// address, wherever that is, unless it is this proxy's own.
+    pub(crate) async fn connect_to_proxy(&self, proxy: &Target) -> Result<TcpStream, Failure> {
+        let addresses = self.addresses(proxy, |ip| self.not_own(ip, proxy.port));
+        self.first(addresses.await?).await
+    }
+
+    async fn first(&self, addresses: VecDeque<SocketAddr>) -> Result<TcpStream, Failure> {
         let connecting = timeout(self.patience, first_of(addresses));
         let stream = match connecting.await {
             Ok(connected) => connected.map_err(|(address, error)| {
@@ -62,16 +73,40 @@ impl Dialer {
 
     /// Whether the rules let `ip` be connected to, at this port.
     pub(crate) fn permit(&self, ip: IpAddr, port: u16) -> Result<(), Failure> {
-        if self.is_own(ip, port) {
-            return Err(Failure::Refused(Refusal::Loop));
-        }
+        self.not_own(ip, port)?;
         self.rules
             .load()
             .permit_address(ip)
             .map_err(Failure::Refused)
     }
 
-    async fn addresses(&self, target: &Target) -> Result<VecDeque<SocketAddr>, Failure> {
+    /// Whether the rules let `target` be asked of another proxy, as far as can
+    /// be told here: names are resolved there, except those that mean the
+    /// machine that resolves them (RFC 6761 6.3).
+    pub(crate) fn permit_elsewhere(&self, target: &Target) -> Result<(), Failure> {
+        let name = target.host.as_str();
+        let ip = match target.host.ip() {
+            None if name == "localhost" || name.ends_with(".localhost") => {
+                Some(Ipv4Addr::LOCALHOST.into())
+            }
+            ip => ip,
+        };
+        ip.map_or(Ok(()), |ip| self.permit(ip, target.port))
+    }
+
+    fn not_own(&self, ip: IpAddr, port: u16) -> Result<(), Failure> {
+        match self.is_own(ip, port) {
+            true => Err(Failure::Refused(Refusal::Loop)),
+            false => Ok(()),
+        }
+    }
+
+    /// The addresses of `target` that `permit` lets be connected to.
+    async fn addresses(
+        &self,
+        target: &Target,
+        permit: impl Fn(IpAddr) -> Result<(), Failure>,
+    ) -> Result<VecDeque<SocketAddr>, Failure> {
         let found: Vec<SocketAddr> = match target.host.ip() {
             Some(ip) => vec![SocketAddr::new(ip, target.port)],
             None => self.resolve(target).await?,
@@ -79,7 +114,7 @@ impl Dialer {
         let mut refused = None;
         let mut permitted = Vec::with_capacity(found.len());
         for address in found {
-            match self.permit(address.ip(), address.port()) {
+            match permit(address.ip()) {
                 Ok(()) => permitted.push(address),
                 Err(failure) => refused = refused.or(Some(failure)),
             }

@@ -14,14 +14,16 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 
 use crate::body::{Body, Outgoing};
-use crate::failure::{Failure, Refusal, Step};
+use crate::failure::{Failure, Refusal, Step, next_hop};
 use crate::headers;
-use crate::page;
+use crate::page::{self, PROXY_STATUS};
 use crate::pool::{Connection, Http1, Lease, Route};
+use crate::relay;
 use crate::session::{Fixed, Session};
 use crate::target::Target;
 use crate::tunnel::splice;
 use crate::upstream::closed;
+use crate::upstream_proxy::UpstreamProxy;
 
 /// Answers a request, with the server's answer or a page that says why there
 /// is none.
@@ -65,9 +67,27 @@ async fn exchange(
     let (prepared, moving) = prepare(session, request, &route).map_err(trouble)?;
     let upgrade = prepared.upgrade;
     let sending = send(session, &route, prepared, &moving);
-    let (response, lease) = sending.await.map_err(trouble)?;
+    let (mut response, lease) = sending.await.map_err(trouble)?;
+    if let Some(proxy) = route.forwarder() {
+        forwarded(&mut response, proxy).map_err(trouble)?;
+    }
     let client = upgrade.then_some(client_upgrade);
     finish(session, response, lease, client).map_err(trouble)
+}
+
+/// Looks at an answer to a request that an upstream proxy passed on. Which of
+/// the two speaks cannot be told but where only the proxy can have said it.
+fn forwarded(response: &mut Response<Incoming>, proxy: &UpstreamProxy) -> Result<(), Failure> {
+    let status = response.status();
+    if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
+        return Err(relay::refused(response, proxy));
+    }
+    let failed = status.is_client_error() || status.is_server_error();
+    let told = format!("lucarne; {}", next_hop(proxy, status));
+    if let (true, Ok(told)) = (failed, HeaderValue::try_from(told)) {
+        response.headers_mut().append(PROXY_STATUS, told);
+    }
+    Ok(())
 }
 
 /// Where a request goes.
@@ -96,7 +116,10 @@ fn route(session: &Session, request: &Request<Incoming>) -> Result<Arc<Route>, F
     let target = Target::parse(authority, port).map_err(|e| Failure::Request(format!("{e}.")))?;
     let tls = tls.then(|| target.host.clone());
     session.core.hosts.connection(&target.host).request();
-    Ok(Arc::new(Route { target, tls }))
+    let mut route = session.core.upstream.route(target, tls);
+    // As the client hands it to this proxy.
+    route.forwarded = route.tls.is_none();
+    Ok(Arc::new(route))
 }
 
 /// Whether the rules let the request be made. Inside an intercepted connection
@@ -139,6 +162,8 @@ fn permit(session: &Session, request: &Request<Incoming>, route: &Route) -> Resu
 /// A request as the server gets it.
 struct Prepared {
     request: Request<Outgoing>,
+    /// The proxies that it came by, this one included.
+    trail: HeaderValue,
     upgrade: bool,
     /// Whether the client waits for the server's word before it sends a body.
     expects: bool,
@@ -159,6 +184,10 @@ fn prepare(
             .headers
             .insert(TE, HeaderValue::from_static("trailers"));
     }
+    let trail = match &session.fixed {
+        Some(fixed) => fixed.trail.clone(),
+        None => headers::trail(&parts.headers, &session.core.name),
+    };
     if session.fixed.is_none() {
         headers::add_via(&mut parts.headers, came_as, &session.core.name);
     }
@@ -172,6 +201,7 @@ fn prepare(
     let (body, moving) = Outgoing::new(incoming, session.core.limits.idle);
     let prepared = Prepared {
         request: Request::from_parts(parts, body),
+        trail,
         upgrade,
         expects,
     };
@@ -210,6 +240,21 @@ fn for_http1(request: &mut Request<Outgoing>) {
         *request.uri_mut() = Uri::from(path);
     }
     *request.version_mut() = Version::HTTP_11;
+}
+
+/// For a proxy that passes it on: the whole URL, and who we are.
+fn for_forwarder(request: &mut Request<Outgoing>, route: &Route, proxy: &UpstreamProxy) {
+    let path = request.uri().path_and_query().cloned();
+    let url = Uri::builder()
+        .scheme(route.scheme())
+        .authority(route.target.authority(route.port()))
+        .path_and_query(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
+    // What came in has been a URL of these parts.
+    if let Ok(url) = url.build() {
+        *request.uri_mut() = url;
+    }
+    *request.version_mut() = Version::HTTP_11;
+    relay::authorize(request.headers_mut(), proxy);
 }
 
 /// For an HTTP/2 server: the whole URL, and no Host header.
@@ -256,13 +301,14 @@ fn copy(request: &Request<Outgoing>) -> Option<http::request::Builder> {
 async fn connection(
     session: &Session,
     route: &Route,
+    trail: &HeaderValue,
     fresh: bool,
 ) -> Result<(Connection, bool), Failure> {
     let upstream = &session.core.upstream;
     let Some(fixed) = &session.fixed else {
         return match upstream.pool.http1(route).filter(|_| !fresh) {
             Some(connection) => Ok((Connection::Http1(connection), true)),
-            None => Ok((upstream.connect(route, false).await?, false)),
+            None => Ok((upstream.connect(route, false, trail).await?, false)),
         };
     };
     if let Some(ready) = fixed.ready.lock().take() {
@@ -272,7 +318,7 @@ async fn connection(
         true => shared(session, fixed, fresh).await,
         false => match upstream.pool.http1(route).filter(|_| !fresh) {
             Some(connection) => Ok((Connection::Http1(connection), true)),
-            None => Ok((upstream.connect(route, false).await?, false)),
+            None => Ok((upstream.connect(route, false, trail).await?, false)),
         },
     }
 }
@@ -293,7 +339,7 @@ async fn shared(
     if let Some(connection) = upstream.pool.http2(route) {
         return Ok((Connection::Http2(connection), true));
     }
-    let connection = upstream.connect(route, true).await?;
+    let connection = upstream.connect(route, true, &fixed.trail).await?;
     if let Connection::Http2(sender) = &connection {
         upstream.pool.share(route, sender.clone());
     }
@@ -309,6 +355,7 @@ async fn send(
 ) -> Result<(Response<Incoming>, Option<Lease>), Failure> {
     let Prepared {
         mut request,
+        trail,
         expects,
         ..
     } = prepared;
@@ -324,11 +371,14 @@ async fn send(
     }
     let mut attempts = 0;
     loop {
-        let (connection, used) = connection(session, route, attempts > 0).await?;
+        let (connection, used) = connection(session, route, &trail, attempts > 0).await?;
         let once_more = if used { copy(&request) } else { None };
         let sent = match connection {
             Connection::Http1(connection) => {
-                for_http1(&mut request);
+                match route.forwarder() {
+                    Some(proxy) => for_forwarder(&mut request, route, proxy),
+                    None => for_http1(&mut request),
+                }
                 let answer_in = session.core.limits.answer;
                 one_at_a_time(session, route, connection, request, answer_in, moving).await
             }

@@ -9,6 +9,7 @@ use lucarne_mint::store::StoreError;
 use crate::checks::ChecksFull;
 use crate::facts::Facts;
 use crate::pattern::HostPattern;
+use crate::upstream_proxy::UpstreamProxy;
 
 /// Why the proxy does not want to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,10 +51,24 @@ pub enum Failure {
     Closed(String),
     /// The server took too long; for what, and how long that was.
     Timeout(Step, Duration),
+    /// The upstream proxy that is to be asked gave no connection; which one,
+    /// and why.
+    Upstream(String, UpstreamTrouble),
     /// The proxy has no certificate to answer with.
     Mint(StoreError),
     /// As many connections as the proxy may have.
     Busy,
+}
+
+/// Why an upstream proxy gave no connection.
+#[derive(Clone, Debug)]
+pub enum UpstreamTrouble {
+    /// It was not reached; what failed on the way to it.
+    Unreached(Box<Failure>),
+    /// It broke off. Reads as a sentence without its beginning and its end.
+    Broke(&'static str),
+    /// It does not want to, or cannot; its status, and its `Proxy-Status`.
+    Refused(StatusCode, Option<String>),
 }
 
 /// What can take too long.
@@ -77,6 +92,7 @@ impl Failure {
             Failure::Authentication => StatusCode::PROXY_AUTHENTICATION_REQUIRED,
             Failure::Refused(_) => StatusCode::FORBIDDEN,
             Failure::Timeout(..) => StatusCode::GATEWAY_TIMEOUT,
+            Failure::Upstream(_, trouble) => trouble.status(),
             Failure::Checks(ChecksFull::OfClient) => StatusCode::TOO_MANY_REQUESTS,
             Failure::Mint(StoreError::Overloaded { .. })
             | Failure::Busy
@@ -103,6 +119,7 @@ impl Failure {
             Failure::Timeout(Step::Resolve, _) => "dns_timeout",
             Failure::Timeout(Step::Connect | Step::Handshake, _) => "connection_timeout",
             Failure::Timeout(Step::Answer, _) => "http_response_timeout",
+            Failure::Upstream(_, trouble) => trouble.kind(),
             Failure::Mint(_) => "proxy_internal_error",
             Failure::Busy => "connection_limit_reached",
         }
@@ -121,6 +138,7 @@ impl Failure {
             Failure::Tls(_) => "No TLS with the server",
             Failure::Closed(_) => "The server gave no answer",
             Failure::Timeout(..) => "The server took too long",
+            Failure::Upstream(..) => "The upstream proxy gave no connection to this host",
             Failure::Mint(_) => "The proxy has no certificate for this host",
             Failure::Busy => "The proxy has too many connections",
         }
@@ -146,6 +164,7 @@ impl Failure {
             }
             Failure::Refused(refusal) => refusal.reason(),
             Failure::Timeout(step, after) => step.reason(*after),
+            Failure::Upstream(proxy, trouble) => trouble.reason(proxy),
             Failure::Mint(error) => error.to_string(),
             Failure::Busy => "It has as many as it may have (maxconnections).".to_owned(),
         }
@@ -175,7 +194,8 @@ impl Failure {
             }
             Failure::Tls(_) => {
                 "Look whether the port speaks TLS, and which versions: the proxy speaks 1.2 and \
-                 1.3. Servers that want a client's certificate need a rule (action: tunnel)."
+                 1.3. Servers that want a client's certificate need one that the proxy shows \
+                 (upstream.certificates), or a rule (action: tunnel)."
             }
             Failure::Closed(_) => {
                 "Try again. If the port does not speak HTTP, pass the host on untouched by a rule \
@@ -184,6 +204,7 @@ impl Failure {
             Failure::Timeout(..) => {
                 "Try again; if the server needs longer than that, raise the proxy's timeouts."
             }
+            Failure::Upstream(_, trouble) => trouble.advice(),
             Failure::Mint(StoreError::Overloaded { .. }) | Failure::Busy | Failure::Checks(_) => {
                 "Try again in a moment."
             }
@@ -191,11 +212,104 @@ impl Failure {
         }
     }
 
+    /// `Proxy-Status` (RFC 9209): what failed, and with which upstream proxy,
+    /// if with one, after what that one says.
+    pub(crate) fn proxy_status(&self) -> String {
+        let own = format!("lucarne; error={}", self.kind());
+        match self {
+            Failure::Upstream(proxy, UpstreamTrouble::Refused(status, said)) => {
+                let before = said
+                    .as_ref()
+                    .map_or(String::new(), |said| format!("{said}, "));
+                format!("{before}{own}; {}", next_hop(proxy, *status))
+            }
+            Failure::Upstream(proxy, _) => format!("{own}; next-hop=\"{proxy}\""),
+            _ => own,
+        }
+    }
+
     /// What the server's certificate says, where that is the trouble.
     pub fn facts(&self) -> Option<&Facts> {
         match self {
             Failure::Certificate(_, facts) => facts.as_deref(),
+            Failure::Upstream(_, UpstreamTrouble::Unreached(failure)) => failure.facts(),
             _ => None,
+        }
+    }
+}
+
+/// The parameters of `Proxy-Status` that name an upstream proxy and its status.
+pub(crate) fn next_hop(proxy: impl std::fmt::Display, status: StatusCode) -> String {
+    format!("next-hop=\"{proxy}\"; received-status={}", status.as_u16())
+}
+
+impl UpstreamTrouble {
+    /// As the failure of a request that went to `proxy`.
+    pub(crate) fn of(self, proxy: &UpstreamProxy) -> Failure {
+        Failure::Upstream(proxy.to_string(), self)
+    }
+
+    /// A refusal stays one, and a lack of time. The rest is between the two
+    /// proxies: above all 407, which the client could not do anything about.
+    fn status(&self) -> StatusCode {
+        match self {
+            UpstreamTrouble::Unreached(failure) => failure.status(),
+            UpstreamTrouble::Refused(
+                status @ (StatusCode::FORBIDDEN | StatusCode::GATEWAY_TIMEOUT),
+                _,
+            ) => *status,
+            UpstreamTrouble::Broke(_) | UpstreamTrouble::Refused(..) => StatusCode::BAD_GATEWAY,
+        }
+    }
+
+    fn kind(&self) -> &'static str {
+        match self {
+            UpstreamTrouble::Unreached(failure) => failure.kind(),
+            UpstreamTrouble::Broke(_) => "connection_terminated",
+            UpstreamTrouble::Refused(StatusCode::PROXY_AUTHENTICATION_REQUIRED, _) => {
+                "proxy_configuration_error"
+            }
+            UpstreamTrouble::Refused(StatusCode::FORBIDDEN, _) => "http_request_denied",
+            UpstreamTrouble::Refused(StatusCode::GATEWAY_TIMEOUT, _) => "connection_timeout",
+            UpstreamTrouble::Refused(..) => "destination_unavailable",
+        }
+    }
+
+    fn reason(&self, proxy: &str) -> String {
+        match self {
+            UpstreamTrouble::Unreached(failure) => {
+                format!("The upstream proxy {proxy} cannot be used: {failure}")
+            }
+            UpstreamTrouble::Broke(why) => {
+                format!("The upstream proxy {proxy} cannot be used: {why}.")
+            }
+            UpstreamTrouble::Refused(status, said) => {
+                let said = said
+                    .as_ref()
+                    .map_or(String::new(), |said| format!(" ({said})"));
+                format!("The upstream proxy {proxy} says {status}{said}.")
+            }
+        }
+    }
+
+    fn advice(&self) -> &'static str {
+        match self {
+            UpstreamTrouble::Refused(StatusCode::PROXY_AUTHENTICATION_REQUIRED, _) => {
+                "Whoever runs this proxy can give it the user name and the password that the \
+                 upstream proxy wants (upstream.proxy)."
+            }
+            UpstreamTrouble::Refused(StatusCode::FORBIDDEN, _) => {
+                "Whoever runs the upstream proxy can allow the host. Whoever runs this one can \
+                 have it reached another way (upstream.proxy)."
+            }
+            UpstreamTrouble::Refused(..) => {
+                "The upstream proxy did not get through to the host: look whether the host \
+                 answers from there."
+            }
+            UpstreamTrouble::Unreached(_) | UpstreamTrouble::Broke(_) => {
+                "Look whether the upstream proxy runs, and whether upstream.proxy has its \
+                 address. Nothing is connected to directly instead."
+            }
         }
     }
 }

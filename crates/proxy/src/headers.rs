@@ -77,6 +77,20 @@ pub(crate) fn add_via(headers: &mut HeaderMap, version: Version, name: &str) {
     }
 }
 
+/// All proxies that the message came by, and `name` at the end: what another
+/// proxy is told, so that it knows itself if it is asked for the second time.
+pub(crate) fn trail(headers: &HeaderMap, name: &str) -> HeaderValue {
+    let mut by: Vec<&[u8]> = headers
+        .get_all(VIA)
+        .iter()
+        .map(|by| by.as_bytes())
+        .collect();
+    let own = format!("1.1 {name}");
+    by.push(own.as_bytes());
+    let trail = HeaderValue::from_bytes(&by.join(&b", "[..]));
+    trail.unwrap_or(HeaderValue::from_static("1.1 lucarne"))
+}
+
 /// Whether the message came by a proxy of this name.
 pub(crate) fn came_by(headers: &HeaderMap, name: &str) -> bool {
     headers
@@ -156,6 +170,10 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(VIA, HeaderValue::from_static("1.0 fred, 1.1 lucarne-1"));
         assert!(came_by(&headers, "lucarne-1") && !came_by(&headers, "lucarne-2"));
+        assert_eq!(
+            trail(&headers, "lucarne-2"),
+            "1.0 fred, 1.1 lucarne-1, 1.1 lucarne-2"
+        );
         add_via(&mut headers, Version::HTTP_11, "lucarne-2");
         assert!(came_by(&headers, "lucarne-2"));
     }

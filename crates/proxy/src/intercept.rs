@@ -10,11 +10,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use http::HeaderValue;
 use lucarne_mint::store::{Host, HostError, Minted};
 use rustls::ServerConfig;
 use rustls::server::{Acceptor, ClientHello};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
@@ -25,6 +25,7 @@ use crate::failure::Failure;
 use crate::hosts::Seen;
 use crate::opening::{Opening, Second, recognise};
 use crate::pool::{Connection, Route};
+use crate::relay::Link;
 use crate::rules::Action;
 use crate::serve;
 use crate::session::{Fixed, Session};
@@ -37,21 +38,22 @@ pub(crate) async fn intercept(
     core: Arc<Core>,
     client: SocketAddr,
     target: Target,
+    trail: HeaderValue,
     mut stream: Rewind,
-    mut server: Option<TcpStream>,
+    mut server: Option<Rewind<Link>>,
 ) {
-    let http2 = match first(&core, &target, &mut stream, &mut server).await {
+    let http2 = match first(&core, &target, &trail, &mut stream, &mut server).await {
         Ok(First::Nothing) => return,
         Ok(First::Server) => {
             let second = Second::new(stream, core.limits.head_bytes);
-            return tunnel(&core, client, &target, second, server).await;
+            return tunnel(&core, client, &target, &trail, second, server).await;
         }
         Ok(First::Client(Opening::Other)) => {
-            return tunnel(&core, client, &target, stream, server).await;
+            return tunnel(&core, client, &target, &trail, stream, server).await;
         }
         Ok(First::Client(Opening::Tls)) => {
             return match hello(&core, stream).await {
-                Ok(start) => Box::pin(take(core, client, target, start, server)).await,
+                Ok(start) => Box::pin(take(core, client, target, trail, start, server)).await,
                 Err(why) => tracing::info!(%client, %target, "no TLS with the client: {why}"),
             };
         }
@@ -60,8 +62,8 @@ pub(crate) async fn intercept(
         Err(failure) => return told_nobody(&core, client, &target, &failure),
     };
     match core.rules.load().action(&target, None) {
-        Action::Tunnel => tunnel(&core, client, &target, stream, server).await,
-        Action::Intercept => Box::pin(clear(core, client, target, stream, http2)).await,
+        Action::Tunnel => tunnel(&core, client, &target, &trail, stream, server).await,
+        Action::Intercept => Box::pin(clear(core, client, target, trail, stream, http2)).await,
     }
 }
 
@@ -79,8 +81,9 @@ enum First {
 async fn first(
     core: &Core,
     target: &Target,
+    trail: &HeaderValue,
     stream: &mut Rewind,
-    server: &mut Option<TcpStream>,
+    server: &mut Option<Rewind<Link>>,
 ) -> Result<First, Failure> {
     let silent = stream.before().is_empty();
     if silent && server.is_none() {
@@ -92,19 +95,18 @@ async fn first(
                     Ok(1..) => {}
                     _ => return Ok(First::Nothing),
                 },
-                connected = core.upstream.tcp(target) => *server = Some(connected?),
+                connected = core.upstream.link(target, trail) => *server = Some(connected?),
             },
         }
     }
-    if let (true, Some(server)) = (stream.before().is_empty(), &server) {
-        let mut nothing = [0];
+    if let (true, Some(server)) = (stream.before().is_empty(), server) {
         tokio::select! {
             filled = stream.fill() => match filled {
                 Ok(1..) => {}
                 _ => return Ok(First::Nothing),
             },
             // Also when it has nothing to say but that it goes.
-            _ = server.peek(&mut nothing) => return Ok(First::Server),
+            _ = server.fill() => return Ok(First::Server),
             // That long without a byte ends a tunnel, too.
             () = sleep(core.limits.idle) => return Ok(First::Nothing),
         }
@@ -148,15 +150,16 @@ async fn tunnel<C>(
     core: &Core,
     client: SocketAddr,
     target: &Target,
+    trail: &HeaderValue,
     stream: C,
-    server: Option<TcpStream>,
+    server: Option<Rewind<Link>>,
 ) where
     C: AsyncRead + AsyncWrite + Unpin,
 {
     core.hosts.connection(&target.host);
     let connected = match server {
         Some(server) => Ok(server),
-        None => core.upstream.tcp(target).await,
+        None => core.upstream.link(target, trail).await,
     };
     match connected {
         Ok(server) => pass(core, stream, server).await,
@@ -165,10 +168,18 @@ async fn tunnel<C>(
 }
 
 /// Serves requests that come without TLS.
-async fn clear(core: Arc<Core>, client: SocketAddr, target: Target, stream: Rewind, http2: bool) {
+async fn clear(
+    core: Arc<Core>,
+    client: SocketAddr,
+    target: Target,
+    trail: HeaderValue,
+    stream: Rewind,
+    http2: bool,
+) {
     let seen = core.hosts.connection(&target.host);
-    let route = Arc::new(Route { target, tls: None });
-    let session = Session::behind(core, client, Fixed::new(route, http2, seen, None));
+    let route = Arc::new(core.upstream.route(target, None));
+    let fixed = Fixed::new(route, trail, http2, seen, None);
+    let session = Session::behind(core, client, fixed);
     serve::intercepted(Arc::new(session), stream, http2).await;
 }
 
@@ -216,8 +227,9 @@ async fn take(
     core: Arc<Core>,
     client: SocketAddr,
     target: Target,
+    trail: HeaderValue,
     mut start: StartHandshake<Rewind>,
-    server: Option<TcpStream>,
+    server: Option<Rewind<Link>>,
 ) {
     let wishes = Wishes::of(&start.client_hello());
     let name = match &wishes.name {
@@ -241,19 +253,16 @@ async fn take(
             return deny(&core, client, &target, io, &failure).await;
         }
         io.rewind();
-        return tunnel(&core, client, &target, io, server).await;
+        return tunnel(&core, client, &target, &trail, io, server).await;
     }
     drop(server);
     start.io.forget();
     let host = name.unwrap_or_else(|| target.host.clone());
-    let route = Arc::new(Route {
-        target,
-        tls: Some(host.clone()),
-    });
+    let route = Arc::new(core.upstream.route(target, Some(host.clone())));
     let seen = core.hosts.connection(&host);
     let (certificate, choice) = tokio::join!(
         certificate(&core, &host, &seen),
-        choose(&core, &route, &wishes, refused)
+        choose(&core, &route, &trail, &wishes, refused)
     );
     let minted = match certificate {
         Ok(minted) => minted,
@@ -267,7 +276,7 @@ async fn take(
     };
     core.stats.intercepted.inc();
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    let fixed = Fixed::new(route, choice.http2, seen, choice.ready);
+    let fixed = Fixed::new(route, trail, choice.http2, seen, choice.ready);
     serve::intercepted(
         Arc::new(Session::behind(core, client, fixed)),
         stream,
@@ -317,7 +326,13 @@ struct Choice {
 /// A client that could speak HTTP/2 gets it where the server speaks it, or
 /// where it wants nothing else. To know, the server is asked, unless it was
 /// before.
-async fn choose(core: &Core, route: &Route, wishes: &Wishes, refused: Option<Failure>) -> Choice {
+async fn choose(
+    core: &Core,
+    route: &Route,
+    trail: &HeaderValue,
+    wishes: &Wishes,
+    refused: Option<Failure>,
+) -> Choice {
     let choice = |http2, ready| Choice { http2, ready };
     if let Some(failure) = refused {
         return choice(wishes.http2, Some(Err(failure)));
@@ -328,7 +343,7 @@ async fn choose(core: &Core, route: &Route, wishes: &Wishes, refused: Option<Fai
     if let Some(known) = core.upstream.pool.speaks_http2(route) {
         return choice(known || !wishes.http1, None);
     }
-    match core.upstream.connect(route, true).await {
+    match core.upstream.connect(route, true, trail).await {
         Ok(Connection::Http2(sender)) => {
             core.upstream.pool.share(route, sender);
             choice(true, None)
@@ -345,10 +360,13 @@ async fn handshake(
     minted: &Minted,
     http2: bool,
 ) -> Option<TlsStream<Rewind>> {
-    let config = match http2 {
+    let mut config = match http2 {
         true => minted.server_config.clone(),
         false => http1_only(start.client_hello().alpn().is_some(), minted),
     };
+    if let Some(key_log) = &core.key_log {
+        Arc::make_mut(&mut config).key_log = key_log.clone();
+    }
     match timeout(core.limits.handshake, start.into_stream(config)).await {
         Ok(Ok(stream)) => Some(stream),
         Ok(Err(error)) => {

@@ -17,6 +17,12 @@ pub struct Network {
 pub struct NetworkError;
 
 impl Network {
+    /// The address, if it is one alone.
+    pub(crate) fn single(&self) -> Option<IpAddr> {
+        let whole = if self.base.is_ipv4() { 32 } else { 128 };
+        (self.length == whole).then_some(self.base)
+    }
+
     /// Whether `ip` is in it.
     pub fn contains(&self, ip: IpAddr) -> bool {
         match (self.base, ip.to_canonical()) {

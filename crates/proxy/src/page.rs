@@ -12,7 +12,7 @@ use crate::body::Body;
 use crate::facts::Facts;
 use crate::failure::Failure;
 
-const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
+pub(crate) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
 
 #[derive(Template)]
@@ -41,8 +41,7 @@ pub(crate) fn failure(
     let mut response = answer(status, kind, text);
     let headers = response.headers_mut();
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
-    let told = format!("lucarne; error={}", failure.kind());
-    if let Ok(value) = HeaderValue::try_from(told) {
+    if let Ok(value) = HeaderValue::try_from(failure.proxy_status()) {
         headers.insert(PROXY_STATUS, value);
     }
     if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use lucarne_mint::store::Host;
+
 use crate::network::Network;
 use crate::target::Target;
 
@@ -39,6 +41,31 @@ pub enum PatternError {
 }
 
 impl HostPattern {
+    /// Every host.
+    pub fn all() -> Self {
+        HostPattern {
+            text: "*".to_owned(),
+            host: Hosts::Glob(vec![String::new(), String::new()]),
+            port: None,
+        }
+    }
+
+    /// The only host meant, if it is one alone.
+    pub fn host(&self) -> Option<Host> {
+        match &self.host {
+            Hosts::Glob(pieces) => match pieces.as_slice() {
+                [name] => Host::parse(name).ok(),
+                _ => None,
+            },
+            Hosts::Block(block) => block.single().map(Host::from),
+        }
+    }
+
+    /// The only port meant, if not all are.
+    pub fn port(&self) -> Option<u16> {
+        self.port
+    }
+
     /// Whether `target` is one of the hosts meant.
     pub fn matches(&self, target: &Target) -> bool {
         if self.port.is_some_and(|port| port != target.port) {
@@ -83,10 +110,7 @@ impl FromStr for HostPattern {
 
 /// Names with letters beyond ASCII are compared as DNS has them.
 fn a_label(piece: &str) -> String {
-    match (
-        piece.is_ascii(),
-        lucarne_mint::store::Host::parse(piece.trim_matches('.')),
-    ) {
+    match (piece.is_ascii(), Host::parse(piece.trim_matches('.'))) {
         (false, Ok(host)) => {
             let dot = |is: bool| if is { "." } else { "" };
             format!(

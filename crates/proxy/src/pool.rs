@@ -11,15 +11,31 @@ use lucarne_mint::store::Host;
 use parking_lot::Mutex;
 
 use crate::body::Outgoing;
+use crate::identity::TlsClient;
 use crate::target::Target;
+use crate::upstream_proxy::UpstreamProxy;
 
-/// Where a connection goes, and whom it is secured with.
+/// Where a connection goes, by which way, whom it is secured with, and as
+/// whom: what tells connections apart that must not be taken for each other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Route {
     /// What is connected to.
     pub(crate) target: Target,
     /// The server that must prove who it is; `None`: plain HTTP.
     pub(crate) tls: Option<Host>,
+    /// The proxy that is asked for the connection; `None`: nobody is.
+    pub(crate) through: Option<Arc<UpstreamProxy>>,
+    /// Whether that one gets the requests to pass them on, and no CONNECT.
+    pub(crate) forwarded: bool,
+    /// The certificate that the server is shown if it asks for one.
+    pub(crate) client: Option<Arc<TlsClient>>,
+}
+
+impl Route {
+    /// The proxy that gets the requests to pass them on.
+    pub(crate) fn forwarder(&self) -> Option<&UpstreamProxy> {
+        self.through.as_deref().filter(|_| self.forwarded)
+    }
 }
 
 impl Route {

@@ -9,18 +9,20 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use lucarne_mint::Authority;
 use lucarne_mint::store::{Minter, StoreStats};
 use prometheus_client::registry::Registry;
+use rustls::KeyLog;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 
 use crate::core::{Core, Open, Phase};
 use crate::dial::prepare;
 use crate::hosts::{HostRow, Hosts};
+use crate::identity::Shown;
 use crate::limits::Limits;
 use crate::observe::Observer;
 use crate::rules::Rules;
 use crate::serve;
 use crate::stats::{Stats, Totals};
-use crate::upstream::{Trust, Upstream};
+use crate::upstream::{Trust, Upstream, Ways};
 use crate::users::Users;
 
 /// Everything a proxy is made of.
@@ -29,6 +31,8 @@ pub struct Settings {
     pub minter: Arc<Minter>,
     /// Which servers are believed.
     pub trust: Trust,
+    /// How servers are reached, and as whom.
+    pub ways: Ways,
     /// What may be reached, and what happens to it.
     pub rules: Rules,
     /// Who may use it; `None`: everybody.
@@ -37,6 +41,9 @@ pub struct Settings {
     pub limits: Limits,
     /// Who is shown the servers' certificates.
     pub observer: Option<Arc<Observer>>,
+    /// Who is told the secrets of TLS, with clients and with servers: for
+    /// looking at what was recorded of the network. `None`: nobody.
+    pub key_log: Option<Arc<dyn KeyLog>>,
 }
 
 /// A proxy. Cheap to clone: all are the same one.
@@ -54,13 +61,21 @@ impl Proxy {
     pub fn new(settings: Settings) -> Result<Self, rustls::Error> {
         let rules = Arc::new(ArcSwap::from_pointee(settings.rules));
         let limits = settings.limits;
-        let upstream = Upstream::new(rules.clone(), &settings.trust, &limits, settings.observer)?;
+        let upstream = Upstream::new(
+            rules.clone(),
+            &settings.trust,
+            settings.ways,
+            &limits,
+            settings.observer,
+            settings.key_log.clone(),
+        )?;
         let (phase, _) = watch::channel(Phase::Running);
         Ok(Proxy(Arc::new(Core {
             rules,
             users: ArcSwapOption::from_pointee(settings.users),
             minter: settings.minter,
             upstream,
+            key_log: settings.key_log,
             stats: Stats::default(),
             hosts: Hosts::new(limits.hosts),
             name: name()?,
@@ -123,6 +138,11 @@ impl Proxy {
         self.0.rules.store(Arc::new(rules));
         // What was allowed once may be no more.
         self.0.upstream.pool.clear();
+    }
+
+    /// Shows servers these certificates from the next connection on.
+    pub fn replace_shown(&self, shown: &[Shown]) {
+        self.0.upstream.show(shown);
     }
 
     /// Another address that the proxy must not be made to connect to: of a

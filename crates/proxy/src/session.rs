@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use http::HeaderValue;
 use parking_lot::Mutex;
 
 use crate::core::Core;
@@ -21,6 +22,8 @@ pub(crate) struct Session {
 /// The server behind an intercepted connection.
 pub(crate) struct Fixed {
     pub(crate) route: Arc<Route>,
+    /// The proxies that the client's CONNECT came by, this one included.
+    pub(crate) trail: HeaderValue,
     /// Whether HTTP/2 is offered to it: the client speaks it.
     pub(crate) http2: bool,
     pub(crate) seen: Arc<Seen>,
@@ -44,12 +47,14 @@ impl Session {
 impl Fixed {
     pub(crate) fn new(
         route: Arc<Route>,
+        trail: HeaderValue,
         http2: bool,
         seen: Arc<Seen>,
         ready: Option<Result<Connection, Failure>>,
     ) -> Self {
         Fixed {
             route,
+            trail,
             http2,
             seen,
             ready: Mutex::new(ready),

@@ -13,8 +13,8 @@ use tokio::net::TcpStream;
 
 /// A connection of which the beginning has been read already, or is read to
 /// be read again.
-pub(crate) struct Rewind {
-    tcp: TcpStream,
+pub(crate) struct Rewind<S = TcpStream> {
+    stream: S,
     /// Read before, to be read first.
     before: BytesMut,
     /// While recording: everything that was read.
@@ -24,11 +24,11 @@ pub(crate) struct Rewind {
 /// Bytes read at a time: a ClientHello with a post-quantum key has less.
 const FILL: usize = 2048;
 
-impl Rewind {
-    /// `tcp`, from which `before` has been read.
-    pub(crate) fn new(before: Bytes, tcp: TcpStream) -> Self {
+impl<S: AsyncRead + Unpin> Rewind<S> {
+    /// `stream`, from which `before` has been read.
+    pub(crate) fn new(before: Bytes, stream: S) -> Self {
         Rewind {
-            tcp,
+            stream,
             before: before.into(),
             record: None,
         }
@@ -49,7 +49,7 @@ impl Rewind {
     pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let mut bytes = [0; FILL];
         let mut buffer = ReadBuf::new(&mut bytes);
-        ready!(Pin::new(&mut self.tcp).poll_read(cx, &mut buffer))?;
+        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer))?;
         self.before.extend_from_slice(buffer.filled());
         Poll::Ready(Ok(buffer.filled().len()))
     }
@@ -73,7 +73,7 @@ impl Rewind {
     }
 }
 
-impl AsyncRead for Rewind {
+impl<S: AsyncRead + Unpin> AsyncRead for Rewind<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -82,7 +82,7 @@ impl AsyncRead for Rewind {
         let this = &mut *self;
         let filled = buffer.filled().len();
         if this.before.is_empty() {
-            ready!(Pin::new(&mut this.tcp).poll_read(cx, buffer))?;
+            ready!(Pin::new(&mut this.stream).poll_read(cx, buffer))?;
         } else {
             let n = this.before.len().min(buffer.remaining());
             buffer.put_slice(&this.before[..n]);
@@ -95,13 +95,13 @@ impl AsyncRead for Rewind {
     }
 }
 
-impl AsyncWrite for Rewind {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Rewind<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.tcp).poll_write(cx, bytes)
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
     fn poll_write_vectored(
@@ -109,19 +109,19 @@ impl AsyncWrite for Rewind {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.tcp).poll_write_vectored(cx, slices)
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.tcp.is_write_vectored()
+        self.stream.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_flush(cx)
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_shutdown(cx)
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 

@@ -4,23 +4,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
+use http::HeaderValue;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use lucarne_mint::store::Host;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{ClientConfig, KeyLog, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
 
 use crate::dial::Dialer;
 use crate::failure::{Failure, Step};
+use crate::identity::{Shown, TlsClient};
 use crate::limits::Limits;
 use crate::observe::Observer;
+use crate::pattern::HostPattern;
 use crate::pool::{Connection, Http1, Http2, Pool, Route};
+use crate::relay::Link;
 use crate::rules::Rules;
+use crate::stream::Rewind;
 use crate::target::Target;
+use crate::upstream_proxy::{UpstreamProxy, Way};
 use crate::verify::{Verifier, explain};
 
 /// Which servers are believed.
@@ -33,16 +41,28 @@ pub struct Trust {
     pub insecure: bool,
 }
 
+/// How servers are reached, and as whom.
+#[derive(Clone, Debug, Default)]
+pub struct Ways {
+    /// By which proxies; the first that matches decides, and where none does
+    /// nobody is asked.
+    pub through: Vec<Way>,
+    /// With which certificates; the first that matches.
+    pub shown: Vec<Shown>,
+}
+
 /// Reaches servers.
 pub(crate) struct Upstream {
     pub(crate) dialer: Dialer,
     pub(crate) pool: Arc<Pool>,
     verifier: Arc<Verifier>,
-    /// Offers HTTP/1.1 alone.
-    http1: TlsConnector,
-    /// Offers HTTP/2 as well.
-    both: TlsConnector,
+    through: Vec<(HostPattern, Option<Arc<UpstreamProxy>>)>,
+    config: ClientConfig,
+    /// Shows no certificate.
+    pub(crate) nobody: TlsClient,
+    shown: ArcSwap<Vec<(HostPattern, Arc<TlsClient>)>>,
     patience: Duration,
+    pub(crate) answer: Duration,
     head_bytes: usize,
 }
 
@@ -50,47 +70,121 @@ impl Upstream {
     pub(crate) fn new(
         rules: Arc<ArcSwap<Rules>>,
         trust: &Trust,
+        ways: Ways,
         limits: &Limits,
         observer: Option<Arc<Observer>>,
+        key_log: Option<Arc<dyn KeyLog>>,
     ) -> Result<Self, rustls::Error> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let roots = trust.roots.clone();
         let verifier = Verifier::new(roots, trust.insecure, observer, provider.clone())
             .map_err(|error| rustls::Error::General(error.to_string()))?;
         let verifier = Arc::new(verifier);
-        let config = ClientConfig::builder_with_provider(provider)
+        let mut config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .dangerous()
             .with_custom_certificate_verifier(verifier.clone())
             .with_no_client_auth();
-        Ok(Upstream {
+        if let Some(key_log) = key_log {
+            config.key_log = key_log;
+        }
+        let through = ways.through.into_iter();
+        let upstream = Upstream {
             dialer: Dialer::new(rules, limits.connect, limits.idle),
             pool: Pool::new(limits.idle_connections, limits.keep),
             verifier,
-            http1: offering(&config, &[b"http/1.1"]),
-            both: offering(&config, &[b"h2", b"http/1.1"]),
+            through: through
+                .map(|way| (way.hosts, way.through.map(Arc::new)))
+                .collect(),
+            nobody: TlsClient::new(&config, None),
+            config,
+            shown: ArcSwap::default(),
             patience: limits.connect,
+            answer: limits.answer,
             head_bytes: limits.head_bytes,
-        })
+        };
+        upstream.show(&ways.shown);
+        Ok(upstream)
     }
 
-    /// A connection of TCP alone.
-    pub(crate) async fn tcp(&self, target: &Target) -> Result<TcpStream, Failure> {
-        self.dialer.connect(target).await
+    /// Shows these certificates from the next connection on.
+    pub(crate) fn show(&self, shown: &[Shown]) {
+        let client = |Shown { hosts, identity }: &Shown| {
+            let client = TlsClient::new(&self.config, Some(identity));
+            (hosts.clone(), Arc::new(client))
+        };
+        let shown = shown.iter().map(client).collect();
+        self.shown.store(Arc::new(shown));
+    }
+
+    /// The way to `target`, which must prove to be `tls`. The host that is
+    /// connected to decides by which proxy, the one that is proven as whom.
+    pub(crate) fn route(&self, target: Target, tls: Option<Host>) -> Route {
+        let through = self.proxy_for(&target).cloned();
+        let client = tls.as_ref().and_then(|host| {
+            let server = Target {
+                host: host.clone(),
+                port: target.port,
+            };
+            let shown = self.shown.load();
+            let matching = shown.iter().find(|(hosts, _)| hosts.matches(&server));
+            matching.map(|(_, client)| client.clone())
+        });
+        Route {
+            target,
+            tls,
+            through,
+            forwarded: false,
+            client,
+        }
+    }
+
+    fn proxy_for(&self, target: &Target) -> Option<&Arc<UpstreamProxy>> {
+        let way = self.through.iter().find(|(hosts, _)| hosts.matches(target));
+        way.and_then(|(_, proxy)| proxy.as_ref())
+    }
+
+    /// A connection that is passed on as it is. Where a proxy is to be asked
+    /// for it and does not give it, nothing else is tried. `trail`: see
+    /// [`tunnel`](Self::tunnel).
+    pub(crate) async fn link(
+        &self,
+        target: &Target,
+        trail: &HeaderValue,
+    ) -> Result<Rewind<Link>, Failure> {
+        let link = match self.proxy_for(target) {
+            None => Either::Left(self.dialer.connect(target).await?),
+            Some(proxy) => {
+                let tunnel = self.tunnel(proxy, target, trail).await?;
+                Either::Right(TokioIo::new(tunnel))
+            }
+        };
+        Ok(Rewind::new(Bytes::new(), link))
     }
 
     /// A new connection. HTTP/2 is offered only if `http2`; whether the server
     /// wants it is remembered. Without TLS there is nothing to offer it by:
     /// whoever asks for it knows (RFC 9113 3.3).
-    pub(crate) async fn connect(&self, route: &Route, http2: bool) -> Result<Connection, Failure> {
-        let tcp = self.tcp(&route.target).await?;
-        if route.tls.is_none() && http2 {
-            return self.speak_http2(tcp).await.map(Connection::Http2);
+    pub(crate) async fn connect(
+        &self,
+        route: &Route,
+        http2: bool,
+        trail: &HeaderValue,
+    ) -> Result<Connection, Failure> {
+        if let Some(proxy) = route.forwarder() {
+            let stream = self.reach(proxy, &route.target).await?;
+            return self.speak_http1(stream).await.map(Connection::Http1);
         }
-        if route.tls.is_none() {
-            return self.speak_http1(tcp).await.map(Connection::Http1);
-        }
-        let stream = self.secure(tcp, route, http2).await?;
+        let link = self.link(&route.target, trail).await?;
+        let Some(host) = &route.tls else {
+            return match http2 {
+                true => self.speak_http2(link).await.map(Connection::Http2),
+                false => self.speak_http1(link).await.map(Connection::Http1),
+            };
+        };
+        let client = route.client.as_deref().unwrap_or(&self.nobody);
+        let connector = if http2 { &client.both } else { &client.http1 };
+        let stream = self.secure(connector, link, host).await?;
         let chosen = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         if http2 {
             self.pool.learn(route, chosen);
@@ -101,20 +195,22 @@ impl Upstream {
         }
     }
 
-    async fn secure(
+    /// TLS with who must prove to be `host`.
+    pub(crate) async fn secure<S>(
         &self,
-        tcp: TcpStream,
-        route: &Route,
-        http2: bool,
-    ) -> Result<TlsStream<TcpStream>, Failure> {
-        let host = route.tls.as_ref().unwrap_or(&route.target.host);
+        connector: &TlsConnector,
+        stream: S,
+        host: &Host,
+    ) -> Result<TlsStream<S>, Failure>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         let name = match host.ip() {
             Some(ip) => ServerName::IpAddress(ip.into()),
             None => ServerName::try_from(host.to_string())
                 .map_err(|_| Failure::Tls(format!("{host} is no name of a server.")))?,
         };
-        let connector = if http2 { &self.both } else { &self.http1 };
-        match timeout(self.patience, connector.connect(name, tcp)).await {
+        match timeout(self.patience, connector.connect(name, stream)).await {
             Ok(Ok(stream)) => Ok(stream),
             Ok(Err(error)) => Err(self.failed(&error, host.as_str())),
             Err(_) => Err(Failure::Timeout(Step::Handshake, self.patience)),
@@ -143,7 +239,7 @@ impl Upstream {
         }
     }
 
-    async fn speak_http1<S>(&self, stream: S) -> Result<Http1, Failure>
+    pub(crate) async fn speak_http1<S>(&self, stream: S) -> Result<Http1, Failure>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -175,14 +271,13 @@ impl Upstream {
     }
 }
 
-fn offering(config: &ClientConfig, protocols: &[&[u8]]) -> TlsConnector {
-    let mut config = config.clone();
-    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
-    Arc::new(config).into()
-}
-
 /// What to say of an error of HTTP with the server.
 pub(crate) fn closed(error: hyper::Error) -> Failure {
+    if let Some(alert) = alert(&error) {
+        return Failure::Tls(format!(
+            "The server broke the connection off: it says {alert:?}."
+        ));
+    }
     let why = if error.is_incomplete_message() || error.is_closed() || error.is_canceled() {
         "The server closed the connection before it answered.".to_owned()
     } else if error.is_parse() {
@@ -192,4 +287,25 @@ pub(crate) fn closed(error: hyper::Error) -> Failure {
         format!("The exchange with the server broke off: {error}{cause}.")
     };
     Failure::Closed(why)
+}
+
+/// What a server says by TLS, after the handshake: that it does not like the
+/// certificate that it was shown, say.
+fn alert(error: &hyper::Error) -> Option<rustls::AlertDescription> {
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        let inner = match error.downcast_ref::<std::io::Error>() {
+            Some(io) => io
+                .get_ref()
+                .map(|inner| inner as &(dyn std::error::Error + 'static)),
+            None => error.source(),
+        };
+        if let Some(rustls::Error::AlertReceived(alert)) =
+            inner.and_then(|inner| inner.downcast_ref())
+        {
+            return Some(*alert);
+        }
+        cause = inner;
+    }
+    None
 }

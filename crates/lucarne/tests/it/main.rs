@@ -26,6 +26,7 @@ mod object_tls;
 mod operator;
 mod plans;
 mod proxy_clients;
+mod proxy_files;
 mod proxy_observe;
 #[cfg(all(feature = "aws-secrets", feature = "gcp-secrets"))]
 mod secret_managers;

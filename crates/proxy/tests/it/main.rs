@@ -3,7 +3,9 @@
 
 mod bad_input;
 mod common;
+mod identities;
 mod intercept;
 mod opening;
 mod refusals;
 mod semantics;
+mod upstream_proxies;

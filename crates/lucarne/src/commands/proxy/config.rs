@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use lucarne_mint::KeyType;
 use lucarne_mint::store::{LeafKey, MintOptions, StoreOptions};
-use lucarne_proxy::{Action, HostPattern, Limits, Rules};
+use lucarne_proxy::{Action, HostPattern, Limits, Rules, UpstreamProxy, UpstreamProxyError};
 use url::Url;
 
-use crate::config::Listen;
+use crate::config::{Listen, Secret};
 
 /// Everything that can be said.
 #[derive(Clone, Debug)]
@@ -30,6 +30,11 @@ pub(super) struct Config {
     pub(super) system_roots: bool,
     pub(super) upstream_ca: Vec<PathBuf>,
     pub(super) insecure: bool,
+    pub(super) through: Vec<Through>,
+    /// Certificates that servers are shown.
+    pub(super) shown: Vec<Pair>,
+    /// Certificates that clients are served instead of minted ones.
+    pub(super) own: Vec<Pair>,
     pub(super) limits: Limits,
     pub(super) log_list: Option<String>,
     pub(super) submit_to: Option<Url>,
@@ -42,6 +47,93 @@ pub(super) struct UserSources {
     pub(super) file: Option<PathBuf>,
     /// Lines as of a file.
     pub(super) given: Vec<String>,
+}
+
+/// An upstream proxy for some hosts.
+#[derive(Clone, Debug)]
+pub struct Through {
+    pub(super) hosts: HostPattern,
+    /// `None`: directly.
+    pub(super) proxy: Option<UpstreamProxy>,
+    pub(super) password: Option<Secret>,
+}
+
+impl Through {
+    /// As it is written on the command line: `[HOST=]URL`.
+    ///
+    /// # Errors
+    /// In words that follow the value.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let (hosts, url) = for_hosts(text)?;
+        let proxy = proxy(url)?;
+        if proxy.as_ref().is_some_and(UpstreamProxy::lacks_password) {
+            return Err(
+                "names a user without a password; a configuration file can have it from \
+                        elsewhere (upstream.proxy, `password`)"
+                    .to_owned(),
+            );
+        }
+        Ok(Through {
+            hosts,
+            proxy,
+            password: None,
+        })
+    }
+}
+
+/// A proxy's URL, or `direct`.
+pub(super) fn proxy(url: &str) -> Result<Option<UpstreamProxy>, String> {
+    match url {
+        "direct" => Ok(None),
+        url => url
+            .parse()
+            .map(Some)
+            .map_err(|error: UpstreamProxyError| error.to_string()),
+    }
+}
+
+/// A certificate and its key, for some hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pair {
+    pub(super) hosts: HostPattern,
+    pub(super) certificate: PathBuf,
+    /// The certificate's file, if both are in one.
+    pub(super) key: PathBuf,
+}
+
+impl Pair {
+    /// As it is written on the command line: `[HOST=]CERTIFICATE[,KEY]`.
+    ///
+    /// # Errors
+    /// In words that follow the value.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let (hosts, files) = for_hosts(text)?;
+        let (certificate, key) = files.split_once(',').unwrap_or((files, files));
+        if certificate.is_empty() || key.is_empty() {
+            return Err("is not [HOST=]CERTIFICATE[,KEY]".to_owned());
+        }
+        Ok(Pair {
+            hosts,
+            certificate: certificate.into(),
+            key: key.into(),
+        })
+    }
+}
+
+/// What comes after `HOST=`, and the hosts; without that it is for all.
+fn for_hosts(text: &str) -> Result<(HostPattern, &str), String> {
+    match text.split_once('=') {
+        // A `=` in a password or in a file's name.
+        Some((before, _)) if before.contains('/') => Ok((HostPattern::all(), text)),
+        Some((hosts, rest)) => {
+            let hosts = hosts.parse::<HostPattern>();
+            Ok((
+                hosts.map_err(|why| format!("is not for any host: it {why}"))?,
+                rest,
+            ))
+        }
+        None => Ok((HostPattern::all(), text)),
+    }
 }
 
 impl Default for Config {
@@ -61,6 +153,9 @@ impl Default for Config {
             system_roots: true,
             upstream_ca: Vec::new(),
             insecure: false,
+            through: Vec::new(),
+            shown: Vec::new(),
+            own: Vec::new(),
             limits: Limits::default(),
             log_list: None,
             submit_to: None,

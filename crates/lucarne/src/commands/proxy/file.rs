@@ -5,12 +5,12 @@ use std::fmt::Display;
 use std::path::Path;
 use std::str::FromStr;
 
-use lucarne_proxy::{HostPattern, Rule};
+use lucarne_proxy::{HostPattern, Rule, UpstreamProxy};
 use lucarne_settings::values::{boolean, duration, number};
 use lucarne_settings::{Node, Reader, Report, Section, Value, tree};
 
-use super::config::{Config, action, place};
-use crate::config::listen;
+use super::config::{self, Config, Pair, Through, action, place};
+use crate::config::{Secret, listen};
 
 /// Keys at the top of the file.
 pub(super) const TOP: &[&str] = &[
@@ -31,6 +31,7 @@ pub(super) const TOP: &[&str] = &[
     "networks",
     "private",
     "resolve",
+    "certificates",
     "users",
     "upstream",
     "limits",
@@ -41,7 +42,13 @@ pub(super) const TOP: &[&str] = &[
 pub(super) const RULE: &[&str] = &["host", "action"];
 
 /// Keys under `upstream`.
-pub(super) const UPSTREAM: &[&str] = &["ca", "systemroots", "insecure"];
+pub(super) const UPSTREAM: &[&str] = &["ca", "systemroots", "insecure", "proxy", "certificates"];
+
+/// Keys of one of `upstream.proxy`.
+pub(super) const THROUGH: &[&str] = &["host", "url", "password"];
+
+/// Keys of one of `certificates`, and of `upstream.certificates`.
+pub(super) const PAIR: &[&str] = &["host", "certificate", "key"];
 
 /// Keys under `limits`.
 pub(super) const LIMITS: &[&str] = &[
@@ -89,6 +96,7 @@ fn top(root: &Node, directory: &Path, config: &mut Config, report: &mut Report) 
         return;
     };
     config.rules.rules = rules(&section, report);
+    config.own = pairs(&section, "certificates", "certificates", directory, report);
     upstream(&section, directory, config, report);
     limits(&section, directory, config, report);
     observe(&section, directory, config, report);
@@ -138,6 +146,103 @@ fn rules(top: &Section<'_>, report: &mut Report) -> Vec<Rule> {
     items.iter().enumerate().filter_map(read).collect()
 }
 
+/// The list of certificates under `key`, whose whole name is `path`.
+fn pairs(
+    section: &Section<'_>,
+    key: &str,
+    path: &str,
+    directory: &Path,
+    report: &mut Report,
+) -> Vec<Pair> {
+    let Some(node) = section.get(key) else {
+        return Vec::new();
+    };
+    let Value::List(items) = &node.value else {
+        let message = "must be a list: one `- certificate: …` for each";
+        report.problem(Some(node.line), path, message);
+        return Vec::new();
+    };
+    let read = |(index, item)| pair(item, format!("{path}[{index}]"), directory, report);
+    items.iter().enumerate().filter_map(read).collect()
+}
+
+fn pair(node: &Node, path: String, directory: &Path, report: &mut Report) -> Option<Pair> {
+    let section = Section::open(node, &path, PAIR, report)?;
+    let mut reader = Reader::new(section, path, directory, report);
+    let hosts = hosts(&mut reader);
+    let certificate = reader.path("certificate");
+    let certificate = reader.required("certificate", certificate, "server.pem")?;
+    let key = reader.path("key").unwrap_or(certificate.clone());
+    Some(Pair {
+        hosts: hosts?,
+        certificate: certificate.value,
+        key: key.value,
+    })
+}
+
+/// The hosts that something is for: all, where nothing is said.
+fn hosts(reader: &mut Reader<'_, '_>) -> Option<HostPattern> {
+    match reader.has("host") {
+        true => one(reader, "host", parsed),
+        false => Some(HostPattern::all()),
+    }
+}
+
+/// `upstream.proxy`: a URL, or a list of what is asked for which hosts.
+fn through(upstream: &Section<'_>, directory: &Path, report: &mut Report) -> Vec<Through> {
+    let path = "upstream.proxy";
+    let Some(node) = upstream.get("proxy") else {
+        return Vec::new();
+    };
+    match &node.value {
+        Value::Scalar(url) => {
+            let given = Through::parse(url);
+            // What it is may hold a password, and is not shown.
+            given
+                .map_err(|why| report.problem(Some(node.line), path, format!("the URL {why}")))
+                .into_iter()
+                .collect()
+        }
+        Value::List(items) => {
+            let read = |(index, item)| way(item, format!("{path}[{index}]"), directory, report);
+            items.iter().enumerate().filter_map(read).collect()
+        }
+        _ => way(node, path.to_owned(), directory, report)
+            .into_iter()
+            .collect(),
+    }
+}
+
+fn way(node: &Node, path: String, directory: &Path, report: &mut Report) -> Option<Through> {
+    let section = Section::open(node, &path, THROUGH, report)?;
+    let mut reader = Reader::new(section, path, directory, report);
+    let hosts = hosts(&mut reader);
+    let url = reader.text("url");
+    let url = reader.required("url", url, "http://proxy.example:3128")?;
+    let password = reader.parse("password", |text| Secret::parse(text, directory));
+    let proxy = match config::proxy(url.value) {
+        Ok(proxy) => proxy,
+        Err(why) => {
+            reader.problem(url.line, "url", why);
+            return None;
+        }
+    };
+    let lacks = proxy.as_ref().is_some_and(UpstreamProxy::lacks_password);
+    if lacks != password.is_some() && !(reader.has("password") && password.is_none()) {
+        let why = match lacks {
+            true => "names a user; add `password: FILE`, `env:NAME` or the like",
+            false => "takes no `password`: it names no user, or has a password already",
+        };
+        reader.problem(url.line, "url", why);
+        return None;
+    }
+    Some(Through {
+        hosts: hosts?,
+        proxy,
+        password: password.map(|located| located.value),
+    })
+}
+
 fn rule(index: usize, node: &Node, report: &mut Report) -> Option<Rule> {
     let path = format!("rules[{index}]");
     let section = Section::open(node, &path, RULE, report)?;
@@ -153,6 +258,12 @@ fn rule(index: usize, node: &Node, report: &mut Report) -> Option<Rule> {
 }
 
 fn upstream(top: &Section<'_>, directory: &Path, config: &mut Config, report: &mut Report) {
+    let known = |node| Section::open(node, "upstream", UPSTREAM, &mut Report::default());
+    if let Some(section) = top.get("upstream").and_then(known) {
+        config.through = through(&section, directory, report);
+        let path = "upstream.certificates";
+        config.shown = pairs(&section, "certificates", path, directory, report);
+    }
     let Some(mut reader) = below(top, "upstream", UPSTREAM, directory, report) else {
         return;
     };

@@ -8,7 +8,7 @@ use lucarne_mint::KeyType;
 use lucarne_proxy::{HostPattern, Network, Ports};
 use url::Url;
 
-use super::config::{Config, LeafKeys, StoreKind};
+use super::config::{Config, LeafKeys, Pair, StoreKind, Through};
 use crate::commands::duration;
 use crate::config::Listen;
 
@@ -62,6 +62,16 @@ pub struct Flags {
     #[arg(long, value_name = "MIB", help_heading = "Certificates")]
     pub store_memory: Option<u64>,
 
+    /// Certificate (PEM) that clients get instead of a minted one, for the hosts that it covers, and
+    /// its key; may be repeated
+    #[arg(
+        long,
+        value_name = "[HOST=]CERTIFICATE[,KEY]",
+        value_parser = Pair::parse,
+        help_heading = "Certificates"
+    )]
+    pub certificate: Vec<Pair>,
+
     /// Hosts whose TLS is intercepted, where --tunnel or --default says otherwise; may be repeated
     #[arg(long, value_name = "HOST", help_heading = "Rules")]
     pub intercept: Vec<HostPattern>,
@@ -110,6 +120,20 @@ pub struct Flags {
     #[arg(long, value_name = "FILE", help_heading = "Servers")]
     pub upstream_ca: Vec<PathBuf>,
 
+    /// Proxy that is asked for connections to servers, for all hosts or for some ('direct': none
+    /// is); may be repeated, the first that matches decides
+    #[arg(long, value_name = "[HOST=]URL", value_parser = Through::parse, help_heading = "Servers")]
+    pub upstream_proxy: Vec<Through>,
+
+    /// Certificate (PEM) to show to servers that ask for one, and its key; may be repeated
+    #[arg(
+        long,
+        value_name = "[HOST=]CERTIFICATE[,KEY]",
+        value_parser = Pair::parse,
+        help_heading = "Servers"
+    )]
+    pub upstream_certificate: Vec<Pair>,
+
     /// Accept any certificate of any server
     #[arg(long, help_heading = "Servers")]
     pub insecure: bool,
@@ -150,6 +174,13 @@ impl Flags {
         put(&mut config.users.file, self.users.clone().map(Some));
         put_list(&mut config.upstream_ca, &self.upstream_ca);
         config.insecure |= self.insecure;
+        config
+            .through
+            .splice(0..0, self.upstream_proxy.iter().cloned());
+        config
+            .shown
+            .splice(0..0, self.upstream_certificate.iter().cloned());
+        config.own.splice(0..0, self.certificate.iter().cloned());
         put(&mut config.log_list, self.log_list.clone().map(Some));
         put(&mut config.submit_to, self.submit_to.clone().map(Some));
         put(&mut config.submit_key, self.submit_key.clone().map(Some));

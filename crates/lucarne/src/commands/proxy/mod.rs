@@ -5,6 +5,7 @@ mod file;
 mod flags;
 mod live;
 mod open;
+mod pairs;
 mod running;
 
 use std::io::IsTerminal;

@@ -1,6 +1,7 @@
 //! Opens what the configuration names: CA, store, users, trusted roots.
 
-use std::path::Path;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -11,12 +12,12 @@ use lucarne_mint::store::{
 };
 use lucarne_mint::{Authority, CaDirectory, CaOptions, KeyType, pem};
 use lucarne_proxy::observe::{self, LogListSource, Observer};
-use lucarne_proxy::{Trust, Users};
-use rustls::RootCertStore;
+use lucarne_proxy::{Trust, Users, Way};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use rustls::{KeyLog, KeyLogFile, RootCertStore};
 
-use super::config::{Config, LeafKeys, StoreKind, UserSources};
+use super::config::{Config, LeafKeys, StoreKind, Through, UserSources};
 
 /// The CA, made if there is none; whether it was.
 pub(super) fn authority(directory: &CaDirectory) -> Result<(Authority, bool)> {
@@ -89,6 +90,44 @@ pub(super) fn users(sources: &UserSources) -> Result<Option<Users>> {
         .map_or("--user".into(), Path::to_string_lossy);
     let users = Users::parse(&lines).with_context(|| format!("users ({place})"))?;
     Ok(Some(users))
+}
+
+/// By which proxies servers are reached. Passwords are read now.
+pub(super) fn through(config: &Config) -> Result<Vec<Way>> {
+    let way = |through: &Through| {
+        let mut proxy = through.proxy.clone();
+        if let (Some(bare), Some(secret)) = (&proxy, &through.password) {
+            let password = secret.text();
+            let password =
+                password.map_err(|why| anyhow!("the password of {bare}: {secret} {why}"))?;
+            let whole = bare.clone().with_password(&password);
+            proxy = Some(whole.with_context(|| format!("the URL of {bare}"))?);
+        }
+        Ok(Way {
+            hosts: through.hosts.clone(),
+            through: proxy,
+        })
+    };
+    config.through.iter().map(way).collect()
+}
+
+/// Who is told the secrets of TLS: the file that the environment names, as
+/// with browsers and curl. Nobody, if it names none.
+pub(super) fn key_log() -> Result<Option<Arc<dyn KeyLog>>> {
+    let file = std::env::var_os("SSLKEYLOGFILE").filter(|file| !file.is_empty());
+    let Some(file) = file.map(PathBuf::from) else {
+        return Ok(None);
+    };
+    // rustls would make it readable by others, and go on without it.
+    let mut options = std::fs::OpenOptions::new();
+    let opened = options.append(true).create(true).mode(0o600).open(&file);
+    let place = file.display();
+    opened.with_context(|| format!("cannot write to {place}, which SSLKEYLOGFILE names"))?;
+    tracing::warn!(
+        "SSLKEYLOGFILE is set: the secrets of all TLS connections, of clients and to servers, are \
+         written to {place}; whoever can read it can read what was recorded of them"
+    );
+    Ok(Some(Arc::new(KeyLogFile::new())))
 }
 
 /// Which servers are believed: by the system's roots and those of the files.

@@ -2,16 +2,19 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use lucarne_mint::CaDirectory;
+use lucarne_mint::store::Minter;
 use lucarne_proxy::observe::Observer;
-use lucarne_proxy::{Admin, Proxy, Settings};
+use lucarne_proxy::{Admin, Proxy, Settings, Ways};
 use prometheus_client::registry::Registry;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::oneshot;
 
 use super::config::Config;
+use super::pairs::Pairs;
 use super::{live, open};
 use crate::config::Listen;
 use crate::logging::Logging;
@@ -24,15 +27,23 @@ pub(super) async fn run(config: Config, draw: bool, logging: &Logging) -> Result
     let (ca, made) = open::authority(&directory)?;
     let listeners = bind_all(&config.listen)?;
     let minter = Arc::new(open::minter(&config, ca)?);
+    let pairs = Pairs::read(&config)?;
+    minter.replace_own(pairs.own());
+    let ways = Ways {
+        through: open::through(&config)?,
+        shown: pairs.shown(),
+    };
     let (trust, roots) = open::trust(&config)?;
     let observer = open::observer(&config, &trust, roots).await?;
     let proxy = Proxy::new(Settings {
-        minter,
+        minter: minter.clone(),
         trust,
+        ways,
         rules: config.rules.clone(),
         users: open::users(&config.users)?,
         limits: config.limits.clone(),
         observer: Some(observer.clone()),
+        key_log: open::key_log()?,
     })
     .context("TLS cannot be set up")?;
     let addresses = addresses(&listeners)?;
@@ -45,6 +56,7 @@ pub(super) async fn run(config: Config, draw: bool, logging: &Logging) -> Result
     let upkeep = tokio::spawn(upkeep(
         config,
         directory.clone(),
+        (minter, pairs),
         proxy.clone(),
         signals,
         stop,
@@ -159,19 +171,35 @@ fn greet(
     }
 }
 
-/// Reads what signals ask to read again, until one asks to stop.
+/// How often certificates' files are looked at.
+const WATCH: Duration = Duration::from_secs(2);
+
+/// Reads what has changed, and what signals ask to read again, until one asks
+/// to stop.
 async fn upkeep(
     config: Config,
     directory: CaDirectory,
+    (minter, mut pairs): (Arc<Minter>, Pairs),
     proxy: Proxy,
     mut signals: Signals,
     stop: oneshot::Sender<()>,
 ) {
+    let mut look = tokio::time::interval(WATCH);
     loop {
-        match signals.next().await {
+        let wish = tokio::select! {
+            wish = signals.next() => wish,
+            _ = look.tick() => {
+                if pairs.changed() {
+                    pairs.reread(&minter, &proxy);
+                }
+                continue;
+            }
+        };
+        match wish {
             Wish::Reread => {
-                tracing::info!("SIGHUP: reading the CA and the users again");
+                tracing::info!("SIGHUP: reading the CA, the users and certificates again");
                 reread(&config, &directory, &proxy);
+                pairs.reread(&minter, &proxy);
             }
             Wish::Stop(name) => {
                 tracing::info!("{name}: taking no more connections, finishing those that are open");

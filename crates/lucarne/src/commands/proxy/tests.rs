@@ -92,6 +92,8 @@ fn the_documentation_has_every_key_and_every_flag() {
         file::TOP,
         file::RULE,
         file::UPSTREAM,
+        file::THROUGH,
+        file::PAIR,
         file::LIMITS,
         file::OBSERVE,
     ] {
@@ -109,5 +111,115 @@ fn the_documentation_has_every_key_and_every_flag() {
                 "docs/proxy.md lacks --{flag}"
             );
         }
+    }
+}
+
+#[test]
+fn upstream_proxies_and_certificates_are_read() {
+    let (config, said) = file(
+        "upstream:\n  proxy:\n    - {host: '*.corp.example', url: direct}\n    \
+         - {host: a.example, url: 'http://anna@p.example:8080', password: 'env:PROXY_PASSWORD'}\n    \
+         - url: https://p.example\n  certificates:\n    - {host: 'a.example:8443', certificate: \
+         c.pem, key: /k.pem}\ncertificates:\n  - certificate: both.pem\n",
+    );
+    assert_eq!(said, Vec::<String>::new());
+    let shown = |through: &config::Through| {
+        let proxy = through.proxy.as_ref();
+        let proxy = proxy.map_or("direct".to_owned(), ToString::to_string);
+        (through.hosts.to_string(), proxy, through.password.is_some())
+    };
+    let through: Vec<_> = config.through.iter().map(shown).collect();
+    let expected = [
+        ("*.corp.example", "direct", false),
+        ("a.example", "http://p.example:8080", true),
+        ("*", "https://p.example:443", false),
+    ];
+    assert_eq!(
+        through,
+        expected.map(|(hosts, proxy, password)| (hosts.to_owned(), proxy.to_owned(), password))
+    );
+    assert_eq!(config.shown[0].key, Path::new("/k.pem"));
+    assert!(config.shown[0].certificate.ends_with("c.pem"));
+    assert_eq!(config.own[0].hosts.to_string(), "*");
+    assert_eq!(config.own[0].certificate, config.own[0].key);
+
+    let (config, said) = file("upstream:\n  proxy: http://anna:p%40ss@p.example:3128\n");
+    assert_eq!((config.through.len(), said.len()), (1, 0), "{said:?}");
+    assert_eq!(shown(&config.through[0]).1, "http://p.example:3128");
+}
+
+#[test]
+fn what_is_wrong_with_an_upstream_proxy_is_said_without_its_password() {
+    for (yaml, expected) in [
+        (
+            "upstream: {proxy: 'socks5://anna:secret@p.example:1'}",
+            "p.yaml:1: upstream.proxy: the URL is socks5://, which is not spoken here",
+        ),
+        (
+            "upstream: {proxy: 'http://anna@p.example:1'}",
+            "upstream.proxy: the URL names a user without a password",
+        ),
+        (
+            "upstream:\n  proxy:\n    - {host: a.example}\n",
+            "p.yaml:3: upstream.proxy[0].url: is missing",
+        ),
+        (
+            "upstream:\n  proxy:\n    - {url: 'http://anna@p.example:1'}\n",
+            "p.yaml:3: upstream.proxy[0].url: names a user; add `password: FILE`",
+        ),
+        (
+            "upstream:\n  proxy: {url: 'http://anna:secret@p.example:1', password: 'env:X'}\n",
+            "upstream.proxy.url: takes no `password`: it names no user, or has a password already",
+        ),
+        (
+            "upstream:\n  proxy:\n    - {url: direct, pasword: x}\n",
+            "upstream.proxy[0].pasword: no such key; did you mean `password`?",
+        ),
+        (
+            "upstream:\n  proxy: {host: 'a b', url: direct}\n",
+            "upstream.proxy.host: `a b` has ` `, which no host name has",
+        ),
+        (
+            "upstream: {certificates: c.pem}",
+            "p.yaml:1: upstream.certificates: must be a list",
+        ),
+        (
+            "upstream:\n  certificates:\n    - key: k.pem\n",
+            "p.yaml:3: upstream.certificates[0].certificate: is missing",
+        ),
+    ] {
+        let (_, said) = file(yaml);
+        let said = said.join("\n");
+        assert!(said.contains(expected), "{yaml}:\n{said}");
+        assert!(!said.contains("secret"), "{said}");
+    }
+}
+
+#[test]
+fn flags_name_hosts_before_what_is_for_them() {
+    let config = read(&options(&[
+        "--upstream-proxy",
+        "*.corp.example=direct",
+        "--upstream-proxy",
+        "http://anna:p=ss@p.example:3128",
+        "--upstream-certificate",
+        "a.example=c.pem,k.pem",
+        "--certificate",
+        "/etc/a=b.pem",
+    ]))
+    .unwrap();
+    let hosts: Vec<String> = config
+        .through
+        .iter()
+        .map(|it| it.hosts.to_string())
+        .collect();
+    assert_eq!(hosts, ["*.corp.example", "*"]);
+    assert!(config.through[0].proxy.is_none() && config.through[1].proxy.is_some());
+    assert_eq!(config.shown[0].hosts.to_string(), "a.example");
+    assert_eq!(config.shown[0].key, Path::new("k.pem"));
+    assert_eq!(config.own[0].certificate, Path::new("/etc/a=b.pem"));
+    for wrong in ["a b=direct", "ftp://p.example", "http://anna@p.example", ""] {
+        let parsed = Command::try_parse_from(["proxy", "--upstream-proxy", wrong]);
+        assert!(parsed.is_err(), "{wrong}");
     }
 }

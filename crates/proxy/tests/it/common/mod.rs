@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use lucarne_mint::store::{CertificateStore, MemoryStore, MintOptions, Minter, StoreOptions};
 use lucarne_mint::{Authority, CaOptions, KeyType};
-use lucarne_proxy::{Limits, Proxy, Rules, Settings, Trust, Users};
-use rustls::RootCertStore;
+use lucarne_proxy::{Limits, Proxy, Rules, Settings, Trust, Users, Ways};
 use rustls::pki_types::CertificateDer;
+use rustls::{KeyLog, RootCertStore};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -41,6 +41,8 @@ pub(crate) struct Setup {
     pub(crate) limits: Limits,
     pub(crate) users: Option<Users>,
     pub(crate) store: Arc<dyn CertificateStore>,
+    pub(crate) ways: Ways,
+    pub(crate) key_log: Option<Arc<dyn KeyLog>>,
     /// The CA of the servers behind it.
     pub(crate) world: Authority,
 }
@@ -59,11 +61,19 @@ impl Setup {
             },
             users: None,
             store: Arc::new(MemoryStore::new(StoreOptions::default())),
+            ways: Ways::default(),
+            key_log: None,
             world: authority("The World"),
         }
     }
 
     pub(crate) async fn start(self) -> Rig {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        self.start_on(listener).await
+    }
+
+    /// Starts where somebody may know of it already.
+    pub(crate) async fn start_on(self, listener: TcpListener) -> Rig {
         let ca = authority("The Proxy");
         let minter = Minter::new(ca.clone(), self.store, MintOptions::default()).unwrap();
         let trust = Trust {
@@ -73,13 +83,14 @@ impl Setup {
         let proxy = Proxy::new(Settings {
             minter: Arc::new(minter),
             trust,
+            ways: self.ways,
             rules: self.rules,
             users: self.users,
             limits: self.limits,
             observer: None,
+            key_log: self.key_log,
         })
         .unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         let serving = {

@@ -1,0 +1,145 @@
+//! Certificates with their keys, in files: those that servers are shown, and
+//! those that clients are served.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use anyhow::{Context, Result, bail};
+use lucarne_mint::store::{DEFAULT_ALPN, Host, Minter, Own};
+use lucarne_proxy::{HostPattern, Identity, Proxy, Shown, Target};
+
+use super::config::{Config, Pair};
+use crate::tls;
+
+/// What the files hold, and whether it is what they held.
+pub(super) struct Pairs {
+    shown: Vec<(Pair, Shown)>,
+    own: Vec<(Pair, Own)>,
+    watch: tls::Watch,
+}
+
+impl Pairs {
+    /// Reads all files that `config` names.
+    ///
+    /// # Errors
+    /// What cannot be read, or does not fit together.
+    pub(super) fn read(config: &Config) -> Result<Self> {
+        let pairs = || config.shown.iter().chain(&config.own);
+        let files = pairs().flat_map(|pair| [pair.certificate.clone(), pair.key.clone()]);
+        // What changes while it is read is read once more.
+        let watch = tls::Watch::new(files.collect());
+        Ok(Pairs {
+            shown: read_all(&config.shown, shown)?,
+            own: read_all(&config.own, own)?,
+            watch,
+        })
+    }
+
+    /// What servers are shown.
+    pub(super) fn shown(&self) -> Vec<Shown> {
+        self.shown.iter().map(|(_, shown)| shown.clone()).collect()
+    }
+
+    /// What clients are served.
+    pub(super) fn own(&self) -> Vec<Own> {
+        self.own.iter().map(|(_, own)| own.clone()).collect()
+    }
+
+    /// Whether a file is another than it was at the last call.
+    pub(super) fn changed(&mut self) -> bool {
+        self.watch.changed()
+    }
+
+    /// Reads the files again. What cannot be read stays as it was.
+    pub(super) fn reread(&mut self, minter: &Arc<Minter>, proxy: &Proxy) {
+        reread(&mut self.shown, shown);
+        reread(&mut self.own, own);
+        proxy.replace_shown(&self.shown());
+        minter.replace_own(self.own());
+    }
+}
+
+fn read_all<T>(pairs: &[Pair], read: fn(&Pair) -> Result<T>) -> Result<Vec<(Pair, T)>> {
+    let read = |pair: &Pair| Ok((pair.clone(), read(pair)?));
+    pairs.iter().map(read).collect()
+}
+
+fn reread<T>(pairs: &mut [(Pair, T)], read: fn(&Pair) -> Result<T>) {
+    for (pair, held) in pairs {
+        let certificate = pair.certificate.display();
+        match read(pair) {
+            Ok(now) => {
+                *held = now;
+                tracing::info!(%certificate, "certificate read");
+            }
+            Err(error) => tracing::error!("{error:#}; the certificate stays as it was"),
+        }
+    }
+}
+
+fn shown(pair: &Pair) -> Result<Shown> {
+    let (certificates, key) = (bytes(&pair.certificate)?, bytes(&pair.key)?);
+    let identity = Identity::from_pem(&certificates, &key).with_context(|| both(pair))?;
+    Ok(Shown {
+        hosts: pair.hosts.clone(),
+        identity,
+    })
+}
+
+fn own(pair: &Pair) -> Result<Own> {
+    let (certificates, key) = (bytes(&pair.certificate)?, bytes(&pair.key)?);
+    let alpn = DEFAULT_ALPN.map(str::to_owned);
+    let own = Own::from_pem(&certificates, &key, &alpn).with_context(|| both(pair))?;
+    let certificate = pair.certificate.display();
+    if pair.hosts.port().is_some() {
+        bail!(
+            "{certificate} is for {}, which has a port; clients are served a certificate for a \
+             host, whatever the port",
+            pair.hosts
+        );
+    }
+    if !can_serve(&own, &pair.hosts) {
+        bail!(
+            "{certificate} is not for {}: it names {}",
+            pair.hosts,
+            own.names().join(", ")
+        );
+    }
+    if own.not_after() < SystemTime::now() {
+        tracing::warn!("{certificate} has expired: clients will refuse it");
+    }
+    let hosts = pair.hosts.clone();
+    Ok(own.only_for(move |host| covers(&hosts, host)))
+}
+
+/// Whether the certificate is for any of `hosts`, as far as can be told: which
+/// hosts a pattern and a wildcard have in common is seen when they are asked for.
+fn can_serve(own: &Own, hosts: &HostPattern) -> bool {
+    if let Some(host) = hosts.host() {
+        return own.covers(&host);
+    }
+    let fits = |name: &String| match Host::parse(name) {
+        Ok(host) => covers(hosts, &host),
+        Err(_) => name.starts_with("*."),
+    };
+    let names = own.names();
+    names.is_empty() || names.iter().any(fits)
+}
+
+fn covers(hosts: &HostPattern, host: &Host) -> bool {
+    let host = host.clone();
+    hosts.matches(&Target { host, port: 443 })
+}
+
+fn bytes(file: &Path) -> Result<Vec<u8>> {
+    std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))
+}
+
+fn both(pair: &Pair) -> String {
+    let certificate = pair.certificate.display();
+    match pair.certificate == pair.key {
+        true => certificate.to_string(),
+        false => format!("{certificate} and {}", pair.key.display()),
+    }
+}

@@ -1,0 +1,197 @@
+//! `lucarne proxy` and its files of certificates, passwords and secrets: what
+//! does not fit together stops the start, what is replaced is noticed.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use lucarne_mint::{Authority, CaOptions, KeyType, LeafOptions, pem};
+use lucarne_testkit::{Launch, Server, TempDir, temp_dir};
+
+use super::common::{LUCARNE, PATIENCE, assert_has};
+
+/// A certificate for these names and its key.
+fn pair(ca: &Authority, names: &[&str]) -> (String, String) {
+    let options = LeafOptions::for_names(names.iter().copied()).unwrap();
+    let leaf = ca.issue(&options).unwrap();
+    (
+        pem::encode("CERTIFICATE", &leaf),
+        pem::encode("PRIVATE KEY", &options.key.to_pkcs8().unwrap()),
+    )
+}
+
+fn authority(name: &str) -> Authority {
+    Authority::root(&CaOptions::named(name, KeyType::EcdsaP256)).unwrap()
+}
+
+struct Home(TempDir);
+
+impl Home {
+    fn new() -> Self {
+        Home(temp_dir())
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn launch(&self, config: &str) -> Launch {
+        let config = self.write("proxy.yaml", config);
+        Launch::new(LUCARNE)
+            .args(["proxy", "--no-ui", "--listen", "127.0.0.1:0", "--config"])
+            .arg(config)
+            .directory(self.0.path())
+    }
+
+    fn refused(&self, config: &str, expected: &str) {
+        let config = self.write("proxy.yaml", config);
+        let output = Command::new(LUCARNE)
+            .args(["proxy", "--no-ui", "--listen", "127.0.0.1:0", "--config"])
+            .arg(config)
+            .current_dir(self.0.path())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{said}");
+        assert_has(&said, expected);
+    }
+}
+
+fn address(server: &mut Server) -> String {
+    let said = server
+        .wait_for_output("proxy on http://", PATIENCE)
+        .unwrap();
+    let address = said.split("proxy on http://").nth(1).unwrap();
+    address.split_whitespace().next().unwrap().to_owned()
+}
+
+/// Whether a client that trusts `ca` alone takes what it is served for `host`.
+/// What the server behind says (there is none) is nothing to it.
+fn believed(proxy: &str, ca: &Path, host: &str) -> bool {
+    let output = Command::new("curl")
+        .args(["--silent", "--show-error", "--max-time", "30", "--proxy"])
+        .arg(format!("http://{proxy}"))
+        .arg("--cacert")
+        .arg(ca)
+        .arg(format!("https://{host}/"))
+        .env_remove("SSLKEYLOGFILE")
+        .output()
+        .unwrap();
+    match output.status.code() {
+        Some(0) => true,
+        Some(60) => false,
+        _ => panic!("{}", String::from_utf8_lossy(&output.stderr)),
+    }
+}
+
+#[test]
+fn a_replaced_certificate_is_served_without_a_restart() {
+    let home = Home::new();
+    let (first, second) = (authority("First"), authority("Second"));
+    let roots = [&first, &second].map(|ca| pem::encode("CERTIFICATE", ca.cert_der()));
+    let (one, two) = (
+        home.write("1.pem", &roots[0]),
+        home.write("2.pem", &roots[1]),
+    );
+    let (certificate, key) = pair(&first, &["*.own.test"]);
+    home.write("own.pem", &certificate);
+    home.write("own-key.pem", &key);
+    let config = "certificates:\n  - {host: '*.own.test', certificate: own.pem, key: own-key.pem}\n\
+                  resolve: ['*=127.0.0.1']\n";
+    let mut server = home.launch(config).spawn().unwrap();
+    let proxy = address(&mut server);
+    let minted = home.0.path().join("lucarne-ca/ca.pem");
+    assert!(believed(&proxy, &one, "www.own.test"));
+    assert!(believed(&proxy, &minted, "www.other.test"));
+    assert!(believed(&proxy, &minted, "a.b.own.test"));
+    // One file after the other: what does not fit meanwhile changes nothing.
+    let (certificate, key) = pair(&second, &["*.own.test"]);
+    home.write("own.pem", &certificate);
+    server.wait_for_output("stays as it was", PATIENCE).unwrap();
+    assert!(believed(&proxy, &one, "www.own.test"));
+    home.write("own-key.pem", &key);
+    server
+        .wait_for_output("certificate read", PATIENCE)
+        .unwrap();
+    let start = Instant::now();
+    while !believed(&proxy, &two, "www.own.test") {
+        assert!(start.elapsed() < PATIENCE, "the old one is served still");
+    }
+    server.stop(PATIENCE).unwrap();
+}
+
+#[test]
+fn files_that_do_not_fit_stop_the_start() {
+    let home = Home::new();
+    let ca = authority("World");
+    let ((certificate, key), (_, other)) = (pair(&ca, &["a.test"]), pair(&ca, &["a.test"]));
+    home.write("a.pem", &certificate);
+    home.write("a-key.pem", &key);
+    home.write("other.pem", &other);
+    for list in ["certificates:\n  - ", "upstream:\n  certificates:\n    - "] {
+        home.refused(
+            &format!("{list}{{certificate: a.pem, key: other.pem}}\n"),
+            "other.pem: TLS cannot use it: keys may not be consistent",
+        );
+        home.refused(
+            &format!("{list}{{certificate: a.pem}}\n"),
+            "a.pem: there is no PRIVATE KEY in it",
+        );
+        home.refused(&format!("{list}{{certificate: none.pem}}\n"), "none.pem");
+    }
+    home.refused(
+        "certificates:\n  - {host: b.test, certificate: a.pem, key: a-key.pem}\n",
+        "a.pem is not for b.test: it names a.test",
+    );
+    home.refused(
+        "certificates:\n  - {host: '*.b.test', certificate: a.pem, key: a-key.pem}\n",
+        "a.pem is not for *.b.test: it names a.test",
+    );
+    home.refused(
+        "certificates:\n  - {host: 'a.test:443', certificate: a.pem, key: a-key.pem}\n",
+        "has a port",
+    );
+    home.refused(
+        "upstream:\n  proxy: {url: 'http://anna@127.0.0.1:1', password: none.txt}\n",
+        "the password of http://127.0.0.1:1: ",
+    );
+}
+
+#[test]
+fn secrets_are_written_where_the_environment_says_and_nowhere_else() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = Home::new();
+    let log = home.0.path().join("secrets.txt");
+    for set in [false, true] {
+        let mut launch = home.launch("resolve: ['*=127.0.0.1']\n");
+        if set {
+            launch = launch.env("SSLKEYLOGFILE", &log);
+        }
+        let mut server = launch.spawn().unwrap();
+        let proxy = address(&mut server);
+        let ca = home.0.path().join("lucarne-ca/ca.pem");
+        assert!(believed(&proxy, &ca, "www.test"));
+        server.stop(PATIENCE).unwrap();
+        let warned = server.output().contains("SSLKEYLOGFILE is set");
+        assert_eq!((warned, log.exists()), (set, set));
+    }
+    let lines = std::fs::read_to_string(&log).unwrap();
+    for label in ["CLIENT_TRAFFIC_SECRET_0 ", "SERVER_TRAFFIC_SECRET_0 "] {
+        assert_has(&lines, label);
+    }
+    let mode = std::fs::metadata(&log).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "{mode:o}");
+    let output = Command::new(LUCARNE)
+        .args(["proxy", "--no-ui", "--listen", "127.0.0.1:0"])
+        .env("SSLKEYLOGFILE", home.0.path().join("none/secrets.txt"))
+        .current_dir(home.0.path())
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    assert_has(
+        &String::from_utf8_lossy(&output.stderr),
+        "which SSLKEYLOGFILE names",
+    );
+}

@@ -1,0 +1,111 @@
+//! Connections by way of an upstream proxy.
+
+use http::header::{HOST, PROXY_AUTHORIZATION, VIA};
+use http::{HeaderMap, HeaderValue, Request, Response};
+use hyper::body::Incoming;
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
+
+use crate::body::Outgoing;
+use crate::failure::{Failure, Step, UpstreamTrouble};
+use crate::page::PROXY_STATUS;
+use crate::target::Target;
+use crate::upstream::Upstream;
+use crate::upstream_proxy::UpstreamProxy;
+
+/// Bytes to and from a server: of a socket, or of a tunnel through a proxy.
+pub(crate) type Link = Either<TcpStream, TokioIo<Upgraded>>;
+
+/// Bytes to and from a proxy.
+type ToProxy = Either<TcpStream, TlsStream<TcpStream>>;
+
+impl Upstream {
+    /// Connects to the proxy itself, to have plain requests passed on.
+    pub(crate) async fn reach(
+        &self,
+        proxy: &UpstreamProxy,
+        target: &Target,
+    ) -> Result<ToProxy, Failure> {
+        self.dialer.permit_elsewhere(target)?;
+        let unreached = |failure| UpstreamTrouble::Unreached(Box::new(failure)).of(proxy);
+        let tcp = self.dialer.connect_to_proxy(&proxy.target).await;
+        let tcp = tcp.map_err(unreached)?;
+        if !proxy.tls {
+            return Ok(Either::Left(tcp));
+        }
+        let connector = &self.nobody.http1;
+        let secured = self.secure(connector, tcp, &proxy.target.host).await;
+        secured.map(Either::Right).map_err(unreached)
+    }
+
+    /// A tunnel to `target`, which the proxy is asked for by CONNECT; `trail`:
+    /// the proxies that the client's wish came by, this one included.
+    pub(crate) async fn tunnel(
+        &self,
+        proxy: &UpstreamProxy,
+        target: &Target,
+        trail: &HeaderValue,
+    ) -> Result<Upgraded, Failure> {
+        let stream = self.reach(proxy, target).await?;
+        let broke = |error: hyper::Error| UpstreamTrouble::Broke(what_broke(&error)).of(proxy);
+        let mut sender = self.speak_http1(stream).await?;
+        let request = ask(proxy, target, trail)?;
+        let asking = sender.send_request(request);
+        let response = match timeout(self.answer, asking).await {
+            Ok(answered) => answered.map_err(broke)?,
+            Err(_) => {
+                let late = Failure::Timeout(Step::Answer, self.answer);
+                return Err(UpstreamTrouble::Unreached(Box::new(late)).of(proxy));
+            }
+        };
+        if !response.status().is_success() {
+            return Err(refused(&response, proxy));
+        }
+        hyper::upgrade::on(response).await.map_err(broke)
+    }
+}
+
+fn ask(
+    proxy: &UpstreamProxy,
+    target: &Target,
+    trail: &HeaderValue,
+) -> Result<Request<Outgoing>, Failure> {
+    let authority = target.to_string();
+    let mut request = Request::connect(&authority)
+        .header(HOST, &authority)
+        .header(VIA, trail)
+        .body(Outgoing::empty())
+        .map_err(|error| Failure::Request(format!("{error}.")))?;
+    authorize(request.headers_mut(), proxy);
+    Ok(request)
+}
+
+/// Says who this proxy is to `proxy`, and to nobody else.
+pub(crate) fn authorize(headers: &mut HeaderMap, proxy: &UpstreamProxy) {
+    if let Some(authorization) = &proxy.authorization {
+        headers.insert(PROXY_AUTHORIZATION, authorization.clone());
+    }
+}
+
+/// That the proxy does not want to; what it says of it.
+pub(crate) fn refused(response: &Response<Incoming>, proxy: &UpstreamProxy) -> Failure {
+    UpstreamTrouble::Refused(response.status(), reason(response)).of(proxy)
+}
+
+/// Why, where it tells programs (RFC 9209), and is not long-winded.
+fn reason(response: &Response<Incoming>) -> Option<String> {
+    const LONGEST: usize = 500;
+    let said = response.headers().get(PROXY_STATUS)?.to_str().ok()?;
+    (said.len() <= LONGEST).then(|| said.to_owned())
+}
+
+fn what_broke(error: &hyper::Error) -> &'static str {
+    match error.is_parse() {
+        true => "what it answered is not HTTP",
+        false => "it closed the connection before it answered",
+    }
+}

@@ -1,0 +1,255 @@
+//! As whom the proxy comes to servers, and who learns the secrets of TLS.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lucarne_mint::{Authority, LeafOptions, oid, pem};
+use lucarne_proxy::{Identity, Shown};
+use lucarne_testkit::{tls_client, tls_server};
+use parking_lot::Mutex;
+use rustls::pki_types::ServerName;
+use rustls::server::WebPkiClientVerifier;
+use rustls::{KeyLog, ServerConfig};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+use crate::common::client;
+use crate::common::origin::Origin;
+use crate::common::{PATIENCE, Setup, authority, roots};
+
+/// A client's certificate and its key, as files have them.
+fn certificate(ca: &Authority, name: &str) -> (String, String) {
+    let mut options = LeafOptions::for_names([name]).unwrap();
+    options.eku = vec![oid::CLIENT_AUTH];
+    let leaf = ca.issue(&options).unwrap();
+    let key = options.key.to_pkcs8().unwrap();
+    (
+        pem::encode("CERTIFICATE", &leaf),
+        pem::encode("PRIVATE KEY", &key),
+    )
+}
+
+fn shown(hosts: &str, ca: &Authority, name: &str) -> Shown {
+    let (certificate, key) = certificate(ca, name);
+    Shown {
+        hosts: hosts.parse().unwrap(),
+        identity: Identity::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap(),
+    }
+}
+
+/// TLS for `localhost` that asks for a client's certificate by `clients`.
+fn asking(world: &Authority, clients: &Authority, wanted: bool) -> TlsAcceptor {
+    let verifier = WebPkiClientVerifier::builder_with_provider(
+        roots(clients),
+        Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
+    );
+    let verifier = match wanted {
+        true => verifier.build(),
+        false => verifier.allow_unauthenticated().build(),
+    };
+    let options = LeafOptions::for_names(["localhost"]).unwrap();
+    let chain = world.chain(world.issue(&options).unwrap());
+    let plain = tls_server(chain.certificates(), &options.key, &["http/1.1"]).unwrap();
+    let mut config = ServerConfig::builder_with_provider(plain.crypto_provider().clone())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_client_cert_verifier(verifier.unwrap())
+        .with_cert_resolver(plain.cert_resolver.clone());
+    config.alpn_protocols = plain.alpn_protocols.clone();
+    Arc::new(config).into()
+}
+
+/// Says in its answers who the client is, and whether its session was resumed.
+async fn who(acceptor: TlsAcceptor, close: Arc<AtomicBool>) -> Origin {
+    Origin::of(move |stream| {
+        let (acceptor, close) = (acceptor.clone(), close.clone());
+        async move {
+            let mut stream = match acceptor.accept(stream).into_fallible().await {
+                Ok(stream) => stream,
+                Err((_, mut tcp)) => {
+                    // Closed with bytes unread, the alert might get lost.
+                    let _ = tokio::io::copy(&mut tcp, &mut tokio::io::sink()).await;
+                    return;
+                }
+            };
+            let (_, connection) = stream.get_ref();
+            let chain = connection.peer_certificates().unwrap_or_default();
+            let client = chain.first().map_or("nobody".to_owned(), |leaf| {
+                let leaf = lucarne_ct::Certificate::parse(leaf).unwrap();
+                lucarne_ct::display_name(leaf.subject())
+            });
+            let kind = format!("{client} {:?}", connection.handshake_kind().unwrap());
+            let mut bytes = vec![0; 4096];
+            while stream.read(&mut bytes).await.is_ok_and(|n| n > 0) {
+                let connection = match close.load(Ordering::SeqCst) {
+                    true => "close",
+                    false => "keep-alive",
+                };
+                let answer = format!(
+                    "HTTP/1.1 200 OK\r\nConnection: {connection}\r\nContent-Length: {}\r\n\r\n{kind}",
+                    kind.len()
+                );
+                if stream.write_all(answer.as_bytes()).await.is_err() {
+                    return;
+                }
+                if close.load(Ordering::SeqCst) {
+                    let _ = stream.shutdown().await;
+                    return;
+                }
+            }
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_certificate_is_shown_to_matching_hosts_alone() {
+    let clients = authority("Clients");
+    let mut setup = Setup::new();
+    let acceptor = asking(&setup.world, &clients, false);
+    let close = Arc::new(AtomicBool::new(true));
+    // Two servers of one name, who resume each other's sessions.
+    let (inner, outer) = (
+        who(acceptor.clone(), close.clone()).await,
+        who(acceptor, close).await,
+    );
+    let port = |origin: &Origin| format!("localhost:{}", origin.address.port());
+    setup.ways.shown = vec![shown(&port(&inner), &clients, "anna.test")];
+    let rig = setup.start().await;
+    let mut resumed = 0;
+    for _ in 0..4 {
+        for (origin, expected) in [(&inner, "anna.test"), (&outer, "nobody")] {
+            let answer = client::get(&rig, &port(origin), "localhost", &["http/1.1"], "/").await;
+            assert!(answer.body.contains(expected), "{expected}: {answer:?}");
+            resumed += usize::from(answer.body.contains("Resumed"));
+        }
+    }
+    // Without that the test would not see a session of the one used for the other.
+    assert!(resumed > 0);
+}
+
+#[tokio::test]
+async fn connections_as_one_client_are_never_used_as_another() {
+    let clients = authority("Clients");
+    let mut setup = Setup::new();
+    let acceptor = asking(&setup.world, &clients, false);
+    let origin = who(acceptor, Arc::default()).await;
+    setup.ways.shown = vec![shown("localhost", &clients, "anna.test")];
+    let rig = setup.start().await;
+    let authority = format!("localhost:{}", origin.address.port());
+    let ask = async || {
+        let answer = client::get(&rig, &authority, "localhost", &["http/1.1"], "/").await;
+        answer.body
+    };
+    assert!(ask().await.contains("anna.test"));
+    assert!(ask().await.contains("anna.test"));
+    assert_eq!(origin.taken(), 1, "it was not kept");
+    rig.proxy
+        .replace_shown(&[shown("localhost", &clients, "berta.test")]);
+    assert!(ask().await.contains("berta.test"));
+    rig.proxy.replace_shown(&[]);
+    assert!(ask().await.contains("nobody"));
+    assert_eq!(origin.taken(), 3);
+}
+
+#[tokio::test]
+async fn a_server_that_wants_a_certificate_is_explained() {
+    let (clients, others) = (authority("Clients"), authority("Others"));
+    let setup = Setup::new();
+    let acceptor = asking(&setup.world, &clients, true);
+    let origin = who(acceptor, Arc::default()).await;
+    let rig = setup.start().await;
+    let authority = format!("localhost:{}", origin.address.port());
+    let ask = async || client::get(&rig, &authority, "localhost", &["http/1.1"], "/").await;
+    let answer = ask().await;
+    assert_eq!(answer.status, 502, "{answer:?}");
+    assert!(answer.body.contains("CertificateRequired"), "{answer:?}");
+    assert!(answer.body.contains("upstream.certificates"), "{answer:?}");
+    rig.proxy
+        .replace_shown(&[shown("localhost", &others, "anna.test")]);
+    let answer = ask().await;
+    assert_eq!(answer.status, 502, "{answer:?}");
+    assert!(answer.body.contains("UnknownCA"), "{answer:?}");
+    rig.proxy
+        .replace_shown(&[shown("localhost", &clients, "anna.test")]);
+    assert!(ask().await.body.contains("anna.test"));
+}
+
+#[test]
+fn a_key_of_another_certificate_is_refused() {
+    let clients = authority("Clients");
+    let ((anna, key), (_, other)) = (
+        certificate(&clients, "anna.test"),
+        certificate(&clients, "berta.test"),
+    );
+    let read = |certificate: &str, key: &str| {
+        let read = Identity::from_pem(certificate.as_bytes(), key.as_bytes());
+        read.map_err(|error| error.to_string())
+    };
+    read(&anna, &key).unwrap();
+    // Both in one file.
+    read(&format!("{key}{anna}"), &format!("{key}{anna}")).unwrap();
+    for (certificate, key, why) in [
+        (&anna, &other, "keys may not be consistent"),
+        (&key, &key, "there is no CERTIFICATE"),
+        (&anna, &anna, "there is no PRIVATE KEY"),
+        (
+            &"-----BEGIN CERTIFICATE-----\n*".to_owned(),
+            &key,
+            "not PEM",
+        ),
+    ] {
+        let said = read(certificate, key).unwrap_err();
+        assert!(said.contains(why), "{said}");
+    }
+}
+
+/// What would be written.
+#[derive(Debug, Default)]
+struct Lines(Mutex<Vec<(String, Vec<u8>, Vec<u8>)>>);
+
+impl KeyLog for Lines {
+    fn log(&self, label: &str, random: &[u8], secret: &[u8]) {
+        let line = (label.to_owned(), random.to_vec(), secret.to_vec());
+        self.0.lock().push(line);
+    }
+}
+
+#[tokio::test]
+async fn secrets_of_both_sides_are_told_to_who_wants_them() {
+    let (ours, clients, servers) = (
+        Arc::<Lines>::default(),
+        Arc::<Lines>::default(),
+        Arc::<Lines>::default(),
+    );
+    let mut setup = Setup::new();
+    setup.key_log = Some(ours.clone());
+    let acceptor = asking(&setup.world, &setup.world, false);
+    let mut config = ServerConfig::clone(acceptor.config());
+    config.key_log = servers.clone();
+    let origin = who(Arc::new(config).into(), Arc::default()).await;
+    let rig = setup.start().await;
+    let authority = format!("localhost:{}", origin.address.port());
+    for alpn in [&["h2", "http/1.1"][..], &["http/1.1"], &[]] {
+        let (stream, _) = client::connect(rig.address, &authority).await;
+        let config = tls_client([rig.ca.cert_der().to_vec()], alpn).unwrap();
+        let mut config = rustls::ClientConfig::clone(&config);
+        config.key_log = clients.clone();
+        let name = ServerName::try_from("localhost").unwrap();
+        let shaking = TlsConnector::from(Arc::new(config)).connect(name, stream);
+        let stream = tokio::time::timeout(PATIENCE, shaking)
+            .await
+            .unwrap()
+            .unwrap();
+        let answer = client::over(stream, "localhost", "/").await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+    let ours = ours.0.lock();
+    for theirs in [&clients, &servers] {
+        let theirs = theirs.0.lock();
+        assert!(theirs.len() >= 4, "{theirs:?}");
+        for line in theirs.iter() {
+            assert!(ours.contains(line), "{line:?}");
+        }
+    }
+}

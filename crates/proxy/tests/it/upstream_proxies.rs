@@ -1,0 +1,365 @@
+//! Servers reached by way of another proxy: our own, as a parent.
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use lucarne_proxy::{Action, Rule, Users, Way};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::common::client::{self, Answer};
+use crate::common::origin::{self, Origin};
+use crate::common::{Rig, Setup};
+
+/// `way("*", "http://…")`, or `direct`.
+fn way(hosts: &str, url: &str) -> Way {
+    Way {
+        hosts: hosts.parse().unwrap(),
+        through: (url != "direct").then(|| url.parse().unwrap()),
+    }
+}
+
+fn tunnel(hosts: &str) -> Rule {
+    Rule {
+        hosts: hosts.parse().unwrap(),
+        action: Action::Tunnel,
+    }
+}
+
+/// A proxy that looks into nothing.
+fn parent() -> Setup {
+    let mut setup = Setup::new();
+    setup.rules.default = Action::Tunnel;
+    setup.rules.resolve = vec![("*.localhost".parse().unwrap(), [127, 0, 0, 1].into())];
+    setup
+}
+
+/// A proxy that goes these ways, and tunnels one host.
+fn child(ways: Vec<Way>) -> Setup {
+    let mut setup = Setup::new();
+    setup.ways.through = ways;
+    setup.rules.rules = vec![tunnel("tunnelled.localhost")];
+    setup
+}
+
+/// The three ways in, plain, intercepted and tunnelled: what a proxy says to
+/// each of them of a server that it cannot reach, and what `Proxy-Status` says.
+async fn ways_in(rig: &Rig, port: u16) -> [(u16, String); 3] {
+    let said = |answer: Answer| {
+        let status = answer.headers.get("proxy-status");
+        let status = status.map_or("", |value| value.to_str().unwrap());
+        (answer.status, format!("{status}\n{}", answer.body))
+    };
+    let authority = format!("localhost:{port}");
+    let plain = client::plain(rig, &format!("http://{authority}/x")).await;
+    let inside = client::get(rig, &authority, "localhost", &["http/1.1"], "/x").await;
+    let request = format!(
+        "CONNECT tunnelled.localhost:{port} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    );
+    let tunnelled = client::raw(rig.address, request.as_bytes()).await;
+    let status = tunnelled.split(' ').nth(1).unwrap().parse().unwrap();
+    [said(plain), said(inside), (status, tunnelled)]
+}
+
+#[tokio::test]
+async fn everything_goes_through_the_upstream_proxy() {
+    let parent = parent().start().await;
+    let mut setup = child(vec![way("*", &format!("http://{}", parent.address))]);
+    setup.world = parent.world.clone();
+    let rig = setup.start().await;
+    for alpn in [&["h2", "http/1.1"][..], &["http/1.1"]] {
+        let origin = Origin::https(&rig.world, &["localhost"], alpn).await;
+        let authority = format!("localhost:{}", origin.address.port());
+        for path in ["/1", "/2", "/3"] {
+            let answer = client::get(&rig, &authority, "localhost", alpn, path).await;
+            assert_eq!((answer.status, answer.body.as_str()), (200, path));
+        }
+        // One connection, kept, and that by way of the parent.
+        assert_eq!(origin.taken(), 1, "{alpn:?}");
+    }
+    assert_eq!(parent.proxy.totals().tunnelled, 2);
+
+    let origin = Origin::plain().await;
+    let url = format!("http://localhost:{}/seen?q=1", origin.address.port());
+    let answer = client::plain(&rig, &url).await;
+    // Both proxies have passed it on, and its host is what the client said.
+    let expected = format!(
+        "GET /seen?q=1 HTTP/1.1 host=localhost:{} via=1.1 lucarne-",
+        origin.address.port()
+    );
+    assert!(answer.body.starts_with(&expected), "{}", answer.body);
+    assert!(
+        answer.body.ends_with("connection= auth="),
+        "{}",
+        answer.body
+    );
+    assert_eq!(parent.proxy.totals().requests, 1);
+
+    // A server that speaks first: what it says comes along with the answer to CONNECT.
+    let origin = Origin::of(origin::banner).await;
+    let (mut stream, head) = client::connect(
+        rig.address,
+        &format!("tunnelled.localhost:{}", origin.address.port()),
+    )
+    .await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    stream.write_all(b"hello").await.unwrap();
+    let mut said = [0; 16];
+    stream.read_exact(&mut said).await.unwrap();
+    assert_eq!(&said, b"220 ready\r\nhello");
+}
+
+#[tokio::test]
+async fn patterns_tell_who_is_asked() {
+    let parent = parent().start().await;
+    let (by_parent, direct) = (Origin::plain().await, Origin::plain().await);
+    let url = format!("http://{}", parent.address);
+    let rig = child(vec![
+        way(&format!("localhost:{}", direct.address.port()), "direct"),
+        way("localhost", &url),
+    ])
+    .start()
+    .await;
+    for (origin, asked) in [(&by_parent, 1), (&direct, 1)] {
+        let url = format!("http://localhost:{}/x", origin.address.port());
+        assert_eq!(client::plain(&rig, &url).await.body, "/x");
+        assert_eq!(parent.proxy.totals().requests, asked);
+    }
+    // Where no pattern matches, nobody is asked.
+    let url = format!("http://{}/x", direct.address);
+    assert_eq!(client::plain(&rig, &url).await.body, "/x");
+    assert_eq!(parent.proxy.totals().requests, 1);
+}
+
+#[tokio::test]
+async fn the_upstream_proxy_is_told_who_asks_and_nobody_else() {
+    let mut setup = parent();
+    setup.users = Some(Users::parse("anna:p@ss").unwrap());
+    let parent = setup.start().await;
+    let world = parent.world.clone();
+    let through = |user: &str| {
+        let url = format!("http://{user}{}", parent.address);
+        let mut setup = child(vec![way("*", &url)]);
+        setup.world = world.clone();
+        setup.start()
+    };
+    let origin = Origin::https(&world, &["localhost"], &["h2"]).await;
+    let authority = format!("localhost:{}", origin.address.port());
+    let plain = Origin::plain().await;
+    let url = format!("http://{}/seen", plain.address);
+    let known = through("anna:p%40ss@").await;
+    let answer = client::get(&known, &authority, "localhost", &["h2"], "/seen").await;
+    assert!(answer.body.ends_with("auth="), "{}", answer.body);
+    let answer = client::plain(&known, &url).await;
+    assert!(answer.body.ends_with("auth="), "{}", answer.body);
+
+    for user in ["", "anna:wrong@"] {
+        let unknown = through(user).await;
+        for (status, said) in ways_in(&unknown, origin.address.port()).await {
+            // Not 407: the client would take it for a question to itself.
+            assert_eq!(status, 502, "{said}");
+            let name = format!("http://{}", parent.address);
+            let expected =
+                format!("The upstream proxy {name} says 407 Proxy Authentication Required");
+            assert!(said.contains(&expected), "{said}");
+            let expected = format!("next-hop=\"{name}\"; received-status=407");
+            assert!(said.contains(&expected), "{said}");
+            assert!(said.contains("(upstream.proxy)"), "{said}");
+            assert!(!said.contains("wrong"), "{said}");
+        }
+    }
+    assert_eq!((origin.taken(), plain.taken()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_refusal_is_the_upstream_proxy_s_and_said_so() {
+    let mut setup = parent();
+    setup.rules.deny = vec!["*:1".parse().unwrap()];
+    setup.rules.ports = vec!["1-65535".parse().unwrap()];
+    let parent = setup.start().await;
+    let mut setup = child(vec![way("*", &format!("http://{}", parent.address))]);
+    setup.rules.ports = vec!["1-65535".parse().unwrap()];
+    let rig = setup.start().await;
+    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = gone.local_addr().unwrap().port();
+    drop(gone);
+    for (port, status, word) in [
+        (1, 403, "http_request_denied"),
+        (port, 502, "connection_refused"),
+    ] {
+        for (way, (got, said)) in ways_in(&rig, port).await.into_iter().enumerate() {
+            assert_eq!(got, status, "{said}");
+            let name = format!(
+                "next-hop=\"http://{}\"; received-status={status}",
+                parent.address
+            );
+            // What is passed on is the parent's own page: here its header is the first.
+            if way > 0 {
+                let told = format!("The upstream proxy http://{} says {status}", parent.address);
+                assert!(said.contains(&told) && said.contains(&name), "{said}");
+            }
+            assert!(said.contains(word), "{said}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn without_the_upstream_proxy_nothing_is_connected_to() {
+    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let dead = gone.local_addr().unwrap();
+    drop(gone);
+    let (closing, garbage) = (
+        Origin::of(origin::slam).await,
+        Origin::of(origin::banner).await,
+    );
+    for (proxy, why) in [
+        (dead, "Connection refused"),
+        (closing.address, "closed the connection before it answered"),
+        (garbage.address, "not HTTP"),
+    ] {
+        let rig = child(vec![way("*", &format!("http://{proxy}"))])
+            .start()
+            .await;
+        let plain = Origin::plain().await;
+        let secure = Origin::https(&rig.world, &["localhost"], &["http/1.1"]).await;
+        for origin in [&plain, &secure] {
+            for (way, (status, said)) in ways_in(&rig, origin.address.port())
+                .await
+                .into_iter()
+                .enumerate()
+            {
+                assert_eq!(status, 502, "{said}");
+                if way > 0 || proxy == dead {
+                    let told = format!("The upstream proxy http://{proxy} cannot be used: ");
+                    assert!(said.contains(&told) && said.contains(why), "{said}");
+                }
+            }
+            assert_eq!(origin.taken(), 0, "connected to directly");
+        }
+    }
+}
+
+#[tokio::test]
+async fn circles_are_refused() {
+    // To itself.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let own = format!("http://{}", listener.local_addr().unwrap());
+    let rig = child(vec![way("*", &own)]).start_on(listener).await;
+    for (status, said) in ways_in(&rig, 8443).await {
+        assert_eq!(status, 403, "{said}");
+        assert!(said.contains("proxy_loop_detected"), "{said}");
+        assert!(
+            said.contains(&format!("The upstream proxy {own}")),
+            "{said}"
+        );
+    }
+    // By way of another, whatever that one does with TLS.
+    for action in [Action::Tunnel, Action::Intercept] {
+        let (first, second) = (
+            TcpListener::bind("127.0.0.1:0").await.unwrap(),
+            TcpListener::bind("127.0.0.1:0").await.unwrap(),
+        );
+        let to = |listener: &TcpListener| {
+            vec![way(
+                "*",
+                &format!("http://{}", listener.local_addr().unwrap()),
+            )]
+        };
+        let mut setup = child(to(&first));
+        setup.rules.default = action;
+        let mut back = child(to(&second));
+        let there = setup.start_on(second).await;
+        back.world = there.ca.clone();
+        let here = back.start_on(first).await;
+        let authority = "localhost:8443";
+        let plain = client::plain(&here, &format!("http://{authority}/x")).await;
+        let inside = client::get(&here, authority, "localhost", &["http/1.1"], "/x").await;
+        for answer in [plain, inside] {
+            assert_eq!(answer.status, 403, "{action:?}: {answer:?}");
+            let told = answer.headers["proxy-status"].to_str().unwrap();
+            assert!(told.contains("proxy_loop_detected"), "{answer:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_proxy_can_be_behind_tls() {
+    let parent = parent().start().await;
+    let world = parent.world.clone();
+    for (names, works) in [(["localhost"], true), (["elsewhere.test"], false)] {
+        let acceptor = origin::acceptor(&world, &names, &["http/1.1"], |_| ());
+        let behind = parent.address;
+        let front = Origin::of(move |stream| {
+            let acceptor = acceptor.clone();
+            async move {
+                let Ok(mut client) = acceptor.accept(stream).await else {
+                    return;
+                };
+                let mut proxy = TcpStream::connect(behind).await.unwrap();
+                let _ = tokio::io::copy_bidirectional(&mut client, &mut proxy).await;
+            }
+        })
+        .await;
+        let url = format!("https://localhost:{}", front.address.port());
+        let mut setup = child(vec![way("*", &url)]);
+        setup.world = world.clone();
+        let rig = setup.start().await;
+        let origin = Origin::https(&world, &["localhost"], &["h2"]).await;
+        let authority = format!("localhost:{}", origin.address.port());
+        let answer = client::get(&rig, &authority, "localhost", &["h2"], "/x").await;
+        let plain = Origin::plain().await;
+        let seen = client::plain(&rig, &format!("http://{}/x", plain.address)).await;
+        if works {
+            assert_eq!((answer.body.as_str(), seen.body.as_str()), ("/x", "/x"));
+        } else {
+            for answer in [answer, seen] {
+                assert_eq!(answer.status, 502, "{answer:?}");
+                assert!(
+                    answer.body.contains(&format!("The upstream proxy {url}")),
+                    "{answer:?}"
+                );
+                assert!(answer.body.contains("other names"), "{answer:?}");
+            }
+            assert_eq!((origin.taken(), plain.taken()), (0, 0));
+        }
+    }
+}
+
+#[tokio::test]
+async fn inner_addresses_are_not_asked_for_elsewhere_either() {
+    let parent = parent().start().await;
+    let mut setup = child(vec![way("*", &format!("http://{}", parent.address))]);
+    setup.rules.private = false;
+    let rig = setup.start().await;
+    let origin = Origin::plain().await;
+    let port = origin.address.port();
+    for host in [
+        "127.0.0.1",
+        "localhost",
+        "a.localhost",
+        "[::1]",
+        "169.254.169.254",
+    ] {
+        let answer = client::plain(&rig, &format!("http://{host}:{port}/x")).await;
+        assert_eq!(answer.status, 403, "{host}: {answer:?}");
+    }
+    assert!(
+        parent.proxy.hosts().is_empty(),
+        "{:?}",
+        parent.proxy.hosts()
+    );
+}
+
+#[tokio::test]
+async fn bodies_pass_through_both_proxies() {
+    let parent = parent().start().await;
+    let rig = child(vec![way("*", &format!("http://{}", parent.address))])
+        .start()
+        .await;
+    let origin = Origin::plain().await;
+    let body = Bytes::from(vec![b'x'; 5 << 20]);
+    let request = Request::post(format!("http://{}/echo", origin.address));
+    let request = request.body(Full::new(body.clone())).unwrap();
+    let answer = client::ask(&rig, request).await;
+    assert_eq!((answer.status, answer.body.len()), (200, body.len()));
+}
