@@ -6,27 +6,34 @@ use std::path::PathBuf;
 use std::process::Command;
 
 const INSIDE: &str = "LUCARNE_TEST_NAMESPACE";
+/// Beside the directory: the test has run inside.
+const ENTERED: &str = "entered";
 
-/// Runs `test` of this file again inside a new mount namespace (and, for other
+/// Runs `test`, whose name has no other's in this program, again inside a new mount namespace (and, for other
 /// users than root, a user namespace), where this gives it an empty directory;
 /// `None` outside, once the test has passed inside.
 ///
 /// # Panics
-/// If it has not passed, or the system permits no namespaces: the message says
-/// how to allow them.
+/// If it was not run, has not passed, or the system permits no namespaces: the
+/// message says how to allow them.
 pub(crate) fn enter(test: &str) -> Option<PathBuf> {
     if let Ok(place) = std::env::var(INSIDE) {
-        return Some(place.into());
+        let place = PathBuf::from(place);
+        let entered = place.with_file_name(ENTERED);
+        fs::File::create_new(entered).expect("one test has this name");
+        return Some(place);
     }
-    let place = crate::temp_dir();
+    let around = crate::temp_dir();
+    let place = around.path().join("place");
+    fs::create_dir(&place).expect("a directory");
     let mut command = Command::new("unshare");
     command.arg("--mount");
     if !rustix::process::geteuid().is_root() {
         command.args(["--user", "--map-root-user"]);
     }
     command.arg(std::env::current_exe().expect("the test's own file"));
-    command.args(["--exact", test, "--nocapture"]);
-    let status = command.env(INSIDE, place.path()).status();
+    command.args([test, "--nocapture"]);
+    let status = command.env(INSIDE, &place).status();
     let status = status.expect("`unshare` (package util-linux) is needed for this test");
     assert!(
         status.success(),
@@ -34,6 +41,8 @@ pub(crate) fn enter(test: &str) -> Option<PathBuf> {
          root, or allow unprivileged user namespaces (sysctl \
          kernel.unprivileged_userns_clone=1)"
     );
+    let entered = around.path().join(ENTERED).exists();
+    assert!(entered, "`{test}` was not run: is that its name?");
     None
 }
 
