@@ -4,16 +4,19 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, ALLOW, HeaderMap, RANGE};
+use http::header::{
+    ACCEPT_ENCODING, ACCESS_CONTROL_EXPOSE_HEADERS, ALLOW, HeaderMap, HeaderName, RANGE,
+};
 use http::{HeaderValue, Method, StatusCode};
 use lucarne_ct::Fingerprint;
-use lucarne_log::{Encoding, Log, Published, ReadError, Stored};
+use lucarne_log::{Encoding, Log, Published, ReadError, State, Stored};
 use lucarne_tlog::Tile;
 use tokio::sync::Semaphore;
 
 use crate::budget::{Client, Held};
 use crate::encoding::{Accepted, Coding};
 use crate::etag;
+use crate::health::state_name;
 use crate::refusal::Refusal;
 use crate::reply::{Representation, Response, plain, value};
 use crate::route::Resource;
@@ -42,8 +45,20 @@ impl Monitoring {
         }
     }
 
-    /// `checkpoint`: the signed note (C2SP tlog-checkpoint).
+    /// `checkpoint`: the signed note (C2SP tlog-checkpoint). A log that does not
+    /// run says so beside it, for nothing in the note tells whether another will
+    /// come.
     pub(crate) fn checkpoint(&self, log: &Log, method: &Method, asked: HeaderMap) -> Response {
+        let mut response = self.newest(log, method, asked);
+        if let Some(state) = state(&log.state()) {
+            let headers = response.headers_mut();
+            headers.insert(LOG_STATE, state);
+            headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, value::LOG_STATE.clone());
+        }
+        response
+    }
+
+    fn newest(&self, log: &Log, method: &Method, asked: HeaderMap) -> Response {
         let Some(published) = log.published() else {
             let words = "this log has not published a checkpoint yet; come back in a moment\n";
             return unavailable(words);
@@ -168,6 +183,22 @@ impl Monitoring {
             Ok(None) => not_yet("no entry of this log refers to such an issuer\n"),
             Err(error) => unread(&error),
         }
+    }
+}
+
+/// Says of a checkpoint whether its log runs; absent if it does.
+const LOG_STATE: HeaderName = HeaderName::from_static("log-state");
+
+/// The state as an item of RFC 9651, and since when a log is stopped as its date.
+/// Why is not for everybody.
+fn state(state: &State) -> Option<HeaderValue> {
+    match state {
+        State::Running => None,
+        State::Stopped { since_ms, .. } => {
+            let since = since_ms / 1000;
+            HeaderValue::try_from(format!("stopped; since=@{since}")).ok()
+        }
+        state => Some(HeaderValue::from_static(state_name(state))),
     }
 }
 

@@ -30,6 +30,7 @@ pub(crate) mod value {
         HTML = "text/html; charset=utf-8",
         JAVASCRIPT = "text/javascript; charset=utf-8",
         JSON = "application/json",
+        LOG_STATE = "log-state",
         METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8",
         OCTETS = "application/octet-stream",
         PKIX = "application/pkix-cert",

@@ -32,6 +32,7 @@ fn start(runtime: &Runtime, cache: &std::path::Path) -> Arc<Log> {
             pool_size: 10 * BATCH,
             checkpoint_interval: Duration::from_secs(3600),
             cache: cache.into(),
+            journal_bytes: 1 << 30,
             read_cache_bytes: 1 << 20,
             clock: Clock::system(),
         };

@@ -40,6 +40,10 @@ pub struct LogConfig {
     /// Directory of the dedup index. It can be lost: it is rebuilt from the
     /// log's own tiles.
     pub cache: PathBuf,
+    /// Most bytes staged and published that storage has not been made to keep:
+    /// the journal has them, until a sync that may hang. Beyond, submissions are
+    /// answered 503 with a Retry-After.
+    pub journal_bytes: u64,
     /// Bytes of memory for tiles that are read.
     pub read_cache_bytes: u64,
     /// Where the log reads the time: [`Clock::system`], except in tests.

@@ -14,8 +14,14 @@
 //! table. So whatever a crash leaves, the noted tree has every entry that a
 //! table has, and it tells when cache and log are not of one history
 //! (`catchup.rs`). A single wrong place is told when it is used (`submit.rs`).
+//!
+//! After an error of the disk nobody knows what it has: the kernel may show
+//! bytes that it could not write, and let the next sync succeed. So nothing is
+//! written to such an index any more, and a file says so to whoever opens it
+//! next: it is set aside, and rebuilt.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,6 +54,8 @@ const ANCHOR: &[u8] = b"anchor";
 /// In place of the anchor in indices that were not bound to a tree.
 const UNBOUND: &[u8] = b"indexed entries";
 const DISTRUSTED: &[u8] = b"distrusted";
+/// A file in an index of which something could not be written or read.
+const FAILED: &str = "failed";
 
 /// Where an entry is in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +139,7 @@ pub(crate) struct Dedup {
     /// say from which tree they are.
     pub(crate) unbound: Option<u64>,
     distrusted: AtomicBool,
+    failed: AtomicBool,
 }
 
 /// The places that are not in a table yet.
@@ -152,6 +161,13 @@ impl Dedup {
     /// damaged.
     pub(crate) fn open(path: &Path, owner: LogId) -> Result<Self, Fatal> {
         let failed = |error: fjall::Error| fatal(path, &error);
+        if path
+            .join(FAILED)
+            .try_exists()
+            .map_err(|e| failed(fjall::Error::Io(e)))?
+        {
+            return Err(unsound(path, HAS_FAILED));
+        }
         let database = Database::builder(path)
             .cache_size(CACHE_BYTES)
             .max_journaling_size(JOURNAL_BYTES)
@@ -178,6 +194,7 @@ impl Dedup {
             gaps: Gaps::default(),
             unbound: None,
             distrusted: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
         };
         dedup.claim(owner)?;
         match dedup.noted()? {
@@ -304,6 +321,7 @@ impl Dedup {
     }
 
     fn note(&self, anchor: Anchor) -> Result<(), Fatal> {
+        self.writable()?;
         let noted = self.meta.insert(ANCHOR, anchor.encode());
         noted.map_err(|e| self.fatal(&e))?;
         self.fresh.write().anchor = anchor;
@@ -312,6 +330,7 @@ impl Dedup {
 
     /// Writes what is in memory as one table.
     pub(crate) fn flush(&self) -> Result<(), Fatal> {
+        self.writable()?;
         let (leaving, anchor) = {
             let mut fresh = self.fresh.write();
             if !fresh.leaving.is_empty() {
@@ -341,6 +360,7 @@ impl Dedup {
         before: &[Gap],
         after: &[Gap],
     ) -> Result<(), Fatal> {
+        self.writable()?;
         let mut batch = self.database.batch();
         for (identity, place) in entries {
             batch.insert(&self.places, identity.0, place.encode());
@@ -383,16 +403,44 @@ impl Dedup {
         table.finish()
     }
 
+    fn writable(&self) -> Result<(), Fatal> {
+        match self.failed.load(Ordering::SeqCst) {
+            false => Ok(()),
+            true => Err(self.unsound(HAS_FAILED)),
+        }
+    }
+
     fn fatal(&self, error: &fjall::Error) -> Fatal {
-        fatal(&self.path, error)
+        let fatal = fatal(&self.path, error);
+        if matches!(fatal, Fatal::Dedup { damaged: true, .. })
+            && !self.failed.swap(true, Ordering::SeqCst)
+            && let Err(error) = say_failed(&self.path)
+        {
+            // This process knows it anyway.
+            let path = self.path.display();
+            tracing::error!(%path, %error, "the dedup index has failed, and that cannot be noted");
+        }
+        fatal
     }
 
     fn unsound(&self, problem: &str) -> Fatal {
-        Fatal::Dedup {
-            path: self.path.display().to_string(),
-            problem: problem.into(),
-            damaged: true,
-        }
+        unsound(&self.path, problem)
+    }
+}
+
+const HAS_FAILED: &str = "its disk has failed to write or read it";
+
+/// Says to the next who opens it that an index has failed.
+fn say_failed(path: &Path) -> std::io::Result<()> {
+    File::create(path.join(FAILED))?.sync_all()?;
+    File::open(path)?.sync_all()
+}
+
+fn unsound(path: &Path, problem: &str) -> Fatal {
+    Fatal::Dedup {
+        path: path.display().to_string(),
+        problem: problem.into(),
+        damaged: true,
     }
 }
 
@@ -422,8 +470,7 @@ fn vacant(path: &Path) -> Result<PathBuf, Fatal> {
 
 /// What fjall reports, and whether its files are used again. A lock, a full disk
 /// or want of memory go away by themselves. Wrong bytes do not, and after any
-/// other failure of a disk nobody knows what it has: the kernel may show bytes
-/// that it could not write, and let the next sync succeed.
+/// other failure of a disk nobody knows what it has.
 fn fatal(path: &Path, error: &fjall::Error) -> Fatal {
     use std::io::ErrorKind::{
         OutOfMemory, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
@@ -523,6 +570,27 @@ mod tests {
         for n in (0..table + 9).step_by(97) {
             assert_eq!(dedup.find(&identity(n)).unwrap(), Some(place(n)));
         }
+    }
+
+    #[test]
+    fn an_index_that_has_failed_is_not_written_and_not_opened_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let owner = LogId([1; 32]);
+        let dedup = Dedup::open(dir.path(), owner).unwrap();
+        add(&dedup, 0..3);
+        let full = std::io::ErrorKind::StorageFull.into();
+        dedup.fatal(&fjall::Error::Io(full));
+        add(&dedup, 3..5);
+        let error = std::io::Error::from_raw_os_error(5);
+        dedup.fatal(&fjall::Error::Io(error));
+        assert!(dedup.extend([].into_iter(), 5, head(6)).is_err());
+        assert!(dedup.flush().is_err() && dedup.mend(&[], &[], &[]).is_err());
+        drop(dedup);
+        let error = Dedup::open(dir.path(), owner).err().unwrap();
+        assert!(
+            matches!(error, Fatal::Dedup { damaged: true, .. }),
+            "{error}"
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A truthful answer to "is this log well?".
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use lucarne_ct::Verification;
@@ -159,6 +160,7 @@ async fn storage_check(log: &Shared) -> Check {
     let answer = tokio::time::timeout(PATIENCE, log.assets.headroom()).await;
     let location = log.assets.location();
     let (ok, detail) = match answer {
+        Ok(Ok(_)) if log.stalled.load(Ordering::SeqCst) => (false, stalled(&location)),
         Ok(Ok(None)) => (true, format!("{location} answers")),
         Ok(Ok(Some(bytes))) => {
             log.metrics
@@ -176,6 +178,13 @@ async fn storage_check(log: &Shared) -> Check {
         ok,
         detail,
     }
+}
+
+fn stalled(location: &str) -> String {
+    format!(
+        "{location}: what was written has not become durable for a while, and the journal is as \
+         long as it may be (`maxjournal`): submissions are refused until a sync has ended"
+    )
 }
 
 /// What readers asked for and did not get, because it is not what the log wrote.

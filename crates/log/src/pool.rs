@@ -219,6 +219,13 @@ impl Pool {
         }
     }
 
+    /// Tells everybody who waits in the open round that there is none: their
+    /// entries are nowhere.
+    pub(crate) fn turn_away(&self) {
+        let open = std::mem::take(&mut self.inner.lock().open);
+        open.round.decide(Err(Abandoned));
+    }
+
     /// The oldest round in memory is in the index now: forgets it here.
     pub(crate) fn forget_oldest(&self) {
         let mut inner = self.inner.lock();

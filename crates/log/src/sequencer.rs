@@ -19,6 +19,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -40,17 +41,14 @@ use crate::shared::Shared;
 use crate::tree::Tree;
 use crate::verify::Verified;
 
-/// Bytes staged and published at which storage is made durable, the journal is
-/// cut and superseded partial tiles are removed.
-const SETTLE_BYTES: u64 = 128 << 20;
+/// Storage is made durable, the journal is cut and superseded partial tiles are
+/// removed each time that this part of what the journal may have was staged and
+/// published.
+const SETTLE_AT: u64 = 8;
 
 /// Rounds after which the journal is cut where that costs little: what a
 /// restart has to read does not grow with the time that the log has run.
 const SETTLE_ROUNDS: u32 = 16;
-
-/// Bytes after which nothing more is sequenced while storage is still being made
-/// durable: a disk that hangs does not let the journal grow without end.
-const MOST_UNSETTLED: u64 = 8 * SETTLE_BYTES;
 
 /// How long the dedup index's disk is waited for.
 const INDEX_PATIENCE: Duration = Duration::from_secs(10);
@@ -100,7 +98,7 @@ impl Sequencer {
             to_index,
             indexer,
             // Whatever the journal holds from before is settled first.
-            unsettled_bytes: SETTLE_BYTES,
+            unsettled_bytes: log.config.journal_bytes / SETTLE_AT,
             unsettled_rounds: 0,
             swept: recovered.base.saturating_sub(SWEEP_BACK),
             settling: None,
@@ -190,8 +188,13 @@ impl Sequencer {
 
     async fn round(&mut self) -> Result<(), Fatal> {
         let timestamp_ms = self.next_timestamp()?;
-        if self.settling.is_some() && self.unsettled_bytes >= MOST_UNSETTLED {
-            // Submissions wait, and are told to come back once the pool is full.
+        let full = self.unsettled_bytes >= self.log.config.journal_bytes;
+        let stalled = full && self.settling.is_some();
+        self.log.stalled.store(stalled, Ordering::SeqCst);
+        if stalled {
+            // A disk that hangs does not let the journal grow without end, and
+            // nobody waits for it.
+            self.session.pool.turn_away();
             return match self.committed_at.elapsed() >= self.log.config.checkpoint_interval {
                 true => self.resign(timestamp_ms).await,
                 false => Ok(()),
@@ -389,7 +392,7 @@ impl Sequencer {
         if let Some(settling) = self.settling.take_if(|settling| settling.is_finished()) {
             self.swept = joined(settling.await)?;
         }
-        let much = self.unsettled_bytes >= SETTLE_BYTES;
+        let much = self.unsettled_bytes >= self.log.config.journal_bytes / SETTLE_AT;
         let cheap = self.log.assets.publishes_durably();
         let many = cheap && self.unsettled_rounds >= SETTLE_ROUNDS;
         if (much || many) && self.settling.is_none() {

@@ -32,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) session: ArcSwapOption<Session>,
     pub(crate) state: Mutex<State>,
     pub(crate) closing: AtomicBool,
+    /// The journal is as long as it may be, and waits for its disk to be cut.
+    pub(crate) stalled: AtomicBool,
     pub(crate) wake: Notify,
     pub(crate) jumps: Jumps,
 }
@@ -59,6 +61,7 @@ impl Shared {
             session: ArcSwapOption::empty(),
             state: Mutex::new(State::Starting),
             closing: AtomicBool::new(false),
+            stalled: AtomicBool::new(false),
             wake: Notify::new(),
             jumps: Jumps::default(),
             config,

@@ -258,6 +258,9 @@ impl Shared {
             State::Running if self.closing.load(Ordering::SeqCst) => {
                 (10, "the log is shutting down".into())
             }
+            State::Running if self.stalled.load(Ordering::SeqCst) => {
+                (10, "the log waits for its disk".into())
+            }
             State::Running => (1, "the round failed".into()),
             State::Closed => (10, "the log is shutting down".into()),
             State::Stopped { retry_at_ms, .. } => {

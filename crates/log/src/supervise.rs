@@ -108,6 +108,7 @@ impl Shared {
     /// One session, in a task of its own: a panic is an error like others.
     async fn session(self: Arc<Self>, rebuild: bool) -> Result<(), Fatal> {
         let result = tokio::spawn(self.clone().run(rebuild)).await;
+        self.stalled.store(false, Ordering::SeqCst);
         if let Some(session) = self.session.swap(None) {
             session.end().await;
         }

@@ -1,19 +1,28 @@
 /* Loaded into a process before the C library: makes files of it fail or hang.
  *
- * $LUCARNE_BAD_DISK is a directory. A file `lose` or `hang` in it holds a part
- * of the paths that are meant.
+ * $LUCARNE_BAD_DISK is a directory. A file `lose`, `hang`, `fail` or `watch` in it
+ * holds a part of the paths that are meant.
  *
  * `lose`: the next write to such a path is lost as a kernel loses one. Whoever
  * reads sees it, one sync of the file fails, all later ones succeed, and the
  * disk never has it: `lost-<inode>-<offset>` is what is there instead. It is
  * gone once the same bytes are written again.
  *
- * `hang`: as long as it is there, whoever opens, reads, writes or syncs waits.
+ * `hang`: as long as it is there, whoever opens, reads, writes, syncs or looks waits.
+ *
+ * `fail`: as long as it is there, all of that is an I/O error.
+ *
+ * `watch`: writes, and syncs that fail, are noted in `seen`, a line each: `write`
+ * or `failed`, and the inode.
+ *
+ * $LUCARNE_KILL_AT is a number, n: before its nth call that changes a file or
+ * directory, the process is killed.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,6 +60,26 @@ static void hang(const char *path) {
     while (meant("hang", path)) usleep(2000);
 }
 
+/* Waits if the path hangs. Whether it fails. */
+static int bad(const char *path) {
+    hang(path);
+    if (!meant("fail", path)) return 0;
+    errno = EIO;
+    return 1;
+}
+
+static long left;
+
+__attribute__((constructor)) static void count(void) {
+    const char *at = getenv("LUCARNE_KILL_AT");
+    left = at ? atol(at) : 0;
+}
+
+/* Before each call that changes what is on the disk. */
+static void changing(void) {
+    if (left > 0 && __atomic_sub_fetch(&left, 1, __ATOMIC_SEQ_CST) == 0) kill(getpid(), SIGKILL);
+}
+
 static const char *path_of(int fd, char *path) {
     char link[64];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
@@ -59,20 +88,33 @@ static const char *path_of(int fd, char *path) {
     return path;
 }
 
-static void hang_on(int fd) {
+static int bad_fd(int fd) {
     int saved = errno;
     char path[512];
-    hang(path_of(fd, path));
+    if (bad(path_of(fd, path))) return 1;
     errno = saved;
+    return 0;
 }
 
-/* What is to be known of a write before it is made. */
-static void writing(int fd, size_t length, off64_t offset) {
+static void note(const char *what, const char *path, unsigned long long inode) {
+    char file[512], line[64];
+    if (!meant("watch", path)) return;
+    named(file, "seen", 0, 0);
+    int seen = syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    int n = snprintf(line, sizeof line, "%s %llu\n", what, inode);
+    syscall(SYS_write, seen, line, n);
+    syscall(SYS_close, seen);
+}
+
+/* What is to be known of a write before it is made. Whether it fails. */
+static int writing(int fd, size_t length, off64_t offset) {
     int saved = errno;
     char path[512], file[512];
     struct stat status;
-    hang(path_of(fd, path));
+    if (bad(path_of(fd, path))) return 1;
     if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) {
+        changing();
+        note("write", path, status.st_ino);
         named(file, "lost-%llu-%llu", status.st_ino, offset);
         if (!meant("lose", path)) {
             syscall(SYS_unlinkat, AT_FDCWD, file, 0);
@@ -90,16 +132,19 @@ static void writing(int fd, size_t length, off64_t offset) {
         }
     }
     errno = saved;
+    return 0;
 }
 
 /* Whether this sync is the one that tells of a write that was lost. */
 static int failing(int fd) {
-    char file[512];
+    char path[512], file[512];
     struct stat status;
-    hang_on(fd);
+    if (bad(path_of(fd, path))) return 1;
+    changing();
     if (fstat(fd, &status) != 0) return 0;
     named(file, "failing-%llu", status.st_ino, 0);
     if (syscall(SYS_unlinkat, AT_FDCWD, file, 0) != 0) return 0;
+    note("failed", path, status.st_ino);
     errno = EIO;
     return 1;
 }
@@ -107,27 +152,27 @@ static int failing(int fd) {
 #define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
 ssize_t pwrite64(int fd, const void *bytes, size_t n, off64_t at) {
-    writing(fd, n, at);
+    if (writing(fd, n, at)) return -1;
     return syscall(SYS_pwrite64, fd, bytes, n, at);
 }
 ssize_t pwrite(int fd, const void *bytes, size_t n, off_t at) { return pwrite64(fd, bytes, n, at); }
 ssize_t write(int fd, const void *bytes, size_t n) {
-    writing(fd, n, lseek64(fd, 0, SEEK_CUR));
+    if (writing(fd, n, lseek64(fd, 0, SEEK_CUR))) return -1;
     return syscall(SYS_write, fd, bytes, n);
 }
 ssize_t writev(int fd, const struct iovec *parts, int count) {
     size_t n = 0;
     for (int i = 0; i < count; i++) n += parts[i].iov_len;
-    writing(fd, n, lseek64(fd, 0, SEEK_CUR));
+    if (writing(fd, n, lseek64(fd, 0, SEEK_CUR))) return -1;
     return syscall(SYS_writev, fd, parts, count);
 }
 ssize_t pread64(int fd, void *bytes, size_t n, off64_t at) {
-    hang_on(fd);
+    if (bad_fd(fd)) return -1;
     return syscall(SYS_pread64, fd, bytes, n, at);
 }
 ssize_t pread(int fd, void *bytes, size_t n, off_t at) { return pread64(fd, bytes, n, at); }
 ssize_t read(int fd, void *bytes, size_t n) {
-    hang_on(fd);
+    if (bad_fd(fd)) return -1;
     return NEXT(read)(fd, bytes, n);
 }
 int fdatasync(int fd) { return failing(fd) ? -1 : NEXT(fdatasync)(fd); }
@@ -138,7 +183,8 @@ int open64(const char *path, int flags, ...) {
     va_start(more, flags);
     mode_t mode = (flags & (O_CREAT | __O_TMPFILE)) ? va_arg(more, mode_t) : 0;
     va_end(more);
-    hang(path);
+    if (bad(path)) return -1;
+    if (flags & (O_CREAT | O_TRUNC)) changing();
     return NEXT(open64)(path, flags, mode);
 }
 int open(const char *path, int flags, ...) {
@@ -148,3 +194,29 @@ int open(const char *path, int flags, ...) {
     va_end(more);
     return open64(path, flags, mode);
 }
+
+int statx(int at, const char *path, int flags, unsigned mask, struct statx *status) {
+    if (*path ? bad(path) : bad_fd(at)) return -1;
+    return syscall(SYS_statx, at, path, flags, mask, status);
+}
+int mkdir(const char *path, mode_t mode) {
+    if (bad(path)) return -1;
+    changing();
+    return NEXT(mkdir)(path, mode);
+}
+int rename(const char *from, const char *to) {
+    if (bad(from) || bad(to)) return -1;
+    changing();
+    return NEXT(rename)(from, to);
+}
+int unlink(const char *path) {
+    if (bad(path)) return -1;
+    changing();
+    return NEXT(unlink)(path);
+}
+int ftruncate64(int fd, off64_t length) {
+    if (bad_fd(fd)) return -1;
+    changing();
+    return NEXT(ftruncate64)(fd, length);
+}
+int ftruncate(int fd, off_t length) { return ftruncate64(fd, length); }

@@ -1,5 +1,5 @@
-//! A disk that loses a write, or does not answer: for one process, which calls
-//! the C library through a few functions of ours (`bad_disk.c`).
+//! A disk that loses a write, fails, or does not answer: for one process, which
+//! calls the C library through a few functions of ours (`bad_disk.c`).
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -65,6 +65,45 @@ impl BadDisk {
     /// They answer again.
     pub fn wake(&self) {
         let _ = fs::remove_file(self.file("hang"));
+    }
+
+    /// Whatever is done to files and directories whose path has this part is an
+    /// I/O error, until [`heal`](Self::heal).
+    ///
+    /// # Panics
+    /// If that cannot be noted.
+    pub fn fail(&self, path: &str) {
+        self.set("fail", path);
+    }
+
+    /// They can be used again.
+    pub fn heal(&self) {
+        let _ = fs::remove_file(self.file("fail"));
+    }
+
+    /// Notes writes to files whose path has this part, and syncs of them that
+    /// fail, from now on.
+    ///
+    /// # Panics
+    /// If that cannot be noted.
+    pub fn watch(&self, path: &str) {
+        self.set("watch", path);
+    }
+
+    /// The inodes of watched files that were written after a sync of any of them
+    /// had failed; `None` if none has.
+    pub fn written_after_failure(&self) -> Option<Vec<u64>> {
+        let seen = fs::read_to_string(self.file("seen")).unwrap_or_default();
+        let mut lines = seen.lines().skip_while(|line| !line.starts_with("failed"));
+        lines.next()?;
+        let written = lines.filter_map(|line| line.strip_prefix("write "));
+        Some(written.filter_map(|inode| inode.parse().ok()).collect())
+    }
+
+    /// The process is killed right before its `n`th call (from 1) that changes a
+    /// file or directory.
+    pub fn killing_at(&self, n: u32, launch: Launch) -> Launch {
+        self.under(launch).env("LUCARNE_KILL_AT", n.to_string())
     }
 
     /// What a power cut, or unmounting, leaves of this file: what was lost is

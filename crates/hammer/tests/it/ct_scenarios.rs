@@ -112,6 +112,7 @@ fn config(name: &str, address: SocketAddr, directory: &Path) -> LogConfig {
         pool_size: 1000,
         checkpoint_interval: Duration::from_secs(5),
         cache: directory.join(name),
+        journal_bytes: 1 << 30,
         read_cache_bytes: 64 << 20,
         clock: Clock::system(),
     }

@@ -41,6 +41,7 @@ impl World {
             pool_size: 10_000,
             checkpoint_interval: Duration::from_secs(5),
             cache: cache.into(),
+            journal_bytes: 1 << 30,
             read_cache_bytes: 1 << 20,
             clock: Clock::system(),
         };

@@ -439,6 +439,7 @@ impl Flags {
             roots: roots?,
             pool_size: unplaced(rounds.pool_size),
             checkpoint_interval: rounds.idle,
+            journal: log::JOURNAL,
             read_cache: log::READ_CACHE,
             disk_cache: log::DISK_CACHE,
             policy,

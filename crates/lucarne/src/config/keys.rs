@@ -81,6 +81,7 @@ pub const SHARED: &[&str] = &[
     "reject_unexpired",
     "reject_extensions",
     "maxchain",
+    "maxjournal",
     "readcache",
     "diskcache",
     "intended_use",

@@ -50,6 +50,8 @@ pub struct LogSettings {
     pub pool_size: Located<usize>,
     /// Longest age of an idle log's checkpoint.
     pub checkpoint_interval: Duration,
+    /// Most that the journal may have while storage is not made durable, in bytes.
+    pub journal: u64,
     /// Memory for tiles that are read, in bytes.
     pub read_cache: u64,
     /// Disk for tiles that are read from a bucket, in bytes.
@@ -100,6 +102,8 @@ const BUCKET_PERIOD: Duration = Duration::from_secs(1);
 pub(super) const POOL_SIZE: usize = 4000;
 /// Age of an idle checkpoint if `checkpointinterval` is not given.
 pub(super) const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(5);
+/// Bytes of the journal if `maxjournal` is not given.
+pub(super) const JOURNAL: u64 = 1 << 30;
 /// Bytes of tiles in memory if `readcache` is not given.
 pub(super) const READ_CACHE: u64 = 16 << 20;
 /// Bytes of a bucket's tiles on disk if `diskcache` is not given.
@@ -150,6 +154,7 @@ impl LogSettings {
             pool_size: self.pool_size.value,
             checkpoint_interval: self.checkpoint_interval,
             cache: self.cache.value.join("dedup"),
+            journal_bytes: self.journal,
             read_cache_bytes: self.read_cache,
             clock: self.clock.clone(),
         }
@@ -214,6 +219,7 @@ pub(super) fn read(
         period,
         pool_size: rounds.pool_size,
         checkpoint_interval: rounds.checkpoint_interval,
+        journal: rounds.journal,
         read_cache: rounds.read_cache,
         disk_cache: rounds.disk_cache,
         policy,
@@ -239,6 +245,7 @@ struct Rounds {
     period: Option<Located<Duration>>,
     pool_size: Located<usize>,
     checkpoint_interval: Duration,
+    journal: u64,
     read_cache: u64,
     disk_cache: u64,
 }
@@ -249,6 +256,7 @@ fn rounds(reader: &mut Reader<'_, '_>) -> Rounds {
     let pool_size = reader
         .parse("poolsize", values::number(0, 10_000_000, "entries"))
         .map(|located| located.map(|entries| unlimited(entries as usize)));
+    let journal = reader.parse("maxjournal", values::number(1, 1 << 20, "MiB"));
     let mebibytes = reader.parse("readcache", values::number(0, 1 << 20, "MiB"));
     let on_disk = reader.parse("diskcache", values::number(0, 1 << 24, "MiB"));
     Rounds {
@@ -258,6 +266,7 @@ fn rounds(reader: &mut Reader<'_, '_>) -> Rounds {
             line: None,
         }),
         checkpoint_interval: interval.map_or(CHECKPOINT_INTERVAL, |located| located.value),
+        journal: journal.map_or(JOURNAL, |located| located.value << 20),
         read_cache: mebibytes.map_or(READ_CACHE, |located| located.value << 20),
         disk_cache: on_disk.map_or(DISK_CACHE, |located| located.value << 20),
     }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod authorities;
+mod bad_disk;
 mod bad_input;
 mod clock;
 mod command_load;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use lucarne_ct::Fingerprint;
 use lucarne_http::Limits;
-use lucarne_log::Metrics;
+use lucarne_log::{Metrics, State};
 use lucarne_storage::Assets;
 use prometheus_client::registry::Registry;
 
@@ -25,7 +25,9 @@ async fn a_retired_shard_is_gone_for_submitters_and_there_for_readers() {
         (answer.status, &answer.json()["code"]),
         (410, &"gone".into())
     );
-    assert_eq!(server.get("/demo/checkpoint").await.status, 200);
+    let checkpoint = server.get("/demo/checkpoint").await;
+    assert_eq!(checkpoint.status, 200);
+    assert_eq!(checkpoint.header("log-state"), Some("retired"));
     let json = server.get("/demo/log.v3.json").await.json();
     assert_eq!(json["status"], "readonly");
     assert_eq!(json["final_tree_head"]["tree_size"], 0);
@@ -44,6 +46,8 @@ async fn a_retired_shard_is_gone_for_submitters_and_there_for_readers() {
 #[tokio::test]
 async fn a_stopped_log_says_when_to_come_back_and_is_still_read() {
     let (test, server) = demo(3).await;
+    let running = server.get("/demo/checkpoint").await;
+    assert_eq!(running.header("log-state"), None);
     test.lock.fail(Some("the lock is out of order"));
     let body = test.chain("www.example").to_json();
     let answer = server.post("/demo/ct/v1/add-chain", body.as_bytes()).await;
@@ -55,8 +59,33 @@ async fn a_stopped_log_says_when_to_come_back_and_is_still_read() {
         "not for the public: {}",
         answer.text()
     );
-    assert_eq!(server.get("/demo/checkpoint").await.status, 200);
     assert_eq!(server.get("/demo/tile/data/000.p/3").await.status, 200);
+    // Whoever only ever asks for the checkpoint hears of it, too.
+    test.until(|log| matches!(log.state(), State::Stopped { .. }))
+        .await;
+    let checkpoint = server.get("/demo/checkpoint").await;
+    assert_eq!(checkpoint.status, 200);
+    let head = |answer: &Answer| answer.text().lines().take(3).collect::<Vec<_>>().join("\n");
+    assert_eq!(head(&checkpoint), head(&running));
+    let state = checkpoint.header("log-state").unwrap();
+    let since = state.strip_prefix("stopped; since=@").unwrap();
+    let now_ms = test.log.config().clock.now_ms();
+    let ago = now_ms / 1000 - since.parse::<u64>().unwrap();
+    assert!(ago < 60, "{state}");
+    assert_eq!(
+        checkpoint.header("access-control-expose-headers"),
+        Some("log-state")
+    );
+    let etag = checkpoint.header("etag").unwrap();
+    let known = server
+        .ask("GET", "/demo/checkpoint", &[("if-none-match", etag)])
+        .await;
+    assert_eq!(
+        (known.status, known.header("log-state")),
+        (304, Some(state))
+    );
+    let page = server.get("/demo/").await;
+    assert!(page.text().contains("stopped"), "{}", page.text());
     let health = server.get("/health").await;
     assert_eq!(health.status, 503);
     let json = health.json();

@@ -50,6 +50,7 @@ pub fn config(name: &str, cache: &std::path::Path) -> LogConfig {
         pool_size: 1000,
         checkpoint_interval: Duration::from_secs(5),
         cache: cache.to_owned(),
+        journal_bytes: 1 << 30,
         read_cache_bytes: 64 << 20,
         clock: Clock::system(),
     }

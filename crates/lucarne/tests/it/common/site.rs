@@ -33,10 +33,14 @@ impl Site {
         place: Place,
         logs: impl IntoIterator<Item = (&'a str, String)>,
     ) -> Self {
-        let site = Self::prepare_at(place, temp_dir(), logs);
-        let (code, said) = site.lucarne(&["init"]);
+        Self::prepare_at(place, temp_dir(), logs).init()
+    }
+
+    /// Makes the logs that are configured.
+    pub(crate) fn init(self) -> Self {
+        let (code, said) = self.lucarne(&["init"]);
         assert_eq!(code, 0, "{said}");
-        site
+        self
     }
 
     /// Configured only.
@@ -107,12 +111,17 @@ impl Site {
     }
 
     pub(crate) fn launch(&self) -> Launch {
-        self.command().arg("serve")
+        self.launch_of(&["serve"])
+    }
+
+    /// `lucarne` with these arguments, to be run there.
+    pub(crate) fn launch_of(&self, args: &[&str]) -> Launch {
+        self.command().args(args)
     }
 
     /// Runs `lucarne` there to its end: exit code, and all it printed.
     pub(crate) fn lucarne(&self, args: &[&str]) -> (i32, String) {
-        let output = self.command().args(args).run().unwrap();
+        let output = self.launch_of(args).run().unwrap();
         (output.status.code().unwrap_or(-1), super::all(&output))
     }
 

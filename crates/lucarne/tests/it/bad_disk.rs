@@ -1,0 +1,451 @@
+//! Disks that lose a write, fail, or do not answer, and a process that is killed
+//! while it makes a log: nothing that was acknowledged is lost, and what stops is
+//! one log.
+
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use lucarne_testkit::{BadDisk, Server, temp_dir};
+
+use crate::common::load::Load;
+use crate::common::site::Site;
+use crate::common::{PATIENCE, all, assert_has, edit, eventually, run};
+
+/// After a write-back that failed, the kernel shows what the disk has not, and
+/// lets the next sync succeed. Whatever is appended behind it goes with it.
+#[test]
+fn a_lost_write_to_the_lock_takes_no_commit_with_it() {
+    for killed_at_once in [false, true] {
+        let (disk, site) = (BadDisk::new(), Site::create([("small", String::new())]));
+        let load = site.load("small");
+        let start = || disk.under(site.launch()).start(site.address()).unwrap();
+        let mut server = start();
+        run(async {
+            site.reaches("small", "running").await;
+            for _ in 0..5 {
+                assert_eq!(load.submit(&load.fresh()).await, Some(true));
+            }
+            disk.lose_next_write("lock.sqlite-wal");
+            eventually("a commit is lost", async || {
+                load.submit(&load.fresh()).await;
+                disk.has_lost()
+            })
+            .await;
+            if killed_at_once {
+                server.kill().unwrap();
+                server = start();
+            }
+            eventually("it goes on", async || {
+                load.submit(&load.fresh()).await == Some(true)
+            })
+            .await;
+            for _ in 0..20 {
+                assert_eq!(load.submit(&load.fresh()).await, Some(true));
+            }
+        });
+        server.kill().unwrap();
+        for file in ["lock.sqlite", "lock.sqlite-wal"] {
+            disk.forget_memory(&site.path().join(file));
+        }
+        let mut server = site.start();
+        run(async {
+            site.reaches("small", "running").await;
+            load.settle_accounts().await.assert_clean();
+        });
+        assert!(server.stop(PATIENCE).unwrap().success());
+        assert!(!site.path().join("lock.sqlite-wal").exists());
+    }
+}
+
+/// All files below a directory.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => found.append(&mut files(&path)),
+            false => found.push(path),
+        }
+    }
+    found
+}
+
+/// The index's files are written when the log ends, and when it stops for
+/// whatever reason. If they cannot be, they are left as they are, whoever starts
+/// next, and the index is made again from the tiles.
+fn a_lost_write_to_the_index_rebuilds_it(end: impl AsyncFn(&Site, &Load, &mut Server)) {
+    let (disk, site) = (BadDisk::new(), Site::create([("small", String::new())]));
+    let load = site.load("small");
+    let start = || disk.under(site.launch()).start(site.address()).unwrap();
+    let mut server = start();
+    run(async {
+        site.reaches("small", "running").await;
+        for _ in 0..5 {
+            assert_eq!(load.submit(&load.fresh()).await, Some(true));
+        }
+        disk.watch("small-cache");
+        disk.lose_next_write("/tables/");
+        end(&site, &load, &mut server).await;
+        assert!(disk.has_lost());
+        if server.try_wait().unwrap().is_some() {
+            let index = files(&site.path().join("small-cache/dedup"));
+            index.iter().for_each(|file| disk.forget_memory(file));
+            server = start();
+        }
+        site.reaches("small", "running").await;
+        let aside = files(&site.path().join("small-cache/dedup.damaged-1"));
+        let aside = aside.iter().map(|file| file.metadata().unwrap().ino());
+        let aside: HashSet<u64> = aside.collect();
+        let written = disk.written_after_failure().unwrap();
+        let again: Vec<_> = written.iter().filter(|it| aside.contains(it)).collect();
+        assert!(again.is_empty(), "{again:?}");
+        // All of it once more: the same timestamps, and no entry twice.
+        for _ in 0..5 {
+            assert_eq!(load.submit(&load.fresh()).await, Some(true));
+        }
+        load.settle_accounts().await.assert_clean();
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
+
+#[test]
+fn a_lost_write_to_the_index_of_a_log_that_ends() {
+    a_lost_write_to_the_index_rebuilds_it(async |_, _, server| {
+        server.stop(PATIENCE).unwrap();
+    });
+}
+
+#[test]
+fn a_lost_write_to_the_index_of_a_log_that_stops() {
+    a_lost_write_to_the_index_rebuilds_it(async |site, load, _| {
+        let (data, away) = (site.data("small"), site.path().join("away"));
+        fs::rename(&data, &away).unwrap();
+        eventually("the log has stopped", async || {
+            load.submit(&load.fresh()).await;
+            site.health("small").await["state"] == "stopped"
+        })
+        .await;
+        fs::rename(&away, &data).unwrap();
+    });
+}
+
+/// Two logs on a disk that may hang, and that has an index of `small` to read.
+fn may_hang() -> (BadDisk, Site) {
+    let none = String::new;
+    let site = Site::prepare(temp_dir(), [("small", none()), ("large", none())]);
+    edit(
+        &site.configuration(),
+        "logs:",
+        "http: {draintimeout: 2000}\nlogs:",
+    );
+    let site = site.init();
+    let mut server = site.start();
+    run(async {
+        for log in ["small", "large"] {
+            site.reaches(log, "running").await;
+            let load = site.load(log);
+            assert_eq!(load.submit(&load.fresh()).await, Some(true));
+        }
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+    (BadDisk::new(), site)
+}
+
+fn threads(server: &Server) -> usize {
+    let tasks = format!("/proc/{}/task", server.pid());
+    fs::read_dir(tasks).unwrap().count()
+}
+
+/// Whatever `hung` is of log `small`: the other one does not notice, nothing
+/// piles up however often is asked, and the process ends in time.
+fn a_hung_disk_is_one_logs_own(hung: &str) {
+    let (disk, site) = may_hang();
+    let mut server = disk.under(site.launch()).start(site.address()).unwrap();
+    run(async {
+        site.reaches("small", "running").await;
+        site.reaches("large", "running").await;
+        let (small, large) = (Arc::new(site.load("small")), site.load("large"));
+        disk.hang(hung);
+        // As many as would fill what logs share.
+        let waiting: Vec<_> = (0..100)
+            .map(|_| {
+                let small = small.clone();
+                tokio::spawn(async move { small.submit(&small.fresh()).await })
+            })
+            .collect();
+        let before = threads(&server);
+        for _ in 0..10 {
+            assert_eq!(large.submit(&large.fresh()).await, Some(true));
+            let asking = (0..20).map(|_| site.client_of("small"));
+            for client in asking.collect::<Vec<_>>() {
+                assert_eq!(client.get("checkpoint").await.unwrap().status, 200);
+            }
+            site.health("large").await;
+        }
+        let now = threads(&server);
+        assert!(now < before + 32, "{before} threads, then {now}");
+        waiting.into_iter().for_each(|task| task.abort());
+    });
+    let asked = Instant::now();
+    let status = server.stop(PATIENCE).unwrap();
+    let took = asked.elapsed();
+    println!("{hung}: ended ({status}) after {took:?}");
+    // 2 s and a word; more on a busy machine.
+    assert!(took < Duration::from_secs(15), "{took:?}");
+    assert_eq!(status.code(), Some(1), "{}", server.output());
+    disk.wake();
+    let mut server = site.start();
+    run(async {
+        site.reaches("small", "running").await;
+        let load = site.load("small");
+        assert_eq!(load.submit(&load.fresh()).await, Some(true));
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
+
+#[test]
+fn a_hung_disk_of_a_cache_is_one_logs_own() {
+    a_hung_disk_is_one_logs_own("small-cache");
+}
+
+#[test]
+fn a_hung_disk_of_a_journal_is_one_logs_own() {
+    a_hung_disk_is_one_logs_own("small/.lucarne/journal");
+}
+
+/// Monitoring that asks every second, from many places, for as long as it
+/// takes somebody to come: what hangs is asked once.
+#[test]
+fn health_can_be_asked_in_bulk_while_a_disk_hangs() {
+    let (disk, site) = may_hang();
+    let mut server = disk.under(site.launch()).start(site.address()).unwrap();
+    run(async {
+        site.reaches("small", "running").await;
+        site.reaches("large", "running").await;
+        let large = site.load("large");
+        // All that it has, but its lock.
+        disk.hang("/small");
+        let before = threads(&server);
+        for _ in 0..15 {
+            let asked: Vec<_> = (0..40)
+                .map(|_| {
+                    let client = site.client();
+                    tokio::spawn(async move { client.get("health").await })
+                })
+                .collect();
+            for answer in asked {
+                let health = answer.await.unwrap().unwrap().json().unwrap();
+                let mut logs = health["logs"].as_array().unwrap().iter();
+                let large = logs.find(|log| log["name"] == "large").unwrap();
+                assert_eq!(large["healthy"], true, "{large}");
+            }
+            assert_eq!(large.submit(&large.fresh()).await, Some(true));
+            let now = threads(&server);
+            assert!(now < before + 32, "{before} threads, then {now}");
+        }
+        eventually("health says that the disk hangs", async || {
+            let health = site.health("small").await;
+            health["healthy"] == false && health.to_string().contains("does not answer")
+        })
+        .await;
+    });
+    let asked = Instant::now();
+    server.stop(PATIENCE).unwrap();
+    assert!(asked.elapsed() < Duration::from_secs(15));
+}
+
+/// All logs share the lock: readers have what is there, and nobody waits for
+/// ever.
+#[test]
+fn a_hung_disk_of_the_lock_is_said_and_ends_in_time() {
+    let (disk, site) = may_hang();
+    let mut server = disk.under(site.launch()).start(site.address()).unwrap();
+    run(async {
+        site.reaches("small", "running").await;
+        disk.hang("lock.sqlite");
+        site.reaches("small", "stopped").await;
+        let health = site.health("small").await.to_string();
+        assert_has(&health, "answer");
+        let client = site.client_of("small");
+        assert_eq!(client.get("checkpoint").await.unwrap().status, 200);
+    });
+    let asked = Instant::now();
+    server.stop(PATIENCE).unwrap();
+    assert!(asked.elapsed() < Duration::from_secs(15));
+}
+
+/// As long as storage is not made durable, the journal is all there is: it grows
+/// to its limit, and then submissions are sent away.
+#[test]
+fn a_journal_that_cannot_be_cut_is_bounded() {
+    const LIMIT: u64 = 1 << 20;
+    let small = ("small", "maxjournal: 1".to_owned());
+    let (disk, site) = (
+        BadDisk::new(),
+        Site::create([small, ("large", String::new())]),
+    );
+    let mut server = disk.under(site.launch()).start(site.address()).unwrap();
+    let journal = site.data("small").join(".lucarne/journal");
+    let bytes = || -> u64 {
+        let files = files(&journal);
+        files
+            .iter()
+            .map(|file| file.metadata().unwrap().len())
+            .sum()
+    };
+    run(async {
+        site.reaches("small", "running").await;
+        let (small, large) = (site.load("small"), site.load("large"));
+        assert_eq!(small.submit(&small.fresh()).await, Some(true));
+        // Settling begins with the next segment.
+        let newest = files(&journal).into_iter().max().unwrap();
+        let newest: u64 = newest
+            .file_name()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .parse()
+            .unwrap();
+        disk.hang(&format!("journal/{:016}", newest + 1));
+        eventually("submissions are sent away", async || {
+            small.submit(&small.fresh()).await == Some(false)
+        })
+        .await;
+        let full = bytes();
+        assert!((LIMIT / 16..2 * LIMIT).contains(&full), "{full} bytes");
+        for _ in 0..20 {
+            assert_eq!(small.submit(&small.fresh()).await, Some(false));
+            assert_eq!(large.submit(&large.fresh()).await, Some(true));
+        }
+        assert_eq!(bytes(), full);
+        eventually("health says why", async || {
+            let health = site.health("small").await;
+            health["healthy"] == false && health.to_string().contains("durable")
+        })
+        .await;
+        disk.wake();
+        small.settle_accounts().await.assert_clean();
+        site.ready("small").await;
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
+
+/// Whatever of log `small` cannot be read when the process starts.
+fn an_error_at_start_is_one_logs_own(failing: &str) {
+    let (disk, site) = may_hang();
+    disk.fail(failing);
+    let mut server = disk.under(site.launch()).start(site.address()).unwrap();
+    run(async {
+        let reason = site.reaches("small", "stopped").await;
+        assert_has(&reason, failing);
+        assert_has(&reason, "Input/output error");
+        let small = site.load("small");
+        assert_eq!(small.submit(&small.fresh()).await, Some(false));
+        site.ready("large").await;
+        let large = site.load("large");
+        assert_eq!(large.submit(&large.fresh()).await, Some(true));
+        disk.heal();
+        site.reaches("small", "running").await;
+        assert_eq!(small.submit(&small.fresh()).await, Some(true));
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
+
+#[test]
+fn an_error_of_a_data_disk_at_start_is_one_logs_own() {
+    an_error_at_start_is_one_logs_own("/small/");
+}
+
+#[test]
+fn an_error_of_a_caches_disk_at_start_is_one_logs_own() {
+    an_error_at_start_is_one_logs_own("small-cache");
+}
+
+/// The same of a log that would come into being.
+#[test]
+fn an_error_of_a_new_logs_disk_is_its_own() {
+    let today = Timestamp::now().strftime("inception: %F").to_string();
+    let logs = [("small", today), ("large", String::new())];
+    let (disk, site) = (BadDisk::new(), Site::prepare(temp_dir(), logs).init());
+    run(async {
+        let mut database = site.database().await;
+        let forget = sqlx::query("DELETE FROM checkpoints WHERE logID = ?");
+        let forget = forget.bind(site.key("small").log_id().0.to_vec());
+        forget.execute(&mut database).await.unwrap();
+    });
+    fs::remove_dir_all(site.data("small")).unwrap();
+    disk.fail("/small/");
+    let mut server = disk.under(site.launch()).start(site.address()).unwrap();
+    run(async {
+        site.ready("large").await;
+        let large = site.load("large");
+        assert_eq!(large.submit(&large.fresh()).await, Some(true));
+        site.reaches("small", "stopped").await;
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+    assert_has(&server.output(), "Input/output error");
+}
+
+/// Killed before each of the calls that change something, `init` leaves what
+/// `init` completes; and `serve` on it serves the whole log, or says why not.
+#[test]
+fn init_can_be_killed_at_any_moment() {
+    let disk = BadDisk::new();
+    let mut killed = 0;
+    loop {
+        let site = Site::prepare(temp_dir(), [("small", String::new())]);
+        let init = disk.killing_at(killed + 1, site.launch_of(&["init"]));
+        let output = init.run().unwrap();
+        if output.status.success() {
+            break;
+        }
+        assert_eq!(output.status.code(), None, "{}", all(&output));
+        killed += 1;
+        let (code, said) = site.lucarne(&["check"]);
+        let served = (killed % 8 == 0 || code == 0) && serves_or_says_why(&site);
+        let (code, said_again) = site.lucarne(&["init"]);
+        assert_eq!(code, 0, "killed before call {killed}: {said}{said_again}");
+        let (code, said) = site.lucarne(&["check"]);
+        assert_eq!(code, 0, "killed before call {killed}: {said}");
+        if killed % 8 == 4 && !served {
+            takes_submissions(&site, site.start());
+        }
+    }
+    println!("killed at {killed} calls");
+    assert!(killed > 20, "{killed}");
+}
+
+/// Whether it serves.
+fn serves_or_says_why(site: &Site) -> bool {
+    let mut server = site.launch().spawn().unwrap();
+    let serves = run(async {
+        let mut serves = false;
+        eventually("it serves, or ends", async || {
+            let health = site.client().get("health").await;
+            serves = health.is_ok_and(|answer| answer.status == 200);
+            serves || server.try_wait().unwrap().is_some()
+        })
+        .await;
+        serves
+    });
+    match serves {
+        true => takes_submissions(site, server),
+        false => assert_has(&server.output(), "lucarne init"),
+    }
+    serves
+}
+
+fn takes_submissions(site: &Site, mut server: Server) {
+    let load = site.load("small");
+    run(async {
+        site.reaches("small", "running").await;
+        assert_eq!(load.submit(&load.fresh()).await, Some(true));
+        load.settle_accounts().await.assert_clean();
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
