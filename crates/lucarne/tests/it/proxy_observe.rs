@@ -172,9 +172,10 @@ fn sees_verifies_and_submits() {
     }
     run(async {
         let mut certificates = Vec::new();
-        for (name, standing, is_logged) in
-            [("localhost", "good", true), ("127.0.0.1", "no-sct", false)]
-        {
+        for (name, standing, is_logged, outcome, text) in [
+            ("localhost", "good", true, "not-needed", "log 1 has it"),
+            ("127.0.0.1", "no-sct", false, "accepted", "the SCT verifies"),
+        ] {
             let mut seen = None;
             // The log answers when its round is published.
             eventually("the log has answered", async || {
@@ -190,8 +191,8 @@ fn sees_verifies_and_submits() {
             assert_eq!(certificate["standing"], standing, "{certificate:#}");
             assert_eq!(certificate["logged"], is_logged);
             let submission = &certificate["submission"];
-            assert_eq!(submission["outcome"], "accepted", "{submission:#}");
-            assert_has(submission["text"].as_str().unwrap(), "the SCT verifies");
+            assert_eq!(submission["outcome"], outcome, "{submission:#}");
+            assert_has(submission["text"].as_str().unwrap(), text);
             certificates.push(certificate);
         }
         let [localhost, _] = &certificates[..] else {
@@ -213,20 +214,21 @@ fn sees_verifies_and_submits() {
         for line in [
             "lucarne_proxy_observed_certificates_total{standing=\"good\"} 1",
             "lucarne_proxy_observed_certificates_total{standing=\"no-sct\"} 1",
-            "lucarne_proxy_observed_submissions_total{outcome=\"accepted\"} 2",
+            "lucarne_proxy_observed_submissions_total{outcome=\"accepted\"} 1",
+            "lucarne_proxy_observed_submissions_total{outcome=\"not-needed\"} 1",
         ] {
             assert_has(&metrics, line);
         }
-        // Each once, although one was met twice.
+        // The one that is in no log, once.
         let checkpoint = log.client().get("checkpoint").await.unwrap().text();
-        assert_eq!(checkpoint.lines().nth(1), Some("2"), "{checkpoint}");
+        assert_eq!(checkpoint.lines().nth(1), Some("1"), "{checkpoint}");
     });
     log.audit().unwrap();
     proxy.stop(PATIENCE).unwrap();
 }
 
 #[test]
-fn does_not_start_without_the_log_list_it_was_given() {
+fn does_not_start_without_what_it_was_given() {
     let directory = temp_dir();
     let file = directory.path().join("log_list.json");
     fs::write(&file, "<html>").unwrap();
@@ -241,4 +243,8 @@ fn does_not_start_without_the_log_list_it_was_given() {
         assert_has(&output, list[1]);
         assert_has(&output, why);
     }
+    let keys = ["--submit-key", "a.pem"];
+    let (code, output) = crate::common::lucarne(directory.path(), &[&args[..], &keys].concat());
+    assert_ne!(code, 0, "{output}");
+    assert_has(&output, "1 keys (--submit-key) for 0 logs (--submit-to)");
 }

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use lucarne_ct::{
-    Certificate, CtPolicy, Delivery, ListedLog, LogList, Sct, SctError, SctList, SignedEntry,
-    ValidSct, Verdict, sct_list_of_ocsp,
+    Certificate, CtPolicy, Delivery, ListedLog, LogList, PublicKey, Sct, SctError, SctList,
+    SignedEntry, ValidSct, Verdict, sct_list_of_ocsp,
 };
 
 use super::issuer::Path;
@@ -105,6 +105,8 @@ pub(crate) struct SeenSct {
     /// The log, if the list has it.
     pub(crate) log: Option<Arc<ListedLog>>,
     pub(crate) finding: Finding,
+    /// Whether a log that chains go to has signed it, in the list or not.
+    pub(crate) by_target: bool,
 }
 
 /// Where a certificate stands, the worst first.
@@ -180,6 +182,13 @@ impl Judgement {
         (too_few && !self.tls_seen).then_some(UNSEEN)
     }
 
+    /// A log that has it, by an SCT that verifies.
+    pub(crate) fn logged_by(&self) -> Option<&str> {
+        let proven = |sct: &&SeenSct| sct.by_target || sct.finding == Finding::Valid;
+        let log = self.scts.iter().find(proven)?.log.as_deref();
+        Some(log.map_or("a log that chains go to", |log| &log.description))
+    }
+
     /// Whether a log of the list has promised to have it.
     pub(crate) fn is_logged(&self) -> bool {
         self.scts.iter().any(|sct| sct.finding == Finding::Valid)
@@ -197,8 +206,13 @@ pub(crate) struct Subject<'a> {
     pub(crate) beside: &'a Beside,
 }
 
-/// Judges `subject`, at `now_ms` since 1970.
-pub(crate) fn judge(subject: &Subject<'_>, list: Option<&LogList>, now_ms: u64) -> Judgement {
+/// Judges `subject`, at `now_ms` since 1970. `targets` are the keys of logs that chains go to.
+pub(crate) fn judge(
+    subject: &Subject<'_>,
+    list: Option<&LogList>,
+    targets: &[Arc<PublicKey>],
+    now_ms: u64,
+) -> Judgement {
     let leaf = match Certificate::parse(subject.leaf) {
         Ok(leaf) => leaf,
         Err(error) => return unreadable(error.to_string(), list.is_some()),
@@ -209,7 +223,11 @@ pub(crate) fn judge(subject: &Subject<'_>, list: Option<&LogList>, now_ms: u64) 
     let scts: Vec<_> = presented(&leaf, subject.beside)
         .into_iter()
         .take(MOST_SCTS)
-        .map(|(delivery, read)| look_at(read, delivery, &entries, list, now_ms))
+        .map(|(delivery, read)| {
+            let mut seen = look_at(read, delivery, &entries, list, now_ms);
+            seen.by_target = is_by_one_of(targets, &seen, &entries, now_ms);
+            seen
+        })
         .collect();
     let valid: Vec<_> = scts.iter().filter_map(valid).collect();
     let (not_before, not_after) = (leaf.not_before(), leaf.not_after());
@@ -226,6 +244,13 @@ pub(crate) fn judge(subject: &Subject<'_>, list: Option<&LogList>, now_ms: u64) 
         tls_seen: !subject.beside.tls.is_empty(),
         listed: list.is_some(),
     }
+}
+
+fn is_by_one_of(keys: &[Arc<PublicKey>], seen: &SeenSct, entries: &Entries, now_ms: u64) -> bool {
+    seen.sct.as_ref().is_some_and(|sct| {
+        let mut keys = keys.iter().filter(|key| key.log_id() == sct.log_id);
+        keys.any(|key| entries.verify(sct, seen.delivery, key, now_ms) == Finding::Valid)
+    })
 }
 
 fn valid(seen: &SeenSct) -> Option<ValidSct<'_>> {
@@ -261,6 +286,7 @@ fn unreadable(why: String, listed: bool) -> Judgement {
         sct: None,
         delivery: Delivery::Embedded,
         log: None,
+        by_target: false,
         finding: Finding::Unreadable(format!("the certificate cannot be read: {why}")),
     };
     Judgement {
@@ -322,19 +348,21 @@ fn look_at(
                 delivery,
                 log: None,
                 finding: Finding::Unreadable(why),
+                by_target: false,
             };
         }
     };
     let log = list.and_then(|list| list.get(&sct.log_id)).cloned();
     let finding = match &log {
         None => Finding::UnknownLog,
-        Some(log) => entries.verify(&sct, delivery, log, now_ms),
+        Some(log) => entries.verify(&sct, delivery, &log.key, now_ms),
     };
     SeenSct {
         sct: Some(sct),
         delivery,
         log,
         finding,
+        by_target: false,
     }
 }
 
@@ -364,13 +392,13 @@ impl Entries {
         }
     }
 
-    fn verify(&self, sct: &Sct, delivery: Delivery, log: &ListedLog, now_ms: u64) -> Finding {
+    fn verify(&self, sct: &Sct, delivery: Delivery, key: &PublicKey, now_ms: u64) -> Finding {
         let entry = match (delivery, &self.embedded) {
             (Delivery::Embedded, Ok(entry)) => entry,
             (Delivery::Embedded, Err(why)) => return why.clone(),
             (Delivery::Ocsp | Delivery::Tls, _) => &self.delivered,
         };
-        match sct.verify(&log.key, entry).is_ok() {
+        match sct.verify(key, entry).is_ok() {
             false => Finding::BadSignature,
             true if sct.timestamp > now_ms => Finding::FromTheFuture,
             true if delivery == Delivery::Ocsp && !self.stapled => Finding::UnprovenStaple,

@@ -5,6 +5,7 @@
 //! never waits. [`routes()`] is the page, its JSON and its files, for the proxy's own listener.
 
 mod client;
+mod destination;
 mod filter;
 mod issuer;
 mod judge;
@@ -24,5 +25,5 @@ mod view;
 mod worker;
 
 pub use observer::{ObserveError, Observer};
-pub use options::{LogListSource, Options};
+pub use options::{LogListSource, Options, SubmitTo};
 pub use routes::routes;

@@ -12,15 +12,18 @@ use prometheus_client::registry::Registry;
 use rustls_pki_types::CertificateDer;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
+use url::Url;
 
 use super::Options;
 use super::client::Client;
+use super::destination::{self, Destination};
 use super::judge::Beside;
 use super::memory::{Bounds, Memory};
 use super::metrics::Metrics;
+use super::options::SubmitTo;
 use super::shared::{Listed, Shared, now_ms};
 use super::source::Source;
-use super::submission::{MOST_WAITING, Submitter};
+use super::submission::{MOST_WAITING, Parcel, Submitter};
 use super::worker::{Message, Sighting, Worker};
 
 /// Handshakes that wait to be looked at, at most; and what they may weigh.
@@ -63,8 +66,8 @@ impl Observer {
     /// read, the last one stays in use whatever happens to its source.
     pub async fn start(options: Options) -> Result<Arc<Self>, ObserveError> {
         let client = Client::new(&options.tls);
-        let key = options.submit_key.as_deref();
-        let key = key.map(PublicKey::from_spki_of_any_log).transpose()?;
+        let targets = options.submit_to.iter().map(Target::new);
+        let targets = targets.collect::<Result<Vec<_>, _>>()?;
         let mut source = options
             .log_list
             .clone()
@@ -80,14 +83,17 @@ impl Observer {
             listed = now_listed(list, from);
         }
         let (messages, received) = sync_channel(MOST_QUEUED);
-        let shared = Arc::new(shared(&options, listed));
+        let shared = Arc::new(shared(&options, &targets, listed));
         let mut tasks = Vec::new();
-        let submit = options.submit_to.as_ref().map(|log| {
+        let mut destinations = Vec::new();
+        for target in targets {
+            // Each has a queue and a task of its own: one that is away holds up no other.
             let (send, parcels) = mpsc::channel(MOST_WAITING);
-            let submitter = Submitter::new(client, log, key, &shared);
+            let key = target.key.clone();
+            let submitter = Submitter::new(client.clone(), &target.log, key, &shared);
             tasks.push(tokio::spawn(submitter.run(parcels)).abort_handle());
-            send
-        });
+            destinations.push(target.destination(&client, &shared, send).await);
+        }
         if let Some(source) = source {
             let refreshing = refresh(source, shared.clone(), messages.clone(), options.refresh);
             tasks.push(tokio::spawn(refreshing).abort_handle());
@@ -95,7 +101,7 @@ impl Observer {
         let queued = Arc::new(AtomicUsize::new(0));
         let worker = Worker {
             shared: shared.clone(),
-            submit,
+            destinations,
             queued: queued.clone(),
         };
         spawn(worker, received)?;
@@ -149,7 +155,49 @@ impl Drop for Observer {
     }
 }
 
-fn shared(options: &Options, listed: Listed) -> Shared {
+/// A log to submit to, its key read.
+struct Target {
+    log: Url,
+    key: Option<Arc<PublicKey>>,
+}
+
+impl Target {
+    fn new(to: &SubmitTo) -> Result<Self, lucarne_ct::KeyError> {
+        let key = to.key.as_deref().map(PublicKey::from_spki_of_any_log);
+        Ok(Target {
+            log: to.log.clone(),
+            key: key.transpose()?.map(Arc::new),
+        })
+    }
+
+    /// What it takes is asked of the log itself where the log list does not have it.
+    async fn destination(
+        self,
+        client: &Client,
+        shared: &Shared,
+        send: mpsc::Sender<Parcel>,
+    ) -> Destination {
+        let Target { log, key } = self;
+        let listed = shared
+            .list
+            .load()
+            .list
+            .as_ref()
+            .is_some_and(|list| destination::listed(list, &log, key.as_deref()).is_some());
+        let window = match listed {
+            true => None,
+            false => destination::window(client, &log).await,
+        };
+        Destination {
+            log,
+            key,
+            window,
+            send,
+        }
+    }
+}
+
+fn shared(options: &Options, targets: &[Target], listed: Listed) -> Shared {
     let metrics = Metrics::default();
     let logs = listed.list.as_ref().map_or(0, LogList::len);
     metrics.logs.set(i64::try_from(logs).unwrap_or(i64::MAX));
@@ -164,7 +212,14 @@ fn shared(options: &Options, listed: Listed) -> Shared {
         relisted: AtomicBool::new(false),
         metrics,
         roots: options.roots.clone(),
-        submit_to: options.submit_to.as_ref().map(ToString::to_string),
+        submit_to: targets
+            .iter()
+            .map(|target| target.log.to_string())
+            .collect(),
+        submit_keys: targets
+            .iter()
+            .filter_map(|target| target.key.clone())
+            .collect(),
     }
 }
 

@@ -16,6 +16,15 @@ pub enum LogListSource {
     Url(Url),
 }
 
+/// A log that gets chains.
+#[derive(Debug, Clone)]
+pub struct SubmitTo {
+    /// Its submission prefix, to which `ct/v1/add-chain` is appended.
+    pub log: Url,
+    /// Its SubjectPublicKeyInfo (DER), where the log list does not have it.
+    pub key: Option<Vec<u8>>,
+}
+
 /// What an observer shall do. Start from [`Options::new`].
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -23,11 +32,9 @@ pub struct Options {
     pub log_list: Option<LogListSource>,
     /// How often the log list is looked at again.
     pub refresh: Duration,
-    /// The log that gets the chains not seen before: its submission prefix, to which
-    /// `ct/v1/add-chain` is appended.
-    pub submit_to: Option<Url>,
-    /// The SubjectPublicKeyInfo (DER) of that log, where the log list does not have it.
-    pub submit_key: Option<Vec<u8>>,
+    /// The logs that get the chains that are in no log yet: each chain goes to the first whose
+    /// temporal interval it fits into.
+    pub submit_to: Vec<SubmitTo>,
     /// What the observer's own requests trust (log list, `submit_to`).
     pub tls: Arc<rustls::ClientConfig>,
     /// Trusted roots: where a server sends a leaf alone, its issuer is looked for here.
@@ -46,8 +53,7 @@ impl Options {
         Options {
             log_list: None,
             refresh: Duration::from_secs(3600),
-            submit_to: None,
-            submit_key: None,
+            submit_to: Vec::new(),
             tls,
             roots: Arc::default(),
             most_hosts: 4096,

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
-use lucarne_ct::{Fingerprint, LogList, Roots};
+use lucarne_ct::{Fingerprint, LogList, PublicKey, Roots};
 use parking_lot::Mutex;
 
 use super::memory::Memory;
@@ -34,7 +34,9 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     pub(crate) roots: Arc<Roots>,
     /// Where chains go, if anywhere.
-    pub(crate) submit_to: Option<String>,
+    pub(crate) submit_to: Vec<String>,
+    /// The keys of those logs that were given.
+    pub(crate) submit_keys: Vec<Arc<PublicKey>>,
 }
 
 impl Shared {
@@ -43,6 +45,8 @@ impl Shared {
         self.metrics.submission(match &outcome {
             Submission::Not => return,
             Submission::Waiting(_) => "retried",
+            Submission::NotNeeded(_) => "not-needed",
+            Submission::NoLog(_) => "no-log",
             Submission::Accepted {
                 verified: Verified::No(_),
                 ..
@@ -52,7 +56,7 @@ impl Shared {
             Submission::Failed(_) => "failed",
         });
         let mut memory = self.memory.lock();
-        if matches!(outcome, Submission::Failed(_)) {
+        if matches!(outcome, Submission::Failed(_) | Submission::NoLog(_)) {
             memory.forget_offer(fingerprint);
         }
         memory.change(fingerprint, |record| record.submission = outcome);

@@ -1,13 +1,13 @@
-//! Chains that were not seen before go to a log.
+//! Chains that are in no log go to one.
 //!
-//! One at a time, from a bounded queue: a log that is slow or away costs the proxy nothing but
+//! One at a time, from a bounded queue for each log: a log that is slow or away costs the proxy nothing but
 //! the chains that find no room, which are counted and offered again when they are next seen.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use http::StatusCode;
-use lucarne_ct::{Certificate, Fingerprint, ListedLog, PublicKey, Sct, SignedEntry};
+use lucarne_ct::{Certificate, Fingerprint, Issuer, ListedLog, PublicKey, Sct, SignedEntry};
 use tokio::sync::mpsc;
 use url::Url;
 
@@ -30,6 +30,10 @@ const MOST_REASON: usize = 300;
 pub(crate) enum Submission {
     /// There is no log to submit to.
     Not,
+    /// A log has it, and has said so by an SCT that verifies; which.
+    NotNeeded(String),
+    /// None of the logs takes it; why.
+    NoLog(String),
     /// It waits for its turn; what went wrong so far.
     Waiting(Option<String>),
     /// The log gave an SCT. Who it is of and whether it verifies.
@@ -55,8 +59,8 @@ pub(crate) enum Verified {
 #[derive(Debug)]
 pub(crate) struct Parcel {
     pub(crate) fingerprint: Fingerprint,
-    /// Leaf first.
-    pub(crate) chain: Vec<Vec<u8>>,
+    pub(crate) leaf: Arc<[u8]>,
+    pub(crate) issuers: Arc<[Arc<Issuer>]>,
 }
 
 /// What an attempt came to.
@@ -78,13 +82,13 @@ impl Submitter {
     pub(crate) fn new(
         client: Client,
         log: &Url,
-        key: Option<PublicKey>,
+        key: Option<Arc<PublicKey>>,
         shared: &Arc<Shared>,
     ) -> Self {
         Submitter {
             client,
             add_chain: add_chain(log),
-            key: key.map(Arc::new),
+            key,
             shared: Arc::downgrade(shared),
         }
     }
@@ -126,11 +130,10 @@ impl Submitter {
                 }
             };
             let again = matches!(outcome, Submission::Waiting(_));
+            if !again {
+                shared.metrics.submissions_waiting.dec();
+            }
             shared.submitted(&parcel.fingerprint, outcome);
-            shared
-                .metrics
-                .submissions_waiting
-                .set(i64::try_from(parcels.len() + usize::from(again)).unwrap_or(i64::MAX));
             // While nothing is sent, what was seen need not be held.
             drop(shared);
             if again {
@@ -144,7 +147,7 @@ impl Submitter {
     }
 
     async fn attempt(&self, parcel: &Parcel, shared: &Shared) -> Attempt {
-        let json = add_chain_json(&parcel.chain);
+        let json = add_chain_json(parcel);
         let answer = match self.client.post(&self.add_chain, json).await {
             Ok(answer) => answer,
             Err(why) => return Attempt::Again(why, None),
@@ -176,8 +179,7 @@ impl Submitter {
             (None, Some(log)) => (&log.key, log.description.clone()),
             (None, None) => return Verified::UnknownKey,
         };
-        let leaf = parcel.chain.first().map(|leaf| Certificate::parse(leaf));
-        let Some(Ok(leaf)) = leaf else {
+        let Ok(leaf) = Certificate::parse(&parcel.leaf) else {
             return Verified::No("the certificate cannot be read".to_owned());
         };
         match sct.verify(key, &SignedEntry::of_delivered(&leaf)) {
@@ -199,10 +201,13 @@ fn add_chain(log: &Url) -> String {
 }
 
 /// The body of `add-chain` (RFC 6962 section 4.1).
-fn add_chain_json(chain: &[Vec<u8>]) -> Vec<u8> {
-    let mut json = Vec::with_capacity(chain.iter().map(|der| der.len() * 4 / 3 + 8).sum());
+fn add_chain_json(parcel: &Parcel) -> Vec<u8> {
+    let issuers = parcel.issuers.iter().map(|issuer| &issuer.der[..]);
+    let chain = std::iter::once(&parcel.leaf[..]).chain(issuers);
+    let length = chain.clone().map(|der| der.len() * 4 / 3 + 8).sum();
+    let mut json = Vec::with_capacity(length);
     json.extend_from_slice(b"{\"chain\":[");
-    for (place, der) in chain.iter().enumerate() {
+    for (place, der) in chain.enumerate() {
         json.extend_from_slice(if place == 0 { b"\"" } else { b",\"" });
         base64_simd::STANDARD.encode_append(der, &mut json);
         json.push(b'"');

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::issuer::Path;
 use super::judge::{Beside, Judgement, Subject, judge};
 use super::shared::now_ms;
-use super::{Observer, Options, routes};
+use super::{Observer, Options, SubmitTo, routes};
 
 fn log_key(n: u8) -> LogKey {
     LogKey::from_seed(&[n; 32]).unwrap()
@@ -101,7 +101,7 @@ fn judged_with(
     list: Option<&LogList>,
 ) -> Judgement {
     let path = &Path::of(leaf, sent, roots, |_| Vec::new());
-    judge(&Subject { leaf, path, beside }, list, now_ms())
+    judge(&Subject { leaf, path, beside }, list, &[], now_ms())
 }
 
 fn tls() -> Arc<rustls::ClientConfig> {

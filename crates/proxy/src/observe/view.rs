@@ -22,8 +22,10 @@ pub(crate) struct Summary {
     pub(crate) policy_failed: usize,
     pub(crate) invalid: usize,
     pub(crate) log_list: Option<ListSummary>,
-    pub(crate) submit_to: Option<String>,
+    pub(crate) submit_to: Vec<String>,
     pub(crate) submitted: usize,
+    /// Certificates that a log has already.
+    pub(crate) not_needed: usize,
     pub(crate) refused: usize,
     pub(crate) waiting: usize,
     /// What was dropped or forgotten, in words; empty if nothing.
@@ -254,6 +256,7 @@ pub(crate) fn summary(shared: &Shared, memory: &Memory) -> Summary {
         log_list: list_summary(shared),
         submit_to: shared.submit_to.clone(),
         submitted: of_submissions(|s| matches!(s, Submission::Accepted { .. })),
+        not_needed: of_submissions(|s| matches!(s, Submission::NotNeeded(_))),
         refused: of_submissions(|s| matches!(s, Submission::Refused(_))),
         waiting: of_submissions(|s| matches!(s, Submission::Waiting(_))),
         lost: lost(shared, memory),
@@ -391,6 +394,13 @@ fn sct(seen: &SeenSct, not_after: Option<i64>) -> SctView {
 fn submission(submission: &Submission) -> Option<SubmissionView> {
     let (outcome, text, good, bad) = match submission {
         Submission::Not => return None,
+        Submission::NotNeeded(log) => (
+            "not-needed",
+            format!("not needed: {log} has it, by the SCT above"),
+            false,
+            false,
+        ),
+        Submission::NoLog(why) => ("no-log", why.clone(), false, false),
         Submission::Waiting(None) => ("waiting", "waiting for its turn".to_owned(), false, false),
         Submission::Waiting(Some(why)) => {
             ("waiting", format!("to be tried again: {why}"), false, false)

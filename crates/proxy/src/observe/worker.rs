@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
 
 use lucarne_ct::{Fingerprint, Issuer};
-use tokio::sync::mpsc;
 
+use super::destination::{Destination, choose};
 use super::issuer::{Issuers, Path};
 use super::judge::{Beside, Judgement, Subject, judge};
 use super::memory::Record;
@@ -41,7 +41,8 @@ impl Sighting {
 
 pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) submit: Option<mpsc::Sender<Parcel>>,
+    /// Where chains go, if anywhere.
+    pub(crate) destinations: Vec<Destination>,
     /// Bytes in the queue.
     pub(crate) queued: Arc<AtomicUsize>,
 }
@@ -86,11 +87,12 @@ impl Worker {
             memory.remember(record);
         }
         memory.saw(&sighting.host, fingerprint, sighting.at_ms);
-        let first = self.submit.is_some() && memory.offer(fingerprint);
+        let first = !self.destinations.is_empty() && memory.offer(fingerprint);
+        let offered = memory.record(&fingerprint).filter(|_| first).cloned();
         self.gauge(&memory);
         drop(memory);
-        if first {
-            self.offer(fingerprint, sighting.chain);
+        if let Some(record) = offered {
+            self.offer(&record);
         }
         if !new_issuers.is_empty() {
             let wants = |wanted: &[u8]| new_issuers.iter().any(|name| **name == *wanted);
@@ -136,7 +138,8 @@ impl Worker {
     fn judge(&self, leaf: &[u8], path: &Path, beside: &Beside) -> Judgement {
         let listed = self.shared.list.load();
         let subject = Subject { leaf, path, beside };
-        judge(&subject, listed.list.as_ref(), now_ms())
+        let keys = &self.shared.submit_keys;
+        judge(&subject, listed.list.as_ref(), keys, now_ms())
     }
 
     fn count(&self, judgement: &Judgement) {
@@ -166,22 +169,50 @@ impl Worker {
             .set(i64::try_from(certificates).unwrap_or(i64::MAX));
     }
 
-    /// Puts a chain into the queue to the log, if there is room.
-    fn offer(&self, fingerprint: Fingerprint, chain: Vec<Vec<u8>>) {
-        let Some(submit) = &self.submit else {
-            return;
+    /// Puts a chain that is in no log into the queue to the one that takes it, if there is room.
+    fn offer(&self, record: &Record) {
+        let fingerprint = record.fingerprint;
+        let destination = match self.destination(record) {
+            Ok(destination) => destination,
+            // Told once, and looked at again when it is seen again: logs come and go.
+            Err(outcome) if outcome == record.submission => {
+                return self.shared.memory.lock().forget_offer(&fingerprint);
+            }
+            Err(outcome) => return self.shared.submitted(&fingerprint, outcome),
         };
         let waiting = Submission::Waiting(None);
         self.shared
             .memory
             .lock()
             .change(&fingerprint, |record| record.submission = waiting);
-        if submit.try_send(Parcel { fingerprint, chain }).is_err() {
+        let known = !record.path.chain.is_empty();
+        let issuers = if known {
+            &record.path.chain
+        } else {
+            &record.issuers
+        };
+        let parcel = Parcel {
+            fingerprint,
+            leaf: record.leaf.clone(),
+            issuers: issuers.clone(),
+        };
+        self.shared.metrics.submissions_waiting.inc();
+        if destination.send.try_send(parcel).is_err() {
+            self.shared.metrics.submissions_waiting.dec();
             self.shared.metrics.drop("submissions");
             let full = "too many chains wait for the log; offered again when seen again";
             self.shared
                 .submitted(&fingerprint, Submission::Failed(full.to_owned()));
         }
+    }
+
+    /// The log that a certificate goes to; what becomes of it where there is none.
+    fn destination(&self, record: &Record) -> Result<&Destination, Submission> {
+        if let Some(log) = record.judgement.logged_by() {
+            return Err(Submission::NotNeeded(log.to_owned()));
+        }
+        let listed = self.shared.list.load();
+        choose(&self.destinations, listed.list.as_ref(), &record.leaf).map_err(Submission::NoLog)
     }
 
     /// Judges what is remembered and `meant` once more: there is another log list, or an issuer
@@ -192,14 +223,28 @@ impl Worker {
             let meant = memory.records().filter(|record| meant(record));
             meant.cloned().collect()
         };
-        for record in meant {
+        for mut record in meant {
             let path = self.path(&record.leaf, &record.issuers);
-            let judgement = self.judge(&record.leaf, &path, &record.beside);
+            // What a log does not take without its issuers, it may take with them.
+            let is_longer = path.chain.len() > record.path.chain.len();
+            record.judgement = self.judge(&record.leaf, &path, &record.beside);
+            record.path = path;
+            let mut offer = false;
             let mut memory = self.shared.memory.lock();
-            memory.change(&record.fingerprint, |record| {
-                record.path = path;
-                record.judgement = judgement;
+            memory.change(&record.fingerprint, |known| {
+                known.path = record.path.clone();
+                known.judgement = record.judgement.clone();
+                offer = match known.submission {
+                    Submission::NoLog(_) => true,
+                    Submission::Refused(_) => is_longer,
+                    _ => false,
+                };
             });
+            if offer {
+                memory.offer(record.fingerprint);
+                drop(memory);
+                self.offer(&record);
+            }
         }
     }
 }

@@ -37,8 +37,9 @@ pub(super) struct Config {
     pub(super) own: Vec<Pair>,
     pub(super) limits: Limits,
     pub(super) log_list: Option<String>,
-    pub(super) submit_to: Option<Url>,
-    pub(super) submit_key: Option<PathBuf>,
+    pub(super) submit_to: Vec<Url>,
+    /// Of the same logs, in the same order.
+    pub(super) submit_keys: Vec<PathBuf>,
 }
 
 /// Where users come from; nowhere: everybody may use the proxy.
@@ -158,8 +159,8 @@ impl Default for Config {
             own: Vec::new(),
             limits: Limits::default(),
             log_list: None,
-            submit_to: None,
-            submit_key: None,
+            submit_to: Vec::new(),
+            submit_keys: Vec::new(),
         }
     }
 }

@@ -329,8 +329,8 @@ fn observe(top: &Section<'_>, directory: &Path, config: &mut Config, report: &mu
         return;
     };
     config.log_list = reader.url_or_path("loglist").map(|l| l.value);
-    config.submit_to = one(&mut reader, "submitto", parsed);
-    config.submit_key = reader.path("submitkey").map(|l| l.value);
+    config.submit_to = list(&mut reader, "submitto", parsed);
+    config.submit_keys = list(&mut reader, "submitkey", |path| Ok(directory.join(path)));
 }
 
 fn below<'t, 'r>(

@@ -142,13 +142,15 @@ pub struct Flags {
     #[arg(long, value_name = "FILE|URL", help_heading = "Observation")]
     pub log_list: Option<String>,
 
-    /// Log that gets the chains that were not seen before: its submission prefix
+    /// Log that gets the chains that are in no log: its submission prefix; may be repeated, each
+    /// chain goes to the log whose temporal interval it fits into
     #[arg(long, value_name = "URL", help_heading = "Observation")]
-    pub submit_to: Option<Url>,
+    pub submit_to: Vec<Url>,
 
-    /// Public key (PEM) of that log, where the log list does not have it
+    /// Public key (PEM) of that log, where the log list does not have it; may be repeated, in the
+    /// order of the logs
     #[arg(long, value_name = "FILE", help_heading = "Observation")]
-    pub submit_key: Option<PathBuf>,
+    pub submit_key: Vec<PathBuf>,
 }
 
 impl Flags {
@@ -182,8 +184,8 @@ impl Flags {
             .splice(0..0, self.upstream_certificate.iter().cloned());
         config.own.splice(0..0, self.certificate.iter().cloned());
         put(&mut config.log_list, self.log_list.clone().map(Some));
-        put(&mut config.submit_to, self.submit_to.clone().map(Some));
-        put(&mut config.submit_key, self.submit_key.clone().map(Some));
+        put_list(&mut config.submit_to, &self.submit_to);
+        put_list(&mut config.submit_keys, &self.submit_key);
     }
 
     fn apply_rules(&self, config: &mut Config) {

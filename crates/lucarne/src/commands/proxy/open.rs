@@ -11,7 +11,7 @@ use lucarne_mint::store::{
     NoStore, StoreOptions,
 };
 use lucarne_mint::{Authority, CaDirectory, CaOptions, KeyType, pem};
-use lucarne_proxy::observe::{self, LogListSource, Observer};
+use lucarne_proxy::observe::{self, LogListSource, Observer, SubmitTo};
 use lucarne_proxy::{Trust, Users, Way};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -191,11 +191,32 @@ pub(super) async fn observer(
         .with_no_client_auth();
     let mut options = observe::Options::new(Arc::new(tls));
     options.log_list = config.log_list.as_deref().map(log_list).transpose()?;
-    options.submit_to = config.submit_to.clone();
-    options.submit_key = config.submit_key.as_deref().map(public_key).transpose()?;
+    options.submit_to = submit_to(config)?;
     options.roots = roots;
     options.most_hosts = config.limits.hosts;
     Ok(Observer::start(options).await?)
+}
+
+/// The logs that chains go to, each with its key if there is one.
+fn submit_to(config: &Config) -> Result<Vec<SubmitTo>> {
+    let (logs, keys) = (&config.submit_to, &config.submit_keys);
+    if keys.len() > logs.len() {
+        bail!(
+            "there are {} keys (--submit-key) for {} logs (--submit-to): give one for each, in \
+             the same order, or leave out the last ones",
+            keys.len(),
+            logs.len()
+        );
+    }
+    let mut keys = keys.iter().map(|file| public_key(file));
+    let with_key = |log: &url::Url| {
+        let key = keys.next().transpose()?;
+        Ok(SubmitTo {
+            log: log.clone(),
+            key,
+        })
+    };
+    logs.iter().map(with_key).collect()
 }
 
 fn log_list(place: &str) -> Result<LogListSource> {

@@ -1,9 +1,11 @@
 use super::*;
+use crate::observe::LogListSource;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use lucarne_mint::Time;
 use parking_lot::Mutex;
 use std::time::Instant;
 use tokio::net::TcpListener;
@@ -21,6 +23,12 @@ struct Double {
 
 /// `key` signs the SCTs.
 async fn double(answers: Answers, key: u8) -> Double {
+    double_that_says(answers, key, Value::Null).await
+}
+
+/// The same, with a `log.v3.json`.
+async fn double_that_says(answers: Answers, key: u8, about: Value) -> Double {
+    let about = Arc::new(about);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/2026", listener.local_addr().unwrap());
     let requests = Arc::new(Mutex::new(Vec::new()));
@@ -28,9 +36,10 @@ async fn double(answers: Answers, key: u8) -> Double {
     tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
-            let (seen, answers) = (seen.clone(), answers.clone());
-            let service =
-                service_fn(move |request| respond(request, seen.clone(), answers.clone(), key));
+            let (seen, answers, about) = (seen.clone(), answers.clone(), about.clone());
+            let service = service_fn(move |request| {
+                respond(request, seen.clone(), answers.clone(), key, about.clone())
+            });
             let connection = hyper::server::conn::http1::Builder::new();
             tokio::spawn(connection.serve_connection(TokioIo::new(stream), service));
         }
@@ -46,7 +55,15 @@ async fn respond(
     seen: Requests,
     answers: Arc<Mutex<Answers>>,
     key: u8,
+    about: Arc<Value>,
 ) -> Result<Response<Full<bytes::Bytes>>, std::convert::Infallible> {
+    if request.uri().path() == "/2026/log.v3.json" {
+        let mut response = Response::new(Full::from(about.to_string()));
+        if about.is_null() {
+            *response.status_mut() = StatusCode::NOT_FOUND;
+        }
+        return Ok(response);
+    }
     assert_eq!(request.uri().path(), "/2026/ct/v1/add-chain");
     assert_eq!(request.headers()["content-type"], "application/json");
     let body = request.into_body().collect().await.unwrap().to_bytes();
@@ -55,11 +72,15 @@ async fn respond(
         let base64 = body["chain"][place].as_str().unwrap();
         base64_simd::STANDARD.decode_to_vec(base64).unwrap()
     };
-    assert_eq!(body["chain"].as_array().unwrap().len(), 2);
-    assert_eq!(der(1), ca().cert_der());
     let leaf = der(0);
     seen.lock().push((Instant::now(), leaf.clone()));
     let mut answers = answers.lock();
+    if body["chain"].as_array().unwrap().len() > 1 {
+        assert_eq!(body["chain"].as_array().unwrap().len(), 2);
+        assert_eq!(der(1), ca().cert_der());
+    } else {
+        assert!(!answers.is_empty(), "a leaf alone is not taken");
+    }
     if answers.is_empty() {
         let entry = SignedEntry::of_delivered(&Certificate::parse(&leaf).unwrap());
         let sct = log_key(key).sign_sct(now_ms(), &entry, 42).unwrap();
@@ -75,8 +96,10 @@ async fn respond(
 
 fn options(to: &Double, key: Option<u8>) -> Options {
     Options {
-        submit_to: Some(to.url.clone()),
-        submit_key: key.map(|n| log_key(n).public_key_spki().to_vec()),
+        submit_to: vec![SubmitTo {
+            log: to.url.clone(),
+            key: key.map(|n| log_key(n).public_key_spki().to_vec()),
+        }],
         ..Options::new(tls())
     }
 }
@@ -199,7 +222,10 @@ async fn a_log_that_is_away() {
     let url = format!("http://{}/", nobody.local_addr().unwrap());
     drop(nobody);
     let observer = Observer::start(Options {
-        submit_to: Some(url.parse().unwrap()),
+        submit_to: vec![SubmitTo {
+            log: url.parse().unwrap(),
+            key: None,
+        }],
         ..Options::new(tls())
     })
     .await
@@ -241,4 +267,125 @@ async fn a_log_that_is_away() {
     );
     let summary = get_json(&observer, "observed.json", "")["summary"].clone();
     assert!(summary["waiting"].as_u64().unwrap() <= 513, "{summary}");
+}
+
+#[tokio::test]
+async fn what_is_in_a_log_is_not_sent_to_another() {
+    let log = double(vec![], 1).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("log_list.json");
+    let logs = list_json(&[(2, "B", "usable")]);
+    std::fs::write(&file, logs.to_string()).unwrap();
+    let observer = Observer::start(Options {
+        log_list: Some(LogListSource::File(file)),
+        ..options(&log, Some(1))
+    })
+    .await
+    .unwrap();
+    for (name, logs) in [
+        ("logged.example", &[2][..]),
+        ("here.example", &[1]),
+        ("stranger.example", &[9]),
+        ("bare.example", &[]),
+    ] {
+        observer.seen(name, &chain(certificate(name, logs)), b"", b"");
+    }
+    let logged = until_outcome(&observer, "logged.example", "not-needed").await;
+    assert!(
+        logged["text"].as_str().unwrap().contains("log 2"),
+        "{logged}"
+    );
+    // Its own SCTs are known by the key that was given, whatever the list has.
+    until_outcome(&observer, "here.example", "not-needed").await;
+    until_outcome(&observer, "stranger.example", "accepted").await;
+    until_outcome(&observer, "bare.example", "accepted").await;
+    assert_eq!(log.requests.lock().len(), 2);
+}
+
+/// Chains go to the log whose window has their notAfter: by the log list, else by the log's own
+/// word; what none takes is told, and goes out as soon as the list has a log that does.
+#[tokio::test]
+async fn each_chain_goes_to_the_log_whose_window_it_fits_into() {
+    let now = Time::now();
+    let window = |from: i64, until: i64| {
+        let day = |days| crate::time::day(now.plus_days(days).unix() * 1000) + "T00:00:00Z";
+        json!({"start_inclusive": day(from), "end_exclusive": day(until)})
+    };
+    let about = |n: u8, url: &str, interval: Value| {
+        let key = log_key(n);
+        json!({
+            "description": format!("log {n}"),
+            "log_id": key.log_id().to_string(),
+            "key": base64_simd::STANDARD.encode_to_string(key.public_key_spki()),
+            "submission_url": url,
+            "monitoring_url": url,
+            "temporal_interval": interval,
+        })
+    };
+    let own_word = about(1, "https://soon.example/", window(0, 30));
+    let soon = double_that_says(vec![], 1, own_word).await;
+    let later = double(vec![], 2).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("log_list.json");
+    let write_list = |interval: Value| {
+        let log = about(2, later.url.as_str(), interval);
+        let list = json!({"operators": [{"name": "B", "tiled_logs": [log]}]});
+        std::fs::write(&file, list.to_string()).unwrap();
+    };
+    write_list(window(30, 60));
+    let to = |log: &Double| SubmitTo {
+        log: log.url.clone(),
+        key: None,
+    };
+    let observer = Observer::start(Options {
+        log_list: Some(LogListSource::File(file.clone())),
+        refresh: Duration::from_millis(50),
+        submit_to: vec![to(&soon), to(&later)],
+        ..Options::new(tls())
+    })
+    .await
+    .unwrap();
+    let expiring = |name: &str, days: i64| {
+        let mut options = Pki::shared().leaf(name);
+        options.not_after = now.plus_days(days);
+        ca().sign(&template(&options)).unwrap()
+    };
+    let (a, b, c) = ("soon.example", "later.example", "never.example");
+    for (name, days) in [(a, 10), (b, 40), (c, 90)] {
+        observer.seen(name, &chain(expiring(name, days)), b"", b"");
+    }
+    until_outcome(&observer, a, "accepted-unverified").await;
+    until_outcome(&observer, b, "accepted").await;
+    let none = until_outcome(&observer, c, "no-log").await;
+    assert!(
+        none["text"].as_str().unwrap().contains("expire on"),
+        "{none}"
+    );
+    assert_eq!(
+        (soon.requests.lock().len(), later.requests.lock().len()),
+        (1, 1)
+    );
+    write_list(window(30, 120));
+    until_outcome(&observer, c, "accepted").await;
+    assert_eq!(later.requests.lock().len(), 2);
+}
+
+/// A log does not take a leaf alone; with the issuer that another server has sent, it does.
+#[tokio::test]
+async fn a_leaf_alone_is_offered_again_with_its_issuer() {
+    let log = double(vec![(400, &[], "the issuer is missing")], 1).await;
+    let observer = Observer::start(options(&log, Some(1))).await.unwrap();
+    let alone = certificate("alone.example", &[]);
+    observer.seen("alone.example", &[alone.clone().into()], b"", b"");
+    until_outcome(&observer, "alone.example", "refused").await;
+    let whole = chain(certificate("whole.example", &[]));
+    observer.seen("whole.example", &whole, b"", b"");
+    until_outcome(&observer, "alone.example", "accepted").await;
+    let leaves = log
+        .requests
+        .lock()
+        .iter()
+        .filter(|(_, leaf)| *leaf == alone)
+        .count();
+    assert_eq!(leaves, 2);
 }

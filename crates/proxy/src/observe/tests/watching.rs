@@ -245,7 +245,10 @@ async fn dropped_and_gone() {
     let file = folder.path().join("log_list.json");
     std::fs::write(&file, list_json(&[(1, "A", "usable")]).to_string()).unwrap();
     let options = Options {
-        submit_to: Some("http://127.0.0.1:9/".parse().unwrap()),
+        submit_to: vec![SubmitTo {
+            log: "http://127.0.0.1:9/".parse().unwrap(),
+            key: None,
+        }],
         ..options_with(&file)
     };
     let observer = Observer::start(options).await.unwrap();

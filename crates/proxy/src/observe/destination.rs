@@ -1,0 +1,113 @@
+//! The logs that chains go to, and which of them takes a certificate.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lucarne_ct::{Certificate, ListedLog, LogList, LogStatus, PublicKey};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use url::Url;
+
+use super::client::Client;
+use super::submission::Parcel;
+use crate::time::day;
+
+/// `log.v3.json` of a log has one or two kB.
+const MOST_BYTES: usize = 64 << 10;
+/// How long a log may take to say what it takes, while the proxy starts.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A log that chains go to.
+#[derive(Debug)]
+pub(crate) struct Destination {
+    pub(crate) log: Url,
+    pub(crate) key: Option<Arc<PublicKey>>,
+    /// The notAfter that it takes by its own word, in milliseconds since 1970.
+    pub(crate) window: Option<Range<u64>>,
+    pub(crate) send: mpsc::Sender<Parcel>,
+}
+
+/// Whether a log takes a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Fit {
+    No,
+    /// It has no window, as far as is known.
+    Any,
+    /// It is within the log's window.
+    Within,
+}
+
+impl Destination {
+    fn fit(&self, list: Option<&LogList>, not_after_ms: u64) -> Fit {
+        use LogStatus::{ReadOnly, Rejected, Retired};
+        let listed = list.and_then(|list| listed(list, &self.log, self.key.as_deref()));
+        let state = listed.and_then(|log| log.state);
+        if state.is_some_and(|state| matches!(state.status, ReadOnly | Retired | Rejected)) {
+            return Fit::No;
+        }
+        let window = match listed {
+            Some(log) => log.temporal_interval.as_ref(),
+            None => self.window.as_ref(),
+        };
+        match window {
+            None => Fit::Any,
+            Some(window) if window.contains(&not_after_ms) => Fit::Within,
+            Some(_) => Fit::No,
+        }
+    }
+}
+
+/// The log for a certificate: the first whose window it fits into, else the first without one.
+///
+/// # Errors
+/// There is none; why, in words.
+pub(crate) fn choose<'d>(
+    destinations: &'d [Destination],
+    list: Option<&LogList>,
+    leaf: &[u8],
+) -> Result<&'d Destination, String> {
+    let leaf = Certificate::parse(leaf).map_err(|error| error.to_string())?;
+    let not_after = leaf.not_after().and_then(|time| u64::try_from(time).ok());
+    let not_after = not_after.ok_or("its notAfter cannot be read")?;
+    let mut best: Option<(Fit, &Destination)> = None;
+    for destination in destinations {
+        let fit = destination.fit(list, not_after);
+        if fit > best.map_or(Fit::No, |(fit, _)| fit) {
+            best = Some((fit, destination));
+        }
+    }
+    best.map(|(_, destination)| destination).ok_or_else(|| {
+        let day = day(not_after);
+        format!("no log takes certificates that expire on {day}, of those that chains go to")
+    })
+}
+
+/// The log in the list: by its key, where that is known, else by its URL.
+pub(crate) fn listed<'l>(
+    list: &'l LogList,
+    log: &Url,
+    key: Option<&PublicKey>,
+) -> Option<&'l Arc<ListedLog>> {
+    match key {
+        Some(key) => list.get(&key.log_id()),
+        None => list.iter().find(|listed| {
+            let url = listed.submission_url();
+            url.trim_end_matches('/') == log.as_str().trim_end_matches('/')
+        }),
+    }
+}
+
+/// What a log says of itself in `log.v3.json` beside its submission prefix, where operators of
+/// static CT logs have it: the notAfter that it takes. Its word is enough for what it is sent; its
+/// key it could not vouch for.
+pub(crate) async fn window(client: &Client, log: &Url) -> Option<Range<u64>> {
+    let url = format!("{}/log.v3.json", log.as_str().trim_end_matches('/'));
+    let body = timeout(PATIENCE, client.get(&url, MOST_BYTES)).await;
+    let log: Value = serde_json::from_slice(&body.ok()?.ok()?).ok()?;
+    // The same fields as in a log list.
+    let list = json!({"operators": [{"name": "", "tiled_logs": [log]}]});
+    let list = LogList::parse(list.to_string().as_bytes()).ok()?;
+    list.iter().next()?.temporal_interval.clone()
+}
