@@ -1,0 +1,110 @@
+//! From one tree to another: by leaf hashes to a root, and by tiles to a right edge.
+
+use std::collections::BTreeMap;
+
+use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile, tile_root};
+
+use crate::ct::checks::{self, Finding};
+use crate::ct::entries;
+use crate::ct::fetch::{self, Fetch, Trouble};
+use crate::ct::heads::Head;
+use crate::ct::spine::Spine;
+
+/// A tree that has been extended and has the signed roots.
+pub(super) struct Grown {
+    pub(super) edge: RightEdge,
+    /// The full tiles above level 0 that came with it, and the roots over them.
+    pub(super) above: Vec<(Tile, Hash)>,
+}
+
+/// Appends `leaves`, comparing roots on the way.
+pub(super) fn extend(
+    edge: &RightEdge,
+    leaves: &[Hash],
+    head: &Head,
+    between: &[(u64, Hash)],
+) -> Result<Grown, String> {
+    let mut edge = edge.clone();
+    let start = edge.size();
+    let mut above = Vec::new();
+    let on_the_way = between
+        .iter()
+        .filter(|(size, _)| (start + 1..head.size).contains(size));
+    for (size, root) in on_the_way.copied().chain([(head.size, head.root)]) {
+        let range = (edge.size() - start) as usize..(size - start) as usize;
+        let new = leaves.get(range).unwrap_or_default();
+        for (tile, bytes) in edge.append(new) {
+            let level = tile.level();
+            if tile.is_full() && level != Level::Hashes(0) {
+                above.extend(tile_root(&bytes).map(|root| (tile, root)));
+            }
+        }
+        let computed = edge.root();
+        if computed != root {
+            return Err(format!(
+                "the checkpoint of size {size} has the root {root}, its tiles lead from the verified tree of size {start} to {computed}"
+            ));
+        }
+    }
+    Ok(Grown { edge, above })
+}
+
+/// The leaf hashes of a range of entries, from the data tiles.
+pub(super) async fn entry_leaves<F: Fetch>(
+    fetch: &mut F,
+    from: u64,
+    size: u64,
+) -> Result<Vec<Hash>, Trouble> {
+    let mut leaves = Vec::new();
+    for index in from / TILE_WIDTH..size.div_ceil(TILE_WIDTH) {
+        let Some(tile) = Tile::widest(Level::Data, index, size) else {
+            continue;
+        };
+        let bytes = fetch::tile(fetch, &tile).await?;
+        let entries = entries::read(&tile, &bytes)?;
+        let known = from.saturating_sub(tile.start_leaf()) as usize;
+        leaves.extend_from_slice(entries.leaves.get(known..).unwrap_or_default());
+    }
+    Ok(leaves)
+}
+
+/// The right edge of a tree, from its tiles.
+pub(super) async fn load_edge<F: Fetch>(fetch: &mut F, size: u64) -> Result<RightEdge, Trouble> {
+    let mut tiles = BTreeMap::new();
+    for tile in RightEdge::tiles(size) {
+        tiles.insert(tile, fetch::tile(fetch, &tile).await?);
+    }
+    let read = |tile: Tile| {
+        tiles
+            .get(&tile)
+            .map(|bytes| bytes.to_vec())
+            .ok_or("not read")
+    };
+    RightEdge::load(size, read)
+        .map_err(|error| Finding::new(checks::TILE_WELLFORMED, error.to_string()).into())
+}
+
+/// The root of an earlier tree of `size` leaves, from the tiles of the verified
+/// one: for a checkpoint that was seen late.
+///
+/// # Errors
+/// Tiles that cannot be had, or do not lead to the verified root.
+pub(crate) async fn root_at<F: Fetch>(
+    spine: &Spine,
+    fetch: &mut F,
+    size: u64,
+) -> Result<Hash, Trouble> {
+    let mut tiles = BTreeMap::new();
+    for tile in RightEdge::tiles(size) {
+        let Level::Hashes(level) = tile.level() else {
+            continue;
+        };
+        let row = spine.row(fetch, level, tile.index()).await?;
+        let width = usize::from(tile.width()).min(row.len());
+        let bytes: Vec<u8> = row[..width].iter().flat_map(|hash| hash.0).collect();
+        tiles.insert(tile, bytes);
+    }
+    RightEdge::load(size, |tile| tiles.remove(&tile).ok_or("not read"))
+        .map(|edge| edge.root())
+        .map_err(|error| Finding::new(checks::TILE_WELLFORMED, error.to_string()).into())
+}

@@ -1,0 +1,162 @@
+//! What lies beside the tree of hashes: entries in data tiles, tiles above level 0, issuers.
+
+use lucarne_ct::Fingerprint;
+use lucarne_tlog::{Level, TILE_WIDTH, Tile, tile_root};
+use parking_lot::Mutex;
+
+use super::{Follower, TOGETHER};
+use crate::ct::checks::{self, Finding, Verdicts};
+use crate::ct::entries;
+use crate::ct::fetch::{self, Fetch, Trouble};
+use crate::ct::promises::Promises;
+
+/// How many data tiles are checked between two looks at the checkpoint.
+const AT_ONCE: u64 = 128;
+
+impl Follower {
+    /// Checks data tiles that became full, the hash tiles above them, and the
+    /// issuers that they name; with `all`, the partial data tile at the end too. Entries
+    /// that are among `promises` are compared with what was submitted, whole.
+    ///
+    /// # Errors
+    /// No answer: what was not checked will be.
+    pub async fn read_entries<F: Fetch>(
+        &mut self,
+        fetch: &mut F,
+        promises: &Mutex<Promises>,
+        all: bool,
+        verdicts: &dyn Verdicts,
+    ) -> Result<(), Trouble> {
+        if !self.entries {
+            return Ok(());
+        }
+        let size = self.size();
+        // Not so many at a time that looks at the checkpoint have to wait.
+        let ripe = std::mem::replace(&mut self.ripe, size);
+        let stop = match all {
+            true => size / TILE_WIDTH,
+            false => (ripe / TILE_WIDTH).min(self.unread + AT_ONCE),
+        };
+        while self.unread < stop {
+            let end = (self.unread + TOGETHER as u64).min(stop);
+            let tiles: Vec<u64> = (self.unread..end).collect();
+            self.read_data(fetch, promises, &tiles, size, verdicts)
+                .await?;
+            self.unread = end;
+        }
+        let again = promises.lock().unread_tiles(self.unread);
+        let again: Vec<u64> = again.into_iter().take(TOGETHER).collect();
+        self.read_data(fetch, promises, &again, size, verdicts)
+            .await?;
+        if all && !size.is_multiple_of(TILE_WIDTH) {
+            let last = size / TILE_WIDTH;
+            self.read_data(fetch, promises, &[last], size, verdicts)
+                .await?;
+        }
+        self.read_above(fetch, verdicts).await?;
+        self.read_issuers(fetch, verdicts).await
+    }
+
+    async fn read_data<F: Fetch>(
+        &mut self,
+        fetch: &mut F,
+        promises: &Mutex<Promises>,
+        indexes: &[u64],
+        size: u64,
+        verdicts: &dyn Verdicts,
+    ) -> Result<(), Trouble> {
+        let tiles: Vec<Tile> = indexes
+            .iter()
+            .filter_map(|index| Tile::widest(Level::Data, *index, size))
+            .collect();
+        let paths: Vec<String> = tiles.iter().map(Tile::path).collect();
+        let answers = fetch.get_all(&paths).await;
+        for (tile, answer) in tiles.iter().zip(answers) {
+            let answer = fetch::resolve(fetch, tile, Some(answer)).await;
+            let row = self.row(fetch, tile.index()).await;
+            let (bytes, row) = match (answer, row) {
+                (Ok(bytes), Ok(row)) => (bytes, row),
+                (Err(Trouble::Found(finding)), _) | (_, Err(Trouble::Found(finding))) => {
+                    verdicts.found(finding);
+                    continue;
+                }
+                (Err(unreachable), _) | (_, Err(unreachable)) => return Err(unreachable),
+            };
+            verdicts.passed(checks::TILE_SERVED);
+            let range = tile.start_leaf()..tile.end_leaf();
+            let submitted = promises.lock().take_unread(range);
+            let Some(entries) = entries::verify(tile, &bytes, &row, verdicts) else {
+                continue;
+            };
+            entries::compare_submitted(tile, &bytes, &submitted, verdicts);
+            self.not_older(entries.newest, || format!("an entry of {tile}"), verdicts);
+            self.seen.data_tiles += 1;
+            self.seen.entries += entries.leaves.len() as u64;
+            for fingerprint in entries.fingerprints {
+                if self.issuers.insert(fingerprint) {
+                    self.unseen.push_back(fingerprint);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn read_above<F: Fetch>(
+        &mut self,
+        fetch: &mut F,
+        verdicts: &dyn Verdicts,
+    ) -> Result<(), Trouble> {
+        while let Some((tile, root)) = self.above.front().copied() {
+            match fetch.get(&tile.path()).await {
+                Ok(bytes) if tile_root(&bytes) == Some(root) => {
+                    verdicts.passed(checks::TILE_CONSISTENT);
+                }
+                Ok(_) => {
+                    let detail = format!("{tile}: its hashes are not those of the tree");
+                    verdicts.found(Finding::new(checks::TILE_CONSISTENT, detail));
+                }
+                Err(Trouble::Found(finding)) => verdicts.found(finding),
+                Err(unreachable) => return Err(unreachable),
+            }
+            self.above.pop_front();
+        }
+        Ok(())
+    }
+
+    async fn read_issuers<F: Fetch>(
+        &mut self,
+        fetch: &mut F,
+        verdicts: &dyn Verdicts,
+    ) -> Result<(), Trouble> {
+        while let Some(fingerprint) = self.unseen.front().copied() {
+            match issuer(fetch, fingerprint).await {
+                Ok(()) => {
+                    self.seen.issuers += 1;
+                    verdicts.passed(checks::ISSUER_SERVED);
+                    verdicts.passed(checks::ISSUER_HASH);
+                }
+                Err(Trouble::Found(finding)) => verdicts.found(finding),
+                Err(unreachable) => return Err(unreachable),
+            }
+            self.unseen.pop_front();
+        }
+        Ok(())
+    }
+}
+
+/// Fetches a certificate of a chain and compares it with its name.
+pub(crate) async fn issuer<F: Fetch>(
+    fetch: &mut F,
+    fingerprint: Fingerprint,
+) -> Result<(), Trouble> {
+    let path = format!("issuer/{fingerprint}");
+    let der = fetch.get(&path).await?;
+    match Fingerprint::of(&der) == fingerprint {
+        true => Ok(()),
+        false => {
+            let found = Fingerprint::of(&der);
+            let detail = format!("{path}: what is served there hashes to {found}");
+            Err(Finding::new(checks::ISSUER_HASH, detail).into())
+        }
+    }
+}
