@@ -77,18 +77,27 @@ impl DatabaseServer {
     /// As [`start`](Self::start).
     pub fn start_tls(kind: DatabaseKind, certificate: &str, key: &str) -> Result<Self> {
         let mut server = Self::start(kind)?;
-        let (crt, pem) = (server.data().join("tls.crt"), server.data().join("tls.key"));
+        server.restart_tls(certificate, key)?;
+        Ok(server)
+    }
+
+    /// Ends it in order, and starts it again behind TLS with these.
+    ///
+    /// # Errors
+    /// As [`restart`](Self::restart).
+    pub fn restart_tls(&mut self, certificate: &str, key: &str) -> Result<()> {
+        let (crt, pem) = (self.data().join("tls.crt"), self.data().join("tls.key"));
         fs::write(&crt, certificate)?;
         fs::write(&pem, key)?;
         // PostgreSQL refuses a key that others can read.
         fs::set_permissions(&pem, fs::Permissions::from_mode(0o600))?;
         if getuid().is_root() {
-            let (uid, gid) = ids(server.user())?;
+            let (uid, gid) = ids(self.user())?;
             chown(&crt, Some(uid), Some(gid))?;
             chown(&pem, Some(uid), Some(gid))?;
         }
         let (crt, pem) = (crt.display(), pem.display());
-        let settings = match kind {
+        let settings = match self.kind {
             DatabaseKind::MariaDb => [
                 format!("ssl-cert={crt}"),
                 format!("ssl-key={pem}"),
@@ -96,7 +105,7 @@ impl DatabaseServer {
             ],
             DatabaseKind::Postgres => {
                 let access = "local all all trust\nhostssl all all 127.0.0.1/32 scram-sha-256\n";
-                fs::write(server.data().join("pg_hba.conf"), access)?;
+                fs::write(self.data().join("pg_hba.conf"), access)?;
                 [
                     "ssl=on".into(),
                     format!("ssl_cert_file={crt}"),
@@ -104,8 +113,7 @@ impl DatabaseServer {
                 ]
             }
         };
-        server.restart(&settings.each_ref().map(String::as_str))?;
-        Ok(server)
+        self.restart(&settings.each_ref().map(String::as_str))
     }
 
     /// One that the tests of a process share as long as any of them uses it.

@@ -434,12 +434,19 @@ fn is_deletion<B>(request: &http::Request<B>) -> bool {
 }
 
 /// Waiting does not make a certificate trusted: what is wrong is said at once,
-/// by `serve`, too.
+/// by `serve`, too. A log that runs goes on once it is mended.
 fn of_an_authority_that_nobody_named(kind: DatabaseKind) {
-    let leaf = pki().root.issue(&pki().leaf("db.example")).unwrap();
-    let certificate = pem::encode("CERTIFICATE", &leaf);
+    const WORDS: [&str; 2] = [
+        "UnknownIssuer",
+        "names the authorities whose certificates are trusted",
+    ];
+    let other = Authority::root(&CaOptions::named("Other", KeyType::EcdsaP256)).unwrap();
+    let [certificate, foreign] = [&pki().root, &other].map(|authority| {
+        let leaf = authority.issue(&pki().leaf("db.example")).unwrap();
+        pem::encode("CERTIFICATE", &leaf)
+    });
     let key = pem::encode("PRIVATE KEY", &pki().leaf_key.to_pkcs8().unwrap());
-    let database = DatabaseServer::start_tls(kind, &certificate, &key).unwrap();
+    let mut database = DatabaseServer::start_tls(kind, &certificate, &key).unwrap();
     let mut place = Place::directory().with_lock(&database).unwrap();
     place.checkpoints += match kind {
         DatabaseKind::MariaDb => "?ssl-mode=VERIFY_CA",
@@ -447,16 +454,25 @@ fn of_an_authority_that_nobody_named(kind: DatabaseKind) {
     };
     let authorities = lucarne_testkit::temp_dir();
     let [right, wrong] = ["right.pem", "wrong.pem"].map(|file| authorities.path().join(file));
-    let other = Authority::root(&CaOptions::named("Other", KeyType::EcdsaP256)).unwrap();
     fs::write(&right, pki().root.certificate_pem()).unwrap();
     fs::write(&wrong, other.certificate_pem()).unwrap();
     let right = right.display().to_string();
     place.environment.push(("SSL_CERT_FILE", right));
 
     let site = Site::create_at(place, [(LOG, String::new())]);
-    let mut server = site.start();
-    run(site.ready(LOG));
-    assert!(server.stop(PATIENCE).unwrap().success());
+    run(async {
+        let life = Life::begin(&site).await;
+        database.restart_tls(&foreign, &key).unwrap();
+        // While it began, it was away.
+        eventually("the certificate is named", async || {
+            let reason = site.reaches(LOG, "stopped").await;
+            reason.contains(WORDS[0])
+        })
+        .await;
+        life.stands_still(&WORDS).await;
+        database.restart_tls(&certificate, &key).unwrap();
+        life.end().await;
+    });
 
     let untrusting = site
         .launch()
@@ -466,11 +482,7 @@ fn of_an_authority_that_nobody_named(kind: DatabaseKind) {
     let said = server.output();
     println!("{said}");
     assert!(!status.success(), "{said}");
-    assert_has(&said, "UnknownIssuer");
-    assert_has(
-        &said,
-        "names the authorities whose certificates are trusted",
-    );
+    WORDS.iter().for_each(|words| assert_has(&said, words));
     assert!(!said.contains("is the server running"), "{said}");
     assert!(!said.contains("does not answer"), "{said}");
 }
