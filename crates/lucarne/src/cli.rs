@@ -129,6 +129,7 @@ pub enum Lock {
 
 /// Whose lock is to be made.
 #[derive(Debug, clap::Args)]
+#[command(args_override_self = true)]
 pub struct Restore {
     /// Short name of the log; can be left out if there is one
     #[arg(value_name = "SHORTNAME")]
@@ -145,9 +146,10 @@ pub struct Restore {
 
 /// A configuration file, or flags.
 #[derive(Debug, clap::Args)]
+#[command(args_override_self = true)]
 pub struct Serve {
     /// Configuration file [default: lucarne.yaml]
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, alias = "c", value_name = "FILE")]
     pub config: Option<PathBuf>,
 
     /// For tests: TLS with certificates for whatever host clients ask for, by a CA made in DIR

@@ -18,6 +18,7 @@ mod roots;
 mod runtime;
 mod server;
 mod signals;
+pub mod single_dash;
 mod survey;
 mod testcert;
 mod tls;

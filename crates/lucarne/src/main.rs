@@ -8,5 +8,6 @@ use clap::Parser;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    lucarne::run(&lucarne::cli::Cli::parse())
+    let arguments = lucarne::single_dash::arguments(std::env::args_os());
+    lucarne::run(&lucarne::cli::Cli::parse_from(arguments))
 }

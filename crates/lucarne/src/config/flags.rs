@@ -12,6 +12,7 @@ use lucarne_settings::{Located, Report};
 use lucarne_storage::ObjectStoreConfig;
 
 use super::Config;
+use super::clouds::{Cloud, Clouds};
 use super::log::{self, Ccadb, LogSettings, RefusedRoots, RootSources};
 use super::place::{self, DataPlace, LockPlace};
 use super::secret::Secret;
@@ -21,6 +22,8 @@ use super::values::{self, Prefix};
 
 /// What is no fingerprint.
 const NO_FINGERPRINT: &str = "is no SHA-256 fingerprint (64 hexadecimal digits)";
+const NO_LOCK: &str = "is missing: of a log in a bucket it names the lock, such as mysql://…, \
+                       postgres://…, or s3://bucket/lock";
 /// Where TesseraCT finds a key that no flag names.
 const KEY_VARIABLE: &str = "LOG_PRIVATE_KEY";
 /// The same, as `secret` has it.
@@ -36,7 +39,12 @@ pub struct Flags {
 
     /// Key of the log: a file with PEM (EC P-256) or a seed, or another source as `secret:` takes it
     /// [default: the environment variable LOG_PRIVATE_KEY]
-    #[arg(long, alias = "private_key", value_name = "FILE", requires = "origin")]
+    #[arg(
+        long,
+        aliases = ["private_key", "signer-private-key-file", "signer_private_key_file"],
+        value_name = "FILE",
+        requires = "origin"
+    )]
     pub private_key: Option<String>,
 
     /// Directory of the log's data; a log is created in a fresh one
@@ -67,7 +75,6 @@ pub struct Flags {
         value_name = "URL",
         requires = "origin",
         requires = "cache",
-        requires = "checkpoints",
         conflicts_with = "storage_dir"
     )]
     pub bucket: Option<String>,
@@ -172,7 +179,7 @@ pub struct Flags {
     pub roots_remote_fetch_interval: Option<String>,
 
     /// Whether an SCT waits for the checkpoint that covers it: it always does
-    #[arg(long, alias = "enable_publication_awaiter", requires = "origin", num_args = 0..=1, default_missing_value = "true", require_equals = true, hide = true)]
+    #[arg(long, alias = "enable_publication_awaiter", requires = "origin", num_args = 0..=1, default_missing_value = "true", require_equals = true, value_parser = switch, hide = true)]
     pub enable_publication_awaiter: Option<bool>,
 
     /// What to log, as Go's levels: -4 debug, 0 info, 4 warn, 8 error
@@ -187,11 +194,11 @@ pub struct Flags {
     pub slog_level: Option<i32>,
 
     /// Refuse certificates that have expired
-    #[arg(long, alias = "reject_expired", requires = "origin", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    #[arg(long, alias = "reject_expired", requires = "origin", num_args = 0..=1, default_missing_value = "true", require_equals = true, value_parser = switch)]
     pub reject_expired: Option<bool>,
 
     /// Refuse certificates that have not expired
-    #[arg(long, alias = "reject_unexpired", requires = "origin", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    #[arg(long, alias = "reject_unexpired", requires = "origin", num_args = 0..=1, default_missing_value = "true", require_equals = true, value_parser = switch)]
     pub reject_unexpired: Option<bool>,
 
     /// Extended key usage demanded: ServerAuth or Any [default: Any]
@@ -214,7 +221,7 @@ pub struct Flags {
     pub reject_extension: Vec<String>,
 
     /// Accept certificates signed with SHA-1 [default: true]
-    #[arg(long, alias = "accept_sha1_signing_algorithms", requires = "origin", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    #[arg(long, alias = "accept_sha1_signing_algorithms", requires = "origin", num_args = 0..=1, default_missing_value = "true", require_equals = true, value_parser = switch)]
     pub accept_sha1_signing_algorithms: Option<bool>,
 
     /// How signatures are verified: `fast`, or `general` by aws-lc-rs alone [default: fast]
@@ -228,6 +235,10 @@ pub struct Flags {
     /// PEM file of the TLS key
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub tls_key: Option<PathBuf>,
+
+    /// Those of TesseraCT's on AWS and GCP.
+    #[command(flatten)]
+    pub clouds: Clouds,
 
     /// Those of TesseraCT's that mean nothing here.
     #[command(flatten)]
@@ -273,18 +284,7 @@ impl Flags {
         let endpoint = self.http_endpoint.as_deref().unwrap_or("localhost:6962");
         let listen = parse.value("http-endpoint", endpoint, values::listen);
         let data = self.data(&mut parse);
-        let checkpoints = match (
-            &self.checkpoints,
-            data.as_ref().and_then(DataPlace::directory),
-        ) {
-            (Some(text), _) => {
-                let place = LockPlace::parse(text, Path::new(""));
-                let place = parse.or_problem("checkpoints", place);
-                place.and_then(|place| self.with_password(&mut parse, place))
-            }
-            (None, Some(directory)) => Some(LockPlace::Sqlite(beside(directory))),
-            (None, None) => None,
-        };
+        let checkpoints = self.lock(&mut parse, data.as_ref());
         let log = self.log(&mut parse, data);
         let tls = self.tls(&mut parse);
         let verification = self.verification.as_deref();
@@ -302,9 +302,36 @@ impl Flags {
         })
     }
 
+    fn lock(&self, parse: &mut Parse<'_>, data: Option<&DataPlace>) -> Option<LockPlace> {
+        if let Some(text) = &self.checkpoints {
+            let place = LockPlace::parse(text, Path::new(""));
+            let place = parse.or_problem("checkpoints", place)?;
+            return self.with_password(parse, place);
+        }
+        if let Some(place) = self.clouds.lock() {
+            return parse.or_problem("db-host", place);
+        }
+        match data? {
+            DataPlace::Directory(directory) => Some(LockPlace::Sqlite(beside(directory))),
+            DataPlace::Bucket(_) => {
+                parse.problem("checkpoints", NO_LOCK);
+                None
+            }
+        }
+    }
+
+    /// Whose flags these are, if they tell.
+    fn cloud(&self) -> Option<Cloud> {
+        self.clouds.cloud().or_else(|| self.ignored.cloud())
+    }
+
     fn data(&self, parse: &mut Parse<'_>) -> Option<DataPlace> {
-        if let Some(url) = &self.bucket {
-            let config = ObjectStoreConfig::from_url(url).map_err(|error| error.to_string());
+        if let Some(text) = &self.bucket {
+            let url = match (ObjectStoreConfig::is_url(text), self.cloud()) {
+                (false, Some(cloud)) => cloud.bucket(text),
+                _ => text.clone(),
+            };
+            let config = ObjectStoreConfig::from_url(&url).map_err(|error| error.to_string());
             let config = parse.or_problem("bucket", config)?;
             return Some(DataPlace::Bucket(Box::new(config)));
         }
@@ -354,6 +381,10 @@ impl Flags {
                 format!("is TesseraCT's, and ignored: {}", flag.why),
             );
         }
+        if self.checkpoints.is_some() && self.clouds.lock().is_some() {
+            let message = "is TesseraCT's, and ignored: --checkpoints names the lock";
+            report.warning(None, "--db-host", message);
+        }
         if self.enable_publication_awaiter == Some(false) {
             let message = "is TesseraCT's, and ignored: an SCT is always given after the \
                            checkpoint that covers it";
@@ -371,9 +402,10 @@ impl Flags {
         })
     }
 
-    fn key_source(&self) -> Option<&str> {
-        let variable = || std::env::var_os(KEY_VARIABLE).map(|_| KEY_SOURCE);
-        self.private_key.as_deref().or_else(variable)
+    fn key_source(&self) -> Option<String> {
+        let variable = || std::env::var_os(KEY_VARIABLE).map(|_| KEY_SOURCE.to_owned());
+        let named = given(&self.private_key).map(str::to_owned);
+        named.or_else(|| self.clouds.key()).or_else(variable)
     }
 
     /// TesseraCT takes every root of the reports that it fetches.
@@ -404,7 +436,8 @@ impl Flags {
             Some(path) => prefix.clone().map(|prefix| at_path(&prefix, path)),
             None => prefix.clone(),
         };
-        let secret = parse.present("private-key", self.key_source());
+        let secret = self.key_source();
+        let secret = parse.present("private-key", secret.as_deref());
         let secret = secret.and_then(|text| {
             let secret = Secret::parse(text, Path::new(""));
             parse.or_problem(
@@ -495,7 +528,7 @@ impl Flags {
 
     fn policy(&self, parse: &mut Parse<'_>) -> Policy {
         let mut time = |flag, text: &Option<String>| {
-            let text = text.as_deref()?;
+            let text = given(text)?;
             parse.value(flag, text, values::time)
         };
         let not_after_start = time("not-after-start", &self.not_after_start);
@@ -511,7 +544,7 @@ impl Flags {
         }
         let usage = self.ext_key_usages.as_deref();
         let require = usage.and_then(|text| parse.value("ext-key-usages", text, require));
-        let reject_extensions = self.reject_extension.iter();
+        let reject_extensions = self.reject_extension.iter().filter(|oid| !oid.is_empty());
         let reject_extensions = reject_extensions
             .filter_map(|text| parse.value("reject-extension", text, values::oid))
             .collect();
@@ -526,6 +559,20 @@ impl Flags {
             not_after_limit,
             max_chain: Policy::DEFAULT_MAX_CHAIN,
         }
+    }
+}
+
+/// What a flag of TesseraCT's says: empty is as if it were not given.
+fn given(text: &Option<String>) -> Option<&str> {
+    text.as_deref().filter(|text| !text.is_empty())
+}
+
+/// A switch, as Go reads it.
+fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err("is neither true nor false".into()),
     }
 }
 

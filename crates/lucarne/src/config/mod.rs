@@ -4,6 +4,7 @@
 //! Reading never stops at the first problem: the [`Report`] has them all.
 
 mod accept;
+mod clouds;
 mod distinct;
 mod flags;
 mod identity;

@@ -1,9 +1,11 @@
-//! Flags of TesseraCT's POSIX server that mean nothing here.
+//! Flags of TesseraCT's servers (POSIX, AWS, GCP) that mean nothing here.
 //!
 //! They are taken all the same, so that a unit file carries over as it is, and
 //! each that is given is said to be ignored, with the reason.
 
 use clap::{Arg, ArgAction, ArgMatches, Command, parser::ValueSource};
+
+use super::clouds::Cloud;
 
 /// A flag.
 #[derive(Debug)]
@@ -27,8 +29,21 @@ const fn valued(name: &'static str, dashed: &'static str, why: &'static str) -> 
     }
 }
 
+const fn switch(name: &'static str, dashed: &'static str, why: &'static str) -> Foreign {
+    Foreign {
+        name,
+        dashed,
+        switch: true,
+        why,
+    }
+}
+
 const ANTISPAM: &str = "TesseraCT's index of duplicates; Lucarne's needs no tuning";
 const CLIENT: &str = "TesseraCT's HTTP client, for its witnesses";
+const CONNECTIONS: &str = "connections are opened as they are needed";
+const LINES: &str = "log lines go to standard error";
+const PUBLIC: &str = "the public key follows from the private one";
+const SPANNER: &str = "the lock is in no Spanner database: --checkpoints names it";
 const ROUNDS: &str = "rounds adapt to the load; `--checkpoint-interval` is their shortest distance";
 const WITNESS: &str = "Lucarne asks no witnesses: checkpoints have the log's own signature alone";
 const LIMIT: &str =
@@ -41,6 +56,12 @@ const FOREIGN: &[Foreign] = &[
         "additional-signer",
         "checkpoints have the log's own signature alone",
     ),
+    valued(
+        "additional_signer_private_key_secret_name",
+        "additional-signer-private-key-secret-name",
+        "checkpoints have the log's own signature alone",
+    ),
+    valued("antispam_db_name", "antispam-db-name", ANTISPAM),
     valued(
         "antispam_base_table_size",
         "antispam-base-table-size",
@@ -86,27 +107,41 @@ const FOREIGN: &[Foreign] = &[
         CLIENT,
     ),
     valued("client_http_timeout", "client-http-timeout", CLIENT),
+    valued("container_name", "container-name", LINES),
+    valued("db_max_conns", "db-max-conns", CONNECTIONS),
+    valued("db_max_idle_conns", "db-max-idle-conns", CONNECTIONS),
+    valued(
+        "drop_metrics",
+        "drop-metrics",
+        "metrics are read at /metrics, and who reads them chooses",
+    ),
     valued(
         "garbage_collection_interval",
         "garbage-collection-interval",
         "superseded partial tiles are removed once their full tile is durable",
     ),
+    valued("gcs_connections", "gcs-connections", CONNECTIONS),
     valued(
         "http_deadline",
         "http-deadline",
         "header, body and answer have limits of their own; a file sets them (`http:`)",
     ),
+    valued("image_name", "image-name", LINES),
     valued(
         "inmemory_antispam_cache_size",
         "inmemory-antispam-cache-size",
         ANTISPAM,
     ),
-    Foreign {
-        name: "mask_internal_errors",
-        dashed: "mask-internal-errors",
-        switch: true,
-        why: "answers never show internal errors: their reasons are in the log lines",
-    },
+    switch(
+        "mask_internal_errors",
+        "mask-internal-errors",
+        "answers never show internal errors: their reasons are in the log lines",
+    ),
+    valued(
+        "otel_project_id",
+        "otel-project-id",
+        "there are metrics and log lines, no traces",
+    ),
     valued(
         "pushback_max_antispam_lag",
         "pushback-max-antispam-lag",
@@ -118,6 +153,26 @@ const FOREIGN: &[Foreign] = &[
         "rate-limit-old-not-before",
         LIMIT,
     ),
+    switch(
+        "s3_use_path_style",
+        "s3-use-path-style",
+        "with a server of one's own the bucket is in the path, unless its URL says style=virtual",
+    ),
+    valued("signer_public_key_file", "signer-public-key-file", PUBLIC),
+    valued(
+        "signer_public_key_secret_name",
+        "signer-public-key-secret-name",
+        PUBLIC,
+    ),
+    switch("slog_to_cloud_api", "slog-to-cloud-api", LINES),
+    switch("slog_to_stdout", "slog-to-stdout", LINES),
+    valued(
+        "spanner_antispam_db_path",
+        "spanner-antispam-db-path",
+        ANTISPAM,
+    ),
+    valued("spanner_connections", "spanner-connections", CONNECTIONS),
+    valued("spanner_db_path", "spanner-db-path", SPANNER),
     valued(
         "trace_fraction",
         "trace-fraction",
@@ -134,6 +189,15 @@ pub struct Ignored(Vec<&'static Foreign>);
 impl Ignored {
     pub(super) fn iter(&self) -> impl Iterator<Item = &'static Foreign> {
         self.0.iter().copied()
+    }
+
+    /// Whose server's they are, if one of them tells.
+    pub(super) fn cloud(&self) -> Option<Cloud> {
+        self.iter().find_map(|flag| match flag.name {
+            "s3_use_path_style" => Some(Cloud::Aws),
+            "spanner_db_path" => Some(Cloud::Gcp),
+            _ => None,
+        })
     }
 }
 

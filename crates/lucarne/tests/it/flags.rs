@@ -29,8 +29,8 @@ fn files() -> TempDir {
 fn flags_alone_start_a_log_and_start_it_again() {
     let directory = files();
     let mut sizes = Vec::new();
-    // Both ways of writing the flags.
-    for dash in ["-", "_"] {
+    // All ways of writing the flags.
+    for (dashes, dash) in [("--", "-"), ("--", "_"), ("-", "_")] {
         let port = free_port();
         let mut arg = format!(
             "--http-endpoint=127.0.0.1:{port} --storage-dir=data \
@@ -49,7 +49,8 @@ fn flags_alone_start_a_log_and_start_it_again() {
             "ext-key-usages",
             "accept-sha1-signing-algorithms",
         ] {
-            arg = arg.replace(flag, &flag.replace('-', dash));
+            let written = format!("{dashes}{}", flag.replace('-', dash));
+            arg = arg.replace(&format!("--{flag}"), &written);
         }
         let mut server = Launch::new(LUCARNE)
             .args(["serve", "--origin=example.com/test"])
@@ -76,7 +77,7 @@ fn flags_alone_start_a_log_and_start_it_again() {
             server.output()
         );
     }
-    assert!(sizes[1] > sizes[0]);
+    assert!(sizes.is_sorted_by(|a, b| a < b), "{sizes:?}");
     assert!(directory.path().join("data.checkpoints.db").exists());
     // Data without its lock is never begun anew.
     fs::remove_file(directory.path().join("data.checkpoints.db")).unwrap();
@@ -156,12 +157,95 @@ const TESSERACT: [(&str, &str, bool); 46] = [
 
 const FINGERPRINT: &str = "b1882d93c4a1d3b4d6b0e3c26c0a1b9ff4d1f5c9a5d8e2f3b7c6a90817263544";
 
+/// Those of its server on AWS (`cmd/tesseract/aws`) that the POSIX server has not.
+const AWS: [(&str, &str, bool); 14] = [
+    ("antispam_db_name", "antispam", true),
+    ("bucket", "ct-bucket", false),
+    ("db_host", "db.example.com", false),
+    ("db_max_conns", "0", true),
+    ("db_max_idle_conns", "2", true),
+    ("db_name", "tessera", false),
+    ("db_password", "secret", false),
+    ("db_port", "3306", false),
+    ("db_user", "ct", false),
+    ("s3_use_path_style", "true", true),
+    ("signer_private_key_file", "none.pem", false),
+    ("signer_public_key_file", "key.pub.pem", true),
+    ("signer_public_key_secret_name", "name", true),
+    ("cache", "cache", false),
+];
+
+/// Those of its server on GCP, likewise (`cmd/tesseract/gcp`).
+const GCP: [(&str, &str, bool); 15] = [
+    ("additional_signer_private_key_secret_name", "name", true),
+    ("bucket", "ct-bucket", false),
+    ("container_name", "name", true),
+    ("drop_metrics", "rpc.*", true),
+    ("gcs_connections", "4", true),
+    ("image_name", "name", true),
+    ("otel_project_id", "id", true),
+    ("slog_to_cloud_api", "false", true),
+    ("slog_to_stdout", "true", true),
+    ("spanner_antispam_db_path", "projects/p/a", true),
+    ("spanner_connections", "4", true),
+    ("spanner_db_path", "projects/p/d", true),
+    ("private_key", "none.pem", false),
+    ("cache", "cache", false),
+    ("checkpoints", "gs://lock/ct", false),
+];
+
 #[test]
 fn every_flag_of_tesseract_is_taken() {
+    are_taken(&TESSERACT, "--");
+}
+
+#[test]
+fn every_flag_of_tesseract_on_aws_and_gcp_is_taken() {
+    let of_posix = ["storage_dir", "private_key", "additional_signer"];
+    let shared = TESSERACT
+        .iter()
+        .filter(|(flag, ..)| !of_posix.contains(flag));
+    for of_cloud in [&AWS[..], &GCP[..]] {
+        let flags: Vec<_> = shared.clone().chain(of_cloud).copied().collect();
+        are_taken(&flags, "-");
+    }
+}
+
+/// A flag that is repeated says what it says last, and one that is empty nothing.
+#[test]
+fn flags_are_read_as_go_reads_them() {
+    let line = "serve -origin=https://wrong -origin=example.com/test -storage_dir data \
+                -roots_pem_file=roots.pem -http_endpoint=127.0.0.1:0 -not_after_start= \
+                -not_after_limit= -reject_extension= -reject_expired=F -reject_unexpired=0 \
+                -accept_sha1_signing_algorithms=T -private_key none.pem";
+    let args: Vec<&str> = line.split_whitespace().collect();
+    let (code, said) = lucarne(files().path(), &args);
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "problem: --private-key: none.pem does not exist");
+    assert_eq!(said.matches("problem:").count(), 1, "{said}");
+}
+
+/// A bucket's name alone does not say whose it is.
+#[test]
+fn a_bucket_without_its_cloud_is_refused() {
+    let args = [
+        "serve",
+        "-origin=example.com/test",
+        "-bucket=name",
+        "-cache=c",
+    ];
+    let (code, said) = lucarne(files().path(), &args);
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "--bucket: ");
+    assert_has(&said, "s3://");
+}
+
+/// All of these flags are taken, and those that mean nothing are said to be ignored.
+fn are_taken(flags: &[(&str, &str, bool)], dashes: &str) {
     let directory = files();
     let mut args = vec!["serve".to_owned()];
-    for (flag, value, _) in TESSERACT {
-        args.push(format!("--{flag}={value}"));
+    for (flag, value, _) in flags {
+        args.push(format!("{dashes}{flag}={value}"));
     }
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     // It has no key: so it ends by itself.
@@ -169,14 +253,14 @@ fn every_flag_of_tesseract_is_taken() {
     assert_eq!(code, 1, "{said}");
     assert_has(&said, "problem: --private-key: none.pem does not exist");
     assert_eq!(said.matches("problem:").count(), 1, "{said}");
-    for (flag, _, ignored) in TESSERACT {
+    for (flag, _, ignored) in flags {
         let line = format!(
             "--{}: is TesseraCT's, and ignored: ",
             flag.replace('_', "-")
         );
         assert_eq!(
             said.matches(&line).count(),
-            usize::from(ignored),
+            usize::from(*ignored),
             "{flag}\n{said}"
         );
     }

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use flate2::read::MultiGzDecoder;
 use jiff::Timestamp;
-use lucarne_ct::{EntryKind, LogKey, SignedEntryRef, TileLeafRef, verify_checkpoint};
+use lucarne_ct::{EntryKind, LogKey, Roots, SignedEntryRef, TileLeafRef, verify_checkpoint};
 use lucarne_mint::{Chain, Time};
 use lucarne_testkit::{Audit, Client, Launch, Server, TempDir, free_port, takeover};
 use serde_json::Value;
@@ -283,6 +283,39 @@ fn sunlight_in_and_out_again() {
         assert!(bytes.starts_with(&[0x1f, 0x8b]), "{tile} is not gzip");
     }
     assert_eq!(fs::read_dir(data.join("staging")).unwrap().count(), 0);
+}
+
+/// With CCADB's roots, those that Sunlight ever accepted go on being accepted.
+#[test]
+fn the_roots_that_sunlight_accepted() {
+    let Some(log) = Taken::sunlight("sunlight-clean", "sun2027h1") else {
+        return;
+    };
+    // CCADB knows none of them.
+    let ours = pki().root.certificate_pem();
+    let report = format!("\"X.509 Certificate (PEM)\",\"Mozilla Status\"\n\"'{ours}'\",Included\n");
+    fs::write(log.path().join("report.csv"), report).unwrap();
+    let ccadb = "ccadbroots: trusted\n    rootsurl: report.csv";
+    edit(&log.path().join("sunlight.yaml"), "roots: roots.pem", ccadb);
+    let mut server = log.start(&["serve", "-c", "sunlight.yaml"]);
+    let audit = log.audit();
+    run(async {
+        log.ready().await;
+        let answer = log.client().get("ct/v1/get-roots").await.unwrap();
+        let answer = answer.json().unwrap();
+        let served = answer["certificates"].as_array().unwrap();
+        let left = fs::read(log.data().join("_roots.pem")).unwrap();
+        let (left, skipped) = Roots::from_pem(&left);
+        assert!(skipped.is_empty() && left.len() > 0);
+        assert_eq!(served.len(), left.len() + 1);
+        for root in left.iter() {
+            let der = base64_simd::STANDARD.encode_to_string(root.der());
+            assert!(served.contains(&der.into()), "{}", root.subject());
+        }
+        log.remembers("scts-p256.json", &audit).await;
+        log.takes_one_more().await;
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
 }
 
 #[test]

@@ -1,0 +1,103 @@
+//! Flags as Go's programs take them, which TesseraCT and Sunlight are: with one
+//! dash or two (`-origin=…`, `--origin=…`).
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+
+use clap::{Arg, CommandFactory};
+
+use crate::cli::Cli;
+
+/// The commands that take those programs' flags.
+const TAKE_OVER: [&[&str]; 2] = [&["serve"], &["lock", "restore"]];
+
+/// The arguments, the long flags of those commands with two dashes. What is not
+/// the name of one stays as it is: `-cFILE`, and values that begin with a dash.
+pub fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut given: Vec<OsString> = given.collect();
+    let command = |word: &OsString| TAKE_OVER.iter().any(|path| *word == path[0]);
+    let Some(at) = given.iter().position(command) else {
+        return given;
+    };
+    let names = names();
+    let flags = given.iter_mut().skip(at + 1);
+    for word in flags.take_while(|word| *word != "--") {
+        let name = word.to_str().and_then(|word| word.strip_prefix('-'));
+        let name = name.map(|rest| rest.split('=').next().unwrap_or(rest));
+        if name.is_some_and(|name| names.contains(name)) {
+            let mut doubled = OsString::from("-");
+            doubled.push(&*word);
+            *word = doubled;
+        }
+    }
+    given
+}
+
+/// The long names of their flags.
+fn names() -> HashSet<String> {
+    let mut names = HashSet::new();
+    let cli = Cli::command();
+    for path in TAKE_OVER {
+        let command = path
+            .iter()
+            .try_fold(&cli, |command, name| command.find_subcommand(name));
+        for arg in command
+            .into_iter()
+            .flat_map(|command| command.get_arguments())
+        {
+            names.extend(long_names(arg).filter(|name| name.len() > 1));
+        }
+    }
+    names
+}
+
+fn long_names(arg: &Arg) -> impl Iterator<Item = String> {
+    let aliases = arg.get_all_aliases().unwrap_or_default();
+    let name = arg.get_long().into_iter();
+    name.chain(aliases)
+        .map(str::to_owned)
+        .collect::<Vec<_>>()
+        .into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rewritten(line: &str) -> String {
+        let words = arguments(line.split(' ').map(Into::into));
+        let words: Vec<_> = words.iter().map(|word| word.to_str().unwrap()).collect();
+        words.join(" ")
+    }
+
+    #[test]
+    fn one_dash_is_as_good_as_two() {
+        for (given, taken) in [
+            (
+                "lucarne serve -origin=a.example/b -storage_dir data --private-key k",
+                "lucarne serve --origin=a.example/b --storage_dir data --private-key k",
+            ),
+            (
+                "lucarne --log warn lock restore -origin=o -not_after_start=-",
+                "lucarne --log warn lock restore --origin=o --not_after_start=-",
+            ),
+            (
+                "lucarne serve -testcert -c sunlight.yaml",
+                "lucarne serve --testcert -c sunlight.yaml",
+            ),
+        ] {
+            assert_eq!(rewritten(given), taken);
+        }
+    }
+
+    #[test]
+    fn what_is_no_flag_of_theirs_stays() {
+        for line in [
+            "lucarne serve -cfile.yaml -c=file.yaml --rate_limit_dedup -1 -h",
+            "lucarne serve -- -origin",
+            "lucarne watch -origin",
+        ] {
+            assert_eq!(rewritten(line), line);
+        }
+    }
+}
