@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
-use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep, sleep};
 
+use crate::expect::{Gate, Word};
 use crate::pool::Lease;
 
 /// Why a body ends early.
@@ -22,6 +22,9 @@ pub(crate) enum BodyError {
     /// Its sender stopped sending.
     #[error("nothing came for {0:?}")]
     Still(Duration),
+    /// The server has answered without waiting for it.
+    #[error("the server did not want it")]
+    Unwanted,
 }
 
 /// The body of an answer.
@@ -61,6 +64,8 @@ impl HttpBody for Body {
                 let frame = ready!(body.poll_frame(cx));
                 match &frame {
                     None => release(lease),
+                    // Nothing comes after them.
+                    Some(Ok(frame)) if frame.is_trailers() => release(lease),
                     // The connection is no good to anybody.
                     Some(Err(_)) => drop(lease.take()),
                     Some(Ok(_)) => {}
@@ -144,8 +149,9 @@ impl Timed {
 /// The body of a request, on its way to the server.
 pub(crate) struct Outgoing {
     body: Option<Timed>,
-    /// The server's word that it wants the body, where the client asked.
-    wanted: Option<oneshot::Receiver<()>>,
+    /// What it waits before, and for how long, where the client asked whether
+    /// it is wanted.
+    held: Option<(Gate, Pin<Box<Sleep>>)>,
     /// Raised whenever some of it has been passed on.
     moving: Arc<AtomicBool>,
 }
@@ -156,7 +162,7 @@ impl Outgoing {
         let moving = Arc::<AtomicBool>::default();
         let body = Outgoing {
             body: Some(Timed::new(incoming, idle)),
-            wanted: None,
+            held: None,
             moving: moving.clone(),
         };
         (body, moving)
@@ -166,16 +172,37 @@ impl Outgoing {
     pub(crate) fn empty() -> Self {
         Outgoing {
             body: None,
-            wanted: None,
+            held: None,
             moving: Arc::default(),
         }
     }
 
-    /// Holds it back until the sender says a word, or is dropped.
-    pub(crate) fn hold(&mut self) -> oneshot::Sender<()> {
-        let (word, wanted) = oneshot::channel();
-        self.wanted = Some(wanted);
-        word
+    /// Holds it back until the server wants it, or has been given the time to
+    /// say so.
+    pub(crate) fn hold(&mut self, patience: Duration) -> Gate {
+        let gate = Gate::new();
+        self.held = Some((gate.clone(), Box::pin(sleep(patience))));
+        gate
+    }
+
+    /// Ready once it may be sent.
+    fn poll_wanted(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
+        let Some((gate, alarm)) = &mut self.held else {
+            return Poll::Ready(Ok(()));
+        };
+        if alarm.as_mut().poll(cx).is_ready() {
+            gate.open();
+        }
+        match ready!(gate.poll(cx)) {
+            Word::Over => return Poll::Ready(Err(BodyError::Unwanted)),
+            Word::Refused | Word::None => {
+                // The client's connection need not wait for it either.
+                self.body = None;
+                return Poll::Pending;
+            }
+            Word::Wanted => self.held = None,
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -187,10 +214,9 @@ impl HttpBody for Outgoing {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        if let Some(wanted) = &mut self.wanted {
-            // Polling the client's body is what tells the client to send it.
-            let _ = ready!(Pin::new(wanted).poll(cx));
-            self.wanted = None;
+        // Polling the client's body is what tells the client to send it.
+        if let Err(unwanted) = ready!(self.poll_wanted(cx)) {
+            return Poll::Ready(Some(Err(unwanted)));
         }
         let Some(body) = &mut self.body else {
             return Poll::Ready(None);
@@ -202,7 +228,7 @@ impl HttpBody for Outgoing {
 
     fn is_end_stream(&self) -> bool {
         let body = self.body.as_ref();
-        body.is_none_or(|body| body.incoming.is_end_stream())
+        self.held.is_none() && body.is_none_or(|body| body.incoming.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -4,18 +4,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use http::header::{ACCEPT, EXPECT, HOST, HeaderMap, TE};
+use http::header::{ACCEPT, HOST, HeaderMap, TE};
 use http::request::Parts;
-use http::uri::{Authority, Parts as UriParts, PathAndQuery};
-use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
+use http::uri::Authority;
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::TrySendError;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 
 use crate::body::{Body, Outgoing};
+use crate::expect::Gate;
 use crate::failure::{Failure, Refusal, Step, next_hop};
+use crate::form::{for_forwarder, for_http1, for_http2};
 use crate::headers;
+use crate::hops;
+use crate::interim::{Interim, Teller};
 use crate::page::{self, PROXY_STATUS};
 use crate::pool::{Connection, Http1, Lease, Route};
 use crate::relay;
@@ -63,11 +67,20 @@ async fn exchange(
     let route = route(session, &request).map_err(|failure| (failure, None))?;
     let trouble = |failure| (failure, Some(route.target.to_string()));
     permit(session, &request, &route).map_err(trouble)?;
+    if let Some(answer) = hops::count(&mut request) {
+        return Ok(answer);
+    }
     let client_upgrade = hyper::upgrade::on(&mut request);
+    let interim = session.interim.as_ref();
+    let interim = interim.filter(|_| request.version() == Version::HTTP_11);
+    let teller = interim.map(Interim::begin);
     let (prepared, moving) = prepare(session, request, &route).map_err(trouble)?;
     let upgrade = prepared.upgrade;
-    let sending = send(session, &route, prepared, &moving);
-    let (mut response, lease) = sending.await.map_err(trouble)?;
+    let sent = send(session, &route, prepared, &moving, teller.as_ref()).await;
+    if let Some(teller) = &teller {
+        teller.end().await;
+    }
+    let (mut response, lease) = sent.map_err(trouble)?;
     if let Some(proxy) = route.forwarder() {
         forwarded(&mut response, proxy).map_err(trouble)?;
     }
@@ -165,8 +178,8 @@ struct Prepared {
     /// The proxies that it came by, this one included.
     trail: HeaderValue,
     upgrade: bool,
-    /// Whether the client waits for the server's word before it sends a body.
-    expects: bool,
+    /// How long a body that the client asks the server about is held back.
+    expects: Option<Duration>,
 }
 
 fn prepare(
@@ -176,9 +189,9 @@ fn prepare(
 ) -> Result<(Prepared, Arc<AtomicBool>), Failure> {
     let (mut parts, incoming) = request.into_parts();
     let came_as = parts.version;
-    let trailers = parts.headers.get(TE).is_some_and(|te| te == "trailers");
+    let trailers = headers::takes_trailers(&parts.headers);
     let upgrade = headers::strip(&mut parts.headers);
-    if trailers && came_as == Version::HTTP_2 {
+    if trailers {
         // Both connections carry them, and gRPC asks for them.
         parts
             .headers
@@ -191,7 +204,8 @@ fn prepare(
     if session.fixed.is_none() {
         headers::add_via(&mut parts.headers, came_as, &session.core.name);
     }
-    let expects = came_as == Version::HTTP_11 && headers::expects_continue(&parts.headers);
+    let asks = came_as >= Version::HTTP_11 && headers::expects_continue(&parts.headers);
+    let expects = (asks && !incoming.is_end_stream()).then_some(session.core.limits.expectation);
     let asked = upgrade.filter(|_| came_as == Version::HTTP_11);
     let upgrade = asked.is_some();
     if let Some(protocol) = asked {
@@ -219,59 +233,6 @@ fn name_host(session: &Session, parts: &mut Parts, route: &Route) -> Result<(), 
     };
     parts.headers.insert(HOST, host);
     Ok(())
-}
-
-/// For an HTTP/1 server: the path alone, and a Host header.
-fn for_http1(request: &mut Request<Outgoing>) {
-    if request.version() == Version::HTTP_2 {
-        headers::join_cookies(request.headers_mut());
-        request.headers_mut().remove(TE);
-    }
-    if request.uri().authority().is_some() {
-        let path = request.uri().path_and_query().cloned();
-        let path = path.filter(|path| !path.as_str().is_empty());
-        // OPTIONS of a whole server (RFC 9112 3.2.4).
-        let whole = if *request.method() == Method::OPTIONS {
-            "*"
-        } else {
-            "/"
-        };
-        let path = path.unwrap_or_else(|| PathAndQuery::from_static(whole));
-        *request.uri_mut() = Uri::from(path);
-    }
-    *request.version_mut() = Version::HTTP_11;
-}
-
-/// For a proxy that passes it on: the whole URL, and who we are.
-fn for_forwarder(request: &mut Request<Outgoing>, route: &Route, proxy: &UpstreamProxy) {
-    let path = request.uri().path_and_query().cloned();
-    let url = Uri::builder()
-        .scheme(route.scheme())
-        .authority(route.target.authority(route.port()))
-        .path_and_query(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
-    // What came in has been a URL of these parts.
-    if let Ok(url) = url.build() {
-        *request.uri_mut() = url;
-    }
-    *request.version_mut() = Version::HTTP_11;
-    relay::authorize(request.headers_mut(), proxy);
-}
-
-/// For an HTTP/2 server: the whole URL, and no Host header.
-fn for_http2(request: &mut Request<Outgoing>, route: &Route) {
-    let host = request.headers_mut().remove(HOST);
-    if request.uri().authority().is_none() {
-        let host = host.and_then(|host| Authority::try_from(host.as_bytes()).ok());
-        let mut parts = UriParts::default();
-        parts.scheme = Some(route.scheme());
-        parts.authority = host.or_else(|| route.target.authority(route.port()).parse().ok());
-        parts.path_and_query = request.uri().path_and_query().cloned();
-        if let Ok(uri) = Uri::from_parts(parts) {
-            *request.uri_mut() = uri;
-        }
-    }
-    *request.version_mut() = Version::HTTP_2;
-    request.headers_mut().remove(EXPECT);
 }
 
 /// How often a request is sent before its connections are too short-lived.
@@ -346,12 +307,34 @@ async fn shared(
     Ok((connection, false))
 }
 
+/// Has interim answers to a request passed on, and its body held back until the
+/// server says that it wants it.
+fn listen(
+    request: &mut Request<Outgoing>,
+    expects: Option<Duration>,
+    teller: Option<&Teller>,
+) -> Option<Gate> {
+    let gate = expects.map(|patience| request.body_mut().hold(patience));
+    let (opened, teller) = (gate.clone(), teller.cloned());
+    hyper::ext::on_informational(request, move |said| match said.status() {
+        // The client is told when its body is asked for.
+        StatusCode::CONTINUE => opened.iter().for_each(Gate::open),
+        status => {
+            if let Some(teller) = &teller {
+                teller.say(status, said.headers());
+            }
+        }
+    });
+    gate
+}
+
 /// Sends the request, once more if the connection turned out to be closed.
 async fn send(
     session: &Arc<Session>,
     route: &Arc<Route>,
     prepared: Prepared,
     moving: &AtomicBool,
+    teller: Option<&Teller>,
 ) -> Result<(Response<Incoming>, Option<Lease>), Failure> {
     let Prepared {
         mut request,
@@ -359,16 +342,6 @@ async fn send(
         expects,
         ..
     } = prepared;
-    if expects {
-        let word = std::sync::Mutex::new(Some(request.body_mut().hold()));
-        hyper::ext::on_informational(&mut request, move |said| {
-            let word = word.lock().ok().and_then(|mut word| word.take());
-            if let (StatusCode::CONTINUE, Some(word)) = (said.status(), word) {
-                // Nobody to tell: the client has gone.
-                let _ = word.send(());
-            }
-        });
-    }
     let mut attempts = 0;
     loop {
         let (connection, used) = connection(session, route, &trail, attempts > 0).await?;
@@ -379,8 +352,8 @@ async fn send(
                     Some(proxy) => for_forwarder(&mut request, route, proxy),
                     None => for_http1(&mut request),
                 }
-                let answer_in = session.core.limits.answer;
-                one_at_a_time(session, route, connection, request, answer_in, moving).await
+                let gate = listen(&mut request, expects, teller);
+                one_at_a_time(session, route, connection, request, gate, moving).await
             }
             Connection::Http2(mut connection) => {
                 for_http2(&mut request, route);
@@ -426,16 +399,17 @@ async fn one_at_a_time(
     route: &Arc<Route>,
     mut connection: Http1,
     request: Request<Outgoing>,
-    answer_in: Duration,
+    gate: Option<Gate>,
     moving: &AtomicBool,
 ) -> Sent<(Response<Incoming>, Option<Lease>)> {
     let sending = connection.try_send_request(request);
-    let sent = patiently(sending, answer_in, moving).await?;
+    let sent = patiently(sending, session.core.limits.answer, moving).await?;
     Ok(sent.map(|response| {
         let lease = Lease {
             pool: session.core.upstream.pool.clone(),
             route: route.clone(),
             connection,
+            withheld: gate.and_then(Gate::answered),
         };
         (response, Some(lease))
     }))

@@ -180,7 +180,7 @@ async fn clear(
     let route = Arc::new(core.upstream.route(target, None));
     let fixed = Fixed::new(route, trail, http2, seen, None);
     let session = Session::behind(core, client, fixed);
-    serve::intercepted(Arc::new(session), stream, http2).await;
+    serve::intercepted(session, stream, http2).await;
 }
 
 /// Reads the ClientHello; what was read can be passed on all the same.
@@ -277,12 +277,7 @@ async fn take(
     core.stats.intercepted.inc();
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let fixed = Fixed::new(route, trail, choice.http2, seen, choice.ready);
-    serve::intercepted(
-        Arc::new(Session::behind(core, client, fixed)),
-        stream,
-        http2,
-    )
-    .await;
+    serve::intercepted(Session::behind(core, client, fixed), stream, http2).await;
 }
 
 /// The alert `access_denied` (RFC 8446 6.2), in a record of its own.

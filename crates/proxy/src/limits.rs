@@ -2,6 +2,11 @@
 
 use std::time::Duration;
 
+/// Fields in the head of a message of HTTP/1.1. More of a client are answered
+/// with 431. Those of HTTP/2 are bounded in bytes, of which each counts 32
+/// besides its own (RFC 9113 6.5.2).
+pub(crate) const FIELDS: usize = 1000;
+
 /// The bounds of a proxy.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -24,6 +29,9 @@ pub struct Limits {
     pub silence: Duration,
     /// For finding and reaching a server, its TLS handshake included.
     pub connect: Duration,
+    /// For a server to say whether it wants a body, where the client asked
+    /// that: one that knows no expectations says nothing, and gets it then.
+    pub expectation: Duration,
     /// For a server to begin its answer, once it has the request.
     pub answer: Duration,
     /// How long bodies and tunnels may stand still.
@@ -44,6 +52,7 @@ impl Default for Limits {
             handshake: Duration::from_secs(10),
             silence: Duration::from_secs(3),
             connect: Duration::from_secs(10),
+            expectation: Duration::from_secs(1),
             answer: Duration::from_secs(120),
             idle: Duration::from_secs(300),
             drain: Duration::from_secs(10),

@@ -11,6 +11,7 @@ use lucarne_mint::store::Host;
 use parking_lot::Mutex;
 
 use crate::body::Outgoing;
+use crate::expect::Withheld;
 use crate::identity::TlsClient;
 use crate::target::Target;
 use crate::upstream_proxy::UpstreamProxy;
@@ -192,10 +193,14 @@ pub(crate) struct Lease {
     pub(crate) pool: Arc<Pool>,
     pub(crate) route: Arc<Route>,
     pub(crate) connection: Http1,
+    /// What ends the connection with this answer.
+    pub(crate) withheld: Option<Withheld>,
 }
 
 impl Lease {
     pub(crate) fn release(self) {
-        self.pool.put(&self.route, self.connection);
+        if self.withheld.is_none() {
+            self.pool.put(&self.route, self.connection);
+        }
     }
 }

@@ -19,17 +19,20 @@ use crate::body::Body;
 use crate::connect;
 use crate::core::{Core, Phase};
 use crate::exchange;
-use crate::limits::Limits;
+use crate::interim::Interjected;
+use crate::limits::{FIELDS, Limits};
 use crate::page;
 use crate::session::Session;
 use crate::welcome;
 
 /// Serves a connection of a client to the proxy.
 pub(crate) async fn bare(core: Arc<Core>, stream: TcpStream, client: SocketAddr) {
+    let (stream, interim) = Interjected::new(stream);
     let session = Arc::new(Session {
         core: core.clone(),
         client,
         fixed: None,
+        interim: Some(interim),
     });
     let service = service_fn(|request| {
         let session = session.clone();
@@ -48,12 +51,15 @@ pub(crate) async fn bare(core: Arc<Core>, stream: TcpStream, client: SocketAddr)
 }
 
 /// Serves what a client sends that was meant for a server.
-pub(crate) async fn intercepted<S>(session: Arc<Session>, stream: S, http2: bool)
+pub(crate) async fn intercepted<S>(mut session: Session, stream: S, http2: bool)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let core = session.core.clone();
     let client = session.client;
+    let (stream, interim) = Interjected::new(stream);
+    session.interim = Some(interim).filter(|_| !http2);
+    let session = Arc::new(session);
     let stream = TokioIo::new(stream);
     let service = service_fn(move |request| {
         let session = session.clone();
@@ -91,6 +97,7 @@ fn builder_http1(limits: &Limits) -> http1::Builder {
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head)
         .max_header_size(limits.head_bytes)
+        .max_headers(FIELDS)
         .max_buf_size(limits.head_bytes.max(64 << 10))
         // Answers carry the date of the server that made them.
         .auto_date_header(false)

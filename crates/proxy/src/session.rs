@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use crate::core::Core;
 use crate::failure::Failure;
 use crate::hosts::Seen;
+use crate::interim::Interim;
 use crate::pool::{Connection, Route};
 
 /// What requests of a connection have in common.
@@ -17,6 +18,8 @@ pub(crate) struct Session {
     pub(crate) client: SocketAddr,
     /// Where all of them go; `None`: each says so itself, to a forward proxy.
     pub(crate) fixed: Option<Fixed>,
+    /// By which interim answers reach the client; `None`: they do not.
+    pub(crate) interim: Option<Arc<Interim>>,
 }
 
 /// The server behind an intercepted connection.
@@ -40,6 +43,7 @@ impl Session {
             core,
             client,
             fixed: Some(fixed),
+            interim: None,
         }
     }
 }

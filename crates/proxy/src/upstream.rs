@@ -20,7 +20,7 @@ use tokio_util::either::Either;
 use crate::dial::Dialer;
 use crate::failure::{Failure, Step};
 use crate::identity::{Shown, TlsClient};
-use crate::limits::Limits;
+use crate::limits::{FIELDS, Limits};
 use crate::observe::Observer;
 use crate::pattern::HostPattern;
 use crate::pool::{Connection, Http1, Http2, Pool, Route};
@@ -246,6 +246,7 @@ impl Upstream {
         let handshake = http1::Builder::new()
             .title_case_headers(true)
             .max_header_size(self.head_bytes)
+            .max_headers(FIELDS)
             .handshake(TokioIo::new(stream));
         let (sender, connection) = handshake.await.map_err(closed)?;
         // Its end is told to whoever waits for an answer.

@@ -6,12 +6,16 @@ use http::{Method, Request, Response, StatusCode};
 
 use crate::body::Body;
 use crate::core::Core;
+use crate::hops;
 use crate::page::answer;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// The answer to a request that names no server, if there is one.
 pub(crate) fn answer_own<B>(core: &Core, request: &Request<B>) -> Option<Response<Body>> {
+    if *request.method() == Method::OPTIONS && request.uri().path() == "*" {
+        return Some(hops::options());
+    }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return None;
     }

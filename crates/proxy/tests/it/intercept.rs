@@ -163,7 +163,9 @@ async fn websockets_pass_through() {
 
 #[tokio::test]
 async fn a_server_says_whether_it_wants_the_body() {
-    let (rig, origin) = (Rig::new().await, Origin::plain().await);
+    let mut setup = Setup::new();
+    setup.limits.expectation = crate::common::PATIENCE;
+    let (rig, origin) = (setup.start().await, Origin::plain().await);
     for (path, expected) in [("/echo", "100"), ("/refuse", "417")] {
         let mut stream = TcpStream::connect(rig.address).await.unwrap();
         let head = format!(

@@ -1,0 +1,53 @@
+//! How far a request goes (RFC 9110 7.6.2), and what the proxy says to those
+//! that go no farther.
+
+use http::header::{ALLOW, AUTHORIZATION, COOKIE, HeaderValue, MAX_FORWARDS, PROXY_AUTHORIZATION};
+use http::{Method, Request, Response, StatusCode};
+
+use crate::body::Body;
+use crate::page;
+
+/// What may be asked of this proxy, for itself or for servers.
+const METHODS: HeaderValue =
+    HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE, CONNECT");
+
+/// Counts a hop of OPTIONS and TRACE: the answer, if this was the last one.
+pub(crate) fn count<B>(request: &mut Request<B>) -> Option<Response<Body>> {
+    let trace = *request.method() == Method::TRACE;
+    if !trace && *request.method() != Method::OPTIONS {
+        return None;
+    }
+    let left = request.headers().get(MAX_FORWARDS)?.to_str().ok()?;
+    // What is no number is none of ours.
+    let left: u64 = left.parse().ok()?;
+    match left.checked_sub(1) {
+        Some(left) => {
+            request.headers_mut().insert(MAX_FORWARDS, left.into());
+            None
+        }
+        None if trace => Some(echo(request)),
+        None => Some(options()),
+    }
+}
+
+/// The answer to OPTIONS.
+pub(crate) fn options() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    response.headers_mut().insert(ALLOW, METHODS);
+    response
+}
+
+/// The request as it came, less what is secret (RFC 9110 9.3.8).
+fn echo<B>(request: &Request<B>) -> Response<Body> {
+    let (method, uri, version) = (request.method(), request.uri(), request.version());
+    let mut text = format!("{method} {uri} {version:?}\r\n").into_bytes();
+    let secret = [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION];
+    for (name, value) in request.headers() {
+        if !secret.contains(name) {
+            for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+                text.extend_from_slice(part);
+            }
+        }
+    }
+    page::answer(StatusCode::OK, "message/http", text)
+}

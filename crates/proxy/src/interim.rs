@@ -1,0 +1,207 @@
+//! Interim answers to clients of HTTP/1.1 (RFC 9110 15.2): 103 Early Hints,
+//! say. hyper's servers write none but 100, so they are written past hyper,
+//! into the connection, where nothing of an answer can be under way: between
+//! the request and its answer.
+
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+
+use bytes::{Buf, BytesMut};
+use http::header::HeaderMap;
+use http::{StatusCode, Version};
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::headers;
+
+/// Bytes of interim answers that a client has yet to take. Further ones are
+/// dropped, as they may be.
+const WAITING: usize = 64 << 10;
+
+/// The interim answers of a connection.
+#[derive(Default)]
+pub(crate) struct Interim(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// The request they are for: the one with this number.
+    request: u64,
+    waiting: BytesMut,
+    /// Whether some have been taken, and not been written whole.
+    writing: bool,
+    writer: Option<Waker>,
+    ender: Option<Waker>,
+}
+
+impl Interim {
+    /// Begins with the next request of the connection, of which there is one
+    /// at a time.
+    pub(crate) fn begin(self: &Arc<Self>) -> Teller {
+        let mut state = self.0.lock();
+        state.request += 1;
+        Teller {
+            interim: self.clone(),
+            request: state.request,
+        }
+    }
+
+    /// Moves what waits to `into`; whether there was something.
+    fn take(&self, into: &mut BytesMut, waker: &Waker) -> bool {
+        let mut state = self.0.lock();
+        if !state.writer.as_ref().is_some_and(|w| w.will_wake(waker)) {
+            state.writer = Some(waker.clone());
+        }
+        state.writing = !state.waiting.is_empty();
+        if state.writing {
+            *into = state.waiting.split();
+        } else if let Some(ender) = state.ender.take() {
+            ender.wake();
+        }
+        state.writing
+    }
+}
+
+/// Tells a client of interim answers to one request.
+#[derive(Clone)]
+pub(crate) struct Teller {
+    interim: Arc<Interim>,
+    request: u64,
+}
+
+impl Teller {
+    /// Passes an interim answer on, unless the request has been answered.
+    pub(crate) fn say(&self, status: StatusCode, headers: &HeaderMap) {
+        let bytes = encode(status, headers);
+        let mut state = self.interim.0.lock();
+        if state.request != self.request || state.waiting.len() + bytes.len() > WAITING {
+            return;
+        }
+        state.waiting.extend_from_slice(&bytes);
+        if let Some(writer) = state.writer.take() {
+            writer.wake();
+        }
+    }
+
+    /// Nothing more is said. Ready once everything has been written: only
+    /// then may the answer begin.
+    pub(crate) async fn end(&self) {
+        poll_fn(|cx| {
+            let mut state = self.interim.0.lock();
+            if state.request == self.request {
+                state.request += 1;
+            }
+            if state.waiting.is_empty() && !state.writing {
+                return Poll::Ready(());
+            }
+            state.ender = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+fn encode(status: StatusCode, headers: &HeaderMap) -> Vec<u8> {
+    let mut headers = headers.clone();
+    headers::strip(&mut headers);
+    let reason = status.canonical_reason().unwrap_or_default();
+    let mut bytes = format!("{:?} {} {reason}\r\n", Version::HTTP_11, status.as_str()).into_bytes();
+    for (name, value) in &headers {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            bytes.extend_from_slice(part);
+        }
+    }
+    bytes.extend_from_slice(b"\r\n");
+    bytes
+}
+
+/// A client's connection, into which interim answers are written.
+pub(crate) struct Interjected<S> {
+    stream: S,
+    interim: Arc<Interim>,
+    /// Taken, and to be written before anything else.
+    writing: BytesMut,
+}
+
+impl<S> Interjected<S> {
+    pub(crate) fn new(stream: S) -> (Self, Arc<Interim>) {
+        let interim = Arc::<Interim>::default();
+        let interjected = Interjected {
+            stream,
+            interim: interim.clone(),
+            writing: BytesMut::new(),
+        };
+        (interjected, interim)
+    }
+
+    /// The bare connection.
+    pub(crate) fn into_inner(self) -> S {
+        self.stream
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Interjected<S> {
+    fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.writing.is_empty() {
+            let n = ready!(Pin::new(&mut self.stream).poll_write(cx, &self.writing))?;
+            if n == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.writing.advance(n);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Interjected<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Interjected<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_written(cx))?;
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_written(cx))?;
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    /// hyper flushes when it has written all it had, each time it has looked
+    /// after its connection. No answer is under way then if something waits
+    /// here: answers begin after [`Teller::end`].
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        loop {
+            ready!(this.poll_written(cx))?;
+            if !this.interim.take(&mut this.writing, cx.waker()) {
+                return Pin::new(&mut this.stream).poll_flush(cx);
+            }
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
