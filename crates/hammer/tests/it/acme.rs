@@ -2,12 +2,16 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use lucarne_hammer::acme::{self, Accounts, Challenge, Flow, Key, Options, Until};
 use lucarne_hammer::ct::options::Span;
 use lucarne_load::{Arrivals, Metric, Outcome, Planned, Run, Thresholds, Verdict};
 use lucarne_targets::{Authority, Pebble};
+use parking_lot::Mutex;
 
 /// Pebble, refusing so many nonces of a hundred, and who certifies it.
 fn pebble(nonces: u32) -> (Authority, Pebble) {
@@ -211,4 +215,168 @@ fn a_challenge_that_is_not_answered_fails_the_enrolment() {
         .find(|it| it.name == "enrolled");
     assert_eq!(enrolled.map(|it| (it.passes, it.fails)), Some((0, 2)));
     assert_eq!(counter(&outcome, "acme_certificates"), 0);
+}
+
+/// A step's requests.
+fn requests(outcome: &Outcome, step: &str) -> u64 {
+    let series = outcome.summary.series.iter();
+    let of_step = series.filter(|series| {
+        let mut tags = series.tags.iter();
+        tags.any(|(name, value)| (&**name, &**value) == ("step", step))
+    });
+    of_step
+        .filter_map(|series| match series.metrics.get("http_reqs") {
+            Some(Metric::Counter { count }) => Some(*count),
+            _ => None,
+        })
+        .sum()
+}
+
+/// All of a trend of durations.
+fn sum(outcome: &Outcome, name: &str) -> Duration {
+    let all = outcome.summary.series.iter();
+    all.filter_map(|series| match series.metrics.get(name) {
+        Some(Metric::Trend(times)) => Some(times.sum()),
+        _ => None,
+    })
+    .sum()
+}
+
+/// What was waited before the look that found something finished is in no duration: where a look
+/// had to be repeated, the enrolment took less than it kept the user busy, by one wait at least.
+#[test]
+fn durations_are_without_the_wait_between_two_looks() {
+    let pebble = pebble(0);
+    let poll = Duration::from_millis(500);
+    for _ in 0..10 {
+        let options = Options {
+            poll: Span(poll),
+            until: Until::Certificate,
+            ..options(&pebble, Flow::Enrol)
+        };
+        let begun = Instant::now();
+        let outcome = run(options, 1, 1);
+        let elapsed = begun.elapsed();
+        assert_good(&outcome, &["certificate"]);
+        if requests(&outcome, "validation") + requests(&outcome, "issuance") < 3 {
+            continue; // Pebble had finished before the first looks
+        }
+        let took = sum(&outcome, "acme_enrolment_duration");
+        assert!(
+            took > Duration::ZERO && took + poll <= elapsed,
+            "{took:?} of {elapsed:?}"
+        );
+        let parts =
+            sum(&outcome, "acme_validation_duration") + sum(&outcome, "acme_issuance_duration");
+        assert!(parts <= took, "{parts:?} of {took:?}");
+        return;
+    }
+    panic!("Pebble never took longer than the first look");
+}
+
+/// A server of plain HTTP that has a directory, nonces, and nothing else; the heads of requests.
+fn recorder() -> (String, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    let heads = Arc::new(Mutex::new(Vec::new()));
+    let (at, recorded) = (base.clone(), heads.clone());
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let (at, recorded) = (at.clone(), recorded.clone());
+            std::thread::spawn(move || answer_all(&stream, &at, &recorded));
+        }
+    });
+    (format!("{base}/dir"), heads)
+}
+
+fn answer_all(mut stream: &TcpStream, base: &str, heads: &Mutex<Vec<String>>) -> Option<()> {
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            reader
+                .read_line(&mut head)
+                .ok()
+                .filter(|length| *length > 0)?;
+        }
+        let length = head.lines().find_map(|line| {
+            let (name, value) = line.split_once(": ")?;
+            let named = name.eq_ignore_ascii_case("content-length");
+            named.then(|| value.parse::<usize>().ok()).flatten()
+        });
+        reader.read_exact(&mut vec![0; length.unwrap_or(0)]).ok()?;
+        let (status, kind, body) = if head.starts_with("GET /dir ") {
+            let names = [
+                "newNonce",
+                "newAccount",
+                "newOrder",
+                "revokeCert",
+                "keyChange",
+                "renewalInfo",
+            ];
+            let urls = names.map(|name| format!(r#""{name}": "{base}/{name}""#));
+            (
+                "200 OK",
+                "application/json",
+                format!("{{{}}}", urls.join(", ")),
+            )
+        } else if head.starts_with("HEAD ") {
+            ("200 OK", "text/plain", String::new())
+        } else {
+            let problem = r#"{"type": "urn:ietf:params:acme:error:malformed", "detail": "no"}"#;
+            (
+                "404 Not Found",
+                "application/problem+json",
+                problem.to_owned(),
+            )
+        };
+        heads.lock().push(head);
+        let answer = format!(
+            "HTTP/1.1 {status}\r\nreplay-nonce: b25jZQ\r\ncontent-type: {kind}\r\n\
+             content-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(answer.as_bytes()).ok()?;
+    }
+}
+
+#[test]
+fn headers_go_with_every_request() {
+    let (directory, heads) = recorder();
+    for flow in [Flow::Probe, Flow::Enrol] {
+        let options = Options {
+            directory: directory.clone(),
+            flow,
+            think: Span(Duration::ZERO),
+            headers: vec![
+                "X-Tenant: load".parse().unwrap(),
+                "X-Empty:".parse().unwrap(),
+            ],
+            http01_listen: "127.0.0.1:0".parse().unwrap(),
+            tls_alpn01_listen: "127.0.0.1:0".parse().unwrap(),
+            ..Options::default()
+        };
+        // The server has no accounts: an enrolment ends there.
+        run(options, 1, 1);
+    }
+    let heads = heads.lock();
+    for kind in [
+        "GET /dir ",
+        "HEAD /newNonce ",
+        "GET /renewalInfo/",
+        "POST /newAccount ",
+    ] {
+        assert!(
+            heads.iter().any(|head| head.starts_with(kind)),
+            "{kind}: {heads:#?}"
+        );
+    }
+    for head in heads.iter() {
+        let lower = head.to_lowercase();
+        for line in ["\r\nx-tenant: load\r\n", "\r\nx-empty:"] {
+            assert_eq!(lower.matches(line).count(), 1, "{head}");
+        }
+        let signed = lower.contains("\r\ncontent-type: application/jose+json\r\n");
+        assert_eq!(signed, head.starts_with("POST "), "{head}");
+    }
 }
