@@ -243,6 +243,15 @@ pub(crate) fn next_hop(proxy: impl std::fmt::Display, status: StatusCode) -> Str
     format!("next-hop=\"{proxy}\"; received-status={}", status.as_u16())
 }
 
+/// Whether a proxy wants to know who asks. Some say it as servers do, to those
+/// whose password is wrong.
+fn unknown(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::PROXY_AUTHENTICATION_REQUIRED | StatusCode::UNAUTHORIZED
+    )
+}
+
 impl UpstreamTrouble {
     /// As the failure of a request that went to `proxy`.
     pub(crate) fn of(self, proxy: &UpstreamProxy) -> Failure {
@@ -266,9 +275,7 @@ impl UpstreamTrouble {
         match self {
             UpstreamTrouble::Unreached(failure) => failure.kind(),
             UpstreamTrouble::Broke(_) => "connection_terminated",
-            UpstreamTrouble::Refused(StatusCode::PROXY_AUTHENTICATION_REQUIRED, _) => {
-                "proxy_configuration_error"
-            }
+            UpstreamTrouble::Refused(status, _) if unknown(*status) => "proxy_configuration_error",
             UpstreamTrouble::Refused(StatusCode::FORBIDDEN, _) => "http_request_denied",
             UpstreamTrouble::Refused(StatusCode::GATEWAY_TIMEOUT, _) => "connection_timeout",
             UpstreamTrouble::Refused(..) => "destination_unavailable",
@@ -294,7 +301,7 @@ impl UpstreamTrouble {
 
     fn advice(&self) -> &'static str {
         match self {
-            UpstreamTrouble::Refused(StatusCode::PROXY_AUTHENTICATION_REQUIRED, _) => {
+            UpstreamTrouble::Refused(status, _) if unknown(*status) => {
                 "Whoever runs this proxy can give it the user name and the password that the \
                  upstream proxy wants (upstream.proxy)."
             }

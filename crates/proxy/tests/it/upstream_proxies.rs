@@ -1,5 +1,7 @@
 //! Servers reached by way of another proxy: our own, as a parent.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
@@ -9,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::common::client::{self, Answer};
 use crate::common::origin::{self, Origin};
-use crate::common::{Rig, Setup};
+use crate::common::{PATIENCE, Rig, Setup};
 
 /// `way("*", "http://…")`, or `direct`.
 fn way(hosts: &str, url: &str) -> Way {
@@ -362,4 +364,64 @@ async fn bodies_pass_through_both_proxies() {
     let request = request.body(Full::new(body.clone())).unwrap();
     let answer = client::ask(&rig, request).await;
     assert_eq!((answer.status, answer.body.len()), (200, body.len()));
+}
+
+#[tokio::test]
+async fn what_is_not_tls_inside_connect_goes_by_connect_too() {
+    let parent = parent().start().await;
+    let mut setup = child(vec![way("*", &format!("http://{}", parent.address))]);
+    setup.limits.silence = Duration::from_millis(50);
+    let rig = setup.start().await;
+    // Requests without TLS: for the parent they are bytes to a host.
+    let origin = Origin::plain().await;
+    let authority = format!("localhost:{}", origin.address.port());
+    let (stream, head) = client::connect(rig.address, &authority).await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    let request = Request::get("/seen").header("host", "elsewhere.example");
+    let request = request.body(Full::<Bytes>::default()).unwrap();
+    let answer = client::http1_over(stream).await.send_request(request).await;
+    let answer = Answer::of(answer.unwrap()).await;
+    let expected = "GET /seen HTTP/1.1 host=elsewhere.example via= ";
+    assert!(answer.body.starts_with(expected), "{}", answer.body);
+    assert_eq!(parent.proxy.totals().requests, 0);
+    // A client that waits for its server to speak first.
+    let origin = Origin::of(origin::banner).await;
+    let authority = format!("localhost:{}", origin.address.port());
+    let (mut stream, _) = client::connect(rig.address, &authority).await;
+    let mut said = [0; 11];
+    let reading = stream.read_exact(&mut said);
+    tokio::time::timeout(PATIENCE, reading)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(&said, b"220 ready\r\n");
+    stream.write_all(b"EHLO me\r\n").await.unwrap();
+    let mut said = [0; 9];
+    let reading = stream.read_exact(&mut said);
+    tokio::time::timeout(PATIENCE, reading)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(&said, b"EHLO me\r\n");
+    assert_eq!(parent.proxy.totals().tunnelled, 2);
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_one_also_where_it_is_told_as_servers_do() {
+    // As Tinyproxy says it.
+    let parent = Origin::of(|mut stream| async move {
+        client::head(&mut stream).await;
+        let refusal = b"HTTP/1.0 401 Unauthorized\r\nConnection: close\r\n\r\n";
+        let _ = stream.write_all(refusal).await;
+    })
+    .await;
+    let url = format!("http://anna:wrong@{}", parent.address);
+    let rig = child(vec![way("*", &url)]).start().await;
+    let [_, intercepted, tunnelled] = ways_in(&rig, 8443).await;
+    for (status, said) in [intercepted, tunnelled] {
+        assert_eq!(status, 502, "{said}");
+        assert!(said.contains("proxy_configuration_error"), "{said}");
+        assert!(said.contains("says 401 Unauthorized"), "{said}");
+        assert!(said.contains("user name and the password"), "{said}");
+    }
 }
