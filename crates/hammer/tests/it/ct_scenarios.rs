@@ -19,9 +19,9 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// Logs of their own names behind one address.
-pub(crate) struct Logs {
+struct Logs {
     logs: Vec<Arc<Log>>,
-    pub(crate) address: SocketAddr,
+    address: SocketAddr,
     ca: PathBuf,
     stop: Option<oneshot::Sender<()>>,
     served: Option<JoinHandle<()>>,
@@ -29,7 +29,7 @@ pub(crate) struct Logs {
 }
 
 impl Logs {
-    pub(crate) async fn start(names: &[&str], change: impl Fn(&mut LogConfig)) -> Self {
+    async fn start(names: &[&str], change: impl Fn(&mut LogConfig)) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let ca = directory.path().join("ca");
         let pem = Roots::open_or_create(&ca).unwrap().roots_pem();
@@ -76,7 +76,7 @@ impl Logs {
         format!("http://{}/{name}", self.address)
     }
 
-    pub(crate) fn write(&self, name: &str) -> ct::write::Options {
+    fn write(&self, name: &str) -> ct::write::Options {
         ct::write::Options {
             log_url: vec![self.url(name)],
             roots: self.ca.clone(),
@@ -137,7 +137,7 @@ async fn open(config: LogConfig, roots: &str) -> Arc<Log> {
 
 /// Runs a scenario: so many users, so many iterations each. How many failed,
 /// and what it says in the end.
-pub(crate) async fn run(scenario: &Arc<dyn Scenario>, users: u64, each: u64) -> (u64, Vec<Note>) {
+async fn run(scenario: &Arc<dyn Scenario>, users: u64, each: u64) -> (u64, Vec<Note>) {
     scenario.prepare().await.unwrap();
     let recorder = Recorder::detached("ct");
     let (stopper, stop) = Stop::new();

@@ -5,7 +5,6 @@ mod acme;
 mod api;
 mod ct_follower;
 mod ct_scenarios;
-mod ct_wire;
 mod liar;
 mod proxy;
 mod rest_tls;

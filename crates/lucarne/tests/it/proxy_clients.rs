@@ -238,6 +238,67 @@ fn curl() {
     assert_eq!(output.status.code(), Some(60), "{}", all(&output));
 }
 
+/// What docs/proxy.md says of curl and its environment.
+#[test]
+fn curl_takes_the_ca_from_the_first_variable() {
+    let scene = Scene::new(&["http/1.1"]);
+    let other = scene.home.path().join("world.pem");
+    for (bundle, file, believed) in [
+        (None, &scene.ca, true),
+        (Some(&scene.ca), &other, true),
+        (Some(&other), &scene.ca, false),
+    ] {
+        let mut curl = scene.client("curl");
+        curl.env_remove("CURL_CA_BUNDLE").env_remove("SSL_CERT_DIR");
+        curl.env("SSL_CERT_FILE", file);
+        if let Some(bundle) = bundle {
+            curl.env("CURL_CA_BUNDLE", bundle);
+        }
+        curl.args(["--silent", "--show-error", "--max-time", "30"]);
+        let output = curl.arg(scene.url("page.test", "/x")).output().unwrap();
+        let expected = if believed { Some(0) } else { Some(60) };
+        assert_eq!(output.status.code(), expected, "{}", all(&output));
+    }
+    // For http:// the variable in upper case is not read.
+    let mut curl = scene.client("curl");
+    curl.env_remove("http_proxy")
+        .env_remove("all_proxy")
+        .env_remove("ALL_PROXY");
+    curl.env("HTTP_PROXY", &scene.proxy);
+    curl.args(["--silent", "--show-error", "--max-time", "30"]);
+    let output = curl.arg("http://page.test/x").output().unwrap();
+    assert_eq!(output.status.code(), Some(6), "{}", all(&output));
+}
+
+/// What docs/proxy.md says of the CAs of Node.js, whatever its version.
+#[test]
+fn node_takes_the_ca_from_its_own_variable() {
+    let scene = Scene::new(&["http/1.1"]);
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/clients/get.js");
+    let (host, port) = scene.proxy.rsplit_once(':').unwrap();
+    let host = host.trim_start_matches("http://");
+    let ask = |variable: &str, flag: Option<&str>| {
+        let mut node = scene.client("node");
+        for set in [
+            "NODE_EXTRA_CA_CERTS",
+            "SSL_CERT_FILE",
+            "SSL_CERT_DIR",
+            "NODE_OPTIONS",
+        ] {
+            node.env_remove(set);
+        }
+        node.env(variable, &scene.ca).args(flag);
+        let site = scene.site.port().to_string();
+        succeed(node.args([script, host, port, "page.test", &site]))
+    };
+    assert_has(&ask("NODE_EXTRA_CA_CERTS", None), "200 page.test /x");
+    assert_has(
+        &ask("SSL_CERT_FILE", Some("--use-openssl-ca")),
+        "200 page.test /x",
+    );
+    assert_has(&ask("SSL_CERT_FILE", None), "failed: UNABLE_TO_VERIFY");
+}
+
 #[test]
 fn python_requests() {
     let scene = Scene::new(&["h2", "http/1.1"]);
