@@ -29,8 +29,12 @@ fn files() -> TempDir {
 fn flags_alone_start_a_log_and_start_it_again() {
     let directory = files();
     let mut sizes = Vec::new();
-    // All ways of writing the flags.
-    for (dashes, dash) in [("--", "-"), ("--", "_"), ("-", "_")] {
+    // All ways of writing the flags, and of verifying signatures.
+    for (dashes, dash, verification) in [
+        ("--", "-", "--verification=fast"),
+        ("--", "_", "--verification=general"),
+        ("-", "_", "-verification=fast"),
+    ] {
         let port = free_port();
         let mut arg = format!(
             "--http-endpoint=127.0.0.1:{port} --storage-dir=data \
@@ -54,6 +58,7 @@ fn flags_alone_start_a_log_and_start_it_again() {
         }
         let mut server = Launch::new(LUCARNE)
             .args(["serve", "--origin=example.com/test"])
+            .arg(verification)
             .args(arg.split_whitespace())
             .directory(directory.path())
             .start(([127, 0, 0, 1], port).into())

@@ -30,7 +30,7 @@ mod memory {
 mod posix {
     use async_trait::async_trait;
     use lucarne_storage::conformance::{AssetsBackend, PowerLoss};
-    use lucarne_storage::{Assets, PosixAssets};
+    use lucarne_storage::Assets;
     use tempfile::TempDir;
 
     struct Posix(TempDir);
@@ -38,7 +38,7 @@ mod posix {
     #[async_trait]
     impl AssetsBackend for Posix {
         async fn open(&self) -> Box<dyn Assets> {
-            Box::new(PosixAssets::open(self.0.path()).unwrap())
+            Box::new(crate::posix::open(&self.0))
         }
     }
 
@@ -52,7 +52,7 @@ mod posix {
         #[async_trait]
         impl AssetsBackend for Watched {
             async fn open(&self) -> Box<dyn Assets> {
-                let assets = PosixAssets::open(self.0.path()).unwrap();
+                let assets = crate::posix::open(&self.0);
                 Box::new(PowerLoss::new(assets))
             }
         }

@@ -4,6 +4,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bytes::Bytes;
 use lucarne_storage::conformance::{Fate, PowerLoss};
@@ -12,8 +13,18 @@ use tempfile::TempDir;
 
 const RECORDS: [&str; 3] = ["the first", "", "the third and last"];
 
-fn open(directory: &TempDir) -> PosixAssets {
-    PosixAssets::open(directory.path()).unwrap()
+/// What another test starts holds all that is open here until it has become another
+/// program: for a moment a directory that was let go is still in use.
+pub(crate) fn open(directory: &TempDir) -> PosixAssets {
+    for _ in 0..10_000 {
+        match PosixAssets::open(directory.path()) {
+            Err(Error::InUse { pid, .. }) if pid == Some(std::process::id()) => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            opened => return opened.unwrap(),
+        }
+    }
+    panic!("{} is not let go", directory.path().display());
 }
 
 fn asset(path: &str, bytes: &str) -> Vec<Asset> {

@@ -25,6 +25,13 @@ impl<S: Send + Sync> AssetsBackend for Objects<S> {
 #[async_trait]
 impl<S: Send + Sync> LockBackend for Objects<S> {
     async fn open(&self) -> Box<dyn Lock> {
+        // A lock waits four seconds and no longer: a store that is busy with other
+        // tests may take more to begin with.
+        for _ in 0..20 {
+            if let Ok(lock) = ObjectLock::connect(&self.config).await {
+                return Box::new(lock);
+            }
+        }
         Box::new(ObjectLock::connect(&self.config).await.unwrap())
     }
 }
