@@ -204,9 +204,12 @@ fn a_key_of_another_certificate_is_refused() {
     }
 }
 
+/// A label, the client's random, a secret.
+type Line = (String, Vec<u8>, Vec<u8>);
+
 /// What would be written.
 #[derive(Debug, Default)]
-struct Lines(Mutex<Vec<(String, Vec<u8>, Vec<u8>)>>);
+struct Lines(Mutex<Vec<Line>>);
 
 impl KeyLog for Lines {
     fn log(&self, label: &str, random: &[u8], secret: &[u8]) {

@@ -29,8 +29,8 @@ mod memory {
 
 mod posix {
     use async_trait::async_trait;
-    use lucarne_storage::conformance::{AssetsBackend, PowerLoss};
     use lucarne_storage::Assets;
+    use lucarne_storage::conformance::{AssetsBackend, PowerLoss};
     use tempfile::TempDir;
 
     struct Posix(TempDir);

@@ -306,7 +306,7 @@ fn the_roots_that_sunlight_accepted() {
         let served = answer["certificates"].as_array().unwrap();
         let left = fs::read(log.data().join("_roots.pem")).unwrap();
         let (left, skipped) = Roots::from_pem(&left);
-        assert!(skipped.is_empty() && left.len() > 0);
+        assert!(skipped.is_empty() && !left.is_empty());
         assert_eq!(served.len(), left.len() + 1);
         for root in left.iter() {
             let der = base64_simd::STANDARD.encode_to_string(root.der());
