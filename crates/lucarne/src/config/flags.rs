@@ -13,12 +13,13 @@ use lucarne_storage::ObjectStoreConfig;
 
 use super::Config;
 use super::clouds::{Cloud, Clouds};
+use super::go::{at_path, duration, given, origin_prefix, require, short, switch};
 use super::log::{self, Ccadb, LogSettings, RefusedRoots, RootSources};
 use super::place::{self, DataPlace, LockPlace};
 use super::secret::Secret;
 use super::server::TlsFiles;
 use super::tesseract::Ignored;
-use super::values::{self, Prefix};
+use super::values;
 
 /// What is no fingerprint.
 const NO_FINGERPRINT: &str = "is no SHA-256 fingerprint (64 hexadecimal digits)";
@@ -562,20 +563,6 @@ impl Flags {
     }
 }
 
-/// What a flag of TesseraCT's says: empty is as if it were not given.
-fn given(text: &Option<String>) -> Option<&str> {
-    text.as_deref().filter(|text| !text.is_empty())
-}
-
-/// A switch, as Go reads it.
-fn switch(text: &str) -> Result<bool, String> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err("is neither true nor false".into()),
-    }
-}
-
 /// How the log sequences.
 struct Rounds {
     /// If it is given.
@@ -623,51 +610,4 @@ fn beside(directory: &Path) -> PathBuf {
     let mut name = directory.to_path_buf().into_os_string();
     name.push(".checkpoints.db");
     PathBuf::from(name)
-}
-
-/// The prefix of an origin. TesseraCT's origins have no scheme: https is what
-/// clients will use, whatever stands in front of this process.
-fn origin_prefix(origin: &str) -> Result<Prefix, String> {
-    if origin.contains("://") {
-        return Err("has a scheme: an origin is a submission prefix without it".into());
-    }
-    values::prefix(&format!("https://{origin}")).map_err(|why| why.replace("a prefix", "an origin"))
-}
-
-/// The same host, at another path.
-fn at_path(prefix: &Prefix, path: &str) -> Prefix {
-    let path = path.trim_matches('/');
-    let slash = if path.is_empty() { "" } else { "/" };
-    Prefix {
-        url: format!("https://{}/{path}{slash}", prefix.authority()),
-    }
-}
-
-/// `ct.example.com/2026h1` is `2026h1` for short, `ct.example.com` itself.
-fn short(origin: &str) -> String {
-    origin
-        .rsplit('/')
-        .next()
-        .unwrap_or(origin)
-        .replace(':', "-")
-}
-
-/// ServerAuth or Any; TesseraCT allows a list, in which Any wins.
-fn require(text: &str) -> Result<Require, String> {
-    let usages: Vec<&str> = text.split(',').map(str::trim).collect();
-    match usages.as_slice() {
-        usages if usages.contains(&"Any") => Ok(Require::Any),
-        ["ServerAuth"] => Ok(Require::ServerAuth),
-        _ => Err("is neither ServerAuth nor Any".into()),
-    }
-}
-
-/// A duration as Go writes it, within these bounds.
-fn duration(text: &str, (least, most): (Duration, Duration)) -> Result<Duration, String> {
-    let duration = lucarne_settings::values::duration(text)?;
-    if (least..=most).contains(&duration) {
-        return Ok(duration);
-    }
-    let show = lucarne_settings::values::show_duration;
-    Err(format!("is not between {} and {}", show(least), show(most)))
 }

@@ -7,6 +7,7 @@ mod accept;
 mod clouds;
 mod distinct;
 mod flags;
+mod go;
 mod identity;
 mod key;
 pub mod keys;
