@@ -207,6 +207,7 @@ fn prepare(
     let asks = came_as >= Version::HTTP_11 && headers::expects_continue(&parts.headers);
     let expects = (asks && !incoming.is_end_stream()).then_some(session.core.limits.expectation);
     let asked = upgrade.filter(|_| came_as == Version::HTTP_11);
+    let asked = asked.as_ref().and_then(headers::permitted_upgrade);
     let upgrade = asked.is_some();
     if let Some(protocol) = asked {
         headers::ask_upgrade(&mut parts.headers, protocol);

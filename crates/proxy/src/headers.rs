@@ -52,6 +52,23 @@ pub(crate) fn strip(headers: &mut HeaderMap) -> Option<HeaderValue> {
     upgrade
 }
 
+/// The protocols that a connection may be upgraded to. HTTP and TLS are none
+/// (`h2c`, RFC 2817): requests would hide in them from the rules.
+pub(crate) fn permitted_upgrade(asked: &HeaderValue) -> Option<HeaderValue> {
+    let hiding = |protocol: &&str| {
+        let name = protocol.split('/').next().unwrap_or_default().trim();
+        ["h2c", "http", "tls"]
+            .iter()
+            .any(|h| name.eq_ignore_ascii_case(h))
+    };
+    let asked = asked.to_str().ok()?.split(',').map(str::trim);
+    let left: Vec<&str> = asked.filter(|p| !hiding(p)).collect();
+    match left.is_empty() {
+        true => None,
+        false => HeaderValue::try_from(left.join(", ")).ok(),
+    }
+}
+
 /// Asks for the upgrade again, on the next connection.
 pub(crate) fn ask_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));

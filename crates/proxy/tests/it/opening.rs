@@ -221,3 +221,26 @@ async fn a_host_that_cannot_be_judged_is_refused() {
     }
     assert_eq!(origin.taken(), 0);
 }
+
+#[tokio::test]
+async fn requests_do_not_hide_behind_an_upgrade() {
+    let rig = strict(|_| ()).await;
+    let origin = Origin::plain().await;
+    for (asked, passed) in [
+        ("h2c", ""),
+        ("TLS/1.2, HTTP/2.0, H2C", ""),
+        ("h2c, websocket", "websocket"),
+        ("websocket/13", "websocket/13"),
+    ] {
+        let request = Request::get(format!("http://{}/header/upgrade", origin.address))
+            .header("connection", "Upgrade, HTTP2-Settings")
+            .header("upgrade", asked)
+            .header("http2-settings", "AAMAAABkAAQAoAAAAAIAAAAA");
+        let answer = client::ask(&rig, request.body(Full::default()).unwrap()).await;
+        assert_eq!(
+            (answer.status, answer.body.as_str()),
+            (200, passed),
+            "{asked}"
+        );
+    }
+}
