@@ -2,5 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod arrivals;
+mod beginnings;
+mod ends;
 mod outcomes;
+mod summaries;
 mod waiting;

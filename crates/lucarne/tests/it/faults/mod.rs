@@ -3,6 +3,7 @@
 mod entries;
 mod fault;
 mod forger;
+mod liar;
 
 use std::io;
 use std::sync::Arc;
@@ -18,9 +19,10 @@ use lucarne_testkit::{Client, LogUnderTest};
 use tokio::net::TcpStream;
 
 use crate::common::aside::Aside;
-use fault::{Asked, Liar};
-pub(crate) use fault::{Fault, Observed};
+pub(crate) use fault::Fault;
 use forger::Forger;
+pub(crate) use liar::Observed;
+use liar::{Asked, Liar};
 
 /// The proxy; it ends with the value.
 pub(crate) struct Proxy {

@@ -1,0 +1,98 @@
+//! What cannot begin.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use lucarne_load::{Planned, PrepareError, Recorder, Scenario, User, Verdict};
+
+use crate::waiting::{Waiting, constant, millis, one, run};
+
+struct Refusing(PrepareError);
+
+#[async_trait]
+impl Scenario for Refusing {
+    async fn prepare(&self) -> Result<(), PrepareError> {
+        Err(self.0.clone())
+    }
+
+    fn user(&self, _: u64, _: &Recorder) -> Box<dyn User> {
+        unreachable!("it was not prepared")
+    }
+}
+
+#[test]
+fn what_cannot_be_prepared_does_not_begin() {
+    let cases = [
+        (
+            PrepareError::Configuration("no such key".into()),
+            Verdict::Configuration,
+            104,
+        ),
+        (
+            PrepareError::Unreachable("connection refused".into()),
+            Verdict::Unreachable,
+            110,
+        ),
+    ];
+    for (error, verdict, code) in cases {
+        let expected = error.to_string();
+        let outcome = one(constant(1.0, millis(100)), Arc::new(Refusing(error)));
+        assert_eq!(
+            (outcome.verdict, outcome.verdict.exit_code()),
+            (verdict, code)
+        );
+        assert_eq!(outcome.error, Some(expected));
+        // Where there are several, it is said which.
+        let refusing = || Arc::new(Refusing(PrepareError::Configuration("no".into())));
+        let planned = |name| Planned::new(name, constant(1.0, millis(100)), refusing());
+        let outcome = run(vec![planned("a"), planned("b")], &[]).start().wait();
+        let error = outcome.error.unwrap();
+        assert!(
+            error.starts_with("scenario \"") && error.ends_with("\": no"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn what_is_wrong_with_the_target_before_the_run_is_a_failed_check() {
+    let error = PrepareError::Faulty {
+        check: "checkpoint_signature",
+        detail: "it does not verify".into(),
+    };
+    let planned = Planned::new("s", constant(1.0, millis(100)), Arc::new(Refusing(error)));
+    let outcome = run(vec![planned], &[("checks", "rate==1")]).start().wait();
+    assert_eq!(
+        (outcome.verdict, outcome.verdict.exit_code()),
+        (Verdict::Crossed, 99)
+    );
+    let summary = &outcome.summary;
+    assert_eq!(summary.checks[0].name, "checkpoint_signature");
+    assert_eq!((summary.checks[0].passes, summary.checks[0].fails), (0, 1));
+    assert_eq!(summary.errors[0].kind, "checkpoint_signature");
+    assert!(!summary.thresholds[0].passed);
+    assert_eq!(summary.thresholds[0].observed, Some(0.0));
+}
+
+#[test]
+fn nothing_to_run_is_a_mistake() {
+    let nothing = run(Vec::new(), &[]).start().wait();
+    assert_eq!(nothing.verdict, Verdict::Configuration);
+    let twice = || {
+        Planned::new(
+            "s",
+            constant(1.0, millis(100)),
+            Waiting::scenario(|_| millis(1)),
+        )
+    };
+    let outcome = run(vec![twice(), twice()], &[]).start().wait();
+    assert_eq!(
+        outcome.error.as_deref(),
+        Some("there are two scenarios \"s\"")
+    );
+    let endless = one(
+        constant(f64::INFINITY, millis(100)),
+        Waiting::scenario(|_| millis(1)),
+    );
+    assert_eq!(endless.verdict, Verdict::Configuration);
+}

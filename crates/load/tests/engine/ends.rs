@@ -1,0 +1,169 @@
+//! What ends a run: time, a goal, a threshold, a person, a mistake.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lucarne_load::snapshot::Phase;
+use lucarne_load::{Iteration, Metric, Planned, PrepareError, Recorder, Scenario, User, Verdict};
+
+use crate::waiting::{Waiting, constant, count, millis, run};
+
+#[test]
+fn what_hangs_is_cut_off_and_told() {
+    let mut planned = Planned::new(
+        "s",
+        constant(20.0, millis(200)),
+        Waiting::scenario(|_| Duration::from_secs(3600)),
+    );
+    planned.graceful_stop = millis(200);
+    let outcome = run(vec![planned], &[]).start().wait();
+    let scenario = &outcome.summary.scenarios[0];
+    assert_eq!(
+        (scenario.started, scenario.completed, scenario.interrupted),
+        (4, 0, 4)
+    );
+    let errors = &outcome.summary.errors;
+    let of = |kind: &str| {
+        errors
+            .iter()
+            .find(|error| error.kind == kind)
+            .unwrap()
+            .count
+    };
+    assert_eq!((of("interrupted"), of("unanswered")), (4, 4));
+    // What never came back is not left out: iterations, and the requests in them.
+    for metric in ["iteration_duration", "http_req_duration"] {
+        let metric = outcome.summary.total(metric).unwrap();
+        assert_eq!(metric.samples(), 4);
+        assert!(metric.trend().unwrap().min() >= millis(200));
+    }
+}
+
+/// One request in twenty is never answered: more than the threshold allows.
+#[test]
+fn requests_without_answer_when_the_run_ends_have_failed() {
+    let number = AtomicU64::new(0);
+    let number = Arc::new(number);
+    let mut planned = Planned::new(
+        "s",
+        constant(200.0, millis(500)),
+        Waiting::scenario(move |_| match number.fetch_add(1, Ordering::Relaxed) % 20 {
+            0 => Duration::from_secs(3600),
+            _ => Duration::ZERO,
+        }),
+    );
+    planned.graceful_stop = millis(100);
+    let outcome = run(vec![planned], &[("http_req_failed", "rate<0.01")])
+        .start()
+        .wait();
+    assert_eq!(outcome.verdict, Verdict::Crossed);
+    let summary = &outcome.summary;
+    assert_eq!(count(summary, "http_reqs"), 100);
+    assert_eq!(count(summary, "http_req_duration"), 100);
+    let Some(Metric::Rate { good, total }) = summary.total("http_req_failed") else {
+        panic!("no requests");
+    };
+    assert_eq!((good, total), (5, 100));
+    assert!(
+        summary
+            .statuses
+            .iter()
+            .any(|it| (it.code, it.count) == (0, 5))
+    );
+}
+
+/// Has had enough after the iteration of this number.
+struct Enough(u64, Arc<tokio::sync::Notify>);
+
+#[async_trait]
+impl Scenario for Enough {
+    async fn prepare(&self) -> Result<(), PrepareError> {
+        Ok(())
+    }
+
+    fn user(&self, _: u64, _: &Recorder) -> Box<dyn User> {
+        Box::new(Enough(self.0, self.1.clone()))
+    }
+
+    async fn reached(&self) {
+        self.1.notified().await;
+    }
+}
+
+#[async_trait]
+impl User for Enough {
+    async fn iterate(&mut self, iteration: &mut Iteration) {
+        if iteration.number() == self.0 {
+            self.1.notify_one();
+        }
+    }
+}
+
+#[test]
+fn a_goal_ends_the_run_and_is_no_interruption() {
+    let enough = Enough(10, Arc::default());
+    let planned = Planned::new(
+        "s",
+        constant(50.0, Duration::from_secs(600)),
+        Arc::new(enough),
+    );
+    let outcome = run(vec![planned], &[("iterations", "count>=11")])
+        .start()
+        .wait();
+    assert_eq!(
+        outcome.verdict,
+        Verdict::Passed,
+        "{:?}",
+        outcome.summary.thresholds
+    );
+    assert!(outcome.summary.scenarios[0].achieved > 0.9);
+}
+
+#[test]
+fn a_threshold_can_end_the_run() {
+    let planned = Planned::new(
+        "s",
+        constant(50.0, Duration::from_secs(600)),
+        Waiting::scenario(|_| millis(5)),
+    );
+    let mut run = run(vec![planned], &[("http_req_duration", "max<1")]);
+    run.thresholds.0[0].abort_on_fail = true;
+    run.thresholds.0[0].delay_abort_eval = millis(1500);
+    let outcome = run.start().wait();
+    assert_eq!(outcome.verdict, Verdict::Crossed);
+    assert!(outcome.summary.thresholds[0].aborted);
+    assert!(
+        (1.5..300.0).contains(&outcome.summary.duration),
+        "{}",
+        outcome.summary.duration
+    );
+    // What was not due any more was not asked for.
+    assert!(outcome.summary.scenarios[0].achieved > 0.9);
+}
+
+#[test]
+fn it_stops_when_told() {
+    let planned = Planned::new(
+        "s",
+        constant(50.0, Duration::from_secs(600)),
+        Waiting::scenario(|_| Duration::from_secs(3600)),
+    );
+    let running = run(vec![planned], &[]).start();
+    // Polled: what is waited for is a state of the run.
+    while running.snapshot().phase != Phase::Running {
+        std::thread::sleep(millis(10));
+    }
+    running.stop();
+    // Long enough for a run that would end at once to end.
+    std::thread::sleep(millis(100));
+    assert!(!running.is_over(), "iterations have their gracefulStop");
+    running.stop();
+    let outcome = running.wait();
+    assert_eq!(
+        (outcome.verdict, outcome.verdict.exit_code()),
+        (Verdict::Interrupted, 105)
+    );
+    assert!(outcome.summary.scenarios[0].interrupted > 0);
+}

@@ -1,0 +1,239 @@
+//! What the summary says, and that it can be written, read and merged.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use lucarne_load::{
+    Exchange, Failure, Iteration, Metric, Note, Planned, PrepareError, Recorder, Scenario, Stop,
+    Summary, Tags, User, Verdict,
+};
+use serde_json::Value;
+
+use crate::waiting::{Waiting, answered, constant, count, millis, one, run};
+
+#[test]
+fn metrics_are_those_of_k6s_handle_summary() {
+    let planned = |name: &str| {
+        let (arrivals, scenario) = (
+            constant(50.0, millis(200)),
+            Waiting::scenario(|_| millis(3)),
+        );
+        Planned::new(name, arrivals, scenario)
+    };
+    let thresholds = [
+        ("http_req_duration{scenario:a}", "p(95)<60000"),
+        ("http_reqs{op:wait}", "count>1000"),
+    ];
+    let outcome = run(vec![planned("a"), planned("b")], &thresholds)
+        .start()
+        .wait();
+    let data = serde_json::to_value(&outcome.summary).unwrap();
+    let metric = |name: &str| &data["metrics"][name];
+    assert_eq!(metric("http_reqs")["values"]["count"], 20.0);
+    assert_eq!(metric("http_reqs{scenario:b}")["values"]["count"], 10.0);
+    assert_eq!(metric("http_req_failed")["values"]["rate"], 0.0);
+    assert_eq!(metric("http_req_failed")["values"]["fails"], 20.0);
+    assert_eq!(metric("checks{scenario:a}")["values"]["passes"], 10.0);
+    let trend = metric("http_req_duration{scenario:a}");
+    assert_eq!(
+        (&trend["type"], &trend["contains"]),
+        (&"trend".into(), &"time".into())
+    );
+    for name in ["avg", "min", "med", "max", "p(90)", "p(95)", "p(99)"] {
+        assert!(
+            trend["values"][name].as_f64() >= Some(3.0),
+            "{name}: {trend}"
+        );
+    }
+    assert_eq!(trend["thresholds"]["p(95)<60000"]["ok"], true);
+    let judged = metric("http_reqs{op:wait}");
+    assert_eq!(judged["thresholds"]["count>1000"]["ok"], false);
+    assert_eq!(metric("data_sent")["contains"], "data");
+    assert!(metric("vus")["values"]["value"].is_number());
+}
+
+/// Fails in every way that there is.
+struct Failing(AtomicU64);
+
+struct Failer(Tags);
+
+#[async_trait]
+impl Scenario for Failing {
+    async fn prepare(&self) -> Result<(), PrepareError> {
+        Ok(())
+    }
+
+    fn user(&self, _: u64, recorder: &Recorder) -> Box<dyn User> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Box::new(Failer(recorder.base()))
+    }
+
+    async fn background(&self, recorder: Recorder, stop: Stop) {
+        stop.cancelled().await;
+        recorder.check(recorder.base(), "background", Ok(()));
+    }
+
+    async fn finish(&self, recorder: Recorder) -> Vec<Note> {
+        recorder.check(recorder.base(), "finish", Err("one is missing".into()));
+        vec![Note {
+            title: "Audit".into(),
+            lines: vec!["done".into()],
+        }]
+    }
+}
+
+#[async_trait]
+impl User for Failer {
+    async fn iterate(&mut self, iteration: &mut Iteration) {
+        let failure = Failure::new(
+            "reset",
+            format!("connection {} was reset", iteration.number()),
+        );
+        let exchange = Exchange {
+            status: 0,
+            outcome: Err(failure),
+            ..answered(Instant::now())
+        };
+        iteration.request(self.0, &exchange);
+        match iteration.number() % 4 {
+            0 => iteration.fail(Failure::new("odd", "it is not odd")),
+            1 => panic!("a user panics"),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn failures_are_counted_by_kind_with_their_first_details() {
+    let outcome = one(
+        constant(200.0, millis(500)),
+        Arc::new(Failing(AtomicU64::new(0))),
+    );
+    let summary = &outcome.summary;
+    assert_eq!(
+        outcome.verdict,
+        Verdict::Unreachable,
+        "nothing was answered"
+    );
+    let error = |kind: &str| {
+        summary
+            .errors
+            .iter()
+            .find(|error| error.kind == kind)
+            .unwrap()
+    };
+    assert_eq!(
+        (
+            error("reset").count,
+            error("odd").count,
+            error("panic").count
+        ),
+        (100, 25, 25)
+    );
+    assert_eq!(error("reset").details.len(), 10);
+    assert!(error("reset").details[0].contains("was reset"));
+    let finish = summary
+        .checks
+        .iter()
+        .find(|check| check.name == "finish")
+        .unwrap();
+    assert_eq!(
+        (finish.fails, finish.details[0].as_str()),
+        (1, "one is missing")
+    );
+    assert!(
+        summary
+            .checks
+            .iter()
+            .any(|check| check.name == "background" && check.passes == 1)
+    );
+    assert!(summary.notes.iter().any(|note| note.title == "Audit"));
+    let Some(Metric::Rate { good, total }) = summary.total("http_req_failed") else {
+        panic!("no requests");
+    };
+    assert_eq!((good, total), (100, 100));
+}
+
+fn durations(summary: &Summary) -> Vec<(Duration, u64)> {
+    let metric = summary.total("http_req_duration").unwrap();
+    metric.trend().unwrap().buckets().collect()
+}
+
+/// JSON without the text of histograms.
+fn without_counts(mut value: Value) -> Value {
+    match &mut value {
+        Value::Object(members) => {
+            members.retain(|name, _| name != "histogram");
+            members
+                .values_mut()
+                .for_each(|member| *member = without_counts(member.take()));
+        }
+        Value::Array(elements) => elements
+            .iter_mut()
+            .for_each(|element| *element = without_counts(element.take())),
+        _ => {}
+    }
+    value
+}
+
+#[test]
+fn a_summary_can_be_written_read_and_merged_without_loss() {
+    let outcome = one(
+        constant(200.0, millis(1200)),
+        Waiting::scenario(|_| millis(3)),
+    );
+    let summary = outcome.summary;
+    let text = serde_json::to_string(&summary).unwrap();
+    let read: Summary = serde_json::from_str(&text).unwrap();
+    // Counts are compared below: the text of the same ones also tells how long a
+    // duration the histogram has room for, which depends on how it grew.
+    let series = |summary: &Summary| without_counts(serde_json::to_value(&summary.series).unwrap());
+    assert_eq!(series(&read), series(&summary));
+    assert_eq!(durations(&read), durations(&summary));
+    let merged = Summary::merge(vec![read.clone(), read]).unwrap();
+    assert_eq!(merged.scenarios[0].started, 480);
+    assert_eq!(count(&merged, "http_reqs"), 480);
+    let (single, double) = (durations(&summary), durations(&merged));
+    assert!(
+        single
+            .iter()
+            .zip(&double)
+            .all(|(one, two)| one.0 == two.0 && 2 * one.1 == two.1)
+    );
+    assert_eq!(merged.thresholds[0].samples, 480);
+    assert_eq!(merged.verdict, Verdict::Unjudged);
+    assert_eq!(merged.timeline.points[0].scenarios[0].asked, 400.0);
+    assert!(Summary::merge(Vec::new()).is_err());
+    let newer = text.replacen("lucarne-load/1", "lucarne-load/9", 1);
+    let refused = serde_json::from_str::<Summary>(&newer)
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("lucarne-load/9"), "{refused}");
+}
+
+/// Passes alone, fails together: what is judged is the whole.
+#[test]
+fn thresholds_are_judged_anew_over_all() {
+    let part = |keys: &[(&str, &str)]| {
+        let planned = Planned::new(
+            "s",
+            constant(50.0, millis(200)),
+            Waiting::scenario(|_| millis(1)),
+        );
+        run(vec![planned], keys).start().wait().summary
+    };
+    let most = [("http_reqs", "count<=10")];
+    let merged = Summary::merge(vec![part(&most), part(&most)]).unwrap();
+    assert_eq!(merged.verdict, Verdict::Crossed);
+    assert_eq!(
+        (merged.thresholds[0].observed, merged.thresholds[0].passed),
+        (Some(20.0), false)
+    );
+    let least = [("http_reqs{op:wait}", "count>=20")];
+    let (one, two) = (part(&least), part(&least));
+    assert_eq!(one.verdict, Verdict::Crossed);
+    let merged = Summary::merge(vec![one, two]).unwrap();
+    assert_eq!(merged.verdict, Verdict::Passed, "{:?}", merged.thresholds);
+}
