@@ -155,6 +155,42 @@ async fn users_are_asked_who_they_are() {
     assert!(pem.contains(&rig.ca.certificate_pem()), "{pem}");
 }
 
+/// However many wrong passwords come from the same address, whoever is known gets through, and a
+/// wrong one is told apart from one that was not looked at.
+#[tokio::test]
+async fn those_who_guess_are_in_nobodys_way() {
+    let mut setup = Setup::new();
+    let line = format!("ann:{}", bcrypt::hash("secret", 8).unwrap());
+    setup.users = Some(Users::parse(&line).unwrap());
+    let rig = setup.start().await;
+    let origin = Origin::plain().await;
+    let url = format!("http://{}/seen", origin.address);
+    let ask = async |password: &str| {
+        let basic = base64_simd::STANDARD.encode_to_string(format!("ann:{password}"));
+        let request = Request::get(&url).header("proxy-authorization", format!("Basic {basic}"));
+        client::ask(&rig, request.body(Full::default()).unwrap()).await
+    };
+    assert_eq!(ask("secret").await.status, 200);
+    let guesses: Vec<_> = (0..40).map(|n| format!("guess{n}")).collect();
+    let guesses = futures_util::future::join_all(guesses.iter().map(|guess| ask(guess)));
+    let known = async {
+        for _ in 0..10 {
+            assert_eq!(ask("secret").await.status, 200);
+        }
+    };
+    let (answers, ()) = tokio::join!(guesses, known);
+    for answer in &answers {
+        let later = answer.headers.contains_key("retry-after");
+        let another = answer.headers.contains_key("proxy-authenticate");
+        match answer.status {
+            407 => assert!(another && !later, "{answer:?}"),
+            429 | 503 => assert!(later && !another, "{answer:?}"),
+            _ => panic!("{answer:?}"),
+        }
+    }
+    assert!(answers.iter().any(|answer| answer.status == 407));
+}
+
 #[tokio::test]
 async fn a_server_that_is_not_to_be_believed_is_explained() {
     let rig = Rig::new().await;
