@@ -82,13 +82,18 @@ impl Dialer {
 
     /// Whether the rules let `target` be asked of another proxy, as far as can
     /// be told here: names are resolved there, except those that mean the
-    /// machine that resolves them (RFC 6761 6.3).
+    /// machine that resolves them (RFC 6761 6.3), and those that are numbers.
     pub(crate) fn permit_elsewhere(&self, target: &Target) -> Result<(), Failure> {
         let name = target.host.as_str();
         let ip = match target.host.ip() {
             None if name == "localhost" || name.ends_with(".localhost") => {
                 Some(Ipv4Addr::LOCALHOST.into())
             }
+            // `0x7f000001`: a name here, an address to many a resolver.
+            None => match url::Host::parse(name) {
+                Ok(url::Host::Ipv4(ip)) => Some(ip.into()),
+                _ => None,
+            },
             ip => ip,
         };
         ip.map_or(Ok(()), |ip| self.permit(ip, target.port))

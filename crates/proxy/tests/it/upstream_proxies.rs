@@ -339,6 +339,8 @@ async fn inner_addresses_are_not_asked_for_elsewhere_either() {
         "127.0.0.1",
         "localhost",
         "a.localhost",
+        "0x7f000001",
+        "0xa9fea9fe",
         "[::1]",
         "169.254.169.254",
     ] {
