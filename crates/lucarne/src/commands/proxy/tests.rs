@@ -223,3 +223,27 @@ fn flags_name_hosts_before_what_is_for_them() {
         assert!(parsed.is_err(), "{wrong}");
     }
 }
+
+#[test]
+fn a_password_comes_from_where_the_file_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let secret = directory.path().join("password.txt");
+    std::fs::write(&secret, "p@ss\n").unwrap();
+    let through = |text: &str| {
+        let (config, said) = file(text);
+        assert_eq!(said, Vec::<String>::new());
+        open::through(&config).map_err(|error| format!("{error:#}"))
+    };
+    let given = through("upstream: {proxy: 'http://anna:p%40ss@p.example:1'}").unwrap();
+    for password in [secret.display().to_string(), "exec: echo p@ss".to_owned()] {
+        let text = format!(
+            "upstream: {{proxy: {{url: 'http://anna@p.example:1', password: '{password}'}}}}"
+        );
+        assert_eq!(through(&text).unwrap(), given);
+    }
+    let text = "upstream: {proxy: {url: 'http://anna@p.example:1', password: 'env:NOT_SET_HERE'}}";
+    let refused = through(text).unwrap_err();
+    let expected =
+        "the password of http://p.example:1: environment variable NOT_SET_HERE is not set";
+    assert!(refused.contains(expected), "{refused}");
+}
