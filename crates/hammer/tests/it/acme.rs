@@ -82,7 +82,7 @@ fn assert_good(outcome: &Outcome, checks: &[&str]) {
 
 #[test]
 fn whole_enrolments_with_nonces_refused() {
-    let pebble = pebble(20);
+    let pebble = pebble(5);
     let outcome = run(options(&pebble, Flow::Enrol), 3, 12);
     assert_good(
         &outcome,
@@ -106,7 +106,7 @@ fn whole_enrolments_with_nonces_refused() {
     assert_eq!(counter(&outcome, "acme_certificates"), 24);
     assert!(
         counter(&outcome, "acme_bad_nonce") > 0,
-        "a fifth of them is refused"
+        "a twentieth of them is refused"
     );
     let all = [
         "authorization",
