@@ -6,7 +6,7 @@ use std::io::{Read, Seek};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -114,28 +114,23 @@ impl Program {
         }
         let status = command.status();
         let status = status.with_context(|| format!("starting {}", self.executable.display()))?;
-        let mut text = String::new();
+        let mut text = Vec::new();
         output.rewind().context("what tests printed")?;
         output
-            .read_to_string(&mut text)
+            .read_to_end(&mut text)
             .context("what tests printed")?;
-        if !status.success() {
-            bail!("{text}\n{}: FAILED ({status})", self.name);
-        }
-        println!("{}", self.summary(&text, start.elapsed()));
-        Ok(())
-    }
-
-    /// One line: how many tests passed, and how long they took.
-    fn summary(&self, text: &str, took: Duration) -> String {
+        let text = String::from_utf8_lossy(&text);
+        // A program that a test ends does not say so.
         let result = text
             .lines()
             .rev()
-            .find(|line| line.starts_with("test result: "));
-        let passed = result
-            .and_then(|line| line.split(';').next())
-            .unwrap_or(text);
-        let passed = passed.trim_start_matches("test result: ok. ");
-        format!("{:>7.1} s  {}: {passed}", took.as_secs_f64(), self.name)
+            .find_map(|line| line.strip_prefix("test result: "));
+        let Some(passed) = result.filter(|_| status.success()) else {
+            bail!("{text}\n{}: FAILED ({status})", self.name);
+        };
+        let passed = passed.split(';').next().unwrap_or_default();
+        let took = start.elapsed().as_secs_f64();
+        println!("{took:>7.1} s  {}: {passed}", self.name);
+        Ok(())
     }
 }

@@ -70,7 +70,7 @@ const CASES: [Case; 49] = [
         "--threshold",
         "http_req_duration{scenario:write}: p(95)<350",
     ]),
-    case(Fault::Dropped, "no answer", &["timeout"], 99).with(&["--timeout", "1s"]),
+    case(Fault::Dropped, "no answer", &["timeout"], 99).with(&["--timeout", "3s"]),
     case(Fault::Reset, "the connection is reset", &["reset"], 99),
     case(
         Fault::Html,

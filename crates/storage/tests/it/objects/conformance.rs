@@ -8,6 +8,7 @@ use lucarne_storage::conformance::{AssetsBackend, LockBackend};
 use lucarne_storage::object::{self, Azure, Gcs};
 use lucarne_storage::{Assets, Lock, ObjectAssets, ObjectLock, ObjectStoreConfig};
 use lucarne_testkit::{AzureServer, Bucket, GcsServer};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// A prefix of a bucket, whose server lives as long as this.
 struct Objects<S> {
@@ -63,10 +64,19 @@ pub(super) async fn gcs(prefix: &str) -> (ObjectStoreConfig, Arc<GcsServer>) {
         credentials: None,
     };
     let config = ObjectStoreConfig::new(object::Bucket::Gcs(gcs), prefix);
-    (config, server)
+    (unhurried(config), server)
 }
 
-pub(super) async fn azure(prefix: &str) -> (ObjectStoreConfig, Arc<AzureServer>) {
+/// Azurite, while it is this test's turn: it has one thread, and a lock's patience
+/// is not for those who wait behind fifty others.
+pub(super) struct Azurite {
+    _server: Arc<AzureServer>,
+    _turn: SemaphorePermit<'static>,
+}
+
+pub(super) async fn azure(prefix: &str) -> (ObjectStoreConfig, Azurite) {
+    static TURNS: Semaphore = Semaphore::const_new(3);
+    let turn = TURNS.acquire().await.unwrap();
     let server = AzureServer::shared().unwrap();
     let azure = Azure {
         account: Some(server.account.into()),
@@ -76,12 +86,16 @@ pub(super) async fn azure(prefix: &str) -> (ObjectStoreConfig, Arc<AzureServer>)
         key: Some(server.key.into()),
     };
     let config = ObjectStoreConfig::new(object::Bucket::Azure(azure), prefix);
-    (config, server)
+    let azurite = Azurite {
+        _server: server,
+        _turn: turn,
+    };
+    (unhurried(config), azurite)
 }
 
 fn objects<S>((config, server): (ObjectStoreConfig, S)) -> Objects<S> {
     Objects {
-        config: unhurried(config),
+        config,
         _server: server,
     }
 }
