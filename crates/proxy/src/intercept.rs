@@ -23,7 +23,7 @@ use crate::connect::pass;
 use crate::core::Core;
 use crate::failure::Failure;
 use crate::hosts::Seen;
-use crate::opening::{Opening, Second, recognise};
+use crate::opening::{Opening, Second, ended, recognise};
 use crate::pool::{Connection, Route};
 use crate::relay::Link;
 use crate::rules::Action;
@@ -131,8 +131,7 @@ async fn opening(core: &Core, stream: &mut Rewind) -> Option<Opening> {
         }
         match stream.fill().await {
             Ok(1..) => {}
-            // What ends so early has not named anything.
-            Ok(0) => return Some(Opening::Other),
+            Ok(0) => return Some(ended(stream.before())),
             Err(_) => return None,
         }
     }

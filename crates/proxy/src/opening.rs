@@ -38,25 +38,45 @@ pub(crate) fn recognise(bytes: &[u8], bound: usize) -> Option<Opening> {
     }
 }
 
+/// What began with `bytes`, which did not tell, and ended with them: some
+/// servers answer a request whose line has no end.
+pub(crate) fn ended(bytes: &[u8]) -> Opening {
+    match mentions_http(bytes) {
+        true => Opening::Http1,
+        false => Opening::Other,
+    }
+}
+
 /// HTTP is told by its first line, as widely as any server might read it:
 /// whoever reads it here refuses what is not well-formed.
 fn text(bytes: &[u8], bound: usize) -> Option<Opening> {
-    let lead = bytes.iter().position(|b| !matches!(b, b'\r' | b'\n'));
+    let lead = bytes.iter().position(|b| !is_blank(*b) && *b != b'\n');
     let bytes_left = lead.map_or(&[][..], |lead| &bytes[lead..]);
     let end = bytes_left.iter().position(|b| *b == b'\n');
     let line = &bytes_left[..end.unwrap_or(bytes_left.len())];
     let begins = line.first().is_none_or(|b| is_token(*b));
-    if !begins || line.iter().any(|b| is_control(*b)) {
+    // Behind a method and a blank there are servers that take any byte.
+    let after = line.iter().find(|b| is_blank(**b) || b.is_ascii_control());
+    if !begins || after.is_some_and(|b| !is_blank(*b)) {
         return Some(Opening::Other);
     }
-    let http = || line.windows(5).any(|w| w.eq_ignore_ascii_case(b"HTTP/"));
     match end {
         Some(_) if line.starts_with(b"PRI * HTTP/2") => Some(Opening::Http2),
-        Some(_) if http() => Some(Opening::Http1),
+        Some(_) if mentions_http(line) => Some(Opening::Http1),
         Some(_) => Some(Opening::Other),
         None if bytes.len() >= bound => Some(Opening::Http1),
         None => None,
     }
+}
+
+/// Whether it has a version of HTTP, or, as HTTP/0.9 has no version, a URL
+/// that names a host.
+fn mentions_http(line: &[u8]) -> bool {
+    let has = |word: &[u8]| {
+        line.windows(word.len())
+            .any(|part| part.eq_ignore_ascii_case(word))
+    };
+    has(b"HTTP/") || has(b"HTTP://") || has(b"HTTPS://")
 }
 
 /// Whether a method may begin with it (RFC 9110 5.6.2).
@@ -64,9 +84,13 @@ fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Whether no line of text has it.
-fn is_control(byte: u8) -> bool {
-    byte.is_ascii_control() && !matches!(byte, b'\t' | b'\r')
+/// Whether there are servers that take it for a space: those of RFC 9112 3, and
+/// what Unicode adds to them in ISO 8859-1.
+fn is_blank(byte: u8) -> bool {
+    matches!(
+        byte,
+        b' ' | b'\t' | b'\r' | 0x0b | 0x0c | 0x1c..=0x1f | 0x85 | 0xa0
+    )
 }
 
 /// A client whose server spoke first. Protocols in which that happens do not
@@ -91,18 +115,19 @@ impl Second {
     /// Ready once what the client says first is known to be harmless.
     fn poll_heard(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.heard {
-            match recognise(self.stream.before(), self.bound) {
-                Some(Opening::Other) => self.heard = true,
-                Some(opening) => {
-                    tracing::info!(
-                        ?opening,
-                        "a client was cut off: its server had spoken before"
-                    );
-                    return Poll::Ready(Err(io::ErrorKind::PermissionDenied.into()));
-                }
-                // What ends so early has not named anything.
-                None => self.heard = ready!(self.stream.poll_fill(cx))? == 0,
+            let opening = match recognise(self.stream.before(), self.bound) {
+                Some(opening) => opening,
+                None if ready!(self.stream.poll_fill(cx))? > 0 => continue,
+                None => ended(self.stream.before()),
+            };
+            if opening != Opening::Other {
+                tracing::info!(
+                    ?opening,
+                    "a client was cut off: its server had spoken before"
+                );
+                return Poll::Ready(Err(io::ErrorKind::PermissionDenied.into()));
             }
+            self.heard = true;
         }
         Poll::Ready(Ok(()))
     }
@@ -151,6 +176,12 @@ mod tests {
             (b"\r\n\nGET / http/1.0\n", Some(Opening::Http1)),
             (b"GET\t/  HTTP/1.1 \r\n", Some(Opening::Http1)),
             (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Some(Opening::Http2)),
+            (b"GET /\x01 HTTP/1.1\r\n", Some(Opening::Http1)),
+            (b" \tGET / HTTP/1.1\r\n", Some(Opening::Http1)),
+            (b"\xa0GET\x0b/\x1fHTTP/1.1\r\n", Some(Opening::Http1)),
+            (b"GET http://a.example/\n", Some(Opening::Http1)),
+            (b"GET /\x01", None),
+            (b"GE\x01T / HTTP/1.1\n", Some(Opening::Other)),
             (b"SSH-2.0-OpenSSH_9.9 Debian\r\n", Some(Opening::Other)),
             (b"EHLO a.example\r\n", Some(Opening::Other)),
             (b"{\"jsonrpc\"", Some(Opening::Other)),
@@ -162,6 +193,19 @@ mod tests {
             (b"", None),
         ] {
             assert_eq!(recognise(bytes, 64), expected, "{bytes:?}");
+        }
+        for (bytes, expected) in [
+            (&b"GET / HTTP/1.1"[..], Opening::Http1),
+            (b"GET https://a.example/", Opening::Http1),
+            (b"GET / HT", Opening::Other),
+            (b"STATUS", Opening::Other),
+            (b"", Opening::Other),
+        ] {
+            assert_eq!(
+                (recognise(bytes, 64), ended(bytes)),
+                (None, expected),
+                "{bytes:?}"
+            );
         }
         assert_eq!(recognise(&[b'a'; 64], 64), Some(Opening::Http1));
         assert_eq!(recognise(&[b'\n'; 64], 64), Some(Opening::Http1));

@@ -150,6 +150,8 @@ async fn tls_does_not_follow_a_server_that_spoke() {
             b"GET / HTTP/1.1\r\nHost: denied.example\r\n\r\n".to_vec(),
             true,
         ),
+        // With nothing behind it.
+        (b"GET http://denied.example/ HTTP/1.0".to_vec(), true),
         (b"EHLO a.example\r\n".to_vec(), false),
     ] {
         let origin = Origin::of(origin::banner).await;
@@ -159,6 +161,8 @@ async fn tls_does_not_follow_a_server_that_spoke() {
         assert_eq!(&banner, b"220 ready\r\n");
         stream.write_all(&first).await.unwrap();
         if closed {
+            // The proxy may have closed it by now.
+            let _ = stream.shutdown().await;
             assert_eq!(rest(stream).await, b"");
             continue;
         }
@@ -197,6 +201,28 @@ async fn requests_in_the_clear_are_judged_like_others() {
             status != 200 || answer.body.contains("HTTP/2.0"),
             "{answer:?}"
         );
+    }
+}
+
+/// Some servers skip blanks, take any byte in a path, or answer a line that has no end.
+#[tokio::test]
+async fn requests_that_only_lenient_servers_read_reach_none() {
+    let rig = strict(|_| ()).await;
+    let origin = Origin::of(origin::banner).await;
+    for request in [
+        "GET /\x01 HTTP/1.1\r\nHost: denied.example\r\n\r\n",
+        " GET / HTTP/1.1\r\nHost: denied.example\r\n\r\n",
+        "\r\n\tGET / HTTP/1.1\r\nHost: denied.example\r\n\r\n",
+        "GET\x0b/ HTTP/1.1\r\nHost: denied.example\r\n\r\n",
+        "GET http://denied.example/ HTTP/1.0",
+    ] {
+        let mut stream = connected(&rig, &origin.address.to_string()).await;
+        stream.write_all(request.as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let said = String::from_utf8(rest(stream).await).unwrap();
+        let refused = said.is_empty() || said.starts_with("HTTP/1.1 400");
+        assert!(refused, "{request:?}: {said}");
+        assert_eq!(origin.taken(), 0, "{request:?}");
     }
 }
 
