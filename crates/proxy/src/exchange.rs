@@ -156,6 +156,14 @@ fn permit(session: &Session, request: &Request<Incoming>, route: &Route) -> Resu
     if !rules.judge() {
         return Ok(());
     }
+    // The name that the connection is for counts for every request on it.
+    if let Some(host) = &route.tls {
+        let proven = Target {
+            host: host.clone(),
+            port: route.target.port,
+        };
+        rules.permit(&proven).map_err(Failure::Refused)?;
+    }
     let named = request
         .uri()
         .authority()

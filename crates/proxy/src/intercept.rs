@@ -261,7 +261,7 @@ async fn take(
     let seen = core.hosts.connection(&host);
     let (certificate, choice) = tokio::join!(
         certificate(&core, &host, &seen),
-        choose(&core, &route, &trail, &wishes, refused)
+        choose(&core, &route, &trail, &wishes, refused.is_some())
     );
     let minted = match certificate {
         Ok(minted) => minted,
@@ -319,20 +319,17 @@ struct Choice {
 
 /// A client that could speak HTTP/2 gets it where the server speaks it, or
 /// where it wants nothing else. To know, the server is asked, unless it was
-/// before.
+/// before, or is not to be reached: then each request is told so.
 async fn choose(
     core: &Core,
     route: &Route,
     trail: &HeaderValue,
     wishes: &Wishes,
-    refused: Option<Failure>,
+    refused: bool,
 ) -> Choice {
     let choice = |http2, ready| Choice { http2, ready };
-    if let Some(failure) = refused {
-        return choice(wishes.http2, Some(Err(failure)));
-    }
-    if !wishes.http2 {
-        return choice(false, None);
+    if refused || !wishes.http2 {
+        return choice(wishes.http2, None);
     }
     if let Some(known) = core.upstream.pool.speaks_http2(route) {
         return choice(known || !wishes.http1, None);

@@ -10,6 +10,7 @@ use http_body_util::Full;
 use lucarne_proxy::{Action, Rule};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
 
 /// A proxy that denies `denied.example`, and takes a client for silent soon.
 async fn strict(change: impl FnOnce(&mut Setup)) -> Rig {
@@ -40,16 +41,46 @@ async fn rest(mut stream: TcpStream) -> Vec<u8> {
 async fn a_client_hello_is_judged_however_late_it_comes() {
     let rig = strict(|_| ()).await;
     let names = ["localhost", "denied.example"];
-    for (name, status) in [("denied.example", 403), ("localhost", 200)] {
-        let origin = Origin::https(&rig.world, &names, &["http/1.1"]).await;
-        let stream = connected(&rig, &origin.address.to_string()).await;
-        // The client's silence has been noticed when the server is waited for.
-        eventually("the server is asked", || origin.taken() == 1).await;
-        let stream = client::tls_over(stream, &rig.ca, name, &["http/1.1"]).await;
-        let answer = client::over(stream.expect("not intercepted"), name, "/x").await;
-        assert_eq!(answer.status, status, "{answer:?}");
+    for alpn in [&["http/1.1"], &["h2"]] {
+        for (name, status) in [("denied.example", 403), ("localhost", 200)] {
+            let origin = Origin::https(&rig.world, &names, alpn).await;
+            let authority = origin.address.to_string();
+            let stream = connected(&rig, &authority).await;
+            // The client's silence has been noticed when the server is waited for.
+            eventually("the server is asked", || origin.taken() == 1).await;
+            let stream = client::tls_over(stream, &rig.ca, name, alpn).await;
+            let stream = stream.expect("not intercepted");
+            // The name of the connection counts for all that it carries, whatever a request says.
+            let statuses = statuses(stream, &[name, &authority, &authority]).await;
+            assert_eq!(statuses, [status; 3], "{name} {alpn:?}");
+            assert!(status == 200 || origin.taken() == 1, "{alpn:?}");
+        }
     }
     assert_eq!(rig.proxy.totals().tunnelled, 0);
+}
+
+/// The answers to requests for each of `hosts`, one after the other over one connection.
+async fn statuses(stream: TlsStream<TcpStream>, hosts: &[&str]) -> Vec<u16> {
+    let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let request = |uri: String| Request::get(uri);
+    let mut statuses = Vec::new();
+    if http2 {
+        let mut sender = client::http2_over(stream).await;
+        for host in hosts {
+            let request = request(format!("https://{host}/x")).body(Full::default());
+            let answer = sender.send_request(request.unwrap()).await.unwrap();
+            statuses.push(client::Answer::of(answer).await.status);
+        }
+        return statuses;
+    }
+    let mut sender = client::http1_over(stream).await;
+    for host in hosts {
+        let request = request("/x".to_owned()).header("host", *host);
+        sender.ready().await.unwrap();
+        let answer = sender.send_request(request.body(Full::default()).unwrap());
+        statuses.push(client::Answer::of(answer.await.unwrap()).await.status);
+    }
+    statuses
 }
 
 #[tokio::test]
