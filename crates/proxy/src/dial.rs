@@ -9,6 +9,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use lucarne_mint::store::Host;
 use parking_lot::RwLock;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{sleep, timeout};
@@ -71,13 +72,16 @@ impl Dialer {
         Ok(stream)
     }
 
-    /// Whether the rules let `ip` be connected to, at this port.
+    /// Whether the rules let `ip` be connected to, at this port, by whatever
+    /// name it was asked for.
     pub(crate) fn permit(&self, ip: IpAddr, port: u16) -> Result<(), Failure> {
         self.not_own(ip, port)?;
-        self.rules
-            .load()
-            .permit_address(ip)
-            .map_err(Failure::Refused)
+        let rules = self.rules.load();
+        let host = Host::from(ip);
+        let permitted = rules
+            .not_denied(&Target { host, port })
+            .and_then(|()| rules.permit_address(ip));
+        permitted.map_err(Failure::Refused)
     }
 
     /// Whether the rules let `target` be asked of another proxy, as far as can
@@ -255,6 +259,31 @@ mod tests {
             matches!(refused, Failure::Refused(Refusal::Address(ip, _)) if ip.is_loopback()),
             "{refused}"
         );
+    }
+
+    /// Whatever a name server says: 127.0.0.1.nip.io is 127.0.0.1.
+    #[tokio::test]
+    async fn denied_addresses_are_denied_by_every_name() {
+        for denied in [
+            "127.0.0.0/8",
+            "::ffff:127.0.0.0/104",
+            "127.*",
+            "127.0.0.1:443",
+        ] {
+            let rules = Rules {
+                private: true,
+                deny: vec![denied.parse().unwrap()],
+                resolve: vec![("*.test".parse().unwrap(), Ipv4Addr::LOCALHOST.into())],
+                ..Rules::default()
+            };
+            let dialer = dialer(rules);
+            for target in ["www.test:443", "127.0.0.1:443", "[::ffff:127.0.0.1]:443"] {
+                let target = Target::parse(target, 443).unwrap();
+                let refused = dialer.connect(&target).await.unwrap_err();
+                assert_eq!(refused.status(), 403, "{denied} {target}: {refused}");
+                assert!(refused.to_string().contains(denied), "{refused}");
+            }
+        }
     }
 
     #[tokio::test]

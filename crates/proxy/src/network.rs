@@ -58,7 +58,14 @@ impl FromStr for Network {
         if length > most {
             return Err(NetworkError);
         }
-        Ok(Network { base, length })
+        // Addresses are looked at as what they are: IPv4, however it is written.
+        Ok(match (base.to_canonical(), length) {
+            (ipv4 @ IpAddr::V4(_), 96..) if base.is_ipv6() => Network {
+                base: ipv4,
+                length: length - 96,
+            },
+            _ => Network { base, length },
+        })
     }
 }
 

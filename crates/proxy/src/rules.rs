@@ -84,13 +84,22 @@ impl Rules {
     /// # Errors
     /// The list that does not.
     pub fn permit(&self, target: &Target) -> Result<(), Refusal> {
-        if let Some(pattern) = self.deny.iter().find(|pattern| pattern.matches(target)) {
-            return Err(Refusal::Denied(pattern.clone()));
-        }
+        self.not_denied(target)?;
         if self.allow.is_empty() || self.allow.iter().any(|pattern| pattern.matches(target)) {
             return Ok(());
         }
         Err(Refusal::NotAllowed)
+    }
+
+    /// Whether the list of hosts that may not be reached lacks `target`.
+    ///
+    /// # Errors
+    /// The pattern that has it.
+    pub fn not_denied(&self, target: &Target) -> Result<(), Refusal> {
+        match self.deny.iter().find(|pattern| pattern.matches(target)) {
+            Some(pattern) => Err(Refusal::Denied(pattern.clone())),
+            None => Ok(()),
+        }
     }
 
     /// Whether there are lists of hosts at all.
