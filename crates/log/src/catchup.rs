@@ -9,6 +9,7 @@
 use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::join;
@@ -21,7 +22,7 @@ use tokio::task::spawn_blocking;
 
 use crate::compress::gunzip;
 use crate::damaged::Damaged;
-use crate::dedup::{Dedup, Place};
+use crate::dedup::{Dedup, Head, Place, last_seen};
 use crate::gaps::Gap;
 use crate::kept::kept;
 use crate::read_ahead::read_ahead;
@@ -63,18 +64,15 @@ struct Found {
 
 /// Opens the index of the log whose signed tree this is, and adds what it
 /// lacks. An index that cannot be read is set aside and made anew; so is one
-/// that turned out to be damaged later, if `rebuild` says so.
+/// that has failed while the log ran.
 ///
 /// # Errors
 /// If the index is of another history than the tree, or cannot be opened, or
 /// storage does not answer.
-pub(crate) async fn open(log: &Shared, tree: &Tree, rebuild: bool) -> Result<Dedup, Fatal> {
+pub(crate) async fn open(log: &Shared, tree: &Tree) -> Result<Dedup, Fatal> {
     let path = &log.config.cache;
     let source = Source::new(&*log.assets, log.reader.tiles(), tree);
-    let dedup = match rebuild {
-        true => anew(log).await?,
-        false => usable(log, &source).await?,
-    };
+    let dedup = usable(log, &source).await?;
     let (size, mut next) = (tree.size(), dedup.indexed());
     if next < size {
         tracing::info!(from = next, to = size, path = %path.display(), "dedup index: catching up");
@@ -109,19 +107,31 @@ pub(crate) async fn open(log: &Shared, tree: &Tree, rebuild: bool) -> Result<Ded
 async fn anew(log: &Shared) -> Result<Dedup, Fatal> {
     let (path, owner) = (log.config.cache.clone(), log.config.key.log_id());
     let made = spawn_blocking(move || Dedup::rebuild(&path, owner)).await;
-    made.map_err(|error| failed(&log.config.cache, &error))?
+    let made = made.map_err(|error| failed(&log.config.cache, &error))??;
+    log.index_failed.store(false, Ordering::SeqCst);
+    Ok(made)
 }
 
-/// The index as it is, if it is one of this history of the log.
+/// The index as it is, if it is one of this history of the log and has not
+/// failed. What it has seen is held against the log in any case, before it is
+/// set aside.
 async fn usable(log: &Shared, source: &Source<'_>) -> Result<Dedup, Fatal> {
-    match judged(&log.config, &*log.lock, source).await? {
-        Ok(dedup) => Ok(dedup),
-        Err(problem) => {
-            let path = log.config.cache.display();
-            tracing::warn!(%path, problem, "the dedup index cannot be used");
-            anew(log).await
+    let problem = match judged(&log.config, &*log.lock, source).await? {
+        Ok(dedup) if !log.index_failed.load(Ordering::SeqCst) => return Ok(dedup),
+        Ok(dedup) => {
+            close(dedup).await;
+            "it has failed while the log ran".to_owned()
         }
-    }
+        Err(problem) => problem,
+    };
+    let path = log.config.cache.display();
+    tracing::warn!(%path, problem, "the dedup index cannot be used");
+    anew(log).await
+}
+
+/// To close an index asks its disk.
+async fn close(dedup: Dedup) {
+    let _ = spawn_blocking(move || drop(dedup)).await;
 }
 
 /// Holds the index, if there is one, against the log of `signed` entries, of
@@ -163,26 +173,44 @@ async fn judged(
     source: &Source<'_>,
 ) -> Result<Result<Dedup, String>, Fatal> {
     let (path, owner) = (config.cache.clone(), config.key.log_id());
-    let opened = spawn_blocking(move || Dedup::open(&path, owner)).await;
-    match opened.map_err(|error| failed(&config.cache, &error))? {
+    let opened = spawn_blocking(move || {
+        let opened = Dedup::open(&path, owner);
+        let seen = opened.is_err().then(|| last_seen(&path));
+        (opened, seen.flatten())
+    });
+    let (opened, seen) = opened
+        .await
+        .map_err(|error| failed(&config.cache, &error))?;
+    match opened {
         Ok(dedup) => {
-            let seen = dedup.unbound.unwrap_or(dedup.anchor().head.size);
-            if seen > source.tree.size() {
-                return Err(rolled_back(config, lock, seen, source.tree.size()));
+            match dedup.unbound {
+                Some(seen) => not_behind(config, lock, seen, source.tree)?,
+                None => same_history(config, lock, dedup.anchor().head, source).await?,
             }
-            if dedup.unbound.is_none() {
-                same_history(config, lock, &dedup, source).await?;
+            let Some(problem) = dedup.unusable() else {
                 return Ok(Ok(dedup));
-            }
-            let problem = "it is of an older format, which does not say from which tree it is";
+            };
+            close(dedup).await;
             Ok(Err(problem.to_owned()))
         }
         Err(Fatal::Dedup {
             problem,
             damaged: true,
             ..
-        }) => Ok(Err(problem)),
+        }) => {
+            if let Some(head) = seen {
+                same_history(config, lock, head, source).await?;
+            }
+            Ok(Err(problem))
+        }
         Err(fatal) => Err(fatal),
+    }
+}
+
+fn not_behind(config: &LogConfig, lock: &dyn Lock, seen: u64, tree: &Tree) -> Result<(), Fatal> {
+    match seen > tree.size() {
+        true => Err(rolled_back(config, lock, seen, tree.size())),
+        false => Ok(()),
     }
 }
 
@@ -204,10 +232,10 @@ fn rolled_back(config: &LogConfig, lock: &dyn Lock, seen: u64, size: u64) -> Fat
 async fn same_history(
     config: &LogConfig,
     lock: &dyn Lock,
-    dedup: &Dedup,
+    indexed: Head,
     source: &Source<'_>,
 ) -> Result<(), Fatal> {
-    let indexed = dedup.anchor().head;
+    not_behind(config, lock, indexed.size, source.tree)?;
     let path = config.cache.display();
     let root = source
         .verified
@@ -276,7 +304,7 @@ async fn add(
 }
 
 /// Looks for what the index does not know, again and again.
-pub(crate) async fn repair(log: &Shared, dedup: &Dedup) -> Infallible {
+pub(crate) async fn repair(log: &Shared, dedup: &Arc<Dedup>) -> Infallible {
     loop {
         // The pace of looking: nothing tells when an operator has put a tile back.
         tokio::time::sleep(LOOK_AGAIN).await;
@@ -295,7 +323,7 @@ pub(crate) async fn repair(log: &Shared, dedup: &Dedup) -> Infallible {
 }
 
 /// Reads the tile of these gaps again.
-async fn mend(dedup: &Dedup, source: &Source<'_>, gaps: &[Gap]) -> Result<(), Fatal> {
+async fn mend(dedup: &Arc<Dedup>, source: &Source<'_>, gaps: &[Gap]) -> Result<(), Fatal> {
     let Some(tile) = gaps.first().map(|gap| gap.first / TILE_WIDTH) else {
         return Ok(());
     };
@@ -316,7 +344,13 @@ async fn mend(dedup: &Dedup, source: &Source<'_>, gaps: &[Gap]) -> Result<(), Fa
         gap.latest_ms = gap.latest_ms.min(bound.unwrap_or(u64::MAX));
     }
     tracing::info!(tile, entries = entries.len(), "dedup index: mended");
-    dedup.mend(&entries, gaps, &left)
+    // A disk that hangs takes this thread and no other: the next is begun after
+    // it, and the index is not opened again before it has let go of it.
+    let (index, gaps) = (dedup.clone(), gaps.to_vec());
+    let mended = spawn_blocking(move || index.mend(&entries, &gaps, &left));
+    mended
+        .await
+        .map_err(|error| Fatal::Internal(error.to_string()))?
 }
 
 impl<'a> Source<'a> {

@@ -18,10 +18,11 @@
 //! After an error of the disk nobody knows what it has: the kernel may show
 //! bytes that it could not write, and let the next sync succeed. So nothing is
 //! written to such an index any more, and a file says so to whoever opens it
-//! next: it is set aside, and rebuilt.
+//! next (`failure.rs`): it is set aside, and rebuilt. That file has the newest
+//! tree of the index, as an index that named a wrong place still has its own:
+//! what is used no more still proves that lock and storage are older.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,10 +33,15 @@ use fjall::config::{
 use fjall::{Database, Keyspace, KeyspaceCreateOptions};
 use lucarne_ct::{Identity, LogId};
 use lucarne_tlog::{EMPTY_ROOT, Hash};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
+use self::failure::{Failure, fatal};
 use crate::Fatal;
 use crate::gaps::{Gap, Gaps};
+
+mod failure;
+
+pub(crate) use self::failure::last_seen;
 
 /// Memory for blocks of the index that are read.
 const CACHE_BYTES: u64 = 16 << 20;
@@ -54,8 +60,6 @@ const ANCHOR: &[u8] = b"anchor";
 /// In place of the anchor in indices that were not bound to a tree.
 const UNBOUND: &[u8] = b"indexed entries";
 const DISTRUSTED: &[u8] = b"distrusted";
-/// A file in an index of which something could not be written or read.
-const FAILED: &str = "failed";
 
 /// Where an entry is in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +143,8 @@ pub(crate) struct Dedup {
     /// say from which tree they are.
     pub(crate) unbound: Option<u64>,
     distrusted: AtomicBool,
-    failed: AtomicBool,
+    /// The failure after which nothing is written any more.
+    ended: Mutex<Option<Failure>>,
 }
 
 /// The places that are not in a table yet.
@@ -151,6 +156,8 @@ struct Fresh {
     indexed: u64,
     /// As noted last.
     anchor: Anchor,
+    /// The newest tree that it was told of, noted or not.
+    seen: Head,
 }
 
 impl Dedup {
@@ -161,11 +168,7 @@ impl Dedup {
     /// damaged.
     pub(crate) fn open(path: &Path, owner: LogId) -> Result<Self, Fatal> {
         let failed = |error: fjall::Error| fatal(path, &error);
-        if path
-            .join(FAILED)
-            .try_exists()
-            .map_err(|e| failed(fjall::Error::Io(e)))?
-        {
+        if failure::has_failed(path).map_err(|e| failed(fjall::Error::Io(e)))? {
             return Err(unsound(path, HAS_FAILED));
         }
         let database = Database::builder(path)
@@ -194,13 +197,15 @@ impl Dedup {
             gaps: Gaps::default(),
             unbound: None,
             distrusted: AtomicBool::new(false),
-            failed: AtomicBool::new(false),
+            ended: Mutex::default(),
         };
         dedup.claim(owner)?;
         match dedup.noted()? {
             Some(anchor) => dedup.fresh = RwLock::new(Fresh::since(anchor)),
             None => dedup.unbound = dedup.count_without_anchor()?,
         }
+        let distrusted = dedup.meta.get(DISTRUSTED).map_err(failed)?;
+        dedup.distrusted = AtomicBool::new(distrusted.is_some());
         dedup.gaps.load(&dedup.meta).map_err(failed)?;
         Ok(dedup)
     }
@@ -208,7 +213,10 @@ impl Dedup {
     /// Moves an index that cannot be used out of the way, under a name beside
     /// its own, and makes an empty one in its place.
     pub(crate) fn rebuild(path: &Path, owner: LogId) -> Result<Self, Fatal> {
-        if path.exists() {
+        if path
+            .try_exists()
+            .map_err(|e| fatal(path, &fjall::Error::Io(e)))?
+        {
             let aside = vacant(path)?;
             std::fs::rename(path, &aside).map_err(|e| fatal(path, &fjall::Error::Io(e)))?;
             tracing::warn!(
@@ -221,7 +229,7 @@ impl Dedup {
     }
 
     /// Whether there is an index of this log in `path`, and if so, how many
-    /// entries it has seen. Makes nothing.
+    /// entries it has seen, used or not. Makes nothing.
     ///
     /// # Errors
     /// If something is there that cannot be read.
@@ -235,14 +243,30 @@ impl Dedup {
                 }
             }
         }
-        let dedup = Dedup::open(path, owner)?;
-        Ok(Some(dedup.unbound.unwrap_or(dedup.anchor().head.size)))
+        match Dedup::open(path, owner) {
+            Ok(dedup) => Ok(Some(dedup.unbound.unwrap_or(dedup.anchor().head.size))),
+            Err(fatal) => match last_seen(path) {
+                Some(head) => Ok(Some(head.size)),
+                None => Err(fatal),
+            },
+        }
+    }
+
+    /// Why it is not to be used, whatever it has.
+    pub(crate) fn unusable(&self) -> Option<&'static str> {
+        match self.unbound {
+            Some(_) => Some("it is of an older format, which does not say from which tree it is"),
+            None => self
+                .is_distrusted()
+                .then_some("it named a place where the log has another entry"),
+        }
     }
 
     /// Two logs that share one index would answer for each other.
     fn claim(&self, owner: LogId) -> Result<(), Fatal> {
-        match self.meta.get(OWNER).map_err(|e| self.fatal(&e))? {
-            None => self.meta.insert(OWNER, owner.0).map_err(|e| self.fatal(&e)),
+        let failed = |error| fatal(&self.path, &error);
+        match self.meta.get(OWNER).map_err(failed)? {
+            None => self.meta.insert(OWNER, owner.0).map_err(failed),
             Some(found) if *found == owner.0 => Ok(()),
             Some(_) => Err(Fatal::Inconsistent(format!(
                 "the dedup index in {} belongs to another log: give each log a `cache` of its own",
@@ -262,11 +286,8 @@ impl Dedup {
     }
 
     fn noted(&self) -> Result<Option<Anchor>, Fatal> {
-        let get = |key| self.meta.get(key).map_err(|e| self.fatal(&e));
-        if get(DISTRUSTED)?.is_some() {
-            return Err(self.unsound("it named a place where the log has another entry"));
-        }
-        let Some(bytes) = get(ANCHOR)? else {
+        let value = self.meta.get(ANCHOR);
+        let Some(bytes) = value.map_err(|e| fatal(&self.path, &e))? else {
             return Ok(None);
         };
         let anchor = Anchor::decode(&bytes);
@@ -275,7 +296,7 @@ impl Dedup {
     }
 
     fn count_without_anchor(&self) -> Result<Option<u64>, Fatal> {
-        let value = self.meta.get(UNBOUND).map_err(|e| self.fatal(&e))?;
+        let value = self.meta.get(UNBOUND).map_err(|e| fatal(&self.path, &e))?;
         let count = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_be_bytes);
         Ok(value.map(|bytes| count(&bytes)))
     }
@@ -309,6 +330,7 @@ impl Dedup {
     ) -> Result<(), Fatal> {
         let noted = self.anchor();
         if noted.head != head {
+            self.fresh.write().seen = head;
             self.note(Anchor { head, ..noted })?;
         }
         let full = {
@@ -376,18 +398,29 @@ impl Dedup {
         Ok(())
     }
 
-    /// Notes that a place is wrong: it is said, and the next opening of the log
-    /// does not use this index any more.
-    pub(crate) fn distrust(&self) {
-        if !self.distrusted.swap(true, Ordering::SeqCst) {
-            // Where this fails, the next wrong place will be noted instead.
-            let _ = self.meta.insert(DISTRUSTED, [1]);
-        }
+    /// Takes note that a place is wrong: it is said, and the next opening of the
+    /// log does not use this index any more. Whether that is news, and to be
+    /// [noted](Self::note_distrust).
+    pub(crate) fn distrust(&self) -> bool {
+        !self.distrusted.swap(true, Ordering::SeqCst)
+    }
+
+    /// Notes for those who open it after this process that a place was wrong.
+    pub(crate) fn note_distrust(&self) -> Result<(), Fatal> {
+        self.writable()?;
+        let noted = self.meta.insert(DISTRUSTED, [1]);
+        noted.map_err(|e| self.fatal(&e))
     }
 
     /// Whether it named a wrong place.
     pub(crate) fn is_distrusted(&self) -> bool {
         self.distrusted.load(Ordering::SeqCst)
+    }
+
+    /// Whether it is to be made anew, as far as this process knows.
+    pub(crate) fn is_unsound(&self) -> bool {
+        let ended = self.ended.lock();
+        ended.as_ref().is_some_and(|failure| failure.damaged) || self.is_distrusted()
     }
 
     fn write_table(&self, places: &HashMap<Identity, Place>) -> fjall::Result<()> {
@@ -404,23 +437,45 @@ impl Dedup {
     }
 
     fn writable(&self) -> Result<(), Fatal> {
-        match self.failed.load(Ordering::SeqCst) {
-            false => Ok(()),
-            true => Err(self.unsound(HAS_FAILED)),
+        match &*self.ended.lock() {
+            None => Ok(()),
+            Some(failure) => Err(failure.of(&self.path)),
         }
     }
 
-    fn fatal(&self, error: &fjall::Error) -> Fatal {
-        let fatal = fatal(&self.path, error);
-        if matches!(fatal, Fatal::Dedup { damaged: true, .. })
-            && !self.failed.swap(true, Ordering::SeqCst)
-            && let Err(error) = say_failed(&self.path)
-        {
-            // This process knows it anyway.
-            let path = self.path.display();
-            tracing::error!(%path, %error, "the dedup index has failed, and that cannot be noted");
+    /// What has failed, for whoever asked. Nothing is written from then on.
+    pub(crate) fn fatal(&self, error: &fjall::Error) -> Fatal {
+        let failure = {
+            let mut ended = self.ended.lock();
+            if let (fjall::Error::Poisoned, Some(first)) = (error, &*ended) {
+                // All that fjall says after a write that failed. Why it failed, be
+                // it that the disk was full, it said then.
+                return first.of(&self.path);
+            }
+            let failure = Failure::from(error);
+            let marked = ended.as_ref().is_some_and(|first| first.damaged);
+            if marked || (ended.is_some() && !failure.damaged) {
+                return failure.of(&self.path);
+            }
+            *ended = Some(failure.clone());
+            failure
+        };
+        // The disk may hang: nobody else waits for this.
+        if failure.damaged {
+            let Fresh { anchor, seen, .. } = *self.fresh.read();
+            if let Err(error) = failure::say_failed(
+                &self.path,
+                Anchor {
+                    head: seen,
+                    ..anchor
+                },
+            ) {
+                // This process knows it anyway.
+                let path = self.path.display();
+                tracing::error!(%path, %error, "the dedup index has failed, and that cannot be noted");
+            }
         }
-        fatal
+        failure.of(&self.path)
     }
 
     fn unsound(&self, problem: &str) -> Fatal {
@@ -429,12 +484,6 @@ impl Dedup {
 }
 
 const HAS_FAILED: &str = "its disk has failed to write or read it";
-
-/// Says to the next who opens it that an index has failed.
-fn say_failed(path: &Path) -> std::io::Result<()> {
-    File::create(path.join(FAILED))?.sync_all()?;
-    File::open(path)?.sync_all()
-}
 
 fn unsound(path: &Path, problem: &str) -> Fatal {
     Fatal::Dedup {
@@ -451,6 +500,7 @@ impl Fresh {
             leaving: Arc::default(),
             indexed: anchor.indexed,
             anchor,
+            seen: anchor.head,
         }
     }
 }
@@ -458,7 +508,7 @@ impl Fresh {
 /// A name beside `path` that is not taken.
 fn vacant(path: &Path) -> Result<PathBuf, Fatal> {
     let names = (1..=MOST_SET_ASIDE).map(|n| path.with_added_extension(format!("damaged-{n}")));
-    let mut vacant = names.filter(|name| !name.exists());
+    let mut vacant = names.filter(|name| matches!(name.try_exists(), Ok(false)));
     vacant.next().ok_or_else(|| {
         Fatal::Inconsistent(format!(
             "{} cannot be used, and {MOST_SET_ASIDE} like it lie beside it already: find out what \
@@ -466,37 +516,6 @@ fn vacant(path: &Path) -> Result<PathBuf, Fatal> {
             path.display()
         ))
     })
-}
-
-/// What fjall reports, and whether its files are used again. A lock, a full disk
-/// or want of memory go away by themselves. Wrong bytes do not, and after any
-/// other failure of a disk nobody knows what it has.
-fn fatal(path: &Path, error: &fjall::Error) -> Fatal {
-    use std::io::ErrorKind::{
-        OutOfMemory, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
-    };
-    let damaged = match error {
-        fjall::Error::Locked => false,
-        fjall::Error::Io(error) | fjall::Error::Storage(fjall::LsmError::Io(error)) => {
-            let (full, barred) = (
-                matches!(error.kind(), StorageFull | QuotaExceeded | OutOfMemory),
-                matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem),
-            );
-            !full && !barred
-        }
-        _ => true,
-    };
-    let problem = match error {
-        fjall::Error::Locked => {
-            "another process has it open, or this one still waits for its disk".into()
-        }
-        error => error.to_string(),
-    };
-    Fatal::Dedup {
-        path: path.display().to_string(),
-        problem,
-        damaged,
-    }
 }
 
 /// Nearly every look-up is for an identity that is not there: what decides is
@@ -580,7 +599,21 @@ mod tests {
         add(&dedup, 0..3);
         let full = std::io::ErrorKind::StorageFull.into();
         dedup.fatal(&fjall::Error::Io(full));
-        add(&dedup, 3..5);
+        // fjall writes no more, but says no more why.
+        for fatal in [
+            dedup.fatal(&fjall::Error::Poisoned),
+            dedup.flush().unwrap_err(),
+            dedup.note_distrust().unwrap_err(),
+        ] {
+            let passing = matches!(fatal, Fatal::Dedup { damaged: false, .. });
+            assert!(
+                passing && fatal.to_string().contains("StorageFull"),
+                "{fatal}"
+            );
+        }
+        drop(dedup);
+        let dedup = Dedup::open(dir.path(), owner).unwrap();
+        add(&dedup, 0..5);
         let error = std::io::Error::from_raw_os_error(5);
         dedup.fatal(&fjall::Error::Io(error));
         assert!(dedup.extend([].into_iter(), 5, head(6)).is_err());
@@ -591,6 +624,9 @@ mod tests {
             matches!(error, Fatal::Dedup { damaged: true, .. }),
             "{error}"
         );
+        // The tree that it could not note any more is one that was signed.
+        assert_eq!(last_seen(dir.path()), Some(head(5)));
+        assert_eq!(Dedup::look(dir.path(), owner).unwrap(), Some(5));
     }
 
     #[test]

@@ -34,6 +34,9 @@ pub(crate) struct Shared {
     pub(crate) closing: AtomicBool,
     /// The journal is as long as it may be, and waits for its disk to be cut.
     pub(crate) stalled: AtomicBool,
+    /// The index is not what it should be, and is to be made anew at the next
+    /// opening. What is in memory says so even where the disk could not note it.
+    pub(crate) index_failed: AtomicBool,
     pub(crate) wake: Notify,
     pub(crate) jumps: Jumps,
 }
@@ -62,6 +65,7 @@ impl Shared {
             state: Mutex::new(State::Starting),
             closing: AtomicBool::new(false),
             stalled: AtomicBool::new(false),
+            index_failed: AtomicBool::new(false),
             wake: Notify::new(),
             jumps: Jumps::default(),
             config,

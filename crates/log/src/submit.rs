@@ -1,11 +1,13 @@
 //! The way of a submission to its place in the log.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use lucarne_ct::{Chain, Entry, EntryKind, Identity, Sct, SignedEntry, merkle_tree_leaf};
 use lucarne_tlog::leaf_hash;
+use tokio::task::spawn_blocking;
 
-use crate::dedup::Place;
+use crate::dedup::{Dedup, Place};
 use crate::lookups::NoAnswer;
 use crate::pool::{Epoch, Joined, Known, Ticket};
 use crate::session::Session;
@@ -160,7 +162,7 @@ impl Shared {
         }
         self.metrics.dedup_wrong.inc();
         if let Some(session) = self.session.load().as_ref() {
-            session.dedup.distrust();
+            self.distrust(&session.dedup);
         }
         Err(self.unproven(&format_args!(
             "the dedup index in {} has a submission at entry {}, where the tree has another: \
@@ -168,6 +170,20 @@ impl Shared {
             self.config.cache.display(),
             place.index
         )))
+    }
+
+    /// Once for each index: one thread may wait for a disk that hangs.
+    fn distrust(&self, dedup: &Arc<Dedup>) {
+        if !dedup.distrust() {
+            return;
+        }
+        let (dedup, log) = (dedup.clone(), self.config.shortname.clone());
+        drop(spawn_blocking(move || {
+            if let Err(error) = dedup.note_distrust() {
+                // This process knows it anyway.
+                tracing::error!(log, %error, "a wrong place of the dedup index cannot be noted");
+            }
+        }));
     }
 
     fn unproven(&self, problem: &dyn std::fmt::Display) -> SubmitError {

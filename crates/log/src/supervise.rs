@@ -28,7 +28,6 @@ impl Shared {
         let name = self.config.shortname.clone();
         self.show_published().await;
         let mut backoff = FIRST_BACKOFF;
-        let mut rebuild = false;
         while !self.closing.load(Ordering::SeqCst) {
             if self.config.retired(self.now_ms()) {
                 self.set_state(State::Retired);
@@ -46,10 +45,12 @@ impl Shared {
                 continue;
             }
             let opened = Instant::now();
-            let Err(fatal) = self.clone().session(rebuild).await else {
+            let Err(fatal) = self.clone().session().await else {
                 continue;
             };
-            rebuild = matches!(fatal, Fatal::Dedup { damaged: true, .. });
+            if matches!(fatal, Fatal::Dedup { damaged: true, .. }) {
+                self.index_failed.store(true, Ordering::SeqCst);
+            }
             if opened.elapsed() > MAX_BACKOFF {
                 backoff = FIRST_BACKOFF;
             }
@@ -106,10 +107,11 @@ impl Shared {
     }
 
     /// One session, in a task of its own: a panic is an error like others.
-    async fn session(self: Arc<Self>, rebuild: bool) -> Result<(), Fatal> {
-        let result = tokio::spawn(self.clone().run(rebuild)).await;
+    async fn session(self: Arc<Self>) -> Result<(), Fatal> {
+        let result = tokio::spawn(self.clone().run()).await;
         self.stalled.store(false, Ordering::SeqCst);
         if let Some(session) = self.session.swap(None) {
+            self.note_index(&session);
             session.end().await;
         }
         let result = result.unwrap_or_else(|panic| Err(Fatal::Internal(panic.to_string())));
@@ -120,9 +122,9 @@ impl Shared {
     }
 
     /// Opens the log and sequences until it is closed, or fails.
-    async fn run(self: Arc<Self>, rebuild: bool) -> Result<(), Fatal> {
+    async fn run(self: Arc<Self>) -> Result<(), Fatal> {
         let (recovered, dedup) = tokio::select! {
-            opened = self.open(rebuild) => opened?,
+            opened = self.open() => opened?,
             // Bringing an index up to date may take long.
             () = self.wake.notified() => return Ok(()),
         };
@@ -132,16 +134,26 @@ impl Shared {
         let session = Arc::new(Session::new(self.config.pool_size, dedup)?);
         let sequencer = Sequencer::new(self.clone(), session.clone(), recovered);
         let (log, shared) = (self.clone(), session.clone());
-        tokio::select! {
+        let ended = tokio::select! {
             ended = sequencer.run(move || log.opened(shared, size)) => ended,
             never = catchup::repair(&self, &session.dedup) => match never {},
+        };
+        self.note_index(&session);
+        ended
+    }
+
+    /// Remembers that the index of this session has failed: what ended it may be
+    /// something else, and the next may end before the index is opened.
+    fn note_index(&self, session: &Session) {
+        if session.dedup.is_unsound() {
+            self.index_failed.store(true, Ordering::SeqCst);
         }
     }
 
-    async fn open(&self, rebuild: bool) -> Result<(Recovered, Dedup), Fatal> {
+    async fn open(&self) -> Result<(Recovered, Dedup), Fatal> {
         let recovered = self.recover().await?;
         self.reader.recovered();
-        let dedup = catchup::open(self, &recovered.tree, rebuild).await?;
+        let dedup = catchup::open(self, &recovered.tree).await?;
         Ok((recovered, dedup))
     }
 

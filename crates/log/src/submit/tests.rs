@@ -1,5 +1,6 @@
 //! Whatever a dedup index says: no SCT for what the tree does not have.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,13 +8,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use lucarne_ct::{LogKey, Policy, Roots};
 use lucarne_mint::testing::Pki;
-use lucarne_storage::{MemoryAssets, MemoryLock};
+use lucarne_storage::{Lock, MemoryAssets, MemoryLock};
 use prometheus_client::registry::Registry;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::*;
-use crate::dedup::Anchor;
+use crate::dedup::{Anchor, Dedup};
 use crate::{Clock, Log, LogConfig, Metrics};
 
 const ENTRIES: usize = 300;
@@ -52,6 +53,23 @@ impl World {
             assets,
             lock,
         }
+    }
+
+    /// What a backup has of it, beside the same cache.
+    async fn copy(&self) -> World {
+        let lock = MemoryLock::new();
+        let id = self.config.key.log_id().0;
+        lock.create(&id, &self.signed().await).await.unwrap();
+        World {
+            config: self.config.clone(),
+            assets: self.assets.snapshot(),
+            lock,
+        }
+    }
+
+    async fn signed(&self) -> Vec<u8> {
+        let id = self.config.key.log_id().0;
+        self.lock.load(&id).await.unwrap().unwrap()
     }
 
     /// A log just started: it has issued nothing yet.
@@ -101,9 +119,9 @@ struct Logged {
 }
 
 /// Entries of a log, with the places that they really have.
-async fn fill(log: &Arc<Shared>) -> Vec<Logged> {
+async fn fill(log: &Arc<Shared>, hosts: Range<usize>) -> Vec<Logged> {
     let pki = Pki::shared();
-    let chains: Vec<Chain> = (0..ENTRIES)
+    let chains: Vec<Chain> = hosts
         .map(|n| pki.certificate(&pki.p256, &format!("host-{n}.example")))
         .map(|chain| Chain::from_ders(chain.unwrap().certificates()).unwrap())
         .collect();
@@ -179,7 +197,7 @@ async fn no_wrong_place_of_the_index_gives_a_false_sct() {
     let world = World::new(&cache.path().join("dedup")).await;
     let log = world.start();
     settled(&log, started).await;
-    let logged = fill(&log).await;
+    let logged = fill(&log, 0..ENTRIES).await;
     stop(&log).await;
     drop(log);
     let log = world.start();
@@ -224,7 +242,7 @@ async fn no_flipped_bit_of_the_index_gives_a_false_sct() {
     let world = World::new(&cache.path().join("whole")).await;
     let log = world.start();
     settled(&log, started).await;
-    let logged = fill(&log).await;
+    let logged = fill(&log, 0..ENTRIES).await;
     stop(&log).await;
     drop(log);
     let mut rng = StdRng::seed_from_u64(SEED);
@@ -270,4 +288,102 @@ fn copied(from: &Path, to: &Path) -> Vec<std::path::PathBuf> {
     }
     files.sort();
     files
+}
+
+/// What is used of an index no more still proves that lock and data are older.
+async fn an_index_that_is_not_used_is_evidence(spoil: impl Fn(&Dedup)) {
+    let cache = tempfile::tempdir().unwrap();
+    let world = World::new(&cache.path().join("dedup")).await;
+    let log = world.start();
+    settled(&log, started).await;
+    fill(&log, 0..5).await;
+    stop(&log).await;
+    drop(log);
+    let backup = world.copy().await;
+    let log = world.start();
+    settled(&log, started).await;
+    fill(&log, 5..10).await;
+    indexed(&log, 10).await;
+    spoil(&log.session.load().as_ref().unwrap().dedup);
+    stop(&log).await;
+    drop(log);
+
+    let before = backup.signed().await;
+    for _ in 0..2 {
+        let log = backup.start();
+        let State::Stopped { reason, .. } = settled(&log, started).await else {
+            panic!("a fork is signed");
+        };
+        assert!(reason.contains("has seen 10 entries"), "{reason}");
+        assert!(reason.contains("only knows 5"), "{reason}");
+        stop(&log).await;
+        let assets = Arc::new(backup.assets.clone());
+        let examined = Log::examine(&backup.config, assets, &backup.lock).await;
+        let reason = examined.unwrap_err().to_string();
+        assert!(reason.contains("has seen 10 entries"), "{reason}");
+    }
+    assert_eq!(backup.signed().await, before, "nothing is signed");
+    assert!(!cache.path().join("dedup.damaged-1").exists());
+    // With the newest it is set aside.
+    let log = world.start();
+    assert_eq!(settled(&log, started).await, State::Running);
+    assert!(cache.path().join("dedup.damaged-1").exists());
+    stop(&log).await;
+}
+
+/// Polled: nothing tells when a round is in the index.
+async fn indexed(log: &Shared, entries: u64) {
+    let dedup = log.session.load().as_ref().unwrap().dedup.clone();
+    for _ in 0..6000 {
+        if dedup.anchor().head.size == entries {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("{} entries are indexed", dedup.indexed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_whose_disk_has_failed_is_evidence() {
+    an_index_that_is_not_used_is_evidence(|dedup| {
+        let error = std::io::Error::from_raw_os_error(5);
+        dedup.fatal(&fjall::Error::Io(error));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_that_named_a_wrong_place_is_evidence() {
+    an_index_that_is_not_used_is_evidence(|dedup| {
+        assert!(dedup.distrust());
+        dedup.note_distrust().unwrap();
+    })
+    .await;
+}
+
+/// Its disk could not even note that it has failed, and it was the lock that
+/// ended the session, and the next one.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_that_has_failed_is_made_anew_whatever_ended_the_session() {
+    let cache = tempfile::tempdir().unwrap();
+    let world = World::new(&cache.path().join("dedup")).await;
+    let log = world.start();
+    settled(&log, started).await;
+    fill(&log, 0..5).await;
+    indexed(&log, 5).await;
+    let error = std::io::Error::from_raw_os_error(5);
+    let fail = |dedup: &Dedup| dedup.fatal(&fjall::Error::Io(error));
+    fail(&log.session.load().as_ref().unwrap().dedup);
+    std::fs::remove_file(cache.path().join("dedup/failed")).unwrap();
+    world.lock.fail(Some("unplugged"));
+    settled(&log, |_| log.metrics.failures.get() >= 2).await;
+    world.lock.fail(None);
+    log.wake.notify_one();
+    assert_eq!(
+        settled(&log, |state| *state == State::Running).await,
+        State::Running
+    );
+    assert!(cache.path().join("dedup.damaged-1").exists());
+    fill(&log, 0..10).await;
+    stop(&log).await;
 }

@@ -1,0 +1,83 @@
+//! What fails about an index, and the file that says so.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use super::{Anchor, Head};
+use crate::Fatal;
+
+/// A file in an index of which something could not be written or read: its
+/// anchor, from memory.
+const FAILED: &str = "failed";
+
+/// What fjall reports, and whether its files are used again.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    problem: String,
+    pub(super) damaged: bool,
+}
+
+/// A lock, a full disk or want of memory go away by themselves. Wrong bytes do
+/// not, and after any other failure of a disk nobody knows what it has.
+impl From<&fjall::Error> for Failure {
+    fn from(error: &fjall::Error) -> Self {
+        use std::io::ErrorKind::{
+            OutOfMemory, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
+        };
+        let damaged = match error {
+            fjall::Error::Locked => false,
+            fjall::Error::Io(error) | fjall::Error::Storage(fjall::LsmError::Io(error)) => {
+                let (full, barred) = (
+                    matches!(error.kind(), StorageFull | QuotaExceeded | OutOfMemory),
+                    matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem),
+                );
+                !full && !barred
+            }
+            _ => true,
+        };
+        let problem = match error {
+            fjall::Error::Locked => {
+                "another process has it open, or this one still waits for its disk".into()
+            }
+            error => error.to_string(),
+        };
+        Failure { problem, damaged }
+    }
+}
+
+impl Failure {
+    /// That of the index in `path`.
+    pub(super) fn of(&self, path: &Path) -> Fatal {
+        Fatal::Dedup {
+            path: path.display().to_string(),
+            problem: self.problem.clone(),
+            damaged: self.damaged,
+        }
+    }
+}
+
+pub(super) fn fatal(path: &Path, error: &fjall::Error) -> Fatal {
+    Failure::from(error).of(path)
+}
+
+/// Says to the next who opens it that an index has failed, and what it was of.
+pub(super) fn say_failed(path: &Path, anchor: Anchor) -> std::io::Result<()> {
+    let mut file = File::create(path.join(FAILED))?;
+    file.write_all(&anchor.encode())?;
+    file.sync_all()?;
+    File::open(path)?.sync_all()
+}
+
+pub(super) fn has_failed(path: &Path) -> std::io::Result<bool> {
+    path.join(FAILED).try_exists()
+}
+
+/// The newest tree that an index which has failed had seen, if it could still
+/// say so.
+pub(crate) fn last_seen(path: &Path) -> Option<Head> {
+    let said = std::fs::read(path.join(FAILED)).ok()?;
+    // A power cut may leave zeros.
+    let anchor = Anchor::decode(&said).filter(|_| said.iter().any(|byte| *byte != 0))?;
+    Some(anchor.head)
+}
