@@ -148,7 +148,8 @@ impl<'a> Bench<'a> {
         let mut command = Command::new(&self.lucarne);
         command
             .args(["load", "ct-write", "--no-ui", "--audit=none"])
-            .args(["--precerts=0", "--duplicates=0"])
+            // What answers here takes whatever comes: a log would be found out.
+            .args(["--precerts=0", "--duplicates=0", "--probe-interval=0s"])
             .arg(format!("--log-url=http://{address}"))
             .arg(format!("--origin={address}"))
             .arg(format!("--log-public-key={}", self.key))
