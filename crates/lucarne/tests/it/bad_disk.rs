@@ -99,6 +99,9 @@ fn a_lost_write_to_the_index_rebuilds_it(end: impl AsyncFn(&Site, &Load, &mut Se
         }
         site.reaches("small", "running").await;
         let aside = files(&site.path().join("small-cache/dedup.damaged-1"));
+        let (said, aside): (Vec<_>, Vec<_>) =
+            aside.iter().partition(|file| file.ends_with("failed"));
+        assert_eq!(said.len(), 1, "the file that says so is new: {said:?}");
         let aside = aside.iter().map(|file| file.metadata().unwrap().ino());
         let aside: HashSet<u64> = aside.collect();
         let written = disk.written_after_failure().unwrap();
