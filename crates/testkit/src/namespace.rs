@@ -9,9 +9,10 @@ const INSIDE: &str = "LUCARNE_TEST_NAMESPACE";
 /// Beside the directory: the test has run inside.
 const ENTERED: &str = "entered";
 
-/// Runs `test`, whose name has no other's in this program, again inside a new mount namespace (and, for other
-/// users than root, a user namespace), where this gives it an empty directory;
-/// `None` outside, once the test has passed inside.
+/// Runs the test program again inside a new mount namespace (and, for users
+/// other than root, a user namespace), for the test named `test` alone. Returns
+/// an empty directory inside; outside, `None` once the test has passed. No other
+/// test's name may contain `test`, for names select by their parts.
 ///
 /// # Panics
 /// If it was not run, has not passed, or the system permits no namespaces: the
