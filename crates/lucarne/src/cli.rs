@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
 use jiff::civil::Date;
@@ -154,8 +154,8 @@ pub struct Serve {
 
     /// For tests: TLS with certificates for whatever host clients ask for, by a CA made in DIR
     /// [default: testcert in the first log's cache]
-    #[arg(long, value_name = "DIR", num_args = 0..=1, conflicts_with = "tls_certificate")]
-    pub testcert: Option<Option<PathBuf>>,
+    #[arg(long, value_name = "DIR", num_args = 0..=1)]
+    testcert: Option<Option<PathBuf>>,
 
     /// The clock is right, and it is this day (UTC): logs start though they signed last more than
     /// a day ago
@@ -175,12 +175,47 @@ pub struct Keygen {
     pub file: PathBuf,
 }
 
+impl Serve {
+    /// Whether certificates are made for tests, and in which directory if one is
+    /// named. Sunlight's flag is a switch: `true` and `false` are no directories.
+    pub fn testcert(&self) -> Option<Option<&Path>> {
+        let directory = self.testcert.as_ref()?.as_deref();
+        match directory.and_then(Path::to_str) {
+            Some("false") => None,
+            Some("true") => Some(None),
+            _ => Some(directory),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use std::path::Path;
+
+    use clap::{CommandFactory, Parser};
+
+    use super::{Cli, Command};
 
     #[test]
     fn the_command_line_is_sound() {
-        super::Cli::command().debug_assert();
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn testcert_is_a_switch_or_has_a_directory() {
+        for (flags, wanted) in [
+            (&[][..], None),
+            (&["--testcert"], Some(None)),
+            (&["--testcert=true"], Some(None)),
+            (&["--testcert=false"], None),
+            (&["--testcert=./false"], Some(Some(Path::new("./false")))),
+            (&["--testcert", "certs"], Some(Some(Path::new("certs")))),
+        ] {
+            let args = ["lucarne", "serve"].iter().chain(flags);
+            let Command::Serve(serve) = Cli::parse_from(args).command else {
+                panic!("{flags:?}");
+            };
+            assert_eq!(serve.testcert(), wanted, "{flags:?}");
+        }
     }
 }

@@ -35,8 +35,8 @@ pub(crate) fn run(options: &Serve, logging: &Logging) -> ExitCode {
     {
         return failed(error);
     }
-    let testcert = match options.testcert.as_ref() {
-        Some(directory) => match testcert(directory.as_deref(), &config) {
+    let testcert = match options.testcert() {
+        Some(directory) => match testcert(directory, &config) {
             Ok(tls) => Some(tls),
             Err(error) => return failed(format_args!("{error:#}")),
         },
@@ -71,7 +71,9 @@ fn confirm_clock(day: Date, config: &mut Config) -> Result<()> {
 /// Certificates for tests, in the directory that is given, or in the cache.
 fn testcert(directory: Option<&Path>, config: &Config) -> Result<Arc<Tls>> {
     if config.tls.is_some() {
-        bail!("--testcert: the configuration has a certificate (`tls:`); leave out one of both");
+        bail!(
+            "--testcert: the configuration has a certificate (`tls:`, --tls-certificate); leave out one of both"
+        );
     }
     let directory = match (directory, config.logs.first()) {
         (Some(directory), _) => directory.to_owned(),

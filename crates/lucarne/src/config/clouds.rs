@@ -7,6 +7,7 @@ use std::path::Path;
 use lucarne_storage::SqlLock;
 use url::Url;
 
+use super::go::given;
 use super::place::LockPlace;
 
 /// The flags.
@@ -58,6 +59,7 @@ pub struct Clouds {
         long,
         alias = "db_password",
         value_name = "PASSWORD",
+        allow_hyphen_values = true,
         requires = "origin",
         hide = true
     )]
@@ -69,7 +71,6 @@ pub struct Clouds {
         alias = "signer_private_key_secret_name",
         value_name = "NAME",
         requires = "origin",
-        conflicts_with = "private_key",
         hide = true
     )]
     signer_private_key_secret_name: Option<String>,
@@ -92,19 +93,19 @@ pub(super) enum Cloud {
 impl Clouds {
     /// Whose these are, if they tell.
     pub(super) fn cloud(&self) -> Option<Cloud> {
-        match &self.signer_private_key_secret_name {
+        match given(&self.signer_private_key_secret_name) {
             Some(name) if is_google(name) => Some(Cloud::Gcp),
             Some(_) => Some(Cloud::Aws),
-            None => self.db_host.is_some().then_some(Cloud::Aws),
+            None => given(&self.db_host).map(|_| Cloud::Aws),
         }
     }
 
     /// The key, as `secret` says it.
     pub(super) fn key(&self) -> Option<String> {
-        let name = self.signer_private_key_secret_name.as_ref()?;
+        let name = given(&self.signer_private_key_secret_name)?;
         Some(match name {
             name if is_google(name) => format!("gcpsecret://{name}"),
-            arn if arn.starts_with("arn:") => arn.clone(),
+            arn if arn.starts_with("arn:") => arn.to_owned(),
             name => format!("awssecret://{name}"),
         })
     }
@@ -114,21 +115,34 @@ impl Clouds {
     /// # Errors
     /// In words that follow the flag.
     pub(super) fn lock(&self) -> Option<Result<LockPlace, String>> {
-        let host = self.db_host.as_deref()?;
+        let host = given(&self.db_host)?;
         Some(self.lock_at(host))
     }
 
+    /// The flags that say something of a database whose server is not named.
+    pub(super) fn without_host(&self) -> impl Iterator<Item = &'static str> {
+        let of_database = [
+            ("db-name", given(&self.db_name).is_some()),
+            ("db-user", given(&self.db_user).is_some()),
+            ("db-password", given(&self.db_password).is_some()),
+            ("db-port", self.db_port.is_some()),
+        ];
+        let unnamed = given(&self.db_host).is_none();
+        let said = of_database.into_iter();
+        said.filter_map(move |(flag, given)| (given && unnamed).then_some(flag))
+    }
+
     fn lock_at(&self, host: &str) -> Result<LockPlace, String> {
-        let name = self.db_name.as_deref();
+        let name = given(&self.db_name);
         let name = name.ok_or("names a server; the database is missing (--db-name)")?;
         let wrong = || format!("`{host}` is no host");
         let mut url = Url::parse("mysql://localhost").map_err(|error| error.to_string())?;
         url.set_host(Some(host)).map_err(|_| wrong())?;
         url.set_port(self.db_port).map_err(|()| wrong())?;
-        let user = self.db_user.as_deref().unwrap_or_default();
+        let user = given(&self.db_user).unwrap_or_default();
         url.set_username(user).map_err(|()| wrong())?;
         url.set_path(name);
-        let url = match &self.db_password {
+        let url = match given(&self.db_password) {
             Some(password) => {
                 SqlLock::with_password(url.as_str(), password).map_err(|error| error.to_string())?
             }
@@ -140,9 +154,14 @@ impl Clouds {
 
 impl Cloud {
     /// The URL of a bucket that TesseraCT is told by its name alone. On AWS, the
-    /// environment may name another server, as for Amazon's own tools.
-    pub(super) fn bucket(self, name: &str) -> String {
-        let variable = |name| std::env::var(name).ok().filter(|url| !url.is_empty());
+    /// environment, of which `variable` reads, may name another server, as for
+    /// Amazon's own tools.
+    pub(super) fn bucket(
+        self,
+        name: &str,
+        variable: impl Fn(&'static str) -> Option<String>,
+    ) -> String {
+        let variable = |name| variable(name).filter(|url| !url.is_empty());
         let endpoint = || variable("AWS_ENDPOINT_URL_S3").or_else(|| variable("AWS_ENDPOINT_URL"));
         match self {
             Cloud::Gcp => format!("gs://{name}"),
@@ -211,7 +230,26 @@ mod tests {
 
     #[test]
     fn a_bucket_is_its_clouds() {
-        assert_eq!(Cloud::Gcp.bucket("b"), "gs://b");
-        assert!(Cloud::Aws.bucket("b").starts_with("s3://b"));
+        const ANY: (&str, &str) = ("AWS_ENDPOINT_URL", "http://any.example:9000");
+        const S3: (&str, &str) = ("AWS_ENDPOINT_URL_S3", "https://s3.example/");
+        let any = "s3://b?endpoint=http%3A%2F%2Fany.example%3A9000";
+        let s3 = "s3://b?endpoint=https%3A%2F%2Fs3.example%2F";
+        let empty = |(name, _)| (name, "");
+        for (cloud, environment, url) in [
+            (Cloud::Gcp, vec![ANY, S3], "gs://b"),
+            (Cloud::Aws, vec![], "s3://b"),
+            (Cloud::Aws, vec![ANY], any),
+            (Cloud::Aws, vec![S3], s3),
+            (Cloud::Aws, vec![ANY, S3], s3),
+            (Cloud::Aws, vec![ANY, empty(S3)], any),
+            (Cloud::Aws, vec![empty(ANY), empty(S3)], "s3://b"),
+        ] {
+            let variable = |name| {
+                let mut set = environment.iter();
+                let found = set.find(|(set, _)| *set == name);
+                found.map(|(_, url)| (*url).to_owned())
+            };
+            assert_eq!(cloud.bucket("b", variable), url, "{environment:?}");
+        }
     }
 }

@@ -329,7 +329,7 @@ impl Flags {
     fn data(&self, parse: &mut Parse<'_>) -> Option<DataPlace> {
         if let Some(text) = &self.bucket {
             let url = match (ObjectStoreConfig::is_url(text), self.cloud()) {
-                (false, Some(cloud)) => cloud.bucket(text),
+                (false, Some(cloud)) => cloud.bucket(text, |name| std::env::var(name).ok()),
                 _ => text.clone(),
             };
             let config = ObjectStoreConfig::from_url(&url).map_err(|error| error.to_string());
@@ -386,6 +386,10 @@ impl Flags {
             let message = "is TesseraCT's, and ignored: --checkpoints names the lock";
             report.warning(None, "--db-host", message);
         }
+        for flag in self.clouds.without_host() {
+            let message = "is TesseraCT's, and ignored: --db-host names no server";
+            report.warning(None, format!("--{flag}"), message);
+        }
         if self.enable_publication_awaiter == Some(false) {
             let message = "is TesseraCT's, and ignored: an SCT is always given after the \
                            checkpoint that covers it";
@@ -433,10 +437,14 @@ impl Flags {
     fn log(&self, parse: &mut Parse<'_>, data: Option<DataPlace>) -> Option<LogSettings> {
         let origin = self.origin.as_deref().unwrap_or_default();
         let prefix = parse.value("origin", origin, origin_prefix);
-        let served = match &self.path_prefix {
+        let served = match given(&self.path_prefix) {
             Some(path) => prefix.clone().map(|prefix| at_path(&prefix, path)),
             None => prefix.clone(),
         };
+        if given(&self.private_key).is_some() && self.clouds.key().is_some() {
+            let message = "and --private-key are both given: a log has one key";
+            parse.problem("signer-private-key-secret-name", message);
+        }
         let secret = self.key_source();
         let secret = parse.present("private-key", secret.as_deref());
         let secret = secret.and_then(|text| {
@@ -543,7 +551,7 @@ impl Flags {
                 "is not after --not-after-start: no certificate could be logged",
             );
         }
-        let usage = self.ext_key_usages.as_deref();
+        let usage = given(&self.ext_key_usages);
         let require = usage.and_then(|text| parse.value("ext-key-usages", text, require));
         let reject_extensions = self.reject_extension.iter().filter(|oid| !oid.is_empty());
         let reject_extensions = reject_extensions

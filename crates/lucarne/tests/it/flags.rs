@@ -40,7 +40,8 @@ fn flags_alone_start_a_log_and_start_it_again() {
             "--http-endpoint=127.0.0.1:{port} --storage-dir=data \
              --private-key=key.pem --roots-pem-file=roots.pem --checkpoint-interval=1500ms \
              --not-after-start=2020-01-01T00:00:00Z --reject-expired=false \
-             --ext-key-usages=ServerAuth --accept-sha1-signing-algorithms"
+             --ext-key-usages=ServerAuth --accept-sha1-signing-algorithms --path-prefix= \
+             --testcert=false"
         );
         for flag in [
             "http-endpoint",
@@ -52,6 +53,8 @@ fn flags_alone_start_a_log_and_start_it_again() {
             "reject-expired",
             "ext-key-usages",
             "accept-sha1-signing-algorithms",
+            "path-prefix",
+            "testcert",
         ] {
             let written = format!("{dashes}{}", flag.replace('-', dash));
             arg = arg.replace(&format!("--{flag}"), &written);
@@ -222,12 +225,27 @@ fn flags_are_read_as_go_reads_them() {
     let line = "serve -origin=https://wrong -origin=example.com/test -storage_dir data \
                 -roots_pem_file=roots.pem -http_endpoint=127.0.0.1:0 -not_after_start= \
                 -not_after_limit= -reject_extension= -reject_expired=F -reject_unexpired=0 \
-                -accept_sha1_signing_algorithms=T -private_key none.pem";
+                -accept_sha1_signing_algorithms=T -private_key none.pem -ext_key_usages= \
+                -signer_private_key_secret_name= -path_prefix= -db_host= -db_name n -db_user= \
+                -db_password -x7 -db_port=3306";
     let args: Vec<&str> = line.split_whitespace().collect();
     let (code, said) = lucarne(files().path(), &args);
     assert_eq!(code, 1, "{said}");
     assert_has(&said, "problem: --private-key: none.pem does not exist");
     assert_eq!(said.matches("problem:").count(), 1, "{said}");
+    // What is said of a database without its server means nothing.
+    for (flag, ignored) in [("name", 1), ("user", 0), ("password", 1), ("port", 1)] {
+        let line = format!("--db-{flag}: is TesseraCT's, and ignored: ");
+        assert_eq!(said.matches(&line).count(), ignored, "{flag}\n{said}");
+    }
+    assert!(!said.contains("x7"), "{said}");
+    // Two keys are one too many.
+    let line = "serve -origin=example.com/test -private_key none.pem \
+                -signer_private_key_secret_name=ct/key";
+    let args: Vec<&str> = line.split_whitespace().collect();
+    let (code, said) = lucarne(files().path(), &args);
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "--signer-private-key-secret-name: ");
 }
 
 /// A bucket's name alone does not say whose it is.
