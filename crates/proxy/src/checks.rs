@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 /// Most checks at a time: each is milliseconds of CPU, for whoever asks.
 const AT_A_TIME: usize = 2;
@@ -24,11 +24,14 @@ pub(crate) type Key = [u8; 32];
 /// Why a password is not checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChecksFull {
-    /// As many passwords from the client's address wait as may.
+    /// The client's own: as many from its address wait as may, or took all the time.
     OfClient,
-    /// As many of all clients wait as may, or its turn did not come in time.
+    /// Those of all clients: as many wait as may, or took all the time.
     OfAll,
 }
+
+/// Whether the password is right, or why it was not looked at; `None`: not yet.
+type Verdict = Option<Result<bool, ChecksFull>>;
 
 /// Checks of passwords.
 ///
@@ -52,7 +55,7 @@ struct Lanes {
 struct Lane {
     turn: Arc<Semaphore>,
     /// What waits, and the one whose turn it is: who tells of its verdict.
-    under_way: HashMap<Key, Arc<watch::Sender<Option<bool>>>>,
+    under_way: HashMap<Key, Arc<watch::Sender<Verdict>>>,
 }
 
 impl Default for Lane {
@@ -91,9 +94,11 @@ impl Checks {
         check: impl FnOnce() -> bool + Send + 'static,
     ) -> Result<bool, ChecksFull> {
         let mut verdict = self.join(network(client), key, check)?;
-        // Nobody will tell any more: its turn has not come in time.
         let told = verdict.wait_for(Option::is_some).await;
-        told.map_or(Err(ChecksFull::OfAll), |right| Ok(*right == Some(true)))
+        // Where nobody will tell any more, the check has failed.
+        told.ok()
+            .and_then(|told| *told)
+            .unwrap_or(Err(ChecksFull::OfAll))
     }
 
     fn join(
@@ -101,7 +106,7 @@ impl Checks {
         client: IpAddr,
         key: Key,
         check: impl FnOnce() -> bool + Send + 'static,
-    ) -> Result<watch::Receiver<Option<bool>>, ChecksFull> {
+    ) -> Result<watch::Receiver<Verdict>, ChecksFull> {
         let mut lanes = self.lanes.lock();
         if let Some(lane) = lanes.of.get(&client) {
             if let Some(same) = lane.under_way.get(&key) {
@@ -131,13 +136,15 @@ impl Checks {
 
     /// Waits for the client's turn, then for a slot: as each client waits for one slot at most,
     /// and slots go to whoever has waited longest, clients take turns.
-    async fn admit(&self, turn: Arc<Semaphore>) -> Option<[OwnedSemaphorePermit; 2]> {
-        let both = async {
-            let own = turn.acquire_owned().await.ok()?;
-            let slot = self.slots.clone().acquire_owned().await.ok()?;
-            Some([own, slot])
+    async fn admit(&self, turn: Arc<Semaphore>) -> Result<[OwnedSemaphorePermit; 2], ChecksFull> {
+        let latest = Instant::now() + self.patience;
+        let wait = async |semaphore: Arc<Semaphore>, full| {
+            let waited = timeout_at(latest, semaphore.acquire_owned()).await;
+            waited.ok().and_then(Result::ok).ok_or(full)
         };
-        timeout(self.patience, both).await.ok().flatten()
+        let own = wait(turn, ChecksFull::OfClient).await?;
+        let slot = wait(self.slots.clone(), ChecksFull::OfAll).await?;
+        Ok([own, slot])
     }
 }
 
@@ -152,11 +159,15 @@ impl Place {
     async fn take_turn(
         self,
         turn: Arc<Semaphore>,
-        tell: Arc<watch::Sender<Option<bool>>>,
+        tell: Arc<watch::Sender<Verdict>>,
         check: impl FnOnce() -> bool + Send + 'static,
     ) {
-        let Some(permits) = self.checks.admit(turn).await else {
-            return;
+        let permits = match self.checks.admit(turn).await {
+            Ok(permits) => permits,
+            Err(full) => {
+                tell.send_replace(Some(Err(full)));
+                return;
+            }
         };
         if tell.receiver_count() == 0 {
             return; // whoever asked has gone
@@ -168,7 +179,7 @@ impl Place {
             right
         };
         if let Ok(right) = tokio::task::spawn_blocking(run).await {
-            tell.send_replace(Some(right));
+            tell.send_replace(Some(Ok(right)));
         }
     }
 }
@@ -312,6 +323,10 @@ mod tests {
         }
         let late = checks.run(ip("192.0.2.1"), key(0), || true).await;
         assert_eq!(late, Err(ChecksFull::OfAll));
+        // Whoever waits behind a check of its own is told that.
+        let own = IpAddr::from([10, 0, 0, 0]);
+        let late = checks.run(own, key(9), || true).await;
+        assert_eq!(late, Err(ChecksFull::OfClient));
         // Whoever has gone leaves its slot taken for as long as its check runs.
         drop(running);
         let late = checks.run(ip("192.0.2.1"), key(0), || true).await;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::header::{ACCEPT, HOST, HeaderMap, TE};
 use http::request::Parts;
@@ -294,26 +294,49 @@ async fn connection(
 }
 
 /// For a client that speaks HTTP/2: the one connection for all, or, if the
-/// server does not speak it, one for this request.
+/// server does not speak it, one for this request. Who waits for another's
+/// connection is told that it failed: trying in turn would add all that up.
 async fn shared(
     session: &Session,
     fixed: &Fixed,
     fresh: bool,
 ) -> Result<(Connection, bool), Failure> {
-    let upstream = &session.core.upstream;
+    let pool = &session.core.upstream.pool;
     let route = &*fixed.route;
-    if !fresh && let Some(connection) = upstream.pool.for_http2(route) {
+    let came = Instant::now();
+    if !fresh && let Some(connection) = pool.for_http2(route) {
         return Ok((connection, true));
     }
-    let _one = fixed.dialling.lock().await;
-    if let Some(connection) = upstream.pool.http2(route) {
-        return Ok((Connection::Http2(connection), true));
+    let may_be_shared = || pool.speaks_http2(route) != Some(false);
+    if may_be_shared() {
+        let mut failed = fixed.dialling.lock().await;
+        if let Some(connection) = pool.http2(route) {
+            return Ok((Connection::Http2(connection), true));
+        }
+        if let Some((at, failure)) = &*failed
+            && came <= *at
+        {
+            return Err(failure.clone());
+        }
+        if may_be_shared() {
+            let dialled = dial(session, fixed).await;
+            if let Err(failure) = &dialled {
+                *failed = Some((Instant::now(), failure.clone()));
+            }
+            return Ok((dialled?, false));
+        }
     }
-    let connection = upstream.connect(route, true, &fixed.trail).await?;
+    Ok((dial(session, fixed).await?, false))
+}
+
+/// A new connection for a client that speaks HTTP/2; for all, if it speaks that.
+async fn dial(session: &Session, fixed: &Fixed) -> Result<Connection, Failure> {
+    let upstream = &session.core.upstream;
+    let connection = upstream.connect(&fixed.route, true, &fixed.trail).await?;
     if let Connection::Http2(sender) = &connection {
-        upstream.pool.share(route, sender.clone());
+        upstream.pool.share(&fixed.route, sender.clone());
     }
-    Ok((connection, false))
+    Ok(connection)
 }
 
 /// Has interim answers to a request passed on, and its body held back until the
@@ -381,8 +404,16 @@ async fn send(
             (None, Some(again)) if attempts < ATTEMPTS => again
                 .body(Outgoing::empty())
                 .map_err(|error| Failure::Request(format!("{error}.")))?,
-            _ => return Err(closed(unsent.error)),
+            _ => return Err(broke_off(route, unsent.error)),
         };
+    }
+}
+
+/// That there is no answer, told of whom the request was sent to.
+fn broke_off(route: &Route, error: hyper::Error) -> Failure {
+    match route.forwarder() {
+        Some(proxy) => relay::broke(&error, proxy),
+        None => closed(error),
     }
 }
 

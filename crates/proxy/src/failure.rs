@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use http::StatusCode;
-use lucarne_mint::store::StoreError;
+use lucarne_mint::store::{Host, StoreError};
 
 use crate::checks::ChecksFull;
 use crate::facts::Facts;
@@ -14,10 +14,10 @@ use crate::upstream_proxy::UpstreamProxy;
 /// Why the proxy does not want to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The list of denied hosts has it.
-    Denied(HostPattern),
-    /// The list of allowed hosts does not have it.
-    NotAllowed,
+    /// The list of denied hosts has this host, by this pattern.
+    Denied(Host, HostPattern),
+    /// The list of allowed hosts does not have this host.
+    NotAllowed(Host),
     /// This port may not be reached.
     Port(u16),
     /// The host's address is not one of the public internet; what it is.
@@ -56,8 +56,6 @@ pub enum Failure {
     Upstream(String, UpstreamTrouble),
     /// The proxy has no certificate to answer with.
     Mint(StoreError),
-    /// As many connections as the proxy may have.
-    Busy,
 }
 
 /// Why an upstream proxy gave no connection.
@@ -94,9 +92,9 @@ impl Failure {
             Failure::Timeout(..) => StatusCode::GATEWAY_TIMEOUT,
             Failure::Upstream(_, trouble) => trouble.status(),
             Failure::Checks(ChecksFull::OfClient) => StatusCode::TOO_MANY_REQUESTS,
-            Failure::Mint(StoreError::Overloaded { .. })
-            | Failure::Busy
-            | Failure::Checks(ChecksFull::OfAll) => StatusCode::SERVICE_UNAVAILABLE,
+            Failure::Mint(StoreError::Overloaded { .. }) | Failure::Checks(ChecksFull::OfAll) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             _ => StatusCode::BAD_GATEWAY,
         }
     }
@@ -121,7 +119,6 @@ impl Failure {
             Failure::Timeout(Step::Answer, _) => "http_response_timeout",
             Failure::Upstream(_, trouble) => trouble.kind(),
             Failure::Mint(_) => "proxy_internal_error",
-            Failure::Busy => "connection_limit_reached",
         }
     }
 
@@ -140,7 +137,6 @@ impl Failure {
             Failure::Timeout(..) => "The server took too long",
             Failure::Upstream(..) => "The upstream proxy gave no connection to this host",
             Failure::Mint(_) => "The proxy has no certificate for this host",
-            Failure::Busy => "The proxy has too many connections",
         }
     }
 
@@ -157,16 +153,15 @@ impl Failure {
                 "The request has no Proxy-Authorization that the proxy knows.".to_owned()
             }
             Failure::Checks(ChecksFull::OfClient) => {
-                "As many from your address as may: yours was not looked at.".to_owned()
+                "Others from your address were before it: yours was not looked at.".to_owned()
             }
             Failure::Checks(ChecksFull::OfAll) => {
-                "As many of all clients as may: yours was not looked at.".to_owned()
+                "Those of other clients were before it: yours was not looked at.".to_owned()
             }
             Failure::Refused(refusal) => refusal.reason(),
             Failure::Timeout(step, after) => step.reason(*after),
             Failure::Upstream(proxy, trouble) => trouble.reason(proxy),
             Failure::Mint(error) => error.to_string(),
-            Failure::Busy => "It has as many as it may have (maxconnections).".to_owned(),
         }
     }
 
@@ -205,7 +200,7 @@ impl Failure {
                 "Try again; if the server needs longer than that, raise the proxy's timeouts."
             }
             Failure::Upstream(_, trouble) => trouble.advice(),
-            Failure::Mint(StoreError::Overloaded { .. }) | Failure::Busy | Failure::Checks(_) => {
+            Failure::Mint(StoreError::Overloaded { .. }) | Failure::Checks(_) => {
                 "Try again in a moment."
             }
             Failure::Mint(_) => "Look at the proxy's log, its CA and its store directory.",
@@ -324,10 +319,10 @@ impl UpstreamTrouble {
 impl Refusal {
     fn reason(&self) -> String {
         match self {
-            Refusal::Denied(pattern) => {
-                format!("Hosts that match {pattern} are on the list of those denied.")
+            Refusal::Denied(host, pattern) => {
+                format!("{host} is on the list of denied hosts ({pattern}).")
             }
-            Refusal::NotAllowed => "It is not on the list of allowed hosts.".to_owned(),
+            Refusal::NotAllowed(host) => format!("{host} is not on the list of allowed hosts."),
             Refusal::Port(port) => format!("Port {port} may not be reached."),
             Refusal::Address(ip, kind) => format!("Its address {ip} is {kind}."),
             Refusal::Loop => {
@@ -338,8 +333,8 @@ impl Refusal {
 
     fn advice(&self) -> &'static str {
         match self {
-            Refusal::Denied(_) => "Whoever runs the proxy can change the list (deny, --deny).",
-            Refusal::NotAllowed => "Whoever runs the proxy can add it (allow, --allow).",
+            Refusal::Denied(..) => "Whoever runs the proxy can change the list (deny, --deny).",
+            Refusal::NotAllowed(_) => "Whoever runs the proxy can add it (allow, --allow).",
             Refusal::Port(_) => "Whoever runs the proxy can allow the port (ports, --allow-port).",
             Refusal::Address(..) => {
                 "Whoever runs the proxy can allow such addresses (networks, --allow-network, or \

@@ -10,20 +10,26 @@ use crate::pool::Route;
 use crate::relay;
 use crate::upstream_proxy::UpstreamProxy;
 
-/// For an HTTP/1 server: the path alone, and a Host header.
+/// Makes it one for an HTTP/1 server: the path alone, and a Host header.
 ///
 /// The path is `*` for the whole server, where the client said so. A URL
 /// without a path means that as well (RFC 9112 3.2.4), but URLs have got a
 /// slash when they have been parsed.
 pub(crate) fn for_http1(request: &mut Request<Outgoing>) {
     fields_of_http1(request);
-    if request.uri().authority().is_some() {
+    if let Some(authority) = request.uri().authority() {
+        // A request that was to be sent by HTTP/2 has its host here alone.
+        if !request.headers().contains_key(HOST)
+            && let Ok(host) = HeaderValue::try_from(authority.as_str())
+        {
+            request.headers_mut().insert(HOST, host);
+        }
         *request.uri_mut() = Uri::from(path(request));
     }
     *request.version_mut() = Version::HTTP_11;
 }
 
-/// For a proxy that passes it on: the whole URL, and who we are.
+/// Makes it one for a proxy that passes it on: the whole URL, and who we are.
 pub(crate) fn for_forwarder(request: &mut Request<Outgoing>, route: &Route, proxy: &UpstreamProxy) {
     fields_of_http1(request);
     let path = match path(request) {
@@ -43,7 +49,7 @@ pub(crate) fn for_forwarder(request: &mut Request<Outgoing>, route: &Route, prox
     relay::authorize(request.headers_mut(), proxy);
 }
 
-/// For an HTTP/2 server: the whole URL, and no Host header.
+/// Makes it one for an HTTP/2 server: the whole URL, and no Host header.
 pub(crate) fn for_http2(request: &mut Request<Outgoing>, route: &Route) {
     let host = request.headers_mut().remove(HOST);
     if request.uri().authority().is_none() {
@@ -65,7 +71,7 @@ fn path(request: &Request<Outgoing>) -> PathAndQuery {
     path.unwrap_or_else(|| PathAndQuery::from_static("/"))
 }
 
-/// What HTTP/1 says in other fields than HTTP/2.
+/// Writes what HTTP/1 says in other fields than HTTP/2.
 fn fields_of_http1(request: &mut Request<Outgoing>) {
     if request.version() == Version::HTTP_2 {
         headers::join_cookies(request.headers_mut());
@@ -78,5 +84,41 @@ fn fields_of_http1(request: &mut Request<Outgoing>) {
         };
         let listed = HeaderValue::from_static(listed);
         request.headers_mut().insert(CONNECTION, listed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::Target;
+
+    /// As when a server speaks HTTP/1.1 where it spoke HTTP/2 before.
+    #[test]
+    fn a_request_keeps_its_host_from_one_form_to_the_next() {
+        for (sent, expected) in [
+            (Some("www.a.example:8443"), "www.a.example:8443"),
+            (None, "a.example"),
+        ] {
+            let target = Target::parse("a.example:443", 443).unwrap();
+            let route = Route {
+                tls: Some(target.host.clone()),
+                target,
+                through: None,
+                forwarded: false,
+                client: None,
+            };
+            let mut request = Request::get("/x?y").body(Outgoing::empty()).unwrap();
+            if let Some(host) = sent {
+                let host = HeaderValue::from_static(host);
+                request.headers_mut().insert(HOST, host);
+            }
+            for_http2(&mut request, &route);
+            assert_eq!(request.uri().authority().unwrap(), expected);
+            for_http1(&mut request);
+            assert_eq!(request.headers()[HOST], expected);
+            assert_eq!(request.uri(), "/x?y");
+            for_http2(&mut request, &route);
+            assert_eq!(request.uri().authority().unwrap(), expected);
+        }
     }
 }

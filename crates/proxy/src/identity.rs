@@ -18,7 +18,7 @@ use crate::pattern::HostPattern;
 pub struct Identity(Arc<CertifiedKey>);
 
 impl Identity {
-    /// Of a chain (the certificate first) and its key, both in PEM.
+    /// The identity of a chain (the certificate first) and its key, both in PEM.
     ///
     /// # Errors
     /// What cannot be read, or a key that is not the certificate's.
@@ -29,10 +29,10 @@ impl Identity {
     }
 }
 
-/// To which servers an identity is shown.
+/// An identity, and the servers that it is shown to.
 #[derive(Clone, Debug)]
 pub struct Shown {
-    /// Which hosts: what they prove to be by TLS counts.
+    /// The hosts: what they prove to be by TLS counts.
     pub hosts: HostPattern,
     /// The certificate.
     pub identity: Identity,
@@ -49,7 +49,7 @@ pub(crate) struct TlsClient {
 }
 
 impl TlsClient {
-    /// As `config` has it, showing `identity`.
+    /// The client that `config` describes, showing `identity`.
     pub(crate) fn new(config: &ClientConfig, identity: Option<&Identity>) -> Self {
         let mut config = config.clone();
         // Sessions are kept by the server's name, whatever its port, and come

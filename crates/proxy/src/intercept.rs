@@ -77,7 +77,8 @@ enum First {
 
 /// Waits for what a client says first, and, if that takes long, for what the
 /// server says, which is then connected to. Silence decides nothing: a client
-/// that speaks late is heard like any other.
+/// that speaks late is heard like any other, and one that ends its side without
+/// a word can be waiting for what the server says.
 async fn first(
     core: &Core,
     target: &Target,
@@ -88,12 +89,11 @@ async fn first(
     let silent = stream.before().is_empty();
     if silent && server.is_none() {
         match timeout(core.limits.silence, stream.fill()).await {
-            Ok(Ok(1..)) => {}
-            Ok(_) => return Ok(First::Nothing),
+            Ok(Ok(_)) => {}
+            Ok(Err(_)) => return Ok(First::Nothing),
             Err(_) => tokio::select! {
-                filled = stream.fill() => match filled {
-                    Ok(1..) => {}
-                    _ => return Ok(First::Nothing),
+                filled = stream.fill() => if filled.is_err() {
+                    return Ok(First::Nothing);
                 },
                 connected = core.upstream.link(target, trail) => *server = Some(connected?),
             },
@@ -101,9 +101,8 @@ async fn first(
     }
     if let (true, Some(server)) = (stream.before().is_empty(), server) {
         tokio::select! {
-            filled = stream.fill() => match filled {
-                Ok(1..) => {}
-                _ => return Ok(First::Nothing),
+            filled = stream.fill() => if filled.is_err() {
+                return Ok(First::Nothing);
             },
             // Also when it has nothing to say but that it goes.
             _ = server.fill() => return Ok(First::Server),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Buf, BytesMut};
-use http::header::HeaderMap;
+use http::header::{CONTENT_LENGTH, HeaderMap, TRAILER};
 use http::{StatusCode, Version};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -106,6 +106,9 @@ impl Teller {
 fn encode(status: StatusCode, headers: &HeaderMap) -> Vec<u8> {
     let mut headers = headers.clone();
     headers::strip(&mut headers);
+    // Fields about a body, which no interim answer has.
+    headers.remove(CONTENT_LENGTH);
+    headers.remove(TRAILER);
     let reason = status.canonical_reason().unwrap_or_default();
     let mut bytes = format!("{:?} {} {reason}\r\n", Version::HTTP_11, status.as_str()).into_bytes();
     for (name, value) in &headers {

@@ -41,8 +41,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Who is shown the servers' certificates.
     pub observer: Option<Arc<Observer>>,
-    /// Who is told the secrets of TLS, with clients and with servers: for
-    /// looking at what was recorded of the network. `None`: nobody.
+    /// The receiver of the secrets of TLS, with clients and with servers: for
+    /// looking at what was recorded of the network. `None`: nobody is told.
     pub key_log: Option<Arc<dyn KeyLog>>,
 }
 

@@ -51,7 +51,7 @@ impl Upstream {
         trail: &HeaderValue,
     ) -> Result<Upgraded, Failure> {
         let stream = self.reach(proxy, target).await?;
-        let broke = |error: hyper::Error| UpstreamTrouble::Broke(what_broke(&error)).of(proxy);
+        let broke = |error: hyper::Error| broke(&error, proxy);
         let mut sender = self.speak_http1(stream).await?;
         let request = ask(proxy, target, trail)?;
         let asking = sender.send_request(request);
@@ -91,7 +91,7 @@ pub(crate) fn authorize(headers: &mut HeaderMap, proxy: &UpstreamProxy) {
     }
 }
 
-/// That the proxy does not want to; what it says of it.
+/// The failure that the proxy does not want to; with what it says of it.
 pub(crate) fn refused(response: &Response<Incoming>, proxy: &UpstreamProxy) -> Failure {
     UpstreamTrouble::Refused(response.status(), reason(response)).of(proxy)
 }
@@ -103,9 +103,11 @@ fn reason(response: &Response<Incoming>) -> Option<String> {
     (said.len() <= LONGEST).then(|| said.to_owned())
 }
 
-fn what_broke(error: &hyper::Error) -> &'static str {
-    match error.is_parse() {
+/// The failure that the proxy broke off, or speaks something else.
+pub(crate) fn broke(error: &hyper::Error, proxy: &UpstreamProxy) -> Failure {
+    let what = match error.is_parse() {
         true => "what it answered is not HTTP",
         false => "it closed the connection before it answered",
-    }
+    };
+    UpstreamTrouble::Broke(what).of(proxy)
 }

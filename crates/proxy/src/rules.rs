@@ -88,7 +88,7 @@ impl Rules {
         if self.allow.is_empty() || self.allow.iter().any(|pattern| pattern.matches(target)) {
             return Ok(());
         }
-        Err(Refusal::NotAllowed)
+        Err(Refusal::NotAllowed(target.host.clone()))
     }
 
     /// Whether the list of hosts that may not be reached lacks `target`.
@@ -97,7 +97,7 @@ impl Rules {
     /// The pattern that has it.
     pub fn not_denied(&self, target: &Target) -> Result<(), Refusal> {
         match self.deny.iter().find(|pattern| pattern.matches(target)) {
-            Some(pattern) => Err(Refusal::Denied(pattern.clone())),
+            Some(pattern) => Err(Refusal::Denied(target.host.clone(), pattern.clone())),
             None => Ok(()),
         }
     }
@@ -170,9 +170,9 @@ mod tests {
         };
         assert!(rules.permit(&target("a.example")).is_ok());
         let denied = rules.permit(&target("bad.example"));
-        assert!(matches!(denied, Err(Refusal::Denied(_))));
+        assert!(matches!(denied, Err(Refusal::Denied(..))));
         let other = rules.permit(&target("example.com"));
-        assert!(matches!(other, Err(Refusal::NotAllowed)));
+        assert!(matches!(other, Err(Refusal::NotAllowed(_))));
     }
 
     #[test]

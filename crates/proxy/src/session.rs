@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use http::HeaderValue;
 use parking_lot::Mutex;
@@ -16,9 +17,9 @@ use crate::pool::{Connection, Route};
 pub(crate) struct Session {
     pub(crate) core: Arc<Core>,
     pub(crate) client: SocketAddr,
-    /// Where all of them go; `None`: each says so itself, to a forward proxy.
+    /// The server of all of them; `None`: each names its own, to a forward proxy.
     pub(crate) fixed: Option<Fixed>,
-    /// By which interim answers reach the client; `None`: they do not.
+    /// The way of interim answers to the client; `None`: they do not reach it.
     pub(crate) interim: Option<Arc<Interim>>,
 }
 
@@ -30,14 +31,15 @@ pub(crate) struct Fixed {
     /// Whether HTTP/2 is offered to it: the client speaks it.
     pub(crate) http2: bool,
     pub(crate) seen: Arc<Seen>,
-    /// What came of connecting while the client's TLS was set up.
+    /// The outcome of connecting while the client's TLS was set up.
     pub(crate) ready: Mutex<Option<Result<Connection, Failure>>>,
     /// Held while an HTTP/2 connection is made: one is enough for all streams.
-    pub(crate) dialling: tokio::sync::Mutex<()>,
+    /// When that failed last, and how: for those that waited for it.
+    pub(crate) dialling: tokio::sync::Mutex<Option<(Instant, Failure)>>,
 }
 
 impl Session {
-    /// Of a client whose requests all go to one server.
+    /// The connection of a client whose requests all go to one server.
     pub(crate) fn behind(core: Arc<Core>, client: SocketAddr, fixed: Fixed) -> Self {
         Session {
             core,

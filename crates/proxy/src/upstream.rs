@@ -44,10 +44,10 @@ pub struct Trust {
 /// How servers are reached, and as whom.
 #[derive(Clone, Debug, Default)]
 pub struct Ways {
-    /// By which proxies; the first that matches decides, and where none does
-    /// nobody is asked.
+    /// The upstream proxies: the first that matches decides, and where none
+    /// does nobody is asked.
     pub through: Vec<Way>,
-    /// With which certificates; the first that matches.
+    /// The certificates that servers are shown: the first that matches.
     pub shown: Vec<Shown>,
 }
 

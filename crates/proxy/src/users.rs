@@ -20,9 +20,10 @@ use crate::failure::Failure;
 /// How long a password that was right is remembered after it was last used: bcrypt takes longer
 /// than the request, and clients send the same one each time.
 const REMEMBERED: Duration = Duration::from_secs(600);
-/// The highest cost of bcrypt that `htpasswd` makes; a check of it takes seconds.
-const MOST_COST: u32 = 17;
-/// Of a password bcrypt looks at so many bytes.
+/// The highest cost of bcrypt: a check of it takes about a second, and none waits longer than
+/// five for its turn.
+const MOST_COST: u32 = 14;
+/// The bytes of a password that bcrypt looks at.
 const BCRYPT_BYTES: usize = 72;
 
 /// Users and what their passwords are checked against.
@@ -160,7 +161,7 @@ impl Users {
         }
     }
 
-    /// By what a password is remembered.
+    /// The key that a password is remembered by.
     fn key(&self, name: &str, password: &str) -> Key {
         let mut context = hmac::Context::with_key(&self.secret);
         context.update(&(name.len() as u64).to_be_bytes());

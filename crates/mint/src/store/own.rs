@@ -45,7 +45,7 @@ pub struct Own {
 }
 
 impl Own {
-    /// Of a chain and its key, both in PEM, for all hosts that the certificate
+    /// The certificate of a chain and its key, both in PEM, for all hosts that the certificate
     /// covers. `alpn`: the protocols that servers offer, best first.
     ///
     /// # Errors

@@ -25,9 +25,9 @@ pub struct OcspResponse {
     pub status: OcspStatus,
     /// The serial number's content octets.
     pub serial: Vec<u8>,
-    /// From when on it holds.
+    /// The time from which on it holds.
     pub this_update: Time,
-    /// Until when it holds; `None`: the field is left out.
+    /// The time until which it holds; `None`: the field is left out.
     pub next_update: Option<Time>,
     /// A SignedCertificateTimestampList (RFC 6962 section 3.3).
     pub scts: Option<Vec<u8>>,

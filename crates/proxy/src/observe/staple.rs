@@ -5,18 +5,18 @@ use lucarne_ct::{CertStatus, Certificate, Issuer, ocsp_status};
 /// What the stapled OCSP response says of a certificate, if that is proven.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Staple {
-    /// There is none.
+    /// No response.
     Absent,
-    /// The certificate is not revoked.
+    /// A proof that the certificate is not revoked.
     Good,
-    /// It is.
+    /// A proof that it is.
     Revoked,
-    /// Nothing is proven; why.
+    /// A response that proves nothing; why.
     Unproven(String),
 }
 
 impl Staple {
-    /// Of `response` (empty: none) for `leaf`, whose issuer may not be known.
+    /// The verdict on `response` (empty: none) for `leaf`, whose issuer may not be known.
     pub(crate) fn of(
         response: &[u8],
         leaf: &Certificate<'_>,
@@ -41,7 +41,7 @@ impl Staple {
         }
     }
 
-    /// A word for JSON; `None`: there is no staple.
+    /// The word for JSON; `None`: there is no staple.
     pub(crate) fn name(&self) -> Option<&'static str> {
         match self {
             Staple::Absent => None,
@@ -51,7 +51,7 @@ impl Staple {
         }
     }
 
-    /// For people.
+    /// The words for people.
     pub(crate) fn text(&self) -> String {
         match self {
             Staple::Absent => "none".to_owned(),

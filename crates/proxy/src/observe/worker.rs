@@ -13,6 +13,7 @@ use super::judge::{Beside, Judgement, Subject, judge};
 use super::memory::Record;
 use super::metrics::{SctLabels, Standing};
 use super::shared::{Shared, now_ms};
+use super::staple::Staple;
 use super::submission::{Parcel, Submission};
 
 /// What the worker is told.
@@ -111,7 +112,7 @@ impl Worker {
     ) -> Record {
         let leaf = &sighting.chain[0];
         let path = self.path(leaf, &issuers);
-        let judgement = self.judge(leaf, &path, &beside);
+        let (beside, judgement) = self.beside(leaf, &path, beside, before.as_ref());
         if before.is_none() {
             self.count(&judgement);
         }
@@ -127,6 +128,30 @@ impl Worker {
             first_ms: before.map_or(sighting.at_ms, |record| record.first_ms),
             last_ms: sighting.at_ms,
             handshakes: before.map_or(0, |record| record.handshakes),
+        }
+    }
+
+    /// What came beside a certificate, and what it comes to. A revocation that was proven stands
+    /// until the issuer says otherwise: anybody can send a staple that proves nothing.
+    fn beside(
+        &self,
+        leaf: &[u8],
+        path: &Path,
+        beside: Arc<Beside>,
+        before: Option<&Record>,
+    ) -> (Arc<Beside>, Judgement) {
+        let judgement = self.judge(leaf, path, &beside);
+        let revoked = before.filter(|record| record.judgement.staple == Staple::Revoked);
+        match (revoked, &judgement.staple) {
+            (Some(before), Staple::Absent | Staple::Unproven(_)) => {
+                let beside = Beside {
+                    ocsp: before.beside.ocsp.clone(),
+                    tls: beside.tls.clone(),
+                };
+                let judgement = self.judge(leaf, path, &beside);
+                (Arc::new(beside), judgement)
+            }
+            _ => (beside, judgement),
         }
     }
 

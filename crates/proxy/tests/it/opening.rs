@@ -235,6 +235,16 @@ async fn requests_in_the_clear_are_judged_like_others() {
     }
 }
 
+/// As `nc` does whose input is empty.
+#[tokio::test]
+async fn a_client_that_has_nothing_to_say_hears_the_server() {
+    let rig = strict(|_| ()).await;
+    let origin = Origin::of(origin::banner).await;
+    let mut stream = connected(&rig, &origin.address.to_string()).await;
+    stream.shutdown().await.unwrap();
+    assert_eq!(rest(stream).await, b"220 ready\r\n");
+}
+
 /// Some servers skip blanks, take any byte in a path, or answer a line that has no end.
 #[tokio::test]
 async fn requests_that_only_lenient_servers_read_reach_none() {

@@ -3,7 +3,7 @@
 
 use crate::common::client;
 use crate::common::origin::{self, Origin};
-use crate::common::{Rig, Setup};
+use crate::common::{Rig, Setup, eventually};
 use http::Request;
 use http_body_util::Full;
 use lucarne_proxy::{Rules, Users};
@@ -100,6 +100,9 @@ async fn lists_and_ports_hold_for_every_way_in() {
     let authority = origin.address.to_string();
     let answer = client::get(&rig, &authority, "denied.example", &["http/1.1"], "/").await;
     assert_eq!(answer.status, 403, "{answer:?}");
+    // It is that name which the answer is about, not the one in CONNECT.
+    let named = "denied.example is on the list of denied hosts";
+    assert!(answer.body.contains(named), "{}", answer.body);
     let stream = client::tls(&rig, &rig.ca, &authority, "localhost", &["http/1.1"])
         .await
         .unwrap();
@@ -122,6 +125,8 @@ async fn only_hosts_on_the_list_are_reached() {
         answer.status == 403 && answer.body.contains("--allow"),
         "{answer:?}"
     );
+    let named = "localhost is not on the list of allowed hosts.";
+    assert!(answer.body.contains(named), "{}", answer.body);
 }
 
 #[tokio::test]
@@ -307,6 +312,42 @@ async fn servers_that_are_not_there_are_told_apart() {
     let authority = format!("localhost:{}", slams.address.port());
     let answer = client::get(&rig, &authority, "localhost", &["h2", "http/1.1"], "/").await;
     assert_eq!(answer.status, 502, "{answer:?}");
+}
+
+/// However many wait for a connection that fails, each would wait as long for its own.
+#[tokio::test]
+async fn requests_that_wait_for_a_connection_share_its_failure() {
+    let rig = Rig::new().await;
+    let (fail, failing) = tokio::sync::watch::channel(false);
+    let first = std::sync::atomic::AtomicBool::new(true);
+    // The first one is closed at once, so that TLS with the client comes about.
+    let origin = Origin::of(move |stream| {
+        let at_once = first.swap(false, std::sync::atomic::Ordering::SeqCst);
+        let mut failing = failing.clone();
+        async move {
+            if !at_once {
+                let _ = failing.wait_for(|fail| *fail).await;
+            }
+            drop(stream);
+        }
+    })
+    .await;
+    let authority = format!("localhost:{}", origin.address.port());
+    let stream = client::tls(&rig, &rig.ca, &authority, "localhost", &["h2"]).await;
+    let sender = client::http2_over(stream.unwrap()).await;
+    let ask = async || {
+        let request = Request::get(format!("https://{authority}/x")).body(Full::default());
+        let answer = sender.clone().send_request(request.unwrap()).await;
+        client::Answer::of(answer.unwrap()).await.status
+    };
+    assert_eq!(ask().await, 502);
+    let asked = async {
+        eventually("all have been asked", || rig.proxy.totals().requests == 4).await;
+        fail.send(true).unwrap();
+    };
+    let (statuses, ()) = tokio::join!(futures_util::future::join_all([ask(), ask(), ask()]), asked);
+    assert_eq!(statuses, [502; 3]);
+    assert_eq!(origin.taken(), 2);
 }
 
 #[tokio::test]

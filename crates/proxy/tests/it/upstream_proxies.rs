@@ -427,3 +427,16 @@ async fn a_wrong_password_is_one_also_where_it_is_told_as_servers_do() {
         assert!(said.contains("user name and the password"), "{said}");
     }
 }
+
+#[tokio::test]
+async fn an_upstream_proxy_that_breaks_off_is_not_taken_for_the_server() {
+    let parent = Origin::of(origin::slam).await;
+    let url = format!("http://{}", parent.address);
+    let rig = child(vec![way("*", &url)]).start().await;
+    let answer = client::plain(&rig, "http://localhost:8080/x").await;
+    assert_eq!(answer.status, 502, "{answer:?}");
+    let said = format!("The upstream proxy {url} cannot be used");
+    assert!(answer.body.contains(&said), "{}", answer.body);
+    let told = format!("lucarne; error=connection_terminated; next-hop=\"{url}\"");
+    assert_eq!(answer.headers["proxy-status"], told);
+}

@@ -196,6 +196,33 @@ fn a_staple_that_says_revoked_or_proves_nothing_is_never_good() {
     assert!(text.contains("not verified"), "{text}");
 }
 
+/// Whoever is in the way can replace a staple by garbage, and cannot make one.
+#[tokio::test]
+async fn what_proves_nothing_takes_no_revocation_back() {
+    let observer = Observer::start(Options::new(tls())).await.unwrap();
+    let leaf = certificate("stapled.example", &[]);
+    let by_issuer = |status| signed(&staple(&leaf, status, &[])).ocsp;
+    let mut seen = 0;
+    for (ocsp, expected) in [
+        (by_issuer(OcspStatus::Good), "good"),
+        (by_issuer(OcspStatus::Revoked), "revoked"),
+        (b"no response".to_vec(), "revoked"),
+        (Vec::new(), "revoked"),
+        (by_issuer(OcspStatus::Unknown), "revoked"),
+        (by_issuer(OcspStatus::Good), "good"),
+    ] {
+        observer.seen("stapled.example", &chain(leaf.clone()), &ocsp, b"no list");
+        seen += 1;
+        let handshakes = &observer.shared().metrics.handshakes;
+        until("it is looked at", || handshakes.get() == seen).await;
+        let host = get_json(&observer, "host.json", "name=stapled.example");
+        assert_eq!(
+            host["certificates"][0]["staple"]["status"], expected,
+            "{seen}: {host}"
+        );
+    }
+}
+
 #[test]
 fn scts_that_come_beside_the_certificate() {
     let list = list(&LOGS);
