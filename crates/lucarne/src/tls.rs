@@ -26,12 +26,20 @@ pub(crate) fn reload(tls: &Tls, certificate: &Path, key: &Path) -> Result<()> {
         .with_context(|| both(certificate, key))
 }
 
-fn read(file: &Path) -> Result<Vec<u8>> {
+/// The bytes of `file`.
+///
+/// # Errors
+/// If it cannot be read; which one.
+pub(crate) fn read(file: &Path) -> Result<Vec<u8>> {
     std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))
 }
 
-fn both(certificate: &Path, key: &Path) -> String {
-    format!("{} and {}", certificate.display(), key.display())
+/// The names of both files, for errors; of the one, if both are in it.
+pub(crate) fn both(certificate: &Path, key: &Path) -> String {
+    match certificate == key {
+        true => certificate.display().to_string(),
+        false => format!("{} and {}", certificate.display(), key.display()),
+    }
 }
 
 /// Notices when one of some files is another than it was.

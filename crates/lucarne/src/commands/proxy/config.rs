@@ -52,7 +52,7 @@ pub(super) struct UserSources {
 
 /// An upstream proxy for some hosts.
 #[derive(Clone, Debug)]
-pub struct Through {
+pub(super) struct Through {
     pub(super) hosts: HostPattern,
     /// `None`: directly.
     pub(super) proxy: Option<UpstreamProxy>,
@@ -60,7 +60,7 @@ pub struct Through {
 }
 
 impl Through {
-    /// As it is written on the command line: `[HOST=]URL`.
+    /// Parses what the command line has: `[HOST=]URL`.
     ///
     /// # Errors
     /// In words that follow the value.
@@ -103,7 +103,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// As it is written on the command line: `[HOST=]CERTIFICATE[,KEY]`.
+    /// Parses what the command line has: `[HOST=]CERTIFICATE[,KEY]`.
     ///
     /// # Errors
     /// In words that follow the value.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::ArgAction;
 use lucarne_mint::KeyType;
 use lucarne_proxy::{HostPattern, Network, Ports};
+use lucarne_settings::Report;
 use url::Url;
 
 use super::config::{Config, LeafKeys, Pair, StoreKind, Through};
@@ -122,8 +123,8 @@ pub struct Flags {
 
     /// Proxy that is asked for connections to servers, for all hosts or for some ('direct': none
     /// is); may be repeated, the first that matches decides
-    #[arg(long, value_name = "[HOST=]URL", value_parser = Through::parse, help_heading = "Servers")]
-    pub upstream_proxy: Vec<Through>,
+    #[arg(long, value_name = "[HOST=]URL", help_heading = "Servers")]
+    pub upstream_proxy: Vec<String>,
 
     /// Certificate (PEM) to show to servers that ask for one, and its key; may be repeated
     #[arg(
@@ -154,8 +155,8 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// Puts what the flags say over what the file says.
-    pub(super) fn apply(&self, config: &mut Config) {
+    /// Puts what the flags say over what the file says. What is wrong with them goes into `report`.
+    pub(super) fn apply(&self, config: &mut Config, report: &mut Report) {
         put_list(&mut config.listen, &self.listen);
         put(&mut config.admin, self.admin.clone().map(Some));
         put(&mut config.ca, self.ca.clone());
@@ -176,9 +177,7 @@ impl Flags {
         put(&mut config.users.file, self.users.clone().map(Some));
         put_list(&mut config.upstream_ca, &self.upstream_ca);
         config.insecure |= self.insecure;
-        config
-            .through
-            .splice(0..0, self.upstream_proxy.iter().cloned());
+        config.through.splice(0..0, self.through(report));
         config
             .shown
             .splice(0..0, self.upstream_certificate.iter().cloned());
@@ -186,6 +185,19 @@ impl Flags {
         put(&mut config.log_list, self.log_list.clone().map(Some));
         put_list(&mut config.submit_to, &self.submit_to);
         put_list(&mut config.submit_keys, &self.submit_key);
+    }
+
+    /// The upstream proxies. Of one that is wrong the URL is not shown, as clap would: it may have
+    /// a password.
+    fn through(&self, report: &mut Report) -> Vec<Through> {
+        let read = |text: &String| {
+            let given = Through::parse(text);
+            let told = given.map_err(|why| {
+                report.problem(None, "--upstream-proxy", format!("the value {why}"));
+            });
+            told.ok()
+        };
+        self.upstream_proxy.iter().filter_map(read).collect()
     }
 
     fn apply_rules(&self, config: &mut Config) {

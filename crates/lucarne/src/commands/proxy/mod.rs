@@ -67,7 +67,11 @@ fn read(options: &Options) -> Result<Config, Report> {
     if !report.problems().is_empty() {
         return Err(report);
     }
-    options.flags.apply(&mut config);
+    let mut of_flags = Report::on(None);
+    options.flags.apply(&mut config, &mut of_flags);
+    if !of_flags.problems().is_empty() {
+        return Err(of_flags);
+    }
     if config.listen.is_empty() {
         config
             .listen

@@ -92,7 +92,7 @@ pub(super) fn users(sources: &UserSources) -> Result<Option<Users>> {
     Ok(Some(users))
 }
 
-/// By which proxies servers are reached. Passwords are read now.
+/// The proxies that servers are reached by. Passwords are read now.
 pub(super) fn through(config: &Config) -> Result<Vec<Way>> {
     let way = |through: &Through| {
         let mut proxy = through.proxy.clone();

@@ -1,7 +1,6 @@
 //! Certificates with their keys, in files: those that servers are shown, and
 //! those that clients are served.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -10,7 +9,7 @@ use lucarne_mint::store::{DEFAULT_ALPN, Host, Minter, Own};
 use lucarne_proxy::{HostPattern, Identity, Proxy, Shown, Target};
 
 use super::config::{Config, Pair};
-use crate::tls;
+use crate::tls::{self, both, read};
 
 /// What the files hold, and whether it is what they held.
 pub(super) struct Pairs {
@@ -79,8 +78,9 @@ fn reread<T>(pairs: &mut [(Pair, T)], read: fn(&Pair) -> Result<T>) {
 }
 
 fn shown(pair: &Pair) -> Result<Shown> {
-    let (certificates, key) = (bytes(&pair.certificate)?, bytes(&pair.key)?);
-    let identity = Identity::from_pem(&certificates, &key).with_context(|| both(pair))?;
+    let (certificates, key) = (read(&pair.certificate)?, read(&pair.key)?);
+    let identity = Identity::from_pem(&certificates, &key)
+        .with_context(|| both(&pair.certificate, &pair.key))?;
     Ok(Shown {
         hosts: pair.hosts.clone(),
         identity,
@@ -88,9 +88,10 @@ fn shown(pair: &Pair) -> Result<Shown> {
 }
 
 fn own(pair: &Pair) -> Result<Own> {
-    let (certificates, key) = (bytes(&pair.certificate)?, bytes(&pair.key)?);
+    let (certificates, key) = (read(&pair.certificate)?, read(&pair.key)?);
     let alpn = DEFAULT_ALPN.map(str::to_owned);
-    let own = Own::from_pem(&certificates, &key, &alpn).with_context(|| both(pair))?;
+    let own = Own::from_pem(&certificates, &key, &alpn)
+        .with_context(|| both(&pair.certificate, &pair.key))?;
     let certificate = pair.certificate.display();
     if pair.hosts.port().is_some() {
         bail!(
@@ -130,16 +131,4 @@ fn can_serve(own: &Own, hosts: &HostPattern) -> bool {
 fn covers(hosts: &HostPattern, host: &Host) -> bool {
     let host = host.clone();
     hosts.matches(&Target { host, port: 443 })
-}
-
-fn bytes(file: &Path) -> Result<Vec<u8>> {
-    std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))
-}
-
-fn both(pair: &Pair) -> String {
-    let certificate = pair.certificate.display();
-    match pair.certificate == pair.key {
-        true => certificate.to_string(),
-        false => format!("{certificate} and {}", pair.key.display()),
-    }
 }

@@ -218,9 +218,27 @@ fn flags_name_hosts_before_what_is_for_them() {
     assert_eq!(config.shown[0].hosts.to_string(), "a.example");
     assert_eq!(config.shown[0].key, Path::new("k.pem"));
     assert_eq!(config.own[0].certificate, Path::new("/etc/a=b.pem"));
-    for wrong in ["a b=direct", "ftp://p.example", "http://anna@p.example", ""] {
-        let parsed = Command::try_parse_from(["proxy", "--upstream-proxy", wrong]);
-        assert!(parsed.is_err(), "{wrong}");
+    for (wrong, why) in [
+        ("a b=direct", "is not for any host"),
+        ("ftp://anna:secret@p.example", "is ftp://"),
+        ("http://anna:secret@p.example/x", "has a path"),
+        ("http://anna@p.example", "names a user without a password"),
+        ("anna:secret@p.example", "is no URL of a proxy"),
+        ("", "is no URL of a proxy"),
+    ] {
+        let said = match Command::try_parse_from(["proxy", "--upstream-proxy", wrong]) {
+            Ok(command) => read(&command.options)
+                .unwrap_err()
+                .problem_lines()
+                .join("\n"),
+            Err(error) => error.to_string(),
+        };
+        // A password on the command line is not repeated where others read it.
+        assert!(!said.contains("secret"), "{said}");
+        assert!(
+            said.contains("--upstream-proxy") && said.contains(why),
+            "{said}"
+        );
     }
 }
 
