@@ -1,10 +1,14 @@
 use std::{
     ffi::OsString,
+    fs::File,
     io::{BufRead, BufReader, Read},
     net::{SocketAddr, TcpListener, TcpStream},
     path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicU16, Ordering::Relaxed},
+    },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -12,15 +16,44 @@ use std::{
 use anyhow::{Context, Result, bail};
 use rustix::process::Signal;
 
-/// A loopback port that was free a moment ago.
+/// Ports that one test program hands out, of those below the ones that a system
+/// takes for itself (32768 and more on Linux).
+const PORTS: u16 = 500;
+const FIRST_PORT: u16 = 20_000;
+const PROGRAMS: u16 = 24;
+
+/// A port of 127.0.0.1 that nobody listens on, nor is given to another test of this
+/// machine: programs run side by side, and a port that the system gave and that was
+/// let go for a server to take may be given to somebody else meanwhile.
 ///
 /// # Panics
 /// If there is none.
 pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .unwrap_or_else(|error| panic!("no free port on 127.0.0.1: {error}"))
-        .port()
+    static MINE: OnceLock<Option<(File, u16)>> = OnceLock::new();
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).and_then(|it| it.local_addr());
+    let mine = MINE.get_or_init(claim_ports);
+    let ports = mine
+        .iter()
+        .flat_map(|(_, first)| (0..PORTS).map(move |_| first + NEXT.fetch_add(1, Relaxed) % PORTS));
+    // The system's, where so many programs run that all are taken.
+    let mut ports = ports.chain([0]);
+    match ports.find_map(|port| free(port).ok()) {
+        Some(address) => address.port(),
+        None => panic!("no free port on 127.0.0.1"),
+    }
+}
+
+/// Locks a range of ports for as long as this process lives.
+fn claim_ports() -> Option<(File, u16)> {
+    let directory = std::env::temp_dir().join("lucarne-test-ports");
+    std::fs::create_dir_all(&directory).ok()?;
+    (0..PROGRAMS).find_map(|number| {
+        let first = FIRST_PORT + number * PORTS;
+        let file = File::create(directory.join(first.to_string())).ok()?;
+        file.try_lock().ok()?;
+        Some((file, first))
+    })
 }
 
 /// How a server is to be started.
