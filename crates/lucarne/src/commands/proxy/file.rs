@@ -258,16 +258,14 @@ fn rule(index: usize, node: &Node, report: &mut Report) -> Option<Rule> {
 }
 
 fn upstream(top: &Section<'_>, directory: &Path, config: &mut Config, report: &mut Report) {
-    let known = |node| Section::open(node, "upstream", UPSTREAM, &mut Report::default());
-    if let Some(section) = top.get("upstream").and_then(known) {
-        config.through = through(&section, directory, report);
-        let path = "upstream.certificates";
-        config.shown = pairs(&section, "certificates", path, directory, report);
-    }
-    let Some(mut reader) = below(top, "upstream", UPSTREAM, directory, report) else {
+    let known = |node| Section::open(node, "upstream", UPSTREAM, report);
+    let Some(section) = top.get("upstream").and_then(known) else {
         return;
     };
-    let reader = &mut reader;
+    config.through = through(&section, directory, report);
+    let path = "upstream.certificates";
+    config.shown = pairs(&section, "certificates", path, directory, report);
+    let reader = &mut Reader::new(section, "upstream", directory, report);
     config.upstream_ca = list(reader, "ca", |path| Ok(directory.join(path)));
     put(
         &mut config.system_roots,
