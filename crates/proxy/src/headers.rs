@@ -103,6 +103,18 @@ pub(crate) fn add_via(headers: &mut HeaderMap, version: Version, name: &str) {
     }
 }
 
+/// Writes the fields as HTTP/1.1 has them, a line each.
+pub(crate) fn write<'h>(
+    fields: impl IntoIterator<Item = (&'h HeaderName, &'h HeaderValue)>,
+    into: &mut Vec<u8>,
+) {
+    for (name, value) in fields {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            into.extend_from_slice(part);
+        }
+    }
+}
+
 /// All proxies that the message came by, and `name` at the end: what another
 /// proxy is told, so that it knows itself if it is asked for the second time.
 pub(crate) fn trail(headers: &HeaderMap, name: &str) -> HeaderValue {

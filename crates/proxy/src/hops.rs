@@ -5,7 +5,7 @@ use http::header::{ALLOW, AUTHORIZATION, COOKIE, HeaderValue, MAX_FORWARDS, PROX
 use http::{Method, Request, Response, StatusCode};
 
 use crate::body::Body;
-use crate::page;
+use crate::{headers, page};
 
 /// What may be asked of this proxy, for itself or for servers.
 const METHODS: HeaderValue =
@@ -42,12 +42,7 @@ fn echo<B>(request: &Request<B>) -> Response<Body> {
     let (method, uri, version) = (request.method(), request.uri(), request.version());
     let mut text = format!("{method} {uri} {version:?}\r\n").into_bytes();
     let secret = [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION];
-    for (name, value) in request.headers() {
-        if !secret.contains(name) {
-            for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
-                text.extend_from_slice(part);
-            }
-        }
-    }
+    let fields = request.headers().iter();
+    headers::write(fields.filter(|(name, _)| !secret.contains(name)), &mut text);
     page::answer(StatusCode::OK, "message/http", text)
 }

@@ -111,11 +111,7 @@ fn encode(status: StatusCode, headers: &HeaderMap) -> Vec<u8> {
     headers.remove(TRAILER);
     let reason = status.canonical_reason().unwrap_or_default();
     let mut bytes = format!("{:?} {} {reason}\r\n", Version::HTTP_11, status.as_str()).into_bytes();
-    for (name, value) in &headers {
-        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
-            bytes.extend_from_slice(part);
-        }
-    }
+    headers::write(&headers, &mut bytes);
     bytes.extend_from_slice(b"\r\n");
     bytes
 }

@@ -37,9 +37,7 @@ impl Route {
     pub(crate) fn forwarder(&self) -> Option<&UpstreamProxy> {
         self.through.as_deref().filter(|_| self.forwarded)
     }
-}
 
-impl Route {
     /// The scheme of its URLs.
     pub(crate) fn scheme(&self) -> Scheme {
         match self.tls {
