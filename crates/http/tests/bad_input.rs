@@ -430,9 +430,11 @@ async fn an_idle_connection_wakes_up() {
     let mut client = server.connect().await;
     for _ in 0..5 {
         assert_eq!(client.get("/demo/checkpoint").await.status, 200);
+        // Idle for long, but not for as long as may be.
         tokio::time::sleep(Duration::from_millis(1300)).await;
     }
     client.send(b"GET /demo/checkpoint HT").await;
+    // The same within a head.
     tokio::time::sleep(Duration::from_millis(1300)).await;
     let start = Instant::now();
     client.send(b"TP/1.1\r\nhost: x\r\n\r\n").await;

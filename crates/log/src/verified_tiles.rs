@@ -376,7 +376,7 @@ fn beyond(edge: &RightEdge, tile: Tile) -> ReadError {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::time::Duration;
 
     use lucarne_ct::{Entry, SignedEntry, TileLeaf};
@@ -430,7 +430,8 @@ mod tests {
         VerifiedTiles::new(assets, kept(1 << 20), Damaged::default())
     }
 
-    fn entry(index: u64) -> Vec<u8> {
+    /// An entry as data tiles have it, unlike that of any other index.
+    pub(crate) fn entry(index: u64) -> Vec<u8> {
         let certificate = Bytes::from(index.to_be_bytes().repeat(10));
         let signed = SignedEntry::X509 { certificate };
         let entry = Entry {

@@ -1,11 +1,11 @@
 //! What of a data tile can be used, and how much had to be read for it.
 
 use bytes::Bytes;
-use lucarne_ct::{Entry, SignedEntry, TileLeaf};
 use lucarne_storage::MemoryAssets;
 
 use super::*;
 use crate::compress::gzip;
+use crate::verified_tiles::tests::entry;
 
 const ENTRIES: u64 = 2 * TILE_WIDTH + 7;
 
@@ -39,20 +39,6 @@ impl Stored {
         let source = Source::new(&self.assets, &verified, &self.tree);
         source.read(tile).await.unwrap()
     }
-}
-
-fn entry(index: u64) -> Vec<u8> {
-    let certificate = Bytes::from(index.to_be_bytes().repeat(10));
-    let signed = SignedEntry::X509 { certificate };
-    let entry = Entry {
-        identity: signed.identity(),
-        signed,
-        precertificate: None,
-        issuers: Arc::from([]),
-    };
-    let mut leaf = Vec::new();
-    TileLeaf::encode(7, &entry, index, &mut leaf);
-    leaf
 }
 
 /// Reads are made ahead by what those before them brought.

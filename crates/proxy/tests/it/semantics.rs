@@ -154,6 +154,15 @@ async fn ways_to(rig: &Rig, origin: &Origin, way: &str) -> (Box<dyn Stream>, Str
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
+/// A connection on which the proxy is asked whether this server wants five bytes.
+async fn expecting(rig: &Rig, origin: &Origin) -> TcpStream {
+    let mut stream = TcpStream::connect(rig.address).await.unwrap();
+    let head = format!("POST http://{}/ HTTP/1.1\r\nHost: x", origin.address);
+    let request = format!("{head}\r\n{EXPECTING}");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream
+}
+
 #[tokio::test]
 async fn a_body_that_is_refused_is_not_asked_for() {
     let rig = patient().await;
@@ -163,9 +172,7 @@ async fn a_body_that_is_refused_is_not_asked_for() {
     ] {
         let origin = says(answer).await;
         for round in 0..50 {
-            let mut stream = TcpStream::connect(rig.address).await.unwrap();
-            let request = format!("POST http://{}/ HTTP/1.1\r\nHost: x\r\n{EXPECTING}", origin.address);
-            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut stream = expecting(&rig, &origin).await;
             let mut said = client::head(&mut stream).await;
             if answer[9..].starts_with(b"103") {
                 assert!(said.starts_with("HTTP/1.1 103"), "{round}: {said}");
@@ -195,12 +202,7 @@ async fn a_refused_body_leaves_nothing_open() {
         }
     })
     .await;
-    let request = format!(
-        "POST http://{}/ HTTP/1.1\r\nHost: x\r\n{EXPECTING}",
-        origin.address
-    );
-    let mut stream = TcpStream::connect(rig.address).await.unwrap();
-    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut stream = expecting(&rig, &origin).await;
     let said = client::head(&mut stream).await;
     assert!(said.starts_with("HTTP/1.1 417"), "{said}");
     let more = timeout(PATIENCE, ended.recv()).await.expect("left open");
@@ -218,12 +220,7 @@ async fn a_server_that_knows_no_expectations_gets_the_body() {
         stream.write_all(answer).await.unwrap();
     })
     .await;
-    let request = format!(
-        "POST http://{}/ HTTP/1.1\r\nHost: x\r\n{EXPECTING}",
-        origin.address
-    );
-    let mut stream = TcpStream::connect(rig.address).await.unwrap();
-    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut stream = expecting(&rig, &origin).await;
     let said = client::head(&mut stream).await;
     assert!(said.starts_with("HTTP/1.1 100"), "{said}");
     stream.write_all(b"hello").await.unwrap();
