@@ -375,7 +375,7 @@ impl Flags {
     /// One line for each flag that means nothing.
     fn say_ignored(&self, report: &mut Report) {
         for flag in self.ignored.iter() {
-            let name = format!("--{}", flag.dashed);
+            let name = format!("--{}", flag.dashed());
             report.warning(
                 None,
                 name,

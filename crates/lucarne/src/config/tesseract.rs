@@ -12,27 +12,30 @@ use super::clouds::Cloud;
 pub(super) struct Foreign {
     /// As TesseraCT has it.
     name: &'static str,
-    /// The same with dashes.
-    pub(super) dashed: &'static str,
     /// Whether it can stand without a value.
     switch: bool,
     /// Why it means nothing: follows "ignored: ".
     pub(super) why: &'static str,
 }
 
-const fn valued(name: &'static str, dashed: &'static str, why: &'static str) -> Foreign {
+impl Foreign {
+    /// The name with dashes.
+    pub(super) fn dashed(&self) -> String {
+        self.name.replace('_', "-")
+    }
+}
+
+const fn valued(name: &'static str, why: &'static str) -> Foreign {
     Foreign {
         name,
-        dashed,
         switch: false,
         why,
     }
 }
 
-const fn switch(name: &'static str, dashed: &'static str, why: &'static str) -> Foreign {
+const fn switch(name: &'static str, why: &'static str) -> Foreign {
     Foreign {
         name,
-        dashed,
         switch: true,
         why,
     }
@@ -53,133 +56,75 @@ const LIMIT: &str =
 const FOREIGN: &[Foreign] = &[
     valued(
         "additional_signer",
-        "additional-signer",
         "checkpoints have the log's own signature alone",
     ),
     valued(
         "additional_signer_private_key_secret_name",
-        "additional-signer-private-key-secret-name",
         "checkpoints have the log's own signature alone",
     ),
-    valued("antispam_db_name", "antispam-db-name", ANTISPAM),
-    valued(
-        "antispam_base_table_size",
-        "antispam-base-table-size",
-        ANTISPAM,
-    ),
-    valued("antispam_batch_size", "antispam-batch-size", ANTISPAM),
-    valued(
-        "antispam_block_cache_size",
-        "antispam-block-cache-size",
-        ANTISPAM,
-    ),
-    valued(
-        "antispam_compaction_interval",
-        "antispam-compaction-interval",
-        ANTISPAM,
-    ),
-    valued(
-        "antispam_index_cache_size",
-        "antispam-index-cache-size",
-        ANTISPAM,
-    ),
-    valued(
-        "antispam_mem_table_size",
-        "antispam-mem-table-size",
-        ANTISPAM,
-    ),
-    valued(
-        "antispam_num_compactors",
-        "antispam-num-compactors",
-        ANTISPAM,
-    ),
+    valued("antispam_db_name", ANTISPAM),
+    valued("antispam_base_table_size", ANTISPAM),
+    valued("antispam_batch_size", ANTISPAM),
+    valued("antispam_block_cache_size", ANTISPAM),
+    valued("antispam_compaction_interval", ANTISPAM),
+    valued("antispam_index_cache_size", ANTISPAM),
+    valued("antispam_mem_table_size", ANTISPAM),
+    valued("antispam_num_compactors", ANTISPAM),
     valued(
         "awaiter_poll_interval",
-        "awaiter-poll-interval",
         "nothing is polled: a round answers",
     ),
-    valued("batch_max_age", "batch-max-age", ROUNDS),
-    valued("batch_max_size", "batch-max-size", ROUNDS),
-    valued("client_http_max_idle", "client-http-max-idle", CLIENT),
-    valued(
-        "client_http_max_idle_per_host",
-        "client-http-max-idle-per-host",
-        CLIENT,
-    ),
-    valued("client_http_timeout", "client-http-timeout", CLIENT),
-    valued("container_name", "container-name", LINES),
-    valued("db_max_conns", "db-max-conns", CONNECTIONS),
-    valued("db_max_idle_conns", "db-max-idle-conns", CONNECTIONS),
+    valued("batch_max_age", ROUNDS),
+    valued("batch_max_size", ROUNDS),
+    valued("client_http_max_idle", CLIENT),
+    valued("client_http_max_idle_per_host", CLIENT),
+    valued("client_http_timeout", CLIENT),
+    valued("container_name", LINES),
+    valued("db_max_conns", CONNECTIONS),
+    valued("db_max_idle_conns", CONNECTIONS),
     valued(
         "drop_metrics",
-        "drop-metrics",
         "metrics are read at /metrics, and who reads them chooses",
     ),
     valued(
         "garbage_collection_interval",
-        "garbage-collection-interval",
         "superseded partial tiles are removed once their full tile is durable",
     ),
-    valued("gcs_connections", "gcs-connections", CONNECTIONS),
+    valued("gcs_connections", CONNECTIONS),
     valued(
         "http_deadline",
-        "http-deadline",
         "header, body and answer have limits of their own; a file sets them (`http:`)",
     ),
-    valued("image_name", "image-name", LINES),
-    valued(
-        "inmemory_antispam_cache_size",
-        "inmemory-antispam-cache-size",
-        ANTISPAM,
-    ),
+    valued("image_name", LINES),
+    valued("inmemory_antispam_cache_size", ANTISPAM),
     switch(
         "mask_internal_errors",
-        "mask-internal-errors",
         "answers never show internal errors: their reasons are in the log lines",
     ),
     valued(
         "otel_project_id",
-        "otel-project-id",
         "there are metrics and log lines, no traces",
     ),
-    valued(
-        "pushback_max_antispam_lag",
-        "pushback-max-antispam-lag",
-        ANTISPAM,
-    ),
-    valued("rate_limit_dedup", "rate-limit-dedup", LIMIT),
-    valued(
-        "rate_limit_old_not_before",
-        "rate-limit-old-not-before",
-        LIMIT,
-    ),
+    valued("pushback_max_antispam_lag", ANTISPAM),
+    valued("rate_limit_dedup", LIMIT),
+    valued("rate_limit_old_not_before", LIMIT),
     switch(
         "s3_use_path_style",
-        "s3-use-path-style",
         "with a server of one's own the bucket is in the path, unless its URL says style=virtual",
     ),
-    valued("signer_public_key_file", "signer-public-key-file", PUBLIC),
-    valued(
-        "signer_public_key_secret_name",
-        "signer-public-key-secret-name",
-        PUBLIC,
-    ),
-    switch("slog_to_cloud_api", "slog-to-cloud-api", LINES),
-    switch("slog_to_stdout", "slog-to-stdout", LINES),
-    valued(
-        "spanner_antispam_db_path",
-        "spanner-antispam-db-path",
-        ANTISPAM,
-    ),
-    valued("spanner_connections", "spanner-connections", CONNECTIONS),
-    valued("spanner_db_path", "spanner-db-path", SPANNER),
+    valued("signer_public_key_file", PUBLIC),
+    valued("signer_public_key_secret_name", PUBLIC),
+    switch("slog_to_cloud_api", LINES),
+    switch("slog_to_stdout", LINES),
+    valued("spanner_antispam_db_path", ANTISPAM),
+    valued("spanner_connections", CONNECTIONS),
+    valued("spanner_db_path", SPANNER),
     valued(
         "trace_fraction",
-        "trace-fraction",
         "there are metrics and log lines, no traces",
     ),
-    valued("witness_policy_file", "witness-policy-file", WITNESS),
-    valued("witness_timeout", "witness-timeout", WITNESS),
+    valued("witness_policy_file", WITNESS),
+    valued("witness_timeout", WITNESS),
 ];
 
 /// Those that were given.
@@ -205,7 +150,7 @@ impl clap::Args for Ignored {
     fn augment_args(command: Command) -> Command {
         let add = |command: Command, flag: &'static Foreign| {
             let arg = Arg::new(flag.name)
-                .long(flag.dashed)
+                .long(flag.dashed())
                 .alias(flag.name)
                 .requires("origin")
                 .action(ArgAction::Append)
