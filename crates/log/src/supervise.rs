@@ -111,6 +111,8 @@ impl Shared {
         let result = tokio::spawn(self.clone().run()).await;
         self.stalled.store(false, Ordering::SeqCst);
         if let Some(session) = self.session.swap(None) {
+            // A panic got past the end of `run`, which does the same where the log
+            // was not open yet.
             self.note_index(&session);
             session.end().await;
         }
