@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use lucarne_ct::{Certificate, display_name};
-use lucarne_hammer::ct::Roots;
 use lucarne_mint::store::Fingerprint;
 use lucarne_mint::{Authority, CaDirectory, CaOptions, KeyType, Name, Time, pem};
+use lucarne_scenarios::ct::Roots;
 
 use super::failed;
 

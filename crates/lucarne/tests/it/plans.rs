@@ -85,7 +85,7 @@ fn every_plan_is_listed() {
 #[test]
 fn every_key_of_a_plan_is_documented() {
     let text = read("docs/load/plans.md");
-    let scenarios = lucarne_hammer::scenarios();
+    let scenarios = lucarne_scenarios::scenarios();
     let kinds = scenarios.iter().map(|kind| kind.name);
     let keys = lucarne_load::plan::SCENARIO
         .iter()

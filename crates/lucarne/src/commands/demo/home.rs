@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use lucarne_hammer::ct::Roots;
+use lucarne_scenarios::ct::Roots;
 
 use super::authorities::Authorities;
 use super::half::Half;

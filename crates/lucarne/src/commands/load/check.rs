@@ -20,7 +20,7 @@ pub struct Options {
 
 /// Prints every problem and every warning of the plan at `path`.
 pub(super) fn run(path: &Path) -> ExitCode {
-    let (plan, report) = Plan::read(path, &lucarne_hammer::scenarios());
+    let (plan, report) = Plan::read(path, &lucarne_scenarios::scenarios());
     let scenarios = plan.iter().flat_map(|plan| &plan.scenarios);
     let summary: Vec<String> = scenarios
         .map(|scenario| {

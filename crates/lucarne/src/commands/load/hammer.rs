@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use lucarne_hammer::ct::options::{Http, Share};
-use lucarne_hammer::ct::{read, write};
 use lucarne_load::arrival::{Open, Rate};
 use lucarne_load::{Arrivals, Planned, PrepareError, Run};
+use lucarne_scenarios::ct::options::{Http, Share};
+use lucarne_scenarios::ct::{read, write};
 
 use super::settings::{ACCEPTED, CHECKS, FAILED};
 use super::{execute, misconfigured, output, settings};
@@ -232,7 +232,7 @@ impl Load {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use lucarne_hammer::ct::options::Span;
+    use lucarne_scenarios::ct::options::Span;
 
     use super::*;
 

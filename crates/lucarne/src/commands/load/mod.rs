@@ -15,8 +15,8 @@ mod single;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use lucarne_hammer::{acme, ct, proxy, rest, s3, tls};
 use lucarne_load::Verdict;
+use lucarne_scenarios::{acme, ct, proxy, rest, s3, tls};
 
 use arrivals::Usual;
 use single::Single;

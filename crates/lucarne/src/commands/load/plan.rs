@@ -37,7 +37,7 @@ pub(super) fn quick(options: &Options) -> ExitCode {
 }
 
 fn start(options: &Options, length: Option<Duration>) -> ExitCode {
-    let (plan, report) = Plan::read(&options.plan, &lucarne_hammer::scenarios());
+    let (plan, report) = Plan::read(&options.plan, &lucarne_scenarios::scenarios());
     for line in report.warning_lines() {
         eprintln!("warning: {line}");
     }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use lucarne_hammer::ct::Head;
+use lucarne_scenarios::ct::Head;
 
 /// Seconds of growth that are remembered, and columns of the sparkline.
 const SECONDS: usize = 60;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use lucarne_ct::CheckpointVerifier;
-use lucarne_hammer::ct::checks::Findings;
-use lucarne_hammer::ct::fetch::{Fetch, Trouble};
-use lucarne_hammer::ct::{Follower, Head, Heads, LogOptions, Outage, Remote, Spine};
 use lucarne_load::PrepareError;
+use lucarne_scenarios::ct::checks::Findings;
+use lucarne_scenarios::ct::fetch::{Fetch, Trouble};
+use lucarne_scenarios::ct::{Follower, Head, Heads, LogOptions, Outage, Remote, Spine};
 
 /// A log, and what is verified of it.
 pub(super) struct Watched {

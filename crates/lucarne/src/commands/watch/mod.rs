@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use lucarne_hammer::ct::LogOptions;
 use lucarne_load::{PrepareError, Verdict};
+use lucarne_scenarios::ct::LogOptions;
 
 use self::history::History;
 use self::log::{Look, Watched};

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use lucarne_hammer::acme::{self, Accounts, Challenge, Flow, Key, Options, Until};
-use lucarne_hammer::ct::options::Span;
 use lucarne_load::{Arrivals, Metric, Outcome, Planned, Run, Thresholds, Verdict};
+use lucarne_scenarios::acme::{self, Accounts, Challenge, Flow, Key, Options, Until};
+use lucarne_scenarios::ct::options::Span;
 use lucarne_targets::{Authority, Pebble};
 
 /// Pebble, refusing so many nonces of a hundred, and who certifies it.

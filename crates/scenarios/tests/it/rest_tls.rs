@@ -23,7 +23,7 @@ fn plan(yaml: &str, api: &Api) -> Result<Plan, Vec<String>> {
         _ => None,
     };
     let mut report = Report::on(None);
-    let plan = Plan::parse(yaml, &lucarne_hammer::scenarios(), &lookup, &mut report);
+    let plan = Plan::parse(yaml, &lucarne_scenarios::scenarios(), &lookup, &mut report);
     plan.ok_or_else(|| report.problem_lines())
 }
 

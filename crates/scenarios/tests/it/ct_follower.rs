@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use lucarne_ct::{CheckpointVerifier, Entry, Issuer, LogKey, SignedEntry, TileLeaf};
-use lucarne_hammer::ct::checks::{self, Finding, Findings};
-use lucarne_hammer::ct::fetch::{Fetch, Trouble};
-use lucarne_hammer::ct::{ChainAbove, Follower, Head, Heads, Promised, Promises, Spine, Submitted};
+use lucarne_scenarios::ct::checks::{self, Finding, Findings};
+use lucarne_scenarios::ct::fetch::{Fetch, Trouble};
+use lucarne_scenarios::ct::{
+    ChainAbove, Follower, Head, Heads, Promised, Promises, Spine, Submitted,
+};
 use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile, leaf_hash};
 use parking_lot::Mutex;
 

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lucarne_hammer::proxy::{self, Options};
 use lucarne_load::{Arrivals, Metric, Outcome, Planned, Run, Verdict};
 use lucarne_mint::store::{
     CertificateStore, Host, MemoryStore, MintOptions, Minted, Minter, NoStore, StoreOptions,
 };
 use lucarne_mint::{Authority, CaOptions, KeyPair, KeyType, LeafOptions};
+use lucarne_scenarios::proxy::{self, Options};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};

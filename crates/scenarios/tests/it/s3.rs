@@ -6,11 +6,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lucarne_hammer::connecting::Resolve;
-use lucarne_hammer::ct::options::Span;
-use lucarne_hammer::s3::{self, Operation, Options, Size, Style};
 use lucarne_load::summary::Series;
 use lucarne_load::{Arrivals, Metric, Outcome, Planned, PrepareError, Run, Verdict};
+use lucarne_scenarios::connecting::Resolve;
+use lucarne_scenarios::ct::options::Span;
+use lucarne_scenarios::s3::{self, Operation, Options, Size, Style};
 use lucarne_testkit::ObjectStore;
 
 use Operation::{Create, Delete, Get, Head, Put};

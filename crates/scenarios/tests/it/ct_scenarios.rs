@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lucarne_ct::{LogKey, Policy};
-use lucarne_hammer::ct::options::{Http, Share, Span};
-use lucarne_hammer::ct::{self, Issuers, Roots};
 use lucarne_http::{Limits, Listener, Site, serve};
 use lucarne_load::{Iteration, Note, PrepareError, Recorder, Scenario, Stop};
 use lucarne_log::{Clock, Log, LogConfig, Metrics, State};
+use lucarne_scenarios::ct::options::{Http, Share, Span};
+use lucarne_scenarios::ct::{self, Issuers, Roots};
 use lucarne_storage::memory::{MemoryAssets, MemoryLock};
 use prometheus_client::registry::Registry;
 use tempfile::TempDir;
