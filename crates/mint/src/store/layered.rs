@@ -9,8 +9,8 @@ use moka::notification::RemovalCause;
 use moka::ops::compute::{CompResult, Op};
 use moka::sync::Cache;
 
-use super::flights::{Flights, Joined};
 use super::freshness::{Age, Freshness};
+use super::single_flight::{Joined, SingleFlight};
 use super::stats::Counters;
 use super::{CertificateStore, Generate, Minted, Outcome, StoreKey, StoreOptions, StoreStats};
 
@@ -20,15 +20,15 @@ use super::{CertificateStore, Generate, Minted, Outcome, StoreKey, StoreOptions,
 pub struct LayeredStore(Arc<Layer>);
 
 struct Layer {
-    kept: Cache<StoreKey, Kept>,
-    flights: Arc<Flights>,
+    entries: Cache<StoreKey, CacheEntry>,
+    fetches: Arc<SingleFlight>,
     counters: Arc<Counters>,
     options: StoreOptions,
     below: Arc<dyn CertificateStore>,
 }
 
 #[derive(Clone)]
-struct Kept {
+struct CacheEntry {
     minted: Arc<Minted>,
     freshness: Freshness,
     /// How long it is kept at most.
@@ -40,8 +40,8 @@ impl LayeredStore {
     pub fn new(options: StoreOptions, below: Arc<dyn CertificateStore>) -> Self {
         let counters = Arc::<Counters>::default();
         LayeredStore(Arc::new(Layer {
-            kept: cache(&options, counters.clone()),
-            flights: Flights::new(options.waiting),
+            entries: cache(&options, counters.clone()),
+            fetches: SingleFlight::new(options.waiting),
             counters,
             options,
             below,
@@ -49,12 +49,12 @@ impl LayeredStore {
     }
 }
 
-fn cache(options: &StoreOptions, counters: Arc<Counters>) -> Cache<StoreKey, Kept> {
+fn cache(options: &StoreOptions, counters: Arc<Counters>) -> Cache<StoreKey, CacheEntry> {
     Cache::builder()
         .max_capacity(options.max_bytes)
-        .weigher(|key: &StoreKey, kept: &Kept| {
+        .weigher(|key: &StoreKey, entry: &CacheEntry| {
             let name = u32::try_from(key.host.as_str().len()).unwrap_or(u32::MAX);
-            kept.minted.weight().saturating_add(name)
+            entry.minted.weight().saturating_add(name)
         })
         .expire_after(UntilItExpires)
         .eviction_listener(move |_, _, cause| match cause {
@@ -67,19 +67,24 @@ fn cache(options: &StoreOptions, counters: Arc<Counters>) -> Cache<StoreKey, Kep
 
 struct UntilItExpires;
 
-impl Expiry<StoreKey, Kept> for UntilItExpires {
-    fn expire_after_create(&self, _: &StoreKey, kept: &Kept, _: Instant) -> Option<Duration> {
-        Some(kept.life)
+impl Expiry<StoreKey, CacheEntry> for UntilItExpires {
+    fn expire_after_create(
+        &self,
+        _: &StoreKey,
+        entry: &CacheEntry,
+        _: Instant,
+    ) -> Option<Duration> {
+        Some(entry.life)
     }
 
     fn expire_after_update(
         &self,
         _: &StoreKey,
-        kept: &Kept,
+        entry: &CacheEntry,
         _: Instant,
         _: Option<Duration>,
     ) -> Option<Duration> {
-        Some(kept.life)
+        Some(entry.life)
     }
 }
 
@@ -96,13 +101,13 @@ impl CertificateStore for LayeredStore {
         }
         let look = || layer.look(key).map(|(minted, _)| minted);
         let work = || layer.clone().fill(key.clone(), generate);
-        match layer.flights.join(key, look, work) {
+        match layer.fetches.join(key, look, work) {
             Joined::Found(minted) => {
                 layer.counters.hits.add_one();
                 Ok(minted)
             }
-            Joined::Began(waiter) => waiter.wait().await,
-            Joined::Follows(waiter) => {
+            Joined::Leader(waiter) => waiter.wait().await,
+            Joined::Follower(waiter) => {
                 layer.counters.coalesced.add_one();
                 waiter.wait().await
             }
@@ -115,11 +120,11 @@ impl CertificateStore for LayeredStore {
 
     fn stats(&self) -> StoreStats {
         let layer = &self.0;
-        layer.kept.run_pending_tasks();
+        layer.entries.run_pending_tasks();
         StoreStats {
-            in_flight: layer.flights.len() as u64,
-            entries: layer.kept.entry_count(),
-            bytes: layer.kept.weighted_size(),
+            in_flight: layer.fetches.len() as u64,
+            entries: layer.entries.entry_count(),
+            bytes: layer.entries.weighted_size(),
             ..layer.counters.snapshot()
         }
         .above(layer.below.stats())
@@ -129,21 +134,21 @@ impl CertificateStore for LayeredStore {
 impl Layer {
     /// What is kept and may still be given out. What may not is dropped.
     fn look(&self, key: &StoreKey) -> Option<(Arc<Minted>, Age)> {
-        let kept = self.kept.get(key)?;
-        match kept.freshness.at(self.options.clock.now()) {
+        let entry = self.entries.get(key)?;
+        match entry.freshness.at(self.options.clock.now()) {
             Age::Expired => {
                 self.drop_expired(key);
                 None
             }
-            age => Some((kept.minted, age)),
+            age => Some((entry.minted, age)),
         }
     }
 
     /// Drops what is kept, unless a successor took its place just now.
     fn drop_expired(&self, key: &StoreKey) {
         let now = self.options.clock.now();
-        let dropped = self.kept.entry_by_ref(key).and_compute_with(|kept| {
-            match kept.map(|kept| kept.into_value().freshness.at(now)) {
+        let dropped = self.entries.entry_by_ref(key).and_compute_with(|entry| {
+            match entry.map(|entry| entry.into_value().freshness.at(now)) {
                 Some(Age::Expired) => Op::Remove,
                 _ => Op::Nop,
             }
@@ -164,7 +169,7 @@ impl Layer {
     fn refresh(self: &Arc<Self>, key: &StoreKey, current: &Arc<Minted>, generate: Generate) {
         let work = || self.clone().renew(key.clone(), current.clone(), generate);
         // Where it is under way already, or there is no room, it is not begun.
-        self.flights.join(key, || None, work);
+        self.fetches.join(key, || None, work);
     }
 
     async fn renew(
@@ -198,12 +203,12 @@ impl Layer {
         if life.is_zero() {
             return;
         }
-        let kept = Kept {
+        let entry = CacheEntry {
             minted,
             freshness,
             life,
         };
-        self.kept.insert(key, kept);
+        self.entries.insert(key, entry);
     }
 }
 

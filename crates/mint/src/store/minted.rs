@@ -52,7 +52,7 @@ impl Minted {
         alpn: &[String],
     ) -> Result<Self, Error> {
         let leaf = chain.first().ok_or(Error::Leaf("there is none"))?;
-        let facts = Facts::read(leaf).ok_or(Error::Leaf("its DER cannot be read"))?;
+        let fields = CertificateFields::read(leaf).ok_or(Error::Leaf("its DER cannot be read"))?;
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
@@ -61,9 +61,9 @@ impl Minted {
         config.ticketer = aws_lc_rs::Ticketer::new()?;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         Ok(Minted {
-            not_before: facts.not_before,
-            not_after: facts.not_after,
-            serial: facts.serial,
+            not_before: fields.not_before,
+            not_after: fields.not_after,
+            serial: fields.serial,
             made_in: Duration::ZERO,
             server_config: Arc::new(config),
             chain,
@@ -100,13 +100,13 @@ pub(super) fn provider() -> Arc<CryptoProvider> {
 }
 
 /// What is read of a certificate.
-pub(super) struct Facts {
+pub(super) struct CertificateFields {
     serial: Vec<u8>,
     not_before: SystemTime,
     pub(super) not_after: SystemTime,
 }
 
-impl Facts {
+impl CertificateFields {
     pub(super) fn read(mut certificate: &[u8]) -> Option<Self> {
         let mut certificate = der::read(&mut certificate)?.content;
         let mut tbs = der::read(&mut certificate)?.content;
@@ -121,7 +121,7 @@ impl Facts {
         let mut time = || Time::read(der::read(&mut validity)?);
         let (not_before, not_after) = (system_time(time()?)?, system_time(time()?)?);
         let serial = serial.content.to_vec();
-        Some(Facts {
+        Some(CertificateFields {
             serial,
             not_before,
             not_after,

@@ -8,10 +8,11 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
-use super::minted::{DEFAULT_ALPN, Facts, Minted};
+use super::minted::{CertificateFields, DEFAULT_ALPN, Minted};
 use super::pool::KeyPool;
 use super::{
-    CertificateStore, Clock, Fingerprint, Generate, Host, Own, StoreError, StoreKey, StoreStats,
+    CertificateStore, Clock, Fingerprint, Generate, Host, OwnCertificate, StoreError, StoreKey,
+    StoreStats,
 };
 use crate::{Authority, Error, KeyPair, KeyType, LeafOptions, Name, Time, oid};
 
@@ -73,9 +74,9 @@ impl Default for MintOptions {
 /// OCSP: nobody would answer there.
 pub struct Minter {
     issuer: ArcSwap<Issuer>,
-    own: ArcSwap<Vec<Own>>,
+    own: ArcSwap<Vec<OwnCertificate>>,
     store: Arc<dyn CertificateStore>,
-    mint: Arc<Mint>,
+    mint: Arc<LeafMinter>,
 }
 
 /// The CA of the moment.
@@ -86,7 +87,7 @@ struct Issuer {
 }
 
 /// What does not change with the CA.
-struct Mint {
+struct LeafMinter {
     options: MintOptions,
     keys: Arc<KeyPool>,
     /// The one key, once it was made, where all share it.
@@ -110,7 +111,7 @@ impl Minter {
         {
             return Err(Error::RsaSize(bits));
         }
-        let mint = Arc::new(Mint {
+        let mint = Arc::new(LeafMinter {
             options,
             keys: KeyPool::new(kind, KEYS_AHEAD),
             shared: Mutex::default(),
@@ -127,7 +128,7 @@ impl Minter {
         })
     }
 
-    /// The certificate for a host: the first [`Own`] one that covers it, else
+    /// The certificate for a host: the first [`OwnCertificate`] that covers it, else
     /// from the store or made now.
     ///
     /// Any number of callers may ask at a time, for one host or many; see
@@ -161,7 +162,7 @@ impl Minter {
 
     /// Serves these instead of minted certificates from now on, and those
     /// that were given before no more.
-    pub fn replace_own(&self, own: Vec<Own>) {
+    pub fn replace_own(&self, own: Vec<OwnCertificate>) {
         self.own.store(Arc::new(own));
     }
 
@@ -182,9 +183,9 @@ impl Minter {
 }
 
 impl Issuer {
-    fn new(authority: Authority, mint: &Arc<Mint>) -> Result<Self, Error> {
-        let facts = Facts::read(authority.cert_der());
-        let ca_ends = facts
+    fn new(authority: Authority, mint: &Arc<LeafMinter>) -> Result<Self, Error> {
+        let fields = CertificateFields::read(authority.cert_der());
+        let ca_ends = fields
             .ok_or(Error::Certificate("its validity cannot be read"))?
             .not_after;
         let (mint, issuing) = (mint.clone(), authority.clone());
@@ -196,7 +197,7 @@ impl Issuer {
     }
 }
 
-impl Mint {
+impl LeafMinter {
     /// A new certificate. Blocks for as long as its key takes.
     fn certificate(
         &self,
@@ -246,7 +247,7 @@ impl Mint {
 
 /// Makes the shared key aside. Whoever needs it before it is there waits for it, and
 /// is told if it cannot be made.
-fn make_ahead(mint: &Arc<Mint>) {
+fn make_ahead(mint: &Arc<LeafMinter>) {
     let mint = mint.clone();
     let make = move || drop(mint.key());
     let _ = std::thread::Builder::new()

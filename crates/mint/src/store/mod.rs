@@ -18,14 +18,14 @@
 //!
 //! [`CertificateStore`] says what every store promises. Those of this crate:
 //! [`MemoryStore`], [`DiskStore`] (shared between processes), [`LayeredStore`]
-//! (memory before any other), and [`NoStore`], which keeps nothing. [`Own`]
-//! certificates, which somebody else issued, go before all of them.
+//! (memory before any other), and [`NoStore`], which keeps nothing. An
+//! [`OwnCertificate`], which somebody else issued, goes before all of them.
 
 mod clock;
 mod disk;
 mod error;
-mod flights;
 mod freshness;
+mod generator;
 mod host;
 mod key;
 mod layered;
@@ -34,10 +34,10 @@ mod minted;
 mod minter;
 mod none;
 mod options;
-mod own;
+mod own_certificate;
 mod pool;
+mod single_flight;
 mod stats;
-mod workshop;
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ pub use minted::{DEFAULT_ALPN, Minted};
 pub use minter::{LeafKey, MintOptions, Minter};
 pub use none::NoStore;
 pub use options::StoreOptions;
-pub use own::{Own, read_pair};
+pub use own_certificate::{OwnCertificate, read_pair};
 pub use stats::{GenerationTime, StoreStats};
 
 /// Makes the certificate of a key: blocking work, from microseconds (ECDSA) to

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::workshop::Workshop;
+use super::generator::Generator;
 use super::{CertificateStore, Generate, Outcome, StoreError, StoreKey, StoreOptions, StoreStats};
 
 /// Makes a certificate for every call, to see what a store is worth; and
@@ -12,7 +12,7 @@ use super::{CertificateStore, Generate, Outcome, StoreError, StoreKey, StoreOpti
 /// The bounds on work hold here too. Callers of one key do *not* share.
 #[derive(Debug)]
 pub struct NoStore {
-    workshop: Workshop,
+    generator: Generator,
     calls: Arc<AtomicUsize>,
     limit: usize,
 }
@@ -21,7 +21,7 @@ impl NoStore {
     /// Of `options`, the bounds on work count.
     pub fn new(options: &StoreOptions) -> Self {
         NoStore {
-            workshop: Workshop::new(options.generations),
+            generator: Generator::new(options.generations),
             calls: Arc::default(),
             limit: options.waiting,
         }
@@ -31,7 +31,7 @@ impl NoStore {
 #[async_trait::async_trait]
 impl CertificateStore for NoStore {
     async fn fetch(&self, key: &StoreKey, generate: Generate) -> Outcome {
-        let counters = &self.workshop.counters;
+        let counters = &self.generator.counters;
         let Some(_call) = Call::begin(&self.calls, self.limit) else {
             counters.overloaded.add_one();
             return Err(StoreError::Overloaded {
@@ -40,13 +40,13 @@ impl CertificateStore for NoStore {
             });
         };
         counters.misses.add_one();
-        self.workshop.make(key, generate).await
+        self.generator.make(key, generate).await
     }
 
     fn stats(&self) -> StoreStats {
         StoreStats {
             in_flight: self.calls.load(Relaxed) as u64,
-            ..self.workshop.counters.snapshot()
+            ..self.generator.counters.snapshot()
         }
     }
 }

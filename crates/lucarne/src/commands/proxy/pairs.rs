@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
-use lucarne_mint::store::{DEFAULT_ALPN, Host, Minter, Own};
+use lucarne_mint::store::{DEFAULT_ALPN, Host, Minter, OwnCertificate};
 use lucarne_proxy::{HostPattern, Identity, Proxy, Shown, Target};
 
 use super::config::{Config, Pair};
@@ -14,7 +14,7 @@ use crate::tls::{self, both, read};
 /// What the files hold, and whether it is what they held.
 pub(super) struct Pairs {
     shown: Vec<(Pair, Shown)>,
-    own: Vec<(Pair, Own)>,
+    own: Vec<(Pair, OwnCertificate)>,
     watch: tls::Watch,
 }
 
@@ -41,7 +41,7 @@ impl Pairs {
     }
 
     /// What clients are served.
-    pub(super) fn own(&self) -> Vec<Own> {
+    pub(super) fn own(&self) -> Vec<OwnCertificate> {
         self.own.iter().map(|(_, own)| own.clone()).collect()
     }
 
@@ -87,10 +87,10 @@ fn shown(pair: &Pair) -> Result<Shown> {
     })
 }
 
-fn own(pair: &Pair) -> Result<Own> {
+fn own(pair: &Pair) -> Result<OwnCertificate> {
     let (certificates, key) = (read(&pair.certificate)?, read(&pair.key)?);
     let alpn = DEFAULT_ALPN.map(str::to_owned);
-    let own = Own::from_pem(&certificates, &key, &alpn)
+    let own = OwnCertificate::from_pem(&certificates, &key, &alpn)
         .with_context(|| both(&pair.certificate, &pair.key))?;
     let certificate = pair.certificate.display();
     if pair.hosts.port().is_some() {
@@ -116,7 +116,7 @@ fn own(pair: &Pair) -> Result<Own> {
 
 /// Whether the certificate is for any of `hosts`, as far as can be told: which
 /// hosts a pattern and a wildcard have in common is seen when they are asked for.
-fn can_serve(own: &Own, hosts: &HostPattern) -> bool {
+fn can_serve(own: &OwnCertificate, hosts: &HostPattern) -> bool {
     if let Some(host) = hosts.host() {
         return own.covers(&host);
     }

@@ -11,7 +11,7 @@ use crate::{Error, pem};
 
 /// Why the content of a file is not taken.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Fault {
+pub(super) enum FileError {
     #[error("it is damaged: {0}")]
     Damaged(#[from] Error),
     #[error("it holds no {0}")]
@@ -39,7 +39,7 @@ pub(super) fn parse(
     key: &StoreKey,
     now: SystemTime,
     alpn: &[String],
-) -> Result<Minted, Fault> {
+) -> Result<Minted, FileError> {
     let (mut private, mut chain) = (None, Vec::new());
     for (label, der) in pem::decode(text)? {
         match label.as_str() {
@@ -48,23 +48,23 @@ pub(super) fn parse(
             _ => (),
         }
     }
-    let private = private.ok_or(Fault::Lacks("private key"))?;
-    let issuer = chain.pop().ok_or(Fault::Lacks("certificate"))?;
+    let private = private.ok_or(FileError::Lacks("private key"))?;
+    let issuer = chain.pop().ok_or(FileError::Lacks("certificate"))?;
     if chain.is_empty() {
-        return Err(Fault::Lacks("certificate of a CA"));
+        return Err(FileError::Lacks("certificate of a CA"));
     }
     if Fingerprint::of(&issuer) != key.ca {
-        return Err(Fault::OtherCa);
+        return Err(FileError::OtherCa);
     }
     // This fails, too, if the key is not the certificate's.
     let minted = Minted::new(chain, issuer, private, alpn)?;
-    let unverified = |source| Fault::Unverified {
+    let unverified = |source| FileError::Unverified {
         host: key.host.clone(),
         source,
     };
     // What has ended is told apart by who asks: here only the rest counts.
     let at = now.clamp(minted.not_before, minted.not_after.max(minted.not_before));
-    verify(&minted, &key.host, at).map_err(|source| source.map_or(Fault::Clock, unverified))?;
+    verify(&minted, &key.host, at).map_err(|source| source.map_or(FileError::Clock, unverified))?;
     Ok(minted)
 }
 

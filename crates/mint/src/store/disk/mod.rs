@@ -13,9 +13,9 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use self::folder::Folder;
-use super::flights::{Flights, Joined};
 use super::freshness::{Age, Freshness};
-use super::workshop::{Bench, Workshop};
+use super::generator::{GenerateJob, Generator};
+use super::single_flight::{Joined, SingleFlight};
 use super::{
     CertificateStore, DEFAULT_ALPN, Generate, Minted, Outcome, StoreError, StoreKey, StoreOptions,
     StoreStats,
@@ -85,16 +85,16 @@ pub enum OpenError {
 /// [`StoreStats::disk_errors`].
 #[derive(Debug)]
 pub struct DiskStore {
-    shelf: Arc<Shelf>,
-    flights: Arc<Flights>,
+    cache: Arc<DiskCache>,
+    fetches: Arc<SingleFlight>,
     /// Successors being made.
-    renewals: Arc<Flights>,
+    renewals: Arc<SingleFlight>,
 }
 
-struct Shelf {
+struct DiskCache {
     folder: Arc<Folder>,
     options: DiskOptions,
-    workshop: Workshop,
+    generator: Generator,
     readers: Semaphore,
     problem: Mutex<Option<String>>,
 }
@@ -114,27 +114,27 @@ impl DiskStore {
     pub fn open(directory: &Path, options: DiskOptions) -> Result<Self, OpenError> {
         let waiting = options.store.waiting;
         Ok(DiskStore {
-            shelf: Arc::new(Shelf {
+            cache: Arc::new(DiskCache {
                 folder: Arc::new(Folder::open(directory)?),
-                workshop: Workshop::new(options.store.generations),
+                generator: Generator::new(options.store.generations),
                 readers: Semaphore::new(READERS),
                 problem: Mutex::default(),
                 options,
             }),
-            flights: Flights::new(waiting),
-            renewals: Flights::new(waiting),
+            fetches: SingleFlight::new(waiting),
+            renewals: SingleFlight::new(waiting),
         })
     }
 
     /// What is wrong with the disk, for people; `None` while it works.
     pub fn problem(&self) -> Option<String> {
-        self.shelf.problem.lock().clone()
+        self.cache.problem.lock().clone()
     }
 
     /// Removes the files whose certificates have ended, and so many others
     /// that the bound holds. The store does it itself now and then. Blocks.
     pub fn sweep(&self) {
-        self.shelf.sweep();
+        self.cache.sweep();
     }
 }
 
@@ -143,19 +143,19 @@ impl CertificateStore for DiskStore {
     async fn fetch(&self, key: &StoreKey, generate: Generate) -> Outcome {
         let renewals = self.renewals.clone();
         let work = || {
-            self.shelf
+            self.cache
                 .clone()
                 .find_or_make(key.clone(), generate, renewals)
         };
-        match self.flights.join(key, || None, work) {
+        match self.fetches.join(key, || None, work) {
             Joined::Found(minted) => Ok(minted),
-            Joined::Began(waiter) => waiter.wait().await,
-            Joined::Follows(waiter) => {
-                self.shelf.workshop.counters.coalesced.add_one();
+            Joined::Leader(waiter) => waiter.wait().await,
+            Joined::Follower(waiter) => {
+                self.cache.generator.counters.coalesced.add_one();
                 waiter.wait().await
             }
             Joined::Full(error) => {
-                self.shelf.workshop.counters.overloaded.add_one();
+                self.cache.generator.counters.overloaded.add_one();
                 Err(error)
             }
         }
@@ -163,28 +163,28 @@ impl CertificateStore for DiskStore {
 
     fn stats(&self) -> StoreStats {
         StoreStats {
-            in_flight: self.flights.len() as u64,
-            ..self.shelf.workshop.counters.snapshot()
+            in_flight: self.fetches.len() as u64,
+            ..self.cache.generator.counters.snapshot()
         }
     }
 }
 
-impl Shelf {
+impl DiskCache {
     async fn find_or_make(
         self: Arc<Self>,
         key: StoreKey,
         generate: Generate,
-        renewals: Arc<Flights>,
+        renewals: Arc<SingleFlight>,
     ) -> Outcome {
         if let Some((minted, age)) = self.find(&key).await? {
-            self.workshop.counters.disk_hits.add_one();
+            self.generator.counters.disk_hits.add_one();
             if age == Age::Ageing {
-                let shelf = self.clone();
+                let cache = self.clone();
                 // Where it is under way already, it is not begun again.
                 renewals.join(
                     &key,
                     || None,
-                    || shelf.make(key.clone(), generate, Age::Fresh),
+                    || cache.make(key.clone(), generate, Age::Fresh),
                 );
             }
             return Ok(minted);
@@ -198,15 +198,15 @@ impl Shelf {
     ) -> Result<Option<(Arc<Minted>, Age)>, StoreError> {
         // It is never closed.
         let _turn = self.readers.acquire().await.ok();
-        let (shelf, wanted) = (self.clone(), key.clone());
-        let read = move || shelf.read(&wanted, Look::First);
-        self.workshop.run(key, read).await
+        let (cache, wanted) = (self.clone(), key.clone());
+        let read = move || cache.read(&wanted, Look::First);
+        self.generator.run(key, read).await
     }
 
     /// Makes the certificate, unless another process has done it meanwhile:
     /// one that is at most as old as `at_most` is taken.
     async fn make(self: Arc<Self>, key: StoreKey, generate: Generate, at_most: Age) -> Outcome {
-        let place = self.workshop.place().await;
+        let permit = self.generator.permit().await;
         let lock = match self.folder.lock(&key).await {
             Ok(lock) => Some(lock),
             Err(error) => {
@@ -214,18 +214,18 @@ impl Shelf {
                 None
             }
         };
-        let bench = self.workshop.bench(&key, generate);
-        let (shelf, wanted) = (self.clone(), key.clone());
+        let job = self.generator.job(&key, generate);
+        let (cache, wanted) = (self.clone(), key.clone());
         let work = move || {
-            let _held = (place, lock);
-            shelf.make_here(&wanted, &bench, at_most)
+            let _held = (permit, lock);
+            cache.make_here(&wanted, &job, at_most)
         };
-        self.workshop.run(&key, work).await?
+        self.generator.run(&key, work).await?
     }
 
     /// Blocks. The key is locked.
-    fn make_here(&self, key: &StoreKey, bench: &Bench, at_most: Age) -> Outcome {
-        let counters = &self.workshop.counters;
+    fn make_here(&self, key: &StoreKey, job: &GenerateJob, at_most: Age) -> Outcome {
+        let counters = &self.generator.counters;
         if let Some((minted, age)) = self.read(key, Look::Locked)
             && (age == Age::Fresh || at_most == Age::Ageing)
         {
@@ -233,7 +233,7 @@ impl Shelf {
             return Ok(minted);
         }
         counters.misses.add_one();
-        let minted = bench.make()?;
+        let minted = job.make()?;
         if at_most == Age::Fresh {
             counters.refreshed.add_one();
         }
@@ -261,11 +261,11 @@ impl Shelf {
         };
         let minted = match file::parse(&text, key, now, &self.options.alpn) {
             Ok(minted) => minted,
-            Err(fault) => {
+            Err(error) => {
                 if look == Look::First {
-                    self.workshop.counters.disk_errors.add_one();
+                    self.generator.counters.disk_errors.add_one();
                     let path = self.folder.path(key);
-                    tracing::warn!("{}: {fault}; made anew", path.display());
+                    tracing::warn!("{}: {error}; made anew", path.display());
                 }
                 return None;
             }
@@ -273,7 +273,7 @@ impl Shelf {
         match Freshness::of(&minted, &self.options.store).at(now) {
             Age::Expired => {
                 if look == Look::First {
-                    self.workshop.counters.expired.add_one();
+                    self.generator.counters.expired.add_one();
                 }
                 None
             }
@@ -285,7 +285,7 @@ impl Shelf {
         let now = self.options.store.clock.now();
         match self.folder.sweep(now, self.options.max_files) {
             Ok(swept) => {
-                let counters = &self.workshop.counters;
+                let counters = &self.generator.counters;
                 (0..swept.expired).for_each(|_| counters.expired.add_one());
                 (0..swept.evicted).for_each(|_| counters.evicted.add_one());
             }
@@ -295,7 +295,7 @@ impl Shelf {
 
     /// Something failed. It is said when it begins, and counted each time.
     fn trouble(&self, problem: &str) {
-        self.workshop.counters.disk_errors.add_one();
+        self.generator.counters.disk_errors.add_one();
         let mut current = self.problem.lock();
         if current.is_none() {
             let directory = self.folder.directory().display();
@@ -316,9 +316,9 @@ impl Shelf {
     }
 }
 
-impl fmt::Debug for Shelf {
+impl fmt::Debug for DiskCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shelf")
+        f.debug_struct("DiskCache")
             .field("directory", &self.folder.directory())
             .finish_non_exhaustive()
     }

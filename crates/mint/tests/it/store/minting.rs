@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use lucarne_mint::store::{
-    DEFAULT_ALPN, Fingerprint, MemoryStore, MintOptions, Minted, Minter, Own, StoreOptions,
+    DEFAULT_ALPN, Fingerprint, MemoryStore, MintOptions, Minted, Minter, OwnCertificate,
+    StoreOptions,
 };
 use lucarne_mint::{Authority, CaOptions, KeyType, LeafOptions, oid, pem};
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -256,9 +257,9 @@ fn pem_of(authority: &Authority, names: &[&str]) -> (String, String) {
     )
 }
 
-fn own((certificate, key): &(String, String)) -> Result<Own, String> {
+fn own((certificate, key): &(String, String)) -> Result<OwnCertificate, String> {
     let alpn = DEFAULT_ALPN.map(str::to_owned);
-    let own = Own::from_pem(certificate.as_bytes(), key.as_bytes(), &alpn);
+    let own = OwnCertificate::from_pem(certificate.as_bytes(), key.as_bytes(), &alpn);
     own.map_err(|error| error.to_string())
 }
 

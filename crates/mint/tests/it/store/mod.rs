@@ -3,10 +3,10 @@
 
 mod bounds;
 mod disk;
-mod flights;
 mod lifetime;
 mod minting;
 mod processes;
+mod single_flight;
 mod stats;
 mod stress;
 mod support;

@@ -1,4 +1,5 @@
-//! One task for each key that is being fetched, and everybody who waits for it.
+//! Single flight: one task for each key that is being fetched, and everybody who
+//! waits for it.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -9,13 +10,13 @@ use tokio::sync::watch;
 
 use super::{Minted, Outcome, StoreError, StoreKey};
 
-/// The tasks under way, by key.
+/// The tasks in flight, by key.
 ///
 /// A task is not a caller's: it goes on when its callers leave, and takes
 /// itself out when it ends, however it ends. So there is one entry per running
 /// task, and nothing per caller but the caller's own handle.
 #[derive(Debug)]
-pub(super) struct Flights {
+pub(super) struct SingleFlight {
     open: Mutex<HashMap<StoreKey, watch::Receiver<Option<Outcome>>>>,
     limit: usize,
 }
@@ -24,10 +25,10 @@ pub(super) struct Flights {
 pub(super) enum Joined {
     /// It was there after all.
     Found(Arc<Minted>),
-    /// By a task that this call began.
-    Began(Waiter),
-    /// By a task that was under way.
-    Follows(Waiter),
+    /// By the task that this call began: it leads.
+    Leader(Waiter),
+    /// By a task that was in flight: it follows.
+    Follower(Waiter),
     /// Not at all: so many tasks are under way as there may be.
     Full(StoreError),
 }
@@ -38,9 +39,9 @@ pub(super) struct Waiter {
     key: StoreKey,
 }
 
-impl Flights {
+impl SingleFlight {
     pub(super) fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Flights {
+        Arc::new(SingleFlight {
             open: Mutex::default(),
             limit,
         })
@@ -70,7 +71,7 @@ impl Flights {
             key: key.clone(),
         };
         if let Some(outcome) = open.get(key) {
-            return Joined::Follows(waiter(outcome.clone()));
+            return Joined::Follower(waiter(outcome.clone()));
         }
         if let Some(minted) = look() {
             return Joined::Found(minted);
@@ -83,18 +84,18 @@ impl Flights {
         }
         let (tell, outcome) = watch::channel(None);
         open.insert(key.clone(), outcome.clone());
-        let entry = Entry {
-            flights: self.clone(),
+        let in_flight = InFlight {
+            fetches: self.clone(),
             key: key.clone(),
         };
         let work = work();
         tokio::spawn(async move {
-            let entry = entry;
+            let in_flight = in_flight;
             let outcome = work.await;
-            drop(entry);
+            drop(in_flight);
             tell.send_replace(Some(outcome));
         });
-        Joined::Began(waiter(outcome))
+        Joined::Leader(waiter(outcome))
     }
 }
 
@@ -111,14 +112,14 @@ impl Waiter {
 }
 
 /// Takes a task's entry out when the task ends, panics or is dropped.
-struct Entry {
-    flights: Arc<Flights>,
+struct InFlight {
+    fetches: Arc<SingleFlight>,
     key: StoreKey,
 }
 
-impl Drop for Entry {
+impl Drop for InFlight {
     fn drop(&mut self) {
-        let mut open = self.flights.open.lock();
+        let mut open = self.fetches.open.lock();
         open.remove(&self.key);
         // After a rush of names, the room it took is given back.
         if open.capacity() > 64 && open.len() * 4 < open.capacity() {

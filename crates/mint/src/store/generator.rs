@@ -10,34 +10,34 @@ use super::stats::Counters;
 use super::{Generate, Minted, Outcome, StoreError, StoreKey};
 
 #[derive(Clone, Debug)]
-pub(super) struct Workshop {
-    places: Arc<Semaphore>,
+pub(super) struct Generator {
+    permits: Arc<Semaphore>,
     pub(super) counters: Arc<Counters>,
 }
 
 /// Makes one certificate.
-pub(super) struct Bench {
+pub(super) struct GenerateJob {
     key: StoreKey,
     generate: Generate,
     counters: Arc<Counters>,
 }
 
-impl Workshop {
-    pub(super) fn new(places: usize) -> Self {
-        Workshop {
-            places: Arc::new(Semaphore::new(places.max(1))),
+impl Generator {
+    pub(super) fn new(permits: usize) -> Self {
+        Generator {
+            permits: Arc::new(Semaphore::new(permits.max(1))),
             counters: Arc::default(),
         }
     }
 
-    /// Waits for a place. To be held until the work is done.
-    pub(super) async fn place(&self) -> Option<tokio::sync::OwnedSemaphorePermit> {
+    /// Waits for a permit. To be held until the work is done.
+    pub(super) async fn permit(&self) -> Option<tokio::sync::OwnedSemaphorePermit> {
         // It is never closed.
-        self.places.clone().acquire_owned().await.ok()
+        self.permits.clone().acquire_owned().await.ok()
     }
 
-    pub(super) fn bench(&self, key: &StoreKey, generate: Generate) -> Bench {
-        Bench {
+    pub(super) fn job(&self, key: &StoreKey, generate: Generate) -> GenerateJob {
+        GenerateJob {
             key: key.clone(),
             generate,
             counters: self.counters.clone(),
@@ -62,20 +62,20 @@ impl Workshop {
         })
     }
 
-    /// Makes a certificate as soon as there is a place.
+    /// Makes a certificate as soon as there is a permit.
     pub(super) async fn make(&self, key: &StoreKey, generate: Generate) -> Outcome {
-        let place = self.place().await;
-        let bench = self.bench(key, generate);
+        let permit = self.permit().await;
+        let job = self.job(key, generate);
         self.run(key, move || {
-            let _place = place;
-            bench.make()
+            let _permit = permit;
+            job.make()
         })
         .await?
         .map(Arc::new)
     }
 }
 
-impl Bench {
+impl GenerateJob {
     pub(super) fn make(&self) -> Result<Minted, StoreError> {
         let started = Instant::now();
         let made = (self.generate)(&self.key);

@@ -39,12 +39,12 @@ pub fn read_pair(
 /// A certificate with its key, served to clients instead of a minted one, for
 /// the hosts that it covers.
 #[derive(Clone)]
-pub struct Own {
+pub struct OwnCertificate {
     minted: Arc<Minted>,
     concerns: Arc<dyn Fn(&Host) -> bool + Send + Sync>,
 }
 
-impl Own {
+impl OwnCertificate {
     /// The certificate of a chain and its key, both in PEM, for all hosts that the certificate
     /// covers. `alpn`: the protocols that servers offer, best first.
     ///
@@ -57,7 +57,7 @@ impl Own {
         EndEntityCert::try_from(&chain[0])
             .map_err(|_| Error::Leaf("it cannot be read as X.509 of version 3"))?;
         let minted = Minted::new(chain, issuer, key, alpn)?;
-        Ok(Own {
+        Ok(OwnCertificate {
             minted: Arc::new(minted),
             concerns: Arc::new(|_| true),
         })
@@ -66,7 +66,7 @@ impl Own {
     /// The same, for those hosts alone of which `concerns` is true.
     pub fn only_for(self, concerns: impl Fn(&Host) -> bool + Send + Sync + 'static) -> Self {
         let concerns = Arc::new(concerns);
-        Own { concerns, ..self }
+        OwnCertificate { concerns, ..self }
     }
 
     /// Whether clients would take it for this host's, as far as names go.
@@ -99,9 +99,9 @@ impl Own {
     }
 }
 
-impl fmt::Debug for Own {
+impl fmt::Debug for OwnCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Own")
+        f.debug_struct("OwnCertificate")
             .field("names", &self.names())
             .finish_non_exhaustive()
     }
