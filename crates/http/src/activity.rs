@@ -90,7 +90,7 @@ enum Phase {
 
 /// Why a connection is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Overdue {
+pub(crate) enum TimedOut {
     /// Nothing was asked for a long time.
     Idle,
     /// A request's head did not come to its end.
@@ -101,7 +101,7 @@ pub(crate) enum Overdue {
 
 /// How long each phase may last.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct Timeouts {
     /// Without a request.
     pub(crate) idle: Duration,
     /// From the first byte of a head to its last, where heads can be told.
@@ -112,17 +112,17 @@ pub(crate) struct Patience {
 
 /// Finds out when a connection has been in one phase for too long.
 #[derive(Debug)]
-pub(crate) struct Watch {
-    patience: Patience,
+pub(crate) struct Watchdog {
+    timeouts: Timeouts,
     phase: Phase,
     /// When the phase was first seen.
     entered: Instant,
 }
 
-impl Watch {
-    pub(crate) fn new(patience: Patience) -> Self {
-        Watch {
-            patience,
+impl Watchdog {
+    pub(crate) fn new(timeouts: Timeouts) -> Self {
+        Watchdog {
+            timeouts,
             phase: Phase::Idle(0),
             entered: Instant::now(),
         }
@@ -133,7 +133,7 @@ impl Watch {
     /// from now on.
     pub(crate) fn look(&mut self, activity: &Activity) -> Option<Instant> {
         let mut phase = activity.phase();
-        if phase == Phase::Head && self.patience.head.is_none() {
+        if phase == Phase::Head && self.timeouts.head.is_none() {
             phase = Phase::Idle(activity.answered.load(RELAXED));
         }
         if phase != self.phase {
@@ -144,32 +144,32 @@ impl Watch {
                 Phase::Head | Phase::Writing(_) => Instant::now(),
             };
         }
-        let patience = match phase {
-            Phase::Idle(_) => self.patience.idle,
-            Phase::Head => self.patience.head?,
-            Phase::Writing(_) => self.patience.write,
+        let limit = match phase {
+            Phase::Idle(_) => self.timeouts.idle,
+            Phase::Head => self.timeouts.head?,
+            Phase::Writing(_) => self.timeouts.write,
             Phase::Answering => return None,
         };
-        Some(self.entered + patience)
+        Some(self.entered + limit)
     }
 
     /// What the connection is too late with, once the deadline has passed.
-    pub(crate) fn overdue(&self) -> Overdue {
+    pub(crate) fn timed_out(&self) -> TimedOut {
         match self.phase {
-            Phase::Idle(_) | Phase::Answering => Overdue::Idle,
-            Phase::Head => Overdue::Head,
-            Phase::Writing(_) => Overdue::Writing,
+            Phase::Idle(_) | Phase::Answering => TimedOut::Idle,
+            Phase::Head => TimedOut::Head,
+            Phase::Writing(_) => TimedOut::Writing,
         }
     }
 }
 
 /// A stream that tells what passes.
-pub(crate) struct Watched<S> {
+pub(crate) struct ObservedStream<S> {
     pub(crate) stream: S,
     pub(crate) activity: std::sync::Arc<Activity>,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for ObservedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -188,7 +188,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S> Watched<S> {
+impl<S> ObservedStream<S> {
     fn wrote<T>(&self, outcome: Poll<std::io::Result<T>>) -> Poll<std::io::Result<T>> {
         match outcome {
             Poll::Pending => self.activity.blocked.store(true, RELAXED),
@@ -202,7 +202,7 @@ impl<S> Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ObservedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -245,39 +245,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_phase_has_its_patience() {
+    fn each_phase_has_its_timeout() {
         let activity = Activity::new();
-        let mut watch = Watch::new(Patience {
+        let mut watchdog = Watchdog::new(Timeouts {
             idle: Duration::from_secs(60),
             head: Some(Duration::from_secs(10)),
             write: Duration::from_secs(30),
         });
-        let idle = watch.look(&activity).unwrap();
-        assert_eq!(watch.overdue(), Overdue::Idle);
+        let idle = watchdog.look(&activity).unwrap();
+        assert_eq!(watchdog.timed_out(), TimedOut::Idle);
 
         activity.head.store(true, RELAXED);
-        let head = watch.look(&activity).unwrap();
+        let head = watchdog.look(&activity).unwrap();
         assert!(head < idle);
-        assert_eq!(watch.overdue(), Overdue::Head);
+        assert_eq!(watchdog.timed_out(), TimedOut::Head);
         assert_eq!(
-            watch.look(&activity),
+            watchdog.look(&activity),
             Some(head),
             "not renewed by more bytes"
         );
 
         activity.begin();
-        assert_eq!(watch.look(&activity), None);
+        assert_eq!(watchdog.look(&activity), None);
         activity.end();
-        assert!(watch.look(&activity).is_some());
-        assert_eq!(watch.overdue(), Overdue::Idle);
+        assert!(watchdog.look(&activity).is_some());
+        assert_eq!(watchdog.timed_out(), TimedOut::Idle);
 
         activity.blocked.store(true, RELAXED);
-        let blocked = watch.look(&activity).unwrap();
+        let blocked = watchdog.look(&activity).unwrap();
         activity.writes.store(7, RELAXED);
         assert!(
-            watch.look(&activity).unwrap() > blocked,
+            watchdog.look(&activity).unwrap() > blocked,
             "renewed by progress"
         );
-        assert_eq!(watch.overdue(), Overdue::Writing);
+        assert_eq!(watchdog.timed_out(), TimedOut::Writing);
     }
 }

@@ -27,12 +27,12 @@ pub(crate) struct Budget {
     /// Beyond what is free to each client.
     held: AtomicUsize,
     clients: Mutex<HashMap<Network, Arc<AtomicUsize>>>,
-    meters: Meters,
+    metrics: BudgetMetrics,
 }
 
 /// What the budget counts.
 #[derive(Clone, Default)]
-pub(crate) struct Meters {
+pub(crate) struct BudgetMetrics {
     /// Bytes that are held.
     pub(crate) held: Gauge,
     /// Times that there were none left for the client.
@@ -69,13 +69,13 @@ pub(crate) enum Exhausted {
 
 impl Budget {
     /// `most` bytes over all clients, `most_each` for one.
-    pub(crate) fn new(most: usize, most_each: usize, meters: Meters) -> Arc<Self> {
+    pub(crate) fn new(most: usize, most_each: usize, metrics: BudgetMetrics) -> Arc<Self> {
         Arc::new(Budget {
             most,
             most_each,
             held: AtomicUsize::new(0),
             clients: Mutex::default(),
-            meters,
+            metrics,
         })
     }
 
@@ -103,16 +103,16 @@ impl Client {
     fn take(&self, bytes: usize) -> Result<(), Exhausted> {
         let budget = &*self.budget;
         let Some(before) = add(&self.held, bytes, budget.most_each) else {
-            budget.meters.client.inc();
+            budget.metrics.client.inc();
             return Err(Exhausted::Client);
         };
         let shared = beyond_free(before + bytes) - beyond_free(before);
         if add(&budget.held, shared, budget.most).is_none() {
             self.held.fetch_sub(bytes, Relaxed);
-            budget.meters.all.inc();
+            budget.metrics.all.inc();
             return Err(Exhausted::All);
         }
-        budget.meters.held.inc_by(bytes as i64);
+        budget.metrics.held.inc_by(bytes as i64);
         Ok(())
     }
 
@@ -120,7 +120,7 @@ impl Client {
         let before = self.held.fetch_sub(bytes, Relaxed);
         let shared = beyond_free(before) - beyond_free(before - bytes);
         self.budget.held.fetch_sub(shared, Relaxed);
-        self.budget.meters.held.dec_by(bytes as i64);
+        self.budget.metrics.held.dec_by(bytes as i64);
     }
 }
 
@@ -148,15 +148,15 @@ impl Drop for Client {
 }
 
 /// Bytes that are held until this is dropped.
-pub(crate) struct Held {
+pub(crate) struct Reservation {
     client: Arc<Client>,
     bytes: usize,
 }
 
-impl Held {
+impl Reservation {
     /// None yet.
     pub(crate) fn nothing(client: &Arc<Client>) -> Self {
-        Held {
+        Reservation {
             client: client.clone(),
             bytes: 0,
         }
@@ -174,24 +174,24 @@ impl Held {
 
     /// Bytes made for one answer, which are held until the client has taken them.
     pub(crate) fn answer(client: &Arc<Client>, bytes: Bytes) -> Result<Bytes, Exhausted> {
-        let mut held = Held::nothing(client);
+        let mut held = Reservation::nothing(client);
         held.grow(bytes.len())?;
-        Ok(Bytes::from_owner(Answer { bytes, _held: held }))
+        Ok(Bytes::from_owner(ReservedBytes { bytes, _held: held }))
     }
 }
 
-impl Drop for Held {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.client.give_back(self.bytes);
     }
 }
 
-struct Answer {
+struct ReservedBytes {
     bytes: Bytes,
-    _held: Held,
+    _held: Reservation,
 }
 
-impl AsRef<[u8]> for Answer {
+impl AsRef<[u8]> for ReservedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -205,15 +205,15 @@ mod tests {
     const EACH: usize = 4 * FREE;
 
     fn budget() -> Arc<Budget> {
-        Budget::new(MOST, EACH, Meters::default())
+        Budget::new(MOST, EACH, BudgetMetrics::default())
     }
 
     fn client(budget: &Arc<Budget>, address: &str) -> Arc<Client> {
         budget.client(address.parse().unwrap())
     }
 
-    fn held(client: &Arc<Client>, bytes: usize) -> Result<Held, Exhausted> {
-        let mut held = Held::nothing(client);
+    fn held(client: &Arc<Client>, bytes: usize) -> Result<Reservation, Exhausted> {
+        let mut held = Reservation::nothing(client);
         held.grow(bytes).map(|()| held)
     }
 
@@ -246,13 +246,13 @@ mod tests {
         let honest = client(&budget, "2001:db8::1");
         assert!(held(&honest, FREE).is_ok());
         assert_eq!(held(&honest, FREE + 1).err(), Some(Exhausted::All));
-        let all = budget.meters.held.get() as usize;
+        let all = budget.metrics.held.get() as usize;
         assert_eq!(all, 3 * EACH + 2 * FREE);
         drop(theirs);
         assert_eq!(lasts.grow(EACH), Ok(()));
         drop((first, rest, lasts));
         assert_eq!(
-            (budget.meters.held.get(), budget.held.load(Relaxed)),
+            (budget.metrics.held.get(), budget.held.load(Relaxed)),
             (0, 0)
         );
     }
@@ -272,11 +272,11 @@ mod tests {
     fn an_answer_is_held_until_it_is_taken() {
         let budget = budget();
         let client = client(&budget, "::1");
-        let answer = Held::answer(&client, Bytes::from_static(b"unpacked")).unwrap();
+        let answer = Reservation::answer(&client, Bytes::from_static(b"unpacked")).unwrap();
         let part = answer.slice(2..);
         drop(answer);
-        assert_eq!(budget.meters.held.get(), 8);
+        assert_eq!(budget.metrics.held.get(), 8);
         drop(part);
-        assert_eq!(budget.meters.held.get(), 0);
+        assert_eq!(budget.metrics.held.get(), 0);
     }
 }

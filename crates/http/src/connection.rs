@@ -19,14 +19,14 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::activity::{Activity, Overdue, Patience, Watch, Watched};
+use crate::activity::{Activity, ObservedStream, TimedOut, Timeouts, Watchdog};
 use crate::body::Body;
 use crate::budget::{Budget, Client};
 use crate::limits::Limits;
 use crate::reply::Response;
-use crate::sendfile::{Courier, Outbox};
+use crate::sendfile::{QueuedResponse, SendfileStream};
 use crate::signal::Signal;
-use crate::site::{Site, Surface};
+use crate::site::{EndpointSet, Site};
 use crate::tls::Acceptor;
 
 /// What all connections share.
@@ -54,7 +54,7 @@ impl Shared {
     pub(crate) fn new(site: Arc<Site>) -> Self {
         let mut http1 = http1::Builder::new();
         http1
-            // Timed by `Watch` instead, which costs nothing per request.
+            // Timed by `Watchdog` instead, which costs nothing per request.
             .header_read_timeout(None)
             // A client that closes its side after the request still gets its
             // answer; and hyper need not try to read while a submission waits.
@@ -91,24 +91,24 @@ impl Shared {
 }
 
 /// Counts a connection for as long as it lives, and knows whose it is.
-pub(crate) struct Open {
+pub(crate) struct OpenConnection {
     shared: Arc<Shared>,
     client: Arc<Client>,
 }
 
-impl Open {
+impl OpenConnection {
     pub(crate) fn new(shared: &Arc<Shared>, peer: IpAddr) -> Self {
         shared.open.fetch_add(1, Ordering::SeqCst);
         shared.site.metrics.open.inc();
         shared.site.metrics.accepted.inc();
-        Open {
+        OpenConnection {
             client: shared.budget.client(peer),
             shared: shared.clone(),
         }
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.shared.site.metrics.open.dec();
         if self.shared.open.fetch_sub(1, Ordering::SeqCst) == 1 {
@@ -122,40 +122,45 @@ enum Ending {
     /// As HTTP has it.
     Done,
     /// It is given up.
-    Overdue(Overdue),
+    TimedOut(TimedOut),
     /// The server has no more time.
     Cut,
 }
 
 /// Serves a connection until its end.
-pub(crate) async fn serve(mut tcp: TcpStream, tls: Option<Acceptor>, surface: Surface, open: Open) {
+pub(crate) async fn serve(
+    mut tcp: TcpStream,
+    tls: Option<Acceptor>,
+    endpoints: EndpointSet,
+    open: OpenConnection,
+) {
     let shared = &*open.shared;
     if let Some(acceptor) = tls {
-        return Box::pin(serve_tls(tcp, acceptor, surface, &open)).await;
+        return Box::pin(serve_tls(tcp, acceptor, endpoints, &open)).await;
     }
     let limits = &shared.site.limits;
-    let mut patience = limits.idle_timeout;
+    let mut limit = limits.idle_timeout;
     // Between requests a connection is little more than its socket: what HTTP
     // needs is in a box of its own, and thrown away after a few idle seconds.
     // Ten thousand idle clients cost a few megabytes that way.
     loop {
-        match first_bytes(&tcp, patience, shared).await {
+        match first_bytes(&tcp, limit, shared).await {
             Some(Protocol::Http1) => {
-                let outbox = Arc::<Outbox>::default();
-                let courier = Courier {
+                let queued = Arc::<QueuedResponse>::default();
+                let stream = SendfileStream {
                     tcp,
-                    outbox: outbox.clone(),
+                    queued: queued.clone(),
                 };
-                let http1 = http1(courier, Some(outbox), drowsy(limits), surface, &open);
+                let http1 = http1(stream, Some(queued), drowsy(limits), endpoints, &open);
                 match Box::pin(http1).await {
                     Some(idle) => tcp = idle.tcp,
                     None => return,
                 }
             }
-            Some(Protocol::Http2) => return Box::pin(http2(tcp, surface, &open)).await,
+            Some(Protocol::Http2) => return Box::pin(http2(tcp, endpoints, &open)).await,
             None => return,
         }
-        patience = limits.idle_timeout - drowsy(limits);
+        limit = limits.idle_timeout - drowsy(limits);
     }
 }
 
@@ -166,16 +171,21 @@ fn drowsy(limits: &Limits) -> Duration {
 
 /// There is no looking at what TLS has not decrypted: such a connection keeps
 /// what it needs.
-async fn serve_tls(tcp: TcpStream, acceptor: Acceptor, surface: Surface, open: &Open) {
+async fn serve_tls(
+    tcp: TcpStream,
+    acceptor: Acceptor,
+    endpoints: EndpointSet,
+    open: &OpenConnection,
+) {
     let shared = &*open.shared;
-    let patience = shared.site.limits.header_timeout;
-    match timeout(patience, acceptor.accept(tcp)).await {
+    let limit = shared.site.limits.header_timeout;
+    match timeout(limit, acceptor.accept(tcp)).await {
         Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
-            Box::pin(http2(stream, surface, open)).await;
+            Box::pin(http2(stream, endpoints, open)).await;
         }
         Ok(Ok(stream)) => {
             let idle = shared.site.limits.idle_timeout;
-            if let Some(stream) = Box::pin(http1(stream, None, idle, surface, open)).await {
+            if let Some(stream) = Box::pin(http1(stream, None, idle, endpoints, open)).await {
                 shared.site.metrics.cut("idle");
                 close(stream, b"").await;
             }
@@ -196,7 +206,7 @@ enum Protocol {
 /// `hyper_util`'s automatic builder does the same, but puts a buffer of its own
 /// between hyper and the socket for the rest of the connection, and waits for
 /// the first bytes for ever.
-async fn first_bytes(tcp: &TcpStream, patience: Duration, shared: &Shared) -> Option<Protocol> {
+async fn first_bytes(tcp: &TcpStream, limit: Duration, shared: &Shared) -> Option<Protocol> {
     const PREFACE: &[u8] = b"PRI ";
     let sniff = async {
         let mut first = [0; PREFACE.len()];
@@ -214,7 +224,7 @@ async fn first_bytes(tcp: &TcpStream, patience: Duration, shared: &Shared) -> Op
         }
     };
     tokio::select! {
-        protocol = timeout(patience, sniff) => {
+        protocol = timeout(limit, sniff) => {
             if protocol.is_err() {
                 shared.site.metrics.cut("idle");
             }
@@ -228,102 +238,102 @@ async fn first_bytes(tcp: &TcpStream, patience: Duration, shared: &Shared) -> Op
 /// the stream comes back, with nothing read from it that was not answered.
 async fn http1<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
-    outbox: Option<Arc<Outbox>>,
+    queued: Option<Arc<QueuedResponse>>,
     idle: Duration,
-    surface: Surface,
-    open: &Open,
+    endpoints: EndpointSet,
+    open: &OpenConnection,
 ) -> Option<S> {
     let shared = &*open.shared;
     let activity = Arc::new(Activity::new());
-    let io = watched(stream, &activity);
-    let service = service(open, surface, &activity, outbox);
+    let io = observed(stream, &activity);
+    let service = service(open, endpoints, &activity, queued);
     let mut connection = shared.http1.serve_connection(io, service);
     let finish = |c: Pin<&mut http1::Connection<_, _>>| c.graceful_shutdown();
     let limits = &shared.site.limits;
-    let patience = Patience {
+    let timeouts = Timeouts {
         idle,
         head: Some(limits.header_timeout),
         write: limits.write_timeout,
     };
-    let ending = drive(&mut connection, finish, patience, &activity, shared).await;
+    let ending = drive(&mut connection, finish, timeouts, &activity, shared).await;
     let parts = connection.into_parts();
     let stream = parts.io.into_inner().stream;
     match ending {
-        Ending::Overdue(Overdue::Idle) if parts.read_buf.is_empty() => return Some(stream),
-        Ending::Overdue(Overdue::Idle) => close(stream, b"").await,
-        Ending::Overdue(Overdue::Head) => {
+        Ending::TimedOut(TimedOut::Idle) if parts.read_buf.is_empty() => return Some(stream),
+        Ending::TimedOut(TimedOut::Idle) => close(stream, b"").await,
+        Ending::TimedOut(TimedOut::Head) => {
             shared.site.metrics.cut("head");
             close(stream, REQUEST_TIMEOUT).await;
         }
-        Ending::Overdue(Overdue::Writing) => shared.site.metrics.cut("writing"),
+        Ending::TimedOut(TimedOut::Writing) => shared.site.metrics.cut("writing"),
         Ending::Done if !activity.ended() => close(stream, b"").await,
         Ending::Done | Ending::Cut => {}
     }
     None
 }
 
-async fn http2<S>(stream: S, surface: Surface, open: &Open)
+async fn http2<S>(stream: S, endpoints: EndpointSet, open: &OpenConnection)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let shared = &*open.shared;
     let activity = Arc::new(Activity::new());
-    let io = watched(stream, &activity);
-    let service = service(open, surface, &activity, None);
+    let io = observed(stream, &activity);
+    let service = service(open, endpoints, &activity, None);
     let mut connection = shared.http2.serve_connection(io, service);
     let finish = |c: Pin<&mut http2::Connection<_, _, _>>| c.graceful_shutdown();
     let limits = &shared.site.limits;
-    let patience = Patience {
+    let timeouts = Timeouts {
         idle: limits.idle_timeout,
         // Frames come in at any time; h2 bounds what a head may be.
         head: None,
         write: limits.write_timeout,
     };
-    match drive(&mut connection, finish, patience, &activity, shared).await {
-        Ending::Overdue(Overdue::Writing) => shared.site.metrics.cut("writing"),
-        Ending::Overdue(_) => shared.site.metrics.cut("idle"),
+    match drive(&mut connection, finish, timeouts, &activity, shared).await {
+        Ending::TimedOut(TimedOut::Writing) => shared.site.metrics.cut("writing"),
+        Ending::TimedOut(_) => shared.site.metrics.cut("idle"),
         Ending::Done | Ending::Cut => {}
     }
 }
 
-fn watched<S: AsyncRead + AsyncWrite + Unpin>(
+fn observed<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     activity: &Arc<Activity>,
-) -> TokioIo<Watched<S>> {
-    TokioIo::new(Watched {
+) -> TokioIo<ObservedStream<S>> {
+    TokioIo::new(ObservedStream {
         stream,
         activity: activity.clone(),
     })
 }
 
 fn service(
-    open: &Open,
-    surface: Surface,
+    open: &OpenConnection,
+    endpoints: EndpointSet,
     activity: &Arc<Activity>,
-    outbox: Option<Arc<Outbox>>,
+    queued: Option<Arc<QueuedResponse>>,
 ) -> impl HttpService<Incoming, ResBody = Body, Error = Infallible, Future: Send> + Unpin + use<> {
     let (shared, client) = (open.shared.clone(), open.client.clone());
     let activity = activity.clone();
     service_fn(move |request: Request<Incoming>| {
         let (shared, client) = (shared.clone(), client.clone());
-        let (activity, outbox) = (activity.clone(), outbox.clone());
+        let (activity, queued) = (activity.clone(), queued.clone());
         async move {
             activity.begin();
-            let answering = Answering(activity);
-            let response: Response = shared.site.answer(surface, &client, request).await;
-            if let Some(outbox) = outbox {
-                outbox.put(response.body().bytes(), response.body().file());
+            let in_flight = InFlightRequest(activity);
+            let response: Response = shared.site.answer(endpoints, &client, request).await;
+            if let Some(queued) = queued {
+                queued.put(response.body().bytes(), response.body().file());
             }
-            drop(answering);
+            drop(in_flight);
             Ok(response)
         }
     })
 }
 
 /// A request in flight, also if it is dropped halfway.
-struct Answering(Arc<Activity>);
+struct InFlightRequest(Arc<Activity>);
 
-impl Drop for Answering {
+impl Drop for InFlightRequest {
     fn drop(&mut self) {
         self.0.end();
     }
@@ -333,7 +343,7 @@ impl Drop for Answering {
 async fn drive<C, F>(
     connection: &mut C,
     finish: F,
-    patience: Patience,
+    timeouts: Timeouts,
     activity: &Activity,
     shared: &Shared,
 ) -> Ending
@@ -341,8 +351,8 @@ where
     C: Future<Output = hyper::Result<()>> + Unpin,
     F: Fn(Pin<&mut C>),
 {
-    let mut watch = Watch::new(patience);
-    let mut alarm = pin!(sleep_until(Instant::now() + patience.idle));
+    let mut watchdog = Watchdog::new(timeouts);
+    let mut alarm = pin!(sleep_until(Instant::now() + timeouts.idle));
     let mut armed = false;
     let mut closing = pin!(shared.closing.raised());
     let mut cut = pin!(shared.cut.raised());
@@ -363,10 +373,10 @@ where
         }
         // The alarm is set too early rather than again and again: when it
         // rings, or when less time is left than it knows of, it is set anew.
-        while let Some(deadline) = watch.look(activity) {
+        while let Some(deadline) = watchdog.look(activity) {
             let deadline = Instant::from_std(deadline);
             if alarm.is_elapsed() && Instant::now() >= deadline {
-                return Poll::Ready(Ending::Overdue(watch.overdue()));
+                return Poll::Ready(Ending::TimedOut(watchdog.timed_out()));
             }
             if armed && !alarm.is_elapsed() && alarm.deadline() <= deadline {
                 break;

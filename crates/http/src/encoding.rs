@@ -2,7 +2,7 @@
 
 /// An encoding that a data tile can be sent in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Coding {
+pub(crate) enum ContentCoding {
     /// As the specification lays it out.
     Identity,
     /// As full tiles are stored.
@@ -13,20 +13,20 @@ pub(crate) enum Coding {
 
 /// What a reader accepts: quality values in thousandths, 0 for "refused".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Accepted {
+pub(crate) struct AcceptedCodings {
     identity: u16,
     gzip: u16,
     zstd: u16,
 }
 
-impl Accepted {
+impl AcceptedCodings {
     /// Reads an `Accept-Encoding` header.
     ///
     /// Without one, gzip is taken for granted: static-ct-api lets data tiles
     /// be compressed without negotiation, and that is how they are stored.
     pub(crate) fn parse(header: Option<&[u8]>) -> Self {
         let Some(header) = header else {
-            return Accepted {
+            return AcceptedCodings {
                 identity: 1,
                 gzip: 1000,
                 zstd: 0,
@@ -46,7 +46,7 @@ impl Accepted {
             };
             *slot = Some(quality);
         }
-        Accepted {
+        AcceptedCodings {
             // Identity stays acceptable, last of all, unless it is refused.
             identity: identity.unwrap_or(if any == Some(0) { 0 } else { 1 }),
             gzip: gzip.or(any).unwrap_or(0),
@@ -56,11 +56,11 @@ impl Accepted {
 
     /// The encodings in the order to try them; the first that is there is
     /// sent. On equal terms gzip wins: it is what is stored, and costs nothing.
-    pub(crate) fn order(self) -> [Option<Coding>; 3] {
+    pub(crate) fn order(self) -> [Option<ContentCoding>; 3] {
         let mut order = [
-            (self.gzip, Coding::Gzip),
-            (self.zstd, Coding::Zstd),
-            (self.identity, Coding::Identity),
+            (self.gzip, ContentCoding::Gzip),
+            (self.zstd, ContentCoding::Zstd),
+            (self.identity, ContentCoding::Identity),
         ];
         order.sort_by_key(|&(quality, _)| std::cmp::Reverse(quality));
         order.map(|(quality, coding)| (quality > 0).then_some(coding))
@@ -105,16 +105,16 @@ fn thousandths(value: &[u8]) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Coding::*;
+    use ContentCoding::*;
 
-    fn order(header: &str) -> Vec<Coding> {
-        let accepted = Accepted::parse(Some(header.as_bytes()));
+    fn order(header: &str) -> Vec<ContentCoding> {
+        let accepted = AcceptedCodings::parse(Some(header.as_bytes()));
         accepted.order().into_iter().flatten().collect()
     }
 
     #[test]
     fn without_a_header_the_tile_goes_as_stored() {
-        let order: Vec<_> = Accepted::parse(None)
+        let order: Vec<_> = AcceptedCodings::parse(None)
             .order()
             .into_iter()
             .flatten()

@@ -5,16 +5,16 @@ use http::header::{HeaderMap, IF_NONE_MATCH, IF_RANGE};
 
 use lucarne_log::Stored;
 
-use crate::encoding::Coding;
+use crate::encoding::ContentCoding;
 
 /// The tag of what a log has stored, in this coding: taken from the sum of the
 /// stored bytes, which was computed when they were read. So what differs has
 /// another tag, and nothing is hashed when a tile is served.
-pub(crate) fn of(stored: &Stored, coding: Coding) -> HeaderValue {
+pub(crate) fn of(stored: &Stored, coding: ContentCoding) -> HeaderValue {
     let suffix: &[u8] = match coding {
-        Coding::Identity => b"",
-        Coding::Gzip => b"-gz",
-        Coding::Zstd => b"-zst",
+        ContentCoding::Identity => b"",
+        ContentCoding::Gzip => b"-gz",
+        ContentCoding::Zstd => b"-zst",
     };
     let mut tag = [b'"'; LONGEST];
     let (sum, rest) = tag[1..].split_at_mut(2 * SUM);
@@ -108,9 +108,9 @@ mod tests {
         };
         let sum = "00000000000000000000000000000abc";
         for (coding, suffix) in [
-            (Coding::Identity, ""),
-            (Coding::Gzip, "-gz"),
-            (Coding::Zstd, "-zst"),
+            (ContentCoding::Identity, ""),
+            (ContentCoding::Gzip, "-gz"),
+            (ContentCoding::Zstd, "-zst"),
         ] {
             assert_eq!(of(&stored(0xabc), coding), format!("\"{sum}{suffix}\""));
             assert_ne!(of(&stored(0xabd), coding), format!("\"{sum}{suffix}\""));

@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 
-use crate::connection::{Open, Shared, TOO_MANY, close, serve as serve_connection};
-use crate::site::{Site, Surface};
+use crate::connection::{OpenConnection, Shared, TOO_MANY, close, serve as serve_connection};
+use crate::site::{EndpointSet, Site};
 use crate::tls::Tls;
 
 /// A socket that listens, with or without TLS.
 pub struct Listener {
     socket: TcpListener,
     tls: Option<Arc<Tls>>,
-    surface: Surface,
+    endpoints: EndpointSet,
 }
 
 /// Why an address cannot be listened on.
@@ -58,7 +58,7 @@ impl Listener {
         Ok(Listener {
             socket,
             tls: None,
-            surface: Surface::default(),
+            endpoints: EndpointSet::default(),
         })
     }
 
@@ -71,8 +71,8 @@ impl Listener {
 
     /// Serves this part of the site. Default: everything.
     #[must_use]
-    pub fn with_surface(mut self, surface: Surface) -> Self {
-        self.surface = surface;
+    pub fn with_endpoints(mut self, endpoints: EndpointSet) -> Self {
+        self.endpoints = endpoints;
         self
     }
 
@@ -164,7 +164,7 @@ fn take(stream: TcpStream, peer: IpAddr, listener: &Listener, shared: &Arc<Share
         shared.site.metrics.cut("too many");
         // A word of explanation, as long as explaining is not the problem.
         if listener.tls.is_none() && open < most + EXPLAINED {
-            let open = Open::new(shared, peer);
+            let open = OpenConnection::new(shared, peer);
             tokio::spawn(async move {
                 close(stream, TOO_MANY).await;
                 drop(open);
@@ -178,8 +178,8 @@ fn take(stream: TcpStream, peer: IpAddr, listener: &Listener, shared: &Arc<Share
     tokio::spawn(serve_connection(
         stream,
         tls,
-        listener.surface,
-        Open::new(shared, peer),
+        listener.endpoints,
+        OpenConnection::new(shared, peer),
     ));
 }
 

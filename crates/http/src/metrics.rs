@@ -61,36 +61,36 @@ fn slot(status: StatusCode) -> usize {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Answered {
+struct ResponseLabels {
     log: String,
     endpoint: &'static str,
     code: u16,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct At {
+struct EndpointLabels {
     log: String,
     endpoint: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct For {
+struct ReasonLabels {
     reason: &'static str,
 }
 
 /// Metrics of the listeners and of every log's requests.
 pub(crate) struct Metrics {
-    requests: Family<Answered, Counter>,
-    seconds: Family<At, Histogram, fn() -> Histogram>,
-    sent: Family<At, Counter>,
+    requests: Family<ResponseLabels, Counter>,
+    seconds: Family<EndpointLabels, Histogram, fn() -> Histogram>,
+    sent: Family<EndpointLabels, Counter>,
     /// Connections that are open.
     pub(crate) open: Gauge,
     /// Connections accepted since the start.
     pub(crate) accepted: Counter,
     /// Connections that the server cut, by reason.
-    cut: Family<For, Counter>,
+    cut: Family<ReasonLabels, Counter>,
     /// Bodies in flight, and requests refused because there were too many.
-    pub(crate) inflight: budget::Meters,
+    pub(crate) inflight: budget::BudgetMetrics,
 }
 
 impl Metrics {
@@ -105,7 +105,7 @@ impl Metrics {
             open: Gauge::default(),
             accepted: Counter::default(),
             cut: Family::default(),
-            inflight: budget::Meters::default(),
+            inflight: budget::BudgetMetrics::default(),
         };
         let r = registry.sub_registry_with_prefix("lucarne_http");
         r.register(
@@ -167,7 +167,7 @@ impl Metrics {
     }
 
     pub(crate) fn cut(&self, reason: &'static str) {
-        self.cut.get_or_create_owned(&For { reason }).inc();
+        self.cut.get_or_create_owned(&ReasonLabels { reason }).inc();
     }
 }
 
@@ -175,9 +175,9 @@ impl Metrics {
 /// on a request costs no hashing, no lock of a family and no allocation.
 pub(crate) struct LogMetrics {
     log: String,
-    requests: Family<Answered, Counter>,
-    seconds: Family<At, Histogram, fn() -> Histogram>,
-    sent: Family<At, Counter>,
+    requests: Family<ResponseLabels, Counter>,
+    seconds: Family<EndpointLabels, Histogram, fn() -> Histogram>,
+    sent: Family<EndpointLabels, Counter>,
     endpoints: [EndpointMetrics; Endpoint::COUNT],
 }
 
@@ -193,14 +193,14 @@ impl LogMetrics {
         let metrics = &self.endpoints[endpoint as usize];
         let slot = slot(status);
         let requests = metrics.requests[slot].get_or_init(|| {
-            self.requests.get_or_create_owned(&Answered {
+            self.requests.get_or_create_owned(&ResponseLabels {
                 log: self.log.clone(),
                 endpoint: endpoint.label(),
                 code: STATUSES[slot],
             })
         });
         let (seconds, bytes) = metrics.timing.get_or_init(|| {
-            let at = At {
+            let at = EndpointLabels {
                 log: self.log.clone(),
                 endpoint: endpoint.label(),
             };

@@ -13,11 +13,11 @@ use lucarne_log::{Encoding, Log, Published, ReadError, State, Stored};
 use lucarne_tlog::Tile;
 use tokio::sync::Semaphore;
 
-use crate::budget::{Client, Held};
-use crate::encoding::{Accepted, Coding};
+use crate::budget::{Client, Reservation};
+use crate::encoding::{AcceptedCodings, ContentCoding};
+use crate::error_response::ErrorResponse;
 use crate::etag;
 use crate::health::state_name;
-use crate::refusal::Refusal;
 use crate::reply::{Representation, Response, plain, value};
 use crate::route::Resource;
 
@@ -95,8 +95,8 @@ impl Monitoring {
                 .data_tile(log, tile, stored, method, asked, client)
                 .await;
         }
-        let etag = etag::of(&stored, Coding::Identity);
-        immutable(stored.bytes, Coding::Identity, &etag).answer(method, asked)
+        let etag = etag::of(&stored, ContentCoding::Identity);
+        immutable(stored.bytes, ContentCoding::Identity, &etag).answer(method, asked)
     }
 
     async fn data_tile(
@@ -108,23 +108,28 @@ impl Monitoring {
         asked: HeaderMap,
         client: &Arc<Client>,
     ) -> Response {
-        let accepted = Accepted::parse(asked.get(ACCEPT_ENCODING).map(HeaderValue::as_bytes));
+        let accepted =
+            AcceptedCodings::parse(asked.get(ACCEPT_ENCODING).map(HeaderValue::as_bytes));
         let ranged = asked.contains_key(RANGE) && method == Method::GET && accepted.identity();
         // A range is one of the plain bytes.
         let order = match ranged {
-            true => [Some(Coding::Identity), None, None],
+            true => [Some(ContentCoding::Identity), None, None],
             false => accepted.order(),
         };
         for coding in order.into_iter().flatten() {
             let etag = etag::of(&stored, coding);
             let (bytes, file) = match coding {
-                Coding::Gzip if stored.encoding == Encoding::Gzip => (stored.bytes, stored.file),
-                Coding::Gzip => continue,
-                Coding::Zstd => match log.tile_zstd(tile) {
+                ContentCoding::Gzip if stored.encoding == Encoding::Gzip => {
+                    (stored.bytes, stored.file)
+                }
+                ContentCoding::Gzip => continue,
+                ContentCoding::Zstd => match log.tile_zstd(tile) {
                     Some(bytes) => (bytes, None),
                     None => continue,
                 },
-                Coding::Identity => return self.plain_tile(stored, method, asked, client).await,
+                ContentCoding::Identity => {
+                    return self.plain_tile(stored, method, asked, client).await;
+                }
             };
             let mut representation = varying(bytes, coding, &etag);
             representation.file = file;
@@ -142,23 +147,23 @@ impl Monitoring {
         asked: HeaderMap,
         client: &Arc<Client>,
     ) -> Response {
-        let etag = etag::of(&stored, Coding::Identity);
+        let etag = etag::of(&stored, ContentCoding::Identity);
         let known = etag::already_there(&asked, &etag);
         if stored.encoding == Encoding::Identity || known {
-            let mut representation = varying(stored.bytes, Coding::Identity, &etag);
+            let mut representation = varying(stored.bytes, ContentCoding::Identity, &etag);
             representation.file = stored.file;
             return representation.answer(method, asked);
         }
         if let Some(plain) = stored.plain {
-            return varying(plain, Coding::Identity, &etag).answer(method, asked);
+            return varying(plain, ContentCoding::Identity, &etag).answer(method, asked);
         }
         // The semaphore is never closed.
         let _permit = self.decompressing.acquire().await;
         let unpacked = tokio::task::spawn_blocking(move || stored.unpacked()).await;
         match unpacked {
-            Ok(Ok(bytes)) => match Held::answer(client, bytes) {
-                Ok(bytes) => varying(bytes, Coding::Identity, &etag).answer(method, asked),
-                Err(exhausted) => Refusal::from(exhausted).into_response(),
+            Ok(Ok(bytes)) => match Reservation::answer(client, bytes) {
+                Ok(bytes) => varying(bytes, ContentCoding::Identity, &etag).answer(method, asked),
+                Err(exhausted) => ErrorResponse::from(exhausted).into_response(),
             },
             Ok(Err(error)) => failed(&error),
             Err(error) => failed(&error),
@@ -175,8 +180,8 @@ impl Monitoring {
     ) -> Response {
         match log.issuer(&fingerprint).await {
             Ok(Some(stored)) => {
-                let etag = etag::of(&stored, Coding::Identity);
-                let mut representation = immutable(stored.bytes, Coding::Identity, &etag);
+                let etag = etag::of(&stored, ContentCoding::Identity);
+                let mut representation = immutable(stored.bytes, ContentCoding::Identity, &etag);
                 representation.content_type = &value::PKIX;
                 representation.answer(method, asked)
             }
@@ -203,7 +208,7 @@ fn state(state: &State) -> Option<HeaderValue> {
 }
 
 /// What never changes.
-fn immutable(bytes: Bytes, coding: Coding, etag: &HeaderValue) -> Representation<'_> {
+fn immutable(bytes: Bytes, coding: ContentCoding, etag: &HeaderValue) -> Representation<'_> {
     Representation {
         bytes,
         file: None,
@@ -211,16 +216,16 @@ fn immutable(bytes: Bytes, coding: Coding, etag: &HeaderValue) -> Representation
         cache: &value::FOREVER,
         etag,
         encoding: match coding {
-            Coding::Identity => None,
-            Coding::Gzip => Some(&value::GZIP),
-            Coding::Zstd => Some(&value::ZSTD),
+            ContentCoding::Identity => None,
+            ContentCoding::Gzip => Some(&value::GZIP),
+            ContentCoding::Zstd => Some(&value::ZSTD),
         },
         varies: false,
     }
 }
 
 /// The same, where another `Accept-Encoding` gets other bytes.
-fn varying(bytes: Bytes, coding: Coding, etag: &HeaderValue) -> Representation<'_> {
+fn varying(bytes: Bytes, coding: ContentCoding, etag: &HeaderValue) -> Representation<'_> {
     let mut representation = immutable(bytes, coding, etag);
     representation.varies = true;
     representation

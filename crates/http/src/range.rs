@@ -4,41 +4,43 @@ use std::ops::Range;
 
 /// What a `Range` header asks of a body of known length.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum RequestedRange {
     /// Everything: no range, several ranges, or one that makes no sense. A
     /// server may always ignore the header, and whoever asks for several
     /// ranges of a tile is not worth a multipart body.
     All,
     /// These bytes (206).
-    Part(Range<usize>),
+    Satisfiable(Range<usize>),
     /// Nothing that there is (416).
-    Nothing,
+    Unsatisfiable,
 }
 
 /// Reads a `Range` header for a body of `length` bytes.
-pub(crate) fn wanted(header: &[u8], length: usize) -> Wanted {
+pub(crate) fn requested(header: &[u8], length: usize) -> RequestedRange {
     let Some(spec) = strip_unit(header) else {
-        return Wanted::All;
+        return RequestedRange::All;
     };
     let Some(dash) = spec.iter().position(|&b| b == b'-') else {
-        return Wanted::All;
+        return RequestedRange::All;
     };
     let (first, last) = (spec[..dash].trim_ascii(), spec[dash + 1..].trim_ascii());
     match (number(first), number(last)) {
-        (Some(first), Some(last)) if first > last => Wanted::All,
+        (Some(first), Some(last)) if first > last => RequestedRange::All,
         (Some(first), _) if first >= length => match last {
-            [] => Wanted::Nothing,
-            _ if number(last).is_some() => Wanted::Nothing,
-            _ => Wanted::All,
+            [] => RequestedRange::Unsatisfiable,
+            _ if number(last).is_some() => RequestedRange::Unsatisfiable,
+            _ => RequestedRange::All,
         },
-        (Some(first), Some(last)) => Wanted::Part(first..last.saturating_add(1).min(length)),
-        (Some(first), None) if last.is_empty() => Wanted::Part(first..length),
-        (None, Some(0)) if first.is_empty() => Wanted::Nothing,
-        (None, Some(_)) if first.is_empty() && length == 0 => Wanted::Nothing,
-        (None, Some(suffix)) if first.is_empty() => {
-            Wanted::Part(length.saturating_sub(suffix)..length)
+        (Some(first), Some(last)) => {
+            RequestedRange::Satisfiable(first..last.saturating_add(1).min(length))
         }
-        _ => Wanted::All,
+        (Some(first), None) if last.is_empty() => RequestedRange::Satisfiable(first..length),
+        (None, Some(0)) if first.is_empty() => RequestedRange::Unsatisfiable,
+        (None, Some(_)) if first.is_empty() && length == 0 => RequestedRange::Unsatisfiable,
+        (None, Some(suffix)) if first.is_empty() => {
+            RequestedRange::Satisfiable(length.saturating_sub(suffix)..length)
+        }
+        _ => RequestedRange::All,
     }
 }
 
@@ -63,32 +65,35 @@ mod tests {
 
     #[test]
     fn ranges_of_a_hash_tile() {
-        let cases: [(&str, Wanted); 16] = [
-            ("bytes=0-31", Wanted::Part(0..32)),
-            ("bytes=32-63", Wanted::Part(32..64)),
-            ("Bytes=32-63", Wanted::Part(32..64)),
-            ("bytes=8160-", Wanted::Part(8160..8192)),
-            ("bytes=8160-99999", Wanted::Part(8160..8192)),
-            ("bytes=-32", Wanted::Part(8160..8192)),
-            ("bytes=-99999", Wanted::Part(0..8192)),
-            ("bytes=8192-", Wanted::Nothing),
-            ("bytes=99999999999999999999999-", Wanted::Nothing),
-            ("bytes=-0", Wanted::Nothing),
-            ("bytes=0-1,4-5", Wanted::All),
-            ("bytes=5-4", Wanted::All),
-            ("bytes=a-b", Wanted::All),
-            ("bytes=9999-x", Wanted::All),
-            ("items=0-1", Wanted::All),
-            ("byte", Wanted::All),
+        let cases: [(&str, RequestedRange); 16] = [
+            ("bytes=0-31", RequestedRange::Satisfiable(0..32)),
+            ("bytes=32-63", RequestedRange::Satisfiable(32..64)),
+            ("Bytes=32-63", RequestedRange::Satisfiable(32..64)),
+            ("bytes=8160-", RequestedRange::Satisfiable(8160..8192)),
+            ("bytes=8160-99999", RequestedRange::Satisfiable(8160..8192)),
+            ("bytes=-32", RequestedRange::Satisfiable(8160..8192)),
+            ("bytes=-99999", RequestedRange::Satisfiable(0..8192)),
+            ("bytes=8192-", RequestedRange::Unsatisfiable),
+            (
+                "bytes=99999999999999999999999-",
+                RequestedRange::Unsatisfiable,
+            ),
+            ("bytes=-0", RequestedRange::Unsatisfiable),
+            ("bytes=0-1,4-5", RequestedRange::All),
+            ("bytes=5-4", RequestedRange::All),
+            ("bytes=a-b", RequestedRange::All),
+            ("bytes=9999-x", RequestedRange::All),
+            ("items=0-1", RequestedRange::All),
+            ("byte", RequestedRange::All),
         ];
         for (header, expected) in cases {
-            assert_eq!(wanted(header.as_bytes(), 8192), expected, "{header}");
+            assert_eq!(requested(header.as_bytes(), 8192), expected, "{header}");
         }
     }
 
     #[test]
     fn nothing_of_nothing() {
-        assert_eq!(wanted(b"bytes=0-", 0), Wanted::Nothing);
-        assert_eq!(wanted(b"bytes=-5", 0), Wanted::Nothing);
+        assert_eq!(requested(b"bytes=0-", 0), RequestedRange::Unsatisfiable);
+        assert_eq!(requested(b"bytes=-5", 0), RequestedRange::Unsatisfiable);
     }
 }

@@ -78,18 +78,18 @@ impl Representation<'_> {
         let part = match asked.get(RANGE) {
             Some(wanted) if plain && method == Method::GET => {
                 match etag::range_applies(&asked, self.etag) {
-                    true => range::wanted(wanted.as_bytes(), self.bytes.len()),
-                    false => range::Wanted::All,
+                    true => range::requested(wanted.as_bytes(), self.bytes.len()),
+                    false => range::RequestedRange::All,
                 }
             }
-            _ => range::Wanted::All,
+            _ => range::RequestedRange::All,
         };
         let (status, body, content_range) = match part {
-            range::Wanted::All => {
+            range::RequestedRange::All => {
                 let body = Body::stored(self.bytes.clone(), self.file.clone());
                 (StatusCode::OK, body, None)
             }
-            range::Wanted::Part(part) => {
+            range::RequestedRange::Satisfiable(part) => {
                 let total = self.bytes.len();
                 let header = format!("bytes {}-{}/{total}", part.start, part.end - 1);
                 (
@@ -98,7 +98,7 @@ impl Representation<'_> {
                     Some(header),
                 )
             }
-            range::Wanted::Nothing => {
+            range::RequestedRange::Unsatisfiable => {
                 let header = format!("bytes */{}", self.bytes.len());
                 (
                     StatusCode::RANGE_NOT_SATISFIABLE,

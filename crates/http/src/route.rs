@@ -119,7 +119,7 @@ struct Target {
 
 /// A log, what its prefix stands for, and what of the path comes after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found<'p> {
+pub(crate) struct RouteMatch<'p> {
     pub(crate) log: usize,
     pub(crate) roles: Roles,
     pub(crate) rest: &'p str,
@@ -166,7 +166,7 @@ impl Routes {
 
     /// Finds the log of a path. The host counts only where two logs share a
     /// path: behind a proxy it is often not the one that clients see.
-    pub(crate) fn find<'p>(&self, path: &'p str, host: Option<&str>) -> Option<Found<'p>> {
+    pub(crate) fn find<'p>(&self, path: &'p str, host: Option<&str>) -> Option<RouteMatch<'p>> {
         let (route, rest) = self
             .0
             .iter()
@@ -187,7 +187,7 @@ impl Routes {
             .filter(|t| !shared || host.is_some_and(|h| t.host.eq_ignore_ascii_case(h)))
             .map(|t| t.roles)
             .reduce(Roles::or)?;
-        Some(Found { log, roles, rest })
+        Some(RouteMatch { log, roles, rest })
     }
 }
 
@@ -207,29 +207,29 @@ pub(crate) enum Resource {
     Style,
     Script,
     /// A submission prefix without a path: the page is elsewhere.
-    Elsewhere,
+    Redirect,
     /// A path under a log's prefix that is nothing.
-    Nothing(Mistake),
+    NotFound(PathError),
 }
 
 /// How a path under a log's prefix came to be nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mistake {
+pub(crate) enum PathError {
     Unknown,
     Tile(TilePathError),
     Issuer,
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for PathError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Mistake::Unknown => f.write_str(
+            PathError::Unknown => f.write_str(
                 "a log has checkpoint, tile/…, issuer/… and log.v3.json under its monitoring \
                  prefix, ct/v1/add-chain, ct/v1/add-pre-chain and ct/v1/get-roots under its \
                  submission prefix",
             ),
-            Mistake::Tile(error) => error.fmt(f),
-            Mistake::Issuer => {
+            PathError::Tile(error) => error.fmt(f),
+            PathError::Issuer => {
                 f.write_str("expected issuer/ and the SHA-256 of a certificate in lower-case hex")
             }
         }
@@ -250,7 +250,7 @@ impl Resource {
                 _ if rest.starts_with("tile/") => {
                     return match Tile::parse(rest) {
                         Ok(tile) => Resource::Tile(tile),
-                        Err(error) => Resource::Nothing(Mistake::Tile(error)),
+                        Err(error) => Resource::NotFound(PathError::Tile(error)),
                     };
                 }
                 _ => {}
@@ -258,7 +258,7 @@ impl Resource {
             if let Some(hex) = rest.strip_prefix("issuer/") {
                 return match fingerprint(hex) {
                     Some(fingerprint) => Resource::Issuer(fingerprint),
-                    None => Resource::Nothing(Mistake::Issuer),
+                    None => Resource::NotFound(PathError::Issuer),
                 };
             }
         }
@@ -267,11 +267,11 @@ impl Resource {
                 "ct/v1/add-chain" => return Resource::AddChain,
                 "ct/v1/add-pre-chain" => return Resource::AddPreChain,
                 "ct/v1/get-roots" => return Resource::GetRoots,
-                "" => return Resource::Elsewhere,
+                "" => return Resource::Redirect,
                 _ => {}
             }
         }
-        Resource::Nothing(Mistake::Unknown)
+        Resource::NotFound(PathError::Unknown)
     }
 
     /// Whether this is a full data tile: what compression is about.
@@ -392,8 +392,8 @@ mod tests {
         );
         assert_eq!(Resource::parse("ct/v1/add-chain", BOTH), Resource::AddChain);
         assert_eq!(Resource::parse("", BOTH), Resource::Page);
-        assert_eq!(Resource::parse("", Roles::SUBMISSION), Resource::Elsewhere);
-        let nothing = Resource::Nothing(Mistake::Unknown);
+        assert_eq!(Resource::parse("", Roles::SUBMISSION), Resource::Redirect);
+        let nothing = Resource::NotFound(PathError::Unknown);
         assert_eq!(
             Resource::parse("ct/v1/add-chain", Roles::MONITORING),
             nothing
@@ -426,14 +426,14 @@ mod tests {
         ] {
             let resource = Resource::parse(path, BOTH);
             assert!(
-                matches!(resource, Resource::Nothing(_)),
+                matches!(resource, Resource::NotFound(_)),
                 "{path}: {resource:?}"
             );
         }
         let upper = format!("issuer/{}", "AB".repeat(32));
         assert_eq!(
             Resource::parse(&upper, BOTH),
-            Resource::Nothing(Mistake::Issuer)
+            Resource::NotFound(PathError::Issuer)
         );
         let lower = format!("issuer/{}", "ab".repeat(32));
         let fingerprint = Fingerprint([0xab; 32]);

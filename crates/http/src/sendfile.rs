@@ -3,8 +3,8 @@
 //! To copy a full data tile into the kernel costs as much as the rest of the
 //! request, and the kernel has those bytes already: the tile is a file. But
 //! hyper writes slices of memory. So the service leaves bytes and file in the
-//! connection's [`Outbox`], hyper gets the bytes as ever, and when it comes to
-//! write them, [`Courier`] knows them by where they lie, and has the kernel send
+//! connection's [`QueuedResponse`], hyper gets the bytes as ever, and when it comes to
+//! write them, [`SendfileStream`] knows them by where they lie, and has the kernel send
 //! that part of the file in their place.
 //!
 //! Nothing depends on it. A slice that is not known is written as it is, and
@@ -29,16 +29,16 @@ use tokio::net::TcpStream;
 
 /// The body of the answer that is about to be written, if it is a file.
 #[derive(Default)]
-pub(crate) struct Outbox(Mutex<Option<Parcel>>);
+pub(crate) struct QueuedResponse(Mutex<Option<FileBody>>);
 
-struct Parcel {
+struct FileBody {
     /// Held for as long as an address is compared with theirs: nothing else can
     /// lie there.
     bytes: Bytes,
     file: Arc<OpenFile>,
 }
 
-impl Parcel {
+impl FileBody {
     /// Where in the file the slice lies.
     fn offset(&self, slice: &[u8]) -> Option<usize> {
         let (slice_at, bytes_at) = (slice.as_ptr().addr(), self.bytes.as_ptr().addr());
@@ -49,7 +49,7 @@ impl Parcel {
 }
 
 /// What is to be done about slices.
-enum Next {
+enum NextWrite {
     /// The first is this part of this file.
     Send(Arc<OpenFile>, usize),
     /// One that follows the first is of the file.
@@ -58,66 +58,66 @@ enum Next {
     Write,
 }
 
-impl Outbox {
+impl QueuedResponse {
     /// Says what the next answer consists of: `file`, if it is one, says from
     /// its first byte what `bytes` does. A file that has been written to since
     /// they were read is not sent.
     pub(crate) fn put(&self, bytes: &Bytes, file: Option<&Arc<OpenFile>>) {
         let file = file.filter(|file| file.is_unchanged());
-        *self.0.lock() = file.map(|file| Parcel {
+        *self.0.lock() = file.map(|file| FileBody {
             bytes: bytes.clone(),
             file: file.clone(),
         });
     }
 
-    fn next(&self, bufs: &[IoSlice<'_>]) -> Next {
-        let parcel = self.0.lock();
-        let Some(parcel) = parcel.as_ref() else {
-            return Next::Write;
+    fn next(&self, bufs: &[IoSlice<'_>]) -> NextWrite {
+        let body = self.0.lock();
+        let Some(body) = body.as_ref() else {
+            return NextWrite::Write;
         };
-        let mut offsets = bufs.iter().map(|slice| parcel.offset(slice));
+        let mut offsets = bufs.iter().map(|slice| body.offset(slice));
         match offsets.next().flatten() {
-            Some(offset) => Next::Send(parcel.file.clone(), offset),
-            None if offsets.any(|offset| offset.is_some()) => Next::Precede,
-            None => Next::Write,
+            Some(offset) => NextWrite::Send(body.file.clone(), offset),
+            None if offsets.any(|offset| offset.is_some()) => NextWrite::Precede,
+            None => NextWrite::Write,
         }
     }
 
     /// The file is sent up to here: at its end it is let go of.
     fn sent(&self, end: usize) {
-        let mut parcel = self.0.lock();
-        parcel.take_if(|parcel| end >= parcel.bytes.len());
+        let mut body = self.0.lock();
+        body.take_if(|body| end >= body.bytes.len());
     }
 }
 
 /// A connection without TLS, where the kernel can send files.
-pub(crate) struct Courier {
+pub(crate) struct SendfileStream {
     pub(crate) tcp: TcpStream,
-    pub(crate) outbox: Arc<Outbox>,
+    pub(crate) queued: Arc<QueuedResponse>,
 }
 
-impl Courier {
+impl SendfileStream {
     /// Sends from the file if the first slice is of it, and if a later one is,
     /// no more than the first: the next call is then about what follows.
     fn poll_send(&self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<Option<usize>> {
-        let sent = match self.outbox.next(bufs) {
-            Next::Send(file, offset) => {
+        let sent = match self.queued.next(bufs) {
+            NextWrite::Send(file, offset) => {
                 let length = bufs[0].len();
                 let sent = ready!(poll_io(&self.tcp, cx, || {
                     kernel::send_file(&self.tcp, &file, offset as u64, length)
                 }));
-                sent.inspect(|sent| self.outbox.sent(offset + sent))
+                sent.inspect(|sent| self.queued.sent(offset + sent))
             }
-            Next::Precede => ready!(poll_io(&self.tcp, cx, || {
+            NextWrite::Precede => ready!(poll_io(&self.tcp, cx, || {
                 kernel::send_head(&self.tcp, &bufs[0])
             })),
-            Next::Write => return Poll::Ready(None),
+            NextWrite::Write => return Poll::Ready(None),
         };
         // Nothing sent: the file has been cut. What is wrong with the
         // connection, if anything, writing will say.
         let sent = sent.ok().filter(|sent| *sent > 0);
         if sent.is_none() {
-            self.outbox.0.lock().take();
+            self.queued.0.lock().take();
         }
         Poll::Ready(sent)
     }
@@ -179,7 +179,7 @@ mod kernel {
     }
 }
 
-impl AsyncRead for Courier {
+impl AsyncRead for SendfileStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -189,7 +189,7 @@ impl AsyncRead for Courier {
     }
 }
 
-impl AsyncWrite for Courier {
+impl AsyncWrite for SendfileStream {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -233,14 +233,14 @@ mod tests {
     use super::*;
 
     /// Both ends of a connection.
-    async fn connected() -> (Courier, TcpStream) {
+    async fn connected() -> (SendfileStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let there = TcpStream::connect(listener.local_addr().unwrap())
             .await
             .unwrap();
         let (tcp, _) = listener.accept().await.unwrap();
-        let outbox = Arc::default();
-        (Courier { tcp, outbox }, there)
+        let queued = Arc::default();
+        (SendfileStream { tcp, queued }, there)
     }
 
     fn file(bytes: &[u8]) -> Arc<OpenFile> {
@@ -250,7 +250,7 @@ mod tests {
     }
 
     /// Writes all of it as hyper does, and returns what arrives.
-    async fn written(mut courier: Courier, mut there: TcpStream, parts: &[Bytes]) -> Vec<u8> {
+    async fn written(mut stream: SendfileStream, mut there: TcpStream, parts: &[Bytes]) -> Vec<u8> {
         let reading = tokio::spawn(async move {
             let mut arrived = Vec::new();
             there.read_to_end(&mut arrived).await.unwrap();
@@ -259,7 +259,7 @@ mod tests {
         let mut parts = parts.to_vec();
         while !parts.is_empty() {
             let bufs: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
-            let mut wrote = courier.write_vectored(&bufs).await.unwrap();
+            let mut wrote = stream.write_vectored(&bufs).await.unwrap();
             parts.retain_mut(|part| {
                 let gone = wrote.min(part.len());
                 wrote -= gone;
@@ -267,7 +267,7 @@ mod tests {
                 !part.is_empty()
             });
         }
-        courier.shutdown().await.unwrap();
+        stream.shutdown().await.unwrap();
         reading.await.unwrap()
     }
 
@@ -278,43 +278,43 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_is_sent_from_its_file() {
-        let (courier, there) = connected().await;
+        let (stream, there) = connected().await;
         let body = large();
         // Told apart here, and only here, by what it says.
         let told: Vec<u8> = body.iter().map(|byte| !byte).collect();
-        courier.outbox.put(&body, Some(&file(&told)));
+        stream.queued.put(&body, Some(&file(&told)));
         let parts = [Bytes::from("head"), body, Bytes::from("next")];
-        let arrived = written(courier, there, &parts).await;
+        let arrived = written(stream, there, &parts).await;
         assert!(arrived == [&b"head"[..], &told, b"next"].concat());
     }
 
     #[tokio::test]
     async fn what_a_file_has_lost_is_written() {
-        let (courier, there) = connected().await;
+        let (stream, there) = connected().await;
         let body = large();
-        courier.outbox.put(&body, Some(&file(&body[..100_000])));
-        let arrived = written(courier, there, &[Bytes::from("head"), body.clone()]).await;
+        stream.queued.put(&body, Some(&file(&body[..100_000])));
+        let arrived = written(stream, there, &[Bytes::from("head"), body.clone()]).await;
         assert!(arrived == [b"head", &body[..]].concat());
     }
 
     #[tokio::test]
     async fn what_cannot_be_sent_is_written() {
-        let (courier, there) = connected().await;
+        let (stream, there) = connected().await;
         let body = large();
         let (_, pipe) = std::io::pipe().unwrap();
         let pipe = File::from(std::os::fd::OwnedFd::from(pipe));
         let pipe = Arc::new(OpenFile::keep(pipe).unwrap());
-        courier.outbox.put(&body, Some(&pipe));
-        let arrived = written(courier, there, std::slice::from_ref(&body)).await;
+        stream.queued.put(&body, Some(&pipe));
+        let arrived = written(stream, there, std::slice::from_ref(&body)).await;
         assert!(arrived == body);
     }
 
     #[tokio::test]
     async fn other_bytes_are_written() {
-        let (courier, there) = connected().await;
-        courier.outbox.put(&large(), Some(&file(b"another")));
+        let (stream, there) = connected().await;
+        stream.queued.put(&large(), Some(&file(b"another")));
         let body = large();
-        let arrived = written(courier, there, std::slice::from_ref(&body)).await;
+        let arrived = written(stream, there, std::slice::from_ref(&body)).await;
         assert!(arrived == body);
     }
 }

@@ -12,17 +12,17 @@ use lucarne_log::Log;
 use prometheus_client::registry::Registry;
 
 use crate::budget::Client;
+use crate::error_response::ErrorResponse;
 use crate::limits::Limits;
 use crate::metrics::{Endpoint, LogMetrics, Metrics};
 use crate::monitoring::{Monitoring, not_yet, read_only};
-use crate::refusal::Refusal;
 use crate::reply::{Response, headed, plain, value};
-use crate::route::{Mistake, Prefix, PrefixError, Resource, Roles, Routes};
+use crate::route::{PathError, Prefix, PrefixError, Resource, Roles, Routes};
 use crate::{health, logjson, metrics, pages, submission};
 
 /// What a listener serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Surface {
+pub enum EndpointSet {
     /// The logs, their pages, `/metrics` and `/health`.
     #[default]
     Everything,
@@ -35,7 +35,7 @@ pub enum Surface {
 /// The logs of a process and everything that is served of them. Shared by all
 /// listeners.
 pub struct Site {
-    logs: Vec<Served>,
+    logs: Vec<ServedLog>,
     routes: Routes,
     registry: Registry,
     pub(crate) metrics: Metrics,
@@ -44,7 +44,7 @@ pub struct Site {
 }
 
 /// One log, and what is prepared for its requests.
-pub(crate) struct Served {
+pub(crate) struct ServedLog {
     pub(crate) log: Arc<Log>,
     monitoring: Monitoring,
     metrics: LogMetrics,
@@ -62,7 +62,7 @@ impl Site {
     ) -> Result<Arc<Self>, PrefixError> {
         let metrics = Metrics::register(&mut registry);
         let routes = routes(&logs)?;
-        let logs = logs.into_iter().map(|log| Served {
+        let logs = logs.into_iter().map(|log| ServedLog {
             monitoring: Monitoring::new(),
             metrics: metrics.of(&log.config().shortname),
             log,
@@ -90,7 +90,7 @@ impl Site {
     /// Answers one request.
     pub(crate) async fn answer(
         &self,
-        surface: Surface,
+        endpoints: EndpointSet,
         client: &Arc<Client>,
         request: Request<Incoming>,
     ) -> Response {
@@ -98,8 +98,8 @@ impl Site {
         let (parts, body) = request.into_parts();
         tracing::debug!(method = %parts.method, uri = %parts.uri, "request");
         let head = parts.method == Method::HEAD;
-        let found = match surface {
-            Surface::Operations => None,
+        let found = match endpoints {
+            EndpointSet::Operations => None,
             _ => self.find(&parts),
         };
         let (metrics, endpoint, response) = match found {
@@ -110,7 +110,7 @@ impl Site {
                 (&served.metrics, endpoint, response)
             }
             None => {
-                let (endpoint, response) = self.operations(surface, parts).await;
+                let (endpoint, response) = self.operations(endpoints, parts).await;
                 (&self.elsewhere, endpoint, response)
             }
         };
@@ -122,7 +122,7 @@ impl Site {
 
     /// The log of a request and what of it is asked for. `None` where a path
     /// of the site's own is meant: those count where a log has nothing.
-    fn find(&self, parts: &Parts) -> Option<(&Served, Resource)> {
+    fn find(&self, parts: &Parts) -> Option<(&ServedLog, Resource)> {
         let path = parts.uri.path();
         let authority = parts.uri.authority().map(|authority| authority.as_str());
         let host = authority.or_else(|| parts.headers.get(HOST)?.to_str().ok());
@@ -138,7 +138,7 @@ impl Site {
         if own
             && matches!(
                 resource,
-                Resource::Page | Resource::Elsewhere | Resource::Nothing(_)
+                Resource::Page | Resource::Redirect | Resource::NotFound(_)
             )
         {
             return None;
@@ -147,10 +147,10 @@ impl Site {
     }
 
     /// Answers what is not about one log.
-    async fn operations(&self, surface: Surface, parts: Parts) -> (Endpoint, Response) {
+    async fn operations(&self, endpoints: EndpointSet, parts: Parts) -> (Endpoint, Response) {
         let (method, path) = (&parts.method, parts.uri.path());
-        let operations = surface != Surface::Logs;
-        let pages = surface != Surface::Operations;
+        let operations = endpoints != EndpointSet::Logs;
+        let pages = endpoints != EndpointSet::Operations;
         let endpoint = match path {
             "/metrics" | "/health" if operations => Endpoint::Operations,
             "/" | "/page.css" if pages => Endpoint::Page,
@@ -202,7 +202,7 @@ fn routes(logs: &[Arc<Log>]) -> Result<Routes, PrefixError> {
     Ok(routes)
 }
 
-impl Served {
+impl ServedLog {
     async fn answer(
         &self,
         resource: Resource,
@@ -224,7 +224,7 @@ impl Served {
             _ if method == Method::GET || method == Method::HEAD => {
                 self.read(resource, &method, headers, client).await
             }
-            Resource::Nothing(mistake) => nothing(mistake),
+            Resource::NotFound(error) => nothing(error),
             _ if method == Method::OPTIONS => submission::options("GET, HEAD, OPTIONS"),
             _ => read_only(&method),
         }
@@ -248,7 +248,7 @@ impl Served {
                 Box::pin(add).await
             }
             Method::OPTIONS => submission::options(ALLOW),
-            _ => Refusal::method(&method, ALLOW).into_response(),
+            _ => ErrorResponse::method(&method, ALLOW).into_response(),
         }
     }
 
@@ -273,18 +273,18 @@ impl Served {
             Resource::Stats => pages::stats(log),
             Resource::Style => pages::style(),
             Resource::Script => pages::script(),
-            Resource::Elsewhere => match HeaderValue::try_from(&log.config().monitoring_prefix) {
+            Resource::Redirect => match HeaderValue::try_from(&log.config().monitoring_prefix) {
                 Ok(location) => redirect(StatusCode::SEE_OTHER, location),
-                Err(_) => nothing(Mistake::Unknown),
+                Err(_) => nothing(PathError::Unknown),
             },
-            Resource::Nothing(mistake) => nothing(mistake),
-            Resource::AddChain | Resource::AddPreChain => nothing(Mistake::Unknown),
+            Resource::NotFound(error) => nothing(error),
+            Resource::AddChain | Resource::AddPreChain => nothing(PathError::Unknown),
         }
     }
 }
 
-fn nothing(mistake: Mistake) -> Response {
-    not_yet(&format!("there is nothing here: {mistake}\n"))
+fn nothing(error: PathError) -> Response {
+    not_yet(&format!("there is nothing here: {error}\n"))
 }
 
 fn redirect(status: StatusCode, location: HeaderValue) -> Response {
@@ -303,11 +303,11 @@ fn endpoint(resource: Resource) -> Endpoint {
         Resource::Tile(_) => Endpoint::Tile,
         Resource::Issuer(_) => Endpoint::Issuer,
         Resource::LogJson => Endpoint::LogJson,
-        Resource::Nothing(_) => Endpoint::Unknown,
+        Resource::NotFound(_) => Endpoint::Unknown,
         Resource::Page
         | Resource::Stats
         | Resource::Style
         | Resource::Script
-        | Resource::Elsewhere => Endpoint::Page,
+        | Resource::Redirect => Endpoint::Page,
     }
 }

@@ -14,9 +14,9 @@ use lucarne_ct::{Chain, EntryKind};
 use lucarne_log::Log;
 
 use crate::body::Body;
-use crate::budget::{Client, Held};
+use crate::budget::{Client, Reservation};
+use crate::error_response::ErrorResponse;
 use crate::limits::Limits;
-use crate::refusal::Refusal;
 use crate::reply::{Response, plain, value};
 
 /// `add-chain` and `add-pre-chain`: an SCT, or why there is none.
@@ -34,7 +34,7 @@ where
 {
     match submit(log, kind, limits, client, &headers, body).await {
         Ok(sct) => answer(headers, sct),
-        Err(refusal) => refusal.into_response(),
+        Err(error) => error.into_response(),
     }
 }
 
@@ -45,7 +45,7 @@ async fn submit<B>(
     client: &Arc<Client>,
     headers: &HeaderMap,
     body: B,
-) -> Result<Vec<u8>, Refusal>
+) -> Result<Vec<u8>, ErrorResponse>
 where
     B: http_body::Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
@@ -73,7 +73,7 @@ fn answer(mut headers: HeaderMap, sct: Vec<u8>) -> Response {
 
 /// A compressed body is refused unread: nothing in a chain compresses well
 /// enough to be worth a decompressor that strangers can feed.
-fn refuse_encoded(headers: &HeaderMap) -> Result<(), Refusal> {
+fn refuse_encoded(headers: &HeaderMap) -> Result<(), ErrorResponse> {
     let plain = |coding: &HeaderValue| {
         coding.is_empty() || coding.as_bytes().eq_ignore_ascii_case(b"identity")
     };
@@ -83,7 +83,7 @@ fn refuse_encoded(headers: &HeaderMap) -> Result<(), Refusal> {
         .find(|coding| !plain(coding))
     {
         None => Ok(()),
-        Some(coding) => Err(Refusal::new(
+        Some(coding) => Err(ErrorResponse::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "content_encoding",
             format!(
@@ -102,7 +102,7 @@ async fn collect<B>(
     mut body: B,
     limits: &Limits,
     client: &Arc<Client>,
-) -> Result<Bytes, Refusal>
+) -> Result<Bytes, ErrorResponse>
 where
     B: http_body::Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
@@ -110,9 +110,9 @@ where
     let limit = limits.body_bytes;
     let declared = body.size_hint().exact().map(|length| length as usize);
     if declared.is_some_and(|length| length > limit) {
-        return Err(Refusal::too_large(limit));
+        return Err(ErrorResponse::too_large(limit));
     }
-    let mut held = Held::nothing(client);
+    let mut held = Reservation::nothing(client);
     let whole = async {
         let mut piece = match next(&mut body).now_or_never() {
             Some(first) => first?,
@@ -129,7 +129,7 @@ where
         while let Some(more) = piece {
             let length = whole.len() + more.len();
             if length > limit {
-                return Err(Refusal::too_large(limit));
+                return Err(ErrorResponse::too_large(limit));
             }
             if length > whole.capacity() {
                 let room = declared.unwrap_or(2 * length).clamp(length, limit);
@@ -146,7 +146,7 @@ where
     // The timer is armed only if the body is not there already.
     match tokio::time::timeout(limits.body_timeout, whole).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(Refusal::new(
+        Err(_) => Err(ErrorResponse::new(
             StatusCode::REQUEST_TIMEOUT,
             "body_timeout",
             format!(
@@ -167,7 +167,7 @@ fn size(headers: &HeaderMap) -> usize {
 }
 
 /// The next piece of a body that is data.
-async fn next<B>(body: &mut B) -> Result<Option<Bytes>, Refusal>
+async fn next<B>(body: &mut B) -> Result<Option<Bytes>, ErrorResponse>
 where
     B: http_body::Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
@@ -183,7 +183,7 @@ where
             Some(Err(error)) => {
                 let detail = format!("the body broke off: {error}");
                 let status = StatusCode::BAD_REQUEST;
-                return Err(Refusal::new(status, "incomplete_body", detail).and_close());
+                return Err(ErrorResponse::new(status, "incomplete_body", detail).and_close());
             }
         }
     }
@@ -220,7 +220,7 @@ mod tests {
     use http_body_util::{Full, StreamBody};
 
     use super::*;
-    use crate::budget::{Budget, Meters};
+    use crate::budget::{Budget, BudgetMetrics};
 
     type Piece = Result<http_body::Frame<Bytes>, String>;
 
@@ -237,7 +237,7 @@ mod tests {
 
     /// Collects a body of at most `limit` bytes from a client that may hold
     /// twice as many.
-    async fn collected<B>(body: B, limit: usize) -> Result<Bytes, Refusal>
+    async fn collected<B>(body: B, limit: usize) -> Result<Bytes, ErrorResponse>
     where
         B: http_body::Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
@@ -247,7 +247,7 @@ mod tests {
             body_timeout: Duration::from_millis(50),
             ..Limits::default()
         };
-        let budget = Budget::new(2 * limit, 2 * limit, Meters::default());
+        let budget = Budget::new(2 * limit, 2 * limit, BudgetMetrics::default());
         let client = budget.client(Ipv4Addr::LOCALHOST.into());
         collect(&HeaderMap::new(), body, &limits, &client).await
     }
@@ -269,19 +269,19 @@ mod tests {
     #[tokio::test]
     async fn limits_hold_with_and_without_a_length() {
         let full = Full::new(Bytes::from_static(b"abcdefg"));
-        let refusal = collected(full, 6).await.unwrap_err();
-        assert_eq!(refusal.into_response().status(), 413);
+        let error = collected(full, 6).await.unwrap_err();
+        assert_eq!(error.into_response().status(), 413);
         for chunked in [vec![Ok(&b"abc"[..]), Ok(b"defg")], vec![Ok(b"abcdefg")]] {
-            let refusal = collected(pieces(chunked), 6).await.unwrap_err();
-            assert_eq!(refusal.into_response().status(), 413);
+            let error = collected(pieces(chunked), 6).await.unwrap_err();
+            assert_eq!(error.into_response().status(), 413);
         }
     }
 
     #[tokio::test]
     async fn a_client_that_holds_all_it_may_is_told_so() {
-        let budget = Budget::new(100, 100, Meters::default());
+        let budget = Budget::new(100, 100, BudgetMetrics::default());
         let client = budget.client(Ipv4Addr::LOCALHOST.into());
-        let mut others = Held::nothing(&client);
+        let mut others = Reservation::nothing(&client);
         others.grow(98).unwrap();
         let limits = Limits::default();
         let (headers, two) = (HeaderMap::new(), || pieces(vec![Ok(b"a"), Ok(b"b")]));
@@ -299,8 +299,8 @@ mod tests {
     #[tokio::test]
     async fn a_body_that_breaks_off_is_the_clients_fault() {
         let broken = pieces(vec![Ok(b"abc"), Err("gone".into())]);
-        let refusal = collected(broken, 6).await.unwrap_err();
-        assert_eq!(refusal.into_response().status(), 400);
+        let error = collected(broken, 6).await.unwrap_err();
+        assert_eq!(error.into_response().status(), 400);
     }
 
     #[tokio::test]

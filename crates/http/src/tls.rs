@@ -26,9 +26,9 @@ enum Certificates {
 }
 
 /// Finds what to serve a client that asked for this host.
-type ByName = dyn Fn(String) -> Pin<Box<dyn Future<Output = Found> + Send>> + Send + Sync;
+type ByName = dyn Fn(String) -> Pin<Box<dyn Future<Output = Resolved> + Send>> + Send + Sync;
 
-type Found = io::Result<Arc<ServerConfig>>;
+type Resolved = io::Result<Arc<ServerConfig>>;
 
 /// Why a certificate and a key cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +59,7 @@ impl Tls {
     /// to. Where there is nothing the connection is closed.
     pub fn by_name<F>(find: impl Fn(String) -> F + Send + Sync + 'static) -> Arc<Self>
     where
-        F: Future<Output = Found> + Send + 'static,
+        F: Future<Output = Resolved> + Send + 'static,
     {
         Arc::new(Tls(Certificates::ByName(Arc::new(move |name| {
             Box::pin(find(name))

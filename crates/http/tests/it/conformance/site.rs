@@ -2,7 +2,7 @@
 
 use crate::support::{Server, TestLog};
 use lucarne_ct::Chain;
-use lucarne_http::{Limits, Surface};
+use lucarne_http::{EndpointSet, Limits};
 use lucarne_log::{IntendedUse, Metadata, Metrics, PlannedChange, RateLimit, Status};
 use prometheus_client::registry::Registry;
 
@@ -218,11 +218,11 @@ async fn what_is_said_in_a_log_is_not_html() {
 #[tokio::test]
 async fn listeners_serve_what_they_are_told_to() {
     let test = TestLog::start("demo").await;
-    let outside = Server::start_surface(vec![test.log.clone()], Surface::Logs).await;
+    let outside = Server::start_endpoints(vec![test.log.clone()], EndpointSet::Logs).await;
     assert_eq!(outside.get("/demo/checkpoint").await.status, 200);
     assert_eq!(outside.get("/metrics").await.status, 404);
     assert_eq!(outside.get("/health").await.status, 404);
-    let inside = Server::start_surface(vec![test.log.clone()], Surface::Operations).await;
+    let inside = Server::start_endpoints(vec![test.log.clone()], EndpointSet::Operations).await;
     assert_eq!(inside.get("/demo/checkpoint").await.status, 404);
     assert_eq!(inside.get("/metrics").await.status, 200);
     assert_eq!(inside.get("/health").await.status, 200);

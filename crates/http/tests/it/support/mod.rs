@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lucarne_ct::{Chain, EntryKind, LogKey, Policy, Roots, Sct};
-use lucarne_http::{Limits, Listener, Site, Surface, Tls, serve};
+use lucarne_http::{EndpointSet, Limits, Listener, Site, Tls, serve};
 use lucarne_log::{Clock, Log, LogConfig, Metrics, State};
 use lucarne_mint::{Authority, CaOptions, KeyPair, KeyType, LeafOptions};
 use lucarne_storage::Assets;
@@ -178,10 +178,10 @@ impl Server {
         Self::start_with(logs, limits, Registry::default(), |l| l.with_tls(tls)).await
     }
 
-    pub async fn start_surface(logs: Vec<Arc<Log>>, surface: Surface) -> Server {
+    pub async fn start_endpoints(logs: Vec<Arc<Log>>, endpoints: EndpointSet) -> Server {
         let limits = Limits::default();
         Self::start_with(logs, limits, Registry::default(), |l| {
-            l.with_surface(surface)
+            l.with_endpoints(endpoints)
         })
         .await
     }

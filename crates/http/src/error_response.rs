@@ -16,27 +16,27 @@ use crate::reply::{Response, plain, value};
 /// `certificate_index` counts from the leaf and is null where no certificate is
 /// at fault, `detail` says what was found and what would have been accepted.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct ErrorResponse {
     status: StatusCode,
-    shape: Shape,
+    body: ErrorBody,
     retry_after: Option<u32>,
     allow: Option<&'static str>,
     close: bool,
 }
 
 #[derive(Debug, Serialize)]
-struct Shape {
+struct ErrorBody {
     error: &'static str,
     code: &'static str,
     certificate_index: Option<usize>,
     detail: String,
 }
 
-impl Refusal {
+impl ErrorResponse {
     pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        Refusal {
+        ErrorResponse {
             status,
-            shape: Shape {
+            body: ErrorBody {
                 error: title(status),
                 code,
                 certificate_index: None,
@@ -67,19 +67,19 @@ impl Refusal {
 
     pub(crate) fn method(method: &Method, allow: &'static str) -> Self {
         let detail = format!("{method} makes no sense here; allowed: {allow}");
-        let mut refusal = Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail);
-        refusal.allow = Some(allow);
-        refusal
+        let mut error = Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail);
+        error.allow = Some(allow);
+        error
     }
 
     fn retry(code: &'static str, after: u32, detail: impl Into<String>) -> Self {
-        let mut refusal = Self::new(StatusCode::SERVICE_UNAVAILABLE, code, detail);
-        refusal.retry_after = Some(after.max(1));
-        refusal
+        let mut error = Self::new(StatusCode::SERVICE_UNAVAILABLE, code, detail);
+        error.retry_after = Some(after.max(1));
+        error
     }
 
     pub(crate) fn into_response(self) -> Response {
-        let json = serde_json::to_vec(&self.shape).unwrap_or_default();
+        let json = serde_json::to_vec(&self.body).unwrap_or_default();
         let mut response = plain(self.status, &value::JSON, &value::NO_STORE, json);
         let headers = response.headers_mut();
         if let Some(seconds) = self.retry_after {
@@ -113,17 +113,17 @@ fn title(status: StatusCode) -> &'static str {
     }
 }
 
-impl From<Rejection> for Refusal {
+impl From<Rejection> for ErrorResponse {
     fn from(rejection: Rejection) -> Self {
         let status = StatusCode::from_u16(rejection.status()).unwrap_or(StatusCode::BAD_REQUEST);
-        let mut refusal = Self::new(status, rejection.code.as_str(), rejection.detail);
-        refusal.shape.certificate_index = rejection.certificate_index;
-        refusal
+        let mut error = Self::new(status, rejection.code.as_str(), rejection.detail);
+        error.body.certificate_index = rejection.certificate_index;
+        error
     }
 }
 
 /// There is no memory left to wait for the rest of a body.
-impl From<Exhausted> for Refusal {
+impl From<Exhausted> for ErrorResponse {
     fn from(exhausted: Exhausted) -> Self {
         let detail = match exhausted {
             Exhausted::Client => {
@@ -139,7 +139,7 @@ impl From<Exhausted> for Refusal {
     }
 }
 
-impl From<SubmitError> for Refusal {
+impl From<SubmitError> for ErrorResponse {
     fn from(error: SubmitError) -> Self {
         let words = error.to_string();
         match error {
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn a_rejection_keeps_its_code_and_certificate() {
         let rejection = Rejection::of(1, Code::WrongOrder, "the issuer is \"X\"");
-        let response = Refusal::from(SubmitError::Rejected(rejection)).into_response();
+        let response = ErrorResponse::from(SubmitError::Rejected(rejection)).into_response();
         assert_eq!(response.status(), 400);
         assert_eq!(
             body(&response),
@@ -180,7 +180,7 @@ mod tests {
         let error = SubmitError::Full {
             retry_after_seconds: 0,
         };
-        let response = Refusal::from(error).into_response();
+        let response = ErrorResponse::from(error).into_response();
         assert_eq!(response.status(), 503);
         assert_eq!(response.headers()[RETRY_AFTER], "1");
         assert!(body(&response).contains(r#""code":"pool_full","certificate_index":null"#));
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_retired_log_is_gone() {
-        let response = Refusal::from(SubmitError::Gone).into_response();
+        let response = ErrorResponse::from(SubmitError::Gone).into_response();
         assert_eq!(response.status(), 410);
         assert!(!response.headers().contains_key(RETRY_AFTER));
     }
