@@ -3,10 +3,10 @@
 
 use base64_simd::STANDARD;
 use libfuzzer_sys::fuzz_target;
-use lucarne_ct::{Chain, Limits};
+use lucarne_ct::{Chain, ChainLimits};
 
 fuzz_target!(|body: &[u8]| {
-    let Ok(chain) = Chain::decode_json(body, &Limits::default()) else {
+    let Ok(chain) = Chain::decode_json(body, &ChainLimits::default()) else {
         return;
     };
     assert_eq!(chain.iter().len(), chain.len());
@@ -17,7 +17,7 @@ fuzz_target!(|body: &[u8]| {
         .map(|der| format!("\"{}\"", STANDARD.encode_to_string(der)))
         .collect();
     let again = format!("{{\"chain\":[{}]}}", base64.join(","));
-    let limits = Limits {
+    let limits = ChainLimits {
         max_body: usize::MAX,
     };
     let again = Chain::decode_json(again.as_bytes(), &limits).expect("a plain body");

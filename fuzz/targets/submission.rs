@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use lucarne_ct::{
-    Certificate, Chain, EntryKind, Limits, Policy, Require, Roots, TileLeaf, TileLeafRef, Validator,
+    Certificate, Chain, EntryKind, ChainLimits, Policy, Require, Roots, TileLeaf, TileLeafRef, Validator,
 };
 use lucarne_mint::Der;
 
 const NOW_MS: u64 = 1_790_000_000_000;
 
 fuzz_target!(|body: &[u8]| {
-    let Ok(chain) = Chain::decode_json(body, &Limits::default()) else {
+    let Ok(chain) = Chain::decode_json(body, &ChainLimits::default()) else {
         return;
     };
     let mut roots = Roots::new();

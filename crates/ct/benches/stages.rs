@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use lucarne_ct::{
-    Chain, Entry, EntryKind, Limits, LogKey, Policy, Roots, TileLeaf, TileLeafRef, Validator,
+    Chain, ChainLimits, Entry, EntryKind, LogKey, Policy, Roots, TileLeaf, TileLeafRef, Validator,
 };
 use lucarne_mint::testing::Pki;
 
@@ -19,7 +19,7 @@ fn log() -> Validator {
 }
 
 fn decode(body: &str) -> Chain {
-    Chain::decode_json(body.as_bytes(), &Limits::default()).unwrap()
+    Chain::decode_json(body.as_bytes(), &ChainLimits::default()).unwrap()
 }
 
 fn accept(log: &Validator, chain: &Chain, kind: EntryKind) -> Entry {

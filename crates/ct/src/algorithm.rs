@@ -10,7 +10,7 @@ use crate::rejection::{Code, Rejection};
 
 /// The digests of accepted signatures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Hash {
+pub(crate) enum HashAlgorithm {
     Sha1,
     Sha256,
     Sha384,
@@ -20,9 +20,9 @@ pub(crate) enum Hash {
 /// What a certificate says it is signed with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SignatureAlgorithm {
-    RsaPkcs1(Hash),
-    RsaPss(Hash),
-    Ecdsa(Hash),
+    RsaPkcs1(HashAlgorithm),
+    RsaPss(HashAlgorithm),
+    Ecdsa(HashAlgorithm),
     Ed25519,
 }
 
@@ -39,8 +39,8 @@ impl SignatureAlgorithm {
     ) -> Result<Self, Rejection> {
         let reject = |code, detail: String| Rejection::of(index, code, detail);
         let malformed = |error: DerError| reject(Code::InvalidCertificate, error.to_string());
-        let outer = Identifier::read(certificate.algorithm()).map_err(malformed)?;
-        let inner = Identifier::read(certificate.tbs_algorithm()).map_err(malformed)?;
+        let outer = AlgorithmIdentifier::read(certificate.algorithm()).map_err(malformed)?;
+        let inner = AlgorithmIdentifier::read(certificate.tbs_algorithm()).map_err(malformed)?;
         if outer != inner {
             return Err(reject(
                 Code::AlgorithmMismatch,
@@ -74,14 +74,19 @@ impl SignatureAlgorithm {
     /// The algorithm of an AlgorithmIdentifier (DER). `None`: not one that proves anything: MD5,
     /// SHA-1, or unknown.
     pub(crate) fn read(identifier: &[u8]) -> Option<Self> {
-        let algorithm = Identifier::read(identifier).ok()?.algorithm().ok()?;
+        let algorithm = AlgorithmIdentifier::read(identifier)
+            .ok()?
+            .algorithm()
+            .ok()?;
         (!algorithm.uses_sha1()).then_some(algorithm)
     }
 
     fn uses_sha1(self) -> bool {
         matches!(
             self,
-            Self::RsaPkcs1(Hash::Sha1) | Self::RsaPss(Hash::Sha1) | Self::Ecdsa(Hash::Sha1)
+            Self::RsaPkcs1(HashAlgorithm::Sha1)
+                | Self::RsaPss(HashAlgorithm::Sha1)
+                | Self::Ecdsa(HashAlgorithm::Sha1)
         )
     }
 }
@@ -97,7 +102,7 @@ enum Refused {
 
 /// An AlgorithmIdentifier. Two are equal if they say the same, whatever form each has.
 #[derive(PartialEq, Eq)]
-struct Identifier<'a> {
+struct AlgorithmIdentifier<'a> {
     oid: &'a [u8],
     parameters: Parameters<'a>,
 }
@@ -110,7 +115,7 @@ enum Parameters<'a> {
     Other(&'a [u8]),
 }
 
-impl<'a> Identifier<'a> {
+impl<'a> AlgorithmIdentifier<'a> {
     fn read(raw: &'a [u8]) -> Result<Self, DerError> {
         let mut fields = Reader::new(raw)
             .expect(tag::SEQUENCE, "AlgorithmIdentifier")?
@@ -129,15 +134,15 @@ impl<'a> Identifier<'a> {
     fn algorithm(&self) -> Result<SignatureAlgorithm, Refused> {
         use SignatureAlgorithm::{Ecdsa, Ed25519, RsaPkcs1, RsaPss};
         Ok(match self.oid {
-            RSA_SHA1 | OIW_RSA_SHA1 => RsaPkcs1(Hash::Sha1),
-            RSA_SHA256 => RsaPkcs1(Hash::Sha256),
-            RSA_SHA384 => RsaPkcs1(Hash::Sha384),
-            RSA_SHA512 => RsaPkcs1(Hash::Sha512),
+            RSA_SHA1 | OIW_RSA_SHA1 => RsaPkcs1(HashAlgorithm::Sha1),
+            RSA_SHA256 => RsaPkcs1(HashAlgorithm::Sha256),
+            RSA_SHA384 => RsaPkcs1(HashAlgorithm::Sha384),
+            RSA_SHA512 => RsaPkcs1(HashAlgorithm::Sha512),
             RSA_PSS => RsaPss(self.pss_hash().ok_or(Refused::Unknown)?),
-            ECDSA_SHA1 => Ecdsa(Hash::Sha1),
-            ECDSA_SHA256 => Ecdsa(Hash::Sha256),
-            ECDSA_SHA384 => Ecdsa(Hash::Sha384),
-            ECDSA_SHA512 => Ecdsa(Hash::Sha512),
+            ECDSA_SHA1 => Ecdsa(HashAlgorithm::Sha1),
+            ECDSA_SHA256 => Ecdsa(HashAlgorithm::Sha256),
+            ECDSA_SHA384 => Ecdsa(HashAlgorithm::Sha384),
+            ECDSA_SHA512 => Ecdsa(HashAlgorithm::Sha512),
             ED25519 => Ed25519,
             RSA_MD2 => return Err(Refused::Weak("MD2")),
             RSA_MD4 => return Err(Refused::Weak("MD4")),
@@ -149,26 +154,26 @@ impl<'a> Identifier<'a> {
     /// The digest of RSASSA-PSS-params (RFC 4055 section 3.1). Signatures are verified with a
     /// salt as long as the digest and MGF1 with the same digest, as RFC 8017 recommends and
     /// everybody does, so the other parameters need not be read.
-    fn pss_hash(&self) -> Option<Hash> {
+    fn pss_hash(&self) -> Option<HashAlgorithm> {
         let Parameters::Other(parameters) = self.parameters else {
             return None;
         };
         let mut fields = Reader::new(parameters).any("parameters").ok()?.reader();
         let Ok(Some(hash)) = fields.optional(tag::context(0), "hashAlgorithm") else {
-            return Some(Hash::Sha1);
+            return Some(HashAlgorithm::Sha1);
         };
-        match Identifier::read(hash.value).ok()?.oid {
-            SHA1 => Some(Hash::Sha1),
-            SHA256 => Some(Hash::Sha256),
-            SHA384 => Some(Hash::Sha384),
-            SHA512 => Some(Hash::Sha512),
+        match AlgorithmIdentifier::read(hash.value).ok()?.oid {
+            SHA1 => Some(HashAlgorithm::Sha1),
+            SHA256 => Some(HashAlgorithm::Sha256),
+            SHA384 => Some(HashAlgorithm::Sha384),
+            SHA512 => Some(HashAlgorithm::Sha512),
             _ => None,
         }
     }
 }
 
 /// For messages: `1.2.840.113549.1.1.11 with NULL`.
-impl fmt::Display for Identifier<'_> {
+impl fmt::Display for AlgorithmIdentifier<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parameters = match self.parameters {
             Parameters::Absent => "without parameters",
@@ -217,8 +222,9 @@ mod tests {
     fn identifiers_are_equal_if_they_say_the_same() {
         let identifier = |parameters| identifier(RSA_SHA256, parameters);
         let (absent, null, other) = (identifier(&[]), identifier(&[5, 0]), identifier(&[2, 1, 0]));
-        let equal =
-            |a: &[u8], b: &[u8]| Identifier::read(a).unwrap() == Identifier::read(b).unwrap();
+        let equal = |a: &[u8], b: &[u8]| {
+            AlgorithmIdentifier::read(a).unwrap() == AlgorithmIdentifier::read(b).unwrap()
+        };
         assert!(equal(&null, &identifier(&[5, 0x81, 1, 7])));
         assert!(equal(&other, &other));
         assert!(!equal(&absent, &null));

@@ -9,12 +9,12 @@ use crate::rejection::{Code, Rejection};
 
 /// What a body may cost before anything else is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct ChainLimits {
     /// Largest body in bytes.
     pub max_body: usize,
 }
 
-impl Default for Limits {
+impl Default for ChainLimits {
     fn default() -> Self {
         Self {
             max_body: 512 * 1024,
@@ -39,7 +39,7 @@ impl Chain {
     /// [`Code::BodyTooLarge`], [`Code::InvalidJson`], [`Code::MissingChain`],
     /// [`Code::EmptyChain`], [`Code::InvalidBase64`], [`Code::InvalidCertificate`] for an
     /// empty element.
-    pub fn decode_json(body: &[u8], limits: &Limits) -> Result<Self, Rejection> {
+    pub fn decode_json(body: &[u8], limits: &ChainLimits) -> Result<Self, Rejection> {
         if body.len() > limits.max_body {
             return Err(Rejection::new(
                 Code::BodyTooLarge,

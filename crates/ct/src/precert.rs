@@ -11,7 +11,7 @@ use crate::der::{push_header, tag};
 use crate::entry::EntryKind;
 use crate::oid;
 use crate::rejection::{Code, Rejection};
-use crate::signer::PreissuerRewrite;
+use crate::verified_issuer::PreissuerRewrite;
 
 /// Checks that a leaf is of the kind that its endpoint takes.
 pub(crate) fn check_kind(leaf: &Certificate<'_>, kind: EntryKind) -> Result<(), Rejection> {

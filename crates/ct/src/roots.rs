@@ -10,7 +10,7 @@ use crate::entry::{Fingerprint, Issuer};
 use crate::name::{canonical, display_name};
 use crate::pem;
 use crate::signature::IssuerKey;
-use crate::signer::{PrecertIssuer, PreissuerRewrite, Signer, key_hash};
+use crate::verified_issuer::{PrecertIssuer, PreissuerRewrite, VerifiedIssuer, key_hash};
 
 /// The accepted roots of a log: certificates found by their subject, or by being themselves.
 ///
@@ -28,7 +28,7 @@ pub struct Roots {
 /// One accepted root.
 #[derive(Debug)]
 pub struct Root {
-    signer: Arc<Signer>,
+    signer: Arc<VerifiedIssuer>,
     /// SHA-256 of its SubjectPublicKeyInfo.
     key_hash: [u8; 32],
     not_after: Option<i64>,
@@ -38,7 +38,7 @@ impl Root {
     fn new(der: &[u8]) -> Result<Self, String> {
         let certificate = Certificate::parse(der).map_err(|error| error.to_string())?;
         let key_hash = key_hash(&certificate);
-        let signer = Signer {
+        let signer = VerifiedIssuer {
             issuers: Arc::from([Arc::new(Issuer::new(Bytes::copy_from_slice(der)))]),
             subject: Bytes::copy_from_slice(certificate.subject()),
             key: IssuerKey::new(&certificate),
@@ -83,7 +83,7 @@ impl Root {
         &self.key_hash
     }
 
-    pub(crate) fn signer(&self) -> &Arc<Signer> {
+    pub(crate) fn signer(&self) -> &Arc<VerifiedIssuer> {
         &self.signer
     }
 }

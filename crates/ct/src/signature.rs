@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use aws_lc_rs::digest::{self, Digest};
 use aws_lc_rs::signature::{self as aws, ParsedPublicKey, VerificationAlgorithm};
 
-use crate::algorithm::{ACCEPTED, Hash, SignatureAlgorithm};
+use crate::algorithm::{ACCEPTED, HashAlgorithm, SignatureAlgorithm};
 use crate::certificate::Certificate;
 use crate::der::{DerError, Reader, tag};
 use crate::known::{KeyName, Kind};
@@ -217,19 +217,19 @@ impl Scheme {
 const SLOTS: usize = 7;
 
 /// aws-lc-rs has no PKCS #1 verifier with SHA-384 for keys under 2048 bits.
-fn rsa_pkcs1(modulus_bits: usize, hash: Hash) -> Option<Scheme> {
+fn rsa_pkcs1(modulus_bits: usize, hash: HashAlgorithm) -> Option<Scheme> {
     let (slot, verifier, hash): (_, &'static aws::RsaParameters, _) = match hash {
-        Hash::Sha1 => {
+        HashAlgorithm::Sha1 => {
             let sha1 = &aws::RSA_PKCS1_1024_8192_SHA1_FOR_LEGACY_USE_ONLY;
             return Some(Scheme::whole(0, sha1));
         }
-        Hash::Sha256 => {
+        HashAlgorithm::Sha256 => {
             let sha256 = &aws::RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY;
             (1, sha256, &digest::SHA256)
         }
-        Hash::Sha384 if modulus_bits < 2048 => return None,
-        Hash::Sha384 => (2, &aws::RSA_PKCS1_2048_8192_SHA384, &digest::SHA384),
-        Hash::Sha512 => {
+        HashAlgorithm::Sha384 if modulus_bits < 2048 => return None,
+        HashAlgorithm::Sha384 => (2, &aws::RSA_PKCS1_2048_8192_SHA384, &digest::SHA384),
+        HashAlgorithm::Sha512 => {
             let sha512 = &aws::RSA_PKCS1_1024_8192_SHA512_FOR_LEGACY_USE_ONLY;
             (3, sha512, &digest::SHA512)
         }
@@ -237,45 +237,45 @@ fn rsa_pkcs1(modulus_bits: usize, hash: Hash) -> Option<Scheme> {
     Some(Scheme::digest(slot, verifier, hash))
 }
 
-fn rsa_pss(modulus_bits: usize, hash: Hash) -> Option<Scheme> {
+fn rsa_pss(modulus_bits: usize, hash: HashAlgorithm) -> Option<Scheme> {
     match hash {
         _ if modulus_bits < 2048 => None,
-        Hash::Sha1 => None,
-        Hash::Sha256 => Some(Scheme::whole(4, &aws::RSA_PSS_2048_8192_SHA256)),
-        Hash::Sha384 => Some(Scheme::whole(5, &aws::RSA_PSS_2048_8192_SHA384)),
-        Hash::Sha512 => Some(Scheme::whole(6, &aws::RSA_PSS_2048_8192_SHA512)),
+        HashAlgorithm::Sha1 => None,
+        HashAlgorithm::Sha256 => Some(Scheme::whole(4, &aws::RSA_PSS_2048_8192_SHA256)),
+        HashAlgorithm::Sha384 => Some(Scheme::whole(5, &aws::RSA_PSS_2048_8192_SHA384)),
+        HashAlgorithm::Sha512 => Some(Scheme::whole(6, &aws::RSA_PSS_2048_8192_SHA512)),
     }
 }
 
-fn ecdsa(curve: KeyKind, hash: Hash) -> Scheme {
+fn ecdsa(curve: KeyKind, hash: HashAlgorithm) -> Scheme {
     match (curve, hash) {
-        (KeyKind::P256, Hash::Sha1) => Scheme::whole(0, &aws::ECDSA_P256_SHA1_ASN1),
-        (KeyKind::P256, Hash::Sha256) => {
+        (KeyKind::P256, HashAlgorithm::Sha1) => Scheme::whole(0, &aws::ECDSA_P256_SHA1_ASN1),
+        (KeyKind::P256, HashAlgorithm::Sha256) => {
             Scheme::digest(1, &aws::ECDSA_P256_SHA256_ASN1, &digest::SHA256)
         }
-        (KeyKind::P256, Hash::Sha384) => {
+        (KeyKind::P256, HashAlgorithm::Sha384) => {
             Scheme::digest(2, &aws::ECDSA_P256_SHA384_ASN1, &digest::SHA384)
         }
-        (KeyKind::P256, Hash::Sha512) => {
+        (KeyKind::P256, HashAlgorithm::Sha512) => {
             Scheme::digest(3, &aws::ECDSA_P256_SHA512_ASN1, &digest::SHA512)
         }
-        (KeyKind::P384, Hash::Sha1) => Scheme {
+        (KeyKind::P384, HashAlgorithm::Sha1) => Scheme {
             message: Message::PaddedSha1,
             ..Scheme::whole(1, &aws::ECDSA_P384_SHA256_ASN1)
         },
-        (KeyKind::P384, Hash::Sha256) => {
+        (KeyKind::P384, HashAlgorithm::Sha256) => {
             Scheme::digest(1, &aws::ECDSA_P384_SHA256_ASN1, &digest::SHA256)
         }
-        (KeyKind::P384, Hash::Sha384) => {
+        (KeyKind::P384, HashAlgorithm::Sha384) => {
             Scheme::digest(2, &aws::ECDSA_P384_SHA384_ASN1, &digest::SHA384)
         }
-        (KeyKind::P384, Hash::Sha512) => {
+        (KeyKind::P384, HashAlgorithm::Sha512) => {
             Scheme::digest(3, &aws::ECDSA_P384_SHA512_ASN1, &digest::SHA512)
         }
-        (_, Hash::Sha1) => Scheme::whole(0, &aws::ECDSA_P521_SHA1_ASN1),
-        (_, Hash::Sha256) => Scheme::whole(1, &aws::ECDSA_P521_SHA256_ASN1),
-        (_, Hash::Sha384) => Scheme::whole(2, &aws::ECDSA_P521_SHA384_ASN1),
-        (_, Hash::Sha512) => Scheme::whole(3, &aws::ECDSA_P521_SHA512_ASN1),
+        (_, HashAlgorithm::Sha1) => Scheme::whole(0, &aws::ECDSA_P521_SHA1_ASN1),
+        (_, HashAlgorithm::Sha256) => Scheme::whole(1, &aws::ECDSA_P521_SHA256_ASN1),
+        (_, HashAlgorithm::Sha384) => Scheme::whole(2, &aws::ECDSA_P521_SHA384_ASN1),
+        (_, HashAlgorithm::Sha512) => Scheme::whole(3, &aws::ECDSA_P521_SHA512_ASN1),
     }
 }
 

@@ -10,13 +10,15 @@ use crate::algorithm::SignatureAlgorithm;
 use crate::certificate::Certificate;
 use crate::chain::Chain;
 use crate::entry::{Entry, EntryKind, Identity, SignedEntry};
+use crate::issuer_chain::{
+    self, IssuerChain, IssuerPath, PrecertIssuerKey, UnverifiedCertificate, only, root_that_signed,
+};
 use crate::policy::{Policy, Require};
 use crate::precert::{check_kind, splice};
 use crate::rejection::{Code, Rejection};
 use crate::roots::{Root, Roots};
-use crate::signer::{PrecertIssuer, PreissuerRewrite, Signer};
-use crate::tail::{self, Precerts, Signed, Tail, Upwards, only, root_that_signed};
 use crate::verification::Verification;
+use crate::verified_issuer::{PrecertIssuer, PreissuerRewrite, VerifiedIssuer};
 use crate::{oid, time, unsigned};
 
 /// Bytes of certificates that the cache of verified tails may hold. The whole WebPKI has a
@@ -31,7 +33,7 @@ pub struct Validator {
     policy: Policy,
     verification: Arc<Verification>,
     /// By everything after the leaf.
-    verified: Cache<Vec<u8>, Arc<Signer>, Xxh3Builder>,
+    verified: Cache<Vec<u8>, Arc<VerifiedIssuer>, Xxh3Builder>,
 }
 
 impl Validator {
@@ -44,7 +46,9 @@ impl Validator {
     pub fn sharing(roots: Arc<Roots>, policy: Policy, verification: Arc<Verification>) -> Self {
         let verified = Cache::builder()
             .max_capacity(CACHE_BYTES)
-            .weigher(|key: &Vec<u8>, signer: &Arc<Signer>| signer.weight() + key.len() as u32)
+            .weigher(|key: &Vec<u8>, signer: &Arc<VerifiedIssuer>| {
+                signer.weight() + key.len() as u32
+            })
             .build_with_hasher(seeded());
         Self {
             roots,
@@ -79,7 +83,7 @@ impl Validator {
         now_ms: u64,
     ) -> Result<Examined<'c>, Rejection> {
         self.check_length(chain)?;
-        let leaf = tail::parse(0, chain.leaf())?;
+        let leaf = issuer_chain::parse(0, chain.leaf())?;
         check_kind(&leaf, kind)?;
         check_policy(&leaf, &self.policy, now_ms)?;
         let path = self.path(chain, &leaf)?;
@@ -112,23 +116,23 @@ impl Validator {
         let algorithm = SignatureAlgorithm::of(0, leaf, &self.policy)?;
         let cache_key = cache_key(chain);
         if let Some(signer) = self.verified.get(&cache_key) {
-            tail::check_order(0, leaf, &signer.issuers[0].der, &signer.subject)?;
-            return Ok(Path::Signer(algorithm, signer));
+            issuer_chain::check_order(0, leaf, &signer.issuers[0].der, &signer.subject)?;
+            return Ok(Path::VerifiedIssuer(algorithm, signer));
         }
         let above = chain.iter().skip(1);
         Ok(
-            match Upwards::examine(leaf, above, &self.roots, &self.policy)? {
-                Upwards::Roots(roots) => Path::Roots(algorithm, roots),
-                Upwards::Tail(tail) => Path::Tail {
+            match IssuerPath::examine(leaf, above, &self.roots, &self.policy)? {
+                IssuerPath::Roots(roots) => Path::Roots(algorithm, roots),
+                IssuerPath::IssuerChain(issuers) => Path::IssuerChain {
                     algorithm,
-                    tail,
+                    issuers,
                     cache_key,
                 },
             },
         )
     }
 
-    /// Verifies the signatures and completes the entry. A tail that has verified before costs
+    /// Verifies the signatures and completes the entry. Issuers that have verified before cost
     /// nothing, so that a submission costs the verification of its leaf.
     ///
     /// # Errors
@@ -141,7 +145,7 @@ impl Validator {
             path,
             submission,
         } = examined;
-        let leaf = |algorithm| Signed {
+        let leaf = |algorithm| UnverifiedCertificate {
             index: 0,
             certificate: leaf,
             algorithm,
@@ -152,16 +156,16 @@ impl Validator {
                 let root = root_that_signed(&leaf(algorithm), &roots, &self.verification)?;
                 return entry(chain, submission, Some(root.signer()));
             }
-            Path::Signer(algorithm, signer) => {
+            Path::VerifiedIssuer(algorithm, signer) => {
                 leaf(algorithm).verify_with(&signer, &self.verification)?;
                 signer
             }
-            Path::Tail {
+            Path::IssuerChain {
                 algorithm,
-                tail,
+                issuers,
                 cache_key,
             } => {
-                let signer = Arc::new(tail.verify(&self.verification)?);
+                let signer = Arc::new(issuers.verify(&self.verification)?);
                 self.verified.insert(cache_key, signer.clone());
                 leaf(algorithm).verify_with(&signer, &self.verification)?;
                 signer
@@ -235,11 +239,11 @@ enum Path<'c> {
     /// The leaf, by one of these roots.
     Roots(SignatureAlgorithm, Vec<Arc<Root>>),
     /// The leaf: everything above it has verified before.
-    Signer(SignatureAlgorithm, Arc<Signer>),
+    VerifiedIssuer(SignatureAlgorithm, Arc<VerifiedIssuer>),
     /// The leaf, and everything above it.
-    Tail {
+    IssuerChain {
         algorithm: SignatureAlgorithm,
-        tail: Box<Tail<'c>>,
+        issuers: Box<IssuerChain<'c>>,
         cache_key: Vec<u8>,
     },
 }
@@ -261,13 +265,13 @@ impl Path<'_> {
         let (key_hash, rewrite) = match self {
             Path::Itself => return Err(missing_issuer()),
             Path::Roots(_, roots) => (only(roots.iter().map(|root| root.key_hash())), None),
-            Path::Signer(_, signer) => match &signer.precerts {
+            Path::VerifiedIssuer(_, signer) => match &signer.precerts {
                 PrecertIssuer::Itself { key_hash } => (Some(*key_hash), None),
                 PrecertIssuer::Above { key_hash, rewrite } => (Some(*key_hash), Some(rewrite)),
                 PrecertIssuer::Unknown => return Err(missing_issuer()),
             },
-            Path::Tail { tail, .. } => {
-                let Precerts { key_hash, rewrite } = tail.precerts();
+            Path::IssuerChain { issuers, .. } => {
+                let PrecertIssuerKey { key_hash, rewrite } = issuers.precerts();
                 return Ok(precert(leaf, key_hash, rewrite.as_ref()));
             }
         };
@@ -294,7 +298,7 @@ fn missing_issuer() -> Rejection {
 fn entry(
     chain: &Chain,
     submission: Submission,
-    signer: Option<&Arc<Signer>>,
+    signer: Option<&Arc<VerifiedIssuer>>,
 ) -> Result<Entry, Rejection> {
     let issuers = signer.map_or_else(|| Arc::from([]), |signer| signer.issuers.clone());
     let leaf = chain.leaf_bytes();
@@ -325,8 +329,12 @@ fn entry(
     })
 }
 
-impl Signed<'_> {
-    fn verify_with(&self, signer: &Signer, verification: &Verification) -> Result<(), Rejection> {
+impl UnverifiedCertificate<'_> {
+    fn verify_with(
+        &self,
+        signer: &VerifiedIssuer,
+        verification: &Verification,
+    ) -> Result<(), Rejection> {
         let key = &signer.key;
         let verified = key.verify(&self.certificate, self.algorithm, verification);
         verified.map_err(|error| self.reject(error))

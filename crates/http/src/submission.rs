@@ -52,7 +52,7 @@ where
 {
     refuse_encoded(headers)?;
     let body = collect(headers, body, limits, client).await?;
-    let decoding = lucarne_ct::Limits {
+    let decoding = lucarne_ct::ChainLimits {
         max_body: limits.body_bytes,
     };
     let chain = Chain::decode_json(&body, &decoding)?;

@@ -15,7 +15,8 @@ use http_body_util::Full;
 use hyper::{Response, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use lucarne_ct::{
-    Chain, Entry, EntryKind, Limits, LogKey, Policy, Roots, TileLeaf, Validator, merkle_tree_leaf,
+    Chain, ChainLimits, Entry, EntryKind, LogKey, Policy, Roots, TileLeaf, Validator,
+    merkle_tree_leaf,
 };
 use lucarne_mint::testing::Pki;
 use lucarne_testkit::{Audit, Report};
@@ -70,7 +71,7 @@ impl Fake {
                 _ => submission(pki, index),
             };
             first.get_or_insert((kind, body.clone()));
-            let chain = Chain::decode_json(body.as_bytes(), &Limits::default()).unwrap();
+            let chain = Chain::decode_json(body.as_bytes(), &ChainLimits::default()).unwrap();
             let examined = validator.examine(&chain, kind, NOW).unwrap();
             let entry = validator.verify(examined).unwrap();
             fake.log(index, &entry, &mut data);
@@ -282,7 +283,7 @@ async fn a_broken_promise_is_found() {
     let promise = |fake: &Fake, body: &str, timestamp, index| {
         let roots = Roots::from_pem(pki.roots_pem().as_bytes()).0;
         let validator = Validator::new(Arc::new(roots), Policy::default());
-        let chain = Chain::decode_json(body.as_bytes(), &Limits::default()).unwrap();
+        let chain = Chain::decode_json(body.as_bytes(), &ChainLimits::default()).unwrap();
         let examined = validator.examine(&chain, EntryKind::X509, NOW).unwrap();
         let entry = validator.verify(examined).unwrap();
         let sct = fake.key.sign_sct(timestamp, &entry.signed, index).unwrap();

@@ -2,10 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-use lucarne_ct::{Chain, Code, Limits, Rejection};
+use lucarne_ct::{Chain, ChainLimits, Code, Rejection};
 
 fn decode(body: &str) -> Result<Chain, Rejection> {
-    Chain::decode_json(body.as_bytes(), &Limits::default())
+    Chain::decode_json(body.as_bytes(), &ChainLimits::default())
 }
 
 fn elements(body: &str) -> Vec<Vec<u8>> {
@@ -70,7 +70,7 @@ fn refused() {
 #[test]
 fn limited() {
     let body = br#"{"chain":["AAAA"]}"#;
-    let limit = |max_body| Chain::decode_json(body, &Limits { max_body });
+    let limit = |max_body| Chain::decode_json(body, &ChainLimits { max_body });
     assert_eq!(limit(body.len()).unwrap().len(), 1);
     let rejection = limit(body.len() - 1).unwrap_err();
     assert_eq!(
@@ -87,7 +87,7 @@ fn limited() {
 fn deep() {
     let deep = "[".repeat(1_000_000);
     let body = format!(r#"{{"chain":["AA=="],"x":{deep}"#);
-    let limits = Limits { max_body: 1 << 24 };
+    let limits = ChainLimits { max_body: 1 << 24 };
     let rejection = Chain::decode_json(body.as_bytes(), &limits).unwrap_err();
     assert_eq!(rejection.code, Code::InvalidJson);
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use crate::rewrapping::{Wrapping, wrapped};
 use bytes::Bytes;
 use lucarne_ct::{
-    Certificate, Chain, Entry, EntryKind, Issuer, Limits, Policy, Roots, SignedEntry,
+    Certificate, Chain, ChainLimits, Entry, EntryKind, Issuer, Policy, Roots, SignedEntry,
     SignedEntryRef, TileLeaf, TileLeafRef, Validator, merkle_tree_leaf, tbs_without_poison,
 };
 use lucarne_mint::{Der, Extension, Oid, Template, extension, testing::Pki};
@@ -177,7 +177,7 @@ proptest! {
     #[test]
     fn damaged_bodies(damages in damages()) {
         let body = damaged(&json(&FIXTURE.chain), &damages);
-        if let Ok(chain) = Chain::decode_json(&body, &Limits::default()) {
+        if let Ok(chain) = Chain::decode_json(&body, &ChainLimits::default()) {
             let chain: Vec<_> = chain.iter().map(<[u8]>::to_vec).collect();
             verdict(&chain, EntryKind::X509);
         }
@@ -185,7 +185,7 @@ proptest! {
 
     #[test]
     fn bodies_decode_to_what_they_encode(chain in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..200), 1..6)) {
-        let decoded = Chain::decode_json(&json(&chain), &Limits::default()).unwrap();
+        let decoded = Chain::decode_json(&json(&chain), &ChainLimits::default()).unwrap();
         prop_assert!(decoded.iter().eq(chain.iter().map(Vec::as_slice)));
         prop_assert_eq!(decoded.len(), chain.len());
     }

@@ -320,7 +320,7 @@ fn now() -> i64 {
 mod tests {
     use std::collections::HashSet;
 
-    use lucarne_ct::{Chain, Limits, Policy, Validator};
+    use lucarne_ct::{Chain, ChainLimits, Policy, Validator};
 
     use super::*;
     use crate::ct::Roots;
@@ -357,7 +357,8 @@ mod tests {
             for number in 0..70 {
                 let (submission, stocked) = chains.next(&mut random).unwrap();
                 assert_eq!(stocked, number < 60);
-                let chain = Chain::decode_json(&body(&submission), &Limits::default()).unwrap();
+                let chain =
+                    Chain::decode_json(&body(&submission), &ChainLimits::default()).unwrap();
                 lengths.insert(chain.len());
                 let now = now() as u64 * 1000;
                 let examined = validator.examine(&chain, submission.kind, now).unwrap();

@@ -12,8 +12,8 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use lucarne_ct::{
-    Chain, CheckpointVerifier, EntryKind, Fingerprint, Identity, Issuer, Limits, Policy, PublicKey,
-    Require, Roots, Sct, Validator,
+    Chain, ChainLimits, CheckpointVerifier, EntryKind, Fingerprint, Identity, Issuer, Policy,
+    PublicKey, Require, Roots, Sct, Validator,
 };
 use lucarne_tlog::Checkpoint;
 
@@ -178,7 +178,7 @@ impl Audit {
         let rejected = |rejection: lucarne_ct::Rejection| {
             anyhow::anyhow!("given for what no log may accept: {}", rejection.detail)
         };
-        let chain = Chain::decode_json(body, &Limits::default()).map_err(rejected)?;
+        let chain = Chain::decode_json(body, &ChainLimits::default()).map_err(rejected)?;
         let examined = self
             .validator
             .examine(&chain, kind, now_ms())

@@ -2,8 +2,8 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use lucarne_ct::{
-    Chain, CheckpointVerifier, EntryKind, Limits, LogKey, Policy, Require, Roots, Sct, SignedEntry,
-    Validator,
+    Chain, ChainLimits, CheckpointVerifier, EntryKind, LogKey, Policy, Require, Roots, Sct,
+    SignedEntry, Validator,
 };
 use lucarne_testkit::LogUnderTest;
 use lucarne_tlog::Hash;
@@ -46,7 +46,7 @@ impl Forger {
             "ct/v1/add-pre-chain" => EntryKind::Precert,
             _ => EntryKind::X509,
         };
-        let chain = Chain::decode_json(body, &Limits::default()).unwrap();
+        let chain = Chain::decode_json(body, &ChainLimits::default()).unwrap();
         let examined = self.validator.examine(&chain, kind, now()).unwrap();
         examined.signed().unwrap()
     }

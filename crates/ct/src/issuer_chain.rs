@@ -12,18 +12,18 @@ use crate::policy::Policy;
 use crate::rejection::{Code, Rejection};
 use crate::roots::{Root, Roots};
 use crate::signature::{IssuerKey, VerifyError};
-use crate::signer::{PrecertIssuer, PreissuerRewrite, Signer, key_hash};
 use crate::unsigned;
 use crate::verification::Verification;
+use crate::verified_issuer::{PrecertIssuer, PreissuerRewrite, VerifiedIssuer, key_hash};
 
 /// Certificates that certify each other by name, below roots by name. Their signatures have
 /// not been verified yet.
 #[derive(Debug)]
-pub(crate) struct Tail<'c> {
+pub(crate) struct IssuerChain<'c> {
     /// The leaf's issuer.
-    signer: Signed<'c>,
+    issuer: UnverifiedCertificate<'c>,
     /// What certifies it, the accepted root excluded.
-    above: Vec<Signed<'c>>,
+    above: Vec<UnverifiedCertificate<'c>>,
     /// The roots of which one must have signed the last of these: the one that the chain
     /// ends in, or all that bear the right name if it was left out. At least one.
     roots: Vec<Arc<Root>>,
@@ -31,9 +31,9 @@ pub(crate) struct Tail<'c> {
     altered_root: Option<usize>,
 }
 
-/// A certificate with a signature to verify.
+/// A certificate whose signature has not been verified yet.
 #[derive(Debug)]
-pub(crate) struct Signed<'c> {
+pub(crate) struct UnverifiedCertificate<'c> {
     /// Place in the chain, 0 = the leaf.
     pub(crate) index: usize,
     pub(crate) certificate: Certificate<'c>,
@@ -42,14 +42,14 @@ pub(crate) struct Signed<'c> {
 
 /// Where a chain leads without its leaf.
 #[derive(Debug)]
-pub(crate) enum Upwards<'c> {
+pub(crate) enum IssuerPath<'c> {
     /// Straight to a root: one of these has to have signed the leaf.
     Roots(Vec<Arc<Root>>),
     /// Through intermediates.
-    Tail(Box<Tail<'c>>),
+    IssuerChain(Box<IssuerChain<'c>>),
 }
 
-impl<'c> Upwards<'c> {
+impl<'c> IssuerPath<'c> {
     /// Looks at the certificates of a chain after `leaf`.
     pub(crate) fn examine(
         leaf: &Certificate<'c>,
@@ -75,15 +75,15 @@ impl<'c> Upwards<'c> {
         let altered_root = certificates
             .iter()
             .position(|certificate| roots.has_in_other_bytes(certificate));
-        let mut signed = certificates
+        let mut unverified = certificates
             .into_iter()
             .enumerate()
             .map(|(place, certificate)| intermediate(place + 1, certificate, roots, policy));
-        Ok(match signed.next().transpose()? {
+        Ok(match unverified.next().transpose()? {
             None => Self::Roots(anchors),
-            Some(signer) => Self::Tail(Box::new(Tail {
-                signer,
-                above: signed.collect::<Result<_, _>>()?,
+            Some(issuer) => Self::IssuerChain(Box::new(IssuerChain {
+                issuer,
+                above: unverified.collect::<Result<_, _>>()?,
                 roots: anchors,
                 altered_root: altered_root.map(|place| place + 1),
             })),
@@ -160,7 +160,7 @@ fn intermediate<'c>(
     certificate: Certificate<'c>,
     roots: &Roots,
     policy: &Policy,
-) -> Result<Signed<'c>, Rejection> {
+) -> Result<UnverifiedCertificate<'c>, Rejection> {
     if !certificate.is_authority() && roots.find(&certificate).is_none() {
         let what = match certificate.version() {
             1 | 2 => "an X.509 certificate before version 3",
@@ -170,23 +170,23 @@ fn intermediate<'c>(
         return Err(Rejection::of(index, Code::NotACertificateAuthority, detail));
     }
     unsigned::check(index, &certificate, roots)?;
-    Ok(Signed {
+    Ok(UnverifiedCertificate {
         index,
         algorithm: SignatureAlgorithm::of(index, &certificate, policy)?,
         certificate,
     })
 }
 
-impl Tail<'_> {
+impl IssuerChain<'_> {
     /// Whose name and key a precertificate's entry would carry, as far as that can be told
     /// before it is known which root certifies the chain.
-    pub(crate) fn precerts(&self) -> Precerts {
-        match PreissuerRewrite::of(&self.signer.certificate) {
-            None => Precerts {
-                key_hash: Some(key_hash(&self.signer.certificate)),
+    pub(crate) fn precerts(&self) -> PrecertIssuerKey {
+        match PreissuerRewrite::of(&self.issuer.certificate) {
+            None => PrecertIssuerKey {
+                key_hash: Some(key_hash(&self.issuer.certificate)),
                 rewrite: None,
             },
-            Some(rewrite) => Precerts {
+            Some(rewrite) => PrecertIssuerKey {
                 key_hash: match self.above.first() {
                     Some(issuer) => Some(key_hash(&issuer.certificate)),
                     None => only(self.roots.iter().map(|root| root.key_hash())),
@@ -196,18 +196,18 @@ impl Tail<'_> {
         }
     }
 
-    /// Verifies every signature of the tail, from the top: by no key before the certificate that it
+    /// Verifies every signature of these, from the top: by no key before the certificate that it
     /// is in has verified.
     ///
     /// # Errors
     /// The certificate whose signature does not verify, and why.
-    pub(crate) fn verify(self, verification: &Verification) -> Result<Signer, Rejection> {
-        let top = self.above.last().unwrap_or(&self.signer);
+    pub(crate) fn verify(self, verification: &Verification) -> Result<VerifiedIssuer, Rejection> {
+        let top = self.above.last().unwrap_or(&self.issuer);
         let root = root_that_signed(top, &self.roots, verification)?;
         for (place, issuer) in self.above.iter().enumerate().rev() {
             let below = match place.checked_sub(1) {
                 Some(below) => &self.above[below],
-                None => &self.signer,
+                None => &self.issuer,
             };
             let key = IssuerKey::new(&issuer.certificate);
             key.verify(&below.certificate, below.algorithm, verification)
@@ -217,20 +217,20 @@ impl Tail<'_> {
             let detail = "an accepted root in other bytes; accepted are those that get-roots lists, or to leave it out";
             return Err(Rejection::of(index, Code::NotCanonical, detail));
         }
-        Ok(self.into_signer(root))
+        Ok(self.into_verified(root))
     }
 
-    fn into_signer(self, root: Arc<Root>) -> Signer {
-        let Precerts { key_hash, rewrite } = self.precerts();
+    fn into_verified(self, root: Arc<Root>) -> VerifiedIssuer {
+        let PrecertIssuerKey { key_hash, rewrite } = self.precerts();
         let key_hash = key_hash.unwrap_or(*root.key_hash());
-        let issuer = |signed: &Signed<'_>| {
+        let issuer = |unverified: &UnverifiedCertificate<'_>| {
             Arc::new(Issuer::new(Bytes::copy_from_slice(
-                signed.certificate.raw(),
+                unverified.certificate.raw(),
             )))
         };
-        let certificate = self.signer.certificate;
-        Signer {
-            issuers: std::iter::once(issuer(&self.signer))
+        let certificate = self.issuer.certificate;
+        VerifiedIssuer {
+            issuers: std::iter::once(issuer(&self.issuer))
                 .chain(self.above.iter().map(issuer))
                 .chain([root.issuer().clone()])
                 .collect(),
@@ -245,7 +245,7 @@ impl Tail<'_> {
 }
 
 /// Whose name and key a precertificate's entry carries, before signatures are verified.
-pub(crate) struct Precerts {
+pub(crate) struct PrecertIssuerKey {
     /// `None` while it is open which of several roots it is.
     pub(crate) key_hash: Option<[u8; 32]>,
     pub(crate) rewrite: Option<PreissuerRewrite>,
@@ -257,7 +257,7 @@ pub(crate) fn only<'a>(mut hashes: impl Iterator<Item = &'a [u8; 32]>) -> Option
     hashes.all(|hash| hash == first).then_some(*first)
 }
 
-impl Signed<'_> {
+impl UnverifiedCertificate<'_> {
     pub(crate) fn reject(&self, error: VerifyError) -> Rejection {
         let issuer = display_name(self.certificate.issuer());
         Rejection::of(self.index, error.code(), error.detail(&issuer))
@@ -270,17 +270,17 @@ impl Signed<'_> {
 /// # Errors
 /// What the first of them says, if none does.
 pub(crate) fn root_that_signed(
-    signed: &Signed<'_>,
+    unverified: &UnverifiedCertificate<'_>,
     roots: &[Arc<Root>],
     verification: &Verification,
 ) -> Result<Arc<Root>, Rejection> {
     let mut first_error = None;
     for root in roots {
         let key = &root.signer().key;
-        match key.verify(&signed.certificate, signed.algorithm, verification) {
+        match key.verify(&unverified.certificate, unverified.algorithm, verification) {
             Ok(()) => return Ok(root.clone()),
             Err(error) => first_error = first_error.or(Some(error)),
         }
     }
-    Err(signed.reject(first_error.unwrap_or(VerifyError::Invalid)))
+    Err(unverified.reject(first_error.unwrap_or(VerifyError::Invalid)))
 }

@@ -12,7 +12,7 @@ use crate::signature::IssuerKey;
 /// The issuer of leaves, at the bottom of a chain that has verified up to an accepted root.
 /// Kept in a cache, so that a submission costs the verification of its leaf only.
 #[derive(Debug)]
-pub(crate) struct Signer {
+pub(crate) struct VerifiedIssuer {
     /// This issuer first, the accepted root last.
     pub(crate) issuers: Arc<[Arc<Issuer>]>,
     /// Its subject, the Name as it stands.
@@ -76,7 +76,7 @@ pub(crate) fn key_hash(certificate: &Certificate<'_>) -> [u8; 32] {
     sha256(&[certificate.spki()])
 }
 
-impl Signer {
+impl VerifiedIssuer {
     /// Roughly the memory it takes, in bytes.
     pub(crate) fn weight(&self) -> u32 {
         let certificates: usize = self
