@@ -14,7 +14,7 @@ use super::nonces::is_nonce;
 use super::problem::{Problem, unexpected};
 use super::scenario::Shared;
 use super::step::{Step, StepTags};
-use crate::ct::retry::retry_after;
+use crate::ct::retry_after::retry_after;
 
 /// An iteration cannot go on. What was wrong has been recorded.
 #[derive(Debug)]

@@ -17,12 +17,12 @@ pub enum Authorities {
     /// Made by `lucarne ca new`.
     Made(Box<Roots>),
     /// A CA's certificate and key, as the CT hammer is given them.
-    Given(Box<Given>),
+    Given(Box<GivenAuthority>),
 }
 
 /// A CA that was given by its files.
 #[derive(Clone, Debug)]
-pub struct Given {
+pub struct GivenAuthority {
     authority: Authority,
     /// The key of the leaves.
     leaf: Option<Arc<KeyPair>>,
@@ -30,7 +30,7 @@ pub struct Given {
 
 /// The files of a CA that is given.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Files {
+pub(crate) struct AuthorityFiles {
     /// Its certificate, and those above it, in PEM.
     pub(crate) certificate: PathBuf,
     /// Its key.
@@ -44,7 +44,7 @@ impl Authorities {
     ///
     /// # Errors
     /// In words: which file, and what is wrong with it.
-    pub(crate) fn given(files: &Files) -> Result<Self, String> {
+    pub(crate) fn given(files: &AuthorityFiles) -> Result<Self, String> {
         let wrong = |path: &Path, why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
         let certificates = fs::read_to_string(&files.certificate)
             .map_err(|error| wrong(&files.certificate, &error))
@@ -56,7 +56,7 @@ impl Authorities {
             Authority::new(key, certificates).map_err(|error| wrong(&files.certificate, &error))?;
         let leaf = files.leaf_key.as_deref();
         let leaf = leaf.map(|path| read_key(path).map_err(|why| wrong(path, &why)));
-        Ok(Self::Given(Box::new(Given {
+        Ok(Self::Given(Box::new(GivenAuthority {
             authority,
             leaf: leaf.transpose()?.map(Arc::new),
         })))

@@ -140,7 +140,7 @@ impl From<Finding> for Failure {
 }
 
 /// Where the outcomes of checks go.
-pub trait Verdicts: Send + Sync {
+pub trait CheckSink: Send + Sync {
     /// One check was made.
     fn check(&self, name: &'static str, outcome: Result<(), String>);
 
@@ -150,19 +150,19 @@ pub trait Verdicts: Send + Sync {
     }
 
     /// One check failed.
-    fn found(&self, finding: Finding) {
+    fn failed(&self, finding: Finding) {
         self.check(finding.check, Err(finding.detail));
     }
 }
 
 /// A recorder and the tags to record under.
 #[derive(Clone, Debug)]
-pub(crate) struct Recorded {
+pub(crate) struct TaggedRecorder {
     pub(crate) recorder: Recorder,
     pub(crate) tags: Tags,
 }
 
-impl Verdicts for Recorded {
+impl CheckSink for TaggedRecorder {
     fn check(&self, name: &'static str, outcome: Result<(), String>) {
         self.recorder.check(self.tags, name, outcome);
     }
@@ -180,7 +180,7 @@ impl Findings {
     }
 }
 
-impl Verdicts for Findings {
+impl CheckSink for Findings {
     fn check(&self, name: &'static str, outcome: Result<(), String>) {
         if let Err(detail) = outcome {
             self.0.lock().push(Finding::new(name, detail));

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use lucarne_ct::{Fingerprint, SignedEntryRef, TileLeafRef, merkle_tree_leaf};
 use lucarne_tlog::{Hash, Tile, leaf_hash};
 
-use super::checks::{self, Finding, Verdicts};
-use super::promises::{Promise, Submitted};
+use super::checks::{self, CheckSink, Finding};
+use super::pending_scts::{ExtraData, PendingSct};
 
 /// What a data tile holds.
 #[derive(Debug, Default)]
@@ -74,21 +74,21 @@ pub(crate) fn verify(
     tile: &Tile,
     bytes: &[u8],
     tree: &[Hash],
-    verdicts: &dyn Verdicts,
+    sink: &dyn CheckSink,
 ) -> Option<Entries> {
     let outcome = read(tile, bytes);
     let compared = outcome.and_then(|entries| {
-        verdicts.passed(checks::ENTRY_WELLFORMED);
-        verdicts.passed(checks::ENTRY_INDEX);
+        sink.passed(checks::ENTRY_WELLFORMED);
+        sink.passed(checks::ENTRY_INDEX);
         compare(tile, &entries, tree).map(|()| entries)
     });
     match compared {
         Ok(entries) => {
-            verdicts.passed(checks::ENTRY_HASH);
+            sink.passed(checks::ENTRY_HASH);
             Some(entries)
         }
         Err(finding) => {
-            verdicts.found(finding);
+            sink.failed(finding);
             None
         }
     }
@@ -99,42 +99,42 @@ pub(crate) fn verify(
 pub(crate) fn compare_submitted(
     tile: &Tile,
     mut bytes: &[u8],
-    submitted: &BTreeMap<u64, Submitted>,
-    verdicts: &dyn Verdicts,
+    extra_data: &BTreeMap<u64, ExtraData>,
+    sink: &dyn CheckSink,
 ) {
     for index in tile.start_leaf()..tile.end_leaf() {
         let Ok(entry) = TileLeafRef::read(&mut bytes) else {
             return;
         };
-        let Some(submitted) = submitted.get(&index) else {
+        let Some(extra_data) = extra_data.get(&index) else {
             continue;
         };
         let found = entry.precertificate.map(Fingerprint::of);
-        let outcome = match found == submitted.precertificate {
+        let outcome = match found == extra_data.precertificate {
             true => Ok(()),
             false => Err(format!(
                 "{tile}: entry {index} has another precertificate than was submitted"
             )),
         };
-        verdicts.check(checks::ENTRY_PRECERTIFICATE, outcome);
+        sink.check(checks::ENTRY_PRECERTIFICATE, outcome);
         let chain: Vec<Fingerprint> = entry.fingerprints.into_iter().collect();
-        let outcome = submitted.issuers.compare(&chain);
+        let outcome = extra_data.issuers.compare(&chain);
         let outcome = outcome.map_err(|problem| format!("{tile}: entry {index}: {problem}"));
-        verdicts.check(checks::ENTRY_CHAIN, outcome);
+        sink.check(checks::ENTRY_CHAIN, outcome);
     }
 }
 
 /// Where a promised entry is in a data tile, whatever index and timestamp it
 /// has there.
-pub(crate) fn find(promise: &Promise, tile: &Tile, mut bytes: &[u8]) -> Option<(u64, u64)> {
+pub(crate) fn find(sct: &PendingSct, tile: &Tile, mut bytes: &[u8]) -> Option<(u64, u64)> {
     let mut leaf = Vec::with_capacity(4096);
     for place in tile.start_leaf()..tile.end_leaf() {
         let entry = TileLeafRef::read(&mut bytes).ok()?;
         let signed: SignedEntryRef<'_> = entry.signed;
         leaf.clear();
         // The promised leaf, if this is what was submitted.
-        merkle_tree_leaf(promise.timestamp, signed, promise.index, &mut leaf);
-        if leaf_hash(&leaf) == promise.leaf {
+        merkle_tree_leaf(sct.timestamp, signed, sct.index, &mut leaf);
+        if leaf_hash(&leaf) == sct.leaf {
             return Some((place, entry.timestamp));
         }
     }

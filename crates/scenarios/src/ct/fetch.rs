@@ -11,24 +11,24 @@ use crate::coding::decode;
 
 /// Why something could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum FetchError {
     /// No answer: the log is away, or the network. That is not the log's word.
     Unreachable(String),
     /// The answer is wrong.
-    Found(Finding),
+    Faulty(Finding),
 }
 
-impl From<Finding> for Trouble {
+impl From<Finding> for FetchError {
     fn from(finding: Finding) -> Self {
-        Self::Found(finding)
+        Self::Faulty(finding)
     }
 }
 
-impl std::fmt::Display for Trouble {
+impl std::fmt::Display for FetchError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Trouble::Unreachable(reason) => f.write_str(reason),
-            Trouble::Found(finding) => f.write_str(&finding.detail),
+            FetchError::Unreachable(reason) => f.write_str(reason),
+            FetchError::Faulty(finding) => f.write_str(&finding.detail),
         }
     }
 }
@@ -36,13 +36,13 @@ impl std::fmt::Display for Trouble {
 /// The files below a log's monitoring prefix.
 pub trait Fetch: Send {
     /// One file, its content coding taken off.
-    fn get(&mut self, path: &str) -> impl Future<Output = Result<Bytes, Trouble>> + Send;
+    fn get(&mut self, path: &str) -> impl Future<Output = Result<Bytes, FetchError>> + Send;
 
     /// Several, in the order of `paths`; side by side where that is possible.
     fn get_all(
         &mut self,
         paths: &[String],
-    ) -> impl Future<Output = Vec<Result<Bytes, Trouble>>> + Send {
+    ) -> impl Future<Output = Vec<Result<Bytes, FetchError>>> + Send {
         async move {
             let mut all = Vec::with_capacity(paths.len());
             for path in paths {
@@ -56,7 +56,7 @@ pub trait Fetch: Send {
 /// The bytes of a tile at its width. Once its full tile is there, a partial one
 /// need not be served any more (static-ct-api, "Merkle Tree"): then it is cut
 /// from the full one.
-pub(crate) async fn tile<F: Fetch>(fetch: &mut F, tile: &Tile) -> Result<Bytes, Trouble> {
+pub(crate) async fn tile<F: Fetch>(fetch: &mut F, tile: &Tile) -> Result<Bytes, FetchError> {
     resolve(fetch, tile, None).await
 }
 
@@ -64,18 +64,18 @@ pub(crate) async fn tile<F: Fetch>(fetch: &mut F, tile: &Tile) -> Result<Bytes, 
 pub(crate) async fn resolve<F: Fetch>(
     fetch: &mut F,
     tile: &Tile,
-    answer: Option<Result<Bytes, Trouble>>,
-) -> Result<Bytes, Trouble> {
+    answer: Option<Result<Bytes, FetchError>>,
+) -> Result<Bytes, FetchError> {
     let answer = match answer {
         Some(answer) => answer,
         None => fetch.get(&tile.path()).await,
     };
-    let missing = |trouble: &Trouble| matches!(trouble, Trouble::Found(finding) if finding.check == checks::TILE_SERVED);
+    let missing = |error: &FetchError| matches!(error, FetchError::Faulty(finding) if finding.check == checks::TILE_SERVED);
     match answer {
-        Err(trouble) if missing(&trouble) && !tile.is_full() => {
+        Err(error) if missing(&error) && !tile.is_full() => {
             match fetch.get(&tile.full().path()).await {
                 Ok(full) => Ok(cut(tile, full)),
-                Err(_) => Err(trouble),
+                Err(_) => Err(error),
             }
         }
         answer => answer,

@@ -5,12 +5,12 @@
 //! |---|---|
 //! | authorities, made once and kept, or given | [`Roots`], [`Authorities`] |
 //! | which log: URLs, origin, key, window | [`LogOptions`], [`Target`] |
-//! | chains: one signature each, minted as they are sent or ahead | [`Chains`], [`Issuers`] |
+//! | chains: one signature each, minted as they are sent or ahead | [`ChainGenerator`], [`Issuers`] |
 //! | an SCT, verified as it comes | [`SctVerifier`] |
-//! | what it promises, until it is proven | [`Promises`] |
-//! | every checkpoint seen | [`Heads`] |
-//! | from one verified tree to the next, by tiles; promises, entries, issuers | [`Follower`] |
-//! | the verified tree, to check any tile with | [`Spine`] |
+//! | what it promises, until it is proven | [`PendingScts`] |
+//! | every checkpoint seen | [`TreeHeads`] |
+//! | from one verified tree to the next, by tiles; promises, entries, issuers | [`Monitor`] |
+//! | the verified tree, to check any tile with | [`TileCache`] |
 //! | what a log must refuse, asked now and then | `probes` |
 //! | a log that is being restarted | [`Outage`] |
 //!
@@ -65,43 +65,43 @@
 //! | `ct_entries_read`, `ct_full_reads` | entries verified by readers, and whole logs read from end to end |
 //! | `ct_cache_hits`, `ct_proof_requests` | reads saved by the cache, and hash tiles read only to verify |
 //!
-//! Requests of the follower, which runs beside the load, are not load and are
+//! Requests of the monitor, which runs beside the load, are not load and are
 //! not counted among `http_reqs`.
 
 mod authorities;
-mod chains;
+mod certificate_template;
+mod chain_generator;
 pub mod checks;
 mod entries;
 pub mod fetch;
-mod follower;
 mod headers;
-mod heads;
-mod observed;
+mod http_fetcher;
+mod monitor;
+mod monitored_log;
 pub mod options;
 mod outage;
+mod pending_scts;
 mod probes;
 mod profile;
-mod promises;
 pub(crate) mod random;
 pub mod read;
-mod remote;
-pub(crate) mod retry;
+pub(crate) mod retry_after;
 mod roots;
 mod sct;
-mod spine;
-mod stencil;
 mod target;
+mod tile_cache;
+mod tree_heads;
 pub mod write;
 
-pub use authorities::{Authorities, Given};
-pub use chains::{Chains, Submission, Tail, Window};
-pub use follower::{Follower, Seen};
-pub use heads::{Floor, Head, Heads};
+pub use authorities::{Authorities, GivenAuthority};
+pub use chain_generator::{ChainGenerator, ChainSuffix, Submission, TemporalInterval};
+pub use http_fetcher::HttpFetcher;
+pub use monitor::{Monitor, MonitorCounts};
 pub use outage::Outage;
+pub use pending_scts::{ExtraData, IssuerChain, PendingSct, PendingScts, SctCounts};
 pub use profile::Issuers;
-pub use promises::{Issuers as ChainAbove, Promise, Promises, Submitted, Tally};
-pub use remote::Remote;
 pub use roots::{Roots, RootsError};
-pub use sct::{Promised, SctVerifier, timestamp_sane};
-pub use spine::Spine;
+pub use sct::{SctVerifier, VerifiedSct, timestamp_sane};
 pub use target::{LogOptions, Target};
+pub use tile_cache::TileCache;
+pub use tree_heads::{PriorTreeHead, TreeHead, TreeHeads};

@@ -32,7 +32,7 @@ impl Outage {
     }
 
     /// A request that began at `started` got no answer.
-    pub(crate) fn bad(&self, started: Instant) {
+    pub(crate) fn request_failed(&self, started: Instant) {
         self.errors.fetch_add(1, Ordering::Relaxed);
         let mut since = self.since.lock();
         since.get_or_insert(started);
@@ -40,7 +40,7 @@ impl Outage {
     }
 
     /// A request got an answer; how long the log had been away, if it had.
-    pub(crate) fn good(&self) -> Option<Duration> {
+    pub(crate) fn answered(&self) -> Option<Duration> {
         if !self.down.load(Ordering::Relaxed) {
             return None;
         }
@@ -77,13 +77,13 @@ mod tests {
     #[test]
     fn from_the_first_error_to_the_next_answer() {
         let outage = Outage::new(true);
-        assert_eq!(outage.good(), None);
+        assert_eq!(outage.answered(), None);
         let long_ago = Instant::now() - Duration::from_secs(5);
-        outage.bad(long_ago);
-        outage.bad(Instant::now());
+        outage.request_failed(long_ago);
+        outage.request_failed(Instant::now());
         assert!(outage.is_down());
-        assert!(outage.good().unwrap() >= Duration::from_secs(5));
-        assert_eq!(outage.good(), None);
+        assert!(outage.answered().unwrap() >= Duration::from_secs(5));
+        assert_eq!(outage.answered(), None);
         assert_eq!((outage.over().len(), outage.errors()), (1, 2));
     }
 }

@@ -12,11 +12,11 @@ use lucarne_mint::{Authority, CaOptions, Error, KeyType, LeafOptions, Time};
 use parking_lot::Mutex;
 
 use super::authorities::Authorities;
-use super::chains::DAY;
-use super::checks::{self, Verdicts};
-use super::observed::now_ms;
+use super::chain_generator::DAY;
+use super::checks::{self, CheckSink};
+use super::monitored_log::now_ms;
 use super::outage::Outage;
-use super::retry::retry_after;
+use super::retry_after::retry_after;
 use super::target::Target;
 
 /// For so long probes are sent again, all together, that a log goes on putting off.
@@ -88,7 +88,7 @@ impl Probes {
     }
 
     /// Sends one after the other, `interval` apart, until `stop`.
-    pub(crate) async fn run(&self, interval: Duration, verdicts: &dyn Verdicts, stop: &Stop) {
+    pub(crate) async fn run(&self, interval: Duration, sink: &dyn CheckSink, stop: &Stop) {
         let mut clients = self.clients();
         for number in (0..self.probes.len()).cycle() {
             tokio::select! {
@@ -100,20 +100,20 @@ impl Probes {
             let response = self.send(probe, &mut clients).await;
             if let Some(outcome) = self.judge(probe, &response) {
                 self.judged.lock()[number] = true;
-                verdicts.check(probe.check, outcome);
+                sink.check(probe.check, outcome);
             }
         }
     }
 
     /// Sends those that have had no verdict yet: no run ends without one. A log that
     /// puts them off is asked again; one that goes on doing so has not refused them.
-    pub(crate) async fn finish(&self, verdicts: &dyn Verdicts) {
+    pub(crate) async fn finish(&self, sink: &dyn CheckSink) {
         let mut clients = self.clients();
         let left = self.judged.lock().clone();
         let until = Instant::now() + PATIENCE;
         for (probe, _) in self.probes.iter().zip(left).filter(|(_, judged)| !judged) {
             let outcome = self.insist(probe, &mut clients, until).await;
-            verdicts.check(probe.check, outcome);
+            sink.check(probe.check, outcome);
         }
     }
 
@@ -225,7 +225,7 @@ fn submissions(target: &Target, authorities: &Authorities) -> Result<Vec<Probe>,
     };
     let (chain, pre_chain) = ("add-chain", "add-pre-chain");
     let now = Time::now().unix();
-    let (within, _) = target.window.not_after(now, 30);
+    let (within, _) = target.temporal_interval.not_after(now, 30);
     let good = |kind| authorities.probe(kind, within);
     let mut probes = vec![
         post(
@@ -254,8 +254,16 @@ fn submissions(target: &Target, authorities: &Authorities) -> Result<Vec<Probe>,
         ),
     ];
     let outside = [
-        (target.window.end, "a notAfter at the end of the window", 0),
-        (target.window.start, "a notAfter before the window", -1),
+        (
+            target.temporal_interval.end,
+            "a notAfter at the end of the window",
+            0,
+        ),
+        (
+            target.temporal_interval.start,
+            "a notAfter before the window",
+            -1,
+        ),
     ];
     for (edge, what, seconds) in outside {
         let Some(edge) = edge else { continue };

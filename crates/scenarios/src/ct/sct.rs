@@ -22,7 +22,7 @@ pub struct SctVerifier {
 
 /// What an SCT promises, once its signature is verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Promised {
+pub struct VerifiedSct {
     /// The entry's place.
     pub index: u64,
     /// Its timestamp, in milliseconds since 1970.
@@ -55,7 +55,7 @@ impl SctVerifier {
         json: &[u8],
         submission: &Submission,
         buffer: &mut Vec<u8>,
-    ) -> Result<Promised, Finding> {
+    ) -> Result<VerifiedSct, Finding> {
         let sct = Sct::parse(json).map_err(|problem| {
             let detail = format!("{problem}: {}", excerpt(json));
             Finding::new(checks::SCT_WELLFORMED, detail)
@@ -80,7 +80,7 @@ impl SctVerifier {
             let detail = format!("the signature does not verify for what was submitted ({detail})");
             return Err(Finding::new(checks::SCT_SIGNATURE, detail));
         }
-        Ok(Promised {
+        Ok(VerifiedSct {
             index,
             timestamp: sct.timestamp,
             leaf: leaf_hash(buffer),
@@ -159,7 +159,7 @@ mod tests {
 
     use super::*;
     use crate::ct::random::Random;
-    use crate::ct::{Authorities, Chains, Issuers, Roots, Window};
+    use crate::ct::{Authorities, ChainGenerator, Issuers, Roots, TemporalInterval};
 
     /// The log's own signer is the other side; what is changed afterwards is
     /// called by its name.
@@ -172,17 +172,23 @@ mod tests {
         let mut buffer = Vec::new();
         for precerts in [0.0, 1.0] {
             let authorities = Authorities::Made(Box::new(roots.clone()));
-            let chains = Chains::new(&authorities, Issuers::P256, precerts, Window::default(), 0);
-            let next = |chains: &Chains| chains.next(&mut Random::new(1, 1)).unwrap().0;
+            let chains = ChainGenerator::new(
+                &authorities,
+                Issuers::P256,
+                precerts,
+                TemporalInterval::default(),
+                0,
+            );
+            let next = |chains: &ChainGenerator| chains.next(&mut Random::new(1, 1)).unwrap().0;
             let chains = chains.unwrap();
             let (submission, other) = (next(&chains), next(&chains));
             let signed = submission.signed().unwrap();
             let sct = key.sign_sct(1_767_225_600_123, &signed, 0x01_0203_0405);
             let good = String::from_utf8(sct.unwrap().to_json()).unwrap();
-            let promised = verifier.verify(good.as_bytes(), &submission, &mut buffer);
-            let promised = promised.unwrap();
-            assert_eq!(promised.index, 0x01_0203_0405);
-            assert_eq!(promised.leaf, leaf_hash(&buffer));
+            let verified = verifier.verify(good.as_bytes(), &submission, &mut buffer);
+            let verified = verified.unwrap();
+            assert_eq!(verified.index, 0x01_0203_0405);
+            assert_eq!(verified.leaf, leaf_hash(&buffer));
             // Some JSON writers escape slashes.
             let escaped = good.replace('/', "\\/");
             assert!(

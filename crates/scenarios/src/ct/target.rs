@@ -14,11 +14,11 @@ use lucarne_load::http::{
 use lucarne_settings::values;
 use serde::Deserialize;
 
-use super::Window;
+use super::TemporalInterval;
 use super::checks::{self, Finding};
-use super::heads::unverified;
 use super::options::{Audit, Http};
 use super::sct::excerpt;
+use super::tree_heads::unverified;
 
 /// What both scenarios are told about logs.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ pub struct Target {
     /// Its SubjectPublicKeyInfo, in DER.
     pub spki: Vec<u8>,
     /// The interval of notAfter that it accepts.
-    pub window: Window,
+    pub temporal_interval: TemporalInterval,
 }
 
 /// `log.v3.json`, as far as it matters here.
@@ -158,7 +158,7 @@ impl LogOptions {
                 Some(key) => key,
                 None => metadata.spki().ok_or_else(|| lacking("key"))?,
             },
-            window: metadata.window(),
+            temporal_interval: metadata.temporal_interval(),
             url: url.trim_end_matches('/').to_owned(),
             writer: Arc::new(self.writer()),
             client,
@@ -320,10 +320,10 @@ impl Metadata {
         Some(rest.trim_end_matches('/').to_owned())
     }
 
-    fn window(&self) -> Window {
+    fn temporal_interval(&self) -> TemporalInterval {
         let interval = self.temporal_interval.as_ref();
         let seconds = |text: &String| values::time(text).ok().map(|ms| (ms / 1000) as i64);
-        Window {
+        TemporalInterval {
             start: interval.and_then(|interval| seconds(&interval.start_inclusive)),
             end: interval.and_then(|interval| seconds(&interval.end_exclusive)),
         }
@@ -393,7 +393,7 @@ mod tests {
         );
         assert_eq!(metadata.origin().unwrap(), "log.example/2026h2");
         assert_eq!(metadata.spki().unwrap(), [0, 1, 2]);
-        assert_eq!(metadata.window().start, Some(1_782_864_000));
+        assert_eq!(metadata.temporal_interval().start, Some(1_782_864_000));
         let both = ("https://mon.example/2026h2/", "https://log.example/2026h2/");
         assert_eq!(metadata.prefixes("https://mon.example/2026h2"), both);
         let proxy = "http://127.0.0.1:7";

@@ -3,7 +3,7 @@
 
 mod acme;
 mod api;
-mod ct_follower;
+mod ct_monitor;
 mod ct_scenarios;
 mod liar;
 mod proxy;

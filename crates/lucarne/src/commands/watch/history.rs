@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use lucarne_scenarios::ct::Head;
+use lucarne_scenarios::ct::TreeHead;
 
 /// Seconds of growth that are remembered, and columns of the sparkline.
 const SECONDS: usize = 60;
@@ -11,7 +11,7 @@ const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█']
 /// The growth of a log, second by second, and its last two heads.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    head: Option<Head>,
+    head: Option<TreeHead>,
     /// Entries added in each second, the newest last.
     growth: VecDeque<u64>,
     /// The second that the last element stands for.
@@ -39,7 +39,7 @@ pub(super) struct Sight {
 
 impl History {
     /// Takes in what is there at `now_ms`.
-    pub(super) fn see(&mut self, head: Head, now_ms: u64) -> Sight {
+    pub(super) fn see(&mut self, head: TreeHead, now_ms: u64) -> Sight {
         let before = self.head.replace(head);
         let added = before.map(|before| head.size.saturating_sub(before.size));
         self.grow(now_ms / 1000, added.unwrap_or(0));
@@ -104,9 +104,9 @@ impl History {
 mod tests {
     use super::*;
 
-    fn head(size: u64, timestamp: u64) -> Head {
+    fn head(size: u64, timestamp: u64) -> TreeHead {
         let root = lucarne_tlog::leaf_hash(&size.to_be_bytes());
-        Head {
+        TreeHead {
             size,
             root,
             timestamp,

@@ -5,20 +5,22 @@ use std::sync::Arc;
 use lucarne_ct::CheckpointVerifier;
 use lucarne_load::PrepareError;
 use lucarne_scenarios::ct::checks::Findings;
-use lucarne_scenarios::ct::fetch::{Fetch, Trouble};
-use lucarne_scenarios::ct::{Follower, Head, Heads, LogOptions, Outage, Remote, Spine};
+use lucarne_scenarios::ct::fetch::{Fetch, FetchError};
+use lucarne_scenarios::ct::{
+    HttpFetcher, LogOptions, Monitor, Outage, TileCache, TreeHead, TreeHeads,
+};
 
 /// A log, and what is verified of it.
 pub(super) struct Watched {
-    remote: Remote,
-    heads: Heads,
-    follower: Option<Follower>,
+    fetcher: HttpFetcher,
+    tree_heads: TreeHeads,
+    monitor: Option<Monitor>,
 }
 
 /// What a look at it found.
 pub(super) enum Look {
     /// A checkpoint that is right.
-    Seen(Head),
+    Seen(TreeHead),
     /// No answer.
     Away(String),
     /// Something that must not be.
@@ -37,13 +39,13 @@ impl Watched {
             .map_err(|error| wrong(format!("the key of {}: {error}", target.url)))?;
         let outage = Arc::new(Outage::new(true));
         Ok(Watched {
-            remote: Remote::new(&target.monitoring, &target.client, outage),
-            heads: Heads::new(
+            fetcher: HttpFetcher::new(&target.monitoring, &target.client, outage),
+            tree_heads: TreeHeads::new(
                 verifier,
                 options.max_checkpoint_age,
                 options.clock_tolerance,
             ),
-            follower: None,
+            monitor: None,
         })
     }
 
@@ -52,8 +54,8 @@ impl Watched {
         let findings = Findings::default();
         let head = match self.follow(&findings).await {
             Ok(head) => head,
-            Err(Trouble::Unreachable(why)) => return Look::Away(why),
-            Err(Trouble::Found(finding)) => return Look::Wrong(vec![finding.to_string()]),
+            Err(FetchError::Unreachable(why)) => return Look::Away(why),
+            Err(FetchError::Faulty(finding)) => return Look::Wrong(vec![finding.to_string()]),
         };
         let found = findings.take();
         match (found.as_slice(), head) {
@@ -62,23 +64,25 @@ impl Watched {
         }
     }
 
-    async fn follow(&mut self, findings: &Findings) -> Result<Option<Head>, Trouble> {
-        let floor = self.heads.floor();
-        let note = self.remote.get("checkpoint").await?;
-        let seen = self.heads.see(&note, floor, crate::now_ms(), findings);
+    async fn follow(&mut self, findings: &Findings) -> Result<Option<TreeHead>, FetchError> {
+        let prior = self.tree_heads.prior();
+        let note = self.fetcher.get("checkpoint").await?;
+        let seen = self
+            .tree_heads
+            .observe(&note, prior, crate::now_ms(), findings);
         let Some(head) = seen else {
             return Ok(None);
         };
-        match &mut self.follower {
-            Some(follower) => {
-                follower
-                    .grow(&mut self.remote, &head, &[], findings)
+        match &mut self.monitor {
+            Some(monitor) => {
+                monitor
+                    .advance(&mut self.fetcher, &head, &[], findings)
                     .await?
             }
             None => {
-                let spine = Arc::<Spine>::default();
-                let start = Follower::start(spine, &mut self.remote, &head, false);
-                self.follower = Some(start.await?);
+                let tile_cache = Arc::<TileCache>::default();
+                let start = Monitor::start(tile_cache, &mut self.fetcher, &head, false);
+                self.monitor = Some(start.await?);
             }
         }
         Ok(Some(head))

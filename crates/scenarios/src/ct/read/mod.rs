@@ -1,6 +1,6 @@
 //! `ct-read`: what a log publishes, read at random or from end to end.
 //!
-//! Whatever is read is verified: checkpoints like those that the follower sees,
+//! Whatever is read is verified: checkpoints like those that the monitor sees,
 //! hash tiles and data tiles against the verified tree, issuers against their
 //! names.
 
@@ -18,7 +18,7 @@ use tokio::sync::OnceCell;
 
 pub use options::{Compression, Kind, Options, Read};
 
-use super::observed::{self, Observed};
+use super::monitored_log::{self, MonitoredLog};
 use super::target::configuration;
 use cache::Cache;
 use reader::Reader;
@@ -48,7 +48,7 @@ struct Inner {
 
 /// One of the logs that are read.
 struct Log {
-    observed: Observed,
+    monitored: MonitoredLog,
     cache: Option<Cache>,
     /// Certificates that entries have named.
     issuers: Mutex<Vec<Fingerprint>>,
@@ -62,8 +62,8 @@ impl Inner {
         self.logs.get().map_or(&[], Vec::as_slice)
     }
 
-    fn observed(&self) -> impl Iterator<Item = &Observed> {
-        self.logs().iter().map(|log| &log.observed)
+    fn monitored(&self) -> impl Iterator<Item = &MonitoredLog> {
+        self.logs().iter().map(|log| &log.monitored)
     }
 
     async fn open(&self) -> Result<Vec<Log>, PrepareError> {
@@ -71,7 +71,7 @@ impl Inner {
         let mut logs = Vec::new();
         for target in options.targets().await? {
             logs.push(Log {
-                observed: Observed::begin(target, &options).await?,
+                monitored: MonitoredLog::begin(target, &options).await?,
                 cache: self.options.cache.then(Cache::default),
                 issuers: Mutex::default(),
             });
@@ -103,10 +103,10 @@ impl Scenario for Reads {
     }
 
     async fn background(&self, recorder: Recorder, stop: Stop) {
-        observed::follow(self.0.observed(), recorder, stop).await;
+        monitored_log::follow(self.0.monitored(), recorder, stop).await;
     }
 
     async fn finish(&self, recorder: Recorder) -> Vec<Note> {
-        observed::audit(self.0.observed(), recorder).await
+        monitored_log::audit(self.0.monitored(), recorder).await
     }
 }

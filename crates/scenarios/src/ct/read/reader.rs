@@ -10,15 +10,15 @@ use lucarne_load::{Failure, Iteration, Recorder, Tags, User};
 use lucarne_tlog::{Level, MAX_LEVEL, RightEdge, TILE_WIDTH, Tile, tile_root};
 
 use super::{Inner, Kind, Log};
-use crate::ct::checks::{self, Finding, Recorded, Verdicts};
-use crate::ct::fetch::{self, Fetch, Trouble};
-use crate::ct::observed::now_ms;
+use crate::ct::checks::{self, CheckSink, Finding, TaggedRecorder};
+use crate::ct::fetch::{self, Fetch, FetchError};
+use crate::ct::monitored_log::now_ms;
 use crate::ct::outage::Outage;
 use crate::ct::random::Random;
-use crate::ct::retry::retry_after;
-use crate::ct::spine::{Spine, read_row};
+use crate::ct::retry_after::retry_after;
+use crate::ct::tile_cache::{TileCache, parse_hash_tile};
 use crate::ct::write::writer::THROTTLED;
-use crate::ct::{entries, follower, headers, remote};
+use crate::ct::{entries, headers, http_fetcher, monitor};
 
 /// See the module.
 pub(super) struct Reader {
@@ -26,11 +26,11 @@ pub(super) struct Reader {
     random: Random,
     /// Reads all entries in order, instead of what chance says.
     full: bool,
-    lines: Vec<Line>,
+    sessions: Vec<LogSession>,
 }
 
 /// To one of the logs.
-struct Line {
+struct LogSession {
     client: Client,
     tags: [Tags; 4],
     throttled: Tags,
@@ -44,7 +44,10 @@ const PAUSE: Duration = Duration::from_millis(200);
 impl Reader {
     pub(super) fn new(scenario: Arc<Inner>, number: u64, recorder: &Recorder) -> Self {
         let mut random = Random::new(scenario.seed, number);
-        let lines = scenario.logs().iter().map(|log| Line::new(log, recorder));
+        let sessions = scenario
+            .logs()
+            .iter()
+            .map(|log| LogSession::new(log, recorder));
         // Spread evenly, so that two users with a share of a half are one of each.
         let share = scenario.options.full_readers.0;
         let full = ((number + 1) as f64 * share).floor() > (number as f64 * share).floor();
@@ -52,7 +55,7 @@ impl Reader {
         Self {
             random,
             full,
-            lines: lines.collect(),
+            sessions: sessions.collect(),
             scenario,
         }
     }
@@ -81,7 +84,11 @@ impl User for Reader {
         let count = scenario.logs().len().max(1) as u64;
         let number = (iteration.number() % count) as usize;
         let kind = self.kind();
-        let Some((log, line)) = scenario.logs().get(number).zip(self.lines.get_mut(number)) else {
+        let Some((log, session)) = scenario
+            .logs()
+            .get(number)
+            .zip(self.sessions.get_mut(number))
+        else {
             return iteration.fail(Failure::new(
                 "not_prepared",
                 "the scenario was not prepared",
@@ -90,10 +97,10 @@ impl User for Reader {
         let mut visit = Visit {
             log,
             accept: scenario.options.compression.accept(),
-            protocol: line.client.protocol(),
-            client: &mut line.client,
-            tags: line.tags[kind as usize],
-            throttled: line.throttled,
+            protocol: session.client.protocol(),
+            client: &mut session.client,
+            tags: session.tags[kind as usize],
+            throttled: session.throttled,
             iteration,
             counted: true,
             told: false,
@@ -103,16 +110,16 @@ impl User for Reader {
             Kind::Checkpoints => visit.checkpoint().await,
             Kind::Tiles => visit.hash_tile(&mut self.random).await,
             Kind::Entries => {
-                let next = self.full.then_some(&mut line.next);
+                let next = self.full.then_some(&mut session.next);
                 visit.data_tile(&mut self.random, next).await
             }
             Kind::Issuers => visit.issuer(&mut self.random).await,
         };
         let (wait, told) = (visit.wait, visit.told);
-        if let Err(Trouble::Found(finding)) = outcome {
+        if let Err(FetchError::Faulty(finding)) = outcome {
             let recorder = iteration.recorder();
             recorder.check(
-                line.tags[kind as usize],
+                session.tags[kind as usize],
                 finding.check,
                 Err(finding.detail.clone()),
             );
@@ -127,9 +134,9 @@ impl User for Reader {
     }
 }
 
-impl Line {
+impl LogSession {
     fn new(log: &Log, recorder: &Recorder) -> Self {
-        let target = &log.observed.target;
+        let target = &log.monitored.target;
         let tags = |op: &str| recorder.tags(&[("op", op), ("log", &target.origin)]);
         Self {
             client: Client::new(Arc::clone(&target.monitoring), Arc::clone(&target.client)),
@@ -157,15 +164,15 @@ struct Visit<'a> {
 }
 
 impl Visit<'_> {
-    fn verdicts(&self) -> Recorded {
-        Recorded {
+    fn sink(&self) -> TaggedRecorder {
+        TaggedRecorder {
             recorder: self.iteration.recorder().clone(),
             tags: self.tags,
         }
     }
 
     fn outage(&self) -> &Outage {
-        &self.log.observed.outage
+        &self.log.monitored.outage
     }
 
     /// Whether a reader with a cache need not read this.
@@ -185,20 +192,20 @@ impl Visit<'_> {
         }
     }
 
-    async fn checkpoint(&mut self) -> Result<(), Trouble> {
+    async fn checkpoint(&mut self) -> Result<(), FetchError> {
         let log = self.log;
         let tag = log.cache.as_ref().and_then(|cache| cache.checkpoint());
-        let floor = log.observed.heads.lock().floor();
+        let prior = log.monitored.tree_heads.lock().prior();
         let Some(note) = self.ask("checkpoint", tag.as_deref()).await? else {
             return Ok(());
         };
-        let verdicts = self.verdicts();
-        verdicts.passed(checks::CHECKPOINT_SERVED);
+        let sink = self.sink();
+        sink.passed(checks::CHECKPOINT_SERVED);
         let seen = log
-            .observed
-            .heads
+            .monitored
+            .tree_heads
             .lock()
-            .see(&note, floor, now_ms(), &verdicts);
+            .observe(&note, prior, now_ms(), &sink);
         if seen.is_none() {
             // `see` has said why: the iteration only has to count as failed.
             self.iteration.fail(Failure::new(
@@ -209,9 +216,9 @@ impl Visit<'_> {
         Ok(())
     }
 
-    async fn hash_tile(&mut self, random: &mut Random) -> Result<(), Trouble> {
-        let spine = Arc::clone(&self.log.observed.spine);
-        let edge = spine.edge();
+    async fn hash_tile(&mut self, random: &mut Random) -> Result<(), FetchError> {
+        let tile_cache = Arc::clone(&self.log.monitored.tile_cache);
+        let edge = tile_cache.edge();
         let Some(tile) = random_tile(&edge, random) else {
             return self.checkpoint().await;
         };
@@ -219,12 +226,12 @@ impl Visit<'_> {
             return Ok(());
         }
         let bytes = fetch::tile(self, &tile).await?;
-        let verdicts = self.verdicts();
-        verdicts.passed(checks::TILE_SERVED);
-        read_row(&tile, &bytes)?;
-        verdicts.passed(checks::TILE_WELLFORMED);
-        if self.hashes_agree(&spine, &edge, &tile, &bytes).await? {
-            verdicts.passed(checks::TILE_CONSISTENT);
+        let sink = self.sink();
+        sink.passed(checks::TILE_SERVED);
+        parse_hash_tile(&tile, &bytes)?;
+        sink.passed(checks::TILE_WELLFORMED);
+        if self.hashes_agree(&tile_cache, &edge, &tile, &bytes).await? {
+            sink.passed(checks::TILE_CONSISTENT);
             if tile.is_full() {
                 self.keep(&tile.path());
             }
@@ -238,11 +245,11 @@ impl Visit<'_> {
     /// to the verified tree.
     async fn hashes_agree(
         &mut self,
-        spine: &Spine,
+        tile_cache: &TileCache,
         edge: &RightEdge,
         tile: &Tile,
         bytes: &[u8],
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, FetchError> {
         let Level::Hashes(level) = tile.level() else {
             return Ok(false);
         };
@@ -254,7 +261,9 @@ impl Visit<'_> {
             return Ok(true);
         }
         self.counted = false;
-        let above = spine.row(self, level + 1, tile.index() / TILE_WIDTH).await;
+        let above = tile_cache
+            .hashes(self, level + 1, tile.index() / TILE_WIDTH)
+            .await;
         self.counted = true;
         let expected = above?.get((tile.index() % TILE_WIDTH) as usize).copied();
         Ok(expected.is_some() && tile_root(bytes) == expected)
@@ -264,9 +273,9 @@ impl Visit<'_> {
         &mut self,
         random: &mut Random,
         next: Option<&mut u64>,
-    ) -> Result<(), Trouble> {
-        let spine = Arc::clone(&self.log.observed.spine);
-        let edge = spine.edge();
+    ) -> Result<(), FetchError> {
+        let tile_cache = Arc::clone(&self.log.monitored.tile_cache);
+        let edge = tile_cache.edge();
         let count = edge.size().div_ceil(TILE_WIDTH);
         let index = match &next {
             Some(next) => **next % count.max(1),
@@ -276,7 +285,7 @@ impl Visit<'_> {
             return self.checkpoint().await;
         };
         if !self.cached(&tile.path()) {
-            self.read_data(&spine, &edge, &tile).await?;
+            self.read_data(&tile_cache, &edge, &tile).await?;
         }
         if let Some(next) = next {
             *next = index + 1;
@@ -292,20 +301,23 @@ impl Visit<'_> {
 
     async fn read_data(
         &mut self,
-        spine: &Spine,
+        tile_cache: &TileCache,
         edge: &RightEdge,
         tile: &Tile,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), FetchError> {
         let bytes = fetch::tile(self, tile).await?;
-        let verdicts = self.verdicts();
-        verdicts.passed(checks::TILE_SERVED);
+        let sink = self.sink();
+        sink.passed(checks::TILE_SERVED);
         let entries = entries::read(tile, &bytes)?;
-        verdicts.passed(checks::ENTRY_WELLFORMED);
-        verdicts.passed(checks::ENTRY_INDEX);
+        sink.passed(checks::ENTRY_WELLFORMED);
+        sink.passed(checks::ENTRY_INDEX);
         let hashes = Tile::new(Level::Hashes(0), tile.index(), tile.width());
         let leaves: Vec<u8> = entries.leaves.iter().flat_map(|leaf| leaf.0).collect();
         let agree = match hashes {
-            Some(hashes) => self.hashes_agree(spine, edge, &hashes, &leaves).await?,
+            Some(hashes) => {
+                self.hashes_agree(tile_cache, edge, &hashes, &leaves)
+                    .await?
+            }
             None => false,
         };
         if !agree {
@@ -313,7 +325,7 @@ impl Visit<'_> {
                 format!("{tile}: its entries do not hash to the leaves of the verified tree");
             return Err(Finding::new(checks::ENTRY_HASH, detail).into());
         }
-        verdicts.passed(checks::ENTRY_HASH);
+        sink.passed(checks::ENTRY_HASH);
         let recorder = self.iteration.recorder();
         recorder.count(self.tags, "ct_entries_read", entries.leaves.len() as u64);
         if tile.is_full() {
@@ -323,7 +335,7 @@ impl Visit<'_> {
         Ok(())
     }
 
-    async fn issuer(&mut self, random: &mut Random) -> Result<(), Trouble> {
+    async fn issuer(&mut self, random: &mut Random) -> Result<(), FetchError> {
         let issuer = {
             let issuers = self.log.issuers.lock();
             let at = random.below(issuers.len() as u64) as usize;
@@ -337,15 +349,15 @@ impl Visit<'_> {
         if self.cached(&path) {
             return Ok(());
         }
-        follower::issuer(self, fingerprint).await?;
-        self.verdicts().passed(checks::ISSUER_SERVED);
-        self.verdicts().passed(checks::ISSUER_HASH);
+        monitor::issuer(self, fingerprint).await?;
+        self.sink().passed(checks::ISSUER_SERVED);
+        self.sink().passed(checks::ISSUER_HASH);
         self.keep(&path);
         Ok(())
     }
 
     /// One file; `None` if it is still the one with the entity tag `known`.
-    async fn ask(&mut self, path: &str, known: Option<&str>) -> Result<Option<Bytes>, Trouble> {
+    async fn ask(&mut self, path: &str, known: Option<&str>) -> Result<Option<Bytes>, FetchError> {
         let target = format!("{}/{path}", self.client.endpoint().prefix);
         let coding = ("accept-encoding", self.accept);
         let with_tag = [coding, ("if-none-match", known.unwrap_or_default())];
@@ -364,7 +376,7 @@ impl Visit<'_> {
             self.throttle(&response);
             let recorder = self.iteration.recorder();
             recorder.rate(self.tags, THROTTLED, true);
-            return Err(Trouble::Unreachable(format!(
+            return Err(FetchError::Unreachable(format!(
                 "{path}: status {}",
                 response.status
             )));
@@ -407,9 +419,9 @@ impl Visit<'_> {
             cache.checkpoint_is(response.headers.get("etag"));
         }
         let compressed = response.headers.get("content-encoding").is_some();
-        let body = remote::judge(path, self.accept, self.outage(), response)?;
+        let body = http_fetcher::judge(path, self.accept, self.outage(), response)?;
         if compressed {
-            self.verdicts().passed(checks::ENCODING);
+            self.sink().passed(checks::ENCODING);
         }
         Ok(Some(body))
     }
@@ -435,8 +447,8 @@ impl Visit<'_> {
 }
 
 impl Fetch for Visit<'_> {
-    async fn get(&mut self, path: &str) -> Result<Bytes, Trouble> {
-        let gone = || Trouble::Unreachable(format!("{path}: status 304 to no question"));
+    async fn get(&mut self, path: &str) -> Result<Bytes, FetchError> {
+        let gone = || FetchError::Unreachable(format!("{path}: status 304 to no question"));
         self.ask(path, None).await?.ok_or_else(gone)
     }
 }

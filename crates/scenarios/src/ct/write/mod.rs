@@ -1,8 +1,8 @@
 //! `ct-write`: certificates and precertificates submitted to logs.
 
-mod goal;
 mod options;
-mod repeats;
+mod recent_submissions;
+mod write_goal;
 pub(in crate::ct) mod writer;
 
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use tokio::sync::OnceCell;
 
 pub use options::Options;
 
-use super::observed::{self, Observed};
+use super::monitored_log::{self, MonitoredLog};
 use super::probes::Probes;
 use super::sct::SctVerifier;
 use super::target::configuration;
-use super::{Authorities, Chains, Roots, Window, checks};
-use goal::Goal;
-use repeats::Repeats;
+use super::{Authorities, ChainGenerator, Roots, TemporalInterval, checks};
+use recent_submissions::RecentSubmissions;
+use write_goal::WriteGoal;
 use writer::{Buffers, Writer};
 
 /// Makes the scenario. Nothing is reached or minted before it is prepared.
@@ -48,7 +48,7 @@ pub fn build_until(
         return Err(configuration("notAfterStart is not before notAfterLimit"));
     }
     Ok(Arc::new(Write(Arc::new(Inner {
-        goal: Goal::new(leaves),
+        goal: WriteGoal::new(leaves),
         options,
         seed,
         logs: OnceCell::new(),
@@ -59,7 +59,7 @@ pub fn build_until(
 struct Write(Arc<Inner>);
 
 struct Inner {
-    goal: Goal,
+    goal: WriteGoal,
     options: Options,
     seed: u64,
     logs: OnceCell<Vec<Log>>,
@@ -69,11 +69,11 @@ struct Inner {
 
 /// One of the logs that are submitted to.
 struct Log {
-    observed: Observed,
+    monitored: MonitoredLog,
     verifier: SctVerifier,
-    chains: Chains,
+    chains: ChainGenerator,
     probes: Probes,
-    repeats: Mutex<Repeats>,
+    recent: Mutex<RecentSubmissions>,
 }
 
 impl Inner {
@@ -81,8 +81,8 @@ impl Inner {
         self.logs.get().map_or(&[], Vec::as_slice)
     }
 
-    fn observed(&self) -> impl Iterator<Item = &Observed> {
-        self.logs().iter().map(|log| &log.observed)
+    fn monitored(&self) -> impl Iterator<Item = &MonitoredLog> {
+        self.logs().iter().map(|log| &log.monitored)
     }
 
     async fn open(&self) -> Result<Vec<Log>, PrepareError> {
@@ -92,37 +92,37 @@ impl Inner {
         let share = self.options.ahead.div_ceil(targets.len().max(1) as u64);
         let mut logs = Vec::with_capacity(targets.len());
         for target in targets {
-            let given = Window {
+            let given = TemporalInterval {
                 start: self.options.not_after_start.map(|moment| moment.unix()),
                 end: self.options.not_after_limit.map(|moment| moment.unix()),
             };
-            let window = Window {
-                start: given.start.or(target.window.start),
-                end: given.end.or(target.window.end),
+            let temporal_interval = TemporalInterval {
+                start: given.start.or(target.temporal_interval.start),
+                end: given.end.or(target.temporal_interval.end),
             };
             accepted(&target, &authorities).await?;
             let verifier = SctVerifier::new(&target.spki);
             let wrong = || configuration(format!("the key of {} is not on P-256", target.url));
-            let chains = Chains::new(
+            let chains = ChainGenerator::new(
                 &authorities,
                 self.options.issuers,
                 self.options.precerts.0,
-                window,
+                temporal_interval,
                 self.options.serial_offset,
             );
             let chains = chains.map_err(|error| configuration(error.to_string()))?;
             let minted = chains.stock(share, self.seed);
             minted.map_err(|error| configuration(error.to_string()))?;
             let verifier = verifier.ok_or_else(wrong)?;
-            let observed = Observed::begin(target, &options).await?;
-            let outage = Arc::clone(&observed.outage);
-            let probes = Probes::new(&observed.target, &authorities, outage);
+            let monitored = MonitoredLog::begin(target, &options).await?;
+            let outage = Arc::clone(&monitored.outage);
+            let probes = Probes::new(&monitored.target, &authorities, outage);
             logs.push(Log {
                 probes: probes.map_err(|error| configuration(error.to_string()))?,
                 verifier,
-                observed,
+                monitored,
                 chains,
-                repeats: Mutex::default(),
+                recent: Mutex::default(),
             });
         }
         Ok(logs)
@@ -144,8 +144,8 @@ impl Inner {
             return;
         }
         let each = self.logs().iter().map(|log| async move {
-            let recorded = log.observed.recorded(recorder);
-            log.probes.run(interval, &recorded, stop).await;
+            let tagged = log.monitored.tagged(recorder);
+            log.probes.run(interval, &tagged, stop).await;
         });
         join_all(each).await;
     }
@@ -156,8 +156,8 @@ impl Inner {
             return;
         }
         let each = self.logs().iter().map(|log| async move {
-            let recorded = log.observed.recorded(recorder);
-            log.probes.finish(&recorded).await;
+            let tagged = log.monitored.tagged(recorder);
+            log.probes.finish(&tagged).await;
         });
         join_all(each).await;
     }
@@ -192,7 +192,7 @@ impl Scenario for Write {
 
     async fn background(&self, recorder: Recorder, stop: Stop) {
         let probes = self.0.probe(&recorder, &stop);
-        let follow = observed::follow(self.0.observed(), recorder.clone(), stop.clone());
+        let follow = monitored_log::follow(self.0.monitored(), recorder.clone(), stop.clone());
         tokio::join!(probes, follow);
     }
 
@@ -205,7 +205,7 @@ impl Scenario for Write {
         if let Some(outcome) = self.0.goal.outcome() {
             recorder.check(recorder.base(), checks::LEAF_WRITE_GOAL, outcome);
         }
-        observed::audit(self.0.observed(), recorder).await
+        monitored_log::audit(self.0.monitored(), recorder).await
     }
 }
 

@@ -7,7 +7,7 @@ use lucarne_load::PrepareError;
 use lucarne_settings::typed;
 use serde::Deserialize;
 
-use crate::ct::authorities::Files;
+use crate::ct::authorities::AuthorityFiles;
 use crate::ct::options::{Audit, Http, Moment, Share, Span};
 use crate::ct::target::configuration;
 use crate::ct::{Issuers, LogOptions};
@@ -174,14 +174,14 @@ impl Default for Options {
 
 impl Options {
     /// The CA that is given by its files, if one is.
-    pub(super) fn files(&self) -> Result<Option<Files>, PrepareError> {
+    pub(super) fn files(&self) -> Result<Option<AuthorityFiles>, PrepareError> {
         // A plan's `${NAME:-}` gives an empty one.
         let given = |path: &Option<PathBuf>| path.clone().filter(|it| !it.as_os_str().is_empty());
         let certificate = given(&self.intermediate_ca_cert_path);
         let key = given(&self.intermediate_ca_key_path);
         match (certificate, key) {
             (None, None) => Ok(None),
-            (Some(certificate), Some(key)) => Ok(Some(Files {
+            (Some(certificate), Some(key)) => Ok(Some(AuthorityFiles {
                 certificate,
                 key,
                 leaf_key: given(&self.cert_sign_private_key_path),

@@ -8,15 +8,15 @@ use lucarne_ct::EntryKind;
 use lucarne_load::http::{Body, Client, Request, Response};
 use lucarne_load::{Failure, Iteration, Recorder, Tags, User};
 
-use super::repeats::Answered;
+use super::recent_submissions::AnsweredSubmission;
 use super::{Inner, Log, PAUSE};
 use crate::ct::checks::{self, Finding};
-use crate::ct::observed::now_ms;
+use crate::ct::monitored_log::now_ms;
 use crate::ct::outage::Outage;
 use crate::ct::random::Random;
-use crate::ct::retry::retry_after;
+use crate::ct::retry_after::retry_after;
 use crate::ct::sct::excerpt;
-use crate::ct::{Promised, Submission, timestamp_sane};
+use crate::ct::{Submission, VerifiedSct, timestamp_sane};
 
 /// Working space of one submission.
 #[derive(Debug, Default)]
@@ -29,11 +29,11 @@ pub(super) struct Buffers {
 pub(super) struct Writer {
     scenario: Arc<Inner>,
     random: Random,
-    lines: Vec<Line>,
+    sessions: Vec<LogSession>,
 }
 
 /// To one of the logs.
-struct Line {
+struct LogSession {
     client: Client,
     /// `add-chain` and `add-pre-chain`.
     paths: [String; 2],
@@ -49,7 +49,7 @@ struct Line {
 struct Pending {
     submission: Submission,
     /// The answer that it had the first time, if this is a repetition.
-    repeats: Option<Promised>,
+    recent: Option<VerifiedSct>,
     /// When it was first sent, in milliseconds since 1970.
     sent: u64,
 }
@@ -63,10 +63,13 @@ const HEADERS: [(&str, &str); 1] = [("content-type", "application/json")];
 
 impl Writer {
     pub(super) fn new(scenario: Arc<Inner>, number: u64, recorder: &Recorder) -> Self {
-        let lines = scenario.logs().iter().map(|log| Line::new(log, recorder));
+        let sessions = scenario
+            .logs()
+            .iter()
+            .map(|log| LogSession::new(log, recorder));
         Self {
             random: Random::new(scenario.seed, number),
-            lines: lines.collect(),
+            sessions: sessions.collect(),
             scenario,
         }
     }
@@ -78,14 +81,15 @@ impl User for Writer {
         let scenario = Arc::clone(&self.scenario);
         let count = scenario.logs().len().max(1) as u64;
         let number = (iteration.number() % count) as usize;
-        let (Some(log), Some(line)) = (scenario.logs().get(number), self.lines.get_mut(number))
+        let (Some(log), Some(session)) =
+            (scenario.logs().get(number), self.sessions.get_mut(number))
         else {
             return iteration.fail(Failure::new(
                 "not_prepared",
                 "the scenario was not prepared",
             ));
         };
-        let pending = match line.pending.take() {
+        let pending = match session.pending.take() {
             Some(pending) => pending,
             None if !scenario.goal.claim() => {
                 // What is under way may be enough; if it fails, somebody goes on.
@@ -94,16 +98,16 @@ impl User for Writer {
             None => match scenario.choose(log, &mut self.random, iteration) {
                 Ok(pending) => pending,
                 Err(failure) => {
-                    scenario.goal.settle(false);
+                    scenario.goal.finish(false);
                     return iteration.fail(failure);
                 }
             },
         };
         let mut buffers = scenario.buffers.lock().pop().unwrap_or_default();
         pending.submission.encode_leaf(&mut buffers.leaf);
-        let wait = line.submit(log, pending, &mut buffers, iteration).await;
-        if let Some(written) = line.written.take() {
-            scenario.goal.settle(written);
+        let wait = session.submit(log, pending, &mut buffers, iteration).await;
+        if let Some(written) = session.written.take() {
+            scenario.goal.finish(written);
         }
         scenario.buffers.lock().push(buffers);
         // What the log asked for by Retry-After, or the pause while it is away.
@@ -123,11 +127,11 @@ impl Inner {
     ) -> Result<Pending, Failure> {
         let sent = now_ms();
         if random.chance(self.options.duplicates.0)
-            && let Some(answered) = log.repeats.lock().choose(random)
+            && let Some(answered) = log.recent.lock().choose(random)
         {
             return Ok(Pending {
                 submission: answered.submission,
-                repeats: Some(answered.promised),
+                recent: Some(answered.verified),
                 sent,
             });
         }
@@ -141,15 +145,15 @@ impl Inner {
         }
         Ok(Pending {
             submission,
-            repeats: None,
+            recent: None,
             sent,
         })
     }
 }
 
-impl Line {
+impl LogSession {
     fn new(log: &Log, recorder: &Recorder) -> Self {
-        let target = &log.observed.target;
+        let target = &log.monitored.target;
         let path = |op: &str| format!("{}/ct/v1/{op}", target.submission.prefix);
         let tags = |op: &str| recorder.tags(&[("op", op), ("log", &target.origin)]);
         Self {
@@ -176,10 +180,10 @@ impl Line {
         let request = Request::post(&self.paths[which], Body::Parts(&parts)).headers(&HEADERS);
         let open = iteration.pending(tags, self.client.protocol());
         let mut response = open.until(self.client.send(&request)).await;
-        let outage = &log.observed.outage;
+        let outage = &log.monitored.outage;
         if response.exchange.outcome.is_err() || away(outage, response.status) {
             self.pending = Some(pending);
-            outage.bad(response.exchange.started);
+            outage.request_failed(response.exchange.started);
             if outage.expected() {
                 iteration.recorder().count(tags, "ct_outage_errors", 1);
                 return Some(PAUSE);
@@ -188,7 +192,7 @@ impl Line {
             iteration.recorder().rate(tags, ACCEPTED, false);
             return None;
         }
-        outage.good();
+        outage.answered();
         let put_off = matches!(response.status, 429 | 503);
         iteration.recorder().rate(tags, THROTTLED, put_off);
         match response.status {
@@ -196,7 +200,7 @@ impl Line {
                 iteration.request(tags, &response.exchange);
                 let accepted = judge(log, tags, &pending, &response, buffers, iteration);
                 iteration.recorder().rate(tags, ACCEPTED, accepted);
-                self.written = Some(accepted && pending.repeats.is_none());
+                self.written = Some(accepted && pending.recent.is_none());
                 None
             }
             429 | 503 => {
@@ -264,8 +268,8 @@ fn judge(
     let verified = log
         .verifier
         .verify(&response.body, &pending.submission, &mut buffers.message);
-    let promised = match verified {
-        Ok(promised) => promised,
+    let verified = match verified {
+        Ok(verified) => verified,
         Err(finding) => {
             found(finding, tags, iteration);
             return false;
@@ -279,19 +283,19 @@ fn judge(
     ] {
         recorder.check(tags, name, Ok(()));
     }
-    let repeated = pending.repeats.is_some();
-    let tolerance = log.observed.clock_tolerance();
+    let repeated = pending.recent.is_some();
+    let tolerance = log.monitored.clock_tolerance();
     let sane = timestamp_sane(
-        promised.timestamp,
+        verified.timestamp,
         pending.sent,
         now_ms(),
         repeated,
         tolerance,
     );
-    let outcome = match (&pending.repeats, sane) {
+    let outcome = match (&pending.recent, sane) {
         (_, Err(detail)) => Err(Finding::new(checks::SCT_TIMESTAMP, detail)),
-        (Some(first), Ok(())) => same(first, &promised),
-        (None, Ok(())) => made(log, pending, promised),
+        (Some(first), Ok(())) => same(first, &verified),
+        (None, Ok(())) => made(log, pending, verified),
     };
     match outcome {
         Ok(check) => {
@@ -304,7 +308,7 @@ fn judge(
 }
 
 /// A repetition is answered as the first time; the check that was passed.
-fn same(first: &Promised, again: &Promised) -> Result<&'static str, Finding> {
+fn same(first: &VerifiedSct, again: &VerifiedSct) -> Result<&'static str, Finding> {
     if (first.index, first.timestamp) == (again.index, again.timestamp) {
         return Ok(checks::DUPLICATE_SAME);
     }
@@ -316,16 +320,16 @@ fn same(first: &Promised, again: &Promised) -> Result<&'static str, Finding> {
 }
 
 /// A new entry was promised; the check that was passed.
-fn made(log: &Log, pending: &Pending, promised: Promised) -> Result<&'static str, Finding> {
-    log.repeats.lock().remember(Answered {
+fn made(log: &Log, pending: &Pending, verified: VerifiedSct) -> Result<&'static str, Finding> {
+    log.recent.lock().remember(AnsweredSubmission {
         submission: pending.submission.clone(),
-        promised,
+        verified,
     });
-    if log.observed.audits() {
-        let due = log.observed.due();
-        let submitted = log.observed.expects(&pending.submission);
-        let mut promises = log.observed.promises.lock();
-        let made = promises.made(&promised, submitted, due);
+    if log.monitored.audits() {
+        let due = log.monitored.due();
+        let extra_data = log.monitored.expects(&pending.submission);
+        let mut pending_scts = log.monitored.pending_scts.lock();
+        let made = pending_scts.add(&verified, extra_data, due);
         made.map_err(|detail| Finding::new(checks::SCT_INDEX_UNIQUE, detail))?;
     }
     Ok(checks::SCT_INDEX_UNIQUE)

@@ -6,12 +6,12 @@ use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile, tile_root};
 
 use crate::ct::checks::{self, Finding};
 use crate::ct::entries;
-use crate::ct::fetch::{self, Fetch, Trouble};
-use crate::ct::heads::Head;
-use crate::ct::spine::Spine;
+use crate::ct::fetch::{self, Fetch, FetchError};
+use crate::ct::tile_cache::TileCache;
+use crate::ct::tree_heads::TreeHead;
 
 /// A tree that has been extended and has the signed roots.
-pub(super) struct Grown {
+pub(super) struct ExtendedTree {
     pub(super) edge: RightEdge,
     /// The full tiles above level 0 that came with it, and the roots over them.
     pub(super) above: Vec<(Tile, Hash)>,
@@ -21,9 +21,9 @@ pub(super) struct Grown {
 pub(super) fn extend(
     edge: &RightEdge,
     leaves: &[Hash],
-    head: &Head,
+    head: &TreeHead,
     between: &[(u64, Hash)],
-) -> Result<Grown, String> {
+) -> Result<ExtendedTree, String> {
     let mut edge = edge.clone();
     let start = edge.size();
     let mut above = Vec::new();
@@ -46,7 +46,7 @@ pub(super) fn extend(
             ));
         }
     }
-    Ok(Grown { edge, above })
+    Ok(ExtendedTree { edge, above })
 }
 
 /// The leaf hashes of a range of entries, from the data tiles.
@@ -54,7 +54,7 @@ pub(super) async fn entry_leaves<F: Fetch>(
     fetch: &mut F,
     from: u64,
     size: u64,
-) -> Result<Vec<Hash>, Trouble> {
+) -> Result<Vec<Hash>, FetchError> {
     let mut leaves = Vec::new();
     for index in from / TILE_WIDTH..size.div_ceil(TILE_WIDTH) {
         let Some(tile) = Tile::widest(Level::Data, index, size) else {
@@ -69,7 +69,7 @@ pub(super) async fn entry_leaves<F: Fetch>(
 }
 
 /// The right edge of a tree, from its tiles.
-pub(super) async fn load_edge<F: Fetch>(fetch: &mut F, size: u64) -> Result<RightEdge, Trouble> {
+pub(super) async fn load_edge<F: Fetch>(fetch: &mut F, size: u64) -> Result<RightEdge, FetchError> {
     let mut tiles = BTreeMap::new();
     for tile in RightEdge::tiles(size) {
         tiles.insert(tile, fetch::tile(fetch, &tile).await?);
@@ -90,18 +90,18 @@ pub(super) async fn load_edge<F: Fetch>(fetch: &mut F, size: u64) -> Result<Righ
 /// # Errors
 /// Tiles that cannot be had, or do not lead to the verified root.
 pub(crate) async fn root_at<F: Fetch>(
-    spine: &Spine,
+    tile_cache: &TileCache,
     fetch: &mut F,
     size: u64,
-) -> Result<Hash, Trouble> {
+) -> Result<Hash, FetchError> {
     let mut tiles = BTreeMap::new();
     for tile in RightEdge::tiles(size) {
         let Level::Hashes(level) = tile.level() else {
             continue;
         };
-        let row = spine.row(fetch, level, tile.index()).await?;
-        let width = usize::from(tile.width()).min(row.len());
-        let bytes: Vec<u8> = row[..width].iter().flat_map(|hash| hash.0).collect();
+        let hashes = tile_cache.hashes(fetch, level, tile.index()).await?;
+        let width = usize::from(tile.width()).min(hashes.len());
+        let bytes: Vec<u8> = hashes[..width].iter().flat_map(|hash| hash.0).collect();
         tiles.insert(tile, bytes);
     }
     RightEdge::load(size, |tile| tiles.remove(&tile).ok_or("not read"))

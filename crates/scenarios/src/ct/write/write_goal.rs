@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 
 /// A number of new leaves at which a run ends; never more are submitted.
 #[derive(Debug, Default)]
-pub(super) struct Goal {
+pub(super) struct WriteGoal {
     leaves: Option<u64>,
     /// Written, or under way.
     claimed: AtomicU64,
@@ -14,7 +14,7 @@ pub(super) struct Goal {
     reached: Notify,
 }
 
-impl Goal {
+impl WriteGoal {
     pub(super) fn new(leaves: Option<u64>) -> Self {
         Self {
             leaves,
@@ -35,7 +35,7 @@ impl Goal {
     }
 
     /// What was claimed has become a new leaf, or not.
-    pub(super) fn settle(&self, written: bool) {
+    pub(super) fn finish(&self, written: bool) {
         let Some(leaves) = self.leaves else {
             return;
         };
@@ -71,16 +71,16 @@ mod tests {
 
     #[tokio::test]
     async fn never_more_than_wanted_and_told_when_there() {
-        let goal = Goal::new(Some(2));
+        let goal = WriteGoal::new(Some(2));
         assert!(goal.claim() && goal.claim() && !goal.claim());
-        goal.settle(false);
+        goal.finish(false);
         assert!(goal.claim() && !goal.claim());
-        goal.settle(true);
+        goal.finish(true);
         assert!(goal.outcome().unwrap().is_err());
-        goal.settle(true);
+        goal.finish(true);
         goal.reached().await;
         assert_eq!(goal.outcome(), Some(Ok(())));
-        let none = Goal::new(None);
+        let none = WriteGoal::new(None);
         assert!((0..100).all(|_| none.claim()) && none.outcome().is_none());
     }
 }

@@ -6,12 +6,12 @@ use jiff::Timestamp;
 use jiff::tz::Offset;
 use lucarne_mint::{Authority, Error, LeafOptions, Time, der};
 
-/// Where a stencil's own label stands in the names of its options.
+/// Where a certificate's own label stands in the names of its options.
 pub(crate) const LABEL: &str = "0123456789abcdef";
 
 /// What is new in one certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fresh {
+pub(crate) struct VariableFields {
     /// The serial number's 16 octets after the first, which keeps it positive.
     pub(crate) serial: [u8; 16],
     /// Validity, from, in seconds since 1970.
@@ -22,38 +22,38 @@ pub(crate) struct Fresh {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Stencil {
+pub(crate) struct CertificateTemplate {
     authority: Authority,
     tbs: Vec<u8>,
     /// AlgorithmIdentifier of the signature, in DER.
     algorithm: Vec<u8>,
     serial: usize,
     labels: Vec<usize>,
-    not_before: Moment,
-    not_after: Moment,
+    not_before: TimeField,
+    not_after: TimeField,
 }
 
 /// A time in the TBSCertificate.
 #[derive(Clone, Copy, Debug)]
-struct Moment {
+struct TimeField {
     /// Where its first digit stands.
     at: usize,
     /// GeneralizedTime: a year of four digits.
     generalized: bool,
 }
 
-impl Stencil {
+impl CertificateTemplate {
     /// Of what `authority` issues for `options`. Every [`LABEL`] in its names
     /// is replaced in each certificate.
     ///
     /// # Errors
     /// Those of [`Authority::leaf_template`].
-    pub(crate) fn cut(authority: &Authority, options: &LeafOptions) -> Result<Self, Error> {
+    pub(crate) fn new(authority: &Authority, options: &LeafOptions) -> Result<Self, Error> {
         let mut template = authority.leaf_template(options)?;
         template.serial = vec![0x04; 17];
         let tbs = template.tbs();
         let [serial, not_before, not_after] =
-            places(&tbs).ok_or(Error::Certificate("its own template cannot be read"))?;
+            field_offsets(&tbs).ok_or(Error::Certificate("its own template cannot be read"))?;
         Ok(Self {
             authority: authority.clone(),
             algorithm: template.algorithm.identifier(),
@@ -61,8 +61,8 @@ impl Stencil {
             labels: (0..tbs.len().saturating_sub(LABEL.len()))
                 .filter(|at| tbs[*at..].starts_with(LABEL.as_bytes()))
                 .collect(),
-            not_before: moment(&tbs, not_before),
-            not_after: moment(&tbs, not_after),
+            not_before: time_field(&tbs, not_before),
+            not_after: time_field(&tbs, not_after),
             tbs,
         })
     }
@@ -71,13 +71,13 @@ impl Stencil {
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
-    pub(crate) fn mint(&self, fresh: &Fresh) -> Result<Vec<u8>, Error> {
+    pub(crate) fn mint(&self, fields: &VariableFields) -> Result<Vec<u8>, Error> {
         let key = self.authority.key();
         let mut certificate = Vec::with_capacity(self.tbs.len() + 600);
         certificate.extend_from_slice(&[der::tag::SEQUENCE, 0x82, 0, 0]);
         let start = certificate.len();
         certificate.extend_from_slice(&self.tbs);
-        self.patch(&mut certificate[start..], fresh);
+        self.patch(&mut certificate[start..], fields);
         let signature = key.sign(key.default_algorithm(), &certificate[start..])?;
         certificate.extend_from_slice(&self.algorithm);
         bit_string(&signature, &mut certificate);
@@ -88,14 +88,14 @@ impl Stencil {
         Ok(certificate)
     }
 
-    fn patch(&self, tbs: &mut [u8], fresh: &Fresh) {
-        tbs[self.serial..self.serial + 16].copy_from_slice(&fresh.serial);
-        let label = label(&fresh.serial);
+    fn patch(&self, tbs: &mut [u8], fields: &VariableFields) {
+        tbs[self.serial..self.serial + 16].copy_from_slice(&fields.serial);
+        let label = label(&fields.serial);
         for at in &self.labels {
             tbs[*at..at + label.len()].copy_from_slice(&label);
         }
-        self.not_before.write(fresh.not_before, tbs);
-        self.not_after.write(fresh.not_after, tbs);
+        self.not_before.write(fields.not_before, tbs);
+        self.not_after.write(fields.not_after, tbs);
     }
 }
 
@@ -108,7 +108,7 @@ fn label(serial: &[u8; 16]) -> [u8; 16] {
     label
 }
 
-impl Moment {
+impl TimeField {
     fn write(self, seconds: i64, tbs: &mut [u8]) {
         let timestamp = Timestamp::from_second(seconds).unwrap_or_default();
         let time = Offset::UTC.to_datetime(timestamp);
@@ -136,7 +136,7 @@ impl Moment {
 }
 
 /// Where the contents of the serial number and of the two times begin.
-fn places(tbs: &[u8]) -> Option<[usize; 3]> {
+fn field_offsets(tbs: &[u8]) -> Option<[usize; 3]> {
     let here = |rest: &[u8]| tbs.len() - rest.len();
     let mut fields = der::read(&mut { tbs })?.content;
     der::read(&mut fields)?; // version
@@ -153,9 +153,9 @@ fn places(tbs: &[u8]) -> Option<[usize; 3]> {
     Some([serial, before_at, validity_end - not_after.content.len()])
 }
 
-fn moment(tbs: &[u8], at: usize) -> Moment {
+fn time_field(tbs: &[u8], at: usize) -> TimeField {
     let generalized = tbs[at - 2] == der::tag::GENERALIZED_TIME;
-    Moment { at, generalized }
+    TimeField { at, generalized }
 }
 
 /// BIT STRING of whole bytes, appended.
@@ -175,7 +175,7 @@ fn bit_string(bytes: &[u8], out: &mut Vec<u8>) {
 }
 
 /// The last second that is written with a year of two digits (RFC 5280
-/// 4.1.2.5). A stencil keeps the form that it was cut with.
+/// 4.1.2.5). A template keeps the form that it was made with.
 pub(crate) const LAST_UTC_TIME: i64 = 2_524_607_999;
 
 /// A validity of the form that `not_after` asks for.
@@ -210,25 +210,25 @@ mod tests {
             (&pki.p256, 2_524_608_000),
             (&pki.p384, 1_767_225_600),
         ] {
-            let stencil = Stencil::cut(issuer, &options(end)).unwrap();
-            let fresh = Fresh {
+            let template = CertificateTemplate::new(issuer, &options(end)).unwrap();
+            let fields = VariableFields {
                 serial: *b"\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff",
                 not_before: 1_735_689_599,
                 not_after: end + 86_461,
             };
-            let minted = stencil.mint(&fresh).unwrap();
+            let minted = template.mint(&fields).unwrap();
 
             let mut whole = options(end);
             whole.names = ["", "www."]
                 .map(|www| format!("{www}8899aabbccddeeff.example.test"))
                 .into();
-            whole.serial = Some([&[4], &fresh.serial[..]].concat());
-            whole.not_before = Time::from_unix(fresh.not_before);
-            whole.not_after = Time::from_unix(fresh.not_after);
+            whole.serial = Some([&[4], &fields.serial[..]].concat());
+            whole.not_before = Time::from_unix(fields.not_before);
+            whole.not_after = Time::from_unix(fields.not_after);
             let expected = issuer.leaf_template(&whole).unwrap().tbs();
             let certificate = Certificate::parse(&minted).unwrap();
             assert_eq!(certificate.tbs(), expected);
-            assert_eq!(certificate.not_after(), Some(fresh.not_after * 1000));
+            assert_eq!(certificate.not_after(), Some(fields.not_after * 1000));
         }
     }
 
@@ -240,13 +240,13 @@ mod tests {
         let validator = lucarne_ct::Validator::new(Arc::new(roots), Default::default());
         for issuer in [&pki.rsa, &pki.p256, &pki.p384] {
             let not_after = Time::now().unix() + 86_400;
-            let stencil = Stencil::cut(issuer, &options(not_after)).unwrap();
-            let fresh = Fresh {
+            let template = CertificateTemplate::new(issuer, &options(not_after)).unwrap();
+            let fields = VariableFields {
                 serial: [9; 16],
                 not_before: not_after - 172_800,
                 not_after,
             };
-            let leaf = stencil.mint(&fresh).unwrap();
+            let leaf = template.mint(&fields).unwrap();
             let chain = lucarne_ct::Chain::from_ders([&leaf[..], issuer.cert_der()]).unwrap();
             let now = Time::now().unix() as u64 * 1000;
             let examined = validator

@@ -7,11 +7,11 @@ use std::time::Duration;
 use lucarne_ct::{CheckpointError, CheckpointVerifier};
 use lucarne_tlog::{EMPTY_ROOT, Hash};
 
-use super::checks::{self, Finding, Verdicts};
+use super::checks::{self, CheckSink, Finding};
 
 /// A verified tree head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct TreeHead {
     /// Leaves.
     pub size: u64,
     /// The Merkle tree hash over them.
@@ -25,11 +25,11 @@ const REMEMBERED: usize = 4096;
 
 /// The heads of one log.
 #[derive(Debug)]
-pub struct Heads {
+pub struct TreeHeads {
     verifier: CheckpointVerifier,
     max_age_ms: u64,
     tolerance_ms: u64,
-    newest: Option<Head>,
+    newest: Option<TreeHead>,
     /// The note of `newest`, so that the same bytes are not verified again.
     note: Vec<u8>,
     /// The root of each size that was seen, for the largest sizes.
@@ -42,12 +42,12 @@ pub struct Heads {
 
 /// What had been seen when a checkpoint was asked for.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Floor {
+pub struct PriorTreeHead {
     size: u64,
     timestamp: u64,
 }
 
-impl Heads {
+impl TreeHeads {
     /// Of the log that `verifier` knows; a checkpoint is stale after `max_age`,
     /// the clocks may differ by `tolerance`.
     #[must_use]
@@ -67,32 +67,33 @@ impl Heads {
 
     /// The largest head so far.
     #[must_use]
-    pub fn newest(&self) -> Option<Head> {
+    pub fn newest(&self) -> Option<TreeHead> {
         self.newest
     }
 
     /// What a checkpoint asked for from now on must not be below.
     #[must_use]
-    pub fn floor(&self) -> Floor {
-        self.newest.map_or_else(Floor::default, |head| Floor {
-            size: head.size,
-            timestamp: head.timestamp,
-        })
+    pub fn prior(&self) -> PriorTreeHead {
+        self.newest
+            .map_or_else(PriorTreeHead::default, |head| PriorTreeHead {
+                size: head.size,
+                timestamp: head.timestamp,
+            })
     }
 
-    /// Checks a checkpoint that was asked for when `floor` was known and came
+    /// Checks a checkpoint that was asked for when `prior` was known and came
     /// at `now_ms`. `None` if it is not one of this log, or contradicts another.
-    pub fn see(
+    pub fn observe(
         &mut self,
         note: &[u8],
-        floor: Floor,
+        prior: PriorTreeHead,
         now_ms: u64,
-        verdicts: &dyn Verdicts,
-    ) -> Option<Head> {
+        sink: &dyn CheckSink,
+    ) -> Option<TreeHead> {
         let head = match self.verify(note) {
             Ok(head) => head,
             Err(finding) => {
-                verdicts.found(finding);
+                sink.failed(finding);
                 return None;
             }
         };
@@ -101,35 +102,35 @@ impl Heads {
             checks::CHECKPOINT_ORIGIN,
             checks::CHECKPOINT_SIGNATURE,
         ] {
-            verdicts.passed(name);
+            sink.passed(name);
         }
-        verdicts.check(checks::CHECKPOINT_FRESH, self.fresh(&head, now_ms));
-        let grown = grown(&head, floor);
+        sink.check(checks::CHECKPOINT_FRESH, self.fresh(&head, now_ms));
+        let grown = grown(&head, prior);
         let good = grown.is_ok();
-        verdicts.check(checks::CHECKPOINT_GROWTH, grown);
+        sink.check(checks::CHECKPOINT_GROWTH, grown);
         let one = self.one_root(&head);
         let good = good && one.is_ok();
-        verdicts.check(checks::CHECKPOINT_FORK, one);
+        sink.check(checks::CHECKPOINT_FORK, one);
         if good {
             self.keep(head, note);
         }
         good.then_some(head)
     }
 
-    fn verify(&self, note: &[u8]) -> Result<Head, Finding> {
+    fn verify(&self, note: &[u8]) -> Result<TreeHead, Finding> {
         if let Some(newest) = self.newest.filter(|_| self.note == note) {
             return Ok(newest);
         }
         let verified = self.verifier.verify(note);
         let (checkpoint, timestamp) = verified.map_err(|error| unverified(&error))?;
-        Ok(Head {
+        Ok(TreeHead {
             size: checkpoint.size,
             root: checkpoint.root,
             timestamp,
         })
     }
 
-    fn fresh(&self, head: &Head, now_ms: u64) -> Result<(), String> {
+    fn fresh(&self, head: &TreeHead, now_ms: u64) -> Result<(), String> {
         let age = now_ms.saturating_sub(head.timestamp);
         if head.timestamp > now_ms.saturating_add(self.tolerance_ms) {
             let ahead = head.timestamp - now_ms;
@@ -149,7 +150,7 @@ impl Heads {
         Ok(())
     }
 
-    fn one_root(&self, head: &Head) -> Result<(), String> {
+    fn one_root(&self, head: &TreeHead) -> Result<(), String> {
         match self.roots.get(&head.size) {
             Some(root) if *root != head.root => Err(format!(
                 "two checkpoints of size {}: root {root} and root {}",
@@ -159,7 +160,7 @@ impl Heads {
         }
     }
 
-    fn keep(&mut self, head: Head, note: &[u8]) {
+    fn keep(&mut self, head: TreeHead, note: &[u8]) {
         if self.newest == Some(head) {
             return;
         }
@@ -173,7 +174,7 @@ impl Heads {
         while self.unproven.len() > REMEMBERED {
             self.unproven.pop_first();
         }
-        let key = |head: &Head| (head.size, head.timestamp);
+        let key = |head: &TreeHead| (head.size, head.timestamp);
         if self.newest.is_none_or(|newest| key(&newest) < key(&head)) {
             self.newest = Some(head);
             self.note = note.to_vec();
@@ -189,7 +190,7 @@ impl Heads {
     }
 
     /// Tiles have proven, or disproven, the root of this size.
-    pub fn settled(&mut self, size: u64) {
+    pub fn mark_checked(&mut self, size: u64) {
         self.unproven.remove(&size);
     }
 }
@@ -204,26 +205,26 @@ pub(crate) fn unverified(error: &CheckpointError) -> Finding {
     Finding::new(check, error.to_string())
 }
 
-fn grown(head: &Head, floor: Floor) -> Result<(), String> {
-    if head.size < floor.size {
+fn grown(head: &TreeHead, prior: PriorTreeHead) -> Result<(), String> {
+    if head.size < prior.size {
         return Err(format!(
             "a checkpoint of size {} after one of size {}",
-            head.size, floor.size
+            head.size, prior.size
         ));
     }
-    if head.size > floor.size && head.timestamp == floor.timestamp {
+    if head.size > prior.size && head.timestamp == prior.timestamp {
         return Err(format!(
             "a checkpoint of size {} with the timestamp of the one of size {}",
-            head.size, floor.size
+            head.size, prior.size
         ));
     }
-    if head.timestamp < floor.timestamp {
+    if head.timestamp < prior.timestamp {
         return Err(format!(
             "a checkpoint of size {} from {} after one from {}, {} ms newer",
             head.size,
             head.timestamp,
-            floor.timestamp,
-            floor.timestamp - head.timestamp
+            prior.timestamp,
+            prior.timestamp - head.timestamp
         ));
     }
     Ok(())
@@ -241,7 +242,7 @@ mod tests {
 
     struct Log {
         key: LogKey,
-        heads: Heads,
+        tree_heads: TreeHeads,
         findings: Findings,
     }
 
@@ -252,7 +253,7 @@ mod tests {
             let (age, tolerance) = (Duration::from_secs(60), Duration::ZERO);
             Self {
                 key,
-                heads: Heads::new(verifier, age, tolerance),
+                tree_heads: TreeHeads::new(verifier, age, tolerance),
                 findings: Findings::default(),
             }
         }
@@ -267,8 +268,9 @@ mod tests {
         }
 
         fn serves_note(&mut self, note: &[u8]) -> Vec<&'static str> {
-            let floor = self.heads.floor();
-            self.heads.see(note, floor, 100_000, &self.findings);
+            let prior = self.tree_heads.prior();
+            self.tree_heads
+                .observe(note, prior, 100_000, &self.findings);
             let found = self.findings.take();
             found.iter().map(|finding| finding.check).collect()
         }
@@ -292,8 +294,8 @@ mod tests {
             [checks::CHECKPOINT_FRESH, checks::CHECKPOINT_GROWTH]
         );
         assert_eq!(log.serves_note(b"<html>"), [checks::CHECKPOINT_WELLFORMED]);
-        assert_eq!(log.heads.newest().unwrap().size, 10);
-        assert_eq!(log.heads.unproven(9).len(), 2);
+        assert_eq!(log.tree_heads.newest().unwrap().size, 10);
+        assert_eq!(log.tree_heads.unproven(9).len(), 2);
     }
 
     #[test]
@@ -316,15 +318,15 @@ mod tests {
     #[test]
     fn answers_may_overtake_each_other() {
         let mut log = Log::new();
-        let floor = log.heads.floor();
+        let prior = log.tree_heads.prior();
         assert_eq!(log.serves(9, b"nine", 92), NOTHING);
         let root = leaf_hash(b"five");
         let late = log.key.sign_checkpoint(ORIGIN, 5, &root, 90_000).unwrap();
         let seen = log
-            .heads
-            .see(late.as_bytes(), floor, 100_000, &log.findings);
+            .tree_heads
+            .observe(late.as_bytes(), prior, 100_000, &log.findings);
         assert_eq!(seen.unwrap().size, 5);
         assert!(log.findings.take().is_empty());
-        assert_eq!(log.heads.newest().unwrap().size, 9);
+        assert_eq!(log.tree_heads.newest().unwrap().size, 9);
     }
 }

@@ -1,27 +1,27 @@
 //! What was submitted lately, to be submitted again.
 
 use crate::ct::random::Random;
-use crate::ct::{Promised, Submission};
+use crate::ct::{Submission, VerifiedSct};
 
 /// How many are remembered.
 const REMEMBERED: usize = 1024;
 
 /// A submission and the first answer to it.
 #[derive(Clone, Debug)]
-pub(super) struct Answered {
+pub(super) struct AnsweredSubmission {
     pub(super) submission: Submission,
-    pub(super) promised: Promised,
+    pub(super) verified: VerifiedSct,
 }
 
 /// The last [`REMEMBERED`] of a log.
 #[derive(Debug, Default)]
-pub(super) struct Repeats {
-    answered: Vec<Answered>,
+pub(super) struct RecentSubmissions {
+    answered: Vec<AnsweredSubmission>,
     next: usize,
 }
 
-impl Repeats {
-    pub(super) fn remember(&mut self, answered: Answered) {
+impl RecentSubmissions {
+    pub(super) fn remember(&mut self, answered: AnsweredSubmission) {
         match self.answered.get_mut(self.next) {
             Some(oldest) => *oldest = answered,
             None => self.answered.push(answered),
@@ -29,7 +29,7 @@ impl Repeats {
         self.next = (self.next + 1) % REMEMBERED;
     }
 
-    pub(super) fn choose(&self, random: &mut Random) -> Option<Answered> {
+    pub(super) fn choose(&self, random: &mut Random) -> Option<AnsweredSubmission> {
         let at = random.below(self.answered.len() as u64) as usize;
         self.answered.get(at).cloned()
     }

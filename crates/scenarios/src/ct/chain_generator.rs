@@ -12,23 +12,25 @@ use lucarne_mint::{Error, KeyPair, KeyType, LeafOptions};
 use parking_lot::Mutex;
 
 use super::authorities::split;
+use super::certificate_template::{
+    CertificateTemplate, LABEL, LAST_UTC_TIME, VariableFields, sample_validity,
+};
+use super::pending_scts::{ExtraData, IssuerChain};
 use super::profile::Profile;
-use super::promises::{Issuers as ChainAbove, Submitted};
 use super::random::Random;
-use super::stencil::{Fresh, LABEL, LAST_UTC_TIME, Stencil, sample_validity};
 use super::{Authorities, Issuers};
 
 /// The interval `[start, end)` that a log takes notAfter from, in seconds since
 /// 1970; `None`: unbounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Window {
+pub struct TemporalInterval {
     /// The first second.
     pub start: Option<i64>,
     /// The second after the last.
     pub end: Option<i64>,
 }
 
-impl Window {
+impl TemporalInterval {
     /// The range that a certificate made at `now` with a usual life of `days`
     /// takes its notAfter from: unexpired where the window allows it.
     pub(crate) fn not_after(&self, now: i64, days: i64) -> (i64, i64) {
@@ -52,17 +54,17 @@ pub(crate) const DAY: i64 = 86_400;
 
 /// What follows the leaf in a submission: the same for all of an issuer.
 #[derive(Debug)]
-pub struct Tail {
+pub struct ChainSuffix {
     /// The rest of the JSON body after the leaf's base64.
     json: String,
     /// SHA-256 of the issuer's SubjectPublicKeyInfo.
     issuer_key_hash: [u8; 32],
     /// As the log must name it.
-    issuers: Arc<ChainAbove>,
+    issuers: Arc<IssuerChain>,
 }
 
 /// The beginning of a body, before the leaf's base64.
-pub(crate) const HEAD: &str = "{\"chain\":[\"";
+pub(crate) const BODY_PREFIX: &str = "{\"chain\":[\"";
 
 /// One chain to submit.
 #[derive(Clone, Debug)]
@@ -70,7 +72,7 @@ pub struct Submission {
     /// Which endpoint takes it.
     pub kind: EntryKind,
     leaf: Bytes,
-    tail: Arc<Tail>,
+    suffix: Arc<ChainSuffix>,
 }
 
 impl Submission {
@@ -83,17 +85,21 @@ impl Submission {
 
     /// The JSON body, given the leaf's base64.
     pub(crate) fn parts<'a>(&'a self, leaf: &'a str) -> [&'a [u8]; 3] {
-        [HEAD.as_bytes(), leaf.as_bytes(), self.tail.json.as_bytes()]
+        [
+            BODY_PREFIX.as_bytes(),
+            leaf.as_bytes(),
+            self.suffix.json.as_bytes(),
+        ]
     }
 
     /// What the log must store of it besides what it signs.
-    pub(crate) fn submitted(&self) -> Submitted {
-        Submitted {
+    pub(crate) fn extra_data(&self) -> ExtraData {
+        ExtraData {
             precertificate: match self.kind {
                 EntryKind::Precert => Some(Fingerprint::of(&self.leaf)),
                 EntryKind::X509 => None,
             },
-            issuers: Arc::clone(&self.tail.issuers),
+            issuers: Arc::clone(&self.suffix.issuers),
         }
     }
 
@@ -104,7 +110,7 @@ impl Submission {
                 certificate: self.leaf.clone(),
             },
             EntryKind::Precert => SignedEntry::Precert {
-                issuer_key_hash: self.tail.issuer_key_hash,
+                issuer_key_hash: self.suffix.issuer_key_hash,
                 tbs: tbs_without_poison(&Certificate::parse(&self.leaf).ok()?).into(),
             },
         })
@@ -113,12 +119,12 @@ impl Submission {
 
 /// Makes chains: any number, from any thread.
 #[derive(Debug)]
-pub struct Chains {
-    sorts: Vec<Sort>,
+pub struct ChainGenerator {
+    profiles: Vec<ProfileTemplates>,
     weight: u64,
     /// Probability of a precertificate.
     precerts: f64,
-    window: Window,
+    temporal_interval: TemporalInterval,
     /// In front of the serial numbers of this run, so that no run repeats
     /// another.
     run: u64,
@@ -127,17 +133,17 @@ pub struct Chains {
 }
 
 #[derive(Debug)]
-struct Sort {
+struct ProfileTemplates {
     weight: u64,
     days: i64,
-    certificate: Stencil,
-    precertificate: Stencil,
-    tail: Arc<Tail>,
+    certificate: CertificateTemplate,
+    precertificate: CertificateTemplate,
+    suffix: Arc<ChainSuffix>,
 }
 
-impl Chains {
+impl ChainGenerator {
     /// Chains by `issuers`, of which `precerts` (0 to 1) are precertificates,
-    /// with notAfter in `window`. Serial numbers count from `offset` after 64
+    /// with notAfter in `temporal_interval`. Serial numbers count from `offset` after 64
     /// random bits.
     ///
     /// # Errors
@@ -146,23 +152,25 @@ impl Chains {
         authorities: &Authorities,
         issuers: Issuers,
         precerts: f64,
-        window: Window,
+        temporal_interval: TemporalInterval,
         offset: u64,
     ) -> Result<Self, Error> {
         let mut run = [0; 8];
         aws_lc_rs::rand::fill(&mut run).map_err(|_| Error::Crypto("random numbers"))?;
         let mut keys = HashMap::new();
         let given = authorities.leaf_key();
-        let sorts: Vec<Sort> = authorities
+        let profiles: Vec<ProfileTemplates> = authorities
             .profiles(issuers)
             .iter()
-            .map(|profile| Sort::new(profile, window, given.clone(), &mut keys))
+            .map(|profile| {
+                ProfileTemplates::new(profile, temporal_interval, given.clone(), &mut keys)
+            })
             .collect::<Result<_, _>>()?;
         Ok(Self {
-            weight: sorts.iter().map(|sort| sort.weight).sum(),
-            sorts,
+            weight: profiles.iter().map(|profile| profile.weight).sum(),
+            profiles,
             precerts,
-            window,
+            temporal_interval,
             run: u64::from_be_bytes(run),
             next: AtomicU64::new(offset),
             stock: Mutex::default(),
@@ -208,44 +216,44 @@ impl Chains {
     }
 
     fn mint(&self, random: &mut Random, now: i64) -> Result<Submission, Error> {
-        let sort = self.choose(random.below(self.weight));
-        let (from, to) = self.window.not_after(now, sort.days);
+        let profile = self.choose(random.below(self.weight));
+        let (from, to) = self.temporal_interval.not_after(now, profile.days);
         let not_after = from + random.below((to - from + 1).unsigned_abs()) as i64;
         let mut serial = [0; 16];
         serial[..8].copy_from_slice(&self.run.to_be_bytes());
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         serial[8..].copy_from_slice(&number.to_be_bytes());
-        let fresh = Fresh {
+        let fields = VariableFields {
             serial,
             not_before: (now - HOUR).min(not_after - HOUR),
             not_after,
         };
-        let (kind, stencil) = match random.chance(self.precerts) {
-            true => (EntryKind::Precert, &sort.precertificate),
-            false => (EntryKind::X509, &sort.certificate),
+        let (kind, template) = match random.chance(self.precerts) {
+            true => (EntryKind::Precert, &profile.precertificate),
+            false => (EntryKind::X509, &profile.certificate),
         };
         Ok(Submission {
             kind,
-            leaf: stencil.mint(&fresh)?.into(),
-            tail: Arc::clone(&sort.tail),
+            leaf: template.mint(&fields)?.into(),
+            suffix: Arc::clone(&profile.suffix),
         })
     }
 
-    fn choose(&self, mut point: u64) -> &Sort {
-        for sort in &self.sorts {
-            match point.checked_sub(sort.weight) {
+    fn choose(&self, mut point: u64) -> &ProfileTemplates {
+        for profile in &self.profiles {
+            match point.checked_sub(profile.weight) {
                 Some(rest) => point = rest,
-                None => return sort,
+                None => return profile,
             }
         }
-        &self.sorts[0]
+        &self.profiles[0]
     }
 }
 
-impl Sort {
+impl ProfileTemplates {
     fn new(
         profile: &Profile<'_>,
-        window: Window,
+        temporal_interval: TemporalInterval,
         given: Option<Arc<KeyPair>>,
         keys: &mut HashMap<KeyType, Arc<KeyPair>>,
     ) -> Result<Self, Error> {
@@ -255,20 +263,20 @@ impl Sort {
         };
         keys.insert(profile.subject, Arc::clone(&key));
         let mut options = LeafOptions::with_key(names(profile.names), key);
-        let (sample, _) = window.not_after(now(), profile.days);
+        let (sample, _) = temporal_interval.not_after(now(), profile.days);
         (options.not_before, options.not_after) = sample_validity(sample);
         options.scts = profile.scts;
         Ok(Self {
             weight: profile.weight,
             days: profile.days,
-            certificate: Stencil::cut(profile.issuer, &options)?,
-            precertificate: Stencil::cut(profile.issuer, &options.precertificate())?,
-            tail: Arc::new(Tail::new(profile.issuer)),
+            certificate: CertificateTemplate::new(profile.issuer, &options)?,
+            precertificate: CertificateTemplate::new(profile.issuer, &options.precertificate())?,
+            suffix: Arc::new(ChainSuffix::new(profile.issuer)),
         })
     }
 }
 
-impl Tail {
+impl ChainSuffix {
     /// Of what `issuer` issues; the root is left out.
     fn new(issuer: &lucarne_mint::Authority) -> Self {
         let (sent, root) = split(issuer.certificates());
@@ -282,7 +290,7 @@ impl Tail {
         Self {
             json,
             issuer_key_hash: sha256(issuer.key().spki()),
-            issuers: Arc::new(ChainAbove {
+            issuers: Arc::new(IssuerChain {
                 chain: sent
                     .iter()
                     .map(Vec::as_slice)
@@ -343,7 +351,7 @@ mod tests {
             ..Policy::default()
         };
         let validator = Validator::new(Arc::new(accepted), policy);
-        let window = Window {
+        let temporal_interval = TemporalInterval {
             start: Some(start),
             end: Some(end),
         };
@@ -351,7 +359,8 @@ mod tests {
         let mut lengths = HashSet::new();
         for issuers in [Issuers::Rsa, Issuers::P256, Issuers::P384, Issuers::Webpki] {
             let authorities = Authorities::Made(Box::new(roots.clone()));
-            let chains = Chains::new(&authorities, issuers, 0.5, window, 0).unwrap();
+            let chains =
+                ChainGenerator::new(&authorities, issuers, 0.5, temporal_interval, 0).unwrap();
             chains.stock(60, 1).unwrap();
             let mut random = Random::new(1, 1);
             for number in 0..70 {
@@ -372,20 +381,27 @@ mod tests {
 
     #[test]
     fn not_after_stays_in_the_window() {
-        let window = |start, end| Window { start, end };
-        let range = |window: Window| window.not_after(1_000_000_000, 90);
+        let temporal_interval = |start, end| TemporalInterval { start, end };
+        let range =
+            |temporal_interval: TemporalInterval| temporal_interval.not_after(1_000_000_000, 90);
         let last = 1_000_000_000 + 90 * DAY;
-        assert_eq!(range(window(None, None)), (1_000_003_600, last));
+        assert_eq!(range(temporal_interval(None, None)), (1_000_003_600, last));
         assert_eq!(
-            range(window(Some(0), Some(1_000_010_000))),
+            range(temporal_interval(Some(0), Some(1_000_010_000))),
             (1_000_003_600, 1_000_009_999)
         );
         // Wholly in the past, wholly further than a certificate usually lasts.
-        assert_eq!(range(window(Some(5), Some(9))), (5, 8));
+        assert_eq!(range(temporal_interval(Some(5), Some(9))), (5, 8));
         let far = last + 5;
-        assert_eq!(range(window(Some(far), Some(far + 9))), (far, far + 8));
         assert_eq!(
-            range(window(Some(LAST_UTC_TIME), Some(LAST_UTC_TIME + 9))),
+            range(temporal_interval(Some(far), Some(far + 9))),
+            (far, far + 8)
+        );
+        assert_eq!(
+            range(temporal_interval(
+                Some(LAST_UTC_TIME),
+                Some(LAST_UTC_TIME + 9)
+            )),
             (LAST_UTC_TIME, LAST_UTC_TIME)
         );
     }

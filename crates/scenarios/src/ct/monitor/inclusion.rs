@@ -6,13 +6,13 @@ use std::time::Instant;
 use lucarne_tlog::{Level, TILE_WIDTH, Tile};
 use parking_lot::Mutex;
 
-use super::Follower;
-use crate::ct::checks::{self, Finding, Verdicts};
+use super::Monitor;
+use crate::ct::checks::{self, CheckSink, Finding};
 use crate::ct::entries;
-use crate::ct::fetch::{self, Fetch, Trouble};
-use crate::ct::promises::{Promise, Promises};
+use crate::ct::fetch::{self, Fetch, FetchError};
+use crate::ct::pending_scts::{PendingSct, PendingScts};
 
-impl Follower {
+impl Monitor {
     /// Looks up the promises that the verified tree covers. One that is not kept at its
     /// index and whose entry is not near it either may still come: what is said of it
     /// must not depend on how quickly the log is followed, and is said when it is due at
@@ -20,92 +20,92 @@ impl Follower {
     ///
     /// # Errors
     /// No answer: what was not looked up stays promised.
-    pub async fn settle<F: Fetch>(
+    pub async fn verify_inclusion<F: Fetch>(
         &mut self,
         fetch: &mut F,
-        promises: &Mutex<Promises>,
+        pending_scts: &Mutex<PendingScts>,
         now: Instant,
-        verdicts: &dyn Verdicts,
-    ) -> Result<(), Trouble> {
-        let mut covered: VecDeque<Promise> = promises.lock().covered(self.size()).into();
-        while let Some(promise) = covered.front().cloned() {
-            match self.look_up(fetch, &promise).await {
+        sink: &dyn CheckSink,
+    ) -> Result<(), FetchError> {
+        let mut covered: VecDeque<PendingSct> = pending_scts.lock().covered(self.size()).into();
+        while let Some(sct) = covered.front().cloned() {
+            match self.look_up(fetch, &sct).await {
                 Ok(Fate::Kept) => {
-                    self.kept(&promise, verdicts);
-                    promises.lock().settled(&promise, true);
+                    self.kept(&sct, sink);
+                    pending_scts.lock().resolve(&sct, true);
                 }
                 Ok(Fate::Elsewhere(finding)) => {
-                    verdicts.found(finding);
-                    in_time(&promise, verdicts);
-                    promises.lock().settled(&promise, false);
+                    sink.failed(finding);
+                    in_time(&sct, sink);
+                    pending_scts.lock().resolve(&sct, false);
                 }
-                Ok(Fate::Nowhere) => promises.lock().set_aside(promise),
-                Err(Trouble::Found(finding)) => {
-                    verdicts.found(finding);
-                    in_time(&promise, verdicts);
-                    promises.lock().settled(&promise, false);
+                Ok(Fate::Nowhere) => pending_scts.lock().defer(sct),
+                Err(FetchError::Faulty(finding)) => {
+                    sink.failed(finding);
+                    in_time(&sct, sink);
+                    pending_scts.lock().resolve(&sct, false);
                 }
                 Err(unreachable) => {
-                    promises.lock().put_back(covered);
+                    pending_scts.lock().put_back(covered);
                     return Err(unreachable);
                 }
             }
             covered.pop_front();
         }
-        self.settle_aside(fetch, promises, now, verdicts).await
+        self.verify_deferred(fetch, pending_scts, now, sink).await
     }
 
     /// The last word on promises that are not kept at their index, and are due.
-    async fn settle_aside<F: Fetch>(
+    async fn verify_deferred<F: Fetch>(
         &mut self,
         fetch: &mut F,
-        promises: &Mutex<Promises>,
+        pending_scts: &Mutex<PendingScts>,
         now: Instant,
-        verdicts: &dyn Verdicts,
-    ) -> Result<(), Trouble> {
-        let mut aside: VecDeque<Promise> = promises.lock().take_aside(now).into();
-        while let Some(promise) = aside.front().cloned() {
-            let (index, size) = (promise.index, self.size());
-            match self.search(fetch, &promise).await {
-                Ok(Some(finding)) | Err(Trouble::Found(finding)) => verdicts.found(finding),
+        sink: &dyn CheckSink,
+    ) -> Result<(), FetchError> {
+        let mut deferred: VecDeque<PendingSct> = pending_scts.lock().take_deferred(now).into();
+        while let Some(sct) = deferred.front().cloned() {
+            let (index, size) = (sct.index, self.size());
+            match self.search(fetch, &sct).await {
+                Ok(Some(finding)) | Err(FetchError::Faulty(finding)) => sink.failed(finding),
                 Ok(None) => {
                     let detail = format!(
                         "what was promised at index {index} is not there, nor near it (tree of {size})"
                     );
-                    verdicts.found(Finding::new(checks::INCLUSION_ENTRY, detail));
+                    sink.failed(Finding::new(checks::INCLUSION_ENTRY, detail));
                 }
                 Err(unreachable) => {
-                    let mut promises = promises.lock();
-                    aside.into_iter().for_each(|it| promises.set_aside(it));
+                    let mut pending_scts = pending_scts.lock();
+                    deferred.into_iter().for_each(|it| pending_scts.defer(it));
                     return Err(unreachable);
                 }
             }
-            in_time(&promise, verdicts);
-            promises.lock().settled(&promise, false);
-            aside.pop_front();
+            in_time(&sct, sink);
+            pending_scts.lock().resolve(&sct, false);
+            deferred.pop_front();
         }
         Ok(())
     }
 
     /// A promise is kept: at its index, covered by a checkpoint that is not older.
-    fn kept(&self, promise: &Promise, verdicts: &dyn Verdicts) {
+    fn kept(&self, sct: &PendingSct, sink: &dyn CheckSink) {
         for name in [
             checks::INCLUSION_ENTRY,
             checks::INCLUSION_INDEX,
             checks::INCLUSION_TIMESTAMP,
         ] {
-            verdicts.passed(name);
+            sink.passed(name);
         }
-        let what = || format!("entry {}", promise.index);
-        self.not_older(promise.timestamp, what, verdicts);
-        in_time(promise, verdicts);
+        let what = || format!("entry {}", sct.index);
+        self.not_older(sct.timestamp, what, sink);
+        in_time(sct, sink);
     }
 
-    async fn look_up<F: Fetch>(&self, fetch: &mut F, promise: &Promise) -> Result<Fate, Trouble> {
-        let row = self.row(fetch, promise.index / TILE_WIDTH).await?;
-        match row.get((promise.index % TILE_WIDTH) as usize) {
-            Some(leaf) if *leaf == promise.leaf => Ok(Fate::Kept),
-            _ => Ok(match self.search(fetch, promise).await? {
+    async fn look_up<F: Fetch>(&self, fetch: &mut F, sct: &PendingSct) -> Result<Fate, FetchError> {
+        let hashes = self.hashes(fetch, sct.index / TILE_WIDTH).await?;
+        match hashes.get((sct.index % TILE_WIDTH) as usize) {
+            Some(leaf) if *leaf == sct.leaf => Ok(Fate::Kept),
+            _ => Ok(match self.search(fetch, sct).await? {
                 Some(finding) => Fate::Elsewhere(finding),
                 None => Fate::Nowhere,
             }),
@@ -117,9 +117,9 @@ impl Follower {
     async fn search<F: Fetch>(
         &self,
         fetch: &mut F,
-        promise: &Promise,
-    ) -> Result<Option<Finding>, Trouble> {
-        let (index, size) = (promise.index, self.size());
+        sct: &PendingSct,
+    ) -> Result<Option<Finding>, FetchError> {
+        let (index, size) = (sct.index, self.size());
         let middle = index / TILE_WIDTH;
         for number in [middle, middle.wrapping_sub(1), middle + 1] {
             let Some(tile) = Tile::widest(Level::Data, number, size) else {
@@ -127,10 +127,10 @@ impl Follower {
             };
             let bytes = match fetch::tile(fetch, &tile).await {
                 Ok(bytes) => bytes,
-                Err(Trouble::Found(_)) => continue,
+                Err(FetchError::Faulty(_)) => continue,
                 Err(unreachable) => return Err(unreachable),
             };
-            let Some((place, timestamp)) = entries::find(promise, &tile, &bytes) else {
+            let Some((place, timestamp)) = entries::find(sct, &tile, &bytes) else {
                 continue;
             };
             return Ok(Some(if place != index {
@@ -139,7 +139,7 @@ impl Follower {
             } else {
                 let detail = format!(
                     "entry {index} was promised with timestamp {}, it has {timestamp}",
-                    promise.timestamp
+                    sct.timestamp
                 );
                 Finding::new(checks::INCLUSION_TIMESTAMP, detail)
             }));
@@ -159,8 +159,8 @@ enum Fate {
 }
 
 /// A promise that was covered before it was late.
-fn in_time(promise: &Promise, verdicts: &dyn Verdicts) {
-    if !promise.late {
-        verdicts.passed(checks::INCLUSION_IN_TIME);
+fn in_time(sct: &PendingSct, sink: &dyn CheckSink) {
+    if !sct.late {
+        sink.passed(checks::INCLUSION_IN_TIME);
     }
 }

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use lucarne_load::http::{Client, ClientOptions, Endpoint, Request, Response};
 
-use super::checks::{Recorded, Verdicts};
-use super::fetch::{self, Fetch, Trouble};
+use super::checks::{CheckSink, TaggedRecorder};
+use super::fetch::{self, Fetch, FetchError};
 use super::headers;
 use super::outage::Outage;
 
@@ -16,18 +16,18 @@ const CONNECTIONS: usize = 4;
 
 /// A log's monitoring prefix, read beside the load: what it sends is not
 /// counted as load.
-pub struct Remote {
+pub struct HttpFetcher {
     clients: Vec<Client>,
     prefix: Arc<str>,
     outage: Arc<Outage>,
     /// Where it is told what is found of headers.
-    told: Option<Recorded>,
+    told: Option<TaggedRecorder>,
 }
 
-/// What the follower accepts: full data tiles are kept in gzip by every log.
+/// What the monitor accepts: full data tiles are kept in gzip by every log.
 const ACCEPT: &str = "gzip";
 
-impl Remote {
+impl HttpFetcher {
     /// Of `endpoint`, whose path is the log's monitoring prefix. What happens to
     /// requests is told to `outage`.
     pub fn new(
@@ -45,9 +45,9 @@ impl Remote {
     }
 
     /// What is found of the headers of answers is told.
-    pub(crate) fn telling(self, recorded: Recorded) -> Self {
+    pub(crate) fn telling(self, tagged: TaggedRecorder) -> Self {
         Self {
-            told: Some(recorded),
+            told: Some(tagged),
             ..self
         }
     }
@@ -57,15 +57,15 @@ async fn get(
     client: &mut Client,
     prefix: &str,
     outage: &Outage,
-    told: Option<&Recorded>,
+    told: Option<&TaggedRecorder>,
     path: &str,
-) -> Result<Bytes, Trouble> {
+) -> Result<Bytes, FetchError> {
     let target = format!("{prefix}/{path}");
     let headers = [("accept-encoding", ACCEPT), headers::ORIGIN];
     let response = client.send(&Request::get(&target).headers(&headers)).await;
-    if let Some(recorded) = told.filter(|_| response.is(&[200])) {
+    if let Some(tagged) = told.filter(|_| response.is(&[200])) {
         for (check, outcome) in headers::examine(path, &response.headers, true) {
-            recorded.check(check, outcome);
+            tagged.check(check, outcome);
         }
     }
     judge(path, ACCEPT, outage, response)
@@ -77,17 +77,20 @@ pub(crate) fn judge(
     accept: &str,
     outage: &Outage,
     response: Response,
-) -> Result<Bytes, Trouble> {
+) -> Result<Bytes, FetchError> {
     if let Err(failure) = &response.exchange.outcome {
-        outage.bad(response.exchange.started);
-        return Err(Trouble::Unreachable(format!("{path}: {}", failure.detail)));
+        outage.request_failed(response.exchange.started);
+        return Err(FetchError::Unreachable(format!(
+            "{path}: {}",
+            failure.detail
+        )));
     }
     if outage.expected() && matches!(response.status, 502..=504) {
-        outage.bad(response.exchange.started);
+        outage.request_failed(response.exchange.started);
         let reason = format!("{path}: status {}", response.status);
-        return Err(Trouble::Unreachable(reason));
+        return Err(FetchError::Unreachable(reason));
     }
-    outage.good();
+    outage.answered();
     if response.status != 200 {
         return Err(fetch::not_served(path, response.status, &response.body).into());
     }
@@ -95,15 +98,15 @@ pub(crate) fn judge(
     Ok(fetch::decoded(path, coding, accept, response.body.clone())?)
 }
 
-impl Fetch for Remote {
-    async fn get(&mut self, path: &str) -> Result<Bytes, Trouble> {
+impl Fetch for HttpFetcher {
+    async fn get(&mut self, path: &str) -> Result<Bytes, FetchError> {
         match self.clients.first_mut() {
             Some(client) => get(client, &self.prefix, &self.outage, self.told.as_ref(), path).await,
-            None => Err(Trouble::Unreachable("no connection".to_owned())),
+            None => Err(FetchError::Unreachable("no connection".to_owned())),
         }
     }
 
-    async fn get_all(&mut self, paths: &[String]) -> Vec<Result<Bytes, Trouble>> {
+    async fn get_all(&mut self, paths: &[String]) -> Vec<Result<Bytes, FetchError>> {
         let (prefix, outage, told) = (&self.prefix, &self.outage, self.told.as_ref());
         let step = self.clients.len().max(1);
         let columns = self

@@ -8,22 +8,22 @@ use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile, tile_root};
 use parking_lot::Mutex;
 
 use super::checks::{self, Finding};
-use super::fetch::{Fetch, Trouble};
+use super::fetch::{Fetch, FetchError};
 
 /// How many full tiles are kept: 8 kB each.
 const KEPT: usize = 1024;
 
 /// The hashes of one tile.
-pub(crate) type Row = Arc<[Hash]>;
+pub(crate) type TileHashes = Arc<[Hash]>;
 
-/// See the module. Shared by the follower that extends it and all who read.
+/// See the module. Shared by the monitor that extends it and all who read.
 #[derive(Debug)]
-pub struct Spine {
+pub struct TileCache {
     edge: Mutex<Arc<RightEdge>>,
-    kept: Mutex<HashMap<(u8, u64), Row>>,
+    kept: Mutex<HashMap<(u8, u64), TileHashes>>,
 }
 
-impl Default for Spine {
+impl Default for TileCache {
     fn default() -> Self {
         Self {
             edge: Mutex::new(Arc::new(RightEdge::new())),
@@ -32,7 +32,7 @@ impl Default for Spine {
     }
 }
 
-impl Spine {
+impl TileCache {
     /// The right edge of the verified tree.
     #[must_use]
     pub fn edge(&self) -> Arc<RightEdge> {
@@ -45,17 +45,17 @@ impl Spine {
     }
 
     /// A full tile whose hashes are verified.
-    pub(crate) fn keep(&self, level: u8, index: u64, row: Row) {
+    pub(crate) fn keep(&self, level: u8, index: u64, hashes: TileHashes) {
         let mut kept = self.kept.lock();
         if kept.len() >= KEPT {
             // Any will do: what is needed again is fetched again.
             let victim = kept.keys().next().copied();
             victim.map(|victim| kept.remove(&victim));
         }
-        kept.insert((level, index), row);
+        kept.insert((level, index), hashes);
     }
 
-    fn kept(&self, level: u8, index: u64) -> Option<Row> {
+    fn kept(&self, level: u8, index: u64) -> Option<TileHashes> {
         self.kept.lock().get(&(level, index)).cloned()
     }
 
@@ -65,15 +65,15 @@ impl Spine {
     /// # Errors
     /// A tile that cannot be had, or does not lead to the root; `tile_consistent`
     /// too where the verified tree has no such tile.
-    pub async fn row<F: Fetch>(
+    pub async fn hashes<F: Fetch>(
         &self,
         fetch: &mut F,
         level: u8,
         index: u64,
-    ) -> Result<Row, Trouble> {
+    ) -> Result<TileHashes, FetchError> {
         let edge = self.edge();
-        if let Some(row) = self.at_hand(&edge, level, index) {
-            return Ok(row);
+        if let Some(hashes) = self.at_hand(&edge, level, index) {
+            return Ok(hashes);
         }
         // Up to what is known, then down again, verifying each with the one above.
         let mut missing = vec![full(level, index)?];
@@ -81,7 +81,7 @@ impl Spine {
             let (lowest, number) = missing[missing.len() - 1];
             let parent = full(lowest + 1, number / TILE_WIDTH)?;
             match self.at_hand(&edge, parent.0, parent.1) {
-                Some(row) => break row,
+                Some(hashes) => break hashes,
                 None => missing.push(parent),
             }
         };
@@ -94,13 +94,13 @@ impl Spine {
                 let detail = format!("{path}: its hashes do not lead to the tile above it");
                 return Err(Finding::new(checks::TILE_CONSISTENT, detail).into());
             }
-            above = hashes(&bytes).unwrap_or_default().into();
+            above = parse_hashes(&bytes).unwrap_or_default().into();
             self.keep(level, index, Arc::clone(&above));
         }
         Ok(above)
     }
 
-    fn at_hand(&self, edge: &RightEdge, level: u8, index: u64) -> Option<Row> {
+    fn at_hand(&self, edge: &RightEdge, level: u8, index: u64) -> Option<TileHashes> {
         match Tile::rightmost_partial(Level::Hashes(level), edge.size()) {
             Some(tile) if tile.index() == index => Some(edge.partial(level).into()),
             _ => self.kept(level, index),
@@ -108,7 +108,7 @@ impl Spine {
     }
 }
 
-fn full(level: u8, index: u64) -> Result<(u8, u64), Trouble> {
+fn full(level: u8, index: u64) -> Result<(u8, u64), FetchError> {
     match Tile::new(Level::Hashes(level), index, TILE_WIDTH as u16) {
         Some(_) => Ok((level, index)),
         None => {
@@ -125,16 +125,16 @@ fn path(level: u8, index: u64) -> String {
 }
 
 /// The hashes in a tile's bytes.
-pub(crate) fn hashes(bytes: &[u8]) -> Option<Vec<Hash>> {
-    let (hashes, rest) = bytes.as_chunks::<{ Hash::LENGTH }>();
+pub(crate) fn parse_hashes(bytes: &[u8]) -> Option<Vec<Hash>> {
+    let (parse_hashes, rest) = bytes.as_chunks::<{ Hash::LENGTH }>();
     rest.is_empty()
-        .then(|| hashes.iter().copied().map(Hash).collect())
+        .then(|| parse_hashes.iter().copied().map(Hash).collect())
 }
 
 /// The hashes of a hash tile, which must have as many as its width says.
-pub(crate) fn read_row(tile: &Tile, bytes: &[u8]) -> Result<Vec<Hash>, Finding> {
-    hashes(bytes)
-        .filter(|hashes| hashes.len() == usize::from(tile.width()))
+pub(crate) fn parse_hash_tile(tile: &Tile, bytes: &[u8]) -> Result<Vec<Hash>, Finding> {
+    parse_hashes(bytes)
+        .filter(|parse_hashes| parse_hashes.len() == usize::from(tile.width()))
         .ok_or_else(|| {
             let expected = usize::from(tile.width()) * Hash::LENGTH;
             let detail = format!("{}: {} bytes instead of {expected}", tile, bytes.len());
@@ -142,7 +142,7 @@ pub(crate) fn read_row(tile: &Tile, bytes: &[u8]) -> Result<Vec<Hash>, Finding> 
         })
 }
 
-fn wrong_length(path: &str, length: usize) -> Trouble {
+fn wrong_length(path: &str, length: usize) -> FetchError {
     let detail = format!("{path}: {length} bytes instead of 8192");
     Finding::new(checks::TILE_WELLFORMED, detail).into()
 }

@@ -1,9 +1,9 @@
 //! Follows a log: from one verified tree to the next by its hash tiles, then
 //! the promises, the entries and the issuers in it.
 
-mod growth;
-mod reading;
-mod settling;
+mod consistency;
+mod entries;
+mod inclusion;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use std::sync::Arc;
 use lucarne_ct::Fingerprint;
 use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile};
 
-use self::growth::{Grown, entry_leaves, extend, load_edge};
-use super::checks::{self, Finding, Verdicts};
-use super::fetch::{self, Fetch, Trouble};
-use super::heads::Head;
-use super::spine::{Row, Spine, read_row};
+use self::consistency::{ExtendedTree, entry_leaves, extend, load_edge};
+use super::checks::{self, CheckSink, Finding};
+use super::fetch::{self, Fetch, FetchError};
+use super::tile_cache::{TileCache, TileHashes, parse_hash_tile};
+use super::tree_heads::TreeHead;
 
-pub(crate) use self::growth::root_at;
-pub(crate) use self::reading::issuer;
+pub(crate) use self::consistency::root_at;
+pub(crate) use self::entries::issuer;
 
 /// How many tiles of leaf hashes are kept: 8 kB each.
 const RECENT: usize = 128;
@@ -27,10 +27,10 @@ const TOGETHER: usize = 16;
 
 /// See the module.
 #[derive(Debug)]
-pub struct Follower {
-    spine: Arc<Spine>,
+pub struct Monitor {
+    tile_cache: Arc<TileCache>,
     /// The level 0 tiles of the last [`RECENT`] × 256 leaves, as wide as they were seen.
-    recent: BTreeMap<u64, Row>,
+    recent: BTreeMap<u64, TileHashes>,
     /// Hash tiles above level 0 that became full and are still to be compared
     /// with those that are served.
     above: VecDeque<(Tile, Hash)>,
@@ -45,14 +45,14 @@ pub struct Follower {
     entries: bool,
     issuers: BTreeSet<Fingerprint>,
     unseen: VecDeque<Fingerprint>,
-    rejected: Option<Head>,
+    rejected: Option<TreeHead>,
     /// What was checked.
-    pub seen: Seen,
+    pub seen: MonitorCounts,
 }
 
-/// Counts of what a follower has checked.
+/// Counts of what a monitor has checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct MonitorCounts {
     /// The size at which it began.
     pub first: u64,
     /// Leaves appended since.
@@ -65,18 +65,18 @@ pub struct Seen {
     pub issuers: u64,
 }
 
-impl Follower {
+impl Monitor {
     /// Begins at `head`: its right edge, read from tiles, must have its root.
     /// With `entries`, data tiles and issuers are checked from there on.
     ///
     /// # Errors
     /// Tiles that cannot be had; `tile_consistent`.
     pub async fn start<F: Fetch>(
-        spine: Arc<Spine>,
+        tile_cache: Arc<TileCache>,
         fetch: &mut F,
-        head: &Head,
+        head: &TreeHead,
         entries: bool,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, FetchError> {
         let edge = load_edge(fetch, head.size).await?;
         if edge.root() != head.root {
             let detail = format!(
@@ -85,9 +85,9 @@ impl Follower {
             );
             return Err(Finding::new(checks::TILE_CONSISTENT, detail).into());
         }
-        spine.advance(edge);
+        tile_cache.advance(edge);
         Ok(Self {
-            spine,
+            tile_cache,
             recent: BTreeMap::new(),
             above: VecDeque::new(),
             unread: head.size / TILE_WIDTH,
@@ -97,9 +97,9 @@ impl Follower {
             issuers: BTreeSet::new(),
             unseen: VecDeque::new(),
             rejected: None,
-            seen: Seen {
+            seen: MonitorCounts {
                 first: head.size,
-                ..Seen::default()
+                ..MonitorCounts::default()
             },
         })
     }
@@ -107,7 +107,7 @@ impl Follower {
     /// The size up to which the tree is verified.
     #[must_use]
     pub fn size(&self) -> u64 {
-        self.spine.edge().size()
+        self.tile_cache.edge().size()
     }
 
     /// Extends the verified tree to `head` by its tiles, and compares the roots
@@ -117,35 +117,35 @@ impl Follower {
     /// No answer. Everything else is a verdict: `checkpoint_consistent` if the
     /// log's own entries lead to another root, `tile_consistent` if only its
     /// hash tiles do.
-    pub async fn grow<F: Fetch>(
+    pub async fn advance<F: Fetch>(
         &mut self,
         fetch: &mut F,
-        head: &Head,
+        head: &TreeHead,
         between: &[(u64, Hash)],
-        verdicts: &dyn Verdicts,
-    ) -> Result<(), Trouble> {
-        let edge = self.spine.edge();
+        sink: &dyn CheckSink,
+    ) -> Result<(), FetchError> {
+        let edge = self.tile_cache.edge();
         if head.size <= edge.size() || self.rejected == Some(*head) {
             return Ok(());
         }
-        let leaves = match self.leaves(fetch, &edge, head.size, verdicts).await {
+        let leaves = match self.leaves(fetch, &edge, head.size, sink).await {
             Ok(leaves) => leaves,
-            Err(Trouble::Found(finding)) => {
-                verdicts.found(finding);
+            Err(FetchError::Faulty(finding)) => {
+                sink.failed(finding);
                 return Ok(());
             }
             Err(unreachable) => return Err(unreachable),
         };
-        verdicts.passed(checks::TILE_SERVED);
+        sink.passed(checks::TILE_SERVED);
         match extend(&edge, &leaves, head, between) {
             Ok(grown) => {
-                verdicts.passed(checks::TILE_CONSISTENT);
-                verdicts.passed(checks::CHECKPOINT_CONSISTENT);
+                sink.passed(checks::TILE_CONSISTENT);
+                sink.passed(checks::CHECKPOINT_CONSISTENT);
                 self.accept(grown, &edge, &leaves, head);
             }
             Err(detail) => {
                 let inquiry = self.inquire(fetch, &edge, head, between, &leaves, detail);
-                self.judge(inquiry.await?, &edge, head, verdicts);
+                self.judge(inquiry.await?, &edge, head, sink);
             }
         }
         Ok(())
@@ -157,8 +157,8 @@ impl Follower {
         fetch: &mut F,
         edge: &RightEdge,
         size: u64,
-        verdicts: &dyn Verdicts,
-    ) -> Result<Vec<Hash>, Trouble> {
+        sink: &dyn CheckSink,
+    ) -> Result<Vec<Hash>, FetchError> {
         let tiles: Vec<Tile> = (edge.size() / TILE_WIDTH..size.div_ceil(TILE_WIDTH))
             .filter_map(|index| Tile::widest(Level::Hashes(0), index, size))
             .collect();
@@ -168,16 +168,16 @@ impl Follower {
             let paths: Vec<String> = group.iter().map(Tile::path).collect();
             for (tile, answer) in group.iter().zip(fetch.get_all(&paths).await) {
                 let bytes = fetch::resolve(fetch, tile, Some(answer)).await?;
-                let row = read_row(tile, &bytes)?;
-                verdicts.passed(checks::TILE_WELLFORMED);
+                let hashes = parse_hash_tile(tile, &bytes)?;
+                sink.passed(checks::TILE_WELLFORMED);
                 if tile.start_leaf() >= edge.size() {
-                    leaves.extend(row);
+                    leaves.extend(hashes);
                     continue;
                 }
-                let (old, new) = row.split_at(known.len().min(row.len()));
+                let (old, new) = hashes.split_at(known.len().min(hashes.len()));
                 if old != known {
                     let detail = format!("{tile}: hashes that were published before have changed");
-                    verdicts.found(Finding::new(checks::TILE_CONSISTENT, detail));
+                    sink.failed(Finding::new(checks::TILE_CONSISTENT, detail));
                 }
                 leaves.extend_from_slice(new);
             }
@@ -190,14 +190,14 @@ impl Follower {
         &self,
         fetch: &mut F,
         edge: &RightEdge,
-        head: &Head,
+        head: &TreeHead,
         between: &[(u64, Hash)],
         tiles_say: &[Hash],
         detail: String,
-    ) -> Result<Inquiry, Trouble> {
+    ) -> Result<Inquiry, FetchError> {
         let leaves = match entry_leaves(fetch, edge.size(), head.size).await {
             Ok(leaves) => leaves,
-            Err(Trouble::Found(_)) => return Ok(Inquiry::Inconsistent(detail)),
+            Err(FetchError::Faulty(_)) => return Ok(Inquiry::Inconsistent(detail)),
             Err(unreachable) => return Err(unreachable),
         };
         Ok(match extend(edge, &leaves, head, between) {
@@ -212,21 +212,21 @@ impl Follower {
         })
     }
 
-    fn judge(&mut self, inquiry: Inquiry, edge: &RightEdge, head: &Head, verdicts: &dyn Verdicts) {
+    fn judge(&mut self, inquiry: Inquiry, edge: &RightEdge, head: &TreeHead, sink: &dyn CheckSink) {
         match inquiry {
             Inquiry::WrongTile(grown, leaves, detail) => {
-                verdicts.found(Finding::new(checks::TILE_CONSISTENT, detail));
-                verdicts.passed(checks::CHECKPOINT_CONSISTENT);
+                sink.failed(Finding::new(checks::TILE_CONSISTENT, detail));
+                sink.passed(checks::CHECKPOINT_CONSISTENT);
                 self.accept(grown, edge, &leaves, head);
             }
             Inquiry::Inconsistent(detail) => {
                 self.rejected = Some(*head);
-                verdicts.found(Finding::new(checks::CHECKPOINT_CONSISTENT, detail));
+                sink.failed(Finding::new(checks::CHECKPOINT_CONSISTENT, detail));
             }
         }
     }
 
-    fn accept(&mut self, grown: Grown, old: &RightEdge, leaves: &[Hash], head: &Head) {
+    fn accept(&mut self, grown: ExtendedTree, old: &RightEdge, leaves: &[Hash], head: &TreeHead) {
         self.timestamp = head.timestamp;
         let mut first = old.size();
         let mut rest = leaves;
@@ -234,12 +234,12 @@ impl Follower {
             let index = first / TILE_WIDTH;
             let room = (TILE_WIDTH - first % TILE_WIDTH) as usize;
             let (new, after) = rest.split_at(room.min(rest.len()));
-            let mut row = match first % TILE_WIDTH {
+            let mut hashes = match first % TILE_WIDTH {
                 0 => Vec::with_capacity(new.len()),
                 _ => old.partial(0).to_vec(),
             };
-            row.extend_from_slice(new);
-            self.recent.insert(index, row.into());
+            hashes.extend_from_slice(new);
+            self.recent.insert(index, hashes.into());
             (first, rest) = (first + new.len() as u64, after);
         }
         while self.recent.len() > RECENT {
@@ -247,7 +247,7 @@ impl Follower {
         }
         self.above.extend(grown.above);
         self.seen.leaves += leaves.len() as u64;
-        self.spine.advance(grown.edge);
+        self.tile_cache.advance(grown.edge);
     }
 
     /// Forgets that a head was rejected, so that it is tried again.
@@ -256,15 +256,15 @@ impl Follower {
     }
 
     /// The tree's leaf hashes under the data tile at `index`.
-    async fn row<F: Fetch>(&self, fetch: &mut F, index: u64) -> Result<Row, Trouble> {
+    async fn hashes<F: Fetch>(&self, fetch: &mut F, index: u64) -> Result<TileHashes, FetchError> {
         match self.recent.get(&index) {
-            Some(row) => Ok(Arc::clone(row)),
-            None => self.spine.row(fetch, 0, index).await,
+            Some(hashes) => Ok(Arc::clone(hashes)),
+            None => self.tile_cache.hashes(fetch, 0, index).await,
         }
     }
 
     /// Whether the verified tree's checkpoint is as new as what it covers.
-    fn not_older(&self, timestamp: u64, what: impl Fn() -> String, verdicts: &dyn Verdicts) {
+    fn not_older(&self, timestamp: u64, what: impl Fn() -> String, sink: &dyn CheckSink) {
         let outcome = match timestamp <= self.timestamp {
             true => Ok(()),
             false => Err(format!(
@@ -274,13 +274,13 @@ impl Follower {
                 what()
             )),
         };
-        verdicts.check(checks::CHECKPOINT_TIMESTAMP, outcome);
+        sink.check(checks::CHECKPOINT_TIMESTAMP, outcome);
     }
 }
 
 enum Inquiry {
     /// The entries lead to the root, the hash tiles do not.
-    WrongTile(Grown, Vec<Hash>, String),
+    WrongTile(ExtendedTree, Vec<Hash>, String),
     /// Neither does.
     Inconsistent(String),
 }

@@ -8,30 +8,30 @@ use lucarne_ct::CheckpointVerifier;
 use lucarne_load::{Note, PrepareError, Recorder, Stop};
 use parking_lot::Mutex;
 
-use super::checks::{self, Finding, Recorded, Verdicts};
-use super::fetch::{Fetch, Trouble};
-use super::follower::{Follower, root_at};
-use super::heads::{Head, Heads};
+use super::checks::{self, CheckSink, Finding, TaggedRecorder};
+use super::fetch::{Fetch, FetchError};
+use super::http_fetcher::HttpFetcher;
+use super::monitor::{Monitor, root_at};
 use super::options::Audit;
 use super::outage::Outage;
-use super::promises::Promises;
-use super::remote::Remote;
-use super::spine::Spine;
+use super::pending_scts::PendingScts;
 use super::target::{LogOptions, Target, configuration, faulty};
-use super::{Submission, Submitted};
+use super::tile_cache::TileCache;
+use super::tree_heads::{TreeHead, TreeHeads};
+use super::{ExtraData, Submission};
 
 /// See the module.
-pub(crate) struct Observed {
+pub(crate) struct MonitoredLog {
     pub(crate) target: Target,
-    pub(crate) heads: Mutex<Heads>,
-    pub(crate) spine: Arc<Spine>,
+    pub(crate) tree_heads: Mutex<TreeHeads>,
+    pub(crate) tile_cache: Arc<TileCache>,
     pub(crate) outage: Arc<Outage>,
-    pub(crate) promises: Mutex<Promises>,
+    pub(crate) pending_scts: Mutex<PendingScts>,
     audit: Audit,
     mmd: Duration,
     interval: Duration,
     clock_tolerance: Duration,
-    follower: tokio::sync::Mutex<Option<Follower>>,
+    monitor: tokio::sync::Mutex<Option<Monitor>>,
     /// How many absences have been allowed for.
     excused: Mutex<usize>,
 }
@@ -41,7 +41,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Follows all of these logs until `stop`.
 pub(super) async fn follow<'l>(
-    logs: impl Iterator<Item = &'l Observed>,
+    logs: impl Iterator<Item = &'l MonitoredLog>,
     recorder: Recorder,
     stop: Stop,
 ) {
@@ -50,63 +50,65 @@ pub(super) async fn follow<'l>(
 
 /// Audits all of these logs: a note for each.
 pub(super) async fn audit<'l>(
-    logs: impl Iterator<Item = &'l Observed>,
+    logs: impl Iterator<Item = &'l MonitoredLog>,
     recorder: Recorder,
 ) -> Vec<Note> {
     join_all(logs.map(|log| log.audit(&recorder))).await
 }
 
-impl Observed {
+impl MonitoredLog {
     /// Begins to observe: the tree that is there now is the first verified one.
     pub(crate) async fn begin(target: Target, options: &LogOptions) -> Result<Self, PrepareError> {
         let verifier = CheckpointVerifier::new(&target.origin, &target.spki)
             .map_err(|error| configuration(format!("the key of {}: {error}", target.url)))?;
-        let heads = Heads::new(
+        let tree_heads = TreeHeads::new(
             verifier,
             options.max_checkpoint_age,
             options.clock_tolerance,
         );
-        let observed = Self {
-            heads: Mutex::new(heads),
-            spine: Arc::default(),
+        let monitored = Self {
+            tree_heads: Mutex::new(tree_heads),
+            tile_cache: Arc::default(),
             outage: Arc::new(Outage::new(options.expect_restarts)),
-            promises: Mutex::default(),
+            pending_scts: Mutex::default(),
             audit: options.audit,
             mmd: options.mmd,
             interval: options.checkpoint_interval,
             clock_tolerance: options.clock_tolerance,
-            follower: tokio::sync::Mutex::new(None),
+            monitor: tokio::sync::Mutex::new(None),
             excused: Mutex::new(0),
             target,
         };
         if options.audit != Audit::None {
-            observed.start().await?;
+            monitored.start().await?;
         }
-        Ok(observed)
+        Ok(monitored)
     }
 
-    fn remote(&self) -> Remote {
+    fn fetcher(&self) -> HttpFetcher {
         let (endpoint, client) = (&self.target.monitoring, &self.target.client);
-        Remote::new(endpoint, client, Arc::clone(&self.outage))
+        HttpFetcher::new(endpoint, client, Arc::clone(&self.outage))
     }
 
     async fn start(&self) -> Result<(), PrepareError> {
         let url = &self.target.url;
-        let fail = |trouble: Trouble| match trouble {
-            Trouble::Unreachable(reason) => PrepareError::Unreachable(format!("{url}: {reason}")),
-            Trouble::Found(finding) => faulty(url, finding),
+        let fail = |error: FetchError| match error {
+            FetchError::Unreachable(reason) => {
+                PrepareError::Unreachable(format!("{url}: {reason}"))
+            }
+            FetchError::Faulty(finding) => faulty(url, finding),
         };
-        let mut remote = self.remote();
+        let mut fetcher = self.fetcher();
         let found = checks::Findings::default();
-        let head = self.look(&mut remote, &found).await.map_err(fail)?;
+        let head = self.look(&mut fetcher, &found).await.map_err(fail)?;
         let head = head.ok_or_else(|| match found.take().into_iter().next() {
             Some(finding) => faulty(url, finding),
             None => configuration(format!("{url}: there is no checkpoint")),
         })?;
         let entries = self.audit == Audit::Full;
-        let follower = Follower::start(Arc::clone(&self.spine), &mut remote, &head, entries);
-        *self.follower.lock().await = Some(follower.await.map_err(fail)?);
-        self.heads.lock().settled(head.size);
+        let monitor = Monitor::start(Arc::clone(&self.tile_cache), &mut fetcher, &head, entries);
+        *self.monitor.lock().await = Some(monitor.await.map_err(fail)?);
+        self.tree_heads.lock().mark_checked(head.size);
         Ok(())
     }
 
@@ -114,12 +116,12 @@ impl Observed {
     async fn look(
         &self,
         fetch: &mut impl Fetch,
-        verdicts: &dyn Verdicts,
-    ) -> Result<Option<Head>, Trouble> {
-        let floor = self.heads.lock().floor();
+        sink: &dyn CheckSink,
+    ) -> Result<Option<TreeHead>, FetchError> {
+        let prior = self.tree_heads.lock().prior();
         let note = fetch.get("checkpoint").await?;
-        verdicts.passed(checks::CHECKPOINT_SERVED);
-        Ok(self.heads.lock().see(&note, floor, now_ms(), verdicts))
+        sink.passed(checks::CHECKPOINT_SERVED);
+        Ok(self.tree_heads.lock().observe(&note, prior, now_ms(), sink))
     }
 
     /// Looks at the log again and again, until `stop`.
@@ -127,11 +129,11 @@ impl Observed {
         if self.audit == Audit::None {
             return stop.cancelled().await;
         }
-        let recorded = self.recorded(&recorder);
-        let mut remote = self.remote().telling(recorded.clone());
+        let tagged = self.tagged(&recorder);
+        let mut fetcher = self.fetcher().telling(tagged.clone());
         while !stop.is_cancelled() {
-            self.tick(&mut remote, false, &recorded).await;
-            self.gauges(&recorded);
+            self.tick(&mut fetcher, false, &tagged).await;
+            self.gauges(&tagged);
             tokio::select! {
                 () = stop.cancelled() => break,
                 // The time between two looks: `--checkpoint-interval`.
@@ -140,86 +142,84 @@ impl Observed {
         }
     }
 
-    pub(crate) fn recorded(&self, recorder: &Recorder) -> Recorded {
-        Recorded {
+    pub(crate) fn tagged(&self, recorder: &Recorder) -> TaggedRecorder {
+        TaggedRecorder {
             tags: recorder.tags(&[("log", &self.target.origin)]),
             recorder: recorder.clone(),
         }
     }
 
-    fn gauges(&self, recorded: &Recorded) {
-        let size = self.spine.edge().size() as f64;
-        let open = self.promises.lock().open() as f64;
-        recorded.recorder.gauge(recorded.tags, "ct_tree_size", size);
-        recorded
-            .recorder
-            .gauge(recorded.tags, "ct_promises_open", open);
+    fn gauges(&self, tagged: &TaggedRecorder) {
+        let size = self.tile_cache.edge().size() as f64;
+        let open = self.pending_scts.lock().open() as f64;
+        tagged.recorder.gauge(tagged.tags, "ct_tree_size", size);
+        tagged.recorder.gauge(tagged.tags, "ct_promises_open", open);
     }
 
     /// One look: checkpoint, tree, promises, entries.
-    async fn tick(&self, remote: &mut impl Fetch, all: bool, verdicts: &dyn Verdicts) {
+    async fn tick(&self, fetcher: &mut impl Fetch, all: bool, sink: &dyn CheckSink) {
         let asked = Instant::now();
-        match self.advance(remote, all, asked, verdicts).await {
+        match self.advance(fetcher, all, asked, sink).await {
             Ok(()) => (),
-            Err(Trouble::Found(finding)) => verdicts.found(finding),
-            Err(Trouble::Unreachable(reason)) if !self.outage.expected() => {
-                verdicts.found(Finding::new(checks::CHECKPOINT_SERVED, reason));
+            Err(FetchError::Faulty(finding)) => sink.failed(finding),
+            Err(FetchError::Unreachable(reason)) if !self.outage.expected() => {
+                sink.failed(Finding::new(checks::CHECKPOINT_SERVED, reason));
             }
             // Nobody is late while the log is known to be away.
-            Err(Trouble::Unreachable(_)) => return,
+            Err(FetchError::Unreachable(_)) => return,
         }
-        for promise in self.promises.lock().overdue(asked) {
+        for sct in self.pending_scts.lock().overdue(asked) {
             let detail = format!(
                 "entry {} was promised at {} and is in no checkpoint {:.1} s later",
-                promise.index,
-                promise.timestamp,
+                sct.index,
+                sct.timestamp,
                 self.mmd.as_secs_f64()
             );
-            verdicts.found(Finding::new(checks::INCLUSION_IN_TIME, detail));
+            sink.failed(Finding::new(checks::INCLUSION_IN_TIME, detail));
         }
-        if let Some(follower) = self.follower.lock().await.as_mut() {
-            let read = follower.read_entries(remote, &self.promises, all, verdicts);
+        if let Some(monitor) = self.monitor.lock().await.as_mut() {
+            let read = monitor.read_entries(fetcher, &self.pending_scts, all, sink);
             match read.await {
-                Err(Trouble::Found(finding)) => verdicts.found(finding),
+                Err(FetchError::Faulty(finding)) => sink.failed(finding),
                 // It will be tried again; the checkpoint tells of an absence.
-                Err(Trouble::Unreachable(_)) | Ok(()) => (),
+                Err(FetchError::Unreachable(_)) | Ok(()) => (),
             }
         }
     }
 
     async fn advance(
         &self,
-        remote: &mut impl Fetch,
+        fetcher: &mut impl Fetch,
         again: bool,
         asked: Instant,
-        verdicts: &dyn Verdicts,
-    ) -> Result<(), Trouble> {
-        let Some(head) = self.look(remote, verdicts).await? else {
+        sink: &dyn CheckSink,
+    ) -> Result<(), FetchError> {
+        let Some(head) = self.look(fetcher, sink).await? else {
             return Ok(());
         };
         self.excuse();
-        let mut follower = self.follower.lock().await;
-        let Some(follower) = follower.as_mut() else {
+        let mut monitor = self.monitor.lock().await;
+        let Some(monitor) = monitor.as_mut() else {
             return Ok(());
         };
         if again {
-            follower.reconsider();
+            monitor.reconsider();
         }
-        let unproven = self.heads.lock().unproven(head.size);
-        let verified = follower.size();
+        let unproven = self.tree_heads.lock().unproven(head.size);
+        let verified = monitor.size();
         let (before, between): (Vec<_>, Vec<_>) = unproven
             .into_iter()
             .partition(|(size, _)| *size <= verified);
         for (size, root) in before {
-            let computed = root_at(&self.spine, remote, size).await?;
-            self.heads.lock().settled(size);
-            verdicts.check(checks::CHECKPOINT_CONSISTENT, same(size, &root, &computed));
+            let computed = root_at(&self.tile_cache, fetcher, size).await?;
+            self.tree_heads.lock().mark_checked(size);
+            sink.check(checks::CHECKPOINT_CONSISTENT, same(size, &root, &computed));
         }
-        follower.grow(remote, &head, &between, verdicts).await?;
+        monitor.advance(fetcher, &head, &between, sink).await?;
         for (size, _) in between {
-            self.heads.lock().settled(size);
+            self.tree_heads.lock().mark_checked(size);
         }
-        let settled = follower.settle(remote, &self.promises, asked, verdicts);
+        let settled = monitor.verify_inclusion(fetcher, &self.pending_scts, asked, sink);
         settled.await
     }
 
@@ -232,7 +232,7 @@ impl Observed {
         let mut excused = self.excused.lock();
         if *excused < over {
             *excused = over;
-            self.promises.lock().extend(Instant::now() + self.mmd);
+            self.pending_scts.lock().extend(Instant::now() + self.mmd);
         }
     }
 
@@ -247,8 +247,8 @@ impl Observed {
     }
 
     /// What the log must store of a submission besides what it signs, if entries are read.
-    pub(crate) fn expects(&self, submission: &Submission) -> Option<Submitted> {
-        (self.audit == Audit::Full).then(|| submission.submitted())
+    pub(crate) fn expects(&self, submission: &Submission) -> Option<ExtraData> {
+        (self.audit == Audit::Full).then(|| submission.extra_data())
     }
 
     /// Whether promises are followed up.
@@ -259,41 +259,41 @@ impl Observed {
     /// The end: waits for what is still promised, reads the rest of the entries
     /// and says what was found.
     pub(crate) async fn audit(&self, recorder: &Recorder) -> Note {
-        let recorded = self.recorded(recorder);
+        let tagged = self.tagged(recorder);
         if self.audit == Audit::None {
-            recorded.check(checks::AUDIT_COMPLETE, self.back());
-            self.tell_absences(&recorded);
+            tagged.check(checks::AUDIT_COMPLETE, self.back());
+            self.tell_absences(&tagged);
             return self.note(&[]);
         }
-        let mut remote = self.remote().telling(recorded.clone());
+        let mut fetcher = self.fetcher().telling(tagged.clone());
         let mut end = Instant::now() + self.mmd.min(Duration::from_secs(3600)) + PATIENCE;
         if self.outage.is_down() {
             end += Duration::from_secs(30);
         }
         loop {
-            self.tick(&mut remote, true, &recorded).await;
-            let settled = self.promises.lock().open() == 0 && !self.outage.is_down();
+            self.tick(&mut fetcher, true, &tagged).await;
+            let settled = self.pending_scts.lock().open() == 0 && !self.outage.is_down();
             if settled || Instant::now() > end {
                 break;
             }
             // Nobody but the log makes it grow: looked at again, a little sooner than before.
             tokio::time::sleep(self.interval.min(Duration::from_millis(200))).await;
         }
-        self.gauges(&recorded);
-        recorded.check(checks::AUDIT_COMPLETE, self.back().and(self.complete()));
-        self.tell_absences(&recorded);
+        self.gauges(&tagged);
+        tagged.check(checks::AUDIT_COMPLETE, self.back().and(self.complete()));
+        self.tell_absences(&tagged);
         let seen = self
-            .follower
+            .monitor
             .lock()
             .await
             .as_ref()
-            .map(|follower| follower.seen);
+            .map(|monitor| monitor.seen);
         let lines = seen.map(|seen| {
             format!(
                 "tree {} → {}, {} checkpoints, {} data tiles with {} entries, {} issuers",
                 seen.first,
                 seen.first + seen.leaves,
-                self.heads.lock().seen,
+                self.tree_heads.lock().seen,
                 seen.data_tiles,
                 seen.entries,
                 seen.issuers
@@ -303,10 +303,10 @@ impl Observed {
     }
 
     /// Records the absences of a log that may be restarted, whoever noticed their end.
-    fn tell_absences(&self, recorded: &Recorded) {
+    fn tell_absences(&self, tagged: &TaggedRecorder) {
         if self.outage.expected() {
             for away in self.outage.over() {
-                recorded.recorder.trend(recorded.tags, "ct_outage", away);
+                tagged.recorder.trend(tagged.tags, "ct_outage", away);
             }
         }
     }
@@ -320,35 +320,35 @@ impl Observed {
     }
 
     fn complete(&self) -> Result<(), String> {
-        let promises = self.promises.lock();
-        let tally = promises.tally;
-        if promises.open() == 0 && tally.broken == 0 && tally.forgotten == 0 {
+        let pending_scts = self.pending_scts.lock();
+        let counts = pending_scts.counts;
+        if pending_scts.open() == 0 && counts.misplaced == 0 && counts.untracked == 0 {
             return Ok(());
         }
-        let first = promises.iter().next();
-        let first = first.map_or_else(String::new, |promise| {
-            format!("; the first in no checkpoint is entry {}", promise.index)
+        let first = pending_scts.iter().next();
+        let first = first.map_or_else(String::new, |sct| {
+            format!("; the first in no checkpoint is entry {}", sct.index)
         });
         Err(format!(
             "of {} promised entries {} are in no checkpoint, {} are not where they were promised, {} were not followed{first}",
-            tally.made,
-            promises.open(),
-            tally.broken,
-            tally.forgotten
+            counts.issued,
+            pending_scts.open(),
+            counts.misplaced,
+            counts.untracked
         ))
     }
 
     fn note(&self, lines: &[String]) -> Note {
-        let promises = self.promises.lock();
-        let tally = promises.tally;
+        let pending_scts = self.pending_scts.lock();
+        let counts = pending_scts.counts;
         let mut all = Vec::new();
-        if tally.made > 0 {
+        if counts.issued > 0 {
             all.push(format!(
                 "{} entries promised: {} proven, {} late, {} missing",
-                tally.made,
-                tally.proven,
-                tally.late,
-                tally.broken + promises.open() as u64
+                counts.issued,
+                counts.included,
+                counts.late,
+                counts.misplaced + pending_scts.open() as u64
             ));
         }
         all.extend_from_slice(lines);

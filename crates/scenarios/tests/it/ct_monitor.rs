@@ -1,4 +1,4 @@
-//! A log in memory that does one thing wrong, and what the follower calls it.
+//! A log in memory that does one thing wrong, and what the monitor calls it.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use lucarne_ct::{CheckpointVerifier, Entry, Issuer, LogKey, SignedEntry, TileLeaf};
 use lucarne_scenarios::ct::checks::{self, Finding, Findings};
-use lucarne_scenarios::ct::fetch::{Fetch, Trouble};
+use lucarne_scenarios::ct::fetch::{Fetch, FetchError};
 use lucarne_scenarios::ct::{
-    ChainAbove, Follower, Head, Heads, Promised, Promises, Spine, Submitted,
+    ExtraData, IssuerChain, Monitor, PendingScts, TileCache, TreeHead, TreeHeads, VerifiedSct,
 };
 use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile, leaf_hash};
 use parking_lot::Mutex;
@@ -28,13 +28,13 @@ struct Log {
 }
 
 impl Fetch for Log {
-    async fn get(&mut self, path: &str) -> Result<Bytes, Trouble> {
+    async fn get(&mut self, path: &str) -> Result<Bytes, FetchError> {
         if self.away {
-            return Err(Trouble::Unreachable("connect_refused".into()));
+            return Err(FetchError::Unreachable("connect_refused".into()));
         }
         match self.files.get(path) {
             Some(bytes) => Ok(Bytes::copy_from_slice(bytes)),
-            None => Err(Trouble::Found(Finding {
+            None => Err(FetchError::Faulty(Finding {
                 check: match path.split('/').next() {
                     Some("issuer") => checks::ISSUER_SERVED,
                     Some("checkpoint") => checks::CHECKPOINT_SERVED,
@@ -129,8 +129,8 @@ fn leaf(number: u64, index: u64, timestamp: u64) -> Hash {
 }
 
 /// What an SCT for certificate `number` says.
-fn promised(number: u64, index: u64, timestamp: u64) -> Promised {
-    Promised {
+fn verified(number: u64, index: u64, timestamp: u64) -> VerifiedSct {
+    VerifiedSct {
         index,
         timestamp,
         leaf: leaf(number, index, timestamp),
@@ -138,16 +138,16 @@ fn promised(number: u64, index: u64, timestamp: u64) -> Promised {
 }
 
 /// The SCT that a good log gives for entry `index`.
-fn good(index: u64) -> Promised {
-    promised(index, index, Log::timestamp(index))
+fn good(index: u64) -> VerifiedSct {
+    verified(index, index, Log::timestamp(index))
 }
 
 /// What all are submitted with: a certificate, below one issuer that is the root.
-fn submitted() -> Submitted {
+fn extra_data() -> ExtraData {
     let issuer = Issuer::new(Bytes::from_static(b"an issuer"));
-    Submitted {
+    ExtraData {
         precertificate: None,
-        issuers: Arc::new(ChainAbove {
+        issuers: Arc::new(IssuerChain {
             chain: vec![issuer.fingerprint],
             complete: true,
         }),
@@ -156,9 +156,9 @@ fn submitted() -> Submitted {
 
 /// Somebody who watches the log.
 struct Watch {
-    heads: Heads,
-    follower: Follower,
-    promises: Mutex<Promises>,
+    tree_heads: TreeHeads,
+    monitor: Monitor,
+    pending_scts: Mutex<PendingScts>,
     findings: Findings,
 }
 
@@ -166,15 +166,15 @@ impl Watch {
     async fn of(log: &mut Log) -> Self {
         let verifier = CheckpointVerifier::new(ORIGIN, log.key.public_key_spki()).unwrap();
         let minute = Duration::from_secs(60);
-        let mut heads = Heads::new(verifier, minute, 100 * minute);
+        let mut tree_heads = TreeHeads::new(verifier, minute, 100 * minute);
         let findings = Findings::default();
-        let head = see(&mut heads, log, &findings).await.unwrap();
-        heads.settled(head.size);
-        let follower = Follower::start(Arc::new(Spine::default()), log, &head, true).await;
+        let head = see(&mut tree_heads, log, &findings).await.unwrap();
+        tree_heads.mark_checked(head.size);
+        let monitor = Monitor::start(Arc::new(TileCache::default()), log, &head, true).await;
         Self {
-            heads,
-            follower: follower.unwrap(),
-            promises: Mutex::default(),
+            tree_heads,
+            monitor: monitor.unwrap(),
+            pending_scts: Mutex::default(),
             findings,
         }
     }
@@ -186,37 +186,39 @@ impl Watch {
     }
 
     async fn look_at(&mut self, log: &mut Log, now: Instant) -> Vec<&'static str> {
-        let verdicts = &self.findings;
-        if let Some(head) = see(&mut self.heads, log, verdicts).await {
-            let between = self.heads.unproven(head.size);
-            let grown = self.follower.grow(log, &head, &between, verdicts);
+        let sink = &self.findings;
+        if let Some(head) = see(&mut self.tree_heads, log, sink).await {
+            let between = self.tree_heads.unproven(head.size);
+            let grown = self.monitor.advance(log, &head, &between, sink);
             grown.await.unwrap();
             for (size, _) in between {
-                self.heads.settled(size);
+                self.tree_heads.mark_checked(size);
             }
-            let settled = self.follower.settle(log, &self.promises, now, verdicts);
+            let settled = self
+                .monitor
+                .verify_inclusion(log, &self.pending_scts, now, sink);
             settled.await.unwrap();
         }
         let read = self
-            .follower
-            .read_entries(log, &self.promises, true, verdicts);
+            .monitor
+            .read_entries(log, &self.pending_scts, true, sink);
         read.await.unwrap();
-        let found = verdicts.take();
+        let found = sink.take();
         found.iter().map(|finding| finding.check).collect()
     }
 
-    fn promise(&self, promised: Promised) {
+    fn sct(&self, verified: VerifiedSct) {
         let due = Instant::now() + Duration::from_secs(60);
-        let submitted = Some(submitted());
-        let made = self.promises.lock().made(&promised, submitted, due);
+        let extra_data = Some(extra_data());
+        let made = self.pending_scts.lock().add(&verified, extra_data, due);
         made.unwrap();
     }
 }
 
-async fn see(heads: &mut Heads, log: &mut Log, findings: &Findings) -> Option<Head> {
-    let floor = heads.floor();
+async fn see(tree_heads: &mut TreeHeads, log: &mut Log, findings: &Findings) -> Option<TreeHead> {
+    let prior = tree_heads.prior();
     let note = log.get("checkpoint").await.unwrap();
-    heads.see(&note, floor, NOW, findings)
+    tree_heads.observe(&note, prior, NOW, findings)
 }
 
 const NOTHING: [&str; 0] = [];
@@ -227,16 +229,19 @@ async fn a_good_log_has_no_findings_and_all_promises_proven() {
     let mut watch = Watch::of(&mut log).await;
     for count in [1, 99, 156, 256, 0, 700, 66_000, 3] {
         for index in log.size()..log.size() + count {
-            watch.promise(good(index));
+            watch.sct(good(index));
         }
         log.grow(count);
         assert_eq!(watch.look(&mut log).await, NOTHING);
-        assert_eq!(watch.follower.size(), log.size());
+        assert_eq!(watch.monitor.size(), log.size());
     }
-    let promises = watch.promises.lock();
-    assert_eq!((promises.open(), promises.tally.proven), (0, log.size()));
-    assert_eq!(watch.follower.seen.issuers, 1);
-    assert!(watch.follower.seen.entries >= log.size());
+    let pending_scts = watch.pending_scts.lock();
+    assert_eq!(
+        (pending_scts.open(), pending_scts.counts.included),
+        (0, log.size())
+    );
+    assert_eq!(watch.monitor.seen.issuers, 1);
+    assert!(watch.monitor.seen.entries >= log.size());
 }
 
 #[tokio::test]
@@ -246,10 +251,10 @@ async fn a_promise_long_covered_is_proven_too() {
     log.grow(70_000);
     assert_eq!(watch.look(&mut log).await, NOTHING);
     for index in [0, 255, 256, 65_535, 65_536, 69_999] {
-        watch.promise(good(index));
+        watch.sct(good(index));
     }
     assert_eq!(watch.look(&mut log).await, NOTHING);
-    assert_eq!(watch.promises.lock().tally.proven, 6);
+    assert_eq!(watch.pending_scts.lock().counts.included, 6);
 }
 
 #[tokio::test]
@@ -266,7 +271,7 @@ async fn a_full_tile_may_stand_for_a_partial_one() {
         log.files.remove(path).unwrap();
     }
     assert_eq!(watch.look(&mut log).await, NOTHING);
-    assert_eq!(watch.follower.size(), 200);
+    assert_eq!(watch.monitor.size(), 200);
 }
 
 #[tokio::test]
@@ -276,15 +281,15 @@ async fn what_is_wrong_with_promises() {
     let mut watch = Watch::of(&mut log).await;
     log.grow(300);
     // One too large, in the next tile even.
-    watch.promise(promised(511, 512, Log::timestamp(511)));
+    watch.sct(verified(511, 512, Log::timestamp(511)));
     assert_eq!(watch.look(&mut log).await, [checks::INCLUSION_INDEX]);
-    watch.promise(promised(400, 400, 5));
+    watch.sct(verified(400, 400, 5));
     assert_eq!(watch.look(&mut log).await, [checks::INCLUSION_TIMESTAMP]);
     // Never logged.
-    watch.promise(promised(9_999, 401, Log::timestamp(401)));
+    watch.sct(verified(9_999, 401, Log::timestamp(401)));
     assert_eq!(watch.look(&mut log).await, [checks::INCLUSION_ENTRY]);
-    let tally = watch.promises.lock().tally;
-    assert_eq!((tally.proven, tally.broken), (0, 3));
+    let counts = watch.pending_scts.lock().counts;
+    assert_eq!((counts.included, counts.misplaced), (0, 3));
 }
 
 /// The entry is at another index than was promised, and the log is looked at before it
@@ -296,18 +301,22 @@ async fn a_verdict_does_not_depend_on_who_was_faster() {
     let mut watch = Watch::of(&mut log).await;
     log.grow(10);
     // Entry 315 with the index of entry 305, which is there already.
-    watch.promise(promised(315, 305, Log::timestamp(315)));
+    watch.sct(verified(315, 305, Log::timestamp(315)));
     let early = Instant::now();
     assert_eq!(watch.look_at(&mut log, early).await, NOTHING);
-    assert_eq!(watch.promises.lock().open(), 1, "it is still to be told");
+    assert_eq!(
+        watch.pending_scts.lock().open(),
+        1,
+        "it is still to be told"
+    );
     log.grow(10);
     assert_eq!(watch.look(&mut log).await, [checks::INCLUSION_INDEX]);
-    assert_eq!(watch.promises.lock().open(), 0);
+    assert_eq!(watch.pending_scts.lock().open(), 0);
     // One that never comes, looked at early and late.
-    watch.promise(promised(9_999, 306, Log::timestamp(306)));
+    watch.sct(verified(9_999, 306, Log::timestamp(306)));
     assert_eq!(watch.look_at(&mut log, early).await, NOTHING);
     assert_eq!(watch.look(&mut log).await, [checks::INCLUSION_ENTRY]);
-    assert_eq!(watch.promises.lock().tally.broken, 2);
+    assert_eq!(watch.pending_scts.lock().counts.misplaced, 2);
 }
 
 /// Whichever of two promises of one index comes first, the one that is not kept is told.
@@ -319,16 +328,16 @@ async fn of_two_promises_of_one_index_both_are_followed() {
         let mut watch = Watch::of(&mut log).await;
         log.grow(10);
         let due = Instant::now() + Duration::from_secs(60);
-        let promise = |number| promised(number, 302, Log::timestamp(number));
+        let sct = |number| verified(number, 302, Log::timestamp(number));
         let other = 302 + 303 - first;
         {
-            let mut promises = watch.promises.lock();
-            promises.made(&promise(first), None, due).unwrap();
-            promises.made(&promise(other), None, due).unwrap_err();
+            let mut pending_scts = watch.pending_scts.lock();
+            pending_scts.add(&sct(first), None, due).unwrap();
+            pending_scts.add(&sct(other), None, due).unwrap_err();
         }
         assert_eq!(watch.look(&mut log).await, [checks::INCLUSION_INDEX]);
-        let tally = watch.promises.lock().tally;
-        assert_eq!((tally.proven, tally.broken), (1, 1), "{first} first");
+        let counts = watch.pending_scts.lock().counts;
+        assert_eq!((counts.included, counts.misplaced), (1, 1), "{first} first");
     }
 }
 
@@ -353,19 +362,19 @@ async fn an_entry_is_compared_whole() {
         let mut log = Log::new();
         let mut watch = Watch::of(&mut log).await;
         log.grow(300);
-        let issuers = Arc::new(ChainAbove {
+        let issuers = Arc::new(IssuerChain {
             chain,
             complete: true,
         });
-        let submitted = Submitted {
+        let extra_data = ExtraData {
             precertificate,
             issuers,
         };
         let due = Instant::now() + Duration::from_secs(60);
         let made = |watch: &Watch, index| {
-            let mut promises = watch.promises.lock();
-            promises
-                .made(&good(index), Some(submitted.clone()), due)
+            let mut pending_scts = watch.pending_scts.lock();
+            pending_scts
+                .add(&good(index), Some(extra_data.clone()), due)
                 .unwrap();
         };
         made(&watch, 7);
@@ -391,13 +400,13 @@ async fn a_checkpoint_is_not_older_than_what_it_covers() {
         told.filter(|name| **name == checks::CHECKPOINT_TIMESTAMP)
             .count()
     };
-    watch.promise(good(3));
+    watch.sct(good(3));
     assert_eq!(
         told(watch.look(&mut log).await),
         1,
         "entries after the fifth are newer"
     );
-    watch.promise(good(7));
+    watch.sct(good(7));
     assert_eq!(told(watch.look(&mut log).await), 2, "its SCT is newer, too");
 }
 
@@ -419,7 +428,7 @@ async fn what_is_wrong_with_checkpoints() {
     // The log's own tree goes on from what was verified last.
     log.grow(10);
     assert_eq!(watch.look(&mut log).await, NOTHING);
-    assert_eq!(watch.follower.size(), 320);
+    assert_eq!(watch.monitor.size(), 320);
 }
 
 /// Another reader was given a fork: the verified tree does not go through it.
@@ -429,7 +438,7 @@ async fn a_checkpoint_on_the_way_is_compared_too() {
     let mut watch = Watch::of(&mut log).await;
     log.grow(10);
     log.sign(10, leaf_hash(b"another tree"), NOW + 10);
-    see(&mut watch.heads, &mut log, &watch.findings)
+    see(&mut watch.tree_heads, &mut log, &watch.findings)
         .await
         .unwrap();
     log.grow(10);
@@ -446,7 +455,7 @@ async fn what_is_wrong_with_tiles() {
     log.grow(10);
     log.file("tile/0/001.p/54")[1500] ^= 1;
     assert_eq!(watch.look(&mut log).await, [checks::TILE_CONSISTENT]);
-    assert_eq!(watch.follower.size(), 310);
+    assert_eq!(watch.monitor.size(), 310);
     log.grow(10);
     assert_eq!(watch.look(&mut log).await, NOTHING);
 
@@ -454,7 +463,7 @@ async fn what_is_wrong_with_tiles() {
     log.grow(10);
     log.file("tile/0/001.p/74")[0] ^= 1;
     assert_eq!(watch.look(&mut log).await, [checks::TILE_CONSISTENT]);
-    assert_eq!(watch.follower.size(), 330);
+    assert_eq!(watch.monitor.size(), 330);
 
     log.grow(10);
     log.file("tile/0/001.p/84").pop();
@@ -496,7 +505,9 @@ async fn what_is_wrong_with_entries_and_issuers() {
             "longer" => file.push(0),
             "index" => {
                 let mut windows = file.windows(3);
-                let header = windows.position(|window| window == [0, 0, 5]).unwrap();
+                let header = windows
+                    .position(|temporal_interval| temporal_interval == [0, 0, 5])
+                    .unwrap();
                 file[header + 7] ^= 1;
             }
             "missing" => drop(log.files.remove("tile/data/000")),
@@ -512,14 +523,14 @@ async fn nothing_is_lost_while_the_log_is_away() {
     let mut log = Log::new();
     let mut watch = Watch::of(&mut log).await;
     log.grow(10);
-    let head = see(&mut watch.heads, &mut log, &watch.findings)
+    let head = see(&mut watch.tree_heads, &mut log, &watch.findings)
         .await
         .unwrap();
-    watch.promise(good(3));
+    watch.sct(good(3));
     log.away = true;
-    let grown = watch.follower.grow(&mut log, &head, &[], &watch.findings);
-    assert!(matches!(grown.await, Err(Trouble::Unreachable(_))));
+    let grown = watch.monitor.advance(&mut log, &head, &[], &watch.findings);
+    assert!(matches!(grown.await, Err(FetchError::Unreachable(_))));
     log.away = false;
     assert_eq!(watch.look(&mut log).await, NOTHING);
-    assert_eq!(watch.promises.lock().tally.proven, 1);
+    assert_eq!(watch.pending_scts.lock().counts.included, 1);
 }

@@ -1,4 +1,4 @@
-//! What a log has promised and not yet kept. A promise goes away once it is
+//! SCTs whose entries are still to be proven included. One goes away once it is
 //! proven, so memory depends on the merge delay and not on the run's length.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -9,7 +9,7 @@ use std::time::Instant;
 use lucarne_ct::Fingerprint;
 use lucarne_tlog::{Hash, TILE_WIDTH};
 
-use super::sct::Promised;
+use super::sct::VerifiedSct;
 
 /// More than this is not kept: ten minutes at 1,000/s, some 100 MB.
 const MOST: usize = 600_000;
@@ -19,23 +19,23 @@ const REMEMBERED: usize = 4096;
 
 /// What was submitted, as far as the tree's hash does not cover it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Submitted {
+pub struct ExtraData {
     /// SHA-256 of the precertificate; `None` for a final certificate.
     pub precertificate: Option<Fingerprint>,
     /// The chain above it.
-    pub issuers: Arc<Issuers>,
+    pub issuers: Arc<IssuerChain>,
 }
 
 /// The chain above what was submitted, as a log must name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Issuers {
+pub struct IssuerChain {
     /// The issuer first.
     pub chain: Vec<Fingerprint>,
     /// Whether the last one is the accepted root. If not, one more follows.
     pub complete: bool,
 }
 
-impl Issuers {
+impl IssuerChain {
     /// Compares the fingerprints of an entry with this chain.
     ///
     /// # Errors
@@ -61,7 +61,7 @@ impl Issuers {
 
 /// One SCT to be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Promise {
+pub struct PendingSct {
     /// The entry's place.
     pub index: u64,
     /// The hash that the tree must have there.
@@ -73,83 +73,83 @@ pub struct Promise {
     /// None did.
     pub late: bool,
     /// What the entry must have besides, where that is known.
-    pub submitted: Option<Submitted>,
+    pub extra_data: Option<ExtraData>,
 }
 
 /// The promises of one log.
 #[derive(Debug, Default)]
-pub struct Promises {
+pub struct PendingScts {
     /// By index; more than one at an index only if the log has promised it twice.
-    open: BTreeMap<(u64, Hash), Promise>,
+    open: BTreeMap<(u64, Hash), PendingSct>,
     /// When each becomes overdue, in the order in which they were made.
     due: VecDeque<(Instant, (u64, Hash))>,
     /// Those that are not at their index. Where else they are, if anywhere, is known
     /// once they are due: until then the entry may still come.
-    aside: Vec<Promise>,
+    deferred: Vec<PendingSct>,
     /// What was submitted, of promises that are kept, until its data tile is read.
-    unread: BTreeMap<u64, Submitted>,
+    unread: BTreeMap<u64, ExtraData>,
     /// The last indexes that were proven, and in which order.
     known: BTreeMap<u64, Hash>,
     order: VecDeque<u64>,
     /// What became of them.
-    pub tally: Tally,
+    pub counts: SctCounts,
 }
 
 /// Counts over the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct SctCounts {
     /// SCTs of new entries.
-    pub made: u64,
+    pub issued: u64,
     /// In the log, at their place.
-    pub proven: u64,
+    pub included: u64,
     /// In the log at another place, or not there.
-    pub broken: u64,
+    pub misplaced: u64,
     /// Not covered in time.
     pub late: u64,
     /// Not remembered, because there were too many at once.
-    pub forgotten: u64,
+    pub untracked: u64,
 }
 
-impl Promises {
+impl PendingScts {
     /// A new entry was promised.
     ///
     /// # Errors
     /// Its index has been promised to another one: in words. Both are followed, as
     /// whichever came first says nothing about which of them is kept.
-    pub fn made(
+    pub fn add(
         &mut self,
-        promised: &Promised,
-        submitted: Option<Submitted>,
+        verified: &VerifiedSct,
+        extra_data: Option<ExtraData>,
         due: Instant,
     ) -> Result<(), String> {
-        self.tally.made += 1;
-        let key = (promised.index, promised.leaf);
+        self.counts.issued += 1;
+        let key = (verified.index, verified.leaf);
         let same = self.open.contains_key(&key);
-        if same || self.known.get(&promised.index) == Some(&promised.leaf) {
+        if same || self.known.get(&verified.index) == Some(&verified.leaf) {
             // One submission, answered again because its first answer got lost.
-            self.tally.proven += 1;
+            self.counts.included += 1;
             return Ok(());
         }
-        let taken = self.is_taken(promised.index);
+        let taken = self.is_taken(verified.index);
         if self.open() >= MOST {
-            self.tally.forgotten += 1;
+            self.counts.untracked += 1;
         } else {
-            let promise = Promise {
-                index: promised.index,
-                leaf: promised.leaf,
-                timestamp: promised.timestamp,
+            let sct = PendingSct {
+                index: verified.index,
+                leaf: verified.leaf,
+                timestamp: verified.timestamp,
                 due,
                 late: false,
-                submitted,
+                extra_data,
             };
-            self.open.insert(key, promise);
+            self.open.insert(key, sct);
             self.due.push_back((due, key));
         }
         match taken {
             false => Ok(()),
             true => Err(format!(
                 "index {} was promised to two submissions",
-                promised.index
+                verified.index
             )),
         }
     }
@@ -161,7 +161,7 @@ impl Promises {
     }
 
     /// Takes out the promises that a tree of this size covers.
-    pub fn covered(&mut self, size: u64) -> Vec<Promise> {
+    pub fn covered(&mut self, size: u64) -> Vec<PendingSct> {
         let beyond = self.open.split_off(&(size, Hash([0; Hash::LENGTH])));
         let covered = std::mem::replace(&mut self.open, beyond);
         covered.into_values().collect()
@@ -169,29 +169,29 @@ impl Promises {
 
     /// The promises that were due at `now` and that no checkpoint asked for since
     /// covers, each once. They stay open.
-    pub fn overdue(&mut self, now: Instant) -> Vec<Promise> {
+    pub fn overdue(&mut self, now: Instant) -> Vec<PendingSct> {
         let mut late = Vec::new();
         while let Some((_, key)) = self.due.pop_front_if(|(due, _)| *due <= now) {
-            if let Some(promise) = self.open.get_mut(&key).filter(|promise| promise.due <= now) {
-                promise.late = true;
-                late.push(promise.clone());
+            if let Some(sct) = self.open.get_mut(&key).filter(|sct| sct.due <= now) {
+                sct.late = true;
+                late.push(sct.clone());
             }
         }
-        self.tally.late += late.len() as u64;
+        self.counts.late += late.len() as u64;
         late
     }
 
     /// A promise was looked up.
-    pub fn settled(&mut self, promise: &Promise, kept: bool) {
-        self.tally.proven += u64::from(kept);
-        self.tally.broken += u64::from(!kept);
-        if let (true, Some(submitted)) = (kept, &promise.submitted)
+    pub fn resolve(&mut self, sct: &PendingSct, kept: bool) {
+        self.counts.included += u64::from(kept);
+        self.counts.misplaced += u64::from(!kept);
+        if let (true, Some(extra_data)) = (kept, &sct.extra_data)
             && self.unread.len() < MOST
         {
-            self.unread.insert(promise.index, submitted.clone());
+            self.unread.insert(sct.index, extra_data.clone());
         }
-        if kept && self.known.insert(promise.index, promise.leaf).is_none() {
-            self.order.push_back(promise.index);
+        if kept && self.known.insert(sct.index, sct.leaf).is_none() {
+            self.order.push_back(sct.index);
         }
         if self.order.len() > REMEMBERED
             && let Some(oldest) = self.order.pop_front()
@@ -201,26 +201,24 @@ impl Promises {
     }
 
     /// Puts back what could not be looked up.
-    pub fn put_back(&mut self, promises: impl IntoIterator<Item = Promise>) {
-        let back = promises.into_iter();
-        let back = back.map(|promise| ((promise.index, promise.leaf), promise));
+    pub fn put_back(&mut self, pending_scts: impl IntoIterator<Item = PendingSct>) {
+        let back = pending_scts.into_iter();
+        let back = back.map(|sct| ((sct.index, sct.leaf), sct));
         self.open.extend(back);
     }
 
     /// Keeps a promise that is not at its index until it is due.
-    pub fn set_aside(&mut self, promise: Promise) {
-        self.aside.push(promise);
+    pub fn defer(&mut self, sct: PendingSct) {
+        self.deferred.push(sct);
     }
 
     /// Takes out those that were set aside and were due at `now`.
-    pub fn take_aside(&mut self, now: Instant) -> Vec<Promise> {
-        self.aside
-            .extract_if(.., |promise| promise.due <= now)
-            .collect()
+    pub fn take_deferred(&mut self, now: Instant) -> Vec<PendingSct> {
+        self.deferred.extract_if(.., |sct| sct.due <= now).collect()
     }
 
     /// Takes out what was submitted for the entries of this range.
-    pub fn take_unread(&mut self, range: Range<u64>) -> BTreeMap<u64, Submitted> {
+    pub fn take_unread(&mut self, range: Range<u64>) -> BTreeMap<u64, ExtraData> {
         let mut from = self.unread.split_off(&range.start);
         let mut beyond = from.split_off(&range.end);
         self.unread.append(&mut beyond);
@@ -240,26 +238,26 @@ impl Promises {
         for (at, _) in &mut self.due {
             *at = (*at).max(due);
         }
-        for promise in self.open.values_mut().chain(&mut self.aside) {
-            promise.due = promise.due.max(due);
+        for sct in self.open.values_mut().chain(&mut self.deferred) {
+            sct.due = sct.due.max(due);
         }
     }
 
     /// How many are open.
     #[must_use]
     pub fn open(&self) -> usize {
-        self.open.len() + self.aside.len()
+        self.open.len() + self.deferred.len()
     }
 
     /// The open one with the largest index.
     #[must_use]
-    pub fn last(&self) -> Option<&Promise> {
+    pub fn last(&self) -> Option<&PendingSct> {
         self.open.values().next_back()
     }
 
     /// The open ones, for the audit's last word.
-    pub fn iter(&self) -> impl Iterator<Item = &Promise> {
-        self.open.values().chain(&self.aside)
+    pub fn iter(&self) -> impl Iterator<Item = &PendingSct> {
+        self.open.values().chain(&self.deferred)
     }
 }
 
@@ -271,8 +269,8 @@ mod tests {
 
     use super::*;
 
-    fn promised(index: u64) -> Promised {
-        Promised {
+    fn verified(index: u64) -> VerifiedSct {
+        VerifiedSct {
             index,
             timestamp: index,
             leaf: leaf_hash(&index.to_be_bytes()),
@@ -283,58 +281,55 @@ mod tests {
     fn covered_overdue_and_twice() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let mut promises = Promises::default();
+        let mut pending_scts = PendingScts::default();
         for index in [3, 1, 2, 9] {
-            promises.made(&promised(index), None, at(index)).unwrap();
+            pending_scts.add(&verified(index), None, at(index)).unwrap();
         }
-        let other = Promised {
+        let other = VerifiedSct {
             leaf: leaf_hash(b"other"),
-            ..promised(9)
+            ..verified(9)
         };
-        assert!(promises.made(&other, None, at(9)).is_err());
-        let indexes = |promises: Vec<Promise>| {
-            promises
-                .iter()
-                .map(|promise| promise.index)
-                .collect::<Vec<_>>()
+        assert!(pending_scts.add(&other, None, at(9)).is_err());
+        let indexes = |pending_scts: Vec<PendingSct>| {
+            pending_scts.iter().map(|sct| sct.index).collect::<Vec<_>>()
         };
-        assert_eq!(indexes(promises.covered(2)), [1]);
-        assert_eq!(indexes(promises.overdue(at(2))), [] as [u64; 0]); // behind 3, which is not due
-        assert_eq!(indexes(promises.overdue(at(3))), [3, 2]);
-        assert_eq!(indexes(promises.overdue(at(3))), [] as [u64; 0]);
-        promises.extend(at(20));
-        assert_eq!(indexes(promises.overdue(at(19))), [] as [u64; 0]);
+        assert_eq!(indexes(pending_scts.covered(2)), [1]);
+        assert_eq!(indexes(pending_scts.overdue(at(2))), [] as [u64; 0]); // behind 3, which is not due
+        assert_eq!(indexes(pending_scts.overdue(at(3))), [3, 2]);
+        assert_eq!(indexes(pending_scts.overdue(at(3))), [] as [u64; 0]);
+        pending_scts.extend(at(20));
+        assert_eq!(indexes(pending_scts.overdue(at(19))), [] as [u64; 0]);
         // Whoever came first, both are followed.
-        assert_eq!(indexes(promises.overdue(at(20))), [9, 9]);
-        assert_eq!((promises.open(), promises.tally.late), (4, 4));
-        assert_eq!(indexes(promises.covered(10)), [2, 3, 9, 9]);
+        assert_eq!(indexes(pending_scts.overdue(at(20))), [9, 9]);
+        assert_eq!((pending_scts.open(), pending_scts.counts.late), (4, 4));
+        assert_eq!(indexes(pending_scts.covered(10)), [2, 3, 9, 9]);
     }
 
     #[test]
     fn an_index_stays_taken() {
         let now = Instant::now();
-        let mut promises = Promises::default();
+        let mut pending_scts = PendingScts::default();
         for index in 0..REMEMBERED as u64 + 5 {
-            promises.made(&promised(index), None, now).unwrap();
-            for promise in promises.covered(u64::MAX) {
-                promises.settled(&promise, true);
+            pending_scts.add(&verified(index), None, now).unwrap();
+            for sct in pending_scts.covered(u64::MAX) {
+                pending_scts.resolve(&sct, true);
             }
         }
-        assert_eq!(promises.known.len(), REMEMBERED);
-        let other = Promised {
+        assert_eq!(pending_scts.known.len(), REMEMBERED);
+        let other = VerifiedSct {
             leaf: leaf_hash(b"other"),
-            ..promised(7)
+            ..verified(7)
         };
-        assert!(promises.made(&other, None, now).is_err());
-        promises.made(&promised(7), None, now).unwrap();
-        assert_eq!((promises.open(), promises.tally.broken), (1, 0));
-        assert_eq!(promises.tally.made, promises.tally.proven + 1);
+        assert!(pending_scts.add(&other, None, now).is_err());
+        pending_scts.add(&verified(7), None, now).unwrap();
+        assert_eq!((pending_scts.open(), pending_scts.counts.misplaced), (1, 0));
+        assert_eq!(pending_scts.counts.issued, pending_scts.counts.included + 1);
     }
 
     #[test]
     fn a_chain_is_compared_whole() {
         let print = |number| Fingerprint([number; 32]);
-        let issuers = |complete| Issuers {
+        let issuers = |complete| IssuerChain {
             chain: vec![print(1), print(2), print(3)],
             complete,
         };

@@ -4,29 +4,29 @@ use lucarne_ct::Fingerprint;
 use lucarne_tlog::{Level, TILE_WIDTH, Tile, tile_root};
 use parking_lot::Mutex;
 
-use super::{Follower, TOGETHER};
-use crate::ct::checks::{self, Finding, Verdicts};
+use super::{Monitor, TOGETHER};
+use crate::ct::checks::{self, CheckSink, Finding};
 use crate::ct::entries;
-use crate::ct::fetch::{self, Fetch, Trouble};
-use crate::ct::promises::Promises;
+use crate::ct::fetch::{self, Fetch, FetchError};
+use crate::ct::pending_scts::PendingScts;
 
 /// How many data tiles are checked between two looks at the checkpoint.
 const AT_ONCE: u64 = 128;
 
-impl Follower {
+impl Monitor {
     /// Checks data tiles that became full, the hash tiles above them, and the
     /// issuers that they name; with `all`, the partial data tile at the end too. Entries
-    /// that are among `promises` are compared with what was submitted, whole.
+    /// that are among `pending_scts` are compared with what was submitted, whole.
     ///
     /// # Errors
     /// No answer: what was not checked will be.
     pub async fn read_entries<F: Fetch>(
         &mut self,
         fetch: &mut F,
-        promises: &Mutex<Promises>,
+        pending_scts: &Mutex<PendingScts>,
         all: bool,
-        verdicts: &dyn Verdicts,
-    ) -> Result<(), Trouble> {
+        sink: &dyn CheckSink,
+    ) -> Result<(), FetchError> {
         if !self.entries {
             return Ok(());
         }
@@ -40,31 +40,31 @@ impl Follower {
         while self.unread < stop {
             let end = (self.unread + TOGETHER as u64).min(stop);
             let tiles: Vec<u64> = (self.unread..end).collect();
-            self.read_data(fetch, promises, &tiles, size, verdicts)
+            self.read_data(fetch, pending_scts, &tiles, size, sink)
                 .await?;
             self.unread = end;
         }
-        let again = promises.lock().unread_tiles(self.unread);
+        let again = pending_scts.lock().unread_tiles(self.unread);
         let again: Vec<u64> = again.into_iter().take(TOGETHER).collect();
-        self.read_data(fetch, promises, &again, size, verdicts)
+        self.read_data(fetch, pending_scts, &again, size, sink)
             .await?;
         if all && !size.is_multiple_of(TILE_WIDTH) {
             let last = size / TILE_WIDTH;
-            self.read_data(fetch, promises, &[last], size, verdicts)
+            self.read_data(fetch, pending_scts, &[last], size, sink)
                 .await?;
         }
-        self.read_above(fetch, verdicts).await?;
-        self.read_issuers(fetch, verdicts).await
+        self.read_above(fetch, sink).await?;
+        self.read_issuers(fetch, sink).await
     }
 
     async fn read_data<F: Fetch>(
         &mut self,
         fetch: &mut F,
-        promises: &Mutex<Promises>,
+        pending_scts: &Mutex<PendingScts>,
         indexes: &[u64],
         size: u64,
-        verdicts: &dyn Verdicts,
-    ) -> Result<(), Trouble> {
+        sink: &dyn CheckSink,
+    ) -> Result<(), FetchError> {
         let tiles: Vec<Tile> = indexes
             .iter()
             .filter_map(|index| Tile::widest(Level::Data, *index, size))
@@ -73,23 +73,23 @@ impl Follower {
         let answers = fetch.get_all(&paths).await;
         for (tile, answer) in tiles.iter().zip(answers) {
             let answer = fetch::resolve(fetch, tile, Some(answer)).await;
-            let row = self.row(fetch, tile.index()).await;
-            let (bytes, row) = match (answer, row) {
-                (Ok(bytes), Ok(row)) => (bytes, row),
-                (Err(Trouble::Found(finding)), _) | (_, Err(Trouble::Found(finding))) => {
-                    verdicts.found(finding);
+            let hashes = self.hashes(fetch, tile.index()).await;
+            let (bytes, hashes) = match (answer, hashes) {
+                (Ok(bytes), Ok(hashes)) => (bytes, hashes),
+                (Err(FetchError::Faulty(finding)), _) | (_, Err(FetchError::Faulty(finding))) => {
+                    sink.failed(finding);
                     continue;
                 }
                 (Err(unreachable), _) | (_, Err(unreachable)) => return Err(unreachable),
             };
-            verdicts.passed(checks::TILE_SERVED);
+            sink.passed(checks::TILE_SERVED);
             let range = tile.start_leaf()..tile.end_leaf();
-            let submitted = promises.lock().take_unread(range);
-            let Some(entries) = entries::verify(tile, &bytes, &row, verdicts) else {
+            let extra_data = pending_scts.lock().take_unread(range);
+            let Some(entries) = entries::verify(tile, &bytes, &hashes, sink) else {
                 continue;
             };
-            entries::compare_submitted(tile, &bytes, &submitted, verdicts);
-            self.not_older(entries.newest, || format!("an entry of {tile}"), verdicts);
+            entries::compare_submitted(tile, &bytes, &extra_data, sink);
+            self.not_older(entries.newest, || format!("an entry of {tile}"), sink);
             self.seen.data_tiles += 1;
             self.seen.entries += entries.leaves.len() as u64;
             for fingerprint in entries.fingerprints {
@@ -104,18 +104,18 @@ impl Follower {
     async fn read_above<F: Fetch>(
         &mut self,
         fetch: &mut F,
-        verdicts: &dyn Verdicts,
-    ) -> Result<(), Trouble> {
+        sink: &dyn CheckSink,
+    ) -> Result<(), FetchError> {
         while let Some((tile, root)) = self.above.front().copied() {
             match fetch.get(&tile.path()).await {
                 Ok(bytes) if tile_root(&bytes) == Some(root) => {
-                    verdicts.passed(checks::TILE_CONSISTENT);
+                    sink.passed(checks::TILE_CONSISTENT);
                 }
                 Ok(_) => {
                     let detail = format!("{tile}: its hashes are not those of the tree");
-                    verdicts.found(Finding::new(checks::TILE_CONSISTENT, detail));
+                    sink.failed(Finding::new(checks::TILE_CONSISTENT, detail));
                 }
-                Err(Trouble::Found(finding)) => verdicts.found(finding),
+                Err(FetchError::Faulty(finding)) => sink.failed(finding),
                 Err(unreachable) => return Err(unreachable),
             }
             self.above.pop_front();
@@ -126,16 +126,16 @@ impl Follower {
     async fn read_issuers<F: Fetch>(
         &mut self,
         fetch: &mut F,
-        verdicts: &dyn Verdicts,
-    ) -> Result<(), Trouble> {
+        sink: &dyn CheckSink,
+    ) -> Result<(), FetchError> {
         while let Some(fingerprint) = self.unseen.front().copied() {
             match issuer(fetch, fingerprint).await {
                 Ok(()) => {
                     self.seen.issuers += 1;
-                    verdicts.passed(checks::ISSUER_SERVED);
-                    verdicts.passed(checks::ISSUER_HASH);
+                    sink.passed(checks::ISSUER_SERVED);
+                    sink.passed(checks::ISSUER_HASH);
                 }
-                Err(Trouble::Found(finding)) => verdicts.found(finding),
+                Err(FetchError::Faulty(finding)) => sink.failed(finding),
                 Err(unreachable) => return Err(unreachable),
             }
             self.unseen.pop_front();
@@ -148,7 +148,7 @@ impl Follower {
 pub(crate) async fn issuer<F: Fetch>(
     fetch: &mut F,
     fingerprint: Fingerprint,
-) -> Result<(), Trouble> {
+) -> Result<(), FetchError> {
     let path = format!("issuer/{fingerprint}");
     let der = fetch.get(&path).await?;
     match Fingerprint::of(&der) == fingerprint {
