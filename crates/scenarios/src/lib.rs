@@ -2,13 +2,16 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod acme;
-mod coding;
-pub mod connecting;
+pub mod connection_options;
+mod content_coding;
 pub mod ct;
-mod names;
+mod interned;
+pub mod option_values;
 pub mod proxy;
+mod random;
 mod registry;
 pub mod rest;
+mod retry_after;
 pub mod s3;
 pub mod tls;
 

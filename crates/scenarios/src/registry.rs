@@ -142,13 +142,13 @@ mod tests {
 
     #[test]
     fn every_flag_is_a_key() {
-        flags_and_keys_agree::<acme::Options>();
-        flags_and_keys_agree::<ct::write::Options>();
-        flags_and_keys_agree::<ct::read::Options>();
-        flags_and_keys_agree::<s3::Options>();
-        flags_and_keys_agree::<proxy::Options>();
-        flags_and_keys_agree::<rest::Options>();
-        flags_and_keys_agree::<tls::Options>();
+        flags_and_keys_agree::<acme::AcmeOptions>();
+        flags_and_keys_agree::<ct::write::CtWriteOptions>();
+        flags_and_keys_agree::<ct::read::CtReadOptions>();
+        flags_and_keys_agree::<s3::S3Options>();
+        flags_and_keys_agree::<proxy::ProxyScenarioOptions>();
+        flags_and_keys_agree::<rest::RestOptions>();
+        flags_and_keys_agree::<tls::TlsScenarioOptions>();
     }
 
     #[test]

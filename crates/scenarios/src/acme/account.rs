@@ -2,7 +2,7 @@ use lucarne_load::{Failure, Iteration};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::call::{Caller, Failed, Post, fail};
+use super::client::{AcmeClient, Failed, Post, fail};
 use super::directory::{Directory, path};
 use super::jws::{AccountKey, Signer};
 use super::order::{self, Status};
@@ -16,20 +16,20 @@ pub(super) struct Account {
 }
 
 #[derive(Deserialize)]
-struct Said {
+struct AccountResponse {
     status: Status,
 }
 
 impl Account {
     /// Registers a new one (RFC 8555 7.3).
     pub(super) async fn register(
-        caller: &mut Caller,
+        client: &mut AcmeClient,
         iteration: &mut Iteration,
         directory: &Directory,
     ) -> Result<Self, Failed> {
         let key = AccountKey::generate();
         let key = key.map_err(|words| fail(iteration, Failure::new("signing", words)))?;
-        let contact = &caller.shared.options.contact;
+        let contact = &client.shared.options.contact;
         let contact = contact.as_ref().filter(|contact| !contact.is_empty());
         let mut payload = json!({ "termsOfServiceAgreed": true });
         if let Some(contact) = contact {
@@ -43,17 +43,17 @@ impl Account {
             payload: payload.to_string(),
             expected: &[201],
         };
-        let response = caller.post(iteration, directory, post).await?;
-        let outcome = order::read::<Said>(&response, "account").and_then(|said| {
+        let response = client.post(iteration, directory, post).await?;
+        let outcome = order::read::<AccountResponse>(&response, "account").and_then(|said| {
             let url = response.headers.get("location");
             let url = url.ok_or("an account without a Location")?;
-            path(url, &caller.shared.origin)?;
+            path(url, &client.shared.origin)?;
             match said.status {
                 Status::Valid => Ok(url.to_owned()),
                 other => Err(format!("a new account is {other:?}")),
             }
         });
-        let url = caller.judge(iteration, Step::NewAccount, "account", response, outcome)?;
+        let url = client.judge(iteration, Step::NewAccount, "account", response, outcome)?;
         Ok(Self { key, url })
     }
 }

@@ -21,7 +21,7 @@ const AUTHORITY_KEY_ID: &[u8] = &[0x55, 0x1d, 0x23];
 
 /// A certificate that a server has issued.
 #[derive(Clone, Debug)]
-pub(super) struct Issued {
+pub(super) struct IssuedCertificate {
     /// In DER.
     pub(super) leaf: Vec<u8>,
     /// What its renewal information is found by.

@@ -9,8 +9,8 @@ use rustls::pki_types::UnixTime;
 use serde_json::json;
 
 use super::account::Account;
-use super::call::{Caller, Failed, Post, fail};
-use super::certificate::{self, Issued};
+use super::certificate::{self, IssuedCertificate};
+use super::client::{AcmeClient, Failed, Post, fail};
 use super::directory::{Directory, path};
 use super::jws::encode;
 use super::order::{self, Authorization, Order, Status};
@@ -21,7 +21,7 @@ const SUPERSEDED: u8 = 4;
 
 /// What one enrolment is about.
 pub(super) struct Enrolment<'a> {
-    pub(super) caller: &'a mut Caller,
+    pub(super) client: &'a mut AcmeClient,
     pub(super) directory: &'a Directory,
     pub(super) account: &'a Account,
     pub(super) names: &'a [String],
@@ -37,8 +37,8 @@ impl Enrolment<'_> {
     pub(super) async fn certificate(
         &mut self,
         iteration: &mut Iteration,
-        replaces: Option<&Issued>,
-    ) -> Result<Issued, Failed> {
+        replaces: Option<&IssuedCertificate>,
+    ) -> Result<IssuedCertificate, Failed> {
         let begun = Instant::now();
         self.idle = Duration::ZERO;
         let (at, order) = self.order(iteration, replaces).await?;
@@ -47,7 +47,7 @@ impl Enrolment<'_> {
         }
         let certificate = self.finalize(iteration, &at, &order).await?;
         let issued = self.download(iteration, &certificate).await?;
-        let tags = self.caller.tags(Step::Certificate);
+        let tags = self.client.tags(Step::Certificate);
         iteration.trend(tags, "acme_enrolment_duration", self.since(begun));
         iteration.count(tags, "acme_certificates", 1);
         Ok(issued)
@@ -57,7 +57,7 @@ impl Enrolment<'_> {
     async fn order(
         &mut self,
         iteration: &mut Iteration,
-        replaces: Option<&Issued>,
+        replaces: Option<&IssuedCertificate>,
     ) -> Result<(String, Order), Failed> {
         let identifiers = self.names.iter();
         let identifiers = identifiers.map(|name| json!({ "type": "dns", "value": name }));
@@ -76,11 +76,11 @@ impl Enrolment<'_> {
                 payload.to_string(),
             )
         };
-        let response = self.caller.post(iteration, self.directory, post).await?;
+        let response = self.client.post(iteration, self.directory, post).await?;
         let outcome = order::read::<Order>(&response, "order").and_then(|order| {
             let url = response.headers.get("location");
             let url = url.ok_or("an order without a Location")?;
-            path(url, &self.caller.shared.origin)?;
+            path(url, &self.client.shared.origin)?;
             match order.status.is_open() && !order.authorizations.is_empty() {
                 true => Ok((url.to_owned(), order)),
                 false => Err(format!(
@@ -90,7 +90,7 @@ impl Enrolment<'_> {
                 )),
             }
         });
-        self.caller
+        self.client
             .judge(iteration, step, "order", response, outcome)
     }
 
@@ -103,7 +103,7 @@ impl Enrolment<'_> {
         if authorization.status == Status::Valid {
             return Ok(()); // from an order before
         }
-        let shared = self.caller.shared.clone();
+        let shared = self.client.shared.clone();
         let kind = shared.options.challenge.name();
         let name = authorization.identifier.value.as_str();
         let Some(challenge) = authorization.challenge(kind) else {
@@ -118,7 +118,7 @@ impl Enrolment<'_> {
         shared.responder.forget(name, &challenge.token);
         let idle = proven?;
         self.idle += idle;
-        let tags = self.caller.tags(Step::Challenge);
+        let tags = self.client.tags(Step::Challenge);
         let took = begun.elapsed().saturating_sub(idle);
         iteration.trend(tags, "acme_validation_duration", took);
         Ok(())
@@ -138,10 +138,10 @@ impl Enrolment<'_> {
         challenge: &str,
     ) -> Result<Duration, Failed> {
         let post = Post::new(Step::Challenge, self.account, challenge, "{}".to_owned());
-        let response = self.caller.post(iteration, self.directory, post).await?;
-        let mut wait = self.caller.first_look(&response);
+        let response = self.client.post(iteration, self.directory, post).await?;
+        let mut wait = self.client.first_look(&response);
         let outcome = order::read::<order::Challenge>(&response, "challenge").map(|_| ());
-        self.caller
+        self.client
             .judge(iteration, Step::Challenge, "challenge", response, outcome)?;
         let deadline = self.deadline();
         loop {
@@ -167,11 +167,11 @@ impl Enrolment<'_> {
         url: &str,
     ) -> Result<(Duration, Authorization), Failed> {
         let post = Post::as_get(step, self.account, url);
-        let response = self.caller.post(iteration, self.directory, post).await?;
-        let wait = self.caller.next_look(&response);
+        let response = self.client.post(iteration, self.directory, post).await?;
+        let wait = self.client.next_look(&response);
         let outcome = order::read::<Authorization>(&response, "authorization");
         let outcome = outcome.map(|authorization| (wait, authorization));
-        self.caller
+        self.client
             .judge(iteration, step, "authorization", response, outcome)
     }
 
@@ -189,8 +189,8 @@ impl Enrolment<'_> {
         let payload = json!({ "csr": encode(&request) }).to_string();
         let begun = Instant::now();
         let post = Post::new(Step::Finalize, self.account, &order.finalize, payload);
-        let response = self.caller.post(iteration, self.directory, post).await?;
-        let mut wait = self.caller.first_look(&response);
+        let response = self.client.post(iteration, self.directory, post).await?;
+        let mut wait = self.client.first_look(&response);
         let (_, mut now) = self.order_in(iteration, Step::Finalize, response)?;
         let mut idle = Duration::ZERO;
         let deadline = self.deadline();
@@ -199,14 +199,14 @@ impl Enrolment<'_> {
             tokio::time::sleep(wait).await;
             idle = wait;
             let post = Post::as_get(Step::Issuance, self.account, at);
-            let response = self.caller.post(iteration, self.directory, post).await?;
+            let response = self.client.post(iteration, self.directory, post).await?;
             (wait, now) = self.order_in(iteration, Step::Issuance, response)?;
         }
         let Some(url) = now.certificate.filter(|_| now.status == Status::Valid) else {
             let words = format!("the order is {:?}: {:?}", now.status, now.error);
             return Err(fail(iteration, Failure::new("order", words)));
         };
-        let tags = self.caller.tags(Step::Finalize);
+        let tags = self.client.tags(Step::Finalize);
         self.idle += idle;
         let took = begun.elapsed().saturating_sub(idle);
         iteration.trend(tags, "acme_issuance_duration", took);
@@ -219,30 +219,34 @@ impl Enrolment<'_> {
         step: Step,
         response: Response,
     ) -> Result<(Duration, Order), Failed> {
-        let wait = self.caller.next_look(&response);
+        let wait = self.client.next_look(&response);
         let outcome = order::read::<Order>(&response, "order").map(|order| (wait, order));
-        self.caller
+        self.client
             .judge(iteration, step, "order", response, outcome)
     }
 
     /// Downloads and checks (RFC 8555 7.4.2).
-    async fn download(&mut self, iteration: &mut Iteration, url: &str) -> Result<Issued, Failed> {
+    async fn download(
+        &mut self,
+        iteration: &mut Iteration,
+        url: &str,
+    ) -> Result<IssuedCertificate, Failed> {
         let post = Post::as_get(Step::Certificate, self.account, url);
-        let response = self.caller.post(iteration, self.directory, post).await?;
+        let response = self.client.post(iteration, self.directory, post).await?;
         let chain = certificate::read_pem(&response.body);
         let outcome = chain.and_then(|chain| {
             let renewal_id = certificate::renewal_id(&chain[0]);
             let renewal_id = renewal_id.ok_or("it does not say by which key it was signed")?;
             Ok((chain, renewal_id))
         });
-        let (chain, renewal_id) = self.caller.judge(
+        let (chain, renewal_id) = self.client.judge(
             iteration,
             Step::Certificate,
             "certificate",
             response,
             outcome,
         )?;
-        let tags = self.caller.tags(Step::Certificate);
+        let tags = self.client.tags(Step::Certificate);
         let (names, spki) = (self.names, self.key.spki());
         for (check, outcome) in certificate::check(&chain, names, spki, UnixTime::now()) {
             let wrong = outcome.clone().err();
@@ -251,7 +255,7 @@ impl Enrolment<'_> {
                 return Err(fail(iteration, Failure::new("certificate", words)));
             }
         }
-        Ok(Issued {
+        Ok(IssuedCertificate {
             leaf: chain[0].to_vec(),
             renewal_id,
         })
@@ -261,17 +265,17 @@ impl Enrolment<'_> {
     pub(super) async fn revoke(
         &mut self,
         iteration: &mut Iteration,
-        replaced: &Issued,
+        replaced: &IssuedCertificate,
     ) -> Result<(), Failed> {
         let payload = json!({ "certificate": encode(&replaced.leaf), "reason": SUPERSEDED });
         let url = &self.directory.revoke_cert;
         let post = Post::new(Step::Revocation, self.account, url, payload.to_string());
-        let response = self.caller.post(iteration, self.directory, post).await?;
-        self.caller
+        let response = self.client.post(iteration, self.directory, post).await?;
+        self.client
             .judge(iteration, Step::Revocation, "revocation", response, Ok(()))
     }
 
     fn deadline(&self) -> Instant {
-        Instant::now() + self.caller.shared.options.patience.0
+        Instant::now() + self.client.shared.options.patience.0
     }
 }

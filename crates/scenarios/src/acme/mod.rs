@@ -27,21 +27,21 @@
 //! the directory names must be on the same server.
 
 mod account;
-mod call;
 mod certificate;
+mod client;
 mod directory;
 mod enrol;
 mod jws;
-mod limits;
 mod nonces;
 mod options;
 mod order;
 mod probe;
 mod problem;
+mod rate_limits;
 mod responder;
 mod scenario;
 mod step;
 mod user;
 
-pub use options::{Accounts, Challenge, Flow, Key, Options, Until};
+pub use options::{AccountReuse, AcmeOptions, Challenge, Flow, KeyAlgorithm, Until};
 pub use scenario::build;

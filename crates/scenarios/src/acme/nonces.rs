@@ -3,12 +3,12 @@ use parking_lot::Mutex;
 /// Nonces that servers have given and nobody has used, the newest last: that
 /// one is the least likely to have expired.
 #[derive(Debug, Default)]
-pub(super) struct Nonces(Mutex<Vec<String>>);
+pub(super) struct NoncePool(Mutex<Vec<String>>);
 
 /// More than this are not kept.
 const MOST: usize = 1024;
 
-impl Nonces {
+impl NoncePool {
     pub(super) fn take(&self) -> Option<String> {
         self.0.lock().pop()
     }
@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn each_is_used_once_the_newest_first() {
-        let nonces = Nonces::default();
+        let nonces = NoncePool::default();
         nonces.put("a");
         nonces.put("b");
         assert_eq!(nonces.take().as_deref(), Some("b"));

@@ -8,14 +8,14 @@ use lucarne_mint::KeyType;
 use lucarne_settings::typed;
 use serde::Deserialize;
 
-use crate::connecting::Resolve;
-use crate::ct::options::{Http, Span};
+use crate::connection_options::ResolveOverride;
+use crate::option_values::{HttpVersion, TimeSpan};
 use crate::rest::Header;
 
 /// Which ACME server is loaded, and with what.
 #[derive(Clone, Debug, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-pub struct Options {
+pub struct AcmeOptions {
     /// URL of the server's directory
     #[arg(long, value_name = "URL", default_value = "")]
     pub directory: String,
@@ -29,14 +29,14 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub certificates: Option<PathBuf>,
     /// Pause between requests (probe), and between the parts of an enrolment; half to one and a half of it
-    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(1))]
-    pub think: Span,
+    #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(1))]
+    pub think: TimeSpan,
     /// How far an enrolment goes
     #[arg(long, value_enum, default_value_t)]
     pub until: Until,
     /// Whether each user has an account or all share one
     #[arg(long, value_enum, default_value_t)]
-    pub accounts: Accounts,
+    pub accounts: AccountReuse,
     /// Mail address of the accounts
     #[arg(long, value_name = "ADDRESS")]
     pub contact: Option<String>,
@@ -48,7 +48,7 @@ pub struct Options {
     pub names: u32,
     /// Key of each certificate; RSA keys are made once for each user
     #[arg(long, value_enum, default_value_t)]
-    pub key: Key,
+    pub key: KeyAlgorithm,
     /// How names are proven
     #[arg(long, value_enum, default_value_t)]
     pub challenge: Challenge,
@@ -62,10 +62,10 @@ pub struct Options {
     pub tls_alpn01_listen: SocketAddr,
     /// Time between two looks at what is not finished, where the server names none
     #[arg(long, value_name = "TIME", default_value_t = POLL)]
-    pub poll: Span,
+    pub poll: TimeSpan,
     /// The most that a validation or an issuance may take
-    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(60))]
-    pub patience: Span,
+    #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(60))]
+    pub patience: TimeSpan,
     /// Header of every request
     #[arg(
         long,
@@ -77,7 +77,7 @@ pub struct Options {
     pub headers: Vec<Header>,
     /// Version of HTTP
     #[arg(long, value_enum, default_value_t)]
-    pub http: Http,
+    pub http: HttpVersion,
     /// Accept any TLS certificate
     #[arg(long)]
     pub insecure: bool,
@@ -85,43 +85,43 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
     /// The most a request may take
-    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(60))]
-    pub timeout: Span,
+    #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(60))]
+    pub timeout: TimeSpan,
     /// Address of a host that is not to be looked up
     #[arg(long, value_name = "HOST=ADDRESS")]
     #[serde(deserialize_with = "typed::list")]
-    pub resolve: Vec<Resolve>,
+    pub resolve: Vec<ResolveOverride>,
 }
 
 /// Pebble's ports: both need no privileges.
 const HTTP01: &str = "127.0.0.1:5002";
 const TLS_ALPN01: &str = "127.0.0.1:5001";
-const POLL: Span = Span(std::time::Duration::from_millis(500));
+const POLL: TimeSpan = TimeSpan(std::time::Duration::from_millis(500));
 
-impl Default for Options {
+impl Default for AcmeOptions {
     fn default() -> Self {
         Self {
             directory: String::new(),
             flow: Flow::default(),
             synthetic_id: "aaaa.bbbb".into(),
             certificates: None,
-            think: Span::seconds(1),
+            think: TimeSpan::seconds(1),
             until: Until::default(),
-            accounts: Accounts::default(),
+            accounts: AccountReuse::default(),
             contact: None,
             domain: "example.test".into(),
             names: 1,
-            key: Key::default(),
+            key: KeyAlgorithm::default(),
             challenge: Challenge::default(),
             http01_listen: SocketAddr::from(([127, 0, 0, 1], 5002)),
             tls_alpn01_listen: SocketAddr::from(([127, 0, 0, 1], 5001)),
             poll: POLL,
-            patience: Span::seconds(60),
+            patience: TimeSpan::seconds(60),
             headers: Vec::new(),
-            http: Http::default(),
+            http: HttpVersion::default(),
             insecure: false,
             ca: None,
-            timeout: Span::seconds(60),
+            timeout: TimeSpan::seconds(60),
             resolve: Vec::new(),
         }
     }
@@ -160,7 +160,7 @@ pub enum Until {
 /// Whose accounts there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Accounts {
+pub enum AccountReuse {
     /// One for each user
     #[default]
     Own,
@@ -171,7 +171,7 @@ pub enum Accounts {
 /// The key of a certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Key {
+pub enum KeyAlgorithm {
     /// ECDSA on P-256
     #[default]
     P256,
@@ -181,12 +181,12 @@ pub enum Key {
     Rsa2048,
 }
 
-impl Key {
+impl KeyAlgorithm {
     pub(super) fn kind(self) -> KeyType {
         match self {
-            Key::P256 => KeyType::EcdsaP256,
-            Key::P384 => KeyType::EcdsaP384,
-            Key::Rsa2048 => KeyType::Rsa(2048),
+            KeyAlgorithm::P256 => KeyType::EcdsaP256,
+            KeyAlgorithm::P384 => KeyType::EcdsaP384,
+            KeyAlgorithm::Rsa2048 => KeyType::Rsa(2048),
         }
     }
 }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::ct::options::Moment;
+use crate::option_values::Timestamp;
 
 /// How far an order, an authorisation or a challenge has come (RFC 8555 7.1.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -90,8 +90,8 @@ pub(super) struct RenewalInfo {
 
 #[derive(Clone, Debug, Deserialize)]
 struct Window {
-    start: Moment,
-    end: Moment,
+    start: Timestamp,
+    end: Timestamp,
 }
 
 impl RenewalInfo {

@@ -7,23 +7,23 @@ use tokio::sync::OnceCell;
 use url::{Position, Url};
 
 use super::account::Account;
-use super::call::Caller;
 use super::certificate;
+use super::client::AcmeClient;
 use super::directory::Directory;
-use super::limits::Limits;
-use super::nonces::Nonces;
-use super::options::{Challenge, Flow, Options};
+use super::nonces::NoncePool;
+use super::options::{AcmeOptions, Challenge, Flow};
+use super::rate_limits::RateLimits;
 use super::responder::Responder;
 use super::step::StepTags;
 use super::user::AcmeUser;
-use crate::ct::options::Http;
+use crate::option_values::HttpVersion;
 use crate::rest::Header;
 
 /// The scenario that `options` describe; `seed` is where its randomness begins.
 ///
 /// # Errors
 /// Options that make no sense.
-pub fn build(options: Options, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
+pub fn build(options: AcmeOptions, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
     Ok(Arc::new(Acme(Arc::new(Shared::new(options, seed)?))))
 }
 
@@ -31,7 +31,7 @@ struct Acme(Arc<Shared>);
 
 /// What all users share.
 pub(super) struct Shared {
-    pub(super) options: Options,
+    pub(super) options: AcmeOptions,
     pub(super) seed: u64,
     /// Tells this run's names from those of other runs.
     pub(super) run: u32,
@@ -39,8 +39,8 @@ pub(super) struct Shared {
     pub(super) origin: String,
     /// Where its directory is.
     pub(super) directory_path: String,
-    pub(super) nonces: Nonces,
-    pub(super) limits: Limits,
+    pub(super) nonces: NoncePool,
+    pub(super) limits: RateLimits,
     pub(super) responder: Arc<Responder>,
     /// The account, if all share one.
     pub(super) account: OnceCell<Arc<Account>>,
@@ -53,7 +53,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    fn new(options: Options, seed: u64) -> Result<Self, PrepareError> {
+    fn new(options: AcmeOptions, seed: u64) -> Result<Self, PrepareError> {
         if options.directory.is_empty() {
             return Err(wrong("`--directory` (`directory` in a plan) is missing"));
         }
@@ -72,8 +72,8 @@ impl Shared {
             seed,
             origin: url[..Position::BeforePath].to_owned(),
             directory_path: url[Position::BeforePath..Position::AfterQuery].to_owned(),
-            nonces: Nonces::default(),
-            limits: Limits::default(),
+            nonces: NoncePool::default(),
+            limits: RateLimits::default(),
             responder: Arc::new(Responder::new(options.challenge)?),
             account: OnceCell::new(),
             directory: OnceLock::new(),
@@ -110,7 +110,7 @@ impl Shared {
     }
 }
 
-fn given_ids(options: &Options) -> Result<Vec<String>, PrepareError> {
+fn given_ids(options: &AcmeOptions) -> Result<Vec<String>, PrepareError> {
     let file = options.certificates.as_deref();
     let Some(file) = file.filter(|file| !file.as_os_str().is_empty()) else {
         return Ok(Vec::new());
@@ -126,13 +126,13 @@ fn given_ids(options: &Options) -> Result<Vec<String>, PrepareError> {
     ids.ok_or_else(|| failed(&"one does not say by which key it was signed"))
 }
 
-fn client_options(options: &Options) -> ClientOptions {
+fn client_options(options: &AcmeOptions) -> ClientOptions {
     let resolve = options.resolve.iter();
     let resolve = resolve.map(|resolve| (resolve.0.clone(), resolve.1));
     ClientOptions {
         version: match options.http {
-            Http::V1 => Version::Http1,
-            Http::V2 => Version::Http2,
+            HttpVersion::V1 => Version::Http1,
+            HttpVersion::V2 => Version::Http2,
         },
         insecure: options.insecure,
         // A plan's `${NAME:-}` gives an empty one.
@@ -188,8 +188,8 @@ impl Scenario for Acme {
             .cloned()
             .unwrap_or_else(|| unreachable!("users come after `prepare`"));
         let client = Client::new(endpoint, shared.client.clone());
-        let caller = Caller::new(shared.clone(), client, StepTags::new(recorder));
-        Box::new(AcmeUser::new(shared, number, caller))
+        let client = AcmeClient::new(shared.clone(), client, StepTags::new(recorder));
+        Box::new(AcmeUser::new(shared, number, client))
     }
 
     async fn background(&self, _: Recorder, stop: Stop) {

@@ -6,18 +6,18 @@ use lucarne_load::{Failure, Iteration, User};
 use lucarne_mint::KeyPair;
 
 use super::account::Account;
-use super::call::{Caller, Failed, fail};
-use super::certificate::Issued;
+use super::certificate::IssuedCertificate;
+use super::client::{AcmeClient, Failed, fail};
 use super::directory::Directory;
 use super::enrol::Enrolment;
-use super::options::{Accounts, Flow, Key, Until};
+use super::options::{AccountReuse, Flow, KeyAlgorithm, Until};
 use super::probe::{probe, renewal_info};
 use super::scenario::Shared;
-use crate::ct::random::Random;
+use crate::random::Random;
 
 /// One user: a connection, and what it has at the server.
 pub(super) struct AcmeUser {
-    caller: Caller,
+    client: AcmeClient,
     shared: Arc<Shared>,
     number: u64,
     /// Enrolments so far.
@@ -27,7 +27,7 @@ pub(super) struct AcmeUser {
     /// An RSA key takes longer to make than an enrolment does.
     rsa: Option<Arc<KeyPair>>,
     /// The certificate that renewal information is asked about, and where.
-    known: Option<(Directory, Issued)>,
+    known: Option<(Directory, IssuedCertificate)>,
 }
 
 #[async_trait]
@@ -37,9 +37,9 @@ impl User for AcmeUser {
         let _ = match self.shared.options.flow {
             Flow::Probe => {
                 let (shared, random) = (self.shared.clone(), &mut self.random);
-                probe(&mut self.caller, iteration, || pause(&shared, random)).await
+                probe(&mut self.client, iteration, || pause(&shared, random)).await
             }
-            Flow::Burst => probe(&mut self.caller, iteration, || Duration::ZERO).await,
+            Flow::Burst => probe(&mut self.client, iteration, || Duration::ZERO).await,
             Flow::RenewalInfo => self.ask(iteration).await,
             Flow::Enrol => {
                 let outcome = self.enrol(iteration).await;
@@ -51,9 +51,9 @@ impl User for AcmeUser {
 }
 
 impl AcmeUser {
-    pub(super) fn new(shared: Arc<Shared>, number: u64, caller: Caller) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, number: u64, client: AcmeClient) -> Self {
         Self {
-            caller,
+            client,
             number,
             sequence: 0,
             random: Random::new(shared.seed, number),
@@ -70,22 +70,22 @@ impl AcmeUser {
             let directory = match self.shared.directory.get() {
                 Some(directory) => directory.clone(),
                 None => {
-                    let read = self.caller.directory(iteration).await?;
+                    let read = self.client.directory(iteration).await?;
                     self.shared.directory.get_or_init(|| read).clone()
                 }
             };
             let at = directory.renewal_info.as_deref();
-            return renewal_info(&mut self.caller, iteration, at, &id).await;
+            return renewal_info(&mut self.client, iteration, at, &id).await;
         }
         if self.known.is_none() {
-            let directory = self.caller.directory(iteration).await?;
+            let directory = self.client.directory(iteration).await?;
             let issued = self.issue(iteration, &directory).await;
             tell(iteration, &issued);
             self.known = Some((directory, issued?));
         }
         if let Some((directory, issued)) = &self.known {
             let at = directory.renewal_info.as_deref();
-            renewal_info(&mut self.caller, iteration, at, &issued.renewal_id).await?;
+            renewal_info(&mut self.client, iteration, at, &issued.renewal_id).await?;
         }
         Ok(())
     }
@@ -94,11 +94,11 @@ impl AcmeUser {
         &mut self,
         iteration: &mut Iteration,
         directory: &Directory,
-    ) -> Result<Issued, Failed> {
+    ) -> Result<IssuedCertificate, Failed> {
         let account = self.account(iteration, directory).await?;
         let (names, key) = (self.new_names(), self.key(iteration)?);
         let mut enrolment = Enrolment {
-            caller: &mut self.caller,
+            client: &mut self.client,
             directory,
             account: &account,
             names: &names,
@@ -112,12 +112,12 @@ impl AcmeUser {
     async fn enrol(&mut self, iteration: &mut Iteration) -> Result<(), Failed> {
         let shared = self.shared.clone();
         let until = shared.options.until;
-        let directory = self.caller.directory(iteration).await?;
+        let directory = self.client.directory(iteration).await?;
         let account = self.account(iteration, &directory).await?;
         let names = self.new_names();
         let (key, next_key) = (self.key(iteration)?, self.key(iteration)?);
         let mut enrolment = Enrolment {
-            caller: &mut self.caller,
+            client: &mut self.client,
             directory: &directory,
             account: &account,
             names: &names,
@@ -132,7 +132,7 @@ impl AcmeUser {
         let random = &mut self.random;
         // Between the parts that a real client does days apart.
         tokio::time::sleep(pause(&shared, random)).await;
-        renewal_info(enrolment.caller, iteration, at, &issued.renewal_id).await?;
+        renewal_info(enrolment.client, iteration, at, &issued.renewal_id).await?;
         if until < Until::Renewal {
             return Ok(());
         }
@@ -160,12 +160,12 @@ impl AcmeUser {
         }
         let shared = self.shared.clone();
         let account = match shared.options.accounts {
-            Accounts::Own => {
-                Arc::new(Account::register(&mut self.caller, iteration, directory).await?)
+            AccountReuse::Own => {
+                Arc::new(Account::register(&mut self.client, iteration, directory).await?)
             }
-            Accounts::Shared => {
+            AccountReuse::Shared => {
                 let register = async || {
-                    let account = Account::register(&mut self.caller, iteration, directory);
+                    let account = Account::register(&mut self.client, iteration, directory);
                     account.await.map(Arc::new)
                 };
                 shared.account.get_or_try_init(register).await?.clone()
@@ -183,7 +183,7 @@ impl AcmeUser {
         let key = KeyPair::generate(kind.kind()).map(Arc::new);
         let key =
             key.map_err(|error| fail(iteration, Failure::new("signing", error.to_string())))?;
-        self.rsa = (kind == Key::Rsa2048).then(|| key.clone());
+        self.rsa = (kind == KeyAlgorithm::Rsa2048).then(|| key.clone());
         Ok(key)
     }
 

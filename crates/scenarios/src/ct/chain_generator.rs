@@ -17,8 +17,8 @@ use super::certificate_template::{
 };
 use super::pending_scts::{ExtraData, IssuerChain};
 use super::profile::Profile;
-use super::random::Random;
 use super::{Authorities, Issuers};
+use crate::random::Random;
 
 /// The interval `[start, end)` that a log takes notAfter from, in seconds since
 /// 1970; `None`: unbounded.

@@ -7,7 +7,7 @@ use lucarne_ct::TileLeafRef;
 use lucarne_tlog::{Hash, Level, Tile};
 
 use super::checks::{self, Finding};
-use crate::coding::decode;
+use crate::content_coding::decode;
 
 /// Why something could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]

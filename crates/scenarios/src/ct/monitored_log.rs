@@ -12,7 +12,7 @@ use super::checks::{self, CheckSink, Finding, TaggedRecorder};
 use super::fetch::{Fetch, FetchError};
 use super::http_fetcher::HttpFetcher;
 use super::monitor::{Monitor, root_at};
-use super::options::Audit;
+use super::options::AuditLevel;
 use super::outage::Outage;
 use super::pending_scts::PendingScts;
 use super::target::{LogOptions, Target, configuration, faulty};
@@ -27,7 +27,7 @@ pub(crate) struct MonitoredLog {
     pub(crate) tile_cache: Arc<TileCache>,
     pub(crate) outage: Arc<Outage>,
     pub(crate) pending_scts: Mutex<PendingScts>,
-    audit: Audit,
+    audit: AuditLevel,
     mmd: Duration,
     interval: Duration,
     clock_tolerance: Duration,
@@ -79,7 +79,7 @@ impl MonitoredLog {
             excused: Mutex::new(0),
             target,
         };
-        if options.audit != Audit::None {
+        if options.audit != AuditLevel::None {
             monitored.start().await?;
         }
         Ok(monitored)
@@ -105,7 +105,7 @@ impl MonitoredLog {
             Some(finding) => faulty(url, finding),
             None => configuration(format!("{url}: there is no checkpoint")),
         })?;
-        let entries = self.audit == Audit::Full;
+        let entries = self.audit == AuditLevel::Full;
         let monitor = Monitor::start(Arc::clone(&self.tile_cache), &mut fetcher, &head, entries);
         *self.monitor.lock().await = Some(monitor.await.map_err(fail)?);
         self.tree_heads.lock().mark_checked(head.size);
@@ -126,7 +126,7 @@ impl MonitoredLog {
 
     /// Looks at the log again and again, until `stop`.
     pub(crate) async fn follow(&self, recorder: Recorder, stop: Stop) {
-        if self.audit == Audit::None {
+        if self.audit == AuditLevel::None {
             return stop.cancelled().await;
         }
         let tagged = self.tagged(&recorder);
@@ -248,19 +248,19 @@ impl MonitoredLog {
 
     /// What the log must store of a submission besides what it signs, if entries are read.
     pub(crate) fn expects(&self, submission: &Submission) -> Option<ExtraData> {
-        (self.audit == Audit::Full).then(|| submission.extra_data())
+        (self.audit == AuditLevel::Full).then(|| submission.extra_data())
     }
 
     /// Whether promises are followed up.
     pub(crate) fn audits(&self) -> bool {
-        self.audit != Audit::None
+        self.audit != AuditLevel::None
     }
 
     /// The end: waits for what is still promised, reads the rest of the entries
     /// and says what was found.
     pub(crate) async fn audit(&self, recorder: &Recorder) -> Note {
         let tagged = self.tagged(recorder);
-        if self.audit == Audit::None {
+        if self.audit == AuditLevel::None {
             tagged.check(checks::AUDIT_COMPLETE, self.back());
             self.tell_absences(&tagged);
             return self.note(&[]);

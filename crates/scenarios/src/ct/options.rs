@@ -1,125 +1,11 @@
-//! Pieces of options that both CT scenarios share.
+//! An option that both CT scenarios share.
 
-use std::fmt;
-use std::str::FromStr;
-use std::time::Duration;
-
-use lucarne_settings::{typed, values};
-use serde::{Deserialize, Deserializer};
-
-/// A length of time, written `60s`, `1m30s` or `500ms`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Span(pub Duration);
-
-impl Span {
-    /// So many seconds.
-    #[must_use]
-    pub const fn seconds(seconds: u64) -> Self {
-        Self(Duration::from_secs(seconds))
-    }
-}
-
-impl FromStr for Span {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        values::duration(text).map(Self)
-    }
-}
-
-impl fmt::Display for Span {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&values::show_duration(self.0))
-    }
-}
-
-impl<'de> Deserialize<'de> for Span {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        typed::parsed(deserializer)
-    }
-}
-
-/// A moment, written as RFC 3339 or as a date.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment {
-    /// Milliseconds since 1970.
-    pub unix_ms: u64,
-}
-
-impl Moment {
-    /// Seconds since 1970.
-    #[must_use]
-    pub fn unix(self) -> i64 {
-        (self.unix_ms / 1000) as i64
-    }
-}
-
-impl FromStr for Moment {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        values::time(text).map(|unix_ms| Self { unix_ms })
-    }
-}
-
-impl<'de> Deserialize<'de> for Moment {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        typed::parsed(deserializer)
-    }
-}
-
-/// A number from 0 to 1.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
-pub struct Share(pub f64);
-
-impl Share {
-    fn new(value: f64) -> Result<Self, String> {
-        match (0.0..=1.0).contains(&value) {
-            true => Ok(Self(value)),
-            false => Err("is not a share: it goes from 0 to 1".to_owned()),
-        }
-    }
-}
-
-impl FromStr for Share {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let number = text.parse().map_err(|_| "is not a number".to_owned())?;
-        Self::new(number)
-    }
-}
-
-impl fmt::Display for Share {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl<'de> Deserialize<'de> for Share {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        typed::parsed(deserializer)
-    }
-}
-
-/// The version of HTTP.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Deserialize)]
-pub enum Http {
-    /// HTTP/1.1
-    #[default]
-    #[value(name = "1.1", alias = "1")]
-    #[serde(rename = "1.1", alias = "1")]
-    V1,
-    /// HTTP/2
-    #[value(name = "2")]
-    #[serde(rename = "2")]
-    V2,
-}
+use serde::Deserialize;
 
 /// How much of the log is read back and checked beside the load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Audit {
+pub enum AuditLevel {
     /// Nothing: only the answers themselves
     None,
     /// Checkpoints and hash tiles: consistency, and inclusion of every SCT'd entry
@@ -135,29 +21,29 @@ mod tests {
     use lucarne_settings::values::show_duration;
     use lucarne_settings::{Report, tree, typed};
 
-    use crate::ct::options::{Http, Share};
     use crate::ct::{read, write};
+    use crate::option_values::{HttpVersion, Ratio};
 
     #[derive(Parser)]
     struct Write {
         #[command(flatten)]
-        options: write::Options,
+        options: write::CtWriteOptions,
     }
 
     #[derive(Parser)]
     struct Read {
         #[command(flatten)]
-        options: read::Options,
+        options: read::CtReadOptions,
     }
 
     /// What neither the command line nor a plan says is the same in both.
     #[test]
     fn one_set_of_defaults() {
         let flags = Write::try_parse_from(["write"]).unwrap().options;
-        assert_eq!(flags, write::Options::default());
+        assert_eq!(flags, write::CtWriteOptions::default());
         assert_eq!(flags, serde_json::from_str("{}").unwrap());
         let flags = Read::try_parse_from(["read"]).unwrap().options;
-        assert_eq!(flags, read::Options::default());
+        assert_eq!(flags, read::CtReadOptions::default());
         assert_eq!(flags, serde_json::from_str("{}").unwrap());
     }
 
@@ -203,7 +89,7 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        assert!(serde_json::from_str::<write::Options>(r#"{"lgoUrl":["x"]}"#).is_err());
+        assert!(serde_json::from_str::<write::CtWriteOptions>(r#"{"lgoUrl":["x"]}"#).is_err());
         for flag in [
             "--precerts=1.5",
             "--mmd=10",
@@ -224,16 +110,16 @@ mod tests {
             let known = ["http", "duplicates", "precerts", "ahead", "logUrl"];
             let node = tree::parse(yaml).unwrap();
             let mut report = Report::on(None);
-            typed::read::<write::Options>(&node, "", &known, &mut report).unwrap()
+            typed::read::<write::CtWriteOptions>(&node, "", &known, &mut report).unwrap()
         };
         let options =
             read("http: 2\nduplicates: 0.25\nprecerts: 1\nahead: 100\nlogUrl: http://a\n");
-        assert_eq!((options.http, options.ahead), (Http::V2, 100));
+        assert_eq!((options.http, options.ahead), (HttpVersion::V2, 100));
         assert_eq!(
             (options.duplicates, options.precerts),
-            (Share(0.25), Share(1.0))
+            (Ratio(0.25), Ratio(1.0))
         );
         assert_eq!(options.log_url, ["http://a"]);
-        assert_eq!(read("http: 1.1\n").http, Http::V1);
+        assert_eq!(read("http: 1.1\n").http, HttpVersion::V1);
     }
 }

@@ -16,8 +16,8 @@ use super::chain_generator::DAY;
 use super::checks::{self, CheckSink};
 use super::monitored_log::now_ms;
 use super::outage::Outage;
-use super::retry_after::retry_after;
 use super::target::Target;
+use crate::retry_after::retry_after;
 
 /// For so long probes are sent again, all together, that a log goes on putting off.
 const PATIENCE: Duration = Duration::from_secs(10);

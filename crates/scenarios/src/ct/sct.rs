@@ -158,8 +158,8 @@ mod tests {
     use lucarne_ct::LogKey;
 
     use super::*;
-    use crate::ct::random::Random;
     use crate::ct::{Authorities, ChainGenerator, Issuers, Roots, TemporalInterval};
+    use crate::random::Random;
 
     /// The log's own signer is the other side; what is changed afterwards is
     /// called by its name.

@@ -16,9 +16,10 @@ use serde::Deserialize;
 
 use super::TemporalInterval;
 use super::checks::{self, Finding};
-use super::options::{Audit, Http};
+use super::options::AuditLevel;
 use super::sct::excerpt;
 use super::tree_heads::unverified;
+use crate::option_values::HttpVersion;
 
 /// What both scenarios are told about logs.
 #[derive(Clone, Debug)]
@@ -32,7 +33,7 @@ pub struct LogOptions {
     /// Public keys: base64 of DER, or PEM files.
     pub log_public_key: Vec<String>,
     /// How much is read back.
-    pub audit: Audit,
+    pub audit: AuditLevel,
     /// Within which an entry must be covered.
     pub mmd: Duration,
     /// Age at which a checkpoint is stale.
@@ -48,7 +49,7 @@ pub struct LogOptions {
     /// Token of submissions, if another one.
     pub bearer_token_write: Option<String>,
     /// Version of HTTP.
-    pub http: Http,
+    pub http: HttpVersion,
     /// Accept any TLS certificate.
     pub insecure: bool,
     /// More certificates to trust, in PEM.
@@ -59,7 +60,7 @@ pub struct LogOptions {
 
 impl Default for LogOptions {
     fn default() -> Self {
-        super::write::Options::default().logs()
+        super::write::CtWriteOptions::default().logs()
     }
 }
 
@@ -172,8 +173,8 @@ impl LogOptions {
     fn client(&self) -> ClientOptions {
         ClientOptions {
             version: match self.http {
-                Http::V1 => Version::Http1,
-                Http::V2 => Version::Http2,
+                HttpVersion::V1 => Version::Http1,
+                HttpVersion::V2 => Version::Http2,
             },
             insecure: self.insecure,
             // A plan's `${NAME:-}` gives an empty one.

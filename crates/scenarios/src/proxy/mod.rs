@@ -17,5 +17,5 @@ mod options;
 mod scenario;
 mod user;
 
-pub use options::Options;
+pub use options::ProxyScenarioOptions;
 pub use scenario::build;

@@ -6,13 +6,13 @@ use clap::Args;
 use lucarne_settings::typed;
 use serde::Deserialize;
 
-use crate::connecting::Statuses;
-use crate::ct::options::Span;
+use crate::connection_options::StatusRange;
+use crate::option_values::TimeSpan;
 
 /// Which proxy is asked, for which hosts, and what must be true of the answers.
 #[derive(Clone, Debug, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-pub struct Options {
+pub struct ProxyScenarioOptions {
     /// The proxy (http://host:port)
     #[arg(
         long,
@@ -43,7 +43,7 @@ pub struct Options {
     /// Statuses of the answer that are right (200, 2xx) [default: 2xx, 3xx]
     #[arg(long, value_name = "STATUS", value_delimiter = ',')]
     #[serde(deserialize_with = "typed::list")]
-    pub expect: Vec<Statuses>,
+    pub expect: Vec<StatusRange>,
     /// PEM file of the proxy's CA, which alone may issue [default: what the system trusts]
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
@@ -57,17 +57,17 @@ pub struct Options {
     #[arg(long, value_name = "USER:PASSWORD")]
     pub proxy_user: Option<String>,
     /// The most a request may take, connecting included
-    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(60))]
-    pub timeout: Span,
+    #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(60))]
+    pub timeout: TimeSpan,
     /// The most that connecting, the tunnel and the TLS handshake may take together
-    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(10))]
-    pub connect_timeout: Span,
+    #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(10))]
+    pub connect_timeout: TimeSpan,
 }
 
 /// A domain that is nobody's (RFC 6761).
 const TEMPLATE: &str = "host-{}.test";
 
-impl Default for Options {
+impl Default for ProxyScenarioOptions {
     fn default() -> Self {
         Self {
             proxy: String::new(),
@@ -82,13 +82,13 @@ impl Default for Options {
             insecure: false,
             once: false,
             proxy_user: None,
-            timeout: Span::seconds(60),
-            connect_timeout: Span::seconds(10),
+            timeout: TimeSpan::seconds(60),
+            connect_timeout: TimeSpan::seconds(10),
         }
     }
 }
 
-impl Options {
+impl ProxyScenarioOptions {
     /// The names of all hosts, in the order of their turns.
     pub(super) fn names(&self) -> Vec<String> {
         if !self.host.is_empty() {

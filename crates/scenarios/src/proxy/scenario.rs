@@ -8,15 +8,15 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use super::certificates::Certificates;
-use super::options::Options;
+use super::options::ProxyScenarioOptions;
 use super::user::ProxyUser;
-use crate::connecting::{Statuses, wrong};
+use crate::connection_options::{StatusRange, wrong};
 
 /// The scenario that `options` describe.
 ///
 /// # Errors
 /// Options that make no sense.
-pub fn build(options: Options, _seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
+pub fn build(options: ProxyScenarioOptions, _seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
     Ok(Arc::new(ProxyLoad(Arc::new(Shared::new(options)?))))
 }
 
@@ -26,13 +26,13 @@ struct ProxyLoad(Arc<Shared>);
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) hosts: Vec<String>,
-    pub(super) expect: Vec<Statuses>,
-    pub(super) options: Options,
+    pub(super) expect: Vec<StatusRange>,
+    pub(super) options: ProxyScenarioOptions,
     ready: OnceLock<(Tunnel, Certificates)>,
 }
 
 impl Shared {
-    fn new(options: Options) -> Result<Self, PrepareError> {
+    fn new(options: ProxyScenarioOptions) -> Result<Self, PrepareError> {
         if options.proxy.is_empty() {
             return Err(wrong("`--proxy` (`proxy` in a plan) is missing"));
         }

@@ -7,7 +7,7 @@ use lucarne_load::{Failure, Iteration, Tags, User};
 
 use super::certificates::Seen;
 use super::scenario::Shared;
-use crate::connecting::list;
+use crate::connection_options::list;
 
 /// A failure: the certificate is not what it should be.
 const CERTIFICATE: &str = "certificate";

@@ -15,15 +15,17 @@
 //!   values are not there is not sent; that is a failed iteration.
 //! - JSON is looked through once for all places that matter, and not built up.
 
-mod check;
-mod json;
+mod json_pointers;
 mod options;
 mod request;
+mod response_checks;
 mod scenario;
 mod template;
 mod user;
 
 pub(crate) use options::STRUCTURED;
 pub(crate) use options::headers;
-pub use options::{Check, Connections, Header, Json, JsonType, Length, Options, Pairs, Step};
+pub use options::{
+    CheckOptions, Connections, Header, Json, JsonType, Length, Pairs, RestOptions, Step,
+};
 pub use scenario::build;

@@ -9,13 +9,13 @@ use lucarne_settings::typed;
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::connecting::{Pause, Resolve, Statuses, Tls};
-use crate::ct::options::{Http, Span};
+use crate::connection_options::{OfferedTls, Pause, ResolveOverride, StatusRange};
+use crate::option_values::{HttpVersion, TimeSpan};
 
 /// Which requests are sent, and how.
 #[derive(Clone, Debug, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-pub struct Options {
+pub struct RestOptions {
     /// URL of the one request, with templates ({{unique}}, {{counter(to=99)}}, …) in path and query
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
@@ -43,19 +43,19 @@ pub struct Options {
     /// Statuses that are right (201, 2xx) [default: 2xx]
     #[arg(long, value_name = "STATUS", value_delimiter = ',')]
     #[serde(deserialize_with = "typed::list")]
-    pub expect: Vec<Statuses>,
+    pub expect: Vec<StatusRange>,
     /// Time between two requests of an iteration, and after the last (1s, 500ms..2s)
     #[arg(long, value_name = "TIME")]
     pub think_time: Option<Pause>,
     /// Wait up to so long before an iteration, by chance; latency counts from then
-    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(0))]
-    pub jitter: Span,
+    #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(0))]
+    pub jitter: TimeSpan,
     /// How long a connection is kept
     #[arg(long, value_enum, default_value_t)]
     pub connections: Connections,
     /// Version of HTTP
     #[arg(long, value_enum, default_value_t)]
-    pub http: Http,
+    pub http: HttpVersion,
     /// Accept any TLS certificate
     #[arg(long)]
     pub insecure: bool,
@@ -73,7 +73,7 @@ pub struct Options {
     pub server_name: Option<String>,
     /// Versions of TLS to offer [default: both]
     #[arg(long, value_enum, value_delimiter = ',')]
-    pub tls_versions: Vec<Tls>,
+    pub tls_versions: Vec<OfferedTls>,
     /// Cipher suites to offer, by IANA's names [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub cipher_suites: Vec<String>,
@@ -84,22 +84,22 @@ pub struct Options {
     #[arg(long)]
     pub resume: bool,
     /// The most a request may take
-    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(60))]
-    pub timeout: Span,
+    #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(60))]
+    pub timeout: TimeSpan,
     /// The most that connecting and the TLS handshake may take together
-    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(10))]
-    pub connect_timeout: Span,
+    #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(10))]
+    pub connect_timeout: TimeSpan,
     /// Address of a host that is not to be looked up
     #[arg(long, value_name = "HOST=ADDRESS")]
     #[serde(deserialize_with = "typed::list")]
-    pub resolve: Vec<Resolve>,
+    pub resolve: Vec<ResolveOverride>,
 
     /// Values by name, made once an iteration.
     #[arg(skip)]
     pub vars: Pairs,
     /// What must be true of the one request's answer.
     #[arg(skip)]
-    pub checks: Vec<Check>,
+    pub checks: Vec<CheckOptions>,
     /// Requests of an iteration, one after the other.
     #[arg(skip)]
     pub steps: Vec<Step>,
@@ -111,7 +111,7 @@ pub struct Options {
 /// Keys that only plans have.
 pub(crate) const STRUCTURED: &[&str] = &["vars", "checks", "steps", "requests"];
 
-impl Default for Options {
+impl Default for RestOptions {
     fn default() -> Self {
         Self {
             url: None,
@@ -122,9 +122,9 @@ impl Default for Options {
             json: None,
             expect: Vec::new(),
             think_time: None,
-            jitter: Span::seconds(0),
+            jitter: TimeSpan::seconds(0),
             connections: Connections::default(),
-            http: Http::default(),
+            http: HttpVersion::default(),
             insecure: false,
             ca: None,
             cert: None,
@@ -134,8 +134,8 @@ impl Default for Options {
             cipher_suites: Vec::new(),
             groups: Vec::new(),
             resume: false,
-            timeout: Span::seconds(60),
-            connect_timeout: Span::seconds(10),
+            timeout: TimeSpan::seconds(60),
+            connect_timeout: TimeSpan::seconds(10),
             resolve: Vec::new(),
             vars: Pairs::default(),
             checks: Vec::new(),
@@ -166,9 +166,9 @@ pub struct Step {
     pub json: Option<Json>,
     /// Statuses that are right.
     #[serde(deserialize_with = "typed::list")]
-    pub expect: Vec<Statuses>,
+    pub expect: Vec<StatusRange>,
     /// What else must be true of the answer.
-    pub checks: Vec<Check>,
+    pub checks: Vec<CheckOptions>,
     /// Values to take from the answer, for the rest of the iteration.
     pub capture: Pairs,
     /// The same, for as long as the user lives.
@@ -181,7 +181,7 @@ pub struct Step {
 /// more.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-pub struct Check {
+pub struct CheckOptions {
     /// What reports call it.
     pub name: Option<String>,
     /// The place: a JSON pointer (RFC 6901) into the body, `/` alone for all of it.

@@ -5,11 +5,11 @@ use lucarne_load::http::Response;
 use serde_json::Value;
 use url::{Position, Url};
 
-use super::check::Checks;
 use super::options::{Header, Json, Step};
+use super::response_checks::ResponseChecks;
 use super::template::{Form, Scope, Template};
-use crate::connecting::{Pause, Statuses, list};
-use crate::names::keep;
+use crate::connection_options::{Pause, StatusRange, list};
+use crate::interned::intern;
 
 /// A request as it is sent over and over again.
 #[derive(Debug)]
@@ -22,10 +22,10 @@ pub(super) struct Request {
     pub(super) path: Template,
     pub(super) headers: Vec<(String, Template)>,
     pub(super) body: Option<Template>,
-    expect: Vec<Statuses>,
+    expect: Vec<StatusRange>,
     /// The name of the check of the status.
     pub(super) status_check: &'static str,
-    pub(super) checks: Checks,
+    pub(super) checks: ResponseChecks,
     pub(super) think_time: Option<Pause>,
     /// How often it is picked, and how often those before it.
     pub(super) weight: f64,
@@ -65,7 +65,7 @@ impl Compiler<'_> {
             return Err(format!("name: `{name}` has commas or braces"));
         }
         let headers = self.headers(step)?;
-        let mut checks = Checks::compile(&name, &step.checks, &mut self.scope)?;
+        let mut checks = ResponseChecks::compile(&name, &step.checks, &mut self.scope)?;
         let captured = step.capture.0.iter().map(|pair| (pair, false));
         let remembered = step.remember.0.iter().map(|pair| (pair, true));
         for ((value, place), stays) in captured.chain(remembered) {
@@ -84,7 +84,7 @@ impl Compiler<'_> {
             given => given.to_vec(),
         };
         Ok(Request {
-            status_check: keep(&format!("{name}: status is {}", list(&expect))),
+            status_check: intern(&format!("{name}: status is {}", list(&expect))),
             name,
             server,
             method,

@@ -5,18 +5,18 @@ use async_trait::async_trait;
 use lucarne_load::http::{Client, ClientOptions, Endpoint};
 use lucarne_load::{PrepareError, Recorder, Scenario, User};
 
-use super::options::{Connections, Options, Step};
+use super::options::{Connections, RestOptions, Step};
 use super::request::{Compiler, Request};
 use super::template::{Common, Form, Template};
 use super::user::RestUser;
-use crate::connecting::{self, Connecting, wrong};
+use crate::connection_options::{self, ConnectionOptions, wrong};
 
 /// The scenario that `options` describe; `seed` is where its randomness begins.
 ///
 /// # Errors
 /// Options that make no sense, templates that cannot be read, values that
 /// nobody knows.
-pub fn build(options: Options, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
+pub fn build(options: RestOptions, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
     Ok(Arc::new(Rest(Arc::new(Shared::new(options, seed)?))))
 }
 
@@ -49,7 +49,7 @@ pub(super) enum Order {
 }
 
 impl Shared {
-    fn new(options: Options, seed: u64) -> Result<Self, PrepareError> {
+    fn new(options: RestOptions, seed: u64) -> Result<Self, PrepareError> {
         let (order, steps, key) = steps(&options).map_err(wrong)?;
         let mut compiler = Compiler {
             base: options.base_url.as_deref(),
@@ -126,7 +126,7 @@ impl Shared {
 }
 
 /// The requests, in which order, and under which key they are written.
-fn steps(options: &Options) -> Result<(Order, Vec<Step>, &'static str), String> {
+fn steps(options: &RestOptions) -> Result<(Order, Vec<Step>, &'static str), String> {
     let lists = [
         (Order::Steps, &options.steps, "steps"),
         (Order::One, &options.requests, "requests"),
@@ -154,7 +154,7 @@ fn steps(options: &Options) -> Result<(Order, Vec<Step>, &'static str), String> 
 }
 
 /// The one request that needs no list.
-fn one(options: &Options) -> Step {
+fn one(options: &RestOptions) -> Step {
     Step {
         url: options.url.clone().unwrap_or_default(),
         method: options.method.clone(),
@@ -166,8 +166,8 @@ fn one(options: &Options) -> Step {
     }
 }
 
-fn client_options(options: Options) -> Result<Arc<ClientOptions>, PrepareError> {
-    let connecting = Connecting {
+fn client_options(options: RestOptions) -> Result<Arc<ClientOptions>, PrepareError> {
+    let connecting = ConnectionOptions {
         http: options.http,
         insecure: options.insecure,
         ca: options.ca,
@@ -192,11 +192,11 @@ impl Scenario for Rest {
         let shared = &self.0;
         let mut endpoints = Vec::new();
         for server in &shared.servers {
-            endpoints.push(connecting::resolve(server, &shared.options).await?);
+            endpoints.push(connection_options::resolve(server, &shared.options).await?);
         }
         let _ = shared.endpoints.set(endpoints);
         for mut client in shared.clients() {
-            connecting::reach(&mut client).await?;
+            connection_options::reach(&mut client).await?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use super::options::Connections;
 use super::request::Request;
 use super::scenario::{Order, Shared};
 use super::template::Values;
-use crate::coding;
+use crate::content_coding;
 
 /// A failure: the answer is not what it should be, although its status is.
 pub(super) const CONTENT: &str = "content";
@@ -218,7 +218,7 @@ fn decode(response: &mut Response) -> Result<(), String> {
         .filter(|coding| !coding.is_empty() && coding != "identity")
         .collect();
     for coding in codings.iter().rev() {
-        let plain = coding::decode(coding, &response.body, MOST)
+        let plain = content_coding::decode(coding, &response.body, MOST)
             .ok_or_else(|| format!("the answer is in {coding}, which is not known here"))?;
         let plain = plain.map_err(|error| format!("the answer is not {coding}: {error}"))?;
         response.body = plain.into();

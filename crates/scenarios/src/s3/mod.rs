@@ -16,14 +16,14 @@
 //!   signed. Signing takes place before a request's time begins.
 //! - What is written lies under a prefix of its own, and is removed at the end.
 
-mod cells;
+mod conditional_put;
 mod content;
 mod objects;
 mod options;
-mod race;
 mod scenario;
+mod schedule;
 mod store;
 mod user;
 
-pub use options::{Operation, Options, Size, Style};
+pub use options::{AddressingStyle, Operation, S3Options, Size};
 pub use scenario::build;

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use rusty_s3::actions::ListObjectsV2;
 
 use super::content::{Content, Header};
-use super::store::{Ask, Store, wrong};
+use super::store::{S3Request, Store, wrong};
 
 /// How many requests go on at the same time.
 const AT_ONCE: usize = 8;
@@ -19,7 +19,7 @@ const PATIENCE: u32 = 30;
 /// Finds the bucket, or makes it if `create` says so; returns whether it did.
 pub(super) async fn require_bucket(store: &Store, create: bool) -> Result<bool, PrepareError> {
     let (bucket, name) = (store.bucket.name(), &store.name);
-    let found = patiently(store, Ask::HeadBucket).await?;
+    let found = patiently(store, S3Request::HeadBucket).await?;
     match found.status {
         200 => return Ok(false),
         404 if create => {}
@@ -40,7 +40,7 @@ pub(super) async fn require_bucket(store: &Store, create: bool) -> Result<bool, 
             )));
         }
     }
-    let made = patiently(store, Ask::CreateBucket).await?;
+    let made = patiently(store, S3Request::CreateBucket).await?;
     match made.exchange.outcome {
         Ok(()) => Ok(true),
         Err(failure) => Err(wrong(format!(
@@ -50,11 +50,11 @@ pub(super) async fn require_bucket(store: &Store, create: bool) -> Result<bool, 
 }
 
 /// Asks until the store is ready.
-async fn patiently(store: &Store, ask: Ask<'_>) -> Result<Response, PrepareError> {
+async fn patiently(store: &Store, request: S3Request<'_>) -> Result<Response, PrepareError> {
     let mut client = client(store).map_err(|failure| wrong(failure.detail))?;
     let mut tries = 0;
     loop {
-        let response = store.send(&mut client, ask, Body::Empty).await;
+        let response = store.send(&mut client, request, Body::Empty).await;
         match &response.exchange.outcome {
             Err(failure) if response.status == 0 => {
                 let name = &store.name;
@@ -79,7 +79,7 @@ pub(super) async fn remove(store: &Store, prefix: &str) -> Result<u64, Failure> 
     loop {
         // The beginning of the list, each time: what is there next.
         let list = store
-            .send(&mut client, Ask::List(prefix), Body::Empty)
+            .send(&mut client, S3Request::List(prefix), Body::Empty)
             .await;
         list.exchange.outcome.clone()?;
         let keys = keys(&list)?;
@@ -140,9 +140,13 @@ async fn work(store: &Store, jobs: &Mutex<std::vec::IntoIter<Job<'_>>>) -> Resul
             None => return Ok(()),
             Some(Job::Put(key, parts)) => {
                 let body = Body::Parts(&parts);
-                store.send(&mut client, Ask::Put(key), body).await
+                store.send(&mut client, S3Request::Put(key), body).await
             }
-            Some(Job::Delete(key)) => store.send(&mut client, Ask::Delete(key), Body::Empty).await,
+            Some(Job::Delete(key)) => {
+                store
+                    .send(&mut client, S3Request::Delete(key), Body::Empty)
+                    .await
+            }
         };
         response.exchange.outcome?;
     }
@@ -151,7 +155,7 @@ async fn work(store: &Store, jobs: &Mutex<std::vec::IntoIter<Job<'_>>>) -> Resul
 /// Removes the bucket.
 pub(super) async fn remove_bucket(store: &Store) -> Result<(), Failure> {
     let mut client = client(store)?;
-    let gone = store.send(&mut client, Ask::DeleteBucket, Body::Empty);
+    let gone = store.send(&mut client, S3Request::DeleteBucket, Body::Empty);
     gone.await.exchange.outcome
 }
 

@@ -8,13 +8,13 @@ use clap::{Args, ValueEnum};
 use lucarne_settings::typed;
 use serde::{Deserialize, Deserializer};
 
-use crate::connecting::Resolve;
-use crate::ct::options::{Http, Span};
+use crate::connection_options::ResolveOverride;
+use crate::option_values::{HttpVersion, TimeSpan};
 
 /// Which stores are loaded, and with what.
 #[derive(Clone, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-pub struct Options {
+pub struct S3Options {
     /// URL of a store, `name=` before it if its host does not tell; several take turns
     #[arg(long, value_name = "[NAME=]URL")]
     #[serde(deserialize_with = "typed::list")]
@@ -44,7 +44,7 @@ pub struct Options {
     pub region: String,
     /// Where the bucket's name goes: into the path, or in front of the host
     #[arg(long, value_enum, default_value_t)]
-    pub style: Style,
+    pub style: AddressingStyle,
     /// What to do
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Operation::Put, Operation::Get])]
     pub operations: Vec<Operation>,
@@ -57,8 +57,8 @@ pub struct Options {
     #[serde(deserialize_with = "typed::list")]
     pub concurrency: Vec<u32>,
     /// How long each combination takes
-    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(10))]
-    pub cell_duration: Span,
+    #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(10))]
+    pub cell_duration: TimeSpan,
     /// Do everything in turn instead, with all users: for a fixed rate
     #[arg(long)]
     pub mixed: bool,
@@ -70,7 +70,7 @@ pub struct Options {
     pub racers: u32,
     /// Version of HTTP
     #[arg(long, value_enum, default_value_t)]
-    pub http: Http,
+    pub http: HttpVersion,
     /// Accept any TLS certificate
     #[arg(long)]
     pub insecure: bool,
@@ -78,18 +78,18 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
     /// The most a request may take
-    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(60))]
-    pub timeout: Span,
+    #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(60))]
+    pub timeout: TimeSpan,
     /// Address of a host that is not to be looked up
     #[arg(long, value_name = "HOST=ADDRESS")]
     #[serde(deserialize_with = "typed::list")]
-    pub resolve: Vec<Resolve>,
+    pub resolve: Vec<ResolveOverride>,
 }
 
 const SIZES: [Size; 4] = [Size(4 << 10), Size(8 << 10), Size(1 << 20), Size(4 << 20)];
 const CONCURRENCY: [u32; 3] = [1, 8, 32];
 
-impl Default for Options {
+impl Default for S3Options {
     fn default() -> Self {
         Self {
             endpoint: Vec::new(),
@@ -100,25 +100,25 @@ impl Default for Options {
             access_key: Vec::new(),
             secret_key: Vec::new(),
             region: "us-east-1".into(),
-            style: Style::default(),
+            style: AddressingStyle::default(),
             operations: vec![Operation::Put, Operation::Get],
             sizes: SIZES.into(),
             concurrency: CONCURRENCY.into(),
-            cell_duration: Span::seconds(10),
+            cell_duration: TimeSpan::seconds(10),
             mixed: false,
             objects: 64,
             racers: 4,
-            http: Http::default(),
+            http: HttpVersion::default(),
             insecure: false,
             ca: None,
-            timeout: Span::seconds(60),
+            timeout: TimeSpan::seconds(60),
             resolve: Vec::new(),
         }
     }
 }
 
 /// Everything but the secret.
-impl fmt::Debug for Options {
+impl fmt::Debug for S3Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
             .field("endpoint", &self.endpoint)
@@ -172,7 +172,7 @@ impl Operation {
 /// Where the name of the bucket goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Style {
+pub enum AddressingStyle {
     /// `host/bucket/key`
     #[default]
     Path,
@@ -270,9 +270,9 @@ mod tests {
 
     #[test]
     fn a_secret_is_not_shown() {
-        let options = Options {
+        let options = S3Options {
             secret_key: vec!["hidden".into()],
-            ..Options::default()
+            ..S3Options::default()
         };
         assert!(!format!("{options:?}").contains("hidden"));
     }

@@ -5,11 +5,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lucarne_load::{Note, PrepareError, Recorder, Scenario, Tags, User};
 
-use super::cells::{Cell, Progress, Schedule};
+use super::conditional_put::RaceCounts;
 use super::content::{Content, Header, header, mix};
 use super::objects;
-use super::options::{Operation, Options};
-use super::race::Verdict;
+use super::options::{Operation, S3Options};
+use super::schedule::{Cell, Progress, Schedule};
 use super::store::{Store, wrong};
 use super::user::S3User;
 
@@ -17,7 +17,7 @@ use super::user::S3User;
 ///
 /// # Errors
 /// Options that make no sense, or keys that are missing.
-pub fn build(options: Options, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
+pub fn build(options: S3Options, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
     Ok(Arc::new(S3(Arc::new(Shared::new(options, seed)?))))
 }
 
@@ -34,16 +34,16 @@ pub(super) struct Shared {
     pub(super) racers: u32,
     pub(super) seed: u64,
     /// One for each store.
-    pub(super) verdicts: Vec<Verdict>,
+    pub(super) counts: Vec<RaceCounts>,
     /// What all names of this run begin with.
     prefix: String,
     puts: Vec<AtomicU64>,
     made_bucket: Vec<AtomicBool>,
-    options: Options,
+    options: S3Options,
 }
 
 impl Shared {
-    fn new(options: Options, seed: u64) -> Result<Self, PrepareError> {
+    fn new(options: S3Options, seed: u64) -> Result<Self, PrepareError> {
         validate(&options)?;
         let stores = Store::all(&options)?;
         let cells = Cell::all(&options, stores.len());
@@ -60,7 +60,7 @@ impl Shared {
             objects: u64::from(options.objects),
             racers: options.racers,
             seed,
-            verdicts: stores.iter().map(|_| Verdict::default()).collect(),
+            counts: stores.iter().map(|_| RaceCounts::default()).collect(),
             prefix: format!("{}{run:016x}/", options.prefix),
             puts: stores.iter().map(|_| AtomicU64::new(0)).collect(),
             made_bucket: stores.iter().map(|_| AtomicBool::new(false)).collect(),
@@ -198,7 +198,7 @@ fn seconds(cell: &Cell, progress: &Progress) -> Option<Duration> {
     })
 }
 
-fn validate(options: &Options) -> Result<(), PrepareError> {
+fn validate(options: &S3Options) -> Result<(), PrepareError> {
     let said = [
         (options.bucket.is_empty(), "`--bucket` is empty"),
         (options.operations.is_empty(), "`--operations` is empty"),
@@ -248,9 +248,9 @@ impl Scenario for S3 {
         let shared = &self.0;
         let mut notes = Vec::new();
         notes.extend(shared.tell_cells(&recorder));
-        let verdicts = shared.stores.iter().zip(&shared.verdicts);
-        let lines: Vec<_> = verdicts
-            .filter_map(|(store, verdict)| verdict.line(&store.name, shared.racers))
+        let counts = shared.stores.iter().zip(&shared.counts);
+        let lines: Vec<_> = counts
+            .filter_map(|(store, counts)| counts.line(&store.name, shared.racers))
             .collect();
         if !lines.is_empty() {
             let title = "Conditional PUT".into();

@@ -12,8 +12,8 @@ use lucarne_load::{Failure, PrepareError};
 use rusty_s3::{Bucket, Credentials, S3Action, UrlStyle};
 use url::{Position, Url};
 
-use super::options::{Options, Style};
-use crate::ct::options::Http;
+use super::options::{AddressingStyle, S3Options};
+use crate::option_values::HttpVersion;
 
 /// How long a signature holds: longer than any request takes.
 const VALID: Duration = Duration::from_secs(3600);
@@ -31,7 +31,7 @@ pub(super) struct Store {
 
 /// What is asked of a store.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Ask<'a> {
+pub(super) enum S3Request<'a> {
     Put(&'a str),
     /// PUT, if there is no such object.
     Create(&'a str),
@@ -47,13 +47,13 @@ pub(super) enum Ask<'a> {
 
 const CONDITION: (&str, &str) = ("if-none-match", "*");
 
-impl Ask<'_> {
+impl S3Request<'_> {
     fn method(self) -> &'static Method {
         match self {
-            Ask::Put(_) | Ask::Create(_) | Ask::CreateBucket => &Method::PUT,
-            Ask::Get(_) | Ask::List(_) => &Method::GET,
-            Ask::Head(_) | Ask::HeadBucket => &Method::HEAD,
-            Ask::Delete(_) | Ask::DeleteBucket => &Method::DELETE,
+            S3Request::Put(_) | S3Request::Create(_) | S3Request::CreateBucket => &Method::PUT,
+            S3Request::Get(_) | S3Request::List(_) => &Method::GET,
+            S3Request::Head(_) | S3Request::HeadBucket => &Method::HEAD,
+            S3Request::Delete(_) | S3Request::DeleteBucket => &Method::DELETE,
         }
     }
 
@@ -61,8 +61,8 @@ impl Ask<'_> {
     fn expected(self) -> &'static [u16] {
         match self {
             // 409: another creator is at it (ConditionalRequestConflict).
-            Ask::Create(_) => &[200, 412, 409],
-            Ask::Delete(_) | Ask::DeleteBucket => &[200, 204],
+            S3Request::Create(_) => &[200, 412, 409],
+            S3Request::Delete(_) | S3Request::DeleteBucket => &[200, 204],
             _ => &[200],
         }
     }
@@ -70,7 +70,7 @@ impl Ask<'_> {
 
 impl Store {
     /// The stores that `options` name.
-    pub(super) fn all(options: &Options) -> Result<Vec<Self>, PrepareError> {
+    pub(super) fn all(options: &S3Options) -> Result<Vec<Self>, PrepareError> {
         let count = options.endpoint.len();
         if count == 0 {
             return Err(wrong("`--endpoint` (`endpoint` in a plan) is missing"));
@@ -108,7 +108,7 @@ impl Store {
     fn new(
         text: &str,
         credentials: Credentials,
-        options: &Options,
+        options: &S3Options,
         client: Arc<ClientOptions>,
     ) -> Result<Self, PrepareError> {
         let (name, url) = match text.split_once('=') {
@@ -118,8 +118,8 @@ impl Store {
         let parsed =
             Url::parse(url).map_err(|error| wrong(format!("`{url}` is not a URL: {error}")))?;
         let style = match options.style {
-            Style::Path => UrlStyle::Path,
-            Style::Virtual => UrlStyle::VirtualHost,
+            AddressingStyle::Path => UrlStyle::Path,
+            AddressingStyle::Virtual => UrlStyle::VirtualHost,
         };
         let host = &parsed[Position::BeforeHost..Position::AfterPort];
         let name = name.unwrap_or(host).to_owned();
@@ -158,69 +158,74 @@ impl Store {
     }
 
     /// Signs and sends. An answer with another status than is right is a failure.
-    pub(super) async fn send(&self, client: &mut Client, ask: Ask<'_>, body: Body<'_>) -> Response {
-        let url = self.sign(ask);
+    pub(super) async fn send(
+        &self,
+        client: &mut Client,
+        request: S3Request<'_>,
+        body: Body<'_>,
+    ) -> Response {
+        let url = self.sign(request);
         let headers = [CONDITION];
-        let request = Request {
-            headers: match ask {
-                Ask::Create(_) => &headers,
+        let http_request = Request {
+            headers: match request {
+                S3Request::Create(_) => &headers,
                 _ => &[],
             },
-            ..Request::new(ask.method(), &url[Position::BeforePath..]).body(body)
+            ..Request::new(request.method(), &url[Position::BeforePath..]).body(body)
         };
-        let mut response = client.send(&request).await;
-        if response.exchange.outcome.is_ok() && !ask.expected().contains(&response.status) {
-            response.exchange.outcome = Err(unexpected(ask, &response));
+        let mut response = client.send(&http_request).await;
+        if response.exchange.outcome.is_ok() && !request.expected().contains(&response.status) {
+            response.exchange.outcome = Err(unexpected(request, &response));
         }
         response
     }
 
-    fn sign(&self, ask: Ask<'_>) -> Url {
+    fn sign(&self, request: S3Request<'_>) -> Url {
         let (bucket, key) = (&self.bucket, Some(&self.credentials));
-        match ask {
-            Ask::Put(object) => bucket.put_object(key, object).sign(VALID),
-            Ask::Create(object) => {
+        match request {
+            S3Request::Put(object) => bucket.put_object(key, object).sign(VALID),
+            S3Request::Create(object) => {
                 let mut put = bucket.put_object(key, object);
                 put.headers_mut().insert(CONDITION.0, CONDITION.1);
                 put.sign(VALID)
             }
-            Ask::Get(object) => bucket.get_object(key, object).sign(VALID),
-            Ask::Head(object) => bucket.head_object(key, object).sign(VALID),
-            Ask::Delete(object) => bucket.delete_object(key, object).sign(VALID),
-            Ask::List(prefix) => {
+            S3Request::Get(object) => bucket.get_object(key, object).sign(VALID),
+            S3Request::Head(object) => bucket.head_object(key, object).sign(VALID),
+            S3Request::Delete(object) => bucket.delete_object(key, object).sign(VALID),
+            S3Request::List(prefix) => {
                 let mut list = bucket.list_objects_v2(key);
                 list.with_prefix(prefix);
                 list.sign(VALID)
             }
-            Ask::HeadBucket => bucket.head_bucket(key).sign(VALID),
-            Ask::CreateBucket => bucket.create_bucket(&self.credentials).sign(VALID),
-            Ask::DeleteBucket => bucket.delete_bucket(&self.credentials).sign(VALID),
+            S3Request::HeadBucket => bucket.head_bucket(key).sign(VALID),
+            S3Request::CreateBucket => bucket.create_bucket(&self.credentials).sign(VALID),
+            S3Request::DeleteBucket => bucket.delete_bucket(&self.credentials).sign(VALID),
         }
     }
 }
 
 /// What a store says instead of what was expected: the status, and S3's own code.
-fn unexpected(ask: Ask<'_>, response: &Response) -> Failure {
+fn unexpected(request: S3Request<'_>, response: &Response) -> Failure {
     let body = String::from_utf8_lossy(&response.body);
     let code = body
         .split_once("<Code>")
         .and_then(|(_, rest)| rest.split_once("</Code>"))
         .map_or("", |(code, _)| code);
-    let method = ask.method();
+    let method = request.method();
     let status = response.status;
     let detail = format!("{status} {code}");
     Failure::new(kind::STATUS, format!("{} to {method}", detail.trim_end()))
 }
 
-fn client_options(options: &Options) -> ClientOptions {
+fn client_options(options: &S3Options) -> ClientOptions {
     let resolve = options
         .resolve
         .iter()
         .map(|resolve| -> (String, IpAddr) { (resolve.0.clone(), resolve.1) });
     ClientOptions {
         version: match options.http {
-            Http::V1 => Version::Http1,
-            Http::V2 => Version::Http2,
+            HttpVersion::V1 => Version::Http1,
+            HttpVersion::V2 => Version::Http2,
         },
         insecure: options.insecure,
         ca: options.ca.clone(),
@@ -267,12 +272,12 @@ pub(super) fn wrong(message: impl Into<String>) -> PrepareError {
 mod tests {
     use super::*;
 
-    fn options(endpoints: &[&str]) -> Options {
-        Options {
+    fn options(endpoints: &[&str]) -> S3Options {
+        S3Options {
             endpoint: endpoints.iter().map(|url| (*url).to_owned()).collect(),
             access_key: vec!["key".into()],
             secret_key: vec!["secret".into()],
-            ..Options::default()
+            ..S3Options::default()
         }
     }
 
@@ -293,12 +298,12 @@ mod tests {
             assert!(Store::all(&options(endpoints)).is_err(), "{endpoints:?}");
         }
         let mut options = options(&["http://127.0.0.1/"]);
-        options.style = Style::Virtual;
+        options.style = AddressingStyle::Virtual;
         assert!(
             Store::all(&options).is_err(),
             "an address has no subdomains"
         );
-        options.style = Style::Path;
+        options.style = AddressingStyle::Path;
         options.access_key = vec!["a".into(), "b".into()];
         assert!(Store::all(&options).is_err());
     }
@@ -306,9 +311,9 @@ mod tests {
     #[test]
     fn either_style_is_signed() {
         let mut options = options(&["https://s3.example/"]);
-        let url = |options: &Options| {
+        let url = |options: &S3Options| {
             let store = &Store::all(options).unwrap()[0];
-            store.sign(Ask::Create("a/b c")).to_string()
+            store.sign(S3Request::Create("a/b c")).to_string()
         };
         let path = url(&options);
         assert!(path.starts_with("https://s3.example/lucarne-load/a/b%20c?X-Amz-"));
@@ -316,7 +321,7 @@ mod tests {
             path.contains("SignedHeaders=host%3Bif-none-match"),
             "{path}"
         );
-        options.style = Style::Virtual;
+        options.style = AddressingStyle::Virtual;
         assert!(url(&options).starts_with("https://lucarne-load.s3.example/a/b%20c?"));
     }
 }

@@ -4,12 +4,12 @@ use async_trait::async_trait;
 use lucarne_load::http::{Body, Client, Response};
 use lucarne_load::{Failure, Iteration, Recorder, Tags, User};
 
-use super::cells::{AtWork, Cell, Turn};
+use super::conditional_put;
 use super::content::{Header, header, mix};
 use super::options::Operation;
-use super::race;
 use super::scenario::Shared;
-use super::store::{Ask, Store};
+use super::schedule::{ActiveUser, Cell, Turn};
+use super::store::{S3Request, Store};
 
 /// One user: a connection to each store, and what it needs to race with itself.
 pub(super) struct S3User {
@@ -61,7 +61,12 @@ impl S3User {
         }
     }
 
-    async fn work(&mut self, index: usize, iteration: &mut Iteration, at_work: Option<AtWork<'_>>) {
+    async fn work(
+        &mut self,
+        index: usize,
+        iteration: &mut Iteration,
+        at_work: Option<ActiveUser<'_>>,
+    ) {
         let cell = self.shared.cells[index];
         let tags = self.tags[index];
         self.sequence += 1;
@@ -80,7 +85,7 @@ impl S3User {
         let parts = shared.content.parts(&header, cell.size.0);
         let pending = iteration.pending(tags, self.clients[cell.store].protocol());
         let response = pending
-            .until(self.send(cell.store, Ask::Put(&key), Body::Parts(&parts)))
+            .until(self.send(cell.store, S3Request::Put(&key), Body::Parts(&parts)))
             .await;
         if response.exchange.outcome.is_ok() {
             iteration.count(tags, OBJECT_BYTES, cell.size.0);
@@ -93,12 +98,14 @@ impl S3User {
         let shared = self.shared.clone();
         let chance = mix(mix(self.number) ^ self.sequence);
         let (key, header) = shared.object("get", cell, chance % shared.objects);
-        let ask = match cell.operation {
-            Operation::Head => Ask::Head(&key),
-            _ => Ask::Get(&key),
+        let request = match cell.operation {
+            Operation::Head => S3Request::Head(&key),
+            _ => S3Request::Get(&key),
         };
         let pending = iteration.pending(tags, self.clients[cell.store].protocol());
-        let mut response = pending.until(self.send(cell.store, ask, Body::Empty)).await;
+        let mut response = pending
+            .until(self.send(cell.store, request, Body::Empty))
+            .await;
         if response.exchange.outcome.is_ok() {
             let outcome = verify(&shared, cell, &response, &header);
             if let Err(how) = &outcome {
@@ -118,7 +125,7 @@ impl S3User {
         cell: &Cell,
         tags: Tags,
         iteration: &mut Iteration,
-        at_work: Option<AtWork<'_>>,
+        at_work: Option<ActiveUser<'_>>,
     ) {
         let shared = self.shared.clone();
         let (key, header) = shared.object("delete", cell, self.unique());
@@ -126,7 +133,7 @@ impl S3User {
         let protocol = self.clients[cell.store].protocol();
         let pending = iteration.pending(self.aside, protocol);
         let put = pending
-            .until(self.send(cell.store, Ask::Put(&key), Body::Parts(&parts)))
+            .until(self.send(cell.store, S3Request::Put(&key), Body::Parts(&parts)))
             .await;
         record(iteration, self.aside, &put);
         if put.exchange.outcome.is_err() {
@@ -134,7 +141,7 @@ impl S3User {
         }
         let pending = iteration.pending(tags, protocol);
         let response = pending
-            .until(self.send(cell.store, Ask::Delete(&key), Body::Empty))
+            .until(self.send(cell.store, S3Request::Delete(&key), Body::Empty))
             .await;
         record(iteration, tags, &response);
         if let Some(at_work) = at_work {
@@ -148,7 +155,7 @@ impl S3User {
         cell: &Cell,
         tags: Tags,
         iteration: &mut Iteration,
-        at_work: Option<AtWork<'_>>,
+        at_work: Option<ActiveUser<'_>>,
     ) {
         let shared = self.shared.clone();
         let store = &shared.stores[cell.store];
@@ -164,7 +171,8 @@ impl S3User {
             .collect();
         let (content, size) = (&shared.content, cell.size.0);
         let pending = |client: &Client| iteration.pending(tags, client.protocol());
-        let race = race::run(store, racers, &key, content, &headers, size, &pending).await;
+        let race =
+            conditional_put::run(store, racers, &key, content, &headers, size, &pending).await;
         for response in &race.responses {
             record(iteration, tags, response);
         }
@@ -184,7 +192,9 @@ impl S3User {
                 let header = &headers[winner];
                 let pending = iteration.pending(self.aside, client.protocol());
                 let (response, there) = pending
-                    .until(race::confirm(store, client, &key, content, header, size))
+                    .until(conditional_put::confirm(
+                        store, client, &key, content, header, size,
+                    ))
                     .await;
                 record(iteration, self.aside, &response);
                 if response.status == 0 {
@@ -194,12 +204,12 @@ impl S3User {
             }
         };
         let outcome = outcome.map_err(|how| format!("{}: {key}: {how}", store.name));
-        race::tell(iteration, tags, &shared.verdicts[cell.store], outcome);
+        conditional_put::tell(iteration, tags, &shared.counts[cell.store], outcome);
     }
 
-    async fn send(&mut self, store: usize, ask: Ask<'_>, body: Body<'_>) -> Response {
+    async fn send(&mut self, store: usize, request: S3Request<'_>, body: Body<'_>) -> Response {
         self.shared.stores[store]
-            .send(&mut self.clients[store], ask, body)
+            .send(&mut self.clients[store], request, body)
             .await
     }
 

@@ -23,7 +23,7 @@ use rustls::client::verify_server_name;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 
-use super::options::{Fingerprint, Options};
+use super::options::{Fingerprint, TlsScenarioOptions};
 
 /// The names of the checks, in the order in which they are made.
 pub(super) const NAME: &str = "certificate_name";
@@ -55,7 +55,10 @@ struct Known {
 }
 
 impl Examiner {
-    pub(super) fn new(options: &Options, trust: Option<(ServerName<'static>, Trust)>) -> Self {
+    pub(super) fn new(
+        options: &TlsScenarioOptions,
+        trust: Option<(ServerName<'static>, Trust)>,
+    ) -> Self {
         Self {
             trust,
             margin: options.expiry_margin.map_or(Duration::ZERO, |days| days.0),

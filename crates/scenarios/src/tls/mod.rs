@@ -16,5 +16,5 @@ mod options;
 mod scenario;
 mod user;
 
-pub use options::Options;
+pub use options::TlsScenarioOptions;
 pub use scenario::build;

@@ -6,14 +6,14 @@ use clap::Args;
 use lucarne_settings::typed;
 use serde::Deserialize;
 
-use crate::connecting::{Resolve, Statuses, Tls};
-use crate::ct::options::{Http, Span};
+use crate::connection_options::{OfferedTls, ResolveOverride, StatusRange};
+use crate::option_values::{HttpVersion, TimeSpan};
 use crate::rest::Header;
 
 /// Which server's handshakes are measured, and what must be true of them.
 #[derive(Clone, Debug, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-pub struct Options {
+pub struct TlsScenarioOptions {
     /// The server (https://host:port)
     #[arg(
         long,
@@ -40,13 +40,13 @@ pub struct Options {
     /// Statuses of the answer that are right (200, 2xx) [default: 2xx, 3xx]
     #[arg(long, value_name = "STATUS", value_delimiter = ',')]
     #[serde(deserialize_with = "typed::list")]
-    pub expect: Vec<Statuses>,
+    pub expect: Vec<StatusRange>,
     /// Resume the session of the user's last connection
     #[arg(long)]
     pub resume: bool,
     /// Versions of TLS to offer [default: both]
     #[arg(long, value_enum, value_delimiter = ',')]
-    pub tls_versions: Vec<Tls>,
+    pub tls_versions: Vec<OfferedTls>,
     /// Cipher suites to offer, by IANA's names [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub cipher_suites: Vec<String>,
@@ -79,24 +79,24 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
     /// Wait up to so long before an iteration, by chance; latency counts from then
-    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(0))]
-    pub jitter: Span,
+    #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(0))]
+    pub jitter: TimeSpan,
     /// Version of HTTP
     #[arg(long, value_enum, default_value_t)]
-    pub http: Http,
+    pub http: HttpVersion,
     /// The most an iteration's request may take, connecting included
-    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(60))]
-    pub timeout: Span,
+    #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(60))]
+    pub timeout: TimeSpan,
     /// The most that connecting and the TLS handshake may take together
-    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(10))]
-    pub connect_timeout: Span,
+    #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(10))]
+    pub connect_timeout: TimeSpan,
     /// Address of a host that is not to be looked up
     #[arg(long, value_name = "HOST=ADDRESS")]
     #[serde(deserialize_with = "typed::list")]
-    pub resolve: Vec<Resolve>,
+    pub resolve: Vec<ResolveOverride>,
 }
 
-impl Default for Options {
+impl Default for TlsScenarioOptions {
     fn default() -> Self {
         Self {
             url: String::new(),
@@ -116,10 +116,10 @@ impl Default for Options {
             min_scts: 0,
             cert: None,
             key: None,
-            jitter: Span::seconds(0),
-            http: Http::default(),
-            timeout: Span::seconds(60),
-            connect_timeout: Span::seconds(10),
+            jitter: TimeSpan::seconds(0),
+            http: HttpVersion::default(),
+            timeout: TimeSpan::seconds(60),
+            connect_timeout: TimeSpan::seconds(10),
             resolve: Vec::new(),
         }
     }

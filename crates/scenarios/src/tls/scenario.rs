@@ -9,15 +9,15 @@ use lucarne_load::{Note, PrepareError, Recorder, Scenario, User};
 use parking_lot::Mutex;
 
 use super::certificate::Examiner;
-use super::options::Options;
+use super::options::TlsScenarioOptions;
 use super::user::TlsUser;
-use crate::connecting::{self, Connecting, Statuses, wrong};
+use crate::connection_options::{self, ConnectionOptions, StatusRange, wrong};
 
 /// The scenario that `options` describe; `seed` is where its randomness begins.
 ///
 /// # Errors
 /// Options that make no sense.
-pub fn build(options: Options, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
+pub fn build(options: TlsScenarioOptions, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
     Ok(Arc::new(TlsLoad(Arc::new(Shared::new(options, seed)?))))
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Shared {
     pub(super) resume: bool,
     /// What to ask for after the handshake.
     pub(super) request: Option<Request>,
-    options: Options,
+    options: TlsScenarioOptions,
     client: Arc<ClientOptions>,
     ready: OnceLock<(Arc<Endpoint>, Examiner)>,
     /// How often handshakes came out in which way.
@@ -43,12 +43,12 @@ pub(super) struct Shared {
 pub(super) struct Request {
     pub(super) method: Method,
     pub(super) path: String,
-    pub(super) expect: Vec<Statuses>,
+    pub(super) expect: Vec<StatusRange>,
     pub(super) headers: Vec<(String, String)>,
 }
 
 impl Shared {
-    fn new(options: Options, seed: u64) -> Result<Self, PrepareError> {
+    fn new(options: TlsScenarioOptions, seed: u64) -> Result<Self, PrepareError> {
         match options.url.as_str() {
             "" => return Err(wrong("`--url` (`url` in a plan) is missing")),
             url if !url.starts_with("https://") => {
@@ -94,7 +94,7 @@ impl Shared {
     }
 }
 
-fn request(options: &Options) -> Result<Option<Request>, PrepareError> {
+fn request(options: &TlsScenarioOptions) -> Result<Option<Request>, PrepareError> {
     let Some(path) = &options.path else {
         return match options.headers.is_empty() && options.expect.is_empty() {
             true => Ok(None),
@@ -124,8 +124,8 @@ fn request(options: &Options) -> Result<Option<Request>, PrepareError> {
     }))
 }
 
-fn client_options(options: Options) -> Result<Arc<ClientOptions>, PrepareError> {
-    let connecting = Connecting {
+fn client_options(options: TlsScenarioOptions) -> Result<Arc<ClientOptions>, PrepareError> {
+    let connecting = ConnectionOptions {
         http: options.http,
         // The certificate is looked at afterwards, and in more ways.
         insecure: true,
@@ -149,7 +149,7 @@ fn client_options(options: Options) -> Result<Arc<ClientOptions>, PrepareError> 
 impl Scenario for TlsLoad {
     async fn prepare(&self) -> Result<(), PrepareError> {
         let shared = &self.0;
-        let endpoint = connecting::resolve(&shared.options.url, &shared.client).await?;
+        let endpoint = connection_options::resolve(&shared.options.url, &shared.client).await?;
         let name = endpoint.tls.as_ref().map(|(_, name)| name.clone());
         let trust = match (name, shared.options.insecure) {
             (Some(name), false) => {
@@ -161,7 +161,7 @@ impl Scenario for TlsLoad {
         let examiner = Examiner::new(&shared.options, trust);
         let _ = shared.ready.set((endpoint, examiner));
         match shared.client() {
-            Some(mut client) => connecting::reach(&mut client).await,
+            Some(mut client) => connection_options::reach(&mut client).await,
             None => Ok(()),
         }
     }

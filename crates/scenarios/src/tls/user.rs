@@ -6,8 +6,8 @@ use lucarne_load::http::{Client, Handshake, Request, Response, kind};
 use lucarne_load::{Failure, Iteration, Recorder, Tags, User};
 
 use super::scenario::Shared;
-use crate::connecting::list;
-use crate::ct::random::Random;
+use crate::connection_options::list;
+use crate::random::Random;
 
 /// A check: a user that has a session resumes it.
 const RESUMED: &str = "handshake_resumed";

@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use lucarne_load::{Arrivals, Metric, Outcome, Planned, Run, Thresholds, Verdict};
-use lucarne_scenarios::acme::{self, Accounts, Challenge, Flow, Key, Options, Until};
-use lucarne_scenarios::ct::options::Span;
+use lucarne_scenarios::acme::{
+    self, AccountReuse, AcmeOptions, Challenge, Flow, KeyAlgorithm, Until,
+};
+use lucarne_scenarios::option_values::TimeSpan;
 use lucarne_targets::{Authority, Pebble};
 
 /// Pebble, refusing so many nonces of a hundred, and who certifies it.
@@ -17,20 +19,20 @@ fn pebble(nonces: u32) -> (Authority, Pebble) {
 }
 
 /// What it is to be asked, without pauses.
-fn options((authority, pebble): &(Authority, Pebble), flow: Flow) -> Options {
-    Options {
+fn options((authority, pebble): &(Authority, Pebble), flow: Flow) -> AcmeOptions {
+    AcmeOptions {
         directory: pebble.directory.clone(),
         flow,
-        think: Span(Duration::ZERO),
-        poll: Span(Duration::from_millis(20)),
+        think: TimeSpan(Duration::ZERO),
+        poll: TimeSpan(Duration::from_millis(20)),
         http01_listen: pebble.http01,
         tls_alpn01_listen: pebble.tls_alpn01,
         ca: Some(authority.ca_file()),
-        ..Options::default()
+        ..AcmeOptions::default()
     }
 }
 
-fn run(options: Options, users: u64, iterations: u64) -> Outcome {
+fn run(options: AcmeOptions, users: u64, iterations: u64) -> Outcome {
     let scenario = acme::build(options, 7).unwrap();
     let arrivals = Arrivals::ConstantUsers {
         users,
@@ -131,11 +133,11 @@ fn whole_enrolments_with_nonces_refused() {
 #[test]
 fn validation_by_tls_with_one_account_and_many_names() {
     let pebble = pebble(0);
-    let options = Options {
+    let options = AcmeOptions {
         challenge: Challenge::TlsAlpn01,
-        accounts: Accounts::Shared,
+        accounts: AccountReuse::Shared,
         names: 3,
-        key: Key::P384,
+        key: KeyAlgorithm::P384,
         contact: Some("load@example.test".into()),
         until: Until::Certificate,
         ..options(&pebble, Flow::Enrol)
@@ -159,7 +161,7 @@ fn validation_by_tls_with_one_account_and_many_names() {
 #[test]
 fn synthetic_and_real_renewal_ids() {
     let pebble = pebble(0);
-    let unknown = Options {
+    let unknown = AcmeOptions {
         // A key identifier and a serial number of nobody.
         synthetic_id: "aYhba4dGQEHhs3uEe6CuLN4ByNQ.AIdlQyE".into(),
         ..options(&pebble, Flow::Burst)
@@ -182,7 +184,7 @@ fn synthetic_and_real_renewal_ids() {
 #[test]
 fn a_certificate_of_somebody_else_is_not_found() {
     let pebble = pebble(0);
-    let options = Options {
+    let options = AcmeOptions {
         // Of an authority that Pebble does not know.
         certificates: Some(pebble.0.identity("stranger").unwrap().chain),
         ..options(&pebble, Flow::RenewalInfo)
@@ -196,7 +198,7 @@ fn a_certificate_of_somebody_else_is_not_found() {
 #[test]
 fn a_challenge_that_is_not_answered_fails_the_enrolment() {
     let pebble = pebble(0);
-    let options = Options {
+    let options = AcmeOptions {
         // Where the server does not look.
         http01_listen: ([127, 0, 0, 1], lucarne_testkit::free_port()).into(),
         ..options(&pebble, Flow::Enrol)

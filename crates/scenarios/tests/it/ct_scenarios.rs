@@ -10,8 +10,8 @@ use lucarne_ct::{LogKey, Policy};
 use lucarne_http::{Limits, Listener, Site, serve};
 use lucarne_load::{Iteration, Note, PrepareError, Recorder, Scenario, Stop};
 use lucarne_log::{Clock, Log, LogConfig, Metrics, State};
-use lucarne_scenarios::ct::options::{Http, Share, Span};
 use lucarne_scenarios::ct::{self, Issuers, Roots};
+use lucarne_scenarios::option_values::{HttpVersion, Ratio, TimeSpan};
 use lucarne_storage::memory::{MemoryAssets, MemoryLock};
 use prometheus_client::registry::Registry;
 use tempfile::TempDir;
@@ -76,20 +76,20 @@ impl Logs {
         format!("http://{}/{name}", self.address)
     }
 
-    fn write(&self, name: &str) -> ct::write::Options {
-        ct::write::Options {
+    fn write(&self, name: &str) -> ct::write::CtWriteOptions {
+        ct::write::CtWriteOptions {
             log_url: vec![self.url(name)],
             roots: self.ca.clone(),
-            checkpoint_interval: Span(Duration::from_millis(50)),
-            mmd: Span::seconds(20),
+            checkpoint_interval: TimeSpan(Duration::from_millis(50)),
+            mmd: TimeSpan::seconds(20),
             ..Default::default()
         }
     }
 
-    fn read(&self, name: &str) -> ct::read::Options {
-        ct::read::Options {
+    fn read(&self, name: &str) -> ct::read::CtReadOptions {
+        ct::read::CtReadOptions {
             log_url: vec![self.url(name)],
-            checkpoint_interval: Span(Duration::from_millis(50)),
+            checkpoint_interval: TimeSpan(Duration::from_millis(50)),
             ..Default::default()
         }
     }
@@ -178,11 +178,11 @@ fn said(notes: &[Note]) -> String {
 async fn a_log_keeps_what_it_promises() {
     let site = Logs::start(&["a"], |_| {}).await;
     for (issuers, ahead, http) in [
-        (Issuers::P256, 0, Http::V1),
-        (Issuers::Webpki, 150, Http::V1),
-        (Issuers::Rsa, 10, Http::V2),
+        (Issuers::P256, 0, HttpVersion::V1),
+        (Issuers::Webpki, 150, HttpVersion::V1),
+        (Issuers::Rsa, 10, HttpVersion::V2),
     ] {
-        let options = ct::write::Options {
+        let options = ct::write::CtWriteOptions {
             issuers,
             ahead,
             http,
@@ -207,23 +207,23 @@ async fn a_log_keeps_what_it_promises() {
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_find_everything_in_order() {
     let site = Logs::start(&["a"], |_| {}).await;
-    let options = ct::write::Options {
-        duplicates: Share(0.0),
+    let options = ct::write::CtWriteOptions {
+        duplicates: Ratio(0.0),
         issuers: Issuers::P256,
         ..site.write("a")
     };
     let scenario = ct::write::build(options, 1).unwrap();
     assert_eq!(run(&scenario, 10, 70).await.0, 0);
     for (compression, cache, full, http) in [
-        (ct::read::Compression::Identity, false, 0.0, Http::V1),
-        (ct::read::Compression::Gzip, true, 0.5, Http::V1),
-        (ct::read::Compression::Zstd, false, 1.0, Http::V2),
-        (ct::read::Compression::Any, true, 0.0, Http::V1),
+        (ct::read::Compression::Identity, false, 0.0, HttpVersion::V1),
+        (ct::read::Compression::Gzip, true, 0.5, HttpVersion::V1),
+        (ct::read::Compression::Zstd, false, 1.0, HttpVersion::V2),
+        (ct::read::Compression::Any, true, 0.0, HttpVersion::V1),
     ] {
-        let options = ct::read::Options {
+        let options = ct::read::CtReadOptions {
             compression,
             cache,
-            full_readers: Share(full),
+            full_readers: Ratio(full),
             http,
             ..site.read("a")
         };
@@ -244,7 +244,7 @@ async fn several_logs_at_once_each_in_its_window() {
         }
     })
     .await;
-    let options = ct::write::Options {
+    let options = ct::write::CtWriteOptions {
         log_url: vec![site.url("a"), site.url("b")],
         ..site.write("a")
     };
@@ -259,7 +259,7 @@ async fn several_logs_at_once_each_in_its_window() {
 #[tokio::test(flavor = "multi_thread")]
 async fn promises_hold_over_a_restart() {
     let mut site = Logs::start(&["a"], |_| {}).await;
-    let options = ct::write::Options {
+    let options = ct::write::CtWriteOptions {
         expect_restarts: true,
         issuers: Issuers::P256,
         ..site.write("a")
@@ -283,7 +283,7 @@ async fn promises_hold_over_a_restart() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_begin_says_why() {
     let site = Logs::start(&["a"], |_| {}).await;
-    let begin = |change: &dyn Fn(&mut ct::write::Options)| {
+    let begin = |change: &dyn Fn(&mut ct::write::CtWriteOptions)| {
         let mut options = site.write("a");
         change(&mut options);
         let scenario = ct::write::build(options, 1).unwrap();

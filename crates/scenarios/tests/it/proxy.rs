@@ -9,7 +9,7 @@ use lucarne_mint::store::{
     CertificateStore, Host, MemoryStore, MintOptions, Minted, Minter, NoStore, StoreOptions,
 };
 use lucarne_mint::{Authority, CaOptions, KeyPair, KeyType, LeafOptions};
-use lucarne_scenarios::proxy::{self, Options};
+use lucarne_scenarios::proxy::{self, ProxyScenarioOptions};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -95,17 +95,17 @@ fn minting(ca: &Authority, store: impl CertificateStore) -> Manner {
     Manner::Mints(minter.unwrap())
 }
 
-fn options(fixture: &Fixture) -> Options {
-    Options {
+fn options(fixture: &Fixture) -> ProxyScenarioOptions {
+    ProxyScenarioOptions {
         proxy: fixture.url.clone(),
         ca: Some(fixture.ca.path().to_owned()),
         hosts: 5,
         port: 8443,
-        ..Options::default()
+        ..ProxyScenarioOptions::default()
     }
 }
 
-fn run(options: Options, requests: u64) -> Outcome {
+fn run(options: ProxyScenarioOptions, requests: u64) -> Outcome {
     let scenario = proxy::build(options, 7).unwrap();
     let arrivals = Arrivals::ConstantUsers {
         users: 4,
@@ -142,7 +142,7 @@ fn a_proxy_with_a_store_shows_each_host_one_certificate() {
     let ca = ca();
     let store = MemoryStore::new(StoreOptions::default());
     let fixture = start(&ca, minting(&ca, store));
-    let once = Options {
+    let once = ProxyScenarioOptions {
         once: true,
         ..options(&fixture)
     };
@@ -182,7 +182,7 @@ fn without_a_store_each_request_shows_another() {
     let outcome = run(options(&fixture), 40);
     assert_eq!(outcome.verdict, Verdict::Unjudged);
     assert_eq!(counter(&outcome, "proxy_certificates"), 40);
-    let once = Options {
+    let once = ProxyScenarioOptions {
         once: true,
         ..options(&fixture)
     };
@@ -208,7 +208,7 @@ fn certificates_of_others_and_for_others_fail() {
     assert_eq!(outcome.summary.errors[0].kind, "certificate");
     let stranger = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(stranger.path(), self::ca().certificate_pem()).unwrap();
-    let other_ca = Options {
+    let other_ca = ProxyScenarioOptions {
         ca: Some(stranger.path().to_owned()),
         ..options(&fixture)
     };
@@ -228,26 +228,26 @@ fn a_refusal_is_told_with_its_status() {
 
 #[test]
 fn options_that_make_no_sense_are_named() {
-    let wrong = |options: Options, word: &str| {
+    let wrong = |options: ProxyScenarioOptions, word: &str| {
         let error = proxy::build(options, 1).err().unwrap().to_string();
         assert!(error.contains(word), "{error}");
     };
-    let some = || Options {
+    let some = || ProxyScenarioOptions {
         proxy: "http://127.0.0.1:1".into(),
-        ..Options::default()
+        ..ProxyScenarioOptions::default()
     };
-    wrong(Options::default(), "--proxy");
+    wrong(ProxyScenarioOptions::default(), "--proxy");
     wrong(
-        Options {
+        ProxyScenarioOptions {
             path: "x".into(),
             ..some()
         },
         "slash",
     );
-    wrong(Options { hosts: 0, ..some() }, "hosts");
+    wrong(ProxyScenarioOptions { hosts: 0, ..some() }, "hosts");
     let template = "same.test".into();
     wrong(
-        Options {
+        ProxyScenarioOptions {
             hosts: 2,
             template,
             ..some()

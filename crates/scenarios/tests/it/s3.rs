@@ -8,27 +8,27 @@ use std::time::Duration;
 
 use lucarne_load::summary::Series;
 use lucarne_load::{Arrivals, Metric, Outcome, Planned, PrepareError, Run, Verdict};
-use lucarne_scenarios::connecting::Resolve;
-use lucarne_scenarios::ct::options::Span;
-use lucarne_scenarios::s3::{self, Operation, Options, Size, Style};
+use lucarne_scenarios::connection_options::ResolveOverride;
+use lucarne_scenarios::option_values::TimeSpan;
+use lucarne_scenarios::s3::{self, AddressingStyle, Operation, S3Options, Size};
 use lucarne_testkit::ObjectStore;
 
 use Operation::{Create, Delete, Get, Head, Put};
 
-fn options(stores: &[&ObjectStore]) -> Options {
+fn options(stores: &[&ObjectStore]) -> S3Options {
     let endpoints = stores.iter().map(|store| store.endpoint.clone());
-    Options {
+    S3Options {
         endpoint: endpoints.collect(),
         create_bucket: true,
         access_key: vec![stores[0].access_key.into()],
         secret_key: vec![stores[0].secret_key.into()],
         objects: 8,
-        cell_duration: Span(Duration::from_millis(200)),
-        ..Options::default()
+        cell_duration: TimeSpan(Duration::from_millis(200)),
+        ..S3Options::default()
     }
 }
 
-fn run(options: Options, users: u64, seconds: u64) -> Outcome {
+fn run(options: S3Options, users: u64, seconds: u64) -> Outcome {
     let scenario = s3::build(options, 7).unwrap();
     let arrivals = Arrivals::ConstantUsers {
         users,
@@ -69,7 +69,7 @@ fn every_cell_of_two_stores_in_one_run() {
         ObjectStore::versitygw().unwrap(),
         ObjectStore::minio().unwrap(),
     );
-    let options = Options {
+    let options = S3Options {
         endpoint: vec![
             format!("versitygw={}", versity.endpoint),
             format!("minio={}", minio.endpoint),
@@ -143,14 +143,14 @@ fn either_style_of_address_and_a_bucket_that_stays() {
         ObjectStore::minio().unwrap(),
     ] {
         let host = format!("lucarne-load.{}", store.domain);
-        let options = Options {
+        let options = S3Options {
             endpoint: vec![format!("http://{}:{}", store.domain, store.address.port())],
-            style: Style::Virtual,
+            style: AddressingStyle::Virtual,
             operations: vec![Put, Get],
             sizes: vec![Size(1000), Size(0)],
             concurrency: vec![2],
             keep: true,
-            resolve: vec![Resolve(host, IpAddr::from([127, 0, 0, 1]))],
+            resolve: vec![ResolveOverride(host, IpAddr::from([127, 0, 0, 1]))],
             ..options(&[&store])
         };
         let outcome = run(options.clone(), 2, 3);
@@ -163,7 +163,7 @@ fn either_style_of_address_and_a_bucket_that_stays() {
         assert!(note(&outcome, "Tidying up").is_empty());
 
         // Another run takes the bucket as it is, and leaves it.
-        let again = Options {
+        let again = S3Options {
             keep: false,
             create_bucket: false,
             ..options
@@ -181,7 +181,7 @@ fn either_style_of_address_and_a_bucket_that_stays() {
 #[test]
 fn a_fixed_rate_does_everything_in_turn() {
     let store = ObjectStore::versitygw().unwrap();
-    let options = Options {
+    let options = S3Options {
         operations: vec![Put, Get, Head],
         sizes: vec![Size(2000)],
         mixed: true,
@@ -213,7 +213,7 @@ fn a_fixed_rate_does_everything_in_turn() {
     assert!(counts.iter().all(|count| *count >= 30), "{counts:?}");
 }
 
-fn prepare(options: Options) -> Result<(), PrepareError> {
+fn prepare(options: S3Options) -> Result<(), PrepareError> {
     let scenario = s3::build(options, 7)?;
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async { scenario.prepare().await })
@@ -223,41 +223,41 @@ fn prepare(options: Options) -> Result<(), PrepareError> {
 fn what_keeps_a_run_from_beginning_is_said() {
     let store = ObjectStore::versitygw().unwrap();
     let good = options(&[&store]);
-    let told = |options: Options| prepare(options).unwrap_err();
-    let wrong = |options: Options, word: &str| match told(options) {
+    let told = |options: S3Options| prepare(options).unwrap_err();
+    let wrong = |options: S3Options, word: &str| match told(options) {
         PrepareError::Configuration(text) => assert!(text.contains(word), "{text}"),
         other => panic!("{other:?}"),
     };
     wrong(
-        Options {
+        S3Options {
             endpoint: vec![],
             ..good.clone()
         },
         "--endpoint",
     );
     wrong(
-        Options {
+        S3Options {
             create_bucket: false,
             ..good.clone()
         },
         "--create-bucket",
     );
     wrong(
-        Options {
+        S3Options {
             secret_key: vec!["no".into()],
             ..good.clone()
         },
         "refuses the key",
     );
     wrong(
-        Options {
+        S3Options {
             racers: 1,
             ..good.clone()
         },
         "--racers",
     );
     let nowhere = format!("http://127.0.0.1:{}", lucarne_testkit::free_port());
-    let nowhere = Options {
+    let nowhere = S3Options {
         endpoint: vec![nowhere],
         ..good
     };
@@ -269,7 +269,7 @@ fn what_keeps_a_run_from_beginning_is_said() {
 #[test]
 fn a_store_that_lies_is_found_out() {
     let liar = crate::liar::Liar::start();
-    let options = Options {
+    let options = S3Options {
         endpoint: vec![format!("liar=http://{}", liar.address)],
         access_key: vec!["any".into()],
         secret_key: vec!["any".into()],
@@ -277,8 +277,8 @@ fn a_store_that_lies_is_found_out() {
         sizes: vec![Size(100)],
         concurrency: vec![1],
         objects: 4,
-        cell_duration: Span(Duration::from_millis(300)),
-        ..Options::default()
+        cell_duration: TimeSpan(Duration::from_millis(300)),
+        ..S3Options::default()
     };
     let outcome = run(options, 1, 2);
     let fails = |name: &str| {
@@ -305,11 +305,11 @@ fn a_store_that_lies_is_found_out() {
 fn options_are_shared_by_all() {
     // A scenario is shared by the threads of a run.
     fn shared<T: Send + Sync + ?Sized>(_: &T) {}
-    let store = Options {
+    let store = S3Options {
         endpoint: vec!["http://127.0.0.1:1".into()],
         access_key: vec!["a".into()],
         secret_key: vec!["b".into()],
-        ..Options::default()
+        ..S3Options::default()
     };
     let scenario: Arc<_> = s3::build(store, 1).unwrap();
     shared(&*scenario);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use lucarne_load::arrival::{Open, Rate};
 use lucarne_load::{Arrivals, Planned, PrepareError, Run};
-use lucarne_scenarios::ct::options::{Http, Share};
 use lucarne_scenarios::ct::{read, write};
+use lucarne_scenarios::option_values::{HttpVersion, Ratio};
 
 use super::settings::{ACCEPTED, CHECKS, FAILED};
 use super::{execute, misconfigured, output, settings};
@@ -21,7 +21,7 @@ const ENDLESS: Duration = Duration::from_secs(365 * 86_400);
 pub struct Options {
     /// What is written, and where.
     #[command(flatten)]
-    pub write: write::Options,
+    pub write: write::CtWriteOptions,
     /// How much.
     #[command(flatten)]
     pub load: Load,
@@ -123,7 +123,7 @@ impl Options {
     fn in_effect(&self) -> Self {
         let mut options = self.clone();
         if self.load.force_http2 {
-            options.write.http = Http::V2;
+            options.write.http = HttpVersion::V2;
         }
         options
     }
@@ -160,14 +160,14 @@ impl Options {
     }
 
     /// Readers of the logs that are written to.
-    fn read(&self) -> read::Options {
+    fn read(&self) -> read::CtReadOptions {
         let write = self.write.clone();
         let readers = self.load.num_readers_random + self.load.num_readers_full;
-        read::Options {
+        read::CtReadOptions {
             log_url: write.log_url,
             origin: write.origin,
             log_public_key: write.log_public_key,
-            full_readers: Share(self.load.num_readers_full as f64 / readers as f64),
+            full_readers: Ratio(self.load.num_readers_full as f64 / readers as f64),
             max_checkpoint_age: write.max_checkpoint_age,
             checkpoint_interval: write.checkpoint_interval,
             clock_tolerance: write.clock_tolerance,
@@ -177,7 +177,7 @@ impl Options {
             insecure: write.insecure,
             ca: write.ca,
             timeout: write.timeout,
-            ..read::Options::default()
+            ..read::CtReadOptions::default()
         }
     }
 }
@@ -232,7 +232,7 @@ impl Load {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use lucarne_scenarios::ct::options::Span;
+    use lucarne_scenarios::option_values::TimeSpan;
 
     use super::*;
 
@@ -267,14 +267,17 @@ mod tests {
         assert_eq!(options.read().bearer_token.as_deref(), Some("reading"));
         assert_eq!(
             (write.timeout, write.mmd),
-            (Span::seconds(7), Span::seconds(20))
+            (TimeSpan::seconds(7), TimeSpan::seconds(20))
         );
-        assert_eq!((write.http, options.read().http), (Http::V2, Http::V2));
+        assert_eq!(
+            (write.http, options.read().http),
+            (HttpVersion::V2, HttpVersion::V2)
+        );
         assert_eq!(write.intermediate_ca_key_path, Some("ca.key".into()));
         assert_eq!(options.load.goal(), Some(2520));
         assert_eq!(options.write.write_log_url, ["http://localhost:6963/test"]);
         assert_eq!(options.write.serial_offset, 7);
-        assert_eq!(options.read().full_readers, Share(0.25));
+        assert_eq!(options.read().full_readers, Ratio(0.25));
         assert!(!options.load.show_ui);
         let hour = Duration::from_secs(3600);
         let expected = |rate, users| Arrivals::ConstantRate {

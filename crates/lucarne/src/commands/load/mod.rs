@@ -53,11 +53,11 @@ pub enum Load {
 
     /// Submit certificates to CT logs, and verify what they promise
     #[command(after_help = EXIT_CODES)]
-    CtWrite(Box<Single<ct::write::Options>>),
+    CtWrite(Box<Single<ct::write::CtWriteOptions>>),
 
     /// Read CT logs, and verify what they serve
     #[command(after_help = EXIT_CODES)]
-    CtRead(Box<Single<ct::read::Options>>),
+    CtRead(Box<Single<ct::read::CtReadOptions>>),
 
     /// Write to and read from CT logs at once, with the flags of the CT hammer
     #[command(after_help = EXIT_CODES)]
@@ -65,23 +65,23 @@ pub enum Load {
 
     /// Send requests to any API over HTTP, and check what it answers
     #[command(after_help = EXIT_CODES)]
-    Rest(Box<Single<rest::Options>>),
+    Rest(Box<Single<rest::RestOptions>>),
 
     /// Make TLS handshakes, and look at the certificates that a server shows
     #[command(after_help = EXIT_CODES)]
-    Tls(Box<Single<tls::Options>>),
+    Tls(Box<Single<tls::TlsScenarioOptions>>),
 
     /// Write, read and delete objects in S3 stores
     #[command(after_help = EXIT_CODES)]
-    S3(Box<Single<s3::Options>>),
+    S3(Box<Single<s3::S3Options>>),
 
     /// Ask hosts through an intercepting proxy, and look at the certificates it mints
     #[command(after_help = EXIT_CODES)]
-    Proxy(Box<Single<proxy::Options>>),
+    Proxy(Box<Single<proxy::ProxyScenarioOptions>>),
 
     /// Probe ACME servers, or enrol for certificates and check them
     #[command(after_help = EXIT_CODES)]
-    Acme(Box<Single<acme::Options>>),
+    Acme(Box<Single<acme::AcmeOptions>>),
 }
 
 /// Does it.
@@ -104,7 +104,7 @@ pub(crate) fn run(load: &Load) -> ExitCode {
 
 /// Enough users and time for every combination of the matrix, one after the
 /// other, each until its last request is done.
-fn all_cells(options: &s3::Options) -> Usual {
+fn all_cells(options: &s3::S3Options) -> Usual {
     if options.mixed {
         return Usual::default();
     }

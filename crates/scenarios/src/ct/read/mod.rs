@@ -4,9 +4,9 @@
 //! hash tiles and data tiles against the verified tree, issuers against their
 //! names.
 
-mod cache;
 mod options;
 mod reader;
+mod response_cache;
 
 use std::sync::Arc;
 
@@ -16,32 +16,32 @@ use lucarne_load::{Note, PrepareError, Recorder, Scenario, Stop, User};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-pub use options::{Compression, Kind, Options, Read};
+pub use options::{Compression, CtReadOptions, ReadKind, WeightedRead};
 
 use super::monitored_log::{self, MonitoredLog};
 use super::target::configuration;
-use cache::Cache;
 use reader::Reader;
+use response_cache::ResponseCache;
 
 /// Makes the scenario. Nothing is reached before it is prepared.
 ///
 /// # Errors
 /// Options that contradict themselves.
-pub fn build(options: Options, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
+pub fn build(options: CtReadOptions, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
     if options.reads.iter().all(|read| read.weight == 0) {
         return Err(configuration("reads: nothing is to be read"));
     }
-    Ok(Arc::new(Reads(Arc::new(Inner {
+    Ok(Arc::new(CtRead(Arc::new(SharedState {
         options,
         seed,
         logs: OnceCell::new(),
     }))))
 }
 
-struct Reads(Arc<Inner>);
+struct CtRead(Arc<SharedState>);
 
-struct Inner {
-    options: Options,
+struct SharedState {
+    options: CtReadOptions,
     seed: u64,
     logs: OnceCell<Vec<Log>>,
 }
@@ -49,7 +49,7 @@ struct Inner {
 /// One of the logs that are read.
 struct Log {
     monitored: MonitoredLog,
-    cache: Option<Cache>,
+    cache: Option<ResponseCache>,
     /// Certificates that entries have named.
     issuers: Mutex<Vec<Fingerprint>>,
 }
@@ -57,7 +57,7 @@ struct Log {
 /// How many names of certificates are kept to read at random.
 const ISSUERS: usize = 256;
 
-impl Inner {
+impl SharedState {
     fn logs(&self) -> &[Log] {
         self.logs.get().map_or(&[], Vec::as_slice)
     }
@@ -72,7 +72,7 @@ impl Inner {
         for target in options.targets().await? {
             logs.push(Log {
                 monitored: MonitoredLog::begin(target, &options).await?,
-                cache: self.options.cache.then(Cache::default),
+                cache: self.options.cache.then(ResponseCache::default),
                 issuers: Mutex::default(),
             });
         }
@@ -92,7 +92,7 @@ impl Log {
 }
 
 #[async_trait]
-impl Scenario for Reads {
+impl Scenario for CtRead {
     async fn prepare(&self) -> Result<(), PrepareError> {
         let open = self.0.logs.get_or_try_init(|| self.0.open());
         open.await.map(drop)

@@ -7,7 +7,8 @@ use lucarne_settings::typed;
 use serde::Deserialize;
 
 use crate::ct::LogOptions;
-use crate::ct::options::{Audit, Http, Share, Span};
+use crate::ct::options::AuditLevel;
+use crate::option_values::{HttpVersion, Ratio, TimeSpan};
 
 /// What `ct-read` reads, where from, and what it checks.
 ///
@@ -15,7 +16,7 @@ use crate::ct::options::{Audit, Http, Share, Span};
 /// names in camelCase).
 #[derive(Clone, Debug, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-pub struct Options {
+pub struct CtReadOptions {
     /// URL of a log; several logs are read in turn. Origin and key come from its
     /// log.v3.json unless they are given
     #[arg(long, alias = "log_url", value_name = "URL")]
@@ -42,11 +43,11 @@ pub struct Options {
         default_value = "checkpoints:1,tiles:4,entries:4,issuers:1"
     )]
     #[serde(deserialize_with = "typed::list")]
-    pub reads: Vec<Read>,
+    pub reads: Vec<WeightedRead>,
     /// Share of the users that read all entries from the first to the last, over
     /// and over, instead of random parts
-    #[arg(long, value_name = "SHARE", default_value_t = Share(0.0))]
-    pub full_readers: Share,
+    #[arg(long, value_name = "SHARE", default_value_t = Ratio(0.0))]
+    pub full_readers: Ratio,
     /// Keep what never changes (full tiles, issuers) and do not read it twice;
     /// ask for checkpoints with If-None-Match
     #[arg(long)]
@@ -55,14 +56,14 @@ pub struct Options {
     #[arg(long, value_enum, default_value_t)]
     pub compression: Compression,
     /// Age at which a checkpoint is stale
-    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(60))]
-    pub max_checkpoint_age: Span,
+    #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(60))]
+    pub max_checkpoint_age: TimeSpan,
     /// Time between two looks at the checkpoint beside the load
-    #[arg(long, value_name = "TIME", default_value_t = Span(std::time::Duration::from_millis(500)))]
-    pub checkpoint_interval: Span,
+    #[arg(long, value_name = "TIME", default_value_t = TimeSpan(std::time::Duration::from_millis(500)))]
+    pub checkpoint_interval: TimeSpan,
     /// How far the clocks of log and load test may differ
-    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(5))]
-    pub clock_tolerance: Span,
+    #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(5))]
+    pub clock_tolerance: TimeSpan,
     /// The log may be restarted during the run: wait for it, and say how long it was away
     #[arg(long)]
     pub expect_restarts: bool,
@@ -71,7 +72,7 @@ pub struct Options {
     pub bearer_token: Option<String>,
     /// Version of HTTP
     #[arg(long, value_enum, default_value_t)]
-    pub http: Http,
+    pub http: HttpVersion,
     /// Accept any TLS certificate
     #[arg(long)]
     pub insecure: bool,
@@ -79,22 +80,22 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
     /// Longest time for one request
-    #[arg(long, aliases = ["http_timeout", "http-timeout"], value_name = "TIME", default_value_t = Span::seconds(30))]
-    pub timeout: Span,
+    #[arg(long, aliases = ["http_timeout", "http-timeout"], value_name = "TIME", default_value_t = TimeSpan::seconds(30))]
+    pub timeout: TimeSpan,
 }
 
 /// A kind of thing to read and how often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Read {
+pub struct WeightedRead {
     /// What.
-    pub kind: Kind,
+    pub kind: ReadKind,
     /// How many times out of the sum of all.
     pub weight: u32,
 }
 
 /// What a reader reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Kind {
+pub enum ReadKind {
     /// The checkpoint.
     Checkpoints,
     /// A hash tile of any level.
@@ -105,12 +106,12 @@ pub enum Kind {
     Issuers,
 }
 
-impl std::str::FromStr for Read {
+impl std::str::FromStr for WeightedRead {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (kind, weight) = text.split_once(':').unwrap_or((text, "1"));
-        let kind = Kind::from_str(kind, false)
+        let kind = ReadKind::from_str(kind, false)
             .map_err(|_| "is none of checkpoints, tiles, entries and issuers".to_owned())?;
         let weight = weight
             .parse()
@@ -146,36 +147,36 @@ impl Compression {
     }
 }
 
-impl Default for Options {
+impl Default for CtReadOptions {
     fn default() -> Self {
-        let read = |kind, weight| Read { kind, weight };
+        let read = |kind, weight| WeightedRead { kind, weight };
         Self {
             log_url: Vec::new(),
             origin: Vec::new(),
             log_public_key: Vec::new(),
             reads: vec![
-                read(Kind::Checkpoints, 1),
-                read(Kind::Tiles, 4),
-                read(Kind::Entries, 4),
-                read(Kind::Issuers, 1),
+                read(ReadKind::Checkpoints, 1),
+                read(ReadKind::Tiles, 4),
+                read(ReadKind::Entries, 4),
+                read(ReadKind::Issuers, 1),
             ],
-            full_readers: Share(0.0),
+            full_readers: Ratio(0.0),
             cache: false,
             compression: Compression::default(),
-            max_checkpoint_age: Span::seconds(60),
-            checkpoint_interval: Span(std::time::Duration::from_millis(500)),
-            clock_tolerance: Span::seconds(5),
+            max_checkpoint_age: TimeSpan::seconds(60),
+            checkpoint_interval: TimeSpan(std::time::Duration::from_millis(500)),
+            clock_tolerance: TimeSpan::seconds(5),
             expect_restarts: false,
             bearer_token: None,
-            http: Http::default(),
+            http: HttpVersion::default(),
             insecure: false,
             ca: None,
-            timeout: Span::seconds(30),
+            timeout: TimeSpan::seconds(30),
         }
     }
 }
 
-impl Options {
+impl CtReadOptions {
     /// What concerns the logs and how they are watched.
     pub(crate) fn logs(&self) -> LogOptions {
         LogOptions {
@@ -183,7 +184,7 @@ impl Options {
             write_log_url: Vec::new(),
             origin: self.origin.clone(),
             log_public_key: self.log_public_key.clone(),
-            audit: Audit::Inclusion,
+            audit: AuditLevel::Inclusion,
             mmd: std::time::Duration::MAX,
             max_checkpoint_age: self.max_checkpoint_age.0,
             checkpoint_interval: self.checkpoint_interval.0,

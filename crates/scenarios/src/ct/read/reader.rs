@@ -9,20 +9,20 @@ use lucarne_load::http::{Client, Request};
 use lucarne_load::{Failure, Iteration, Recorder, Tags, User};
 use lucarne_tlog::{Level, MAX_LEVEL, RightEdge, TILE_WIDTH, Tile, tile_root};
 
-use super::{Inner, Kind, Log};
+use super::{Log, ReadKind, SharedState};
 use crate::ct::checks::{self, CheckSink, Finding, TaggedRecorder};
 use crate::ct::fetch::{self, Fetch, FetchError};
 use crate::ct::monitored_log::now_ms;
 use crate::ct::outage::Outage;
-use crate::ct::random::Random;
-use crate::ct::retry_after::retry_after;
 use crate::ct::tile_cache::{TileCache, parse_hash_tile};
 use crate::ct::write::writer::THROTTLED;
 use crate::ct::{entries, headers, http_fetcher, monitor};
+use crate::random::Random;
+use crate::retry_after::retry_after;
 
 /// See the module.
 pub(super) struct Reader {
-    scenario: Arc<Inner>,
+    scenario: Arc<SharedState>,
     random: Random,
     /// Reads all entries in order, instead of what chance says.
     full: bool,
@@ -42,7 +42,7 @@ struct LogSession {
 const PAUSE: Duration = Duration::from_millis(200);
 
 impl Reader {
-    pub(super) fn new(scenario: Arc<Inner>, number: u64, recorder: &Recorder) -> Self {
+    pub(super) fn new(scenario: Arc<SharedState>, number: u64, recorder: &Recorder) -> Self {
         let mut random = Random::new(scenario.seed, number);
         let sessions = scenario
             .logs()
@@ -60,9 +60,9 @@ impl Reader {
         }
     }
 
-    fn kind(&mut self) -> Kind {
+    fn kind(&mut self) -> ReadKind {
         if self.full {
-            return Kind::Entries;
+            return ReadKind::Entries;
         }
         let reads = &self.scenario.options.reads;
         let sum = reads.iter().map(|read| u64::from(read.weight)).sum();
@@ -73,7 +73,7 @@ impl Reader {
                 None => return read.kind,
             }
         }
-        Kind::Checkpoints
+        ReadKind::Checkpoints
     }
 }
 
@@ -94,7 +94,7 @@ impl User for Reader {
                 "the scenario was not prepared",
             ));
         };
-        let mut visit = Visit {
+        let mut read = ReadIteration {
             log,
             accept: scenario.options.compression.accept(),
             protocol: session.client.protocol(),
@@ -107,15 +107,15 @@ impl User for Reader {
             wait: None,
         };
         let outcome = match kind {
-            Kind::Checkpoints => visit.checkpoint().await,
-            Kind::Tiles => visit.hash_tile(&mut self.random).await,
-            Kind::Entries => {
+            ReadKind::Checkpoints => read.checkpoint().await,
+            ReadKind::Tiles => read.hash_tile(&mut self.random).await,
+            ReadKind::Entries => {
                 let next = self.full.then_some(&mut session.next);
-                visit.data_tile(&mut self.random, next).await
+                read.data_tile(&mut self.random, next).await
             }
-            Kind::Issuers => visit.issuer(&mut self.random).await,
+            ReadKind::Issuers => read.issuer(&mut self.random).await,
         };
-        let (wait, told) = (visit.wait, visit.told);
+        let (wait, told) = (read.wait, read.told);
         if let Err(FetchError::Faulty(finding)) = outcome {
             let recorder = iteration.recorder();
             recorder.check(
@@ -148,7 +148,7 @@ impl LogSession {
 }
 
 /// One iteration at one log.
-struct Visit<'a> {
+struct ReadIteration<'a> {
     log: &'a Log,
     accept: &'static str,
     client: &'a mut Client,
@@ -163,7 +163,7 @@ struct Visit<'a> {
     wait: Option<Duration>,
 }
 
-impl Visit<'_> {
+impl ReadIteration<'_> {
     fn sink(&self) -> TaggedRecorder {
         TaggedRecorder {
             recorder: self.iteration.recorder().clone(),
@@ -446,7 +446,7 @@ impl Visit<'_> {
     }
 }
 
-impl Fetch for Visit<'_> {
+impl Fetch for ReadIteration<'_> {
     async fn get(&mut self, path: &str) -> Result<Bytes, FetchError> {
         let gone = || FetchError::Unreachable(format!("{path}: status 304 to no question"));
         self.ask(path, None).await?.ok_or_else(gone)

@@ -14,7 +14,7 @@ use lucarne_load::{Note, PrepareError, Recorder, Scenario, Stop, User};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-pub use options::Options;
+pub use options::CtWriteOptions;
 
 use super::monitored_log::{self, MonitoredLog};
 use super::probes::Probes;
@@ -29,7 +29,7 @@ use writer::{Buffers, Writer};
 ///
 /// # Errors
 /// Options that contradict themselves.
-pub fn build(options: Options, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
+pub fn build(options: CtWriteOptions, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
     build_until(options, seed, None)
 }
 
@@ -38,7 +38,7 @@ pub fn build(options: Options, seed: u64) -> Result<Arc<dyn Scenario>, PrepareEr
 /// # Errors
 /// Options that contradict themselves.
 pub fn build_until(
-    options: Options,
+    options: CtWriteOptions,
     seed: u64,
     leaves: Option<u64>,
 ) -> Result<Arc<dyn Scenario>, PrepareError> {
@@ -47,7 +47,7 @@ pub fn build_until(
     {
         return Err(configuration("notAfterStart is not before notAfterLimit"));
     }
-    Ok(Arc::new(Write(Arc::new(Inner {
+    Ok(Arc::new(CtWrite(Arc::new(SharedState {
         goal: WriteGoal::new(leaves),
         options,
         seed,
@@ -56,11 +56,11 @@ pub fn build_until(
     }))))
 }
 
-struct Write(Arc<Inner>);
+struct CtWrite(Arc<SharedState>);
 
-struct Inner {
+struct SharedState {
     goal: WriteGoal,
-    options: Options,
+    options: CtWriteOptions,
     seed: u64,
     logs: OnceCell<Vec<Log>>,
     /// As many as there are submissions under way.
@@ -76,7 +76,7 @@ struct Log {
     recent: Mutex<RecentSubmissions>,
 }
 
-impl Inner {
+impl SharedState {
     fn logs(&self) -> &[Log] {
         self.logs.get().map_or(&[], Vec::as_slice)
     }
@@ -180,7 +180,7 @@ async fn accepted(target: &super::Target, authorities: &Authorities) -> Result<(
 }
 
 #[async_trait]
-impl Scenario for Write {
+impl Scenario for CtWrite {
     async fn prepare(&self) -> Result<(), PrepareError> {
         let open = self.0.logs.get_or_try_init(|| self.0.open());
         open.await.map(drop)

@@ -8,9 +8,10 @@ use lucarne_settings::typed;
 use serde::Deserialize;
 
 use crate::ct::authorities::AuthorityFiles;
-use crate::ct::options::{Audit, Http, Moment, Share, Span};
+use crate::ct::options::AuditLevel;
 use crate::ct::target::configuration;
 use crate::ct::{Issuers, LogOptions};
+use crate::option_values::{HttpVersion, Ratio, TimeSpan, Timestamp};
 
 /// What `ct-write` sends, where to, and what it checks.
 ///
@@ -18,7 +19,7 @@ use crate::ct::{Issuers, LogOptions};
 /// names in camelCase).
 #[derive(Clone, Debug, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-pub struct Options {
+pub struct CtWriteOptions {
     /// URL of a log; several logs are submitted to in turn. Origin, key and
     /// window come from its log.v3.json unless they are given
     #[arg(long, alias = "log_url", value_name = "URL")]
@@ -48,43 +49,43 @@ pub struct Options {
     #[arg(long, value_enum, default_value_t)]
     pub issuers: Issuers,
     /// Share of precertificates, from 0 to 1
-    #[arg(long, value_name = "SHARE", default_value_t = Share(0.5))]
-    pub precerts: Share,
+    #[arg(long, value_name = "SHARE", default_value_t = Ratio(0.5))]
+    pub precerts: Ratio,
     /// Share of submissions that repeat an earlier one, from 0 to 1
-    #[arg(long, aliases = ["dup_chance", "dup-chance"], value_name = "SHARE", default_value_t = Share(0.1))]
-    pub duplicates: Share,
+    #[arg(long, aliases = ["dup_chance", "dup-chance"], value_name = "SHARE", default_value_t = Ratio(0.1))]
+    pub duplicates: Ratio,
     /// Chains to mint before the load begins
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub ahead: u64,
     /// Earliest notAfter of the certificates
     #[arg(long, aliases = ["not_after_start"], value_name = "TIME")]
-    pub not_after_start: Option<Moment>,
+    pub not_after_start: Option<Timestamp>,
     /// notAfter of the certificates is before this
     #[arg(long, aliases = ["not_after_limit"], value_name = "TIME")]
-    pub not_after_limit: Option<Moment>,
+    pub not_after_limit: Option<Timestamp>,
     /// Number to count serial numbers from; 64 random bits stand before it
     #[arg(long, aliases = ["serial_offset"], value_name = "N", default_value_t = 0)]
     pub serial_offset: u64,
     /// How much of the log is read back and checked
     #[arg(long, value_enum, default_value_t)]
-    pub audit: Audit,
+    pub audit: AuditLevel,
     /// Time within which an entry must be in a checkpoint after its SCT
     #[arg(
         long,
         aliases = ["mmd_duration", "mmd-duration"],
         value_name = "TIME",
-        default_value_t = Span::seconds(10)
+        default_value_t = TimeSpan::seconds(10)
     )]
-    pub mmd: Span,
+    pub mmd: TimeSpan,
     /// Age at which a checkpoint is stale
-    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(60))]
-    pub max_checkpoint_age: Span,
+    #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(60))]
+    pub max_checkpoint_age: TimeSpan,
     /// Time between two looks at the checkpoint
-    #[arg(long, value_name = "TIME", default_value_t = Span(std::time::Duration::from_millis(500)))]
-    pub checkpoint_interval: Span,
+    #[arg(long, value_name = "TIME", default_value_t = TimeSpan(std::time::Duration::from_millis(500)))]
+    pub checkpoint_interval: TimeSpan,
     /// How far the clocks of log and load test may differ
-    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(5))]
-    pub clock_tolerance: Span,
+    #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(5))]
+    pub clock_tolerance: TimeSpan,
     /// The log may be restarted during the run: wait for it, and say how long it was away
     #[arg(long)]
     pub expect_restarts: bool,
@@ -121,11 +122,11 @@ pub struct Options {
     pub cert_sign_private_key_path: Option<PathBuf>,
     /// Time between two requests that the log must refuse (another window, an unknown root,
     /// nonsense); 0 for none
-    #[arg(long, value_name = "TIME", default_value_t = Span::seconds(1))]
-    pub probe_interval: Span,
+    #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(1))]
+    pub probe_interval: TimeSpan,
     /// Version of HTTP
     #[arg(long, value_enum, default_value_t)]
-    pub http: Http,
+    pub http: HttpVersion,
     /// Accept any TLS certificate
     #[arg(long)]
     pub insecure: bool,
@@ -133,11 +134,11 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
     /// Longest time for one request
-    #[arg(long, aliases = ["http_timeout", "http-timeout"], value_name = "TIME", default_value_t = Span::seconds(30))]
-    pub timeout: Span,
+    #[arg(long, aliases = ["http_timeout", "http-timeout"], value_name = "TIME", default_value_t = TimeSpan::seconds(30))]
+    pub timeout: TimeSpan,
 }
 
-impl Default for Options {
+impl Default for CtWriteOptions {
     fn default() -> Self {
         Self {
             log_url: Vec::new(),
@@ -146,33 +147,33 @@ impl Default for Options {
             log_public_key: Vec::new(),
             roots: "load-ca".into(),
             issuers: Issuers::default(),
-            precerts: Share(0.5),
-            duplicates: Share(0.1),
+            precerts: Ratio(0.5),
+            duplicates: Ratio(0.1),
             ahead: 0,
             not_after_start: None,
             not_after_limit: None,
             serial_offset: 0,
-            audit: Audit::default(),
-            mmd: Span::seconds(10),
-            max_checkpoint_age: Span::seconds(60),
-            checkpoint_interval: Span(std::time::Duration::from_millis(500)),
-            clock_tolerance: Span::seconds(5),
+            audit: AuditLevel::default(),
+            mmd: TimeSpan::seconds(10),
+            max_checkpoint_age: TimeSpan::seconds(60),
+            checkpoint_interval: TimeSpan(std::time::Duration::from_millis(500)),
+            clock_tolerance: TimeSpan::seconds(5),
             expect_restarts: false,
             bearer_token: None,
             bearer_token_write: None,
             intermediate_ca_cert_path: None,
             intermediate_ca_key_path: None,
             cert_sign_private_key_path: None,
-            probe_interval: Span::seconds(1),
-            http: Http::default(),
+            probe_interval: TimeSpan::seconds(1),
+            http: HttpVersion::default(),
             insecure: false,
             ca: None,
-            timeout: Span::seconds(30),
+            timeout: TimeSpan::seconds(30),
         }
     }
 }
 
-impl Options {
+impl CtWriteOptions {
     /// The CA that is given by its files, if one is.
     pub(super) fn files(&self) -> Result<Option<AuthorityFiles>, PrepareError> {
         // A plan's `${NAME:-}` gives an empty one.

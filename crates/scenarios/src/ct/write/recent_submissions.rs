@@ -1,7 +1,7 @@
 //! What was submitted lately, to be submitted again.
 
-use crate::ct::random::Random;
 use crate::ct::{Submission, VerifiedSct};
+use crate::random::Random;
 
 /// How many are remembered.
 const REMEMBERED: usize = 1024;

@@ -9,14 +9,14 @@ use lucarne_load::http::{Body, Client, Request, Response};
 use lucarne_load::{Failure, Iteration, Recorder, Tags, User};
 
 use super::recent_submissions::AnsweredSubmission;
-use super::{Inner, Log, PAUSE};
+use super::{Log, PAUSE, SharedState};
 use crate::ct::checks::{self, Finding};
 use crate::ct::monitored_log::now_ms;
 use crate::ct::outage::Outage;
-use crate::ct::random::Random;
-use crate::ct::retry_after::retry_after;
 use crate::ct::sct::excerpt;
 use crate::ct::{Submission, VerifiedSct, timestamp_sane};
+use crate::random::Random;
+use crate::retry_after::retry_after;
 
 /// Working space of one submission.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ pub(super) struct Buffers {
 
 /// See the module.
 pub(super) struct Writer {
-    scenario: Arc<Inner>,
+    scenario: Arc<SharedState>,
     random: Random,
     sessions: Vec<LogSession>,
 }
@@ -62,7 +62,7 @@ pub(in crate::ct) const THROTTLED: &str = "throttled";
 const HEADERS: [(&str, &str); 1] = [("content-type", "application/json")];
 
 impl Writer {
-    pub(super) fn new(scenario: Arc<Inner>, number: u64, recorder: &Recorder) -> Self {
+    pub(super) fn new(scenario: Arc<SharedState>, number: u64, recorder: &Recorder) -> Self {
         let sessions = scenario
             .logs()
             .iter()
@@ -117,7 +117,7 @@ impl User for Writer {
     }
 }
 
-impl Inner {
+impl SharedState {
     /// A new chain, or one that was answered before.
     fn choose(
         &self,

@@ -9,7 +9,7 @@ use lucarne_load::Iteration;
 use lucarne_settings::nearest;
 
 use super::parse::{Call, is_name};
-use crate::ct::random::Random;
+use crate::random::Random;
 
 /// A value.
 #[derive(Debug)]

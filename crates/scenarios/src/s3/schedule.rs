@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::options::{Operation, Options, Size};
+use super::options::{Operation, S3Options, Size};
 
 /// One combination of what is done, and where.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,7 +19,7 @@ pub(super) struct Cell {
 
 impl Cell {
     /// All of them, in the order in which they are run.
-    pub(super) fn all(options: &Options, stores: usize) -> Vec<Self> {
+    pub(super) fn all(options: &S3Options, stores: usize) -> Vec<Self> {
         let concurrency: Vec<_> = match options.mixed {
             true => vec![None],
             false => options.concurrency.iter().copied().map(Some).collect(),
@@ -74,14 +74,14 @@ pub(super) struct Progress {
 #[derive(Debug)]
 pub(super) enum Turn<'a> {
     /// This cell's work, until the value is dropped.
-    Work(usize, AtWork<'a>),
+    Work(usize, ActiveUser<'a>),
     /// Nothing, for so long.
     Wait(Duration),
 }
 
 /// A user at work.
 #[derive(Debug)]
-pub(super) struct AtWork<'a> {
+pub(super) struct ActiveUser<'a> {
     schedule: &'a Schedule,
     index: usize,
 }
@@ -132,7 +132,7 @@ impl Schedule {
         cell.started.get_or_insert(now);
         cell.most = cell.most.max(state.at_work);
         let schedule = self;
-        Turn::Work(index, AtWork { schedule, index })
+        Turn::Work(index, ActiveUser { schedule, index })
     }
 
     /// What has become of the cells.
@@ -141,14 +141,14 @@ impl Schedule {
     }
 }
 
-impl AtWork<'_> {
+impl ActiveUser<'_> {
     /// A request of the cell itself took so long.
     pub(super) fn busy(&self, time: Duration) {
         self.schedule.state.lock().cells[self.index].busy += time;
     }
 }
 
-impl Drop for AtWork<'_> {
+impl Drop for ActiveUser<'_> {
     fn drop(&mut self) {
         let mut state = self.schedule.state.lock();
         state.at_work -= 1;
@@ -162,13 +162,13 @@ mod tests {
 
     #[test]
     fn cells_follow_each_other_store_by_store() {
-        let options = Options::default();
+        let options = S3Options::default();
         let cells = Cell::all(&options, 2);
         assert_eq!(cells.len(), 4 * 3 * 2 * 2);
         assert_eq!((cells[0].store, cells[1].store), (0, 1));
         assert_eq!(cells[0].operation, cells[1].operation);
         assert_eq!(cells[2].operation, Operation::Get);
-        let mixed = Options {
+        let mixed = S3Options {
             mixed: true,
             ..options
         };

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 /// Metrics and checks are known by names that live for ever, so that a sample
 /// costs no copy of one. Those of a plan are as many as its lines: kept once
 /// each, they are never given back.
-pub(crate) fn keep(name: &str) -> &'static str {
+pub(crate) fn intern(name: &str) -> &'static str {
     static NAMES: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
     let mut names = NAMES.lock();
     let names = names.get_or_insert_default();
@@ -26,8 +26,8 @@ mod tests {
     #[test]
     fn a_name_is_kept_once() {
         assert!(std::ptr::eq(
-            keep("one name"),
-            keep(&["one", "name"].join(" "))
+            intern("one name"),
+            intern(&["one", "name"].join(" "))
         ));
     }
 }

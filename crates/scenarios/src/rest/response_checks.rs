@@ -2,23 +2,23 @@
 
 use lucarne_load::http::Response;
 
-use super::json::{Found, Places};
+use super::json_pointers::{JsonMatch, JsonPointers};
 use super::options::{self, JsonType, Length};
 use super::template::{Form, Scope, Template, Values};
-use crate::names::keep;
+use crate::interned::intern;
 
 /// Checks and captures of one request, compiled.
 #[derive(Debug, Default)]
-pub(super) struct Checks {
-    places: Places,
-    checks: Vec<Check>,
+pub(super) struct ResponseChecks {
+    pointers: JsonPointers,
+    checks: Vec<CompiledCheck>,
     captures: Vec<Capture>,
 }
 
 #[derive(Debug)]
-struct Check {
+struct CompiledCheck {
     name: &'static str,
-    place: Place,
+    subject: Subject,
     exists: Option<bool>,
     equals: Option<Template>,
     contains: Option<Template>,
@@ -29,24 +29,24 @@ struct Check {
 #[derive(Debug)]
 struct Capture {
     name: &'static str,
-    place: Place,
+    subject: Subject,
     slot: usize,
 }
 
 /// Where something stands in an answer.
 #[derive(Debug)]
-enum Place {
+enum Subject {
     /// By number among the places that are looked at.
     Json(usize),
     Header(String),
     Body,
 }
 
-impl Checks {
+impl ResponseChecks {
     /// Compiles what a plan says of the answers to `request`.
     pub(super) fn compile(
         request: &str,
-        checks: &[options::Check],
+        checks: &[options::CheckOptions],
         scope: &mut Scope,
     ) -> Result<Self, String> {
         let mut compiled = Self::default();
@@ -59,37 +59,41 @@ impl Checks {
         Ok(compiled)
     }
 
-    /// Takes what is at `place` (a JSON pointer, or `header:Name`) into `slot`.
+    /// Takes what is at `subject` (a JSON pointer, or `header:Name`) into `slot`.
     pub(super) fn capture(
         &mut self,
         request: &str,
         name: &str,
-        place: &str,
+        subject: &str,
         slot: usize,
     ) -> Result<(), String> {
-        let place = match place.split_once(':') {
-            Some(("header", header)) => Place::Header(header.trim().to_owned()),
-            _ => Place::Json(self.places.add(place)?),
+        let subject = match subject.split_once(':') {
+            Some(("header", header)) => Subject::Header(header.trim().to_owned()),
+            _ => Subject::Json(self.pointers.add(subject)?),
         };
-        let name = keep(&format!("{request}: {name} is there"));
-        self.captures.push(Capture { name, place, slot });
+        let name = intern(&format!("{request}: {name} is there"));
+        self.captures.push(Capture {
+            name,
+            subject,
+            slot,
+        });
         Ok(())
     }
 
     fn check(
         &mut self,
         request: &str,
-        check: &options::Check,
+        check: &options::CheckOptions,
         scope: &mut Scope,
-    ) -> Result<Check, String> {
+    ) -> Result<CompiledCheck, String> {
         let given = [check.json.is_some(), check.header.is_some(), check.body];
         if given.iter().filter(|given| **given).count() != 1 {
             return Err("names one place: `json: /pointer`, `header: name` or `body: true`".into());
         }
-        let (place, of) = match (&check.json, &check.header) {
-            (Some(pointer), _) => (Place::Json(self.places.add(pointer)?), pointer.clone()),
-            (_, Some(header)) => (Place::Header(header.clone()), header.clone()),
-            _ => (Place::Body, "body".to_owned()),
+        let (subject, of) = match (&check.json, &check.header) {
+            (Some(pointer), _) => (Subject::Json(self.pointers.add(pointer)?), pointer.clone()),
+            (_, Some(header)) => (Subject::Header(header.clone()), header.clone()),
+            _ => (Subject::Body, "body".to_owned()),
         };
         if check.kind.is_some() && check.json.is_none() {
             return Err("`type` is for places in JSON".into());
@@ -109,10 +113,10 @@ impl Checks {
             Some(name) => name.clone(),
             None => format!("{request}: {of} {}", words(check)),
         };
-        Ok(Check {
+        Ok(CompiledCheck {
             // Tags are separated by commas, and thresholds may name checks.
-            name: keep(&name.replace(',', " ")),
-            place,
+            name: intern(&name.replace(',', " ")),
+            subject,
             exists: check.exists,
             equals,
             contains,
@@ -134,9 +138,9 @@ impl Checks {
         values: &mut Values,
         mut tell: impl FnMut(&'static str, Result<(), String>),
     ) -> Result<(), String> {
-        let found = match self.places.is_empty() {
+        let found = match self.pointers.is_empty() {
             true => Ok(Vec::new()),
-            false => self.places.look(&response.body),
+            false => self.pointers.look(&response.body),
         };
         let mut first = Ok(());
         let mut heard = |name: &'static str, outcome: Result<(), String>| {
@@ -146,12 +150,12 @@ impl Checks {
             tell(name, outcome);
         };
         for check in &self.checks {
-            let outcome = check.place.of(response, &found);
+            let outcome = check.subject.of(response, &found);
             let outcome = outcome.and_then(|found| check.test(found.as_ref(), values));
             heard(check.name, outcome);
         }
         for capture in &self.captures {
-            let outcome = match capture.place.of(response, &found) {
+            let outcome = match capture.subject.of(response, &found) {
                 Ok(Some(found)) if !found.is_structure() => {
                     values.set(capture.slot, found.text);
                     Ok(())
@@ -166,36 +170,36 @@ impl Checks {
     }
 }
 
-impl Place {
+impl Subject {
     fn of(
         &self,
         response: &Response,
-        found: &Result<Vec<Option<Found>>, String>,
-    ) -> Result<Option<Found>, String> {
-        let text = |text: &str| Found {
+        found: &Result<Vec<Option<JsonMatch>>, String>,
+    ) -> Result<Option<JsonMatch>, String> {
+        let text = |text: &str| JsonMatch {
             kind: JsonType::String,
             length: text.chars().count() as u64,
             text: text.to_owned(),
         };
         match self {
-            Place::Json(index) => match found {
+            Subject::Json(index) => match found {
                 Ok(found) => Ok(found.get(*index).cloned().flatten()),
                 Err(why) => Err(why.clone()),
             },
-            Place::Header(name) => Ok(response.headers.get(name).map(text)),
-            Place::Body => Ok(Some(text(&String::from_utf8_lossy(&response.body)))),
+            Subject::Header(name) => Ok(response.headers.get(name).map(text)),
+            Subject::Body => Ok(Some(text(&String::from_utf8_lossy(&response.body)))),
         }
     }
 }
 
-impl Found {
+impl JsonMatch {
     fn is_structure(&self) -> bool {
         matches!(self.kind, JsonType::Object | JsonType::Array)
     }
 }
 
-impl Check {
-    fn test(&self, found: Option<&Found>, values: &mut Values) -> Result<(), String> {
+impl CompiledCheck {
+    fn test(&self, found: Option<&JsonMatch>, values: &mut Values) -> Result<(), String> {
         let found = match (found, self.exists) {
             (Some(_), Some(false)) => return Err("it is there".into()),
             (None, Some(false)) => return Ok(()),
@@ -233,7 +237,7 @@ impl Check {
 }
 
 /// What a check says, for its name.
-fn words(check: &options::Check) -> String {
+fn words(check: &options::CheckOptions) -> String {
     let mut words = Vec::new();
     if let Some(kind) = check.kind {
         words.push(format!("is {}", of_kind(kind)));

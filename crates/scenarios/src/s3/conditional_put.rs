@@ -7,11 +7,11 @@ use lucarne_load::http::{Body, Client, Response};
 use lucarne_load::{Iteration, Pending};
 
 use super::content::{Content, Header};
-use super::store::{Ask, Store};
+use super::store::{S3Request, Store};
 
 /// How the races at one store went.
 #[derive(Debug, Default)]
-pub(super) struct Verdict {
+pub(super) struct RaceCounts {
     /// Races whose every answer was heard.
     pub(super) races: AtomicU64,
     /// Of these, races that did not have exactly one winner, or whose winner's
@@ -19,7 +19,7 @@ pub(super) struct Verdict {
     pub(super) broken: AtomicU64,
 }
 
-impl Verdict {
+impl RaceCounts {
     /// In a line; `None` if there were no races.
     pub(super) fn line(&self, store: &str, racers: u32) -> Option<String> {
         let races = self.races.load(Ordering::Relaxed);
@@ -68,7 +68,7 @@ pub(super) async fn run(
             let parts = content.parts(header, size);
             let pending = pending(client);
             pending
-                .until(store.send(client, Ask::Create(key), Body::Parts(&parts)))
+                .until(store.send(client, S3Request::Create(key), Body::Parts(&parts)))
                 .await
         });
     judge(join_all(racers).await)
@@ -108,7 +108,7 @@ pub(super) async fn confirm(
     header: &Header,
     size: u64,
 ) -> (Response, Result<(), String>) {
-    let response = store.send(client, Ask::Get(key), Body::Empty).await;
+    let response = store.send(client, S3Request::Get(key), Body::Empty).await;
     let there = match &response.exchange.outcome {
         Err(failure) => Err(failure.to_string()),
         Ok(()) => content
@@ -125,9 +125,9 @@ pub(super) const CHECK: &str = "one creator wins";
 pub(super) fn tell(
     iteration: &Iteration,
     tags: lucarne_load::Tags,
-    verdict: &Verdict,
+    counts: &RaceCounts,
     outcome: Result<(), String>,
 ) {
-    verdict.count(outcome.is_ok());
+    counts.count(outcome.is_ok());
     iteration.check(tags, CHECK, outcome);
 }

@@ -9,12 +9,12 @@ const REMEMBERED: usize = 65_536;
 
 /// The immutable files that have been read, and the checkpoint's entity tag.
 #[derive(Debug, Default)]
-pub(super) struct Cache {
+pub(super) struct ResponseCache {
     read: Mutex<(HashSet<u64>, VecDeque<u64>)>,
     checkpoint: Mutex<Option<String>>,
 }
 
-impl Cache {
+impl ResponseCache {
     /// Whether this file has been read before.
     pub(super) fn has(&self, path: &str) -> bool {
         self.read.lock().0.contains(&key(path))
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn remembers_so_many() {
-        let cache = Cache::default();
+        let cache = ResponseCache::default();
         for number in 0..REMEMBERED + 10 {
             cache.keep(&number.to_string());
             cache.keep(&number.to_string());

@@ -13,12 +13,12 @@ use lucarne_load::{Failure, PrepareError};
 use lucarne_settings::{typed, values};
 use serde::{Deserialize, Deserializer};
 
-use crate::ct::options::{Http, Span};
-use crate::ct::random::Random;
+use crate::option_values::{HttpVersion, TimeSpan};
+use crate::random::Random;
 
 /// A version of TLS to offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
-pub enum Tls {
+pub enum OfferedTls {
     /// TLS 1.2
     #[value(name = "1.2")]
     #[serde(rename = "1.2")]
@@ -31,9 +31,9 @@ pub enum Tls {
 
 /// A host and its address, written `HOST=ADDRESS`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resolve(pub String, pub IpAddr);
+pub struct ResolveOverride(pub String, pub IpAddr);
 
-impl FromStr for Resolve {
+impl FromStr for ResolveOverride {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -48,9 +48,9 @@ impl FromStr for Resolve {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
     /// The shortest.
-    pub from: Span,
+    pub from: TimeSpan,
     /// The longest.
-    pub to: Span,
+    pub to: TimeSpan,
 }
 
 impl Pause {
@@ -66,7 +66,7 @@ impl FromStr for Pause {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (from, to) = text.split_once("..").unwrap_or((text, text));
-        let span = |text: &str| values::duration(text.trim()).map(Span);
+        let span = |text: &str| values::duration(text.trim()).map(TimeSpan);
         let pause = Self {
             from: span(from)?,
             to: span(to)?,
@@ -86,12 +86,12 @@ impl<'de> Deserialize<'de> for Pause {
 
 /// Statuses that are expected: `201`, `2xx`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Statuses {
+pub struct StatusRange {
     first: u16,
     last: u16,
 }
 
-impl Statuses {
+impl StatusRange {
     /// This one.
     #[must_use]
     pub const fn one(status: u16) -> Self {
@@ -107,7 +107,7 @@ impl Statuses {
     }
 }
 
-impl FromStr for Statuses {
+impl FromStr for StatusRange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -124,7 +124,7 @@ impl FromStr for Statuses {
     }
 }
 
-impl std::fmt::Display for Statuses {
+impl std::fmt::Display for StatusRange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.first == self.last {
             true => f.pad(&self.first.to_string()),
@@ -134,8 +134,8 @@ impl std::fmt::Display for Statuses {
 }
 
 /// `201 or 2xx`, for messages.
-pub(crate) fn list(statuses: &[Statuses]) -> String {
-    let texts: Vec<_> = statuses.iter().map(Statuses::to_string).collect();
+pub(crate) fn list(statuses: &[StatusRange]) -> String {
+    let texts: Vec<_> = statuses.iter().map(StatusRange::to_string).collect();
     texts.join(" or ")
 }
 
@@ -143,24 +143,24 @@ pub(crate) fn list(statuses: &[Statuses]) -> String {
 /// cannot flatten one struct into another that denies unknown fields, and a
 /// misspelt option must not pass.
 #[derive(Clone, Debug)]
-pub(crate) struct Connecting {
-    pub(crate) http: Http,
+pub(crate) struct ConnectionOptions {
+    pub(crate) http: HttpVersion,
     pub(crate) insecure: bool,
     pub(crate) ca: Option<PathBuf>,
     pub(crate) cert: Option<PathBuf>,
     pub(crate) key: Option<PathBuf>,
     pub(crate) server_name: Option<String>,
-    pub(crate) tls_versions: Vec<Tls>,
+    pub(crate) tls_versions: Vec<OfferedTls>,
     pub(crate) cipher_suites: Vec<String>,
     pub(crate) groups: Vec<String>,
     pub(crate) resume: bool,
     pub(crate) keepalive: bool,
-    pub(crate) timeout: Span,
-    pub(crate) connect_timeout: Span,
-    pub(crate) resolve: Vec<Resolve>,
+    pub(crate) timeout: TimeSpan,
+    pub(crate) connect_timeout: TimeSpan,
+    pub(crate) resolve: Vec<ResolveOverride>,
 }
 
-impl Connecting {
+impl ConnectionOptions {
     /// The same for the client.
     pub(crate) fn options(self) -> Result<Arc<ClientOptions>, PrepareError> {
         let identity = match (self.cert, self.key) {
@@ -173,14 +173,14 @@ impl Connecting {
                 return Err(wrong("`--key` needs `--cert`, the certificate of the key"));
             }
         };
-        let version = |version: &Tls| match version {
-            Tls::V1_2 => TlsVersion::V1_2,
-            Tls::V1_3 => TlsVersion::V1_3,
+        let version = |version: &OfferedTls| match version {
+            OfferedTls::V1_2 => TlsVersion::V1_2,
+            OfferedTls::V1_3 => TlsVersion::V1_3,
         };
         Ok(Arc::new(ClientOptions {
             version: match self.http {
-                Http::V1 => Version::Http1,
-                Http::V2 => Version::Http2,
+                HttpVersion::V1 => Version::Http1,
+                HttpVersion::V2 => Version::Http2,
             },
             insecure: self.insecure,
             ca: self.ca,
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn statuses_and_pauses() {
-        let read = |text: &str| text.parse::<Statuses>();
+        let read = |text: &str| text.parse::<StatusRange>();
         assert!(read("2xx").unwrap().contain(204) && !read("2xx").unwrap().contain(301));
         assert!(read("404").unwrap().contain(404) && !read("404").unwrap().contain(400));
         for wrong in ["", "xx", "6xx", "20", "600", "ok"] {

@@ -8,12 +8,12 @@ use super::step::Step;
 /// When each step may be asked for again, as the server has said: rate limits
 /// are those of an account or an address, which all users of a run share.
 #[derive(Debug, Default)]
-pub(super) struct Limits([Mutex<Option<Instant>>; Step::ALL.len()]);
+pub(super) struct RateLimits([Mutex<Option<Instant>>; Step::ALL.len()]);
 
 /// How long to wait where the server does not say.
 const UNTOLD: Duration = Duration::from_secs(5);
 
-impl Limits {
+impl RateLimits {
     /// Nobody asks for this step within that time.
     pub(super) fn close(&self, step: Step, wait: Option<Duration>) {
         let until = Instant::now() + wait.unwrap_or(UNTOLD);
@@ -43,7 +43,7 @@ mod tests {
     #[tokio::test]
     async fn a_step_waits_and_the_others_do_not() {
         let (long, short) = (Duration::from_millis(300), Duration::from_millis(3));
-        let limits = Limits::default();
+        let limits = RateLimits::default();
         let begin = Instant::now();
         limits.close(Step::NewOrder, Some(long));
         limits.close(Step::NewOrder, Some(short));

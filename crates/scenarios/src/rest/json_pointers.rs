@@ -8,22 +8,22 @@ use super::options::JsonType;
 
 /// The places that are looked at, as a tree.
 #[derive(Debug, Default)]
-pub(super) struct Places {
-    root: Place,
+pub(super) struct JsonPointers {
+    root: PointerNode,
     count: usize,
 }
 
 #[derive(Debug, Default)]
-struct Place {
+struct PointerNode {
     /// The numbers under which this place is wanted.
     wanted: Vec<usize>,
     /// By key of an object, or number of an item.
-    below: Vec<(String, Place)>,
+    below: Vec<(String, PointerNode)>,
 }
 
 /// What stands at a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct JsonMatch {
     pub(super) kind: JsonType,
     /// Items, keys, or letters; 0 for everything else.
     pub(super) length: u64,
@@ -32,26 +32,26 @@ pub(super) struct Found {
     pub(super) text: String,
 }
 
-impl Places {
+impl JsonPointers {
     /// Adds a place by its pointer (RFC 6901); `/` alone stands for the whole
     /// document, as the empty pointer does.
     pub(super) fn add(&mut self, pointer: &str) -> Result<usize, String> {
-        let mut place = &mut self.root;
+        let mut node = &mut self.root;
         if !pointer.is_empty() && pointer != "/" {
             let tokens = pointer.strip_prefix('/').ok_or_else(|| {
                 format!("`{pointer}` is not a JSON pointer: it begins with a slash")
             })?;
             for token in tokens.split('/') {
                 let token = token.replace("~1", "/").replace("~0", "~");
-                let known = place.below.iter().position(|(key, _)| *key == token);
+                let known = node.below.iter().position(|(key, _)| *key == token);
                 let index = known.unwrap_or_else(|| {
-                    place.below.push((token, Place::default()));
-                    place.below.len() - 1
+                    node.below.push((token, PointerNode::default()));
+                    node.below.len() - 1
                 });
-                place = &mut place.below[index].1;
+                node = &mut node.below[index].1;
             }
         }
-        place.wanted.push(self.count);
+        node.wanted.push(self.count);
         self.count += 1;
         Ok(self.count - 1)
     }
@@ -64,11 +64,11 @@ impl Places {
     ///
     /// # Errors
     /// If it is not JSON.
-    pub(super) fn look(&self, document: &[u8]) -> Result<Vec<Option<Found>>, String> {
+    pub(super) fn look(&self, document: &[u8]) -> Result<Vec<Option<JsonMatch>>, String> {
         let mut found = vec![None; self.count];
         let mut reader = serde_json::Deserializer::from_slice(document);
-        let look = Look {
-            place: &self.root,
+        let look = PointerVisitor {
+            node: &self.root,
             found: &mut found,
         };
         let read = look.deserialize(&mut reader).and_then(|()| reader.end());
@@ -79,18 +79,18 @@ impl Places {
     }
 }
 
-struct Look<'a> {
-    place: &'a Place,
-    found: &'a mut [Option<Found>],
+struct PointerVisitor<'a> {
+    node: &'a PointerNode,
+    found: &'a mut [Option<JsonMatch>],
 }
 
-impl Look<'_> {
+impl PointerVisitor<'_> {
     fn is(self, kind: JsonType, length: u64, text: impl fmt::Display) {
-        let Some((last, others)) = self.place.wanted.split_last() else {
+        let Some((last, others)) = self.node.wanted.split_last() else {
             return;
         };
         let text = text.to_string();
-        let found = Found { kind, length, text };
+        let found = JsonMatch { kind, length, text };
         for index in others {
             self.found[*index] = Some(found.clone());
         }
@@ -98,18 +98,18 @@ impl Look<'_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Look<'_> {
+impl<'de> DeserializeSeed<'de> for PointerVisitor<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        if self.place.wanted.is_empty() && self.place.below.is_empty() {
+        if self.node.wanted.is_empty() && self.node.below.is_empty() {
             return deserializer.deserialize_ignored_any(IgnoredAny).map(|_| ());
         }
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Look<'_> {
+impl<'de> Visitor<'de> for PointerVisitor<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -137,7 +137,7 @@ impl<'de> Visitor<'de> for Look<'_> {
     }
 
     fn visit_str<E>(self, value: &str) -> Result<(), E> {
-        let length = match self.place.wanted.is_empty() {
+        let length = match self.node.wanted.is_empty() {
             true => 0,
             false => value.chars().count() as u64,
         };
@@ -151,13 +151,13 @@ impl<'de> Visitor<'de> for Look<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        let Look { place, found } = self;
-        let nowhere = Place::default();
+        let PointerVisitor { node, found } = self;
+        let nowhere = PointerNode::default();
         let mut count = 0_u64;
         loop {
-            let below = place.below.iter().find(|(key, _)| is_number(key, count));
-            let item = Look {
-                place: below.map_or(&nowhere, |(_, place)| place),
+            let below = node.below.iter().find(|(key, _)| is_number(key, count));
+            let item = PointerVisitor {
+                node: below.map_or(&nowhere, |(_, node)| node),
                 found: &mut *found,
             };
             if items.next_element_seed(item)?.is_none() {
@@ -165,24 +165,24 @@ impl<'de> Visitor<'de> for Look<'_> {
             }
             count += 1;
         }
-        Look { place, found }.is(JsonType::Array, count, "");
+        PointerVisitor { node, found }.is(JsonType::Array, count, "");
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
-        let Look { place, found } = self;
+        let PointerVisitor { node, found } = self;
         let mut count = 0;
-        while let Some(below) = entries.next_key_seed(Key(place))? {
+        while let Some(below) = entries.next_key_seed(Key(node))? {
             count += 1;
             match below {
                 None => _ = entries.next_value::<IgnoredAny>()?,
-                Some(place) => entries.next_value_seed(Look {
-                    place,
+                Some(node) => entries.next_value_seed(PointerVisitor {
+                    node,
                     found: &mut *found,
                 })?,
             }
         }
-        Look { place, found }.is(JsonType::Object, count, "");
+        PointerVisitor { node, found }.is(JsonType::Object, count, "");
         Ok(())
     }
 }
@@ -193,10 +193,10 @@ fn is_number(token: &str, number: u64) -> bool {
 }
 
 /// Finds what is looked at below a key.
-struct Key<'p>(&'p Place);
+struct Key<'p>(&'p PointerNode);
 
 impl<'de, 'p> DeserializeSeed<'de> for Key<'p> {
-    type Value = Option<&'p Place>;
+    type Value = Option<&'p PointerNode>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_str(self)
@@ -204,7 +204,7 @@ impl<'de, 'p> DeserializeSeed<'de> for Key<'p> {
 }
 
 impl<'p> Visitor<'_> for Key<'p> {
-    type Value = Option<&'p Place>;
+    type Value = Option<&'p PointerNode>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a key")
@@ -212,9 +212,7 @@ impl<'p> Visitor<'_> for Key<'p> {
 
     fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
         let mut below = self.0.below.iter();
-        Ok(below
-            .find(|(known, _)| known == key)
-            .map(|(_, place)| place))
+        Ok(below.find(|(known, _)| known == key).map(|(_, node)| node))
     }
 }
 
@@ -224,15 +222,15 @@ mod tests {
 
     /// What is found at these places, as `type length text`.
     fn look(document: &str, pointers: &[&str]) -> Result<Vec<String>, String> {
-        let mut places = Places::default();
+        let mut compiled = JsonPointers::default();
         for (index, pointer) in pointers.iter().enumerate() {
-            assert_eq!(places.add(pointer), Ok(index));
+            assert_eq!(compiled.add(pointer), Ok(index));
         }
-        let show = |found: Option<Found>| match found {
+        let show = |found: Option<JsonMatch>| match found {
             Some(found) => format!("{:?} {} {}", found.kind, found.length, found.text),
             None => "nothing".to_owned(),
         };
-        Ok(places
+        Ok(compiled
             .look(document.as_bytes())?
             .into_iter()
             .map(show)
@@ -295,6 +293,6 @@ mod tests {
             assert!(said.contains("is not JSON"), "{text}: {said}");
         }
         assert_eq!(look("7", &["/", "/a"]).unwrap(), ["Number 0 7", "nothing"]);
-        assert!(Places::default().add("data").is_err());
+        assert!(JsonPointers::default().add("data").is_err());
     }
 }

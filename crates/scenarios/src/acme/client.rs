@@ -14,7 +14,7 @@ use super::nonces::is_nonce;
 use super::problem::{Problem, unexpected};
 use super::scenario::Shared;
 use super::step::{Step, StepTags};
-use crate::ct::retry_after::retry_after;
+use crate::retry_after::retry_after;
 
 /// An iteration cannot go on. What was wrong has been recorded.
 #[derive(Debug)]
@@ -29,13 +29,13 @@ const RATE_LIMITED: &str = "rate_limited";
 const JOSE: (&str, &str) = ("content-type", "application/jose+json");
 
 /// One user's connection to the server.
-pub(super) struct Caller {
+pub(super) struct AcmeClient {
     pub(super) shared: Arc<Shared>,
     client: Client,
     tags: StepTags,
 }
 
-impl Caller {
+impl AcmeClient {
     pub(super) fn new(shared: Arc<Shared>, client: Client, tags: StepTags) -> Self {
         Self {
             shared,

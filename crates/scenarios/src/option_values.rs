@@ -1,0 +1,117 @@
+//! Values of options that scenarios have in common.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use lucarne_settings::{typed, values};
+use serde::{Deserialize, Deserializer};
+
+/// A length of time, written `60s`, `1m30s` or `500ms`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TimeSpan(pub Duration);
+
+impl TimeSpan {
+    /// So many seconds.
+    #[must_use]
+    pub const fn seconds(seconds: u64) -> Self {
+        Self(Duration::from_secs(seconds))
+    }
+}
+
+impl FromStr for TimeSpan {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        values::duration(text).map(Self)
+    }
+}
+
+impl fmt::Display for TimeSpan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&values::show_duration(self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for TimeSpan {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        typed::parsed(deserializer)
+    }
+}
+
+/// A moment, written as RFC 3339 or as a date.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Timestamp {
+    /// Milliseconds since 1970.
+    pub unix_ms: u64,
+}
+
+impl Timestamp {
+    /// Seconds since 1970.
+    #[must_use]
+    pub fn unix(self) -> i64 {
+        (self.unix_ms / 1000) as i64
+    }
+}
+
+impl FromStr for Timestamp {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        values::time(text).map(|unix_ms| Self { unix_ms })
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        typed::parsed(deserializer)
+    }
+}
+
+/// A number from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Ratio(pub f64);
+
+impl Ratio {
+    fn new(value: f64) -> Result<Self, String> {
+        match (0.0..=1.0).contains(&value) {
+            true => Ok(Self(value)),
+            false => Err("is not a share: it goes from 0 to 1".to_owned()),
+        }
+    }
+}
+
+impl FromStr for Ratio {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = text.parse().map_err(|_| "is not a number".to_owned())?;
+        Self::new(number)
+    }
+}
+
+impl fmt::Display for Ratio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<'de> Deserialize<'de> for Ratio {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        typed::parsed(deserializer)
+    }
+}
+
+/// The version of HTTP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Deserialize)]
+pub enum HttpVersion {
+    /// HTTP/1.1
+    #[default]
+    #[value(name = "1.1", alias = "1")]
+    #[serde(rename = "1.1", alias = "1")]
+    V1,
+    /// HTTP/2
+    #[value(name = "2")]
+    #[serde(rename = "2")]
+    V2,
+}
