@@ -2,6 +2,13 @@
 
 use std::time::Duration;
 
+/// What one HTTP/2 stream may send ahead of who reads it, in bytes: what the proxy
+/// holds for a slow reader, and 40 Mbit/s at 100 ms.
+pub(crate) const STREAM_WINDOW: u32 = 512 << 10;
+
+/// Streams at a time on an HTTP/2 connection of a client: they hold 64 MiB at most.
+pub(crate) const STREAMS: u32 = 128;
+
 /// Fields in the head of a message of HTTP/1.1. More of a client are answered
 /// with 431. Those of HTTP/2 are bounded in bytes, of which each counts 32
 /// besides its own (RFC 9113 6.5.2).

@@ -20,7 +20,7 @@ use crate::connect;
 use crate::core::{Core, Phase};
 use crate::exchange;
 use crate::interim::Interjected;
-use crate::limits::{FIELDS, Limits};
+use crate::limits::{FIELDS, Limits, STREAM_WINDOW, STREAMS};
 use crate::page;
 use crate::session::Session;
 use crate::welcome;
@@ -111,9 +111,9 @@ fn builder_http2(limits: &Limits) -> http2::Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .keep_alive_interval(Some(Duration::from_secs(30)))
         .keep_alive_timeout(Duration::from_secs(15))
-        .max_concurrent_streams(256)
+        .max_concurrent_streams(STREAMS)
         .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
-        .initial_stream_window_size(1 << 20)
+        .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(4 << 20);
     builder
 }

@@ -20,7 +20,7 @@ use tokio_util::either::Either;
 use crate::dial::Dialer;
 use crate::failure::{Failure, Step};
 use crate::identity::{Shown, TlsClient};
-use crate::limits::{FIELDS, Limits};
+use crate::limits::{FIELDS, Limits, STREAM_WINDOW};
 use crate::observe::Observer;
 use crate::pattern::HostPattern;
 use crate::pool::{Connection, Http1, Http2, Pool, Route};
@@ -260,8 +260,10 @@ impl Upstream {
     {
         let handshake = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
-            .initial_stream_window_size(1 << 20)
-            .initial_connection_window_size(4 << 20)
+            .initial_stream_window_size(STREAM_WINDOW)
+            // Clients share the connection, and a stream that one of them does not read
+            // must not use up what the others' need: streams alone bound what is held.
+            .initial_connection_window_size(i32::MAX as u32)
             .max_header_list_size(u32::try_from(self.head_bytes).unwrap_or(u32::MAX))
             .keep_alive_interval(Some(Duration::from_secs(30)))
             .keep_alive_timeout(Duration::from_secs(15))

@@ -10,7 +10,7 @@ use crate::common::origin::Origin;
 use crate::common::{Rig, Setup, authority, eventually};
 use http::Request;
 use http_body_util::Full;
-use lucarne_mint::store::{DiskOptions, DiskStore, MemoryStore, StoreOptions};
+use lucarne_mint::store::{DiskOptions, DiskStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// A server that must always be reachable, whatever else happens.
@@ -147,46 +147,6 @@ async fn an_endless_server_name_ends_its_connection() {
         );
     }
     well(&rig, &origin).await;
-}
-
-#[tokio::test]
-async fn hosts_without_end_take_no_memory() {
-    const BOUND: u64 = 1 << 20;
-    let mut setup = Setup::new();
-    setup.limits.hosts = 100;
-    setup.limits.idle_connections = 10;
-    setup.store = Arc::new(MemoryStore::new(StoreOptions {
-        max_bytes: BOUND,
-        ..StoreOptions::default()
-    }));
-    let rig = setup.start().await;
-    let origin = Origin::https(&rig.world, &["localhost"], &["http/1.1"]).await;
-    let target = origin.address.to_string();
-    let many = async |round: usize, count: usize| {
-        for n in 0..count {
-            let name = format!("h{n}-{round}.example");
-            let answer = client::tls(&rig, &rig.ca, &target, &name, &["http/1.1"]).await;
-            drop(answer.unwrap());
-        }
-    };
-    let rss = || lucarne_testkit::usage(std::process::id()).unwrap().rss;
-    // The first ones fill the store, and what else is bounded.
-    many(0, 500).await;
-    let before = rss();
-    many(1, 1500).await;
-    let grown = rss().saturating_sub(before);
-    let stats = rig.proxy.store_stats();
-    assert!(stats.generated >= 2000, "{stats:?}");
-    eventually("the store is within its bound", || {
-        rig.proxy.store_stats().bytes <= BOUND
-    })
-    .await;
-    assert_eq!(rig.proxy.hosts().len(), 100);
-    assert!(
-        grown < 12 << 20,
-        "{} kB more after 1500 hosts more",
-        grown >> 10
-    );
 }
 
 /// The fingerprint of the certificate that a new client sees.

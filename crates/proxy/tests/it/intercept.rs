@@ -3,7 +3,7 @@
 
 use crate::common::client::{self, Answer};
 use crate::common::origin::{self, Origin};
-use crate::common::{Rig, Setup};
+use crate::common::{PATIENCE, Rig, Setup};
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
@@ -99,6 +99,31 @@ async fn many_first_connections_make_one_certificate() {
         ("localhost", 100)
     );
     assert!(hosts[0].intercepted && hosts[0].minted_us > 0, "{hosts:?}");
+}
+
+/// Twelve answers of a megabyte that nobody reads: more than the proxy, its client and
+/// both connections hold.
+#[tokio::test]
+async fn a_client_that_does_not_read_holds_up_nobody_else() {
+    let rig = Rig::new().await;
+    let origin = Origin::https(&rig.world, &["localhost"], &["h2"]).await;
+    let authority = format!("localhost:{}", origin.address.port());
+    let stream = client::tls(&rig, &rig.ca, &authority, "localhost", &["h2"]);
+    let mut slow = client::http2_over(stream.await.unwrap()).await;
+    let mut unread = Vec::new();
+    for _ in 0..12 {
+        let request = Request::post("https://localhost/echo");
+        let request = request.body(Full::new(Bytes::from(vec![b'x'; 1 << 20])));
+        unread.push(slow.send_request(request.unwrap()).await.unwrap());
+    }
+    let other = client::get(&rig, &authority, "localhost", &["h2"], "/x").await;
+    assert_eq!((other.status, other.body.as_str()), (200, "/x"));
+    assert_eq!(origin.taken(), 1, "they share a connection");
+    // What was held up is whole.
+    let read = futures_util::future::join_all(unread.into_iter().map(Answer::of));
+    for answer in tokio::time::timeout(PATIENCE, read).await.unwrap() {
+        assert_eq!(answer.body.len(), 1 << 20);
+    }
 }
 
 #[tokio::test]

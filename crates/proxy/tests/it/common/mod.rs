@@ -1,6 +1,6 @@
 //! What the tests of the proxy share: the proxy, servers behind it, clients
 //! before it.
-#![allow(dead_code, clippy::unwrap_used)]
+#![allow(dead_code)]
 
 pub(crate) mod client;
 pub(crate) mod origin;
