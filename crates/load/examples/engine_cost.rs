@@ -12,9 +12,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use lucarne_load::arrival::{Open, Rate};
+use lucarne_load::executor::{ArrivalRateOptions, Rate};
 use lucarne_load::{
-    Arrivals, Exchange, Iteration, Planned, PrepareError, Recorder, Run, Scenario, Tags, User,
+    Exchange, ExecutorConfig, Iteration, PrepareError, Recorder, Run, Scenario, ScenarioConfig,
+    Tags, VirtualUser,
 };
 
 struct Nothing;
@@ -27,13 +28,13 @@ impl Scenario for Nothing {
         Ok(())
     }
 
-    fn user(&self, _: u64, recorder: &Recorder) -> Box<dyn User> {
+    fn user(&self, _: u64, recorder: &Recorder) -> Box<dyn VirtualUser> {
         Box::new(Idler(recorder.tags(&[("op", "nothing")])))
     }
 }
 
 #[async_trait]
-impl User for Idler {
+impl VirtualUser for Idler {
     async fn iterate(&mut self, iteration: &mut Iteration) {
         let now = Instant::now();
         let phase = Some(Duration::from_micros(10));
@@ -64,22 +65,22 @@ fn main() {
         .filter_map(|argument| argument.parse::<f64>().ok());
     let rate = arguments.next();
     let duration = Duration::from_secs_f64(arguments.next().unwrap_or(5.0));
-    let arrivals = match rate {
+    let executor = match rate {
         Some(rate) => {
-            let (rate, open) = (Rate::per_second(rate), Open::default());
-            Arrivals::ConstantRate {
+            let (rate, options) = (Rate::per_second(rate), ArrivalRateOptions::default());
+            ExecutorConfig::ConstantArrivalRate {
                 rate,
                 duration,
-                open,
+                options,
             }
         }
-        None => Arrivals::ConstantUsers {
-            users: 1,
+        None => ExecutorConfig::ConstantVus {
+            vus: 1,
             duration,
             iterations: None,
         },
     };
-    let scenarios = vec![Planned::new("nothing", arrivals, Arc::new(Nothing))];
+    let scenarios = vec![ScenarioConfig::new("nothing", executor, Arc::new(Nothing))];
     let summary = Run {
         scenarios,
         ..Run::default()

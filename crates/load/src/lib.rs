@@ -1,19 +1,15 @@
 //! A load test engine: arrivals, histograms, thresholds, reports.
 //!
 //! What is done under load is a [`Scenario`]; when it is done is told by
-//! [`Arrivals`]; both are put together in a [`Run`], whose [`Outcome`] holds a
+//! [`ExecutorConfig`]; both are put together in a [`Run`], whose [`Outcome`] holds a
 //! [`Summary`] and a [`Verdict`]. The engine knows nothing of certificates.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-pub mod arrival;
-mod collector;
-mod conduct;
-mod course;
-mod crowd;
 mod environment;
+mod execution;
+pub mod executor;
 pub mod histogram;
 pub mod http;
-mod lane;
 pub mod metric;
 pub mod plan;
 pub mod recorder;
@@ -21,10 +17,8 @@ pub mod report;
 pub mod run;
 mod samples;
 pub mod scenario;
-mod seat;
 pub mod snapshot;
 pub mod stop;
-mod summarise;
 pub mod summary;
 mod tags;
 pub mod threshold;
@@ -32,14 +26,13 @@ pub mod timeline;
 mod timer;
 pub mod ui;
 pub mod verdict;
-mod worker;
 
-pub use arrival::Arrivals;
+pub use executor::ExecutorConfig;
 pub use histogram::{Histogram, HistogramError};
 pub use metric::Metric;
 pub use recorder::{Exchange, Failure, Iteration, Pending, Recorder, Tags};
-pub use run::{Controls, Outcome, Planned, Run, Running};
-pub use scenario::{Note, PrepareError, Scenario, User};
+pub use run::{Controls, Outcome, Run, Running, ScenarioConfig};
+pub use scenario::{Note, PrepareError, Scenario, VirtualUser};
 pub use snapshot::Snapshot;
 pub use stop::Stop;
 pub use summary::Summary;

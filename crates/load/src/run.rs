@@ -7,11 +7,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::conduct::Conduct;
-use crate::course::{Course, Halt};
+use crate::execution::Execution;
+use crate::execution::scenario_state::{ScenarioState, StopMode};
 use crate::tags::Registry;
 use crate::threshold::{Threshold, Thresholds};
-use crate::{Arrivals, Scenario, Snapshot, Summary, Verdict};
+use crate::{ExecutorConfig, Scenario, Snapshot, Summary, Verdict};
 
 /// What to run.
 pub struct Run {
@@ -24,7 +24,7 @@ pub struct Run {
     /// The version of the program, for the reports.
     pub version: String,
     /// All of them run at the same time, each from its start.
-    pub scenarios: Vec<Planned>,
+    pub scenarios: Vec<ScenarioConfig>,
     /// What the run must keep to.
     pub thresholds: Thresholds,
     /// Threads that carry out iterations.
@@ -32,13 +32,13 @@ pub struct Run {
 }
 
 /// One scenario of a run.
-pub struct Planned {
+pub struct ScenarioConfig {
     /// Its name in the plan; the value of the tag `scenario`.
     pub name: String,
     /// What is done: the registered name of the scenario.
     pub kind: String,
     /// When iterations begin.
-    pub arrivals: Arrivals,
+    pub executor: ExecutorConfig,
     /// How long after the run's begin.
     pub start: Duration,
     /// How long iterations that run at the end are waited for.
@@ -49,13 +49,17 @@ pub struct Planned {
     pub scenario: Arc<dyn Scenario>,
 }
 
-impl Planned {
+impl ScenarioConfig {
     /// A scenario that starts at once, with k6's `gracefulStop` of 30 s and no tags.
-    pub fn new(name: impl Into<String>, arrivals: Arrivals, scenario: Arc<dyn Scenario>) -> Self {
-        Planned {
+    pub fn new(
+        name: impl Into<String>,
+        executor: ExecutorConfig,
+        scenario: Arc<dyn Scenario>,
+    ) -> Self {
+        ScenarioConfig {
             name: name.into(),
             kind: String::new(),
-            arrivals,
+            executor,
             start: Duration::ZERO,
             graceful_stop: Duration::from_secs(30),
             tags: Vec::new(),
@@ -82,17 +86,17 @@ impl Run {
     /// Begins: prepares the scenarios, then starts the arrivals. Needs no runtime.
     pub fn start(self) -> Running {
         let registry = Arc::new(Registry::default());
-        let courses = self.scenarios.into_iter().map(|plan| {
+        let scenarios = self.scenarios.into_iter().map(|plan| {
             let base = registry.base(&plan.name, &plan.tags);
-            Arc::new(Course::new(plan, base))
+            Arc::new(ScenarioState::new(plan, base))
         });
-        let helm = Arc::new(Helm {
-            courses: courses.collect(),
-            halt: watch::Sender::new(Halt::No),
+        let run_state = Arc::new(RunState {
+            scenarios: scenarios.collect(),
+            stop: watch::Sender::new(StopMode::No),
             reason: Mutex::new(None),
         });
         let (snapshots, seen) = watch::channel(Arc::new(Snapshot::default()));
-        let terms = Terms {
+        let options = RunOptions {
             name: self.name,
             description: self.description,
             command: self.command,
@@ -100,23 +104,23 @@ impl Run {
             thresholds: self.thresholds.0,
             workers: self.workers,
         };
-        let conduct = Conduct {
-            terms,
-            helm: helm.clone(),
+        let execution = Execution {
+            options,
+            run_state: run_state.clone(),
             registry,
             snapshots,
         };
-        let thread = std::thread::spawn(move || conduct.run());
+        let thread = std::thread::spawn(move || execution.run());
         Running {
             snapshots: seen,
-            helm,
+            run_state,
             thread,
         }
     }
 }
 
 /// What a run is to keep to and to report, besides its scenarios.
-pub(crate) struct Terms {
+pub(crate) struct RunOptions {
     pub(crate) name: String,
     pub(crate) description: String,
     pub(crate) command: Vec<String>,
@@ -126,15 +130,15 @@ pub(crate) struct Terms {
 }
 
 /// What steers a run from outside of its workers.
-pub(crate) struct Helm {
-    pub(crate) courses: Vec<Arc<Course>>,
-    halt: watch::Sender<Halt>,
-    reason: Mutex<Option<Reason>>,
+pub(crate) struct RunState {
+    pub(crate) scenarios: Vec<Arc<ScenarioState>>,
+    stop: watch::Sender<StopMode>,
+    reason: Mutex<Option<StopReason>>,
 }
 
 /// Why a run ends before its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reason {
+pub(crate) enum StopReason {
     /// Somebody asked for it.
     Asked,
     /// A threshold did.
@@ -143,33 +147,33 @@ pub(crate) enum Reason {
     Goal,
 }
 
-impl Helm {
-    pub(crate) fn halt(&self, halt: Halt, reason: Reason) {
+impl RunState {
+    pub(crate) fn stop(&self, stop: StopMode, reason: StopReason) {
         self.reason.lock().get_or_insert(reason);
-        self.halt.send_modify(|known| *known = (*known).max(halt));
-        self.courses.iter().for_each(|course| course.halt(halt));
+        self.stop.send_modify(|known| *known = (*known).max(stop));
+        self.scenarios.iter().for_each(|state| state.stop(stop));
     }
 
-    pub(crate) fn is_halted(&self) -> bool {
-        *self.halt.borrow() > Halt::No
+    pub(crate) fn is_stopping(&self) -> bool {
+        *self.stop.borrow() > StopMode::No
     }
 
     /// Why the run ends before its time, if it does.
-    pub(crate) fn reason(&self) -> Option<Reason> {
+    pub(crate) fn reason(&self) -> Option<StopReason> {
         *self.reason.lock()
     }
 
-    /// Waits until the run is to be halted at least like this.
-    pub(crate) async fn halted(&self, least: Halt) {
+    /// Waits until the run is to be stopped at least like this.
+    pub(crate) async fn stopped(&self, least: StopMode) {
         // The sender is our own: there is no error.
-        let _ = self.halt.subscribe().wait_for(|halt| *halt >= least).await;
+        let _ = self.stop.subscribe().wait_for(|stop| *stop >= least).await;
     }
 }
 
 /// A run under way. Dropping it does not end it.
 pub struct Running {
     snapshots: watch::Receiver<Arc<Snapshot>>,
-    helm: Arc<Helm>,
+    run_state: Arc<RunState>,
     thread: JoinHandle<Outcome>,
 }
 
@@ -186,18 +190,18 @@ impl Running {
 
     /// What changes the load while it runs.
     pub fn controls(&self) -> Controls {
-        Controls(Some(self.helm.clone()))
+        Controls(Some(self.run_state.clone()))
     }
 
     /// No more iterations begin; those that run have their `gracefulStop`. Said
     /// again: they are cut off, and so is `finish`.
     pub fn stop(&self) {
-        let halt = if self.helm.is_halted() {
-            Halt::Now
+        let stop = if self.run_state.is_stopping() {
+            StopMode::Now
         } else {
-            Halt::Gracefully
+            StopMode::Gracefully
         };
-        self.helm.halt(halt, Reason::Asked);
+        self.run_state.stop(stop, StopReason::Asked);
     }
 
     /// Whether [`wait`](Running::wait) would return at once.
@@ -232,7 +236,7 @@ pub struct Outcome {
 /// Changes the load while it runs. Clones change the same run.
 /// The default changes nothing.
 #[derive(Clone, Default)]
-pub struct Controls(Option<Arc<Helm>>);
+pub struct Controls(Option<Arc<RunState>>);
 
 /// What there is to be changed about a scenario.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -242,7 +246,7 @@ pub struct Control {
     /// What it does.
     pub kind: String,
     /// What is changed.
-    pub dial: Dial,
+    pub adjustable: Adjustable,
     /// Iterations per second, or users, asked for now.
     pub asked: f64,
     /// What the plan's own figure is multiplied with.
@@ -251,12 +255,12 @@ pub struct Control {
 
 /// What is changed about a scenario.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Dial {
+pub enum Adjustable {
     /// Its arrival rate.
     #[default]
     Rate,
     /// The number of its users.
-    Users,
+    Vus,
 }
 
 impl Controls {
@@ -264,29 +268,29 @@ impl Controls {
     pub fn list(&self) -> Vec<Control> {
         self.0
             .iter()
-            .flat_map(|helm| helm.courses.iter())
-            .map(|course| course.control())
+            .flat_map(|run_state| run_state.scenarios.iter())
+            .map(|state| state.control())
             .collect()
     }
 
     /// Multiplies what scenario `index` is asked for from now on with `factor`.
     pub fn scale(&self, index: usize, factor: f64) {
-        if let Some(course) = self.course(index) {
-            course.scale(|now| now * factor);
+        if let Some(state) = self.state(index) {
+            state.scale(|now| now * factor);
         }
     }
 
     /// Sets what scenario `index` is asked for now: iterations per second, or
     /// users. A ramp keeps its shape. Without effect where the plan asks for nothing.
     pub fn set(&self, index: usize, value: f64) {
-        if let Some(course) = self.course(index) {
-            let planned = course.planned_now();
-            course.scale(|now| if planned > 0.0 { value / planned } else { now });
+        if let Some(state) = self.state(index) {
+            let planned = state.planned_now();
+            state.scale(|now| if planned > 0.0 { value / planned } else { now });
         }
     }
 
-    fn course(&self, index: usize) -> Option<&Course> {
-        self.0.as_ref()?.courses.get(index).map(|course| &**course)
+    fn state(&self, index: usize) -> Option<&ScenarioState> {
+        self.0.as_ref()?.scenarios.get(index).map(|state| &**state)
     }
 }
 

@@ -17,12 +17,12 @@ pub trait Scenario: Send + Sync + 'static {
     /// not as it must be: a failed check, in a summary like that of any run).
     async fn prepare(&self) -> Result<(), PrepareError>;
 
-    /// A new user, in k6's words a VU: it owns its connections and its random
+    /// A new virtual user (VU), as in k6: it owns its connections and its random
     /// generator, and runs one iteration after the other, never two at a time.
     ///
     /// `recorder` is the one that the user's iterations will record with: the
     /// place to intern [`Tags`](crate::Tags). `number` counts from 0.
-    fn user(&self, number: u64, recorder: &Recorder) -> Box<dyn User>;
+    fn user(&self, number: u64, recorder: &Recorder) -> Box<dyn VirtualUser>;
 
     /// Runs beside the load (a follower of checkpoints and the like), until
     /// `stop` is cancelled. It may still return later than that: the run waits
@@ -45,9 +45,9 @@ pub trait Scenario: Send + Sync + 'static {
     }
 }
 
-/// One user of a scenario.
+/// A virtual user (VU) of a scenario.
 #[async_trait]
-pub trait User: Send {
+pub trait VirtualUser: Send {
     /// One iteration. What went wrong is told to `iteration`.
     async fn iterate(&mut self, iteration: &mut Iteration);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::run::Dial;
+use crate::run::Adjustable;
 use crate::summary::{ErrorKind, ThresholdResult};
 
 /// From here on it matters that the load generator itself began iterations late.
@@ -52,7 +52,7 @@ pub struct ScenarioRow {
     /// What is done: the registered name of the scenario.
     pub kind: String,
     /// What its keys change, and where that stands now.
-    pub dial: Dial,
+    pub adjustable: Adjustable,
     /// Iterations per second asked for; 0 for scenarios by users.
     pub asked: f64,
     /// Iterations begun, per second.

@@ -15,11 +15,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use lucarne_load::arrival::{Open, Rate};
+use lucarne_load::executor::{ArrivalRateOptions, Rate};
 use lucarne_load::http::{Client, ClientOptions, Endpoint, Request};
 use lucarne_load::{
-    Arrivals, Histogram, Iteration, Outcome, Planned, PrepareError, Recorder, Run, Scenario, Tags,
-    User, Verdict,
+    ExecutorConfig, Histogram, Iteration, Outcome, PrepareError, Recorder, Run, Scenario,
+    ScenarioConfig, Tags, Verdict, VirtualUser,
 };
 use server::{Server, Stall};
 
@@ -65,7 +65,7 @@ impl Scenario for Ask {
         Ok(())
     }
 
-    fn user(&self, _number: u64, recorder: &Recorder) -> Box<dyn User> {
+    fn user(&self, _number: u64, recorder: &Recorder) -> Box<dyn VirtualUser> {
         let endpoint = self.endpoint.lock().unwrap().clone().unwrap();
         Box::new(Asker {
             client: Client::new(endpoint, Arc::default()),
@@ -82,7 +82,7 @@ struct Asker {
 }
 
 #[async_trait]
-impl User for Asker {
+impl VirtualUser for Asker {
     async fn iterate(&mut self, iteration: &mut Iteration) {
         let path = format!("/{}", iteration.number());
         let response = self.client.send(&Request::get(&path)).await;
@@ -97,9 +97,9 @@ impl User for Asker {
     }
 }
 
-fn run(scenario: Arc<Ask>, arrivals: Arrivals, workers: usize) -> Outcome {
+fn run(scenario: Arc<Ask>, executor: ExecutorConfig, workers: usize) -> Outcome {
     let run = Run {
-        scenarios: vec![Planned::new("ask", arrivals, scenario)],
+        scenarios: vec![ScenarioConfig::new("ask", executor, scenario)],
         workers,
         ..Run::default()
     };
@@ -154,14 +154,14 @@ fn trend(outcome: &Outcome, metric: &str) -> Histogram {
 const RATE: f64 = 60.0;
 const SECONDS: u64 = 8;
 
-fn constant_rate(max_users: u64) -> Arrivals {
-    Arrivals::ConstantRate {
+fn constant_rate(max_vus: u64) -> ExecutorConfig {
+    ExecutorConfig::ConstantArrivalRate {
         rate: Rate::per_second(RATE),
         duration: Duration::from_secs(SECONDS),
-        open: Open {
-            pre_allocated_users: max_users,
-            max_users,
-            ..Open::default()
+        options: ArrivalRateOptions {
+            pre_allocated_vus: max_vus,
+            max_vus,
+            ..ArrivalRateOptions::default()
         },
     }
 }
@@ -286,8 +286,8 @@ fn phases_are_told_apart() {
             None,
         );
         let ask = Arc::new(Ask::new(&server));
-        let users = Arrivals::ConstantUsers {
-            users: 32,
+        let users = ExecutorConfig::ConstantVus {
+            vus: 32,
             duration: Duration::from_secs(5),
             iterations: None,
         };
@@ -342,16 +342,16 @@ fn what_was_not_offered_is_said() {
     };
     let server = Server::start(|_| (Duration::from_millis(20), Duration::ZERO), Some(stall));
     let ask = Arc::new(Ask::new(&server));
-    let arrivals = Arrivals::ConstantRate {
+    let executor = ExecutorConfig::ConstantArrivalRate {
         rate: Rate::per_second(RATE),
         duration: Duration::from_secs(6),
-        open: Open {
-            max_users: 5,
+        options: ArrivalRateOptions {
+            max_vus: 5,
             max_start_delay: Duration::from_millis(500),
-            ..Open::default()
+            ..ArrivalRateOptions::default()
         },
     };
-    let outcome = run(ask, arrivals, 1);
+    let outcome = run(ask, executor, 1);
     let row = &outcome.summary.scenarios[0];
     assert!(row.dropped > 100, "{row:?}");
     assert_eq!(row.asked, row.started + row.dropped, "{row:?}");

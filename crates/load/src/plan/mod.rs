@@ -5,7 +5,7 @@
 //! k6's where k6 has them.
 
 mod arithmetic;
-mod arrivals;
+mod executor;
 mod kind;
 mod quick;
 mod scenario;
@@ -16,7 +16,7 @@ use std::path::Path;
 
 use lucarne_settings::{Node, Reader, Report, Section, Value, environment, tree, values};
 
-pub use arrivals::EXECUTORS;
+pub use executor::EXECUTORS;
 pub use kind::{Build, Kind};
 pub use scenario::PlannedScenario;
 pub use tags::tag;
@@ -35,7 +35,7 @@ pub const TOP: &[&str] = &[
 ];
 
 /// Keys of a scenario: those of all, and those of some executors.
-pub const SCENARIO: [&[&str]; 2] = [scenario::COMMON, arrivals::KEYS];
+pub const SCENARIO: [&[&str]; 2] = [scenario::COMMON, executor::KEYS];
 
 /// Most worker threads of a run.
 pub const MAX_THREADS: u64 = 1024;
@@ -124,7 +124,7 @@ impl Plan {
         let planned = self.scenarios.into_iter().enumerate();
         let planned = planned.map(|(index, scenario)| {
             // Scenarios of one kind must not do the same things.
-            scenario.into_planned(seed.wrapping_add(index as u64))
+            scenario.into_config(seed.wrapping_add(index as u64))
         });
         Ok(Run {
             name: self.name,

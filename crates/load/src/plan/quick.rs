@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{Plan, PlannedScenario};
-use crate::Arrivals;
-use crate::arrival::{Rate, Stage};
+use crate::ExecutorConfig;
+use crate::executor::{Rate, Stage};
 
 /// So many iterations a scenario begins at least, for there to be figures.
 const LEAST: f64 = 10.0;
@@ -35,13 +35,13 @@ impl Plan {
 
 impl PlannedScenario {
     fn end(&self) -> Duration {
-        self.start.saturating_add(self.arrivals.duration())
+        self.start.saturating_add(self.executor.duration())
     }
 
     fn shorten(&mut self, factor: f64) -> Option<String> {
         self.start = self.start.mul_f64(factor);
         self.graceful_stop = self.graceful_stop.min(PATIENCE);
-        let raised = shorten(&mut self.arrivals, factor)?;
+        let raised = shorten(&mut self.executor, factor)?;
         Some(format!(
             "scenario {}: raised to {raised}, for {LEAST} iterations in this short time",
             self.name
@@ -50,28 +50,28 @@ impl PlannedScenario {
 }
 
 /// Shortens; what the arrivals are now, if they were raised.
-fn shorten(arrivals: &mut Arrivals, factor: f64) -> Option<String> {
-    match arrivals {
-        Arrivals::ConstantRate {
+fn shorten(executor: &mut ExecutorConfig, factor: f64) -> Option<String> {
+    match executor {
+        ExecutorConfig::ConstantArrivalRate {
             rate,
             duration,
-            open,
+            options,
         } => {
             *duration = duration.mul_f64(factor);
-            open.iterations = open.iterations.map(|goal| scaled(goal, factor));
+            options.iterations = options.iterations.map(|goal| scaled(goal, factor));
             let least = LEAST / duration.as_secs_f64();
             if rate.as_per_second() >= least {
                 return None;
             }
             *rate = Rate::per_second(least);
         }
-        Arrivals::RampingRate {
+        ExecutorConfig::RampingArrivalRate {
             start,
             stages,
-            open,
+            options,
         } => {
             shorten_stages(stages, factor);
-            open.iterations = open.iterations.map(|goal| scaled(goal, factor));
+            options.iterations = options.iterations.map(|goal| scaled(goal, factor));
             let begun = begun(start.count, stages) / start.per.as_secs_f64();
             if begun >= LEAST || begun <= 0.0 {
                 return None;
@@ -80,7 +80,7 @@ fn shorten(arrivals: &mut Arrivals, factor: f64) -> Option<String> {
             start.count *= raise;
             stages.iter_mut().for_each(|stage| stage.target *= raise);
         }
-        Arrivals::ConstantUsers {
+        ExecutorConfig::ConstantVus {
             duration,
             iterations,
             ..
@@ -89,7 +89,7 @@ fn shorten(arrivals: &mut Arrivals, factor: f64) -> Option<String> {
             *iterations = iterations.map(|goal| scaled(goal, factor));
             return None;
         }
-        Arrivals::RampingUsers {
+        ExecutorConfig::RampingVus {
             stages, iterations, ..
         } => {
             shorten_stages(stages, factor);
@@ -97,7 +97,7 @@ fn shorten(arrivals: &mut Arrivals, factor: f64) -> Option<String> {
             return None;
         }
     }
-    Some(arrivals.to_string())
+    Some(executor.to_string())
 }
 
 fn shorten_stages(stages: &mut [Stage], factor: f64) {

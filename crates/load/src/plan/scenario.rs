@@ -7,8 +7,8 @@ use std::time::Duration;
 use lucarne_settings::tree::Entry;
 use lucarne_settings::{Located, Node, Reader, Report, Section, Value, nearest, values};
 
-use super::{Build, Kind, arrivals, tags};
-use crate::{Arrivals, Planned, PrepareError};
+use super::{Build, Kind, executor, tags};
+use crate::{ExecutorConfig, PrepareError, ScenarioConfig};
 
 /// Keys of every scenario, whatever its executor.
 pub(super) const COMMON: &[&str] = &[
@@ -46,7 +46,7 @@ pub struct PlannedScenario {
     /// The name of its kind.
     pub kind: String,
     /// When its iterations begin.
-    pub arrivals: Arrivals,
+    pub executor: ExecutorConfig,
     /// How long after the run it begins.
     pub start: Duration,
     /// How long iterations may still take after its end.
@@ -71,12 +71,12 @@ impl PlannedScenario {
     ///
     /// # Errors
     /// If its options make no sense together.
-    pub fn into_planned(self, seed: u64) -> Result<Planned, PrepareError> {
+    pub fn into_config(self, seed: u64) -> Result<ScenarioConfig, PrepareError> {
         let scenario = (self.build)(seed).map_err(|error| self.name_it(error))?;
-        Ok(Planned {
+        Ok(ScenarioConfig {
             name: self.name,
             kind: self.kind,
-            arrivals: self.arrivals,
+            executor: self.executor,
             start: self.start,
             graceful_stop: self.graceful_stop,
             tags: self.tags,
@@ -100,7 +100,7 @@ impl fmt::Debug for PlannedScenario {
         f.debug_struct("PlannedScenario")
             .field("name", &self.name)
             .field("kind", &self.kind)
-            .field("arrivals", &self.arrivals)
+            .field("executor", &self.executor)
             .finish_non_exhaustive()
     }
 }
@@ -115,7 +115,7 @@ pub(super) fn read(entry: &Entry, kinds: &[Kind], report: &mut Report) -> Option
     let section = Section::open_advised(&entry.value, &path, &known, unknown, report)?;
     let mut reader = Reader::new(section, &path, Path::new(""), report);
     let kind = kind(&mut reader, kinds);
-    let arrivals = arrivals::read(&mut reader);
+    let executor = executor::read(&mut reader);
     let mut time = |key| reader.parse(key, values::duration);
     let (start, graceful_stop) = (time("startTime"), time("gracefulStop"));
     let tags = tags::read(section.get("tags"), &format!("{path}.tags"), report);
@@ -129,7 +129,7 @@ pub(super) fn read(entry: &Entry, kinds: &[Kind], report: &mut Report) -> Option
     Some(PlannedScenario {
         name: entry.key.clone(),
         kind: kind.name.to_owned(),
-        arrivals: arrivals?,
+        executor: executor?,
         start: start.map_or(Duration::ZERO, |start| start.value),
         graceful_stop: graceful_stop.map_or(GRACEFUL_STOP, |stop| stop.value),
         tags,

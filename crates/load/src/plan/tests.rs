@@ -6,8 +6,8 @@ use lucarne_settings::{Report, typed};
 use serde::Deserialize;
 
 use super::{Kind, Plan};
-use crate::arrival::{Arrivals, Open, Rate, Stage};
-use crate::{Iteration, PrepareError, Recorder, Scenario, User};
+use crate::executor::{ArrivalRateOptions, ExecutorConfig, Rate, Stage};
+use crate::{Iteration, PrepareError, Recorder, Scenario, VirtualUser};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
@@ -24,13 +24,13 @@ impl Scenario for Nothing {
         Ok(())
     }
 
-    fn user(&self, _: u64, _: &Recorder) -> Box<dyn User> {
+    fn user(&self, _: u64, _: &Recorder) -> Box<dyn VirtualUser> {
         Box::new(Nothing)
     }
 }
 
 #[async_trait]
-impl User for Nothing {
+impl VirtualUser for Nothing {
     async fn iterate(&mut self, _: &mut Iteration) {}
 }
 
@@ -65,10 +65,10 @@ fn with(keys: &str) -> String {
 }
 
 #[track_caller]
-fn arrivals(keys: &str) -> Arrivals {
+fn executor(keys: &str) -> ExecutorConfig {
     let (plan, said) = read(&with(keys));
     assert_eq!(said, Vec::<String>::new());
-    plan.unwrap().scenarios.remove(0).arrivals
+    plan.unwrap().scenarios.remove(0).executor
 }
 
 #[track_caller]
@@ -122,9 +122,9 @@ thresholds:
         (write.start, write.graceful_stop),
         (Duration::from_secs(5), Duration::ZERO)
     );
-    let open = Open {
-        pre_allocated_users: 5,
-        max_users: 50,
+    let options = ArrivalRateOptions {
+        pre_allocated_vus: 5,
+        max_vus: 50,
         iterations: None,
         max_start_delay: Duration::from_secs(2),
         min_achieved: 0.9,
@@ -135,11 +135,11 @@ thresholds:
     };
     let duration = Duration::from_secs(90);
     assert_eq!(
-        write.arrivals,
-        Arrivals::ConstantRate {
+        write.executor,
+        ExecutorConfig::ConstantArrivalRate {
             rate,
             duration,
-            open
+            options
         }
     );
     let tag = |name: &str, value: &str| (name.to_owned(), value.to_owned());
@@ -168,26 +168,26 @@ fn every_executor_of_k6_that_there_is() {
     ];
     let list = "stages: [{ duration: 30s, target: 100 }, { duration: 0, target: 200 }]\n";
     assert_eq!(
-        arrivals(&format!(
+        executor(&format!(
             "executor: ramping-arrival-rate\nstartRate: 10\n{list}"
         )),
-        Arrivals::RampingRate {
+        ExecutorConfig::RampingArrivalRate {
             start: Rate::per_second(10.0),
             stages: stages.clone(),
-            open: Open::default(),
+            options: ArrivalRateOptions::default(),
         }
     );
     assert_eq!(
-        arrivals("executor: constant-vus\nvus: 20\nduration: 5m\niterations: 1000"),
-        Arrivals::ConstantUsers {
-            users: 20,
+        executor("executor: constant-vus\nvus: 20\nduration: 5m\niterations: 1000"),
+        ExecutorConfig::ConstantVus {
+            vus: 20,
             duration: 300 * second,
             iterations: Some(1000),
         }
     );
     assert_eq!(
-        arrivals(&format!("executor: ramping-vus\nstartVUs: 0\n{list}")),
-        Arrivals::RampingUsers {
+        executor(&format!("executor: ramping-vus\nstartVUs: 0\n{list}")),
+        ExecutorConfig::RampingVus {
             start: 0,
             stages,
             iterations: None
@@ -195,13 +195,13 @@ fn every_executor_of_k6_that_there_is() {
     );
     // A goal stands in for the duration.
     assert_eq!(
-        arrivals("executor: constant-arrival-rate\nrate: 50\niterations: 500"),
-        Arrivals::ConstantRate {
+        executor("executor: constant-arrival-rate\nrate: 50\niterations: 500"),
+        ExecutorConfig::ConstantArrivalRate {
             rate: Rate::per_second(50.0),
             duration: 10 * second,
-            open: Open {
+            options: ArrivalRateOptions {
                 iterations: Some(500),
-                ..Open::default()
+                ..ArrivalRateOptions::default()
             },
         }
     );
@@ -355,9 +355,9 @@ fn what_is_not_yaml_is_told_where() {
 
 #[test]
 fn rates_can_be_worked_out() {
-    let plan = |keys: &str| read(&with(keys)).0.unwrap().scenarios.remove(0).arrivals;
-    let rate = |arrivals: &Arrivals| match arrivals {
-        Arrivals::ConstantRate { rate, .. } => rate.as_per_second(),
+    let plan = |keys: &str| read(&with(keys)).0.unwrap().scenarios.remove(0).executor;
+    let rate = |executor: &ExecutorConfig| match executor {
+        ExecutorConfig::ConstantArrivalRate { rate, .. } => rate.as_per_second(),
         other => panic!("{other:?}"),
     };
     let fleet = "executor: constant-arrival-rate\nduration: 10m\nrate: ";
@@ -381,7 +381,7 @@ fn rates_can_be_worked_out() {
          stages: [{ duration: 10s, target: 3600 / 1h }]\n",
     );
     match ramp {
-        Arrivals::RampingRate { start, stages, .. } => {
+        ExecutorConfig::RampingArrivalRate { start, stages, .. } => {
             assert_eq!((start.as_per_second(), stages[0].target), (1.0, 1.0));
         }
         other => panic!("{other:?}"),
@@ -407,15 +407,15 @@ fn a_plan_is_made_quick() {
     let ends = plan
         .scenarios
         .iter()
-        .map(|s| s.start + s.arrivals.duration());
+        .map(|s| s.start + s.executor.duration());
     let ends: Vec<f64> = ends.map(|end| end.as_secs_f64()).collect();
     assert!(
         (ends[0] - 20.0).abs() < 1e-6 && (ends[1] - 20.0).abs() < 1e-6,
         "{ends:?}"
     );
     assert!((ends[2] - 10.0).abs() < 1e-6, "{ends:?}");
-    match &plan.scenarios[0].arrivals {
-        Arrivals::ConstantRate { rate, .. } => assert_eq!(rate.count, 50.0),
+    match &plan.scenarios[0].executor {
+        ExecutorConfig::ConstantArrivalRate { rate, .. } => assert_eq!(rate.count, 50.0),
         other => panic!("{other:?}"),
     }
     let expressions: Vec<_> = plan
@@ -428,7 +428,7 @@ fn a_plan_is_made_quick() {
     // What is short already stays.
     assert!(plan.quicken(Duration::from_secs(30)).is_empty());
     assert_eq!(
-        plan.scenarios[0].arrivals.duration().as_secs_f64().round(),
+        plan.scenarios[0].executor.duration().as_secs_f64().round(),
         20.0
     );
 }

@@ -25,7 +25,7 @@ pub enum Load {
     /// Those that write, else all.
     Writes,
     /// Users of the chosen scenario, else of all.
-    Users,
+    Vus,
 }
 
 /// Up or down.
@@ -61,8 +61,8 @@ pub fn action(key: &KeyEvent) -> Option<Action> {
         KeyCode::Char('-' | '_') => Action::Scale(Load::Reads, Down),
         KeyCode::Char('>' | '.') => Action::Scale(Load::Writes, Up),
         KeyCode::Char('<' | ',') => Action::Scale(Load::Writes, Down),
-        KeyCode::Char('w') => Action::Scale(Load::Users, Up),
-        KeyCode::Char('W') => Action::Scale(Load::Users, Down),
+        KeyCode::Char('w') => Action::Scale(Load::Vus, Up),
+        KeyCode::Char('W') => Action::Scale(Load::Vus, Down),
         KeyCode::Down | KeyCode::Tab | KeyCode::Char('j') => Action::Choose(Up),
         KeyCode::Up | KeyCode::BackTab | KeyCode::Char('k') => Action::Choose(Down),
         KeyCode::Char('?' | 'h') => Action::Help,
@@ -89,8 +89,8 @@ mod tests {
             ('-', Load::Reads, Down),
             ('>', Load::Writes, Up),
             ('<', Load::Writes, Down),
-            ('w', Load::Users, Up),
-            ('W', Load::Users, Down),
+            ('w', Load::Vus, Up),
+            ('W', Load::Vus, Down),
         ];
         for (key, load, direction) in cases {
             let meant = press(KeyCode::Char(key), KeyModifiers::NONE);

@@ -7,7 +7,7 @@ use super::BUCKETS;
 use super::keys::{Action, Direction, Load};
 use crate::Snapshot;
 use crate::report::format;
-use crate::run::{Control, Dial};
+use crate::run::{Adjustable, Control};
 use crate::snapshot::ScenarioRow;
 
 /// Seconds that are kept: more than any terminal is wide.
@@ -137,11 +137,11 @@ impl Model {
         let chosen = self.chosen.filter(|&index| index < controls.len());
         match (load, chosen) {
             (Load::Reads, Some(index)) => vec![index],
-            (Load::Users, Some(index)) => {
-                let by_users = controls[index].dial == Dial::Users;
+            (Load::Vus, Some(index)) => {
+                let by_users = controls[index].adjustable == Adjustable::Vus;
                 if by_users { vec![index] } else { Vec::new() }
             }
-            (Load::Users, None) => all(&|control| control.dial == Dial::Users),
+            (Load::Vus, None) => all(&|control| control.adjustable == Adjustable::Vus),
             (Load::Reads, None) => match all(&|control| !writes(control)) {
                 reads if reads.is_empty() => all(&|_| true),
                 reads => reads,
@@ -160,7 +160,7 @@ fn writes(control: &Control) -> bool {
 
 fn nothing_to_turn(load: Load) -> &'static str {
     match load {
-        Load::Users => "no users to turn here: a rate goes up and down with + and -",
+        Load::Vus => "no users to turn here: a rate goes up and down with + and -",
         Load::Reads | Load::Writes => "there is nothing to turn",
     }
 }
@@ -176,23 +176,27 @@ fn turn(
     for &index in indices {
         let Control {
             scenario,
-            dial,
+            adjustable,
             asked,
             ..
         } = &controls[index];
-        let value = match (dial, direction) {
+        let value = match (adjustable, direction) {
             // Whole users: a tenth of one would never come to be one.
-            (Dial::Users, Direction::Up) => (asked * STEP).max(asked + 1.0).round(),
-            (Dial::Users, Direction::Down) => (asked / STEP).min(asked - 1.0).max(0.0).round(),
-            (Dial::Rate, Direction::Up) if *asked <= 0.0 => 1.0,
-            (Dial::Rate, Direction::Up) => asked * STEP,
-            (Dial::Rate, Direction::Down) => asked / STEP,
+            (Adjustable::Vus, Direction::Up) => (asked * STEP).max(asked + 1.0).round(),
+            (Adjustable::Vus, Direction::Down) => (asked / STEP).min(asked - 1.0).max(0.0).round(),
+            (Adjustable::Rate, Direction::Up) if *asked <= 0.0 => 1.0,
+            (Adjustable::Rate, Direction::Up) => asked * STEP,
+            (Adjustable::Rate, Direction::Down) => asked / STEP,
         };
-        match dial {
-            Dial::Rate if *asked > 0.0 => wheel.scale(index, value / asked),
+        match adjustable {
+            Adjustable::Rate if *asked > 0.0 => wheel.scale(index, value / asked),
             _ => wheel.set(index, value),
         }
-        let unit = if *dial == Dial::Users { " users" } else { "/s" };
+        let unit = if *adjustable == Adjustable::Vus {
+            " users"
+        } else {
+            "/s"
+        };
         told.push(format!(
             "{} {}{unit}",
             format::printable(scenario),

@@ -13,7 +13,7 @@ use super::model::{Model, Steering};
 use super::view;
 use crate::Snapshot;
 use crate::report::sample;
-use crate::run::{Control, Dial};
+use crate::run::{Adjustable, Control};
 use crate::snapshot::{Phase, ScenarioRow};
 
 fn scenario(name: &str, rate: u64, median: f64, dropped: u64) -> ScenarioRow {
@@ -176,18 +176,18 @@ impl Steering for Fake {
 }
 
 fn hammer() -> Fake {
-    let control = |kind: &str, dial, asked| Control {
+    let control = |kind: &str, adjustable, asked| Control {
         scenario: kind.trim_start_matches("ct-").into(),
         kind: kind.into(),
-        dial,
+        adjustable,
         asked,
         factor: 1.0,
     };
     Fake {
         controls: vec![
-            control("ct-write", Dial::Rate, 500.0),
-            control("ct-read", Dial::Rate, 300.0),
-            control("ct-read-full", Dial::Users, 1.0),
+            control("ct-write", Adjustable::Rate, 500.0),
+            control("ct-read", Adjustable::Rate, 300.0),
+            control("ct-read-full", Adjustable::Vus, 1.0),
         ],
         stops: 0,
     }
@@ -206,10 +206,10 @@ fn keys_turn_what_they_turned_in_the_hammer() {
     assert_eq!(model.message, "write 550/s");
     model.act(Action::Scale(Load::Reads, Up), &mut run);
     assert_eq!(asked(&run), [550.0, 330.0, 2.0]);
-    model.act(Action::Scale(Load::Users, Down), &mut run);
-    model.act(Action::Scale(Load::Users, Down), &mut run);
+    model.act(Action::Scale(Load::Vus, Down), &mut run);
+    model.act(Action::Scale(Load::Vus, Down), &mut run);
     assert_eq!(asked(&run), [550.0, 330.0, 0.0]);
-    model.act(Action::Scale(Load::Users, Up), &mut run);
+    model.act(Action::Scale(Load::Vus, Up), &mut run);
     assert_eq!(asked(&run), [550.0, 330.0, 1.0]);
 }
 
@@ -220,7 +220,7 @@ fn the_chosen_scenario_is_turned_alone() {
     assert_eq!(model.chosen, Some(0));
     model.act(Action::Scale(Load::Reads, Direction::Down), &mut run);
     assert_eq!(asked(&run), [455.0, 300.0, 1.0]);
-    model.act(Action::Scale(Load::Users, Direction::Up), &mut run);
+    model.act(Action::Scale(Load::Vus, Direction::Up), &mut run);
     assert!(model.message.contains("no users"), "{}", model.message);
     model.act(Action::Choose(Direction::Down), &mut run);
     assert_eq!(model.chosen, None, "above the first are all");

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use lucarne_load::arrival::{Open, Rate, Stage};
-use lucarne_load::{Arrivals, Planned, Run, Verdict};
+use lucarne_load::executor::{ArrivalRateOptions, Rate, Stage};
+use lucarne_load::{ExecutorConfig, Run, ScenarioConfig, Verdict};
 
 use crate::waiting::{Waiting, constant, constant_with, count, millis, one, run};
 
 #[test]
 fn every_arrival_begins_once_and_not_before_it_is_due() {
     for workers in [1, 3] {
-        let planned = Planned::new(
+        let planned = ScenarioConfig::new(
             "s",
             constant(400.0, millis(1500)),
             Waiting::scenario(|_| millis(2)),
@@ -54,11 +54,11 @@ fn a_stall_is_seen_in_full() {
         },
     );
     // One user must do: arrivals during the stall cannot even begin.
-    let open = Open {
-        max_users: 1,
-        ..Open::default()
+    let options = ArrivalRateOptions {
+        max_vus: 1,
+        ..ArrivalRateOptions::default()
     };
-    let outcome = one(constant_with(200.0, millis(2000), open), scenario);
+    let outcome = one(constant_with(200.0, millis(2000), options), scenario);
     let summary = &outcome.summary;
     assert_eq!(
         (summary.scenarios[0].started, summary.scenarios[0].dropped),
@@ -86,13 +86,13 @@ fn a_stall_is_seen_in_full() {
 
 #[test]
 fn what_cannot_begin_in_time_is_dropped_and_fails_the_run() {
-    let open = Open {
-        max_users: 2,
+    let options = ArrivalRateOptions {
+        max_vus: 2,
         max_start_delay: millis(100),
-        ..Open::default()
+        ..ArrivalRateOptions::default()
     };
-    let arrivals = constant_with(200.0, millis(1000), open);
-    let outcome = one(arrivals, Waiting::scenario(|_| millis(50)));
+    let executor = constant_with(200.0, millis(1000), options);
+    let outcome = one(executor, Waiting::scenario(|_| millis(50)));
     let scenario = &outcome.summary.scenarios[0];
     assert_eq!(scenario.asked, 200);
     assert_eq!(scenario.started + scenario.dropped, 200);
@@ -132,24 +132,24 @@ fn ramps_offer_what_they_should() {
         },
     ];
     let start = Rate::per_second(0.0);
-    let arrivals = Arrivals::RampingRate {
+    let executor = ExecutorConfig::RampingArrivalRate {
         start,
         stages,
-        open: Open::default(),
+        options: ArrivalRateOptions::default(),
     };
-    let outcome = one(arrivals, Waiting::scenario(|_| Duration::ZERO));
+    let outcome = one(executor, Waiting::scenario(|_| Duration::ZERO));
     assert_eq!(outcome.summary.scenarios[0].asked, 100);
     assert_eq!(outcome.verdict, Verdict::Unjudged);
 }
 
 #[test]
 fn users_iterate_one_after_the_other() {
-    let arrivals = Arrivals::ConstantUsers {
-        users: 4,
+    let executor = ExecutorConfig::ConstantVus {
+        vus: 4,
         duration: millis(500),
         iterations: None,
     };
-    let outcome = one(arrivals, Waiting::scenario(|_| millis(10)));
+    let outcome = one(executor, Waiting::scenario(|_| millis(10)));
     let scenario = &outcome.summary.scenarios[0];
     assert_eq!((scenario.users_max, scenario.dropped), (4, 0));
     let most = 4.0 * (scenario.duration / 0.010 + 1.0);
@@ -172,12 +172,12 @@ fn users_come_and_go_with_the_ramp() {
             target: 1.0,
         },
     ];
-    let arrivals = Arrivals::RampingUsers {
+    let executor = ExecutorConfig::RampingVus {
         start: 1,
         stages,
         iterations: None,
     };
-    let planned = Planned::new("s", arrivals, Waiting::scenario(|_| millis(5)));
+    let planned = ScenarioConfig::new("s", executor, Waiting::scenario(|_| millis(5)));
     let outcome = Run {
         workers: 2,
         ..run(vec![planned], &[])
@@ -191,23 +191,23 @@ fn users_come_and_go_with_the_ramp() {
 #[test]
 fn a_goal_ends_the_run() {
     let goals = [
-        Arrivals::ConstantUsers {
-            users: 3,
+        ExecutorConfig::ConstantVus {
+            vus: 3,
             duration: Duration::MAX,
             iterations: Some(50),
         },
         constant_with(
             500.0,
             Duration::MAX,
-            Open {
+            ArrivalRateOptions {
                 iterations: Some(50),
-                max_users: 3,
-                ..Open::default()
+                max_vus: 3,
+                ..ArrivalRateOptions::default()
             },
         ),
     ];
-    for arrivals in goals {
-        let planned = Planned::new("s", arrivals, Waiting::scenario(|_| millis(5)));
+    for executor in goals {
+        let planned = ScenarioConfig::new("s", executor, Waiting::scenario(|_| millis(5)));
         let outcome = Run {
             workers: 2,
             ..run(vec![planned], &[])

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use lucarne_load::{Planned, PrepareError, Recorder, Scenario, User, Verdict};
+use lucarne_load::{PrepareError, Recorder, Scenario, ScenarioConfig, Verdict, VirtualUser};
 
 use crate::waiting::{Waiting, constant, millis, one, run};
 
@@ -15,7 +15,7 @@ impl Scenario for Refusing {
         Err(self.0.clone())
     }
 
-    fn user(&self, _: u64, _: &Recorder) -> Box<dyn User> {
+    fn user(&self, _: u64, _: &Recorder) -> Box<dyn VirtualUser> {
         unreachable!("it was not prepared")
     }
 }
@@ -44,7 +44,7 @@ fn what_cannot_be_prepared_does_not_begin() {
         assert_eq!(outcome.error, Some(expected));
         // Where there are several, it is said which.
         let refusing = || Arc::new(Refusing(PrepareError::Configuration("no".into())));
-        let planned = |name| Planned::new(name, constant(1.0, millis(100)), refusing());
+        let planned = |name| ScenarioConfig::new(name, constant(1.0, millis(100)), refusing());
         let outcome = run(vec![planned("a"), planned("b")], &[]).start().wait();
         let error = outcome.error.unwrap();
         assert!(
@@ -60,7 +60,7 @@ fn what_is_wrong_with_the_target_before_the_run_is_a_failed_check() {
         check: "checkpoint_signature",
         detail: "it does not verify".into(),
     };
-    let planned = Planned::new("s", constant(1.0, millis(100)), Arc::new(Refusing(error)));
+    let planned = ScenarioConfig::new("s", constant(1.0, millis(100)), Arc::new(Refusing(error)));
     let outcome = run(vec![planned], &[("checks", "rate==1")]).start().wait();
     assert_eq!(
         (outcome.verdict, outcome.verdict.exit_code()),
@@ -79,7 +79,7 @@ fn nothing_to_run_is_a_mistake() {
     let nothing = run(Vec::new(), &[]).start().wait();
     assert_eq!(nothing.verdict, Verdict::Configuration);
     let twice = || {
-        Planned::new(
+        ScenarioConfig::new(
             "s",
             constant(1.0, millis(100)),
             Waiting::scenario(|_| millis(1)),

@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lucarne_load::snapshot::Phase;
-use lucarne_load::{Iteration, Metric, Planned, PrepareError, Recorder, Scenario, User, Verdict};
+use lucarne_load::{
+    Iteration, Metric, PrepareError, Recorder, Scenario, ScenarioConfig, Verdict, VirtualUser,
+};
 
 use crate::waiting::{Waiting, constant, count, millis, run};
 
 #[test]
 fn what_hangs_is_cut_off_and_told() {
-    let mut planned = Planned::new(
+    let mut planned = ScenarioConfig::new(
         "s",
         constant(20.0, millis(200)),
         Waiting::scenario(|_| Duration::from_secs(3600)),
@@ -46,7 +48,7 @@ fn what_hangs_is_cut_off_and_told() {
 fn requests_without_answer_when_the_run_ends_have_failed() {
     let number = AtomicU64::new(0);
     let number = Arc::new(number);
-    let mut planned = Planned::new(
+    let mut planned = ScenarioConfig::new(
         "s",
         constant(200.0, millis(500)),
         Waiting::scenario(move |_| match number.fetch_add(1, Ordering::Relaxed) % 20 {
@@ -83,7 +85,7 @@ impl Scenario for Enough {
         Ok(())
     }
 
-    fn user(&self, _: u64, _: &Recorder) -> Box<dyn User> {
+    fn user(&self, _: u64, _: &Recorder) -> Box<dyn VirtualUser> {
         Box::new(Enough(self.0, self.1.clone()))
     }
 
@@ -93,7 +95,7 @@ impl Scenario for Enough {
 }
 
 #[async_trait]
-impl User for Enough {
+impl VirtualUser for Enough {
     async fn iterate(&mut self, iteration: &mut Iteration) {
         if iteration.number() == self.0 {
             self.1.notify_one();
@@ -104,7 +106,7 @@ impl User for Enough {
 #[test]
 fn a_goal_ends_the_run_and_is_no_interruption() {
     let enough = Enough(10, Arc::default());
-    let planned = Planned::new(
+    let planned = ScenarioConfig::new(
         "s",
         constant(50.0, Duration::from_secs(600)),
         Arc::new(enough),
@@ -123,7 +125,7 @@ fn a_goal_ends_the_run_and_is_no_interruption() {
 
 #[test]
 fn a_threshold_can_end_the_run() {
-    let planned = Planned::new(
+    let planned = ScenarioConfig::new(
         "s",
         constant(50.0, Duration::from_secs(600)),
         Waiting::scenario(|_| millis(5)),
@@ -145,7 +147,7 @@ fn a_threshold_can_end_the_run() {
 
 #[test]
 fn it_stops_when_told() {
-    let planned = Planned::new(
+    let planned = ScenarioConfig::new(
         "s",
         constant(50.0, Duration::from_secs(600)),
         Waiting::scenario(|_| Duration::from_secs(3600)),

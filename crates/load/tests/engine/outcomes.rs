@@ -4,20 +4,23 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use lucarne_load::{Arrivals, Iteration, Planned, PrepareError, Recorder, Scenario, User, Verdict};
+use lucarne_load::{
+    ExecutorConfig, Iteration, PrepareError, Recorder, Scenario, ScenarioConfig, Verdict,
+    VirtualUser,
+};
 
 use crate::waiting::{Waiting, constant, millis, one, run};
 
 #[test]
 fn scenarios_start_when_they_should_and_keep_their_tags() {
-    let mut late = Planned::new(
+    let mut late = ScenarioConfig::new(
         "late",
         constant(50.0, millis(200)),
         Waiting::scenario(|_| Duration::ZERO),
     );
     late.start = millis(500);
     late.tags = vec![("stage".into(), "second".into())];
-    let early = Planned::new(
+    let early = ScenarioConfig::new(
         "early",
         constant(50.0, millis(200)),
         Waiting::scenario(|_| Duration::ZERO),
@@ -51,13 +54,13 @@ impl Scenario for Hog {
         Ok(())
     }
 
-    fn user(&self, _: u64, _: &Recorder) -> Box<dyn User> {
+    fn user(&self, _: u64, _: &Recorder) -> Box<dyn VirtualUser> {
         Box::new(Hog)
     }
 }
 
 #[async_trait]
-impl User for Hog {
+impl VirtualUser for Hog {
     async fn iterate(&mut self, _: &mut Iteration) {
         // The fault: a worker that does something else.
         std::thread::sleep(millis(50));
@@ -78,12 +81,12 @@ fn what_the_load_generator_loses_is_told_apart_from_the_target() {
     assert!(delay(&own).max() >= millis(40), "{:?}", delay(&own));
     assert!(warned(&own));
     // A target that is too slow for the users there are: late, and not by the generator.
-    let open = lucarne_load::arrival::Open {
-        max_users: 1,
+    let options = lucarne_load::executor::ArrivalRateOptions {
+        max_vus: 1,
         ..Default::default()
     };
-    let arrivals = crate::waiting::constant_with(100.0, millis(1000), open);
-    let target = one(arrivals, Waiting::scenario(|_| millis(50)));
+    let executor = crate::waiting::constant_with(100.0, millis(1000), options);
+    let target = one(executor, Waiting::scenario(|_| millis(50)));
     let durations = target.summary.total("iteration_duration").unwrap();
     let durations = durations.trend().unwrap();
     assert!(durations.max() >= millis(400), "{durations:?}");
@@ -114,7 +117,7 @@ fn a_run_without_thresholds_says_so() {
 
 #[test]
 fn thresholds_without_samples_fail() {
-    let planned = Planned::new(
+    let planned = ScenarioConfig::new(
         "s",
         constant(20.0, millis(100)),
         Waiting::scenario(|_| Duration::ZERO),
@@ -134,17 +137,17 @@ fn thresholds_without_samples_fail() {
 
 #[test]
 fn keys_change_the_load() {
-    let planned = Planned::new(
+    let planned = ScenarioConfig::new(
         "s",
         constant(50.0, Duration::from_secs(600)),
         Waiting::scenario(|_| Duration::ZERO),
     );
-    let users = Arrivals::ConstantUsers {
-        users: 2,
+    let users = ExecutorConfig::ConstantVus {
+        vus: 2,
         duration: Duration::from_secs(600),
         iterations: None,
     };
-    let users = Planned::new("u", users, Waiting::scenario(|_| millis(5)));
+    let users = ScenarioConfig::new("u", users, Waiting::scenario(|_| millis(5)));
     let running = run(vec![planned, users], &[]).start();
     let controls = running.controls();
     controls.scale(0, 10.0);

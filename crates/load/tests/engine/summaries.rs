@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use lucarne_load::{
-    Exchange, Failure, Iteration, Metric, Note, Planned, PrepareError, Recorder, Scenario, Stop,
-    Summary, Tags, User, Verdict,
+    Exchange, Failure, Iteration, Metric, Note, PrepareError, Recorder, Scenario, ScenarioConfig,
+    Stop, Summary, Tags, Verdict, VirtualUser,
 };
 use serde_json::Value;
 
@@ -16,11 +16,11 @@ use crate::waiting::{Waiting, answered, constant, count, millis, one, run};
 #[test]
 fn metrics_are_those_of_k6s_handle_summary() {
     let planned = |name: &str| {
-        let (arrivals, scenario) = (
+        let (executor, scenario) = (
             constant(50.0, millis(200)),
             Waiting::scenario(|_| millis(3)),
         );
-        Planned::new(name, arrivals, scenario)
+        ScenarioConfig::new(name, executor, scenario)
     };
     let thresholds = [
         ("http_req_duration{scenario:a}", "p(95)<60000"),
@@ -65,7 +65,7 @@ impl Scenario for Failing {
         Ok(())
     }
 
-    fn user(&self, _: u64, recorder: &Recorder) -> Box<dyn User> {
+    fn user(&self, _: u64, recorder: &Recorder) -> Box<dyn VirtualUser> {
         self.0.fetch_add(1, Ordering::Relaxed);
         Box::new(Failer(recorder.base()))
     }
@@ -85,7 +85,7 @@ impl Scenario for Failing {
 }
 
 #[async_trait]
-impl User for Failer {
+impl VirtualUser for Failer {
     async fn iterate(&mut self, iteration: &mut Iteration) {
         let failure = Failure::new(
             "reset",
@@ -217,7 +217,7 @@ fn a_summary_can_be_written_read_and_merged_without_loss() {
 #[test]
 fn thresholds_are_judged_anew_over_all() {
     let part = |keys: &[(&str, &str)]| {
-        let planned = Planned::new(
+        let planned = ScenarioConfig::new(
             "s",
             constant(50.0, millis(200)),
             Waiting::scenario(|_| millis(1)),

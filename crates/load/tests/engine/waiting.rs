@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use lucarne_load::arrival::{Open, Rate};
+use lucarne_load::executor::{ArrivalRateOptions, Rate};
 use lucarne_load::threshold::{Threshold, Thresholds};
 use lucarne_load::{
-    Arrivals, Exchange, Iteration, Outcome, Planned, PrepareError, Recorder, Run, Scenario,
-    Summary, Tags, User,
+    Exchange, ExecutorConfig, Iteration, Outcome, PrepareError, Recorder, Run, Scenario,
+    ScenarioConfig, Summary, Tags, VirtualUser,
 };
 
 /// Each iteration makes one "request" that takes what `delay` says of the time
@@ -39,7 +39,7 @@ impl<F: Fn(Duration) -> Duration + Clone + Send + Sync + 'static> Scenario for W
         Ok(())
     }
 
-    fn user(&self, _: u64, recorder: &Recorder) -> Box<dyn User> {
+    fn user(&self, _: u64, recorder: &Recorder) -> Box<dyn VirtualUser> {
         let tags = recorder.tags(&[("op", "wait")]);
         Box::new(Waiter {
             since: self.since,
@@ -50,7 +50,7 @@ impl<F: Fn(Duration) -> Duration + Clone + Send + Sync + 'static> Scenario for W
 }
 
 #[async_trait]
-impl<F: Fn(Duration) -> Duration + Send + Sync> User for Waiter<F> {
+impl<F: Fn(Duration) -> Duration + Send + Sync> VirtualUser for Waiter<F> {
     async fn iterate(&mut self, iteration: &mut Iteration) {
         let started = Instant::now();
         let delay = (self.delay)(started - self.since);
@@ -87,19 +87,23 @@ pub(crate) fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-pub(crate) fn constant(per_second: f64, duration: Duration) -> Arrivals {
-    constant_with(per_second, duration, Open::default())
+pub(crate) fn constant(per_second: f64, duration: Duration) -> ExecutorConfig {
+    constant_with(per_second, duration, ArrivalRateOptions::default())
 }
 
-pub(crate) fn constant_with(per_second: f64, duration: Duration, open: Open) -> Arrivals {
-    Arrivals::ConstantRate {
+pub(crate) fn constant_with(
+    per_second: f64,
+    duration: Duration,
+    options: ArrivalRateOptions,
+) -> ExecutorConfig {
+    ExecutorConfig::ConstantArrivalRate {
         rate: Rate::per_second(per_second),
         duration,
-        open,
+        options,
     }
 }
 
-pub(crate) fn run(scenarios: Vec<Planned>, thresholds: &[(&str, &str)]) -> Run {
+pub(crate) fn run(scenarios: Vec<ScenarioConfig>, thresholds: &[(&str, &str)]) -> Run {
     let thresholds = thresholds
         .iter()
         .map(|(key, text)| Threshold::new(key, text).unwrap());
@@ -112,8 +116,8 @@ pub(crate) fn run(scenarios: Vec<Planned>, thresholds: &[(&str, &str)]) -> Run {
     }
 }
 
-pub(crate) fn one(arrivals: Arrivals, scenario: Arc<dyn Scenario>) -> Outcome {
-    run(vec![Planned::new("s", arrivals, scenario)], &[])
+pub(crate) fn one(executor: ExecutorConfig, scenario: Arc<dyn Scenario>) -> Outcome {
+    run(vec![ScenarioConfig::new("s", executor, scenario)], &[])
         .start()
         .wait()
 }

@@ -2,7 +2,7 @@ use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use lucarne_load::http::{Client, ClientOptions, Endpoint, EndpointError, Request, Version};
-use lucarne_load::{PrepareError, Recorder, Scenario, Stop, User};
+use lucarne_load::{PrepareError, Recorder, Scenario, Stop, VirtualUser};
 use tokio::sync::OnceCell;
 use url::{Position, Url};
 
@@ -179,7 +179,7 @@ impl Scenario for Acme {
         Ok(())
     }
 
-    fn user(&self, number: u64, recorder: &Recorder) -> Box<dyn User> {
+    fn user(&self, number: u64, recorder: &Recorder) -> Box<dyn VirtualUser> {
         let shared = self.0.clone();
         // `prepare` has set it.
         let endpoint = shared

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lucarne_load::{Failure, Iteration, User};
+use lucarne_load::{Failure, Iteration, VirtualUser};
 use lucarne_mint::KeyPair;
 
 use super::account::Account;
@@ -31,7 +31,7 @@ pub(super) struct AcmeUser {
 }
 
 #[async_trait]
-impl User for AcmeUser {
+impl VirtualUser for AcmeUser {
     async fn iterate(&mut self, iteration: &mut Iteration) {
         // What has failed is recorded.
         let _ = match self.shared.options.flow {

@@ -2,7 +2,7 @@ use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use lucarne_load::http::{ClientOptions, EndpointError, Tunnel};
-use lucarne_load::{Failure, Note, PrepareError, Recorder, Scenario, User};
+use lucarne_load::{Failure, Note, PrepareError, Recorder, Scenario, VirtualUser};
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -131,7 +131,7 @@ impl Scenario for ProxyLoad {
         })
     }
 
-    fn user(&self, _: u64, recorder: &Recorder) -> Box<dyn User> {
+    fn user(&self, _: u64, recorder: &Recorder) -> Box<dyn VirtualUser> {
         Box::new(ProxyUser::new(self.0.clone(), recorder.base()))
     }
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use http::Method;
 use lucarne_load::http::{Request, Response, kind};
-use lucarne_load::{Failure, Iteration, Tags, User};
+use lucarne_load::{Failure, Iteration, Tags, VirtualUser};
 
 use super::certificates::Seen;
 use super::scenario::Shared;
@@ -31,7 +31,7 @@ impl ProxyUser {
 }
 
 #[async_trait]
-impl User for ProxyUser {
+impl VirtualUser for ProxyUser {
     async fn iterate(&mut self, iteration: &mut Iteration) {
         let (shared, tags) = (&self.shared, self.tags);
         let Some((tunnel, certificates)) = shared.ready() else {

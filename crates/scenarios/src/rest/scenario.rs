@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lucarne_load::http::{Client, ClientOptions, Endpoint};
-use lucarne_load::{PrepareError, Recorder, Scenario, User};
+use lucarne_load::{PrepareError, Recorder, Scenario, VirtualUser};
 
 use super::options::{Connections, RestOptions, Step};
 use super::request::{Compiler, Request};
@@ -201,7 +201,7 @@ impl Scenario for Rest {
         Ok(())
     }
 
-    fn user(&self, number: u64, recorder: &Recorder) -> Box<dyn User> {
+    fn user(&self, number: u64, recorder: &Recorder) -> Box<dyn VirtualUser> {
         Box::new(RestUser::new(self.0.clone(), number, recorder))
     }
 }

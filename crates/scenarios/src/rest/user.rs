@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lucarne_load::http::{self, Body, Client, Response, kind};
-use lucarne_load::{Failure, Iteration, Recorder, Tags, User};
+use lucarne_load::{Failure, Iteration, Recorder, Tags, VirtualUser};
 
 use super::options::Connections;
 use super::request::Request;
@@ -36,7 +36,7 @@ struct Written {
 }
 
 #[async_trait]
-impl User for RestUser {
+impl VirtualUser for RestUser {
     async fn iterate(&mut self, iteration: &mut Iteration) {
         let shared = self.shared.clone();
         self.values.begin(iteration, &shared.forgotten);

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lucarne_load::{Note, PrepareError, Recorder, Scenario, Tags, User};
+use lucarne_load::{Note, PrepareError, Recorder, Scenario, Tags, VirtualUser};
 
 use super::conditional_put::RaceCounts;
 use super::content::{Content, Header, header, mix};
@@ -240,7 +240,7 @@ impl Scenario for S3 {
         Ok(())
     }
 
-    fn user(&self, number: u64, recorder: &Recorder) -> Box<dyn User> {
+    fn user(&self, number: u64, recorder: &Recorder) -> Box<dyn VirtualUser> {
         Box::new(S3User::new(self.0.clone(), number, recorder))
     }
 

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lucarne_load::http::{Body, Client, Response};
-use lucarne_load::{Failure, Iteration, Recorder, Tags, User};
+use lucarne_load::{Failure, Iteration, Recorder, Tags, VirtualUser};
 
 use super::conditional_put;
 use super::content::{Header, header, mix};
@@ -28,7 +28,7 @@ pub(super) struct S3User {
 }
 
 #[async_trait]
-impl User for S3User {
+impl VirtualUser for S3User {
     async fn iterate(&mut self, iteration: &mut Iteration) {
         let shared = self.shared.clone();
         let Some(schedule) = &shared.schedule else {

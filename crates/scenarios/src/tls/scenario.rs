@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use http::Method;
 use lucarne_load::http::{Client, ClientOptions, Endpoint, Handshake, Trust};
-use lucarne_load::{Note, PrepareError, Recorder, Scenario, User};
+use lucarne_load::{Note, PrepareError, Recorder, Scenario, VirtualUser};
 use parking_lot::Mutex;
 
 use super::certificate::Examiner;
@@ -166,7 +166,7 @@ impl Scenario for TlsLoad {
         }
     }
 
-    fn user(&self, number: u64, recorder: &Recorder) -> Box<dyn User> {
+    fn user(&self, number: u64, recorder: &Recorder) -> Box<dyn VirtualUser> {
         Box::new(TlsUser::new(self.0.clone(), number, recorder))
     }
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lucarne_load::http::{Client, Handshake, Request, Response, kind};
-use lucarne_load::{Failure, Iteration, Recorder, Tags, User};
+use lucarne_load::{Failure, Iteration, Recorder, Tags, VirtualUser};
 
 use super::scenario::Shared;
 use crate::connection_options::list;
@@ -43,7 +43,7 @@ impl TlsUser {
 }
 
 #[async_trait]
-impl User for TlsUser {
+impl VirtualUser for TlsUser {
     async fn iterate(&mut self, iteration: &mut Iteration) {
         let shared = self.shared.clone();
         let Some(client) = &mut self.client else {

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use lucarne_load::{Arrivals, Metric, Outcome, Planned, Run, Thresholds, Verdict};
+use lucarne_load::{ExecutorConfig, Metric, Outcome, Run, ScenarioConfig, Thresholds, Verdict};
 use lucarne_scenarios::acme::{
     self, AccountReuse, AcmeOptions, Challenge, Flow, KeyAlgorithm, Until,
 };
@@ -34,13 +34,13 @@ fn options((authority, pebble): &(Authority, Pebble), flow: Flow) -> AcmeOptions
 
 fn run(options: AcmeOptions, users: u64, iterations: u64) -> Outcome {
     let scenario = acme::build(options, 7).unwrap();
-    let arrivals = Arrivals::ConstantUsers {
-        users,
+    let executor = ExecutorConfig::ConstantVus {
+        vus: users,
         duration: Duration::from_secs(60),
         iterations: Some(iterations),
     };
     let run = Run {
-        scenarios: vec![Planned::new("acme", arrivals, scenario)],
+        scenarios: vec![ScenarioConfig::new("acme", executor, scenario)],
         thresholds: Thresholds::default(),
         ..Run::default()
     };

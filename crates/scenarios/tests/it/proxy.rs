@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lucarne_load::{Arrivals, Metric, Outcome, Planned, Run, Verdict};
+use lucarne_load::{ExecutorConfig, Metric, Outcome, Run, ScenarioConfig, Verdict};
 use lucarne_mint::store::{
     CertificateStore, Host, MemoryStore, MintOptions, Minted, Minter, NoStore, StoreOptions,
 };
@@ -107,13 +107,13 @@ fn options(fixture: &Fixture) -> ProxyScenarioOptions {
 
 fn run(options: ProxyScenarioOptions, requests: u64) -> Outcome {
     let scenario = proxy::build(options, 7).unwrap();
-    let arrivals = Arrivals::ConstantUsers {
-        users: 4,
+    let executor = ExecutorConfig::ConstantVus {
+        vus: 4,
         duration: Duration::from_secs(20),
         iterations: Some(requests),
     };
     let run = Run {
-        scenarios: vec![Planned::new("proxy", arrivals, scenario)],
+        scenarios: vec![ScenarioConfig::new("proxy", executor, scenario)],
         ..Run::default()
     };
     run.start().wait()

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lucarne_load::summary::Series;
-use lucarne_load::{Arrivals, Metric, Outcome, Planned, PrepareError, Run, Verdict};
+use lucarne_load::{ExecutorConfig, Metric, Outcome, PrepareError, Run, ScenarioConfig, Verdict};
 use lucarne_scenarios::connection_options::ResolveOverride;
 use lucarne_scenarios::option_values::TimeSpan;
 use lucarne_scenarios::s3::{self, AddressingStyle, Operation, S3Options, Size};
@@ -30,13 +30,13 @@ fn options(stores: &[&ObjectStore]) -> S3Options {
 
 fn run(options: S3Options, users: u64, seconds: u64) -> Outcome {
     let scenario = s3::build(options, 7).unwrap();
-    let arrivals = Arrivals::ConstantUsers {
-        users,
+    let executor = ExecutorConfig::ConstantVus {
+        vus: users,
         duration: Duration::from_secs(seconds),
         iterations: None,
     };
     let run = Run {
-        scenarios: vec![Planned::new("store", arrivals, scenario)],
+        scenarios: vec![ScenarioConfig::new("store", executor, scenario)],
         ..Run::default()
     };
     run.start().wait()
@@ -188,13 +188,13 @@ fn a_fixed_rate_does_everything_in_turn() {
         ..options(&[&store])
     };
     let scenario = s3::build(options, 7).unwrap();
-    let arrivals = Arrivals::ConstantRate {
-        rate: lucarne_load::arrival::Rate::per_second(50.0),
+    let executor = ExecutorConfig::ConstantArrivalRate {
+        rate: lucarne_load::executor::Rate::per_second(50.0),
         duration: Duration::from_secs(3),
-        open: Default::default(),
+        options: Default::default(),
     };
     let run = Run {
-        scenarios: vec![Planned::new("store", arrivals, scenario)],
+        scenarios: vec![ScenarioConfig::new("store", executor, scenario)],
         ..Run::default()
     };
     let outcome = run.start().wait();

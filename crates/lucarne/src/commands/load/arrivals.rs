@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lucarne_load::Arrivals;
-use lucarne_load::arrival::{Open, Rate, Stage};
+use lucarne_load::ExecutorConfig;
+use lucarne_load::executor::{ArrivalRateOptions, Rate, Stage};
 use lucarne_settings::values;
 
 use crate::commands::duration;
@@ -66,21 +66,21 @@ pub struct Flags {
 
 impl Flags {
     /// What the flags ask for, or what is usual.
-    pub(super) fn arrivals(&self, usual: Usual) -> Arrivals {
+    pub(super) fn executor(&self, usual: Usual) -> ExecutorConfig {
         let stages = self.stages.clone();
         match (self.rate, stages.is_empty()) {
             (Some(rate), true) => self.constant_rate(rate, usual),
-            (Some(start), false) => Arrivals::RampingRate {
+            (Some(start), false) => ExecutorConfig::RampingArrivalRate {
                 start,
                 stages,
-                open: self.open(),
+                options: self.arrival_rate(),
             },
-            (None, true) => Arrivals::ConstantUsers {
-                users: self.vus.unwrap_or(usual.users),
+            (None, true) => ExecutorConfig::ConstantVus {
+                vus: self.vus.unwrap_or(usual.users),
                 duration: self.duration.unwrap_or(usual.duration),
                 iterations: self.iterations,
             },
-            (None, false) => Arrivals::RampingUsers {
+            (None, false) => ExecutorConfig::RampingVus {
                 start: self.vus.unwrap_or(usual.users),
                 stages,
                 iterations: self.iterations,
@@ -88,23 +88,23 @@ impl Flags {
         }
     }
 
-    fn constant_rate(&self, rate: Rate, usual: Usual) -> Arrivals {
+    fn constant_rate(&self, rate: Rate, usual: Usual) -> ExecutorConfig {
         let goal = self
             .iterations
             .map(|goal| goal as f64 / rate.as_per_second())
             .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        Arrivals::ConstantRate {
+        ExecutorConfig::ConstantArrivalRate {
             rate,
             duration: self.duration.or(goal).unwrap_or(usual.duration),
-            open: self.open(),
+            options: self.arrival_rate(),
         }
     }
 
     /// What carries out a rate.
-    pub fn open(&self) -> Open {
-        let default = Open::default();
-        Open {
-            max_users: self.max_vus.unwrap_or(default.max_users),
+    pub fn arrival_rate(&self) -> ArrivalRateOptions {
+        let default = ArrivalRateOptions::default();
+        ArrivalRateOptions {
+            max_vus: self.max_vus.unwrap_or(default.max_vus),
             iterations: self.iterations,
             min_achieved: self.min_achieved.unwrap_or(default.min_achieved),
             ..default

@@ -25,7 +25,7 @@ pub(super) fn run(path: &Path) -> ExitCode {
     let summary: Vec<String> = scenarios
         .map(|scenario| {
             let (name, kind) = (&scenario.name, &scenario.kind);
-            format!("scenario {name}: {kind}, {}", scenario.arrivals)
+            format!("scenario {name}: {kind}, {}", scenario.executor)
         })
         .collect();
     conclude(&summary, &report);

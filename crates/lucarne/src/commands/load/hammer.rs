@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use lucarne_load::arrival::{Open, Rate};
-use lucarne_load::{Arrivals, Planned, PrepareError, Run};
+use lucarne_load::executor::{ArrivalRateOptions, Rate};
+use lucarne_load::{ExecutorConfig, PrepareError, Run, ScenarioConfig};
 use lucarne_scenarios::ct::{read, write};
 use lucarne_scenarios::option_values::{HttpVersion, Ratio};
 
@@ -140,20 +140,20 @@ impl Options {
         usual
     }
 
-    fn scenarios(&self, seed: u64) -> Result<Vec<Planned>, PrepareError> {
+    fn scenarios(&self, seed: u64) -> Result<Vec<ScenarioConfig>, PrepareError> {
         let mut scenarios = Vec::new();
-        if let Some(arrivals) = self.load.writes() {
+        if let Some(executor) = self.load.writes() {
             let scenario = write::build_until(self.write.clone(), seed, self.load.goal())?;
-            scenarios.push(Planned {
+            scenarios.push(ScenarioConfig {
                 kind: "ct-write".to_owned(),
-                ..Planned::new("write", arrivals, scenario)
+                ..ScenarioConfig::new("write", executor, scenario)
             });
         }
-        if let Some(arrivals) = self.load.reads() {
+        if let Some(executor) = self.load.reads() {
             let scenario = read::build(self.read(), seed.wrapping_add(1))?;
-            scenarios.push(Planned {
+            scenarios.push(ScenarioConfig {
                 kind: "ct-read".to_owned(),
-                ..Planned::new("read", arrivals, scenario)
+                ..ScenarioConfig::new("read", executor, scenario)
             });
         }
         Ok(scenarios)
@@ -183,35 +183,35 @@ impl Options {
 }
 
 impl Load {
-    fn writes(&self) -> Option<Arrivals> {
+    fn writes(&self) -> Option<ExecutorConfig> {
         match (self.max_write_ops > 0.0, self.num_writers) {
             (false, 0) => None,
-            (false, users) => Some(Arrivals::ConstantUsers {
-                users,
+            (false, users) => Some(ExecutorConfig::ConstantVus {
+                vus: users,
                 duration: self.duration(),
                 iterations: None,
             }),
-            (true, users) => Some(Arrivals::ConstantRate {
+            (true, users) => Some(ExecutorConfig::ConstantArrivalRate {
                 rate: Rate::per_second(self.max_write_ops),
                 duration: self.duration(),
-                open: self.open(users),
+                options: self.arrival_rate(users),
             }),
         }
     }
 
-    fn reads(&self) -> Option<Arrivals> {
+    fn reads(&self) -> Option<ExecutorConfig> {
         let readers = self.num_readers_random + self.num_readers_full;
-        (readers > 0 && self.max_read_ops > 0.0).then(|| Arrivals::ConstantRate {
+        (readers > 0 && self.max_read_ops > 0.0).then(|| ExecutorConfig::ConstantArrivalRate {
             rate: Rate::per_second(self.max_read_ops),
             duration: self.duration(),
-            open: self.open(readers),
+            options: self.arrival_rate(readers),
         })
     }
 
-    fn open(&self, users: u64) -> Open {
-        let default = Open::default();
-        Open {
-            max_users: if users == 0 { default.max_users } else { users },
+    fn arrival_rate(&self, users: u64) -> ArrivalRateOptions {
+        let default = ArrivalRateOptions::default();
+        ArrivalRateOptions {
+            max_vus: if users == 0 { default.max_vus } else { users },
             min_achieved: self.min_achieved.clamp(0.0, 1.0),
             ..default
         }
@@ -280,12 +280,12 @@ mod tests {
         assert_eq!(options.read().full_readers, Ratio(0.25));
         assert!(!options.load.show_ui);
         let hour = Duration::from_secs(3600);
-        let expected = |rate, users| Arrivals::ConstantRate {
+        let expected = |rate, users| ExecutorConfig::ConstantArrivalRate {
             rate: Rate::per_second(rate),
             duration: hour,
-            open: Open {
-                max_users: users,
-                ..Open::default()
+            options: ArrivalRateOptions {
+                max_vus: users,
+                ..ArrivalRateOptions::default()
             },
         };
         assert_eq!(options.load.writes(), Some(expected(42.0, 512)));

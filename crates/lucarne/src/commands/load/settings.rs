@@ -2,7 +2,7 @@
 
 use lucarne_load::plan::{self, MAX_THREADS};
 use lucarne_load::threshold::Threshold;
-use lucarne_load::{Planned, Thresholds};
+use lucarne_load::{ScenarioConfig, Thresholds};
 
 /// If a scenario checks what it gets, all is well.
 pub(super) const CHECKS: &str = "checks: rate==1";
@@ -37,7 +37,7 @@ pub struct Flags {
 
 impl Flags {
     /// Adds the tags, where a scenario does not have them.
-    pub fn add_tags(&self, planned: &mut Planned) {
+    pub fn add_tags(&self, planned: &mut ScenarioConfig) {
         for tag in &self.tags {
             planned.tags.retain(|(name, _)| *name != tag.0);
             planned.tags.push(tag.clone());

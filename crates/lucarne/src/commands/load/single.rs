@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use lucarne_load::{Planned, PrepareError, Run, Scenario};
+use lucarne_load::{PrepareError, Run, Scenario, ScenarioConfig};
 
 use super::settings::{ACCEPTED, CHECKS, FAILED, THROTTLED};
 use super::{arrivals, execute, misconfigured, output, settings};
@@ -50,7 +50,7 @@ impl<O: clap::Args + Clone> Single<O> {
             Ok(scenario) => scenario,
             Err(error) => return misconfigured(error),
         };
-        let mut planned = Planned::new(kind, self.arrivals.arrivals(usual), scenario);
+        let mut planned = ScenarioConfig::new(kind, self.arrivals.executor(usual), scenario);
         planned.kind = kind.to_owned();
         planned.graceful_stop = self.arrivals.graceful_stop;
         self.settings.add_tags(&mut planned);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lucarne_ct::Fingerprint;
-use lucarne_load::{Note, PrepareError, Recorder, Scenario, Stop, User};
+use lucarne_load::{Note, PrepareError, Recorder, Scenario, Stop, VirtualUser};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
@@ -98,7 +98,7 @@ impl Scenario for CtRead {
         open.await.map(drop)
     }
 
-    fn user(&self, number: u64, recorder: &Recorder) -> Box<dyn User> {
+    fn user(&self, number: u64, recorder: &Recorder) -> Box<dyn VirtualUser> {
         Box::new(Reader::new(Arc::clone(&self.0), number, recorder))
     }
 

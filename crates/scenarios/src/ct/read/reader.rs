@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use lucarne_load::http::{Client, Request};
-use lucarne_load::{Failure, Iteration, Recorder, Tags, User};
+use lucarne_load::{Failure, Iteration, Recorder, Tags, VirtualUser};
 use lucarne_tlog::{Level, MAX_LEVEL, RightEdge, TILE_WIDTH, Tile, tile_root};
 
 use super::{Log, ReadKind, SharedState};
@@ -78,7 +78,7 @@ impl Reader {
 }
 
 #[async_trait]
-impl User for Reader {
+impl VirtualUser for Reader {
     async fn iterate(&mut self, iteration: &mut Iteration) {
         let scenario = Arc::clone(&self.scenario);
         let count = scenario.logs().len().max(1) as u64;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use lucarne_load::{Note, PrepareError, Recorder, Scenario, Stop, User};
+use lucarne_load::{Note, PrepareError, Recorder, Scenario, Stop, VirtualUser};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
@@ -186,7 +186,7 @@ impl Scenario for CtWrite {
         open.await.map(drop)
     }
 
-    fn user(&self, number: u64, recorder: &Recorder) -> Box<dyn User> {
+    fn user(&self, number: u64, recorder: &Recorder) -> Box<dyn VirtualUser> {
         Box::new(Writer::new(Arc::clone(&self.0), number, recorder))
     }
 

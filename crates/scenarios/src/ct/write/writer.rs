@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lucarne_ct::EntryKind;
 use lucarne_load::http::{Body, Client, Request, Response};
-use lucarne_load::{Failure, Iteration, Recorder, Tags, User};
+use lucarne_load::{Failure, Iteration, Recorder, Tags, VirtualUser};
 
 use super::recent_submissions::AnsweredSubmission;
 use super::{Log, PAUSE, SharedState};
@@ -76,7 +76,7 @@ impl Writer {
 }
 
 #[async_trait]
-impl User for Writer {
+impl VirtualUser for Writer {
     async fn iterate(&mut self, iteration: &mut Iteration) {
         let scenario = Arc::clone(&self.scenario);
         let count = scenario.logs().len().max(1) as u64;

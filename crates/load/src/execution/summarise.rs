@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use crate::collector::Collector;
-use crate::conduct::Times;
-use crate::course::Course;
+use super::Times;
+use super::collector::Collector;
+use super::scenario_state::ScenarioState;
 use crate::samples::Series as Sampled;
 use crate::scenario::Note;
 use crate::snapshot::LATE;
@@ -30,9 +30,9 @@ pub(crate) fn summarise(collector: &Collector, times: &Times, mut summary: Summa
     summary.wait = seconds(span.last_sent, span.last_done);
     summary.environment.process_cpu = Some(times.process_cpu.as_secs_f64());
     summary.scenarios = collector
-        .courses
+        .scenarios
         .iter()
-        .map(|course| scenario(course))
+        .map(|state| scenario(state))
         .collect();
     for (tags, series) in collector.totals.iter() {
         let tags = collector
@@ -94,19 +94,19 @@ fn metric_max(metric: &crate::Metric) -> Duration {
 }
 
 /// One scenario's own counts.
-pub(crate) fn scenario(course: &Course) -> ScenarioSummary {
-    let progress = &course.progress;
+pub(crate) fn scenario(state: &ScenarioState) -> ScenarioSummary {
+    let progress = &state.progress;
     let started = progress.started.load(Relaxed);
     // By users, nothing but a goal is asked for.
-    let asked = match course.plan.arrivals.open() {
-        Some(_) => course.asked(),
-        None => course.plan.arrivals.iterations().unwrap_or(started),
+    let asked = match state.config.executor.arrival_rate() {
+        Some(_) => state.asked(),
+        None => state.config.executor.iterations().unwrap_or(started),
     };
     ScenarioSummary {
-        name: course.plan.name.clone(),
-        kind: course.plan.kind.clone(),
-        executor: course.plan.arrivals.to_string(),
-        tags: course.plan.tags.clone(),
+        name: state.config.name.clone(),
+        kind: state.config.kind.clone(),
+        executor: state.config.executor.to_string(),
+        tags: state.config.tags.clone(),
         asked,
         started,
         completed: progress.completed.load(Relaxed),
@@ -114,7 +114,7 @@ pub(crate) fn scenario(course: &Course) -> ScenarioSummary {
         interrupted: progress.interrupted.load(Relaxed),
         achieved: achieved(started, asked),
         users_max: progress.users_max.load(Relaxed),
-        duration: course.lasted(),
+        duration: state.lasted(),
     }
 }
 

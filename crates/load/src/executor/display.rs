@@ -3,27 +3,25 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Arrivals, Rate, Stage};
+use super::{ExecutorConfig, Rate, Stage};
 
-impl fmt::Display for Arrivals {
+impl fmt::Display for ExecutorConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Arrivals::ConstantRate { rate, duration, .. } => {
+            ExecutorConfig::ConstantArrivalRate { rate, duration, .. } => {
                 write!(f, "{rate}{}", For(*duration))?;
             }
-            Arrivals::RampingRate { start, stages, .. } => {
+            ExecutorConfig::RampingArrivalRate { start, stages, .. } => {
                 write!(f, "{start}")?;
                 stages
                     .iter()
                     .try_for_each(|stage| ramp(f, stage, &unit(start.per)))?;
             }
-            Arrivals::ConstantUsers {
-                users, duration, ..
-            } => {
-                let s = if *users == 1 { "" } else { "s" };
-                write!(f, "{users} user{s}{}", For(*duration))?;
+            ExecutorConfig::ConstantVus { vus, duration, .. } => {
+                let s = if *vus == 1 { "" } else { "s" };
+                write!(f, "{vus} user{s}{}", For(*duration))?;
             }
-            Arrivals::RampingUsers { start, stages, .. } => {
+            ExecutorConfig::RampingVus { start, stages, .. } => {
                 write!(f, "{start} users")?;
                 stages.iter().try_for_each(|stage| ramp(f, stage, ""))?;
             }
@@ -77,15 +75,15 @@ impl fmt::Display for In {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arrival::Open;
+    use crate::executor::ArrivalRateOptions;
 
     #[test]
     fn in_words() {
-        let (rate, open) = (Rate::per_second(500.0), Open::default());
-        let constant = Arrivals::ConstantRate {
+        let (rate, options) = (Rate::per_second(500.0), ArrivalRateOptions::default());
+        let constant = ExecutorConfig::ConstantArrivalRate {
             rate,
             duration: Duration::from_secs(60),
-            open,
+            options,
         };
         assert_eq!(constant.to_string(), "500/s for 60s");
         let stages = vec![Stage {
@@ -96,19 +94,19 @@ mod tests {
             count: 100.0,
             per: Duration::from_secs(60),
         };
-        let ramping = Arrivals::RampingRate {
+        let ramping = ExecutorConfig::RampingArrivalRate {
             start,
             stages: stages.clone(),
-            open: Open::default(),
+            options: ArrivalRateOptions::default(),
         };
         assert_eq!(ramping.to_string(), "100/min → 200/min in 10s");
-        let users = Arrivals::ConstantUsers {
-            users: 1,
+        let users = ExecutorConfig::ConstantVus {
+            vus: 1,
             duration: Duration::MAX,
             iterations: Some(5),
         };
         assert_eq!(users.to_string(), "1 user, at most 5 iterations");
-        let users = Arrivals::RampingUsers {
+        let users = ExecutorConfig::RampingVus {
             start: 0,
             stages,
             iterations: None,

@@ -1,4 +1,12 @@
-//! Conducting a run: prepare, load, finish, sum up.
+//! The execution of a run: prepare, load, finish, sum up.
+
+mod arrival_rate;
+mod collector;
+pub(crate) mod scenario_state;
+mod summarise;
+mod vu;
+mod vus;
+mod worker;
 
 use std::io;
 use std::sync::Arc;
@@ -9,29 +17,29 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::collector::{Collector, planned};
-use crate::course::{Course, Halt};
 use crate::environment::{peak_memory, process_cpu};
 use crate::http::kind;
-use crate::run::{Helm, Reason, Terms};
+use crate::run::{RunOptions, RunState, StopReason};
 use crate::samples::Shard;
 use crate::scenario::Note;
 use crate::snapshot::{Phase, ScenarioRow};
 use crate::stop::Stop;
-use crate::summarise::summarise;
 use crate::summary::{Check, Environment, ErrorKind, Series};
 use crate::tags::Registry;
 use crate::threshold::Threshold;
-use crate::worker::Worker;
 use crate::{Metric, Outcome, PrepareError, Recorder, Snapshot, Summary, Verdict};
+use collector::{Collector, planned};
+use scenario_state::{ScenarioState, StopMode};
+use summarise::summarise;
+use worker::Worker;
 
 /// Between the last preparation and the first arrival.
 const LEAD: Duration = Duration::from_millis(10);
 
-/// A run, on its own thread.
-pub(crate) struct Conduct {
-    pub(crate) terms: Terms,
-    pub(crate) helm: Arc<Helm>,
+/// The execution of a run, on a thread of its own; k6 has its scheduler here.
+pub(crate) struct Execution {
+    pub(crate) options: RunOptions,
+    pub(crate) run_state: Arc<RunState>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) snapshots: watch::Sender<Arc<Snapshot>>,
 }
@@ -45,7 +53,7 @@ pub(crate) struct Times {
     pub(crate) process_cpu: Duration,
 }
 
-impl Conduct {
+impl Execution {
     pub(crate) fn run(self) -> Outcome {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -73,8 +81,8 @@ impl Conduct {
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| since.as_millis() as u64);
         let cpu = process_cpu();
-        for course in &self.helm.courses {
-            let _ = course.begin.set(begin + course.plan.start);
+        for state in &self.run_state.scenarios {
+            let _ = state.begin.set(begin + state.config.start);
         }
         workers.0.iter().for_each(|worker| worker.begin(begin));
         let collecting = self.collect(begin, workers.1);
@@ -98,20 +106,20 @@ impl Conduct {
 
     /// Whether there is something to run, and it can be.
     fn check(&self) -> Result<(), String> {
-        let courses = &self.helm.courses;
-        if courses.is_empty() {
+        let scenarios = &self.run_state.scenarios;
+        if scenarios.is_empty() {
             return Err("there is no scenario to run".into());
         }
-        for (index, course) in courses.iter().enumerate() {
-            let name = &course.plan.name;
-            course
-                .plan
-                .arrivals
+        for (index, state) in scenarios.iter().enumerate() {
+            let name = &state.config.name;
+            state
+                .config
+                .executor
                 .check()
                 .map_err(|error| format!("scenario \"{name}\": {error}"))?;
-            if courses[..index]
+            if scenarios[..index]
                 .iter()
-                .any(|other| other.plan.name == *name)
+                .any(|other| other.config.name == *name)
             {
                 return Err(format!("there are two scenarios \"{name}\""));
             }
@@ -122,14 +130,14 @@ impl Conduct {
     /// Lets all scenarios prepare, at the same time.
     async fn prepare(&self) -> Result<(), Outcome> {
         let mut preparing = JoinSet::new();
-        for course in &self.helm.courses {
-            let (name, scenario) = (course.plan.name.clone(), course.plan.scenario.clone());
+        for state in &self.run_state.scenarios {
+            let (name, scenario) = (state.config.name.clone(), state.config.scenario.clone());
             preparing.spawn(async move { (name, scenario.prepare().await) });
         }
         loop {
             let prepared = tokio::select! {
                 prepared = preparing.join_next() => prepared,
-                () = self.helm.halted(Halt::Gracefully) => {
+                () = self.run_state.stopped(StopMode::Gracefully) => {
                     return Err(self.refused(Verdict::Interrupted, "stopped while preparing".into()));
                 }
             };
@@ -155,18 +163,18 @@ impl Conduct {
 
     /// Starts the worker threads; they wait for the beginning.
     fn workers(&self) -> io::Result<(Vec<Worker>, Vec<Arc<Shard>>)> {
-        let count = self.terms.workers.max(1) as u64;
+        let count = self.options.workers.max(1) as u64;
         let (mut workers, mut shards) = (Vec::new(), Vec::new());
         for number in 0..count {
             let shard = Arc::new(Shard::default());
             let recorders = self
-                .helm
-                .courses
+                .run_state
+                .scenarios
                 .iter()
-                .map(|course| self.recorder(course, &shard))
+                .map(|state| self.recorder(state, &shard))
                 .collect();
             workers.push(Worker::new(
-                self.helm.courses.clone(),
+                self.run_state.scenarios.clone(),
                 recorders,
                 number,
                 count,
@@ -176,16 +184,16 @@ impl Conduct {
         Ok((workers, shards))
     }
 
-    fn recorder(&self, course: &Course, shard: &Arc<Shard>) -> Recorder {
-        Recorder::new(shard.clone(), self.registry.clone(), course.base)
+    fn recorder(&self, state: &ScenarioState, shard: &Arc<Shard>) -> Recorder {
+        Recorder::new(shard.clone(), self.registry.clone(), state.base)
     }
 
     /// Starts what runs beside the load.
     fn background(&self, shard: &Arc<Shard>, stop: Stop) -> JoinSet<()> {
         let mut beside = JoinSet::new();
-        for course in &self.helm.courses {
-            let (recorder, stop) = (self.recorder(course, shard), stop.clone());
-            let scenario = course.plan.scenario.clone();
+        for state in &self.run_state.scenarios {
+            let (recorder, stop) = (self.recorder(state, shard), stop.clone());
+            let scenario = state.config.scenario.clone();
             beside.spawn(async move { scenario.background(recorder, stop).await });
         }
         beside
@@ -194,11 +202,11 @@ impl Conduct {
     /// Ends the run once a scenario has reached its goal; until dropped.
     fn goals(&self) -> JoinSet<()> {
         let mut goals = JoinSet::new();
-        for course in &self.helm.courses {
-            let (scenario, helm) = (course.plan.scenario.clone(), self.helm.clone());
+        for state in &self.run_state.scenarios {
+            let (scenario, run_state) = (state.config.scenario.clone(), self.run_state.clone());
             goals.spawn(async move {
                 scenario.reached().await;
-                helm.halt(Halt::Gracefully, Reason::Goal);
+                run_state.stop(StopMode::Gracefully, StopReason::Goal);
             });
         }
         goals
@@ -214,9 +222,9 @@ impl Conduct {
                 }
             }
             let mut finishing = JoinSet::new();
-            for (index, course) in self.helm.courses.iter().enumerate() {
-                let recorder = self.recorder(course, shard);
-                let scenario = course.plan.scenario.clone();
+            for (index, state) in self.run_state.scenarios.iter().enumerate() {
+                let recorder = self.recorder(state, shard);
+                let scenario = state.config.scenario.clone();
                 finishing.spawn(async move { (index, scenario.finish(recorder).await) });
             }
             while let Some(finished) = finishing.join_next().await {
@@ -230,7 +238,7 @@ impl Conduct {
         };
         tokio::select! {
             notes = ended => notes,
-            () = self.helm.halted(Halt::Now) => vec![cut_short("stopped twice")],
+            () = self.run_state.stopped(StopMode::Now) => vec![cut_short("stopped twice")],
         }
     }
 
@@ -238,19 +246,19 @@ impl Conduct {
     fn collect(&self, begin: Instant, mut shards: Vec<Arc<Shard>>) -> Collecting {
         let shard = Arc::new(Shard::default());
         shards.push(shard.clone());
-        let mut thresholds = self.terms.thresholds.clone();
-        let built_in = self.helm.courses.iter().filter_map(|course| {
-            let least = course.plan.arrivals.open()?.min_achieved;
-            (least > 0.0).then(|| Threshold::achieved(&course.plan.name, least))
+        let mut thresholds = self.options.thresholds.clone();
+        let built_in = self.run_state.scenarios.iter().filter_map(|state| {
+            let least = state.config.executor.arrival_rate()?.min_achieved;
+            (least > 0.0).then(|| Threshold::achieved(&state.config.name, least))
         });
         thresholds.extend(built_in);
-        let courses = self.helm.courses.clone();
+        let scenarios = self.run_state.scenarios.clone();
         let mut collector =
-            Collector::new(courses, self.registry.clone(), shards, thresholds, begin);
+            Collector::new(scenarios, self.registry.clone(), shards, thresholds, begin);
         let (phases, told) = mpsc::channel();
-        let (snapshots, helm) = (self.snapshots.clone(), self.helm.clone());
+        let (snapshots, run_state) = (self.snapshots.clone(), self.run_state.clone());
         let thread = std::thread::spawn(move || {
-            collect_each_second(&mut collector, &told, &snapshots, &helm);
+            collect_each_second(&mut collector, &told, &snapshots, &run_state);
             collector
         });
         Collecting {
@@ -277,8 +285,8 @@ impl Conduct {
         if let Some(error) = &broken {
             summary.notes.push(cut_short(error));
         }
-        summary.verdict = match self.helm.reason() {
-            Some(Reason::Asked) => Verdict::Interrupted,
+        summary.verdict = match self.run_state.reason() {
+            Some(StopReason::Asked) => Verdict::Interrupted,
             _ if never_answered(&summary) => Verdict::Unreachable,
             _ if broken.is_some() => Verdict::Interrupted,
             _ => summary.held(),
@@ -298,10 +306,10 @@ impl Conduct {
             lines: vec![error.clone()],
         };
         let scenarios = self
-            .helm
-            .courses
+            .run_state
+            .scenarios
             .iter()
-            .map(|course| crate::summarise::scenario(course));
+            .map(|state| summarise::scenario(state));
         let summary = Summary {
             verdict,
             notes: vec![note],
@@ -325,12 +333,12 @@ impl Conduct {
     ) -> Outcome {
         let mut outcome = self.refused(Verdict::Crossed, error);
         let summary = &mut outcome.summary;
-        let course = self
-            .helm
-            .courses
+        let state = self
+            .run_state
+            .scenarios
             .iter()
-            .find(|course| course.plan.name == scenario);
-        let tags = course.and_then(|course| self.registry.get(course.base));
+            .find(|state| state.config.name == scenario);
+        let tags = state.and_then(|state| self.registry.get(state.base));
         let tags = tags.map_or_else(Vec::new, |tags| tags.to_vec());
         let checks = Metric::Rate { good: 0, total: 1 };
         summary.series.push(Series {
@@ -351,7 +359,7 @@ impl Conduct {
             details: vec![detail],
         });
         let select = |metric: &str, tags: &[(&str, &str)]| summary.select(metric, tags);
-        let judged = self.terms.thresholds.iter();
+        let judged = self.options.thresholds.iter();
         summary.thresholds = judged
             .map(|threshold| threshold.evaluate(select, 0.0))
             .collect();
@@ -361,7 +369,7 @@ impl Conduct {
 
     /// A message, with the name of the scenario where there are several.
     fn of_scenario(&self, name: &str, error: &PrepareError) -> String {
-        match self.helm.courses.len() {
+        match self.run_state.scenarios.len() {
             1 => error.to_string(),
             _ => format!("scenario \"{name}\": {error}"),
         }
@@ -369,28 +377,28 @@ impl Conduct {
 
     /// What is known before anything has happened.
     fn empty(&self) -> Summary {
-        let terms = &self.terms;
+        let options = &self.options;
         Summary {
             schema: crate::summary::SCHEMA.into(),
-            name: terms.name.clone(),
-            description: terms.description.clone(),
-            command: terms.command.clone(),
+            name: options.name.clone(),
+            description: options.description.clone(),
+            command: options.command.clone(),
             environment: Environment {
                 peak_memory: peak_memory(),
-                ..Environment::here(&terms.version, terms.workers)
+                ..Environment::here(&options.version, options.workers)
             },
             ..Summary::default()
         }
     }
 
     fn announce_preparing(&self) {
-        let rows = self.helm.courses.iter().map(|course| ScenarioRow {
-            name: course.plan.name.clone(),
-            kind: course.plan.kind.clone(),
-            dial: course.dial(),
+        let rows = self.run_state.scenarios.iter().map(|state| ScenarioRow {
+            name: state.config.name.clone(),
+            kind: state.config.kind.clone(),
+            adjustable: state.adjustable(),
             ..ScenarioRow::default()
         });
-        let planned = planned(&self.helm.courses);
+        let planned = planned(&self.run_state.scenarios);
         let snapshot = Snapshot {
             planned,
             scenarios: rows.collect(),
@@ -424,7 +432,7 @@ fn collect_each_second(
     collector: &mut Collector,
     phases: &mpsc::Receiver<Phase>,
     snapshots: &watch::Sender<Arc<Snapshot>>,
-    helm: &Helm,
+    run_state: &RunState,
 ) {
     let mut tick = 1;
     loop {
@@ -440,12 +448,12 @@ fn collect_each_second(
             Err(mpsc::RecvTimeoutError::Timeout) => {}
         }
         let now = Instant::now();
-        if collector.phase == Phase::Running && has_ended(collector, helm, now) {
+        if collector.phase == Phase::Running && has_ended(collector, run_state, now) {
             collector.phase = Phase::Stopping;
         }
         let snapshot = collector.collect(now);
         if !collector.aborted.is_empty() {
-            helm.halt(Halt::Gracefully, Reason::Threshold);
+            run_state.stop(StopMode::Gracefully, StopReason::Threshold);
         }
         snapshots.send_replace(Arc::new(snapshot));
         // A second that was slept through is not made up for.
@@ -453,9 +461,9 @@ fn collect_each_second(
     }
 }
 
-fn has_ended(collector: &Collector, helm: &Helm, now: Instant) -> bool {
-    let ended = |course: &Arc<Course>| course.end().is_some_and(|end| end <= now);
-    helm.is_halted() || collector.courses.iter().all(ended)
+fn has_ended(collector: &Collector, run_state: &RunState, now: Instant) -> bool {
+    let ended = |state: &Arc<ScenarioState>| state.end().is_some_and(|end| end <= now);
+    run_state.is_stopping() || collector.scenarios.iter().all(ended)
 }
 
 /// Waits until all workers have done their last iteration; returns what broke one.
@@ -503,7 +511,7 @@ fn cut_short(why: &str) -> Note {
     }
 }
 
-impl Course {
+impl ScenarioState {
     /// Seconds from its first arrival to its last completion.
     pub(crate) fn lasted(&self) -> f64 {
         Duration::from_nanos(self.progress.last_done.load(Relaxed)).as_secs_f64()

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
+use super::arrival_rate::ArrivalRateExecutor;
+use super::scenario_state::ScenarioState;
+use super::vus::VusExecutor;
 use crate::Recorder;
-use crate::course::Course;
-use crate::crowd::Crowd;
-use crate::lane::Lane;
 
 /// A thread with a runtime of its own, where some of the users live.
 pub(crate) struct Worker {
@@ -21,16 +21,17 @@ pub(crate) struct Worker {
     thread: JoinHandle<()>,
 }
 
-enum Part {
-    Open(Arc<Lane>, Arc<Course>),
-    Closed(Arc<Crowd>, Arc<Course>),
+/// What runs one scenario on this worker.
+enum Executor {
+    ArrivalRate(Arc<ArrivalRateExecutor>, Arc<ScenarioState>),
+    Vus(Arc<VusExecutor>, Arc<ScenarioState>),
 }
 
 impl Worker {
     /// Starts the thread, makes the users that there shall be from the beginning,
-    /// and returns when it is ready. `recorders` are in the order of `courses`.
+    /// and returns when it is ready. `recorders` are in the order of `scenarios`.
     pub(crate) fn new(
-        courses: Vec<Arc<Course>>,
+        scenarios: Vec<Arc<ScenarioState>>,
         recorders: Vec<Recorder>,
         worker: u64,
         workers: u64,
@@ -43,10 +44,10 @@ impl Worker {
             let result = runtime().and_then(|runtime| {
                 // Users may want the runtime when they are made.
                 let _inside = runtime.enter();
-                let parts = parts(courses, recorders, worker, workers);
+                let executors = executors(scenarios, recorders, worker, workers);
                 let _ = ready.send(());
                 match begun.recv() {
-                    Ok(begin) => runtime.block_on(run(parts, begin)),
+                    Ok(begin) => runtime.block_on(run(executors, begin)),
                     Err(_) => Ok(()),
                 }
             });
@@ -77,37 +78,39 @@ fn runtime() -> io::Result<tokio::runtime::Runtime> {
         .build()
 }
 
-fn parts(
-    courses: Vec<Arc<Course>>,
+fn executors(
+    scenarios: Vec<Arc<ScenarioState>>,
     recorders: Vec<Recorder>,
     worker: u64,
     workers: u64,
-) -> Vec<Part> {
-    let parts = courses
+) -> Vec<Executor> {
+    let executors = scenarios
         .into_iter()
         .zip(recorders)
         .map(
-            |(course, recorder)| match course.plan.arrivals.open().cloned() {
-                Some(open) => Part::Open(
-                    Lane::new(course.clone(), &open, recorder, worker, workers),
-                    course,
+            |(state, recorder)| match state.config.executor.arrival_rate().cloned() {
+                Some(options) => Executor::ArrivalRate(
+                    ArrivalRateExecutor::new(state.clone(), &options, recorder, worker, workers),
+                    state,
                 ),
-                None => Part::Closed(
-                    Crowd::new(course.clone(), recorder, worker, workers),
-                    course,
+                None => Executor::Vus(
+                    VusExecutor::new(state.clone(), recorder, worker, workers),
+                    state,
                 ),
             },
         );
-    parts.collect()
+    executors.collect()
 }
 
-async fn run(parts: Vec<Part>, begin: Instant) -> io::Result<()> {
+async fn run(executors: Vec<Executor>, begin: Instant) -> io::Result<()> {
     let mut tasks = tokio::task::JoinSet::new();
-    for part in parts {
-        match part {
-            Part::Open(lane, course) => tasks.spawn(lane.run(begin + course.plan.start)),
-            Part::Closed(crowd, course) => tasks.spawn(async move {
-                crowd.run(begin + course.plan.start).await;
+    for executor in executors {
+        match executor {
+            Executor::ArrivalRate(executor, state) => {
+                tasks.spawn(executor.run(begin + state.config.start))
+            }
+            Executor::Vus(executor, state) => tasks.spawn(async move {
+                executor.run(begin + state.config.start).await;
                 Ok(())
             }),
         };

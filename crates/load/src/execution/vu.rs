@@ -4,24 +4,24 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use crate::course::Course;
-use crate::{Failure, Iteration, Recorder, User};
+use super::scenario_state::ScenarioState;
+use crate::{Failure, Iteration, Recorder, VirtualUser};
 
 /// A user, with what it records its iterations in.
-pub(crate) struct Seat {
-    course: Arc<Course>,
-    user: Box<dyn User>,
+pub(crate) struct ActiveVu {
+    state: Arc<ScenarioState>,
+    user: Box<dyn VirtualUser>,
     iteration: Iteration,
     /// Since when it has had no work; `None` before its first.
     idle_since: Option<Instant>,
 }
 
-impl Seat {
-    pub(crate) fn new(course: &Arc<Course>, recorder: &Recorder) -> Self {
-        let number = course.progress.user_came();
-        let user = course.plan.scenario.user(number, recorder);
-        Seat {
-            course: course.clone(),
+impl ActiveVu {
+    pub(crate) fn new(state: &Arc<ScenarioState>, recorder: &Recorder) -> Self {
+        let number = state.progress.user_came();
+        let user = state.config.scenario.user(number, recorder);
+        ActiveVu {
+            state: state.clone(),
             user,
             iteration: Iteration::new(recorder.clone(), number),
             idle_since: None,
@@ -40,11 +40,11 @@ impl Seat {
         self.iteration
             .begin(number, due.unwrap_or(started), started, delay);
         let mut attempt = Attempt {
-            course: &self.course,
+            state: &self.state,
             iteration: &mut self.iteration,
             over: false,
         };
-        let progress = &attempt.course.progress;
+        let progress = &attempt.state.progress;
         progress.started.fetch_add(1, Relaxed);
         progress.busy.fetch_add(1, Relaxed);
         self.user.iterate(attempt.iteration).await;
@@ -55,27 +55,27 @@ impl Seat {
         progress.completed.fetch_add(1, Relaxed);
         progress
             .last_done
-            .store(self.course.elapsed(now).as_nanos() as u64, Relaxed);
+            .store(self.state.elapsed(now).as_nanos() as u64, Relaxed);
         now
     }
 }
 
-impl Drop for Seat {
+impl Drop for ActiveVu {
     fn drop(&mut self) {
-        self.course.progress.user_left();
+        self.state.progress.user_left();
     }
 }
 
 /// An iteration under way. Dropped before it is over, it was cut off.
 struct Attempt<'a> {
-    course: &'a Course,
+    state: &'a ScenarioState,
     iteration: &'a mut Iteration,
     over: bool,
 }
 
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
-        let progress = &self.course.progress;
+        let progress = &self.state.progress;
         progress.busy.fetch_sub(1, Relaxed);
         if self.over {
             return;
@@ -84,7 +84,7 @@ impl Drop for Attempt<'_> {
         progress.interrupted.fetch_add(1, Relaxed);
         progress
             .last_done
-            .store(self.course.elapsed(now).as_nanos() as u64, Relaxed);
+            .store(self.state.elapsed(now).as_nanos() as u64, Relaxed);
         let took = now.saturating_duration_since(self.iteration.intended());
         let (kind, what) = match std::thread::panicking() {
             true => ("panic", "panicked"),

@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
+use super::arrival_rate::drain;
+use super::scenario_state::{ScenarioState, StopMode};
+use super::vu::ActiveVu;
 use crate::Recorder;
-use crate::course::{Course, Halt};
-use crate::lane::drain;
-use crate::seat::Seat;
 
 /// How often the number of users is adjusted.
 const TICK: Duration = Duration::from_millis(50);
 
 /// One scenario by users, on one worker: has every `workers`-th user.
-pub(crate) struct Crowd {
-    course: Arc<Course>,
+pub(crate) struct VusExecutor {
+    state: Arc<ScenarioState>,
     recorder: Recorder,
     worker: u64,
     workers: u64,
@@ -27,16 +27,16 @@ pub(crate) struct Crowd {
     places: Mutex<Vec<bool>>,
 }
 
-impl Crowd {
+impl VusExecutor {
     pub(crate) fn new(
-        course: Arc<Course>,
+        state: Arc<ScenarioState>,
         recorder: Recorder,
         worker: u64,
         workers: u64,
     ) -> Arc<Self> {
         let (wanted, places) = (AtomicU64::new(0), Mutex::new(Vec::new()));
-        Arc::new(Crowd {
-            course,
+        Arc::new(VusExecutor {
+            state,
             recorder,
             worker,
             workers,
@@ -47,39 +47,47 @@ impl Crowd {
 
     /// Runs until the last iteration is over or cut off.
     pub(crate) async fn run(self: Arc<Self>, begin: Instant) {
-        let mut orders = self.course.orders.subscribe();
+        let mut adjustments = self.state.adjustments.subscribe();
         let mut tasks = JoinSet::new();
         tokio::time::sleep_until(begin.into()).await;
         loop {
             let wanted = {
-                let orders = orders.borrow_and_update();
+                let adjustments = adjustments.borrow_and_update();
                 let elapsed = begin.elapsed();
-                if orders.halt > Halt::No || elapsed >= orders.schedule.end() || self.is_met() {
+                if adjustments.stop > StopMode::No
+                    || elapsed >= adjustments.schedule.end()
+                    || self.is_met()
+                {
                     break;
                 }
-                orders.schedule.rate(elapsed).round() as u64
+                adjustments.schedule.rate(elapsed).round() as u64
             };
             self.admit(
                 (wanted + self.workers - 1 - self.worker) / self.workers,
                 &mut tasks,
             );
             while tasks.try_join_next().is_some() {}
-            let end = begin + orders.borrow().schedule.end();
+            let end = begin + adjustments.borrow().schedule.end();
             tokio::select! {
                 () = tokio::time::sleep_until((Instant::now() + TICK).min(end).into()) => {}
-                _ = orders.changed() => {}
+                _ = adjustments.changed() => {}
             }
         }
         self.wanted.store(0, Relaxed);
-        drain(&mut orders, &mut tasks, self.course.plan.graceful_stop).await;
+        drain(
+            &mut adjustments,
+            &mut tasks,
+            self.state.config.graceful_stop,
+        )
+        .await;
     }
 
     /// Whether as many iterations have begun as there shall be.
     fn is_met(&self) -> bool {
-        let begun = self.course.progress.next_iteration.load(Relaxed);
-        self.course
-            .plan
-            .arrivals
+        let begun = self.state.progress.next_iteration.load(Relaxed);
+        self.state
+            .config
+            .executor
             .iterations()
             .is_some_and(|goal| begun >= goal)
     }
@@ -100,23 +108,23 @@ impl Crowd {
 
     /// One user, iterating until it is not wanted any more.
     async fn work(self: Arc<Self>, place: u64) {
-        let _free = Free {
-            crowd: &self,
+        let _free_place = FreePlace {
+            executor: &self,
             place,
         };
-        let mut seat = Seat::new(&self.course, &self.recorder);
+        let mut vu = ActiveVu::new(&self.state, &self.recorder);
         while place < self.wanted.load(Relaxed) {
-            let number = self.course.progress.next_iteration.fetch_add(1, Relaxed);
+            let number = self.state.progress.next_iteration.fetch_add(1, Relaxed);
             if self
-                .course
-                .plan
-                .arrivals
+                .state
+                .config
+                .executor
                 .iterations()
                 .is_some_and(|goal| number >= goal)
             {
                 return;
             }
-            seat.iterate(number, None).await;
+            vu.iterate(number, None).await;
             // An iteration that never waits must not keep the others from theirs.
             tokio::task::yield_now().await;
         }
@@ -124,13 +132,13 @@ impl Crowd {
 }
 
 /// Frees a user's place when it has left, or is lost to a panic.
-struct Free<'a> {
-    crowd: &'a Crowd,
+struct FreePlace<'a> {
+    executor: &'a VusExecutor,
     place: u64,
 }
 
-impl Drop for Free<'_> {
+impl Drop for FreePlace<'_> {
     fn drop(&mut self) {
-        self.crowd.places.lock()[self.place as usize] = false;
+        self.executor.places.lock()[self.place as usize] = false;
     }
 }

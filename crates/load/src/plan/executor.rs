@@ -6,8 +6,8 @@ use std::time::Duration;
 use lucarne_settings::{Located, Node, Reader, Report, Section, Value, nearest, values};
 
 use super::arithmetic::{Worth, work_out};
-use crate::Arrivals;
-use crate::arrival::{Open, Rate, Stage};
+use crate::ExecutorConfig;
+use crate::executor::{ArrivalRateOptions, Rate, Stage};
 
 /// The executors.
 pub const EXECUTORS: &[&str] = &[
@@ -63,16 +63,16 @@ const FOREIGN: &[(&str, &str)] = &[
 const MOST: f64 = 10_000_000.0;
 
 /// Reads when a scenario's iterations begin.
-pub(super) fn read(reader: &mut Reader<'_, '_>) -> Option<Arrivals> {
+pub(super) fn read(reader: &mut Reader<'_, '_>) -> Option<ExecutorConfig> {
     let executor = reader.parse("executor", executor);
     let executor = reader.required("executor", executor, EXECUTORS[0])?;
-    let (own, open): (&[&str], _) = match executor.value {
+    let (own, options): (&[&str], _) = match executor.value {
         "constant-arrival-rate" => (&["rate", "duration"], OPEN),
         "ramping-arrival-rate" => (&["startRate", "stages"], OPEN),
         "constant-vus" => (&["vus", "duration", "iterations"], &[][..]),
         _ => (&["startVUs", "stages", "iterations"], &[][..]),
     };
-    refuse_others(reader, executor.value, &[own, open].concat());
+    refuse_others(reader, executor.value, &[own, options].concat());
     match executor.value {
         "constant-arrival-rate" => constant_rate(reader),
         "ramping-arrival-rate" => ramping_rate(reader),
@@ -105,36 +105,36 @@ fn refuse_others(reader: &mut Reader<'_, '_>, executor: &str, own: &[&str]) {
     }
 }
 
-fn constant_rate(reader: &mut Reader<'_, '_>) -> Option<Arrivals> {
+fn constant_rate(reader: &mut Reader<'_, '_>) -> Option<ExecutorConfig> {
     let rate = reader.parse("rate", |text| positive(worth(text)?));
     let rate = reader.required("rate", rate, "500");
     let per = time_unit(reader);
-    let open = open(reader);
+    let options = options(reader);
     let rate = rate.and_then(|rate| in_unit(reader, "rate", rate, per?));
     let duration = reader.parse("duration", length);
-    let duration = match open.iterations {
+    let duration = match options.iterations {
         Some(_) => duration,
         None => reader.required("duration", duration, "60s"),
     };
     let rate = rate?;
-    let goal = open
+    let goal = options
         .iterations
         .map(|goal| goal as f64 / rate.as_per_second());
     let duration = match (duration, goal) {
         (Some(duration), _) => duration.value,
         (None, goal) => Duration::try_from_secs_f64(goal?).ok()?,
     };
-    Some(Arrivals::ConstantRate {
+    Some(ExecutorConfig::ConstantArrivalRate {
         rate,
         duration,
-        open,
+        options,
     })
 }
 
-fn ramping_rate(reader: &mut Reader<'_, '_>) -> Option<Arrivals> {
+fn ramping_rate(reader: &mut Reader<'_, '_>) -> Option<ExecutorConfig> {
     let start = reader.parse("startRate", worth);
     let per = time_unit(reader);
-    let open = open(reader);
+    let options = options(reader);
     let stages = stages(reader, Some(per.unwrap_or(Duration::from_secs(1))));
     let per = per?;
     let start = match start {
@@ -143,57 +143,57 @@ fn ramping_rate(reader: &mut Reader<'_, '_>) -> Option<Arrivals> {
     };
     // Both in the scenario's own unit, as the targets are.
     let count = start.as_per_second() * per.as_secs_f64();
-    Some(Arrivals::RampingRate {
+    Some(ExecutorConfig::RampingArrivalRate {
         start: Rate { count, per },
         stages: stages?,
-        open,
+        options,
     })
 }
 
-fn constant_users(reader: &mut Reader<'_, '_>) -> Option<Arrivals> {
+fn constant_users(reader: &mut Reader<'_, '_>) -> Option<ExecutorConfig> {
     let users = reader.parse("vus", values::number(1, MOST as u64, "users"));
     let iterations = goal(reader);
     let duration = reader.parse("duration", length);
     let duration = reader.required("duration", duration, "60s");
-    Some(Arrivals::ConstantUsers {
-        users: users.map_or(1, |users| users.value),
+    Some(ExecutorConfig::ConstantVus {
+        vus: users.map_or(1, |users| users.value),
         duration: duration?.value,
         iterations,
     })
 }
 
-fn ramping_users(reader: &mut Reader<'_, '_>) -> Option<Arrivals> {
+fn ramping_users(reader: &mut Reader<'_, '_>) -> Option<ExecutorConfig> {
     let start = reader.parse("startVUs", values::number(0, MOST as u64, "users"));
     let iterations = goal(reader);
-    Some(Arrivals::RampingUsers {
+    Some(ExecutorConfig::RampingVus {
         start: start.map_or(1, |start| start.value),
         stages: stages(reader, None)?,
         iterations,
     })
 }
 
-fn open(reader: &mut Reader<'_, '_>) -> Open {
-    let mut open = Open::default();
+fn options(reader: &mut Reader<'_, '_>) -> ArrivalRateOptions {
+    let mut options = ArrivalRateOptions::default();
     let users = values::number(0, MOST as u64, "users");
     if let Some(users) = reader.parse("preAllocatedVUs", &users) {
-        open.pre_allocated_users = users.value;
-        open.max_users = open.max_users.max(users.value);
+        options.pre_allocated_vus = users.value;
+        options.max_vus = options.max_vus.max(users.value);
     }
     if let Some(users) = reader.parse("maxVUs", &users) {
-        if users.value < open.pre_allocated_users.max(1) {
+        if users.value < options.pre_allocated_vus.max(1) {
             let message = "is less than one, or than `preAllocatedVUs`";
             reader.problem(users.line, "maxVUs", message);
         }
-        open.max_users = users.value;
+        options.max_vus = users.value;
     }
-    open.iterations = goal(reader);
+    options.iterations = goal(reader);
     if let Some(part) = reader.parse("minAchieved", values::decimal(0.0, 1.0)) {
-        open.min_achieved = part.value;
+        options.min_achieved = part.value;
     }
     if let Some(delay) = reader.parse("maxStartDelay", values::duration) {
-        open.max_start_delay = delay.value;
+        options.max_start_delay = delay.value;
     }
-    open
+    options
 }
 
 fn goal(reader: &mut Reader<'_, '_>) -> Option<u64> {

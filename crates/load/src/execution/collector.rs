@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use crate::course::Course;
+use super::scenario_state::ScenarioState;
 use crate::samples::{Engine, Samples, Series, Shard};
 use crate::snapshot::{HEAT, Phase, ScenarioRow, Snapshot, heat_bounds};
 use crate::summary::{ErrorKind, Point, PointRow, ThresholdResult};
@@ -15,7 +15,7 @@ use crate::{Histogram, Tags};
 
 /// Adds up what the workers have recorded.
 pub(crate) struct Collector {
-    pub(crate) courses: Vec<Arc<Course>>,
+    pub(crate) scenarios: Vec<Arc<ScenarioState>>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) shards: Vec<Arc<Shard>>,
     pub(crate) thresholds: Vec<Threshold>,
@@ -57,18 +57,18 @@ struct Interval {
 
 impl Collector {
     pub(crate) fn new(
-        courses: Vec<Arc<Course>>,
+        scenarios: Vec<Arc<ScenarioState>>,
         registry: Arc<Registry>,
         shards: Vec<Arc<Shard>>,
         thresholds: Vec<Threshold>,
         begin: Instant,
     ) -> Self {
         let (before, failed_checks) = (
-            vec![Counts::default(); courses.len()],
-            vec![0; courses.len()],
+            vec![Counts::default(); scenarios.len()],
+            vec![0; scenarios.len()],
         );
         Collector {
-            courses,
+            scenarios,
             registry,
             shards,
             thresholds,
@@ -87,7 +87,7 @@ impl Collector {
 
     /// Adds up what has been recorded since the last time.
     pub(crate) fn collect(&mut self, now: Instant) -> Snapshot {
-        let mut intervals = vec![Interval::default(); self.courses.len()];
+        let mut intervals = vec![Interval::default(); self.scenarios.len()];
         for shard in self.shards.clone() {
             shard.take(&mut self.spare);
             let samples = std::mem::take(&mut self.spare);
@@ -116,9 +116,9 @@ impl Collector {
                 .as_ref()
                 .and_then(|set| set.iter().find(|(name, _)| name == "scenario"));
             let owner = name.and_then(|(_, name)| {
-                self.courses
+                self.scenarios
                     .iter()
-                    .position(|course| course.plan.name == *name)
+                    .position(|state| state.config.name == *name)
             });
             self.owners.push(owner);
         }
@@ -127,10 +127,10 @@ impl Collector {
 
     /// Puts what the engine knows of the scenarios beside their own samples.
     fn engine(&mut self) {
-        for course in &self.courses {
-            let progress = &course.progress;
-            self.totals.series(course.base).engine = Some(Engine {
-                asked: course.asked(),
+        for state in &self.scenarios {
+            let progress = &state.progress;
+            self.totals.series(state.base).engine = Some(Engine {
+                asked: state.asked(),
                 started: progress.started.load(Relaxed),
                 dropped: progress.dropped.load(Relaxed),
                 interrupted: progress.interrupted.load(Relaxed),
@@ -169,7 +169,7 @@ impl Collector {
         }
         Snapshot {
             elapsed: now.saturating_duration_since(self.begin),
-            planned: planned(&self.courses),
+            planned: planned(&self.scenarios),
             phase: self.phase,
             scenarios: rows,
             errors: self.errors(),
@@ -184,16 +184,16 @@ impl Collector {
         middle: Instant,
         seconds: f64,
     ) -> (ScenarioRow, PointRow) {
-        let course = &self.courses[index];
-        let progress = &course.progress;
+        let state = &self.scenarios[index];
+        let progress = &state.progress;
         let counts = Counts {
             started: progress.started.load(Relaxed),
             completed: progress.completed.load(Relaxed),
             dropped: progress.dropped.load(Relaxed),
         };
         let before = std::mem::replace(&mut self.before[index], counts);
-        let control = course.control();
-        let open = course.plan.arrivals.open().is_some();
+        let control = state.control();
+        let open = state.config.executor.arrival_rate().is_some();
         let durations = match interval.requests.is_empty() {
             true => &interval.iterations,
             false => &interval.requests,
@@ -201,7 +201,7 @@ impl Collector {
         let ps = durations.percentiles(&[50.0, 90.0, 99.0]);
         let micros = |duration: Duration| duration.as_micros() as u64;
         let column = PointRow {
-            asked: if open { course.offers(middle) } else { 0.0 },
+            asked: if open { state.offers(middle) } else { 0.0 },
             started: counts.started - before.started,
             iterations: counts.completed - before.completed,
             requests: interval.requests.count(),
@@ -216,9 +216,9 @@ impl Collector {
             heat: heat(durations),
         };
         let row = ScenarioRow {
-            name: course.plan.name.clone(),
-            kind: course.plan.kind.clone(),
-            dial: control.dial,
+            name: state.config.name.clone(),
+            kind: state.config.kind.clone(),
+            adjustable: control.adjustable,
             asked: column.asked,
             achieved: column.started as f64 / seconds,
             iterations: column.iterations as f64 / seconds,
@@ -251,7 +251,7 @@ impl Collector {
             .filter(|(_, series)| !series.errors.is_empty())
         {
             let owner = self.owners.get(tags.0 as usize).copied().flatten();
-            let scenario = owner.map_or("", |owner| &self.courses[owner].plan.name);
+            let scenario = owner.map_or("", |owner| &self.scenarios[owner].config.name);
             for tally in &series.errors {
                 let same =
                     |error: &&mut ErrorKind| error.scenario == scenario && error.kind == tally.name;
@@ -312,12 +312,12 @@ impl Interval {
 }
 
 /// How long arrivals go on, by the plan.
-pub(crate) fn planned(courses: &[Arc<Course>]) -> Duration {
-    let ends = courses.iter().map(|course| {
-        course
-            .plan
+pub(crate) fn planned(scenarios: &[Arc<ScenarioState>]) -> Duration {
+    let ends = scenarios.iter().map(|state| {
+        state
+            .config
             .start
-            .saturating_add(course.plan.arrivals.duration())
+            .saturating_add(state.config.executor.duration())
     });
     ends.max().unwrap_or(Duration::ZERO)
 }

@@ -8,42 +8,42 @@ use std::time::Duration;
 
 use ramp::Ramp;
 
-/// When iterations begin.
+/// The executor of a scenario, which says when its iterations begin.
 ///
 /// The two by rate are an open loop: iteration `j` is due at an instant that is
 /// computed beforehand, whatever the target does. The two by users are a closed
 /// loop: a user begins its next iteration when its last one is over.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Arrivals {
+pub enum ExecutorConfig {
     /// `constant-arrival-rate`
-    ConstantRate {
+    ConstantArrivalRate {
         /// How many begin.
         rate: Rate,
         /// For how long.
         duration: Duration,
         /// Who carries them out.
-        open: Open,
+        options: ArrivalRateOptions,
     },
     /// `ramping-arrival-rate`: from `start` straight to each stage's target in turn.
-    RampingRate {
+    RampingArrivalRate {
         /// The rate at the beginning.
         start: Rate,
         /// Targets are in `start`'s time unit.
         stages: Vec<Stage>,
         /// Who carries them out.
-        open: Open,
+        options: ArrivalRateOptions,
     },
     /// `constant-vus`
-    ConstantUsers {
-        /// How many users.
-        users: u64,
+    ConstantVus {
+        /// How many virtual users.
+        vus: u64,
         /// For how long.
         duration: Duration,
         /// End as soon as so many iterations have begun.
         iterations: Option<u64>,
     },
     /// `ramping-vus`: from `start` straight to each stage's target in turn.
-    RampingUsers {
+    RampingVus {
         /// How many users at the beginning.
         start: u64,
         /// Targets are numbers of users.
@@ -55,7 +55,7 @@ pub enum Arrivals {
 
 /// More than any machine could offer.
 const MOST_PER_SECOND: f64 = 10_000_000.0;
-const MOST_USERS: f64 = 1_000_000.0;
+const MOST_VUS: f64 = 1_000_000.0;
 
 /// So many per time unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -92,11 +92,11 @@ pub struct Stage {
 
 /// What carries out the arrivals of an open loop.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Open {
+pub struct ArrivalRateOptions {
     /// Users made before the first arrival; k6's `preAllocatedVUs`.
-    pub pre_allocated_users: u64,
+    pub pre_allocated_vus: u64,
     /// Users made at most; k6's `maxVUs`. When all of them are busy, arrivals wait.
-    pub max_users: u64,
+    pub max_vus: u64,
     /// End as soon as so many iterations have been asked for.
     pub iterations: Option<u64>,
     /// An arrival that has waited longer than this is dropped.
@@ -106,11 +106,11 @@ pub struct Open {
     pub min_achieved: f64,
 }
 
-impl Default for Open {
+impl Default for ArrivalRateOptions {
     fn default() -> Self {
-        Open {
-            pre_allocated_users: 0,
-            max_users: 10_000,
+        ArrivalRateOptions {
+            pre_allocated_vus: 0,
+            max_vus: 10_000,
             iterations: None,
             max_start_delay: Duration::from_secs(10),
             min_achieved: 0.99,
@@ -118,7 +118,7 @@ impl Default for Open {
     }
 }
 
-impl Arrivals {
+impl ExecutorConfig {
     /// Whether this can be offered at all.
     ///
     /// # Errors
@@ -126,19 +126,21 @@ impl Arrivals {
     /// A rate or a number of users that is none, or that no machine could offer.
     pub fn check(&self) -> Result<(), String> {
         let (start, stages, unit): (f64, &[Stage], f64) = match self {
-            Arrivals::ConstantRate { rate, .. } => (rate.count, &[], rate.per.as_secs_f64()),
-            Arrivals::RampingRate { start, stages, .. } => {
+            ExecutorConfig::ConstantArrivalRate { rate, .. } => {
+                (rate.count, &[], rate.per.as_secs_f64())
+            }
+            ExecutorConfig::RampingArrivalRate { start, stages, .. } => {
                 (start.count, stages, start.per.as_secs_f64())
             }
-            Arrivals::ConstantUsers { users, .. } => (*users as f64, &[], 1.0),
-            Arrivals::RampingUsers { start, stages, .. } => (*start as f64, stages, 1.0),
+            ExecutorConfig::ConstantVus { vus, .. } => (*vus as f64, &[], 1.0),
+            ExecutorConfig::RampingVus { start, stages, .. } => (*start as f64, stages, 1.0),
         };
         if unit <= 0.0 {
             return Err("a time unit is longer than nothing".into());
         }
-        let (most, what) = match self.open() {
+        let (most, what) = match self.arrival_rate() {
             Some(_) => (MOST_PER_SECOND, "rate"),
-            None => (MOST_USERS, "number of users"),
+            None => (MOST_VUS, "number of users"),
         };
         let values = stages.iter().map(|stage| stage.target).chain([start]);
         match values
@@ -154,10 +156,10 @@ impl Arrivals {
     /// How long arrivals go on.
     pub fn duration(&self) -> Duration {
         match self {
-            Arrivals::ConstantRate { duration, .. } | Arrivals::ConstantUsers { duration, .. } => {
-                *duration
-            }
-            Arrivals::RampingRate { stages, .. } | Arrivals::RampingUsers { stages, .. } => {
+            ExecutorConfig::ConstantArrivalRate { duration, .. }
+            | ExecutorConfig::ConstantVus { duration, .. } => *duration,
+            ExecutorConfig::RampingArrivalRate { stages, .. }
+            | ExecutorConfig::RampingVus { stages, .. } => {
                 stages.iter().fold(Duration::ZERO, |sum, stage| {
                     sum.saturating_add(stage.duration)
                 })
@@ -168,36 +170,36 @@ impl Arrivals {
     /// After so many iterations there are no more.
     pub fn iterations(&self) -> Option<u64> {
         match self {
-            Arrivals::ConstantRate { open, .. } | Arrivals::RampingRate { open, .. } => {
-                open.iterations
-            }
-            Arrivals::ConstantUsers { iterations, .. }
-            | Arrivals::RampingUsers { iterations, .. } => *iterations,
+            ExecutorConfig::ConstantArrivalRate { options, .. }
+            | ExecutorConfig::RampingArrivalRate { options, .. } => options.iterations,
+            ExecutorConfig::ConstantVus { iterations, .. }
+            | ExecutorConfig::RampingVus { iterations, .. } => *iterations,
         }
     }
 
     /// What carries out an open loop; `None` for a closed one.
-    pub fn open(&self) -> Option<&Open> {
+    pub fn arrival_rate(&self) -> Option<&ArrivalRateOptions> {
         match self {
-            Arrivals::ConstantRate { open, .. } | Arrivals::RampingRate { open, .. } => Some(open),
-            Arrivals::ConstantUsers { .. } | Arrivals::RampingUsers { .. } => None,
+            ExecutorConfig::ConstantArrivalRate { options, .. }
+            | ExecutorConfig::RampingArrivalRate { options, .. } => Some(options),
+            ExecutorConfig::ConstantVus { .. } | ExecutorConfig::RampingVus { .. } => None,
         }
     }
 
     /// Iterations per second, or users, over time.
     pub(crate) fn ramp(&self) -> Ramp {
         match self {
-            Arrivals::ConstantRate { rate, duration, .. } => {
+            ExecutorConfig::ConstantArrivalRate { rate, duration, .. } => {
                 Ramp::constant(rate.as_per_second(), *duration)
             }
-            Arrivals::RampingRate { start, stages, .. } => {
+            ExecutorConfig::RampingArrivalRate { start, stages, .. } => {
                 let unit = start.per.as_secs_f64();
                 Ramp::new(start.as_per_second(), stages, |target| target / unit)
             }
-            Arrivals::ConstantUsers {
-                users, duration, ..
-            } => Ramp::constant(*users as f64, *duration),
-            Arrivals::RampingUsers { start, stages, .. } => {
+            ExecutorConfig::ConstantVus { vus, duration, .. } => {
+                Ramp::constant(*vus as f64, *duration)
+            }
+            ExecutorConfig::RampingVus { start, stages, .. } => {
                 Ramp::new(*start as f64, stages, |target| target)
             }
         }
@@ -212,11 +214,11 @@ mod tests {
     fn what_cannot_be_offered_is_refused() {
         let second = Duration::from_secs(1);
         let constant = |count: f64, per: Duration, duration: Duration| {
-            let (rate, open) = (Rate { count, per }, Open::default());
-            Arrivals::ConstantRate {
+            let (rate, options) = (Rate { count, per }, ArrivalRateOptions::default());
+            ExecutorConfig::ConstantArrivalRate {
                 rate,
                 duration,
-                open,
+                options,
             }
             .check()
         };
@@ -231,7 +233,7 @@ mod tests {
             target: -5.0,
         }];
         assert!(
-            Arrivals::RampingUsers {
+            ExecutorConfig::RampingVus {
                 start: 1,
                 stages,
                 iterations: None

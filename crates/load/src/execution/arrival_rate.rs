@@ -10,11 +10,11 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::scenario_state::{Adjustments, ScenarioState, StopMode};
+use super::vu::ActiveVu;
 use crate::Recorder;
-use crate::arrival::Open;
-use crate::arrival::schedule::Schedule;
-use crate::course::{Course, Halt, Orders};
-use crate::seat::Seat;
+use crate::executor::ArrivalRateOptions;
+use crate::executor::schedule::Schedule;
 use crate::timer::Timer;
 
 /// More arrivals than this do not wait: the oldest are dropped, whatever
@@ -22,8 +22,8 @@ use crate::timer::Timer;
 const MOST_WAITING: usize = 1 << 20;
 
 /// One scenario by arrival rate, on one worker: takes every `workers`-th arrival.
-pub(crate) struct Lane {
-    course: Arc<Course>,
+pub(crate) struct ArrivalRateExecutor {
+    state: Arc<ScenarioState>,
     recorder: Recorder,
     workers: u64,
     max_start_delay: Duration,
@@ -40,9 +40,9 @@ struct Queue {
     /// Arrivals that are due and have not begun, in their order.
     waiting: VecDeque<Arrival>,
     /// Users without work. The one that worked last works next: its connection is warm.
-    idle: Vec<Seat>,
+    idle_vus: Vec<ActiveVu>,
     /// How many users may still be made.
-    room: u64,
+    unplanned_vus: u64,
     closed: bool,
 }
 
@@ -52,34 +52,34 @@ struct Arrival {
     due: Instant,
 }
 
-impl Lane {
+impl ArrivalRateExecutor {
     /// Makes the users that there shall be from the beginning.
     pub(crate) fn new(
-        course: Arc<Course>,
-        open: &Open,
+        state: Arc<ScenarioState>,
+        options: &ArrivalRateOptions,
         recorder: Recorder,
         worker: u64,
         workers: u64,
     ) -> Arc<Self> {
         let share = |all: u64| (all + workers - 1 - worker) / workers;
-        let most = share(open.max_users).max(1);
-        let idle: Vec<Seat> = (0..share(open.pre_allocated_users).min(most))
-            .map(|_| Seat::new(&course, &recorder))
+        let most = share(options.max_vus).max(1);
+        let idle_vus: Vec<ActiveVu> = (0..share(options.pre_allocated_vus).min(most))
+            .map(|_| ActiveVu::new(&state, &recorder))
             .collect();
-        let schedule = course.orders.borrow().schedule.clone();
+        let schedule = state.adjustments.borrow().schedule.clone();
         let queue = Queue {
             begin: Instant::now(),
             schedule,
             next: worker,
             next_due: None,
             waiting: VecDeque::new(),
-            room: most - idle.len() as u64,
-            idle,
+            unplanned_vus: most - idle_vus.len() as u64,
+            idle_vus,
             closed: false,
         };
-        let max_start_delay = open.max_start_delay;
-        Arc::new(Lane {
-            course,
+        let max_start_delay = options.max_start_delay;
+        Arc::new(ArrivalRateExecutor {
+            state,
             recorder,
             workers,
             max_start_delay,
@@ -89,38 +89,43 @@ impl Lane {
 
     /// Runs until the last iteration is over or cut off.
     pub(crate) async fn run(self: Arc<Self>, begin: Instant) -> io::Result<()> {
-        let mut orders = self.course.orders.subscribe();
+        let mut adjustments = self.state.adjustments.subscribe();
         let mut tasks = JoinSet::new();
         {
             let mut queue = self.queue.lock();
             queue.begin = begin;
             queue.plan_next();
         }
-        self.pace(&mut orders, &mut tasks).await?;
+        self.pace(&mut adjustments, &mut tasks).await?;
         self.close();
-        drain(&mut orders, &mut tasks, self.course.plan.graceful_stop).await;
-        self.queue.lock().idle.clear();
+        drain(
+            &mut adjustments,
+            &mut tasks,
+            self.state.config.graceful_stop,
+        )
+        .await;
+        self.queue.lock().idle_vus.clear();
         Ok(())
     }
 
     /// Starts arrivals as they are due, until there are no more.
     async fn pace(
         self: &Arc<Self>,
-        orders: &mut watch::Receiver<Orders>,
+        adjustments: &mut watch::Receiver<Adjustments>,
         tasks: &mut JoinSet<()>,
     ) -> io::Result<()> {
         let mut timer = Timer::new()?;
-        let mut ordered = true;
+        let mut adjusted = true;
         loop {
             let wake = {
                 let mut queue = self.queue.lock();
                 let now = Instant::now();
-                if std::mem::take(&mut ordered) {
-                    self.obey(orders, &mut queue, now);
+                if std::mem::take(&mut adjusted) {
+                    self.adjust(adjustments, &mut queue, now);
                 }
                 self.collect(&mut queue, now);
-                while let Some((seat, arrival)) = self.begin_one(&mut queue) {
-                    tasks.spawn(self.clone().work(seat, arrival));
+                while let Some((vu, arrival)) = self.start_one(&mut queue) {
+                    tasks.spawn(self.clone().work(vu, arrival));
                 }
                 if queue.is_over(now) {
                     return Ok(());
@@ -131,19 +136,24 @@ impl Lane {
             tokio::select! {
                 biased;
                 slept = timer.until(wake) => slept?,
-                // The sender lives in our own course.
-                _ = orders.changed() => ordered = true,
+                // The sender lives in our own state.
+                _ = adjustments.changed() => adjusted = true,
             }
         }
     }
 
-    /// Takes over what keys or a halt have changed.
-    fn obey(&self, orders: &mut watch::Receiver<Orders>, queue: &mut Queue, now: Instant) {
+    /// Takes over what keys or a stop have changed.
+    fn adjust(
+        &self,
+        adjustments: &mut watch::Receiver<Adjustments>,
+        queue: &mut Queue,
+        now: Instant,
+    ) {
         // What was due until now was due by the old schedule.
         self.collect(queue, now);
-        let orders = orders.borrow_and_update();
-        queue.schedule = orders.schedule.clone();
-        queue.closed |= orders.halt > Halt::No;
+        let adjustments = adjustments.borrow_and_update();
+        queue.schedule = adjustments.schedule.clone();
+        queue.closed |= adjustments.stop > StopMode::No;
         queue.plan_next();
     }
 
@@ -167,7 +177,7 @@ impl Lane {
             queue.waiting.pop_front();
             dropped += 1;
         }
-        let progress = &self.course.progress;
+        let progress = &self.state.progress;
         if came > 0 {
             progress.waiting.fetch_add(came, Relaxed);
         }
@@ -178,31 +188,31 @@ impl Lane {
     }
 
     /// A user and an arrival for it, if there are both.
-    fn begin_one(&self, queue: &mut Queue) -> Option<(Seat, Arrival)> {
+    fn start_one(&self, queue: &mut Queue) -> Option<(ActiveVu, Arrival)> {
         if queue.closed || queue.waiting.is_empty() {
             return None;
         }
-        let seat = match queue.idle.pop() {
-            Some(seat) => seat,
+        let vu = match queue.idle_vus.pop() {
+            Some(vu) => vu,
             None => {
-                queue.room = queue.room.checked_sub(1)?;
-                Seat::new(&self.course, &self.recorder)
+                queue.unplanned_vus = queue.unplanned_vus.checked_sub(1)?;
+                ActiveVu::new(&self.state, &self.recorder)
             }
         };
-        Some((seat, self.take(queue)?))
+        Some((vu, self.take(queue)?))
     }
 
     fn take(&self, queue: &mut Queue) -> Option<Arrival> {
         let arrival = queue.waiting.pop_front()?;
-        self.course.progress.waiting.fetch_sub(1, Relaxed);
+        self.state.progress.waiting.fetch_sub(1, Relaxed);
         Some(arrival)
     }
 
     /// One user's work, for as long as there is some without waiting.
-    async fn work(self: Arc<Self>, mut seat: Seat, mut arrival: Arrival) {
-        let gone = Gone(&self);
+    async fn work(self: Arc<Self>, mut vu: ActiveVu, mut arrival: Arrival) {
+        let lost = LostVu(&self);
         loop {
-            let now = seat.iterate(arrival.number, Some(arrival.due)).await;
+            let now = vu.iterate(arrival.number, Some(arrival.due)).await;
             {
                 let mut queue = self.queue.lock();
                 // Under full load the worker is here more often than in its pacer.
@@ -210,8 +220,8 @@ impl Lane {
                 match queue.is_open(now).then(|| self.take(&mut queue)).flatten() {
                     Some(next) => arrival = next,
                     None => {
-                        queue.idle.push(seat);
-                        std::mem::forget(gone);
+                        queue.idle_vus.push(vu);
+                        std::mem::forget(lost);
                         return;
                     }
                 }
@@ -226,17 +236,17 @@ impl Lane {
         queue.closed = true;
         let left = queue.waiting.len() as u64;
         queue.waiting.clear();
-        self.course.progress.dropped.fetch_add(left, Relaxed);
-        self.course.progress.waiting.fetch_sub(left, Relaxed);
+        self.state.progress.dropped.fetch_add(left, Relaxed);
+        self.state.progress.waiting.fetch_sub(left, Relaxed);
     }
 }
 
 /// Makes room for another user when one is lost to a panic.
-struct Gone<'a>(&'a Lane);
+struct LostVu<'a>(&'a ArrivalRateExecutor);
 
-impl Drop for Gone<'_> {
+impl Drop for LostVu<'_> {
     fn drop(&mut self) {
-        self.0.queue.lock().room += 1;
+        self.0.queue.lock().unplanned_vus += 1;
     }
 }
 
@@ -270,10 +280,10 @@ impl Queue {
     }
 }
 
-/// Waits for the tasks, for `patience` at most or until a halt wants it quicker;
+/// Waits for the tasks, for `patience` at most or until a stop wants it quicker;
 /// then cuts them off.
 pub(crate) async fn drain(
-    orders: &mut watch::Receiver<Orders>,
+    adjustments: &mut watch::Receiver<Adjustments>,
     tasks: &mut JoinSet<()>,
     patience: Duration,
 ) {
@@ -282,7 +292,7 @@ pub(crate) async fn drain(
         () = all => {}
         // The scenario's `gracefulStop`.
         () = tokio::time::sleep(patience) => {}
-        _ = orders.wait_for(|orders| orders.halt == Halt::Now) => {}
+        _ = adjustments.wait_for(|adjustments| adjustments.stop == StopMode::Now) => {}
     }
     tasks.shutdown().await;
 }

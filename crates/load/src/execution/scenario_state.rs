@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-use crate::arrival::schedule::Schedule;
-use crate::run::{Control, Dial};
-use crate::{Planned, Tags};
+use crate::executor::schedule::Schedule;
+use crate::run::{Adjustable, Control};
+use crate::{ScenarioConfig, Tags};
 
 /// One scenario of a run, as its workers share it.
-pub(crate) struct Course {
-    pub(crate) plan: Planned,
+pub(crate) struct ScenarioState {
+    pub(crate) config: ScenarioConfig,
     pub(crate) base: Tags,
-    pub(crate) orders: watch::Sender<Orders>,
+    pub(crate) adjustments: watch::Sender<Adjustments>,
     pub(crate) progress: Progress,
     /// When its first arrival is due; set once all scenarios are prepared.
     pub(crate) begin: OnceLock<Instant>,
@@ -22,14 +22,14 @@ pub(crate) struct Course {
 
 /// What may change while a scenario runs.
 #[derive(Debug, Clone)]
-pub(crate) struct Orders {
+pub(crate) struct Adjustments {
     pub(crate) schedule: Schedule,
-    pub(crate) halt: Halt,
+    pub(crate) stop: StopMode,
 }
 
 /// Whether a run is to end before its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(crate) enum Halt {
+pub(crate) enum StopMode {
     #[default]
     No,
     /// No more iterations begin.
@@ -57,17 +57,17 @@ pub(crate) struct Progress {
     pub(crate) last_done: AtomicU64,
 }
 
-impl Course {
-    pub(crate) fn new(plan: Planned, base: Tags) -> Self {
-        let schedule = Schedule::new(plan.arrivals.ramp(), plan.arrivals.iterations());
-        let orders = watch::Sender::new(Orders {
+impl ScenarioState {
+    pub(crate) fn new(config: ScenarioConfig, base: Tags) -> Self {
+        let schedule = Schedule::new(config.executor.ramp(), config.executor.iterations());
+        let adjustments = watch::Sender::new(Adjustments {
             schedule,
-            halt: Halt::No,
+            stop: StopMode::No,
         });
-        Course {
-            plan,
+        ScenarioState {
+            config,
             base,
-            orders,
+            adjustments,
             progress: Progress::default(),
             begin: OnceLock::new(),
         }
@@ -82,13 +82,13 @@ impl Course {
 
     /// When no more iterations begin, as planned; the distant future before the begin.
     pub(crate) fn end(&self) -> Option<Instant> {
-        Some(*self.begin.get()? + self.orders.borrow().schedule.end())
+        Some(*self.begin.get()? + self.adjustments.borrow().schedule.end())
     }
 
-    pub(crate) fn halt(&self, halt: Halt) {
-        self.orders.send_if_modified(|orders| {
-            let more = halt > orders.halt;
-            orders.halt = orders.halt.max(halt);
+    pub(crate) fn stop(&self, stop: StopMode) {
+        self.adjustments.send_if_modified(|adjustments| {
+            let more = stop > adjustments.stop;
+            adjustments.stop = adjustments.stop.max(stop);
             more
         });
     }
@@ -96,51 +96,51 @@ impl Course {
     /// Multiplies what the plan asks for by what `factor` makes of the present factor.
     pub(crate) fn scale(&self, factor: impl FnOnce(f64) -> f64) {
         let elapsed = self.elapsed(Instant::now());
-        self.orders.send_modify(|orders| {
-            let factor = factor(orders.schedule.factor());
-            orders.schedule.scale(elapsed, factor);
+        self.adjustments.send_modify(|adjustments| {
+            let factor = factor(adjustments.schedule.factor());
+            adjustments.schedule.scale(elapsed, factor);
         });
     }
 
     /// Iterations per second, or users, that the plan asks for now, without keys.
     pub(crate) fn planned_now(&self) -> f64 {
-        let orders = self.orders.borrow();
+        let adjustments = self.adjustments.borrow();
         let elapsed = self.elapsed(Instant::now());
-        let factor = orders.schedule.factor();
+        let factor = adjustments.schedule.factor();
         if factor > 0.0 {
-            orders.schedule.rate(elapsed) / factor
+            adjustments.schedule.rate(elapsed) / factor
         } else {
-            self.plan.arrivals.ramp().at(elapsed.as_secs_f64())
+            self.config.executor.ramp().at(elapsed.as_secs_f64())
         }
     }
 
     /// Iterations per second, or users, asked for at a time.
     pub(crate) fn offers(&self, at: Instant) -> f64 {
-        let orders = self.orders.borrow();
+        let adjustments = self.adjustments.borrow();
         match self.begin.get() {
-            Some(begin) if *begin <= at && orders.halt == Halt::No => {
-                orders.schedule.rate(at - *begin)
+            Some(begin) if *begin <= at && adjustments.stop == StopMode::No => {
+                adjustments.schedule.rate(at - *begin)
             }
             _ => 0.0,
         }
     }
 
-    pub(crate) fn dial(&self) -> Dial {
-        if self.plan.arrivals.open().is_some() {
-            Dial::Rate
+    pub(crate) fn adjustable(&self) -> Adjustable {
+        if self.config.executor.arrival_rate().is_some() {
+            Adjustable::Rate
         } else {
-            Dial::Users
+            Adjustable::Vus
         }
     }
 
     pub(crate) fn control(&self) -> Control {
-        let orders = self.orders.borrow();
+        let adjustments = self.adjustments.borrow();
         Control {
-            scenario: self.plan.name.clone(),
-            kind: self.plan.kind.clone(),
-            dial: self.dial(),
-            asked: orders.schedule.rate(self.elapsed(Instant::now())),
-            factor: orders.schedule.factor(),
+            scenario: self.config.name.clone(),
+            kind: self.config.kind.clone(),
+            adjustable: self.adjustable(),
+            asked: adjustments.schedule.rate(self.elapsed(Instant::now())),
+            factor: adjustments.schedule.factor(),
         }
     }
 

@@ -105,7 +105,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::arrival::Stage;
+    use crate::executor::Stage;
 
     fn constant(rate: f64, seconds: u64) -> Schedule {
         Schedule::new(Ramp::constant(rate, Duration::from_secs(seconds)), None)
