@@ -1,4 +1,4 @@
-//! What scenarios over HTTP and TLS have in common: how they connect.
+//! Options of connections, which scenarios over HTTP and TLS have in common.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -101,7 +101,7 @@ impl StatusRange {
         }
     }
 
-    /// Whether `status` is one of them.
+    /// Returns whether `status` is one of them.
     pub(crate) fn contain(self, status: u16) -> bool {
         (self.first..=self.last).contains(&status)
     }
@@ -139,7 +139,7 @@ pub(crate) fn list(statuses: &[StatusRange]) -> String {
     texts.join(" or ")
 }
 
-/// What an options type says of connecting. Each has these options of its own: serde
+/// The options of connections. Each options type has them for itself: serde
 /// cannot flatten one struct into another that denies unknown fields, and a
 /// misspelt option must not pass.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 /// A wait longer than this is nobody's intention.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
-/// How long to wait, as an answer of 429 or 503 says.
+/// Returns how long to wait, as an answer of 429 or 503 says.
 ///
 /// # Errors
 /// In words: there is none, or it is neither a number of seconds nor an HTTP

@@ -11,7 +11,7 @@ use super::step::Step;
 /// An account at the server.
 pub(super) struct Account {
     pub(super) key: AccountKey,
-    /// What the server calls it (`kid`).
+    /// The server's name for it (`kid`).
     pub(super) url: String,
 }
 

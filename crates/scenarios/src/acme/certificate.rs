@@ -1,4 +1,4 @@
-//! What comes of an enrolment, and whether it is what was ordered.
+//! The certificate that an enrolment ends with, compared with what was ordered.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -24,7 +24,7 @@ const AUTHORITY_KEY_ID: &[u8] = &[0x55, 0x1d, 0x23];
 pub(super) struct IssuedCertificate {
     /// In DER.
     pub(super) leaf: Vec<u8>,
-    /// What its renewal information is found by.
+    /// The identifier of its renewal information.
     pub(super) renewal_id: String,
 }
 
@@ -127,7 +127,7 @@ fn address(octets: &[u8]) -> Option<IpAddr> {
         .ok()
 }
 
-/// What a certificate's renewal information is found by (RFC 9773 4.1): the key
+/// The identifier of a certificate's renewal information (RFC 9773 4.1): the key
 /// identifier of who issued it, and its serial number.
 pub(super) fn renewal_id(leaf: &[u8]) -> Option<String> {
     let certificate = Certificate::parse(leaf).ok()?;

@@ -250,14 +250,14 @@ impl AcmeClient {
             .map_err(|words| fail(iteration, Failure::new("content", words)))
     }
 
-    /// How long to wait before the first look at what the server is to do: no time,
+    /// The wait before the first look at what the server is to do: no time,
     /// unless it says so.
     pub(super) fn first_look(&self, response: &Response) -> Duration {
         let said = retry_after(response.headers.get("retry-after"), now_ms());
         said.unwrap_or_default()
     }
 
-    /// How long to wait before looking again at what is not finished
+    /// The wait before looking again at what is not finished
     /// (RFC 8555 7.5.1).
     pub(super) fn next_look(&self, response: &Response) -> Duration {
         let said = retry_after(response.headers.get("retry-after"), now_ms());
@@ -265,7 +265,7 @@ impl AcmeClient {
     }
 }
 
-/// What is posted, and by whom.
+/// A POST: its payload, and whose it is.
 pub(super) struct Post<'a> {
     pub(super) step: Step,
     pub(super) url: &'a str,

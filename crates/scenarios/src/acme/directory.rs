@@ -1,7 +1,7 @@
 use serde::Deserialize;
 use url::{Position, Url};
 
-/// What a server can do, and where (RFC 8555 7.1.1). Every URL has been looked at.
+/// The operations of a server, and their URLs (RFC 8555 7.1.1). Every one has been looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Directory {
@@ -36,7 +36,7 @@ impl Directory {
     }
 }
 
-/// What follows the host in a URL of the server at `origin`.
+/// Returns what follows the host in a URL of the server at `origin`.
 ///
 /// # Errors
 /// In words: it is not a URL of that server.

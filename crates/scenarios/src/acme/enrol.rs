@@ -19,7 +19,7 @@ use super::step::Step;
 /// CRLReason superseded (RFC 5280 5.3.1).
 const SUPERSEDED: u8 = 4;
 
-/// What one enrolment is about.
+/// One enrolment.
 pub(super) struct Enrolment<'a> {
     pub(super) client: &'a mut AcmeClient,
     pub(super) directory: &'a Directory,
@@ -27,7 +27,7 @@ pub(super) struct Enrolment<'a> {
     pub(super) names: &'a [String],
     /// The key of the certificate.
     pub(super) key: &'a KeyPair,
-    /// What was waited before the looks that found something finished: nobody can say
+    /// The waits before the looks that found something finished: nobody can say
     /// how much of that the server took. It is in no duration.
     pub(super) idle: Duration,
 }
@@ -159,7 +159,7 @@ impl Enrolment<'_> {
         }
     }
 
-    /// How an authorisation is now, and when to look again.
+    /// Returns an authorisation as it is now, and when to look again.
     async fn authorization(
         &mut self,
         iteration: &mut Iteration,

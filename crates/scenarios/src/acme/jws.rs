@@ -15,7 +15,7 @@ pub(super) struct AccountKey {
     y: String,
 }
 
-/// Who signs: a key that the server is to learn, or one that it knows.
+/// The signer: a key that the server is to learn, or one that it knows.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Signer<'a> {
     /// `jwk`: a new account.

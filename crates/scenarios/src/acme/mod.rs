@@ -1,6 +1,6 @@
 //! ACME servers (RFC 8555), with renewal information (RFC 9773).
 //!
-//! What an iteration does is a [`Flow`]: three small requests that any client
+//! An iteration runs a [`Flow`]: three small requests that any client
 //! may send (`probe`, and `burst` without pauses), renewal information of real
 //! certificates, or a whole enrolment: order, authorisations, challenges,
 //! finalisation, download, renewal information, renewal with `replaces`, and

@@ -21,7 +21,7 @@ impl NoncePool {
     }
 }
 
-/// Whether it is one: base64url (RFC 8555 6.5.1), and not nothing.
+/// Returns whether it is one: base64url (RFC 8555 6.5.1), and not nothing.
 pub(super) fn is_nonce(text: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     !text.is_empty() && text.bytes().all(allowed)

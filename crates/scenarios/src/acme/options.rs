@@ -127,7 +127,7 @@ impl Default for AcmeOptions {
     }
 }
 
-/// What an iteration does.
+/// The work of an iteration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Flow {
@@ -142,7 +142,7 @@ pub enum Flow {
     Enrol,
 }
 
-/// How far an enrolment goes: each includes what comes before it.
+/// The step at which an enrolment ends: each includes what comes before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Until {
@@ -157,7 +157,7 @@ pub enum Until {
     Revocation,
 }
 
-/// Whose accounts there are.
+/// The use of accounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AccountReuse {

@@ -1,4 +1,4 @@
-//! What a server says of orders and authorisations (RFC 8555 7.1).
+//! Orders and authorisations, as a server tells of them (RFC 8555 7.1).
 
 use lucarne_load::http::Response;
 use serde::Deserialize;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::option_values::Timestamp;
 
-/// How far an order, an authorisation or a challenge has come (RFC 8555 7.1.6).
+/// The status of an order, an authorisation or a challenge (RFC 8555 7.1.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Status {
@@ -22,7 +22,7 @@ pub(super) enum Status {
 }
 
 impl Status {
-    /// Whether waiting can still help.
+    /// Returns whether waiting can still help.
     pub(super) fn is_open(self) -> bool {
         matches!(self, Status::Pending | Status::Ready | Status::Processing)
     }
@@ -47,7 +47,7 @@ pub(super) struct Authorization {
     pub(super) challenges: Vec<Challenge>,
 }
 
-/// What is to be proven.
+/// The name that is to be proven.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Identifier {
     pub(super) value: String,
@@ -73,7 +73,7 @@ impl Authorization {
             .find(|challenge| challenge.kind == kind && !challenge.token.is_empty())
     }
 
-    /// Why it did not become valid, in the server's words.
+    /// The reason why it did not become valid, in the server's words.
     pub(super) fn reason(&self) -> String {
         let errors = self.challenges.iter().filter_map(|it| it.error.as_ref());
         let errors: Vec<_> = errors.map(Value::to_string).collect();
@@ -81,7 +81,7 @@ impl Authorization {
     }
 }
 
-/// When certificates had better be renewed (RFC 9773 4.2).
+/// The time at which certificates had better be renewed (RFC 9773 4.2).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RenewalInfo {
@@ -95,7 +95,7 @@ struct Window {
 }
 
 impl RenewalInfo {
-    /// Whether it makes sense.
+    /// Returns whether it makes sense.
     pub(super) fn check(&self) -> Result<(), String> {
         let Window { start, end } = self.suggested_window;
         match start < end {

@@ -1,4 +1,4 @@
-//! What any client may ask, without an account.
+//! Requests that any client may send, without an account.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ pub(super) async fn renewal_info(
     )
 }
 
-/// Where to ask about a certificate. A server without renewal information is
+/// The path at which to ask about a certificate. A server without renewal information is
 /// told of as a failed check.
 fn renewal_path(
     client: &AcmeClient,

@@ -33,7 +33,7 @@ impl Problem {
         }
     }
 
-    /// Whether it is of this type.
+    /// Returns whether it is of this type.
     pub(super) fn is(&self, name: &str) -> bool {
         self.kind.strip_prefix(NAMESPACE) == Some(name)
     }

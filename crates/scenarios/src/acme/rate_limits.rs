@@ -5,12 +5,12 @@ use tokio::time::Instant;
 
 use super::step::Step;
 
-/// When each step may be asked for again, as the server has said: rate limits
+/// The time at which each step may be asked for again, as the server has said: rate limits
 /// are those of an account or an address, which all users of a run share.
 #[derive(Debug, Default)]
 pub(super) struct RateLimits([Mutex<Option<Instant>>; Step::ALL.len()]);
 
-/// How long to wait where the server does not say.
+/// The wait where the server does not say.
 const UNTOLD: Duration = Duration::from_secs(5);
 
 impl RateLimits {

@@ -32,7 +32,7 @@ const ALPN: &[u8] = b"acme-tls/1";
 /// id-pe-acmeIdentifier (RFC 8737 6.1).
 const ACME_IDENTIFIER: &str = "1.3.6.1.5.5.7.1.31";
 
-/// What is to be answered, and where.
+/// The answers to challenges, and where they are given.
 pub(super) struct Responder {
     kind: Challenge,
     listener: tokio::sync::Mutex<Option<TcpListener>>,

@@ -29,7 +29,7 @@ pub fn build(options: AcmeOptions, seed: u64) -> Result<Arc<dyn Scenario>, Prepa
 
 struct Acme(Arc<Shared>);
 
-/// What all users share.
+/// State that all users share.
 pub(super) struct Shared {
     pub(super) options: AcmeOptions,
     pub(super) seed: u64,
@@ -37,7 +37,7 @@ pub(super) struct Shared {
     pub(super) run: u32,
     /// Scheme, host and port of the server.
     pub(super) origin: String,
-    /// Where its directory is.
+    /// The path of its directory.
     pub(super) directory_path: String,
     pub(super) nonces: NoncePool,
     pub(super) limits: RateLimits,
@@ -100,7 +100,7 @@ impl Shared {
         own.into_iter().chain(given).collect()
     }
 
-    /// Whether challenges are set.
+    /// Returns whether challenges are set.
     fn enrols(&self) -> bool {
         match self.options.flow {
             Flow::Enrol => true,

@@ -1,6 +1,6 @@
 use lucarne_load::{Recorder, Tags};
 
-/// What a request is for, in the order of an enrolment.
+/// The purpose of a request, in the order of an enrolment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Directory,

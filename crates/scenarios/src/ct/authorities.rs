@@ -1,4 +1,4 @@
-//! Whose certificates are submitted: those of `lucarne ca new`, or one that was given.
+//! The authorities of what is submitted: those of `lucarne ca new`, or one that was given.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -101,7 +101,7 @@ impl Authorities {
             .collect()
     }
 
-    /// What a log is configured with, for messages.
+    /// Names what a log is configured with, for messages.
     pub(crate) fn roots_file(&self) -> String {
         match self {
             Self::Made(roots) => roots.roots_file().display().to_string(),
@@ -148,7 +148,7 @@ impl Authorities {
     }
 }
 
-/// What is sent of an authority's certificates, and the root, which is left out.
+/// Splits an authority's certificates into those that are sent and the root, which is left out.
 pub(crate) fn split(certificates: &[Vec<u8>]) -> (&[Vec<u8>], Option<&[u8]>) {
     match certificates.split_last() {
         Some((last, before)) if is_root(last) => (before, Some(last)),

@@ -6,10 +6,10 @@ use jiff::Timestamp;
 use jiff::tz::Offset;
 use lucarne_mint::{Authority, Error, LeafOptions, Time, der};
 
-/// Where a certificate's own label stands in the names of its options.
+/// The placeholder of a certificate's own label in the names of its options.
 pub(crate) const LABEL: &str = "0123456789abcdef";
 
-/// What is new in one certificate.
+/// The fields that are new in each certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct VariableFields {
     /// The serial number's 16 octets after the first, which keeps it positive.
@@ -36,7 +36,7 @@ pub(crate) struct CertificateTemplate {
 /// A time in the TBSCertificate.
 #[derive(Clone, Copy, Debug)]
 struct TimeField {
-    /// Where its first digit stands.
+    /// The offset of its first digit.
     at: usize,
     /// GeneralizedTime: a year of four digits.
     generalized: bool,
@@ -135,7 +135,7 @@ impl TimeField {
     }
 }
 
-/// Where the contents of the serial number and of the two times begin.
+/// The offsets of the contents of the serial number and of the two times.
 fn field_offsets(tbs: &[u8]) -> Option<[usize; 3]> {
     let here = |rest: &[u8]| tbs.len() - rest.len();
     let mut fields = der::read(&mut { tbs })?.content;

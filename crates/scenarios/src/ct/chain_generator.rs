@@ -52,7 +52,7 @@ impl TemporalInterval {
 const HOUR: i64 = 3600;
 pub(crate) const DAY: i64 = 86_400;
 
-/// What follows the leaf in a submission: the same for all of an issuer.
+/// The part of a submission after the leaf: the same for all of an issuer.
 #[derive(Debug)]
 pub struct ChainSuffix {
     /// The rest of the JSON body after the leaf's base64.
@@ -92,7 +92,7 @@ impl Submission {
         ]
     }
 
-    /// What the log must store of it besides what it signs.
+    /// Returns what the log must store of it besides what it signs.
     pub(crate) fn extra_data(&self) -> ExtraData {
         ExtraData {
             precertificate: match self.kind {
@@ -103,7 +103,7 @@ impl Submission {
         }
     }
 
-    /// What a log signs for it.
+    /// Returns what a log signs for it.
     pub(crate) fn signed(&self) -> Option<SignedEntry> {
         Some(match self.kind {
             EntryKind::X509 => SignedEntry::X509 {

@@ -77,7 +77,7 @@ names! {
     ENCODING = "encoding";
     /// Everything is served as what it is (static-ct-api, "Monitoring APIs").
     CONTENT_TYPE = "content_type";
-    /// What changes may not be cached for long, what never does may be.
+    /// Caches may keep what never changes, and not for long what does.
     CACHE_CONTROL = "cache_control";
     /// Scripts of any origin may read it.
     CORS = "cors";
@@ -90,7 +90,7 @@ names! {
     REFUSED_BAD_SIGNATURE = "refused_bad_signature";
     /// A precertificate on add-chain is refused, a certificate on add-pre-chain too.
     REFUSED_WRONG_ENDPOINT = "refused_wrong_endpoint";
-    /// What is no submission is refused: broken JSON, an empty chain, no certificate.
+    /// A body that is no submission is refused: broken JSON, an empty chain, no certificate.
     REFUSED_MALFORMED = "refused_malformed";
     /// A path that is none is refused: no such endpoint, a tile beyond the tree.
     REFUSED_UNKNOWN_PATH = "refused_unknown_path";
@@ -99,7 +99,7 @@ names! {
 
     /// A checkpoint covers the promised index within the time given.
     INCLUSION_IN_TIME = "inclusion_in_time";
-    /// What was promised is in the log.
+    /// The promised entry is in the log.
     INCLUSION_ENTRY = "inclusion_entry";
     /// It is at the index that was promised.
     INCLUSION_INDEX = "inclusion_index";
@@ -116,7 +116,7 @@ names! {
 pub struct Finding {
     /// Which check failed: a name of this module.
     pub check: &'static str,
-    /// What was found, for people.
+    /// A description for people.
     pub detail: String,
 }
 
@@ -139,7 +139,7 @@ impl From<Finding> for Failure {
     }
 }
 
-/// Where the outcomes of checks go.
+/// A sink of the outcomes of checks.
 pub trait CheckSink: Send + Sync {
     /// One check was made.
     fn check(&self, name: &'static str, outcome: Result<(), String>);
@@ -168,7 +168,7 @@ impl CheckSink for TaggedRecorder {
     }
 }
 
-/// What was found, in a list: for tests and for what happens before a run.
+/// A list of findings: for tests and for what happens before a run.
 #[derive(Debug, Default)]
 pub struct Findings(parking_lot::Mutex<Vec<Finding>>);
 

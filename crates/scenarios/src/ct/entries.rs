@@ -8,7 +8,7 @@ use lucarne_tlog::{Hash, Tile, leaf_hash};
 use super::checks::{self, CheckSink, Finding};
 use super::pending_scts::{ExtraData, PendingSct};
 
-/// What a data tile holds.
+/// The entries of a data tile.
 #[derive(Debug, Default)]
 pub(crate) struct Entries {
     /// The leaf hash of each.
@@ -124,7 +124,7 @@ pub(crate) fn compare_submitted(
     }
 }
 
-/// Where a promised entry is in a data tile, whatever index and timestamp it
+/// Finds a promised entry in a data tile, whatever index and timestamp it
 /// has there.
 pub(crate) fn find(sct: &PendingSct, tile: &Tile, mut bytes: &[u8]) -> Option<(u64, u64)> {
     let mut leaf = Vec::with_capacity(4096);

@@ -9,7 +9,7 @@ use lucarne_tlog::{Hash, Level, Tile};
 use super::checks::{self, Finding};
 use crate::content_coding::decode;
 
-/// Why something could not be read.
+/// The error of something that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FetchError {
     /// No answer: the log is away, or the network. That is not the log's word.
@@ -107,7 +107,7 @@ pub(crate) fn served(path: &str) -> &'static str {
     }
 }
 
-/// What was answered instead of the file.
+/// The finding of an answer instead of the file.
 pub(crate) fn not_served(path: &str, status: u16, body: &[u8]) -> Finding {
     let detail = format!("{path}: status {status}: {}", super::sct::excerpt(body));
     Finding::new(served(path), detail)

@@ -1,4 +1,4 @@
-//! What must be true of the headers of what a log serves.
+//! Checks of the headers of what a log serves.
 
 use lucarne_load::http::Headers;
 

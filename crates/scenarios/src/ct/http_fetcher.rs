@@ -20,11 +20,11 @@ pub struct HttpFetcher {
     clients: Vec<Client>,
     prefix: Arc<str>,
     outage: Arc<Outage>,
-    /// Where it is told what is found of headers.
+    /// The recorder of what is found of headers.
     told: Option<TaggedRecorder>,
 }
 
-/// What the monitor accepts: full data tiles are kept in gzip by every log.
+/// The content coding that the monitor accepts: full data tiles are kept in gzip by every log.
 const ACCEPT: &str = "gzip";
 
 impl HttpFetcher {
@@ -44,7 +44,7 @@ impl HttpFetcher {
         }
     }
 
-    /// What is found of the headers of answers is told.
+    /// Records what is found of the headers of answers.
     pub(crate) fn telling(self, tagged: TaggedRecorder) -> Self {
         Self {
             told: Some(tagged),

@@ -20,9 +20,9 @@ use super::tree_heads::TreeHead;
 pub(crate) use self::consistency::root_at;
 pub(crate) use self::entries::issuer;
 
-/// How many tiles of leaf hashes are kept: 8 kB each.
+/// The number of tiles of leaf hashes that are kept: 8 kB each.
 const RECENT: usize = 128;
-/// How many tiles are asked for at a time.
+/// The number of tiles that are asked for at a time.
 const TOGETHER: usize = 16;
 
 /// See the module.
@@ -41,12 +41,12 @@ pub struct Monitor {
     ripe: u64,
     /// The timestamp of the checkpoint that the verified tree is of.
     timestamp: u64,
-    /// Whether data tiles and issuers are checked at all.
+    /// `true` if data tiles and issuers are checked at all.
     entries: bool,
     issuers: BTreeSet<Fingerprint>,
     unseen: VecDeque<Fingerprint>,
     rejected: Option<TreeHead>,
-    /// What was checked.
+    /// The counts of what was checked.
     pub seen: MonitorCounts,
 }
 
@@ -263,7 +263,7 @@ impl Monitor {
         }
     }
 
-    /// Whether the verified tree's checkpoint is as new as what it covers.
+    /// Checks that the verified tree's checkpoint is as new as what it covers.
     fn not_older(&self, timestamp: u64, what: impl Fn() -> String, sink: &dyn CheckSink) {
         let outcome = match timestamp <= self.timestamp {
             true => Ok(()),

@@ -32,11 +32,11 @@ pub(crate) struct MonitoredLog {
     interval: Duration,
     clock_tolerance: Duration,
     monitor: tokio::sync::Mutex<Option<Monitor>>,
-    /// How many absences have been allowed for.
+    /// The number of absences that have been allowed for.
     excused: Mutex<usize>,
 }
 
-/// How long the end of a run waits for promises beyond the merge delay.
+/// The wait for promises at the end of a run, beyond the merge delay.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Follows all of these logs until `stop`.
@@ -236,7 +236,7 @@ impl MonitoredLog {
         }
     }
 
-    /// When a promise made now must be kept.
+    /// Returns the time by which a promise made now must be kept.
     pub(crate) fn due(&self) -> Instant {
         Instant::now() + self.mmd
     }
@@ -246,12 +246,12 @@ impl MonitoredLog {
         self.clock_tolerance
     }
 
-    /// What the log must store of a submission besides what it signs, if entries are read.
+    /// Returns the extra data that the log must store of a submission, if entries are read.
     pub(crate) fn expects(&self, submission: &Submission) -> Option<ExtraData> {
         (self.audit == AuditLevel::Full).then(|| submission.extra_data())
     }
 
-    /// Whether promises are followed up.
+    /// Returns whether promises are followed up.
     pub(crate) fn audits(&self) -> bool {
         self.audit != AuditLevel::None
     }
@@ -311,7 +311,7 @@ impl MonitoredLog {
         }
     }
 
-    /// Whether a log that may be restarted is there in the end.
+    /// Returns whether a log that may be restarted is there in the end.
     fn back(&self) -> Result<(), String> {
         match self.outage.is_down() {
             true => Err("the log has not come back".to_owned()),

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-/// How much of the log is read back and checked beside the load.
+/// The part of the log that is read back and checked beside the load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AuditLevel {
@@ -36,7 +36,7 @@ mod tests {
         options: read::CtReadOptions,
     }
 
-    /// What neither the command line nor a plan says is the same in both.
+    /// Options that neither the command line nor a plan gives are the same in both.
     #[test]
     fn one_set_of_defaults() {
         let flags = Write::try_parse_from(["write"]).unwrap().options;

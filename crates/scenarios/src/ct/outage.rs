@@ -1,4 +1,4 @@
-//! When a log is away, and for how long.
+//! The absences of a log.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ impl Outage {
         }
     }
 
-    /// Whether the log may be away at all.
+    /// Returns whether the log may be away at all.
     #[must_use]
     pub fn expected(&self) -> bool {
         self.expected
@@ -51,7 +51,7 @@ impl Outage {
         Some(away)
     }
 
-    /// Whether it is away now.
+    /// Returns whether it is away now.
     #[must_use]
     pub fn is_down(&self) -> bool {
         self.down.load(Ordering::Relaxed)
@@ -63,7 +63,7 @@ impl Outage {
         self.over.lock().clone()
     }
 
-    /// How many requests got no answer.
+    /// The number of requests without answer.
     #[must_use]
     pub fn errors(&self) -> u64 {
         self.errors.load(Ordering::Relaxed)

@@ -14,10 +14,10 @@ use super::sct::VerifiedSct;
 /// More than this is not kept: ten minutes at 1,000/s, some 100 MB.
 const MOST: usize = 600_000;
 
-/// How many proven ones are remembered, to notice an index promised again.
+/// The number of proven ones that are remembered, to notice an index promised again.
 const REMEMBERED: usize = 4096;
 
-/// What was submitted, as far as the tree's hash does not cover it.
+/// The part of a submission that the tree's hash does not cover (`extra_data` in RFC 6962 4.6).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtraData {
     /// SHA-256 of the precertificate; `None` for a final certificate.
@@ -31,7 +31,7 @@ pub struct ExtraData {
 pub struct IssuerChain {
     /// The issuer first.
     pub chain: Vec<Fingerprint>,
-    /// Whether the last one is the accepted root. If not, one more follows.
+    /// `true` if the last one is the accepted root. If not, one more follows.
     pub complete: bool,
 }
 
@@ -72,7 +72,7 @@ pub struct PendingSct {
     pub due: Instant,
     /// None did.
     pub late: bool,
-    /// What the entry must have besides, where that is known.
+    /// The extra data that the entry must have, where that is known.
     pub extra_data: Option<ExtraData>,
 }
 
@@ -81,17 +81,17 @@ pub struct PendingSct {
 pub struct PendingScts {
     /// By index; more than one at an index only if the log has promised it twice.
     open: BTreeMap<(u64, Hash), PendingSct>,
-    /// When each becomes overdue, in the order in which they were made.
+    /// The time at which each becomes overdue, in the order in which they were issued.
     due: VecDeque<(Instant, (u64, Hash))>,
     /// Those that are not at their index. Where else they are, if anywhere, is known
     /// once they are due: until then the entry may still come.
     deferred: Vec<PendingSct>,
-    /// What was submitted, of promises that are kept, until its data tile is read.
+    /// The extra data of those that are proven, until its data tile is read.
     unread: BTreeMap<u64, ExtraData>,
     /// The last indexes that were proven, and in which order.
     known: BTreeMap<u64, Hash>,
     order: VecDeque<u64>,
-    /// What became of them.
+    /// The counts of the whole run.
     pub counts: SctCounts,
 }
 
@@ -243,7 +243,7 @@ impl PendingScts {
         }
     }
 
-    /// How many are open.
+    /// The number of those that are open.
     #[must_use]
     pub fn open(&self) -> usize {
         self.open.len() + self.deferred.len()

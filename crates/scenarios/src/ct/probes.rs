@@ -28,7 +28,7 @@ const LONGEST: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 struct Probe {
     check: &'static str,
-    /// What it is, for people.
+    /// A description for people.
     what: &'static str,
     method: Method,
     path: String,
@@ -38,7 +38,7 @@ struct Probe {
     expected: Expected,
 }
 
-/// What must become of a probe.
+/// The right answer to a probe.
 #[derive(Debug)]
 enum Expected {
     /// 4xx.

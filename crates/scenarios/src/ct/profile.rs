@@ -1,4 +1,4 @@
-//! Whose certificates are sent: one issuer throughout, or a mix as the WebPKI
+//! The issuers of the certificates that are sent: one throughout, or a mix as the WebPKI
 //! has it.
 
 use lucarne_mint::{Authority, KeyType};
@@ -39,7 +39,7 @@ pub enum Issuers {
 
 /// Certificates of one sort.
 pub(crate) struct Profile<'a> {
-    /// How many of `total`.
+    /// Its share of the sum of all weights.
     pub(crate) weight: u64,
     pub(crate) issuer: &'a Authority,
     pub(crate) subject: KeyType,

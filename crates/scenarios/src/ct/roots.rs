@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use lucarne_mint::{Authority, CaOptions, KeyPair, KeyType, pem};
 
-/// What a log is configured with: the roots' certificates, in PEM.
+/// The file that a log is configured with: the roots' certificates, in PEM.
 const ROOTS: &str = "roots.pem";
 
 /// Two roots and what is below them.
@@ -42,7 +42,7 @@ pub struct Roots {
     pub cross: Authority,
 }
 
-/// Why the authorities cannot be had.
+/// The authorities cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum RootsError {
     /// The disk refused.
@@ -50,7 +50,7 @@ pub enum RootsError {
     Io {
         /// File or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// A file that is not what this program wrote.
@@ -58,7 +58,7 @@ pub enum RootsError {
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem with it.
         error: lucarne_mint::Error,
     },
     /// Making the authorities failed.
@@ -159,7 +159,7 @@ impl Roots {
         write_new(&directory.join(ROOTS), 0o644, &self.roots_pem())
     }
 
-    /// Where they are kept.
+    /// The directory in which they are kept.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory

@@ -20,7 +20,7 @@ pub struct SctVerifier {
     log_id: LogId,
 }
 
-/// What an SCT promises, once its signature is verified.
+/// An SCT whose signature is verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VerifiedSct {
     /// The entry's place.
@@ -31,7 +31,7 @@ pub struct VerifiedSct {
     pub leaf: Hash,
 }
 
-/// Where the point begins in a P-256 SubjectPublicKeyInfo.
+/// The offset of the point in a P-256 SubjectPublicKeyInfo.
 const POINT: usize = 26;
 
 impl SctVerifier {
@@ -87,7 +87,7 @@ impl SctVerifier {
         })
     }
 
-    /// Whether a DigitallySigned (RFC 5246 4.7) is the log's over `message`.
+    /// Returns whether a DigitallySigned (RFC 5246 4.7) is the log's over `message`.
     fn signed(&self, message: &[u8], digitally_signed: &[u8]) -> bool {
         let Some((&[4, 3, high, low], signature)) = digitally_signed.split_first_chunk() else {
             return false;
@@ -101,7 +101,7 @@ impl SctVerifier {
     }
 }
 
-/// Whether an SCT's timestamp makes sense for a submission sent and answered at
+/// Checks that an SCT's timestamp makes sense for a submission sent and answered at
 /// these moments (all in milliseconds since 1970). A repeated one may be as old
 /// as it likes.
 ///

@@ -21,7 +21,7 @@ use super::sct::excerpt;
 use super::tree_heads::unverified;
 use crate::option_values::HttpVersion;
 
-/// What both scenarios are told about logs.
+/// The options of both scenarios that concern logs.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
     /// URLs of the logs, as monitors read them.
@@ -32,7 +32,7 @@ pub struct LogOptions {
     pub origin: Vec<String>,
     /// Public keys: base64 of DER, or PEM files.
     pub log_public_key: Vec<String>,
-    /// How much is read back.
+    /// The part that is read back.
     pub audit: AuditLevel,
     /// Within which an entry must be covered.
     pub mmd: Duration,
@@ -69,13 +69,13 @@ impl Default for LogOptions {
 pub struct Target {
     /// As it was given: for messages and tags.
     pub url: String,
-    /// Where chains go.
+    /// The submission prefix.
     pub submission: Arc<Endpoint>,
-    /// Where tiles come from.
+    /// The monitoring prefix.
     pub monitoring: Arc<Endpoint>,
-    /// How it is read.
+    /// The client's options for reading.
     pub client: Arc<ClientOptions>,
-    /// How it is submitted to.
+    /// The client's options for submitting.
     pub writer: Arc<ClientOptions>,
     /// The log's name in its checkpoints.
     pub origin: String,
@@ -330,7 +330,7 @@ impl Metadata {
         }
     }
 
-    /// Where to read and where to write. The URL that was given is used for
+    /// The prefixes to read from and to write to. The URL that was given is used for
     /// both, whatever the log calls itself: it may stand behind a proxy. Only
     /// a log with two different prefixes, of which one was given, has the other
     /// one from here.

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::checks::{self, Finding};
 use super::fetch::{Fetch, FetchError};
 
-/// How many full tiles are kept: 8 kB each.
+/// The number of full tiles that are kept: 8 kB each.
 const KEPT: usize = 1024;
 
 /// The hashes of one tile.

@@ -20,7 +20,7 @@ pub struct TreeHead {
     pub timestamp: u64,
 }
 
-/// How many roots are remembered.
+/// The number of roots that are remembered.
 const REMEMBERED: usize = 4096;
 
 /// The heads of one log.
@@ -40,7 +40,7 @@ pub struct TreeHeads {
     pub seen: u64,
 }
 
-/// What had been seen when a checkpoint was asked for.
+/// The tree head that had been seen when a checkpoint was asked for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PriorTreeHead {
     size: u64,
@@ -71,7 +71,7 @@ impl TreeHeads {
         self.newest
     }
 
-    /// What a checkpoint asked for from now on must not be below.
+    /// Returns the tree head that a checkpoint asked for from now on must not be below.
     #[must_use]
     pub fn prior(&self) -> PriorTreeHead {
         self.newest

@@ -1,4 +1,4 @@
-//! What must be true of the certificates that a proxy shows.
+//! Checks of the certificates that a proxy shows.
 //!
 //! | check | holds if |
 //! |---|---|
@@ -27,7 +27,7 @@ const ISSUER: &str = "certificate_issuer";
 const SERIAL: &str = "certificate_serial";
 const ONCE: &str = "certificate_once";
 
-/// What came of each check.
+/// The outcome of each check.
 pub(super) type Findings = Vec<(&'static str, Result<(), String>)>;
 
 type Fingerprint = [u8; 32];
@@ -50,10 +50,10 @@ struct Known {
     findings: Arc<Findings>,
 }
 
-/// What was found of a certificate.
+/// The findings about a certificate.
 pub(super) struct Seen {
     pub(super) findings: Arc<Findings>,
-    /// Whether it is one that was not seen before.
+    /// `true` if it is one that was not seen before.
     pub(super) new: bool,
 }
 
@@ -68,7 +68,7 @@ impl Certificates {
         }
     }
 
-    /// How many different ones there were.
+    /// The number of different ones.
     pub(super) fn count(&self) -> usize {
         self.serials.lock().len()
     }
@@ -114,7 +114,7 @@ impl Certificates {
         Seen { findings, new }
     }
 
-    /// Whether its serial number is its own, and whether it is new.
+    /// Checks that its serial number is its own, and tells whether it is new.
     fn serial(&self, leaf: &[u8], fingerprint: Fingerprint) -> (Result<(), String>, bool) {
         /// So many serial numbers are remembered: 100 MB.
         const MOST: usize = 1_000_000;

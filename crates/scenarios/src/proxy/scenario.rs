@@ -22,7 +22,7 @@ pub fn build(options: ProxyScenarioOptions, _seed: u64) -> Result<Arc<dyn Scenar
 
 struct ProxyLoad(Arc<Shared>);
 
-/// What all users share.
+/// State that all users share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) hosts: Vec<String>,
@@ -91,7 +91,7 @@ impl Shared {
         })
     }
 
-    /// Whose certificates are right: the proxy's CA, and nobody else, if it is given.
+    /// The trusted issuer: the proxy's CA, and nobody else, if it is given.
     fn trust(&self) -> Result<Option<RootCertStore>, PrepareError> {
         if self.options.insecure {
             return Ok(None);

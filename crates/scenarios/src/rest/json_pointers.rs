@@ -21,13 +21,13 @@ struct PointerNode {
     below: Vec<(String, PointerNode)>,
 }
 
-/// What stands at a place.
+/// The value that a pointer leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct JsonMatch {
     pub(super) kind: JsonType,
     /// Items, keys, or letters; 0 for everything else.
     pub(super) length: u64,
-    /// What a text says, or a number as it would be written; empty for objects
+    /// The text itself, or a number as it would be written; empty for objects
     /// and arrays.
     pub(super) text: String,
 }
@@ -187,7 +187,7 @@ impl<'de> Visitor<'de> for PointerVisitor<'_> {
     }
 }
 
-/// Whether a token of a pointer names this item.
+/// Returns whether a token of a pointer names this item.
 fn is_number(token: &str, number: u64) -> bool {
     token.parse() == Ok(number) && (token.len() == 1 || !token.starts_with(['0', '+']))
 }
@@ -220,7 +220,7 @@ impl<'p> Visitor<'_> for Key<'p> {
 mod tests {
     use super::*;
 
-    /// What is found at these places, as `type length text`.
+    /// The values at these pointers, as `type length text`.
     fn look(document: &str, pointers: &[&str]) -> Result<Vec<String>, String> {
         let mut compiled = JsonPointers::default();
         for (index, pointer) in pointers.iter().enumerate() {

@@ -149,9 +149,9 @@ impl Default for RestOptions {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Step {
-    /// What reports call it: its tag `op`.
+    /// The name in reports: its tag `op`.
     pub name: String,
-    /// How often it is picked, compared with the others (1).
+    /// Its weight among the others (1).
     pub weight: Option<f64>,
     /// Method.
     pub method: Option<String>,
@@ -167,7 +167,7 @@ pub struct Step {
     /// Statuses that are right.
     #[serde(deserialize_with = "typed::list")]
     pub expect: Vec<StatusRange>,
-    /// What else must be true of the answer.
+    /// Further checks of the answer.
     pub checks: Vec<CheckOptions>,
     /// Values to take from the answer, for the rest of the iteration.
     pub capture: Pairs,
@@ -182,7 +182,7 @@ pub struct Step {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct CheckOptions {
-    /// What reports call it.
+    /// The name in reports.
     pub name: Option<String>,
     /// The place: a JSON pointer (RFC 6901) into the body, `/` alone for all of it.
     pub json: Option<String>,
@@ -190,16 +190,16 @@ pub struct CheckOptions {
     pub header: Option<String>,
     /// The place: the whole body, as text.
     pub body: bool,
-    /// Whether there is to be anything.
+    /// `true` if there is to be anything.
     pub exists: Option<bool>,
     /// The text there, or the number as text.
     pub equals: Option<String>,
-    /// What the text there has in it.
+    /// A text that the one there contains.
     pub contains: Option<String>,
     /// Its type in JSON.
     #[serde(rename = "type")]
     pub kind: Option<JsonType>,
-    /// How many items, keys or letters it has.
+    /// The number of its items, keys or letters.
     pub length: Option<Length>,
 }
 
@@ -259,7 +259,7 @@ impl<'de> Deserialize<'de> for Length {
     }
 }
 
-/// How long a connection is kept.
+/// The life of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Connections {

@@ -14,7 +14,7 @@ use crate::interned::intern;
 /// A request as it is sent over and over again.
 #[derive(Debug)]
 pub(super) struct Request {
-    /// What reports call it.
+    /// The name in reports.
     pub(super) name: String,
     /// Which of the scenario's servers it goes to.
     pub(super) server: usize,
@@ -27,11 +27,11 @@ pub(super) struct Request {
     pub(super) status_check: &'static str,
     pub(super) checks: ResponseChecks,
     pub(super) think_time: Option<Pause>,
-    /// How often it is picked, and how often those before it.
+    /// Its weight, and the sum of the weights before it.
     pub(super) weight: f64,
 }
 
-/// What requests of one scenario share while they are compiled.
+/// State that requests of one scenario share while they are compiled.
 #[derive(Debug, Default)]
 pub(super) struct Compiler<'o> {
     pub(super) scope: Scope,
@@ -174,7 +174,7 @@ impl Compiler<'_> {
 }
 
 impl Request {
-    /// Whether the answer has a status that is right.
+    /// Returns whether the answer has a status that is right.
     pub(super) fn status(&self, response: &Response) -> Result<(), String> {
         let status = response.status;
         if self.expect.iter().any(|expected| expected.contain(status)) {

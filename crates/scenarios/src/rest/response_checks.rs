@@ -1,4 +1,4 @@
-//! What must be true of an answer, and what is taken from it.
+//! Checks of an answer, and captures from it.
 
 use lucarne_load::http::Response;
 
@@ -33,7 +33,7 @@ struct Capture {
     slot: usize,
 }
 
-/// Where something stands in an answer.
+/// The part of an answer that is looked at.
 #[derive(Debug)]
 enum Subject {
     /// By number among the places that are looked at.
@@ -125,7 +125,7 @@ impl ResponseChecks {
         })
     }
 
-    /// Whether there is anything to look at.
+    /// Returns whether there is anything to look at.
     pub(super) fn is_empty(&self) -> bool {
         self.checks.is_empty() && self.captures.is_empty()
     }
@@ -236,7 +236,7 @@ impl CompiledCheck {
     }
 }
 
-/// What a check says, for its name.
+/// A check in words, for its name.
 fn words(check: &options::CheckOptions) -> String {
     let mut words = Vec::new();
     if let Some(kind) = check.kind {

@@ -22,7 +22,7 @@ pub fn build(options: RestOptions, seed: u64) -> Result<Arc<dyn Scenario>, Prepa
 
 struct Rest(Arc<Shared>);
 
-/// What all users share.
+/// State that all users share.
 #[derive(Debug)]
 pub(super) struct Shared {
     /// Values by slot, made once an iteration.

@@ -23,7 +23,7 @@ pub(super) struct RestUser {
     /// One for each request.
     tags: Vec<Tags>,
     values: Values,
-    /// What the request under way is written into.
+    /// Buffers that the request under way is written into.
     written: Written,
 }
 
@@ -190,7 +190,7 @@ impl RestUser {
     }
 }
 
-/// Whether all that a request says is known.
+/// Returns whether all that a request says is known.
 fn is_ready(request: &Request, values: &Values) -> bool {
     request.path.is_ready(values)
         && request

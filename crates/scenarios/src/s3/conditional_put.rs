@@ -9,7 +9,7 @@ use lucarne_load::{Iteration, Pending};
 use super::content::{Content, Header};
 use super::store::{S3Request, Store};
 
-/// How the races at one store went.
+/// The counts of the races at one store.
 #[derive(Debug, Default)]
 pub(super) struct RaceCounts {
     /// Races whose every answer was heard.
@@ -42,12 +42,12 @@ impl RaceCounts {
     }
 }
 
-/// What a race has come to.
+/// The outcome of a race.
 pub(super) struct Finish {
     pub(super) responses: Vec<Response>,
     /// The one that won; or why there is none, in words.
     pub(super) winner: Result<usize, String>,
-    /// Whether every racer was answered, so that the race says something.
+    /// `true` if every racer was answered, so that the race says something.
     pub(super) complete: bool,
 }
 
@@ -99,7 +99,7 @@ fn judge(responses: Vec<Response>) -> Finish {
     }
 }
 
-/// Whether what the winner wrote is there.
+/// Checks that what the winner wrote is there.
 pub(super) async fn confirm(
     store: &Store,
     client: &mut Client,

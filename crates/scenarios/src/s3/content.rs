@@ -1,4 +1,4 @@
-/// What the objects of a run consist of: a header that tells them apart, then
+/// The content of the objects of a run: a header that tells them apart, then
 /// noise that all of one run share, so that nothing is copied to send it, and no
 /// store can compress it away.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! What lies in a store before a run, and is removed after it.
+//! Objects that are written into a store before a run, and removed after it.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use rusty_s3::actions::ListObjectsV2;
 use super::content::{Content, Header};
 use super::store::{S3Request, Store, wrong};
 
-/// How many requests go on at the same time.
+/// The number of requests that go on at the same time.
 const AT_ONCE: usize = 8;
-/// How often a store that is not ready is asked again, a second apart.
+/// The number of times that a store that is not ready is asked again, a second apart.
 const PATIENCE: u32 = 30;
 
 /// Finds the bucket, or makes it if `create` says so; returns whether it did.

@@ -139,7 +139,7 @@ impl fmt::Debug for S3Options {
     }
 }
 
-/// What is done with an object.
+/// An operation on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Operation {
@@ -169,7 +169,7 @@ impl Operation {
     }
 }
 
-/// Where the name of the bucket goes.
+/// The place of the bucket's name: in the path or in the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AddressingStyle {

@@ -23,7 +23,7 @@ pub fn build(options: S3Options, seed: u64) -> Result<Arc<dyn Scenario>, Prepare
 
 struct S3(Arc<Shared>);
 
-/// What all users share.
+/// State that all users share.
 pub(super) struct Shared {
     pub(super) stores: Vec<Store>,
     pub(super) cells: Vec<Cell>,
@@ -35,7 +35,7 @@ pub(super) struct Shared {
     pub(super) seed: u64,
     /// One for each store.
     pub(super) counts: Vec<RaceCounts>,
-    /// What all names of this run begin with.
+    /// The prefix of all names of this run.
     prefix: String,
     puts: Vec<AtomicU64>,
     made_bucket: Vec<AtomicBool>,
@@ -188,7 +188,7 @@ impl Shared {
     }
 }
 
-/// How long a cell had for its own requests. What lies between two deletes or
+/// The time that a cell had for its own requests. What lies between two deletes or
 /// two races is not theirs.
 fn seconds(cell: &Cell, progress: &Progress) -> Option<Duration> {
     let (started, finished) = progress.started.zip(progress.finished)?;

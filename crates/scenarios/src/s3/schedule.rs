@@ -13,7 +13,7 @@ pub(super) struct Cell {
     pub(super) store: usize,
     pub(super) operation: Operation,
     pub(super) size: Size,
-    /// How many users; `None` as many as there are.
+    /// The number of users; `None` as many as there are.
     pub(super) concurrency: Option<u32>,
 }
 
@@ -46,7 +46,7 @@ impl Cell {
 #[derive(Debug)]
 pub(super) struct Schedule {
     duration: Duration,
-    /// How many may be at work in each.
+    /// The number of users that may be at work in each.
     limits: Vec<u32>,
     state: Mutex<State>,
 }
@@ -59,18 +59,18 @@ struct State {
     cells: Vec<Progress>,
 }
 
-/// What a cell has come to.
+/// The progress of a cell.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Progress {
     pub(super) started: Option<Instant>,
     pub(super) finished: Option<Instant>,
-    /// How long its own requests took, added up over all users.
+    /// The time that its own requests took, added up over all users.
     pub(super) busy: Duration,
     /// The most users that were at work at the same time.
     pub(super) most: u32,
 }
 
-/// What a user is to do now.
+/// A user's next action.
 #[derive(Debug)]
 pub(super) enum Turn<'a> {
     /// This cell's work, until the value is dropped.
@@ -102,9 +102,9 @@ impl Schedule {
 
     /// A user asks what to do.
     pub(super) fn turn(&self) -> Turn<'_> {
-        /// How long a user sleeps that is not needed.
+        /// The sleep of a user that is not needed.
         const NAP: Duration = Duration::from_millis(100);
-        /// How often it looks whether the last request of a cell is done.
+        /// The time between two looks whether the last request of a cell is done.
         const BLINK: Duration = Duration::from_millis(1);
         let now = Instant::now();
         let mut state = self.state.lock();
@@ -135,7 +135,7 @@ impl Schedule {
         Turn::Work(index, ActiveUser { schedule, index })
     }
 
-    /// What has become of the cells.
+    /// Returns the progress of the cells.
     pub(super) fn progress(&self) -> Vec<Progress> {
         self.state.lock().cells.clone()
     }

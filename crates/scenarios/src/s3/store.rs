@@ -15,13 +15,13 @@ use url::{Position, Url};
 use super::options::{AddressingStyle, S3Options};
 use crate::option_values::HttpVersion;
 
-/// How long a signature holds: longer than any request takes.
+/// The life of a signature: longer than any request takes.
 const VALID: Duration = Duration::from_secs(3600);
 
 /// A store under load.
 #[derive(Debug)]
 pub(super) struct Store {
-    /// What reports call it.
+    /// The name in reports.
     pub(super) name: String,
     pub(super) bucket: Bucket,
     credentials: Credentials,
@@ -29,7 +29,7 @@ pub(super) struct Store {
     endpoint: OnceLock<Arc<Endpoint>>,
 }
 
-/// What is asked of a store.
+/// A request to a store.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum S3Request<'a> {
     Put(&'a str),
@@ -204,7 +204,7 @@ impl Store {
     }
 }
 
-/// What a store says instead of what was expected: the status, and S3's own code.
+/// The failure of an answer that was not expected: the status, and S3's own code.
 fn unexpected(request: S3Request<'_>, response: &Response) -> Failure {
     let body = String::from_utf8_lossy(&response.body);
     let code = body

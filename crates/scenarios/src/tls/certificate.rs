@@ -1,4 +1,4 @@
-//! What must be true of the certificate that a server shows.
+//! Checks of the certificate that a server shows.
 //!
 //! | check | holds if |
 //! |---|---|
@@ -32,7 +32,7 @@ pub(super) const EXPIRY: &str = "certificate_expiry";
 pub(super) const FINGERPRINT: &str = "certificate_fingerprint";
 pub(super) const SCTS: &str = "certificate_scts";
 
-/// What came of each check.
+/// The outcome of each check.
 pub(super) type Findings = Vec<(&'static str, Result<(), String>)>;
 
 /// Looks at certificates. The same ones are looked at once a second: a chain's

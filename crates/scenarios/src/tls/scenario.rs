@@ -23,18 +23,18 @@ pub fn build(options: TlsScenarioOptions, seed: u64) -> Result<Arc<dyn Scenario>
 
 struct TlsLoad(Arc<Shared>);
 
-/// What all users share.
+/// State that all users share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) seed: u64,
     pub(super) jitter: Duration,
     pub(super) resume: bool,
-    /// What to ask for after the handshake.
+    /// The path to ask for after the handshake.
     pub(super) request: Option<Request>,
     options: TlsScenarioOptions,
     client: Arc<ClientOptions>,
     ready: OnceLock<(Arc<Endpoint>, Examiner)>,
-    /// How often handshakes came out in which way.
+    /// The count of each outcome of handshakes.
     handshakes: Mutex<BTreeMap<String, u64>>,
 }
 

@@ -21,7 +21,7 @@ pub(super) struct TlsUser {
     random: Random,
     /// Of iterations without a handshake, with a full one, with a resumed one.
     tags: [Tags; 3],
-    /// Whether there is a session to be resumed.
+    /// `true` if there is a session to be resumed.
     has_session: bool,
 }
 
@@ -86,7 +86,7 @@ impl VirtualUser for TlsUser {
 }
 
 impl TlsUser {
-    /// Whether the session of the last connection was resumed, if it was to be.
+    /// Returns whether the session of the last connection was resumed, if it was to be.
     fn resumption(&mut self, handshake: &Handshake, tags: Tags, iteration: &Iteration) {
         if !self.shared.resume {
             return;

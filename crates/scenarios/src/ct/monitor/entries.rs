@@ -1,4 +1,4 @@
-//! What lies beside the tree of hashes: entries in data tiles, tiles above level 0, issuers.
+//! Verification beside the tree of hashes: entries in data tiles, tiles above level 0, issuers.
 
 use lucarne_ct::Fingerprint;
 use lucarne_tlog::{Level, TILE_WIDTH, Tile, tile_root};
@@ -10,7 +10,7 @@ use crate::ct::entries;
 use crate::ct::fetch::{self, Fetch, FetchError};
 use crate::ct::pending_scts::PendingScts;
 
-/// How many data tiles are checked between two looks at the checkpoint.
+/// The number of data tiles that are checked between two looks at the checkpoint.
 const AT_ONCE: u64 = 128;
 
 impl Monitor {

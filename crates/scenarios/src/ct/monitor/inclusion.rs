@@ -1,4 +1,4 @@
-//! Whether promises are kept by the tree that covers them.
+//! Inclusion of promised entries in the tree that covers them.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -112,7 +112,7 @@ impl Monitor {
         }
     }
 
-    /// Where a promise that is not kept at its index has gone: the tiles around it are
+    /// Finds where a promise that is not kept at its index has gone: the tiles around it are
     /// searched for the entry.
     async fn search<F: Fetch>(
         &self,
@@ -148,7 +148,7 @@ impl Monitor {
     }
 }
 
-/// What has become of a promise.
+/// The outcome of a promise.
 enum Fate {
     /// It is kept.
     Kept,

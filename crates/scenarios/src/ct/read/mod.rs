@@ -54,7 +54,7 @@ struct Log {
     issuers: Mutex<Vec<Fingerprint>>,
 }
 
-/// How many names of certificates are kept to read at random.
+/// The number of names of certificates that are kept to read at random.
 const ISSUERS: usize = 256;
 
 impl SharedState {

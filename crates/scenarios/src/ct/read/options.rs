@@ -87,13 +87,13 @@ pub struct CtReadOptions {
 /// A kind of thing to read and how often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WeightedRead {
-    /// What.
+    /// The kind.
     pub kind: ReadKind,
-    /// How many times out of the sum of all.
+    /// The number of times out of the sum of all.
     pub weight: u32,
 }
 
-/// What a reader reads.
+/// The kind of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ReadKind {
     /// The checkpoint.
@@ -136,7 +136,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// What Accept-Encoding says.
+    /// Returns the value of Accept-Encoding.
     pub(crate) fn accept(self) -> &'static str {
         match self {
             Compression::Identity => "identity",
@@ -177,7 +177,7 @@ impl Default for CtReadOptions {
 }
 
 impl CtReadOptions {
-    /// What concerns the logs and how they are watched.
+    /// Returns the options of the logs, and of how they are watched.
     pub(crate) fn logs(&self) -> LogOptions {
         LogOptions {
             log_url: self.log_url.clone(),

@@ -156,7 +156,7 @@ struct ReadIteration<'a> {
     tags: Tags,
     throttled: Tags,
     iteration: &'a mut Iteration,
-    /// What is read is load. What is read only to verify is not.
+    /// Counted as load: what is read only to verify is not.
     counted: bool,
     /// The iteration's failure has been recorded, as that of a request.
     told: bool,
@@ -175,7 +175,7 @@ impl ReadIteration<'_> {
         &self.log.monitored.outage
     }
 
-    /// Whether a reader with a cache need not read this.
+    /// Returns whether a reader with a cache need not read this.
     fn cached(&self, path: &str) -> bool {
         let known = self.log.cache.as_ref().is_some_and(|cache| cache.has(path));
         if known {
@@ -241,7 +241,7 @@ impl ReadIteration<'_> {
         Err(Finding::new(checks::TILE_CONSISTENT, detail).into())
     }
 
-    /// Whether a hash tile's bytes, or what stands for those of level 0, belong
+    /// Returns whether a hash tile's bytes, or what stands for those of level 0, belong
     /// to the verified tree.
     async fn hashes_agree(
         &mut self,

@@ -1,10 +1,10 @@
-//! What a reader with a cache does not read twice.
+//! The cache of a reader: what it does not read twice.
 
 use std::collections::{HashSet, VecDeque};
 
 use parking_lot::Mutex;
 
-/// How many paths are remembered; their contents are not needed any more.
+/// The number of paths that are remembered; their contents are not needed any more.
 const REMEMBERED: usize = 65_536;
 
 /// The immutable files that have been read, and the checkpoint's entity tag.
@@ -15,7 +15,7 @@ pub(super) struct ResponseCache {
 }
 
 impl ResponseCache {
-    /// Whether this file has been read before.
+    /// Returns whether this file has been read before.
     pub(super) fn has(&self, path: &str) -> bool {
         self.read.lock().0.contains(&key(path))
     }

@@ -150,7 +150,7 @@ impl SharedState {
         join_all(each).await;
     }
 
-    /// What is left of that, after the load.
+    /// Sends what is left of that, after the load.
     async fn probe_the_rest(&self, recorder: &Recorder) {
         if self.options.probe_interval.0.is_zero() {
             return;
@@ -209,5 +209,5 @@ impl Scenario for CtWrite {
     }
 }
 
-/// What a user waits when the log does not say how long, or is away.
+/// The wait of a user when the log does not say how long, or is away.
 const PAUSE: Duration = Duration::from_millis(200);

@@ -193,7 +193,7 @@ impl CtWriteOptions {
         }
     }
 
-    /// What concerns the logs and how they are watched.
+    /// Returns the options of the logs, and of how they are watched.
     pub(crate) fn logs(&self) -> LogOptions {
         LogOptions {
             log_url: self.log_url.clone(),

@@ -1,9 +1,9 @@
-//! What was submitted lately, to be submitted again.
+//! Recent submissions, to be submitted again.
 
 use crate::ct::{Submission, VerifiedSct};
 use crate::random::Random;
 
-/// How many are remembered.
+/// The number of those that are remembered.
 const REMEMBERED: usize = 1024;
 
 /// A submission and the first answer to it.

@@ -1,4 +1,4 @@
-//! How many leaves are to be written, and how many have been.
+//! The number of leaves to be written, and of those that have been.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,7 +22,7 @@ impl WriteGoal {
         }
     }
 
-    /// Whether one more leaf may be submitted. What becomes of it must be told.
+    /// Returns whether one more leaf may be submitted. What becomes of it must be told.
     pub(super) fn claim(&self) -> bool {
         let Some(leaves) = self.leaves else {
             return true;
@@ -34,7 +34,7 @@ impl WriteGoal {
         claimed.is_ok()
     }
 
-    /// What was claimed has become a new leaf, or not.
+    /// Tells that a claimed leaf has become a new one, or not.
     pub(super) fn finish(&self, written: bool) {
         let Some(leaves) = self.leaves else {
             return;
@@ -54,7 +54,7 @@ impl WriteGoal {
         }
     }
 
-    /// Whether it was reached, if there is one.
+    /// Returns whether it was reached, if there is one.
     pub(super) fn outcome(&self) -> Option<Result<(), String>> {
         let leaves = self.leaves?;
         let written = self.written.load(Ordering::Relaxed);

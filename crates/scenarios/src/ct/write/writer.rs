@@ -39,9 +39,9 @@ struct LogSession {
     paths: [String; 2],
     tags: [Tags; 2],
     throttled: Tags,
-    /// What has been sent and not been answered with an SCT.
+    /// The submission that has been sent and not been answered with an SCT.
     pending: Option<Pending>,
-    /// Whether the submission that is over has become a new leaf; `None` while one is
+    /// `true` if the submission that is over has become a new leaf; `None` while one is
     /// pending.
     written: Option<bool>,
 }
@@ -50,7 +50,7 @@ struct Pending {
     submission: Submission,
     /// The answer that it had the first time, if this is a repetition.
     recent: Option<VerifiedSct>,
-    /// When it was first sent, in milliseconds since 1970.
+    /// The time at which it was first sent, in milliseconds since 1970.
     sent: u64,
 }
 
@@ -224,7 +224,7 @@ impl LogSession {
     }
 }
 
-/// Whether a log that is being restarted says so, or a proxy in front of it: 503 is then the
+/// Returns whether a log that is being restarted says so, or a proxy in front of it: 503 is then the
 /// log that stops or starts, whichever of its sides is back first.
 fn away(outage: &Outage, status: u16) -> bool {
     outage.expected() && matches!(status, 502..=504)

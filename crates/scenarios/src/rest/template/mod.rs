@@ -32,7 +32,7 @@ enum Part {
     Value(Source, Form),
 }
 
-/// How a value is written.
+/// The escaping of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// As it is.
@@ -63,7 +63,7 @@ impl Template {
         Ok(Self(parts))
     }
 
-    /// Whether `text` is one value and nothing else, to be taken as it is: then
+    /// Returns whether `text` is one value and nothing else, to be taken as it is: then
     /// what stands around it in JSON are no quotes.
     pub(super) fn is_raw(text: &str) -> bool {
         let whole = text.trim();
@@ -110,7 +110,7 @@ impl Template {
         }
     }
 
-    /// Whether all of it can be had.
+    /// Returns whether all of it can be had.
     pub(super) fn is_ready(&self, values: &Values) -> bool {
         self.0.iter().all(|part| match part {
             Part::Value(Source::Slot(slot), _) => values.get(*slot).is_some(),
@@ -153,7 +153,7 @@ fn push_text(parts: &mut Vec<Part>, text: &str) {
     }
 }
 
-/// Whether a byte stands for itself.
+/// Returns whether a byte stands for itself.
 fn plain(byte: u8, form: Form) -> bool {
     match form {
         Form::Plain => true,

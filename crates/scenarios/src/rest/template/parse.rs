@@ -1,6 +1,6 @@
 //! Reading `{{…}}`.
 
-/// What stands between braces.
+/// An expression between braces.
 #[derive(Debug, PartialEq)]
 pub(super) enum Expression {
     /// A text in quotes: itself.
@@ -19,7 +19,7 @@ pub(super) struct Call {
     pub(super) raw: bool,
 }
 
-/// What comes before the next braces, what is in them, and what follows.
+/// Splits off the text before the next braces, the text in them, and the rest.
 pub(super) fn next(text: &str) -> Result<Option<(&str, &str, &str)>, String> {
     let Some(begin) = text.find("{{") else {
         return Ok(None);
@@ -63,7 +63,7 @@ pub(super) fn expression(text: &str) -> Result<Expression, String> {
     }))
 }
 
-/// Whether something may be called so.
+/// Returns whether something may be called so.
 pub(super) fn is_name(text: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(allowed)
@@ -92,14 +92,14 @@ fn split(text: &str) -> Result<Vec<(String, String)>, String> {
     Ok(arguments)
 }
 
-/// What is within the quotes, if `text` is in quotes.
+/// Returns the text within the quotes, if `text` is in quotes.
 fn quoted(text: &str) -> Option<&str> {
     let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''))?;
     let inner = text.strip_prefix(quote)?.strip_suffix(quote)?;
     (!inner.contains(quote)).then_some(inner)
 }
 
-/// Where `what` stands outside of quotes.
+/// Finds `what` outside of quotes.
 fn outside_quotes<'t>(text: &'t str, what: &'t str) -> impl Iterator<Item = usize> + 't {
     let mut quote = None;
     text.char_indices().filter_map(move |(at, character)| {

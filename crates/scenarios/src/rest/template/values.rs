@@ -1,4 +1,4 @@
-//! Where values come from.
+//! Generators of values.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -50,11 +50,11 @@ const OWN: [&str; 9] = [
 /// The most digits and random bytes that anybody needs.
 const MOST: u64 = 1024;
 
-/// What is known by name while templates are compiled.
+/// The names that are known while templates are compiled.
 #[derive(Debug, Default)]
 pub(in super::super) struct Scope {
     slots: Vec<String>,
-    /// How the counters are written: the same text is the same counter.
+    /// The counters as they are written: the same text is the same counter.
     counters: Vec<String>,
 }
 
@@ -77,7 +77,7 @@ impl Scope {
         self.slots.iter().position(|known| known == name)
     }
 
-    /// What users share, for a run of this seed.
+    /// Makes the state that users share, for a run of this seed.
     pub(in super::super) fn shared(&self, seed: u64) -> Arc<Common> {
         // Two runs with one seed must not meet: the clock is part of the word.
         let now = UNIX_EPOCH.elapsed().unwrap_or_default();
@@ -214,7 +214,7 @@ impl Arguments<'_> {
     }
 }
 
-/// What all users share.
+/// State that all users share.
 #[derive(Debug)]
 pub(in super::super) struct Common {
     run: String,
@@ -318,7 +318,7 @@ impl Values {
 }
 
 impl Range {
-    /// How many numbers; `None` for all there are.
+    /// The count of numbers; `None` for all there are.
     fn size(self) -> Option<u64> {
         (self.to - self.from).checked_add(1)
     }
