@@ -1,6 +1,6 @@
 //! `${NAME}` and `${NAME:-default}` in values.
 //!
-//! What a variable holds is text: it cannot add keys or change the structure
+//! The value of a variable is text: it cannot add keys or change the structure
 //! of the file, and every value keeps its line. `$${` is a literal `${`. A default may
 //! have braces, and references: `${RATE:-${K6_RATE:-50}}`.
 
@@ -58,7 +58,7 @@ fn expand(text: &str, lookup: &impl Fn(&str) -> Option<String>) -> Result<String
     Ok(expanded)
 }
 
-/// Where the brace is that closes what is open at the beginning of `text`.
+/// Finds the brace that closes what is open at the beginning of `text`.
 fn closing(text: &str) -> Option<usize> {
     let mut open = 1_usize;
     for (at, letter) in text.char_indices() {

@@ -1,6 +1,6 @@
-//! What is said of a key that does not exist.
+//! The message about a key that does not exist.
 
-/// What to say of a key that is not one of `known`: the nearest one, or all.
+/// The message about a key that is not one of `known`: the nearest one, or all.
 pub fn unknown(key: &str, known: &[&str]) -> String {
     match nearest(key, known) {
         Some(near) => format!("no such key; did you mean `{near}`?"),

@@ -11,11 +11,11 @@ pub struct Finding {
     pub line: Option<usize>,
     /// The key at fault, such as `logs[rome2026h1].period`; may be empty.
     pub key: String,
-    /// What is wrong with it, and what to do.
+    /// The problem with it, and what to do.
     pub message: String,
 }
 
-/// Where findings come together.
+/// The findings about a file.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     file: Option<PathBuf>,

@@ -125,7 +125,7 @@ impl<'t, 'r> Reader<'t, 'r> {
         }
     }
 
-    /// Where this reader reports.
+    /// Returns the report of this reader.
     pub fn report(&mut self) -> &mut Report {
         self.report
     }
@@ -145,18 +145,18 @@ impl<'t, 'r> Reader<'t, 'r> {
         self.section.get(key)
     }
 
-    /// What relative paths are relative to.
+    /// Returns the directory that relative paths are relative to.
     pub fn directory(&self) -> &'r Path {
         self.directory
     }
 
-    /// Whether what is under `key` is the fallback's.
+    /// Returns whether what is under `key` is the fallback's.
     pub fn inherited(&self, key: &str) -> bool {
         let has = |entries: &[Entry]| entries.iter().any(|entry| entry.key == key);
         !has(self.section.entries) && has(self.section.fallback)
     }
 
-    /// Where `key` is written.
+    /// Returns the path of `key`.
     pub fn path_of(&self, key: &str) -> String {
         join(
             if self.inherited(key) {
@@ -186,7 +186,7 @@ impl<'t, 'r> Reader<'t, 'r> {
         value
     }
 
-    /// Whether anything is written under `key`.
+    /// Returns whether anything is written under `key`.
     pub fn has(&self, key: &str) -> bool {
         self.section.get(key).is_some()
     }

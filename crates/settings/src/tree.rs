@@ -13,11 +13,11 @@ use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, ScanError};
 pub struct Node {
     /// Its line.
     pub line: usize,
-    /// What it is.
+    /// Its kind and contents.
     pub value: Value,
 }
 
-/// What a node is.
+/// The kind of a node, with its contents.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// Nothing was written, or `null`, or `~`.
@@ -39,7 +39,7 @@ pub struct Entry {
     pub line: usize,
     /// The key.
     pub key: String,
-    /// What is written under it.
+    /// The node under it.
     pub value: Node,
     /// Came in through `<<`: gives way to a key that is written out.
     merged: bool,
@@ -58,12 +58,12 @@ impl Value {
     }
 }
 
-/// Why the file is not YAML, and where.
+/// The first place at which the file is not YAML.
 #[derive(Debug)]
 pub struct SyntaxError {
-    /// Where reading stopped.
+    /// The line at which reading stopped.
     pub line: usize,
-    /// What was wrong there.
+    /// The problem there.
     pub message: String,
 }
 

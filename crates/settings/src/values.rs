@@ -1,4 +1,4 @@
-//! How single values are written: numbers, dates, durations.
+//! The forms of single values: numbers, dates, durations.
 //!
 //! Each parser says what it wants in words that follow the value:
 //! "`soon` is not a whole number of milliseconds".

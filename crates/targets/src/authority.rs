@@ -8,7 +8,7 @@ use lucarne_mint::{Authority as Ca, CaOptions, KeyType, LeafOptions, pem};
 use lucarne_testkit::{TempDir, temp_dir, tls_server};
 use rustls::ServerConfig;
 
-/// Who certifies the targets: a root, and an intermediate that issues. Its
+/// The authority of the targets: a root, and an intermediate that issues. Its
 /// files go away with the value.
 #[derive(Debug)]
 pub struct Authority {
@@ -89,7 +89,7 @@ impl Authority {
         })
     }
 
-    /// What a TLS server of our own shows for these names.
+    /// Returns what a TLS server of our own shows for these names.
     ///
     /// # Errors
     /// Only if the cryptographic library fails.

@@ -42,15 +42,15 @@ impl F5 {
     }
 }
 
-/// How long a login holds (BIG-IP's default).
+/// The life of a login (BIG-IP's default).
 const LOGIN: Duration = Duration::from_secs(1200);
-/// Where uploads are, as installations name them.
+/// The path of uploads, as installations name it.
 const UPLOADED: &str = "file:/var/config/rest/downloads/";
 
 #[derive(Default)]
 struct Api(Mutex<Device>);
 
-/// What the device has.
+/// The state of the device.
 #[derive(Default)]
 struct Device {
     tokens: BTreeMap<String, Instant>,
@@ -60,7 +60,7 @@ struct Device {
     next: u64,
 }
 
-/// What a transaction changes all at once, or not at all.
+/// The objects that a transaction changes all at once, or not at all.
 #[derive(Clone, Default)]
 struct State {
     keys: BTreeSet<String>,

@@ -19,11 +19,11 @@ pub struct Fleet {
     pub f5: F5,
     /// The ACME server.
     pub pebble: Pebble,
-    /// Who certifies them.
+    /// The authority that certifies them.
     pub authority: Authority,
 }
 
-/// Where they listen; 0: anywhere.
+/// The ports at which they listen; 0: any.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs)]
 pub struct Ports {
@@ -33,7 +33,7 @@ pub struct Ports {
     pub haproxy: u16,
     pub f5: u16,
     pub pebble: u16,
-    /// Where Pebble looks for http-01 and tls-alpn-01; `None`: anywhere.
+    /// The ports at which Pebble looks for http-01 and tls-alpn-01; `None`: any.
     pub challenges: Option<[u16; 2]>,
 }
 
@@ -88,7 +88,7 @@ impl Fleet {
         ]
     }
 
-    /// What to trust: PEM.
+    /// Returns the certificates to trust, in PEM.
     pub fn ca_file(&self) -> PathBuf {
         self.authority.ca_file()
     }

@@ -1,4 +1,4 @@
-//! What the load tests of certificate infrastructure are run against: real
+//! The targets of load tests of certificate infrastructure: real
 //! servers on loopback, configured as a fleet would.
 //!
 //! - [`Pebble`], the ACME server that Let's Encrypt tests clients with;

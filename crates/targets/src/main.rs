@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use lucarne_targets::{Fleet, Ports};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-/// How long `down` waits for the servers to end.
+/// The time that `down` waits for the servers to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
@@ -109,7 +109,7 @@ fn down() -> Result<()> {
     Ok(())
 }
 
-/// Where the process id of `up` is noted.
+/// The file in which the process id of `up` is noted.
 fn state_file() -> PathBuf {
     std::env::temp_dir().join("lucarne-targets.pid")
 }

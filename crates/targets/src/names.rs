@@ -48,7 +48,7 @@ impl Names {
         })
     }
 
-    /// Where it is asked.
+    /// The address at which it is asked.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -10,7 +10,7 @@ use crate::{Authority, Names};
 
 /// The version that `scripts/install-test-tools` builds.
 const VERSION: &str = "v2.10.1";
-/// How long it may take to begin.
+/// The time that it may take to begin.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Let's Encrypt's ACME server for tests of clients. It validates for real,
@@ -20,11 +20,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Pebble {
     /// `https://127.0.0.1:port/dir`.
     pub directory: String,
-    /// Where it listens.
+    /// The address at which it listens.
     pub address: SocketAddr,
-    /// Where it looks for http-01.
+    /// The address at which it looks for http-01.
     pub http01: SocketAddr,
-    /// Where it looks for tls-alpn-01.
+    /// The address at which it looks for tls-alpn-01.
     pub tls_alpn01: SocketAddr,
     /// The process.
     pub server: Server,

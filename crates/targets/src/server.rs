@@ -45,7 +45,7 @@ impl Asked {
 /// An answer.
 pub(crate) type Answer = Response<Full<Bytes>>;
 
-/// What answers requests.
+/// A service that answers requests.
 pub(crate) trait Service: Send + Sync + 'static {
     /// One of them.
     fn answer(&self, asked: Asked) -> impl Future<Output = Answer> + Send;
@@ -106,7 +106,7 @@ impl TlsServer {
         })
     }
 
-    /// Where it listens.
+    /// The address at which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -9,7 +9,7 @@ use lucarne_testkit::{Launch, Server, TempDir, free_port, temp_dir};
 
 use crate::{Authority, Identity};
 
-/// How long one may take to begin or to end.
+/// The time that one may take to begin or to end.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Which web server.
@@ -29,7 +29,7 @@ pub enum Kind {
 pub struct WebServer {
     /// `https://127.0.0.1:port/`.
     pub url: String,
-    /// Where it listens.
+    /// The address at which it listens.
     pub address: SocketAddr,
     server: Server,
     _files: TempDir,

@@ -49,7 +49,7 @@ impl BadDisk {
         self.set("lose", path);
     }
 
-    /// Whether a write was lost since.
+    /// Returns whether a write was lost since.
     pub fn has_lost(&self) -> bool {
         !self.file("lose").exists()
     }
@@ -106,7 +106,7 @@ impl BadDisk {
         self.under(launch).env("LUCARNE_KILL_AT", n.to_string())
     }
 
-    /// What a power cut, or unmounting, leaves of this file: what was lost is
+    /// Makes of this file what a power cut, or unmounting, leaves: what was lost is
     /// not there. (All else that was written is.) Nobody may have it open.
     ///
     /// # Panics

@@ -7,7 +7,7 @@ use rusty_s3::{Credentials, S3Action, UrlStyle};
 
 use crate::{ObjectStore, raw_exchange, stores::Shared};
 
-/// How long a store may take to make a bucket, and a signature is good.
+/// The time that a store may take to make a bucket, and a signature is good.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An empty bucket of its own, in a store that it shares with those that are

@@ -44,12 +44,12 @@ pub struct Case {
     pub endpoint: String,
     /// The file under `roots/` (without `.pem`) with the log's only roots.
     pub roots: String,
-    /// Whether a log that demands nothing more than RFC 6962 accepts it.
+    /// `true` if a log that demands nothing more than RFC 6962 accepts it.
     pub accept: bool,
-    /// Whether the leaf has the serverAuth usage (or none at all): if not, a
+    /// `true` if the leaf has the serverAuth usage (or none at all): if not, a
     /// log that demands it may refuse.
     pub server_auth: bool,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 

@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, getuid, kill_process};
 
 use crate::{Launch, Server, TempDir, free_port, temp_dir};
 
-/// How long a server may take to make its files, begin or end.
+/// The time that a server may take to make its files, begin or end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The user that logs are: it may do anything in the databases made for it.
@@ -179,7 +179,7 @@ impl DatabaseServer {
         PASSWORD.1
     }
 
-    /// Where it listens.
+    /// The address at which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -29,7 +29,7 @@ use crate::{
 /// - listings in pages, with `start-after`;
 /// - buckets that do not exist: 404 instead of 500.
 ///
-/// What cannot be asked here, of neither: credentials (the server takes all),
+/// Not to be asked here, of neither: credentials (the server takes all),
 /// and the limit of one write per second and object.
 #[derive(Debug)]
 pub struct GcsServer {
@@ -239,7 +239,7 @@ fn multipart(boundary: &str, object: &str, request: &Request<Bytes>) -> Bytes {
     body.into()
 }
 
-/// What the XML API says of an upload.
+/// The XML API's answer about an upload.
 fn stored(object: &Value) -> Result<Response<Bytes>> {
     let field = |name: &str| object[name].as_str().map(str::to_owned);
     let generation = field("generation").context("no generation")?;

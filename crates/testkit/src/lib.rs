@@ -1,4 +1,4 @@
-//! What black-box tests and benchmarks of the `lucarne` binary need: a real
+//! The tools of black-box tests and benchmarks of the `lucarne` binary: a real
 //! process that never outlives its test, a plain HTTP client, the corpus of
 //! real certificates, and an auditor that checks a log from outside.
 //!

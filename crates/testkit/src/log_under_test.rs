@@ -144,7 +144,7 @@ impl LogUnderTest {
         self.path().join("data")
     }
 
-    /// Where the server listens.
+    /// The address at which the server listens.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.port))
     }

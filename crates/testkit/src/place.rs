@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::{AzureServer, Bucket, DatabaseKind, DatabaseServer, GcsServer};
 
-/// Where logs under test keep their data and their lock, as their
+/// The place where logs under test keep their data and their lock, as their
 /// configuration says it. Servers live as long as this.
 #[derive(Clone)]
 pub struct Place {
@@ -22,9 +22,9 @@ enum Data {
     Bucket {
         kind: &'static str,
         endpoint: String,
-        /// Where it is, each setting on a line.
+        /// Its settings, each on a line.
         settings: String,
-        /// What every log's prefix begins with.
+        /// The beginning of every log's prefix.
         prefix: String,
     },
 }

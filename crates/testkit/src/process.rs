@@ -2,7 +2,7 @@ use std::fs;
 
 use anyhow::{Context, Result};
 
-/// What a process has used so far, from Linux's `/proc`.
+/// The resources that a process has used so far, from Linux's `/proc`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
     /// CPU time of all its threads, user and system, in microseconds (the
@@ -16,7 +16,7 @@ pub struct Usage {
     pub written: u64,
 }
 
-/// What the process `pid` has used so far.
+/// Reads what the process `pid` has used so far.
 ///
 /// # Errors
 /// No such process, or one of another user.

@@ -56,7 +56,7 @@ fn claim_ports() -> Option<(File, u16)> {
     })
 }
 
-/// How a server is to be started.
+/// The way to start a server.
 #[derive(Clone, Debug)]
 pub struct Launch {
     binary: PathBuf,
@@ -110,7 +110,7 @@ impl Launch {
         self
     }
 
-    /// How long [`start`](Self::start) waits for an answer (30 s).
+    /// Sets how long [`start`](Self::start) waits for an answer (30 s).
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
@@ -318,7 +318,7 @@ impl Drop for Server {
     }
 }
 
-/// What a process prints, collected by threads so that its pipes never fill.
+/// The output of a process, collected by threads so that its pipes never fill.
 #[derive(Clone, Debug, Default)]
 struct Output(Arc<Mutex<String>>);
 
@@ -350,7 +350,7 @@ impl Output {
     }
 }
 
-/// Whether something accepts connections there. A socket that is connected to
+/// Returns whether something accepts connections there. A socket that is connected to
 /// itself does not count: the kernel may choose, as the port to connect from,
 /// the very one that nobody listens at yet.
 fn answers(address: SocketAddr) -> bool {

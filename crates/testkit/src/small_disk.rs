@@ -32,7 +32,7 @@ impl SmallDisk {
         Some(SmallDisk(place))
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.0
     }

@@ -14,7 +14,7 @@ use http::{Request, Response};
 
 use crate::service::{Service, Upstream, xml_error};
 
-/// What happens to a request on its way to a store.
+/// The fate of a request on its way to a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It is answered by the store.
@@ -122,12 +122,12 @@ impl StoreProxy {
         count
     }
 
-    /// How many requests came, so far.
+    /// Returns the number of requests that came so far.
     pub fn seen(&self) -> u64 {
         self.state.seen.load(SeqCst)
     }
 
-    /// How many of them did not just pass.
+    /// Returns the number of those that did not just pass.
     pub fn struck(&self) -> u64 {
         self.state.struck.load(SeqCst)
     }

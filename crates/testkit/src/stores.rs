@@ -27,7 +27,7 @@ pub(crate) const MOTO: Tool = Tool {
     program: "bin/python3",
 };
 
-/// How long a store may take to begin (large programs on a busy machine).
+/// The time that a store may take to begin (large programs on a busy machine).
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A real object store on loopback, with one user and no bucket. It and what
@@ -36,7 +36,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub struct ObjectStore {
     /// `http://127.0.0.1:port`, without a slash at the end.
     pub endpoint: String,
-    /// Where it listens.
+    /// The address at which it listens.
     pub address: SocketAddr,
     /// The user's access key.
     pub access_key: &'static str,
@@ -48,7 +48,7 @@ pub struct ObjectStore {
     pub domain: &'static str,
     /// The process.
     pub server: Server,
-    /// What it stored.
+    /// The directory of what it stored.
     pub directory: TempDir,
 }
 
@@ -199,7 +199,7 @@ impl Tool {
     }
 }
 
-/// Where `scripts/install-test-tools` has put a program that Go builds.
+/// Finds where `scripts/install-test-tools` has put a program that Go builds.
 ///
 /// # Errors
 /// It is not there: the message says what to do.
@@ -207,7 +207,7 @@ pub fn go_program(name: &'static str, version: &'static str) -> Result<PathBuf> 
     tool(Tool::go(name, version))
 }
 
-/// Where it is.
+/// Finds the program of a tool.
 pub(crate) fn tool(tool: Tool) -> Result<PathBuf> {
     let Tool {
         name,

@@ -1,4 +1,4 @@
-//! What a type says of a value.
+//! The error of a value that does not fit its type.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::de;
 use crate::keys;
 use crate::section::join;
 
-/// Why a node is not what a type wants.
+/// The error of a node that is not what a type wants.
 #[derive(Debug)]
 pub struct Error {
     /// The line of the innermost value at fault.

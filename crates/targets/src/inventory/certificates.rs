@@ -1,8 +1,8 @@
-//! What is asked of the inventory, and whether it may be.
+//! Requests to the inventory, and their validation.
 
 use serde_json::Value;
 
-/// What is wrong with a request, field by field.
+/// The problems with a request, field by field.
 type Wrong = Vec<(&'static str, String)>;
 
 /// A certificate that is to be issued.

@@ -35,10 +35,10 @@ const SCHEMA: &str = "
         seen TIMESTAMPTZ NOT NULL DEFAULT now()
     )";
 
-/// What the inventory knows.
+/// The inventory's data.
 pub(super) struct Database(PgPool);
 
-/// What became of a new certificate.
+/// The outcome of a new certificate.
 pub(super) enum Inserted {
     Yes(Value),
     NameTaken,
@@ -86,7 +86,7 @@ impl Database {
         row.map(|row| certificate(&row)).transpose()
     }
 
-    /// How many there are, and those of a page, the newest first.
+    /// Returns how many there are, and those of a page, the newest first.
     pub(super) async fn page(&self, page: Page) -> Result<(i64, Vec<Value>), sqlx::Error> {
         let total = sqlx::query("SELECT count(*) FROM certificates");
         let total = total.fetch_one(&self.0).await?.try_get(0)?;

@@ -32,7 +32,7 @@ pub struct Inventory {
     /// `https://127.0.0.1:port`.
     pub url: String,
     server: TlsServer,
-    /// What it stores in; goes away after the server.
+    /// The directory it stores in; goes away after the server.
     pub database: Arc<DatabaseServer>,
 }
 
@@ -61,7 +61,7 @@ impl Inventory {
         })
     }
 
-    /// Where it listens.
+    /// The address at which it listens.
     pub fn address(&self) -> SocketAddr {
         self.server.address()
     }
@@ -206,7 +206,7 @@ impl Api {
     }
 }
 
-/// What is wrong, field by field.
+/// The problems, field by field.
 type Wrong = [(&'static str, String)];
 
 fn invalid(fields: &Wrong) -> Answer {

@@ -40,7 +40,7 @@ struct State {
     scts: usize,
 }
 
-/// What an SCT says of one submission.
+/// The SCT of one submission.
 #[derive(Clone)]
 struct Promise {
     index: u64,
@@ -73,7 +73,7 @@ struct Seen {
     timestamp: u64,
 }
 
-/// What an audit found.
+/// The findings of an audit.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Entries in the tree.
@@ -233,7 +233,7 @@ impl Audit {
         self.saw_checkpoint(&note)
     }
 
-    /// How many different submissions have been promised so far.
+    /// Returns the number of different submissions that have been promised so far.
     pub fn submissions(&self) -> usize {
         self.state().promises.len()
     }

@@ -17,7 +17,7 @@ pub(super) struct Walk<'a> {
     client: &'a Client,
     size: u64,
     leaf_hashes: Vec<Hash>,
-    /// Where each submission is, and when it was logged.
+    /// The index of each submission, and when it was logged.
     places: HashMap<Identity, (u64, u64)>,
     fingerprints: BTreeSet<Fingerprint>,
     pub(super) issuers: usize,
