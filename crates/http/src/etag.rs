@@ -3,14 +3,14 @@
 use http::HeaderValue;
 use http::header::{HeaderMap, IF_NONE_MATCH, IF_RANGE};
 
-use lucarne_log::Stored;
+use lucarne_log::StoredFile;
 
 use crate::encoding::ContentCoding;
 
 /// The tag of what a log has stored, in this coding: taken from the sum of the
 /// stored bytes, which was computed when they were read. So what differs has
 /// another tag, and nothing is hashed when a tile is served.
-pub(crate) fn of(stored: &Stored, coding: ContentCoding) -> HeaderValue {
+pub(crate) fn of(stored: &StoredFile, coding: ContentCoding) -> HeaderValue {
     let suffix: &[u8] = match coding {
         ContentCoding::Identity => b"",
         ContentCoding::Gzip => b"-gz",
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn bytes_and_encodings_have_tags_of_their_own() {
-        let stored = |sum| Stored {
+        let stored = |sum| StoredFile {
             bytes: bytes::Bytes::new(),
             encoding: Encoding::Gzip,
             file: None,

@@ -9,7 +9,7 @@ use http::header::{
 };
 use http::{HeaderValue, Method, StatusCode};
 use lucarne_ct::Fingerprint;
-use lucarne_log::{Encoding, Log, Published, ReadError, State, Stored};
+use lucarne_log::{Encoding, Log, Published, ReadError, State, StoredFile};
 use lucarne_tlog::Tile;
 use tokio::sync::Semaphore;
 
@@ -103,7 +103,7 @@ impl Monitoring {
         &self,
         log: &Log,
         tile: Tile,
-        stored: Stored,
+        stored: StoredFile,
         method: &Method,
         asked: HeaderMap,
         client: &Arc<Client>,
@@ -142,7 +142,7 @@ impl Monitoring {
 
     async fn plain_tile(
         &self,
-        stored: Stored,
+        stored: StoredFile,
         method: &Method,
         asked: HeaderMap,
         client: &Arc<Client>,

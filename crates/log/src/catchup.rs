@@ -22,10 +22,10 @@ use tokio::task::spawn_blocking;
 
 use crate::compress::gunzip;
 use crate::damaged::Damaged;
-use crate::dedup::{Dedup, Head, Place, last_seen};
+use crate::dedup::{Dedup, LeafPosition, TreeHead, last_seen};
 use crate::gaps::Gap;
-use crate::kept::kept;
 use crate::read_ahead::read_ahead;
+use crate::read_cache::read_cache;
 use crate::shared::Shared;
 use crate::tree::Tree;
 use crate::verified_tiles::VerifiedTiles;
@@ -53,7 +53,7 @@ struct Source<'a> {
 #[derive(Default)]
 struct Found {
     /// Entries that are in the tree, in order.
-    entries: Vec<(Identity, Place)>,
+    entries: Vec<(Identity, LeafPosition)>,
     /// Those that are not here.
     gaps: Vec<Gap>,
     /// The entry after the last one.
@@ -160,7 +160,7 @@ pub(crate) async fn examine(
     if seen > tree.size() {
         return Ok(());
     }
-    let verified = VerifiedTiles::new(assets.clone(), kept(KEPT), Damaged::default());
+    let verified = VerifiedTiles::new(assets.clone(), read_cache(KEPT), Damaged::default());
     let source = Source::new(&*assets, &verified, tree);
     judged(config, lock, &source).await.map(drop)
 }
@@ -232,7 +232,7 @@ fn rolled_back(config: &LogConfig, lock: &dyn Lock, seen: u64, size: u64) -> Fat
 async fn same_history(
     config: &LogConfig,
     lock: &dyn Lock,
-    indexed: Head,
+    indexed: TreeHead,
     source: &Source<'_>,
 ) -> Result<(), Fatal> {
     not_behind(config, lock, indexed.size, source.tree)?;
@@ -432,7 +432,7 @@ impl<'a> Source<'a> {
 /// An entry of a data tile, not yet held against the tree.
 struct Leaf {
     identity: Identity,
-    place: Place,
+    place: LeafPosition,
     hash: Hash,
 }
 
@@ -452,7 +452,7 @@ impl Leaf {
             leaf.merkle_tree_leaf(&mut buffer);
             leaves.push(Leaf {
                 identity: leaf.identity(),
-                place: Place {
+                place: LeafPosition {
                     index,
                     timestamp_ms: leaf.timestamp,
                 },

@@ -8,7 +8,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 
 use crate::ReadError;
-use crate::kept::File;
+use crate::read_cache::FileId;
 
 /// How long nobody asks again for a file that was found damaged: readers who
 /// insist must not have storage asked twice each time.
@@ -23,7 +23,7 @@ const MOST_LISTED: usize = 5;
 /// The files that were damaged when they were last read.
 #[derive(Default)]
 pub(crate) struct Damaged {
-    files: Mutex<HashMap<File, Damage>>,
+    files: Mutex<HashMap<FileId, Damage>>,
     /// How long what was found stands.
     respite: Duration,
     /// Reads that found what is not what the log wrote.
@@ -56,7 +56,7 @@ impl Damaged {
     }
 
     /// Names a file that was damaged each time it was read.
-    pub(crate) fn name(&self, file: File, problem: String) -> ReadError {
+    pub(crate) fn name(&self, file: FileId, problem: String) -> ReadError {
         let mut files = self.files.lock();
         if files.len() < MOST_NAMES || files.contains_key(&file) {
             let damage = Damage {
@@ -72,14 +72,14 @@ impl Damaged {
     }
 
     /// Takes a file off the list: it is whole, or no longer there.
-    pub(crate) fn forget(&self, file: File) {
+    pub(crate) fn forget(&self, file: FileId) {
         let mut files = self.files.lock();
         files.remove(&file);
         self.named.set(files.len() as i64);
     }
 
     /// What was wrong with the file a moment ago.
-    pub(crate) fn just_now(&self, file: File) -> Option<ReadError> {
+    pub(crate) fn just_now(&self, file: FileId) -> Option<ReadError> {
         let files = self.files.lock();
         let damage = files.get(&file)?;
         (damage.at.elapsed() < self.respite).then(|| ReadError::Damaged {
@@ -89,7 +89,7 @@ impl Damaged {
     }
 
     /// The files that nobody has read for the longest time.
-    pub(crate) fn oldest(&self) -> Vec<File> {
+    pub(crate) fn oldest(&self) -> Vec<FileId> {
         let files = self.files.lock();
         let mut oldest: Vec<_> = files.iter().collect();
         oldest.sort_by_key(|(_, damage)| damage.number);
@@ -119,8 +119,8 @@ mod tests {
 
     use super::*;
 
-    fn file(index: u64) -> File {
-        File::Tile(Tile::new(Level::Hashes(0), index, 256).unwrap())
+    fn file(index: u64) -> FileId {
+        FileId::Tile(Tile::new(Level::Hashes(0), index, 256).unwrap())
     }
 
     #[test]

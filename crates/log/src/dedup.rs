@@ -63,12 +63,12 @@ const DISTRUSTED: &[u8] = b"distrusted";
 
 /// Where an entry is in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct LeafPosition {
     pub(crate) index: u64,
     pub(crate) timestamp_ms: u64,
 }
 
-impl Place {
+impl LeafPosition {
     fn encode(self) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.index.to_be_bytes());
@@ -76,9 +76,9 @@ impl Place {
         bytes
     }
 
-    fn decode(bytes: &[u8]) -> Option<Place> {
+    fn decode(bytes: &[u8]) -> Option<LeafPosition> {
         let (index, timestamp_ms) = bytes.split_at_checked(8)?;
-        Some(Place {
+        Some(LeafPosition {
             index: u64::from_be_bytes(index.try_into().ok()?),
             timestamp_ms: u64::from_be_bytes(timestamp_ms.try_into().ok()?),
         })
@@ -87,12 +87,12 @@ impl Place {
 
 /// A tree that the log signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct TreeHead {
     pub(crate) size: u64,
     pub(crate) root: Hash,
 }
 
-const EMPTY: Head = Head {
+const EMPTY: TreeHead = TreeHead {
     size: 0,
     root: EMPTY_ROOT,
 };
@@ -104,7 +104,7 @@ pub(crate) struct Anchor {
     pub(crate) indexed: u64,
     /// The newest tree that was indexed, in tables or in memory. Its first
     /// `indexed` entries are those of the tables.
-    pub(crate) head: Head,
+    pub(crate) head: TreeHead,
 }
 
 impl Anchor {
@@ -121,7 +121,7 @@ impl Anchor {
         let (size, root) = rest.split_first_chunk()?;
         let anchor = Anchor {
             indexed: u64::from_be_bytes(*indexed),
-            head: Head {
+            head: TreeHead {
                 size: u64::from_be_bytes(*size),
                 root: Hash::from_slice(root)?,
             },
@@ -136,7 +136,7 @@ pub(crate) struct Dedup {
     database: Database,
     places: Keyspace,
     meta: Keyspace,
-    fresh: RwLock<Fresh>,
+    unflushed: RwLock<Unflushed>,
     /// What it does not know of the entries that it went through.
     pub(crate) gaps: Gaps,
     /// How many entries it has, if it is of the format before, which does not
@@ -148,16 +148,16 @@ pub(crate) struct Dedup {
 }
 
 /// The places that are not in a table yet.
-struct Fresh {
-    newest: HashMap<Identity, Place>,
+struct Unflushed {
+    newest: HashMap<Identity, LeafPosition>,
     /// Being written; empty otherwise.
-    leaving: Arc<HashMap<Identity, Place>>,
+    leaving: Arc<HashMap<Identity, LeafPosition>>,
     /// Entries indexed, in memory or in tables.
     indexed: u64,
     /// As noted last.
     anchor: Anchor,
     /// The newest tree that it was told of, noted or not.
-    seen: Head,
+    seen: TreeHead,
 }
 
 impl Dedup {
@@ -190,7 +190,7 @@ impl Dedup {
             database,
             places,
             meta,
-            fresh: RwLock::new(Fresh::since(Anchor {
+            unflushed: RwLock::new(Unflushed::since(Anchor {
                 indexed: 0,
                 head: EMPTY,
             })),
@@ -201,7 +201,7 @@ impl Dedup {
         };
         dedup.claim(owner)?;
         match dedup.noted()? {
-            Some(anchor) => dedup.fresh = RwLock::new(Fresh::since(anchor)),
+            Some(anchor) => dedup.unflushed = RwLock::new(Unflushed::since(anchor)),
             None => dedup.unbound = dedup.count_without_anchor()?,
         }
         let distrusted = dedup.meta.get(DISTRUSTED).map_err(failed)?;
@@ -277,12 +277,12 @@ impl Dedup {
 
     /// Number of entries indexed: all those below it, and none above.
     pub(crate) fn indexed(&self) -> u64 {
-        self.fresh.read().indexed
+        self.unflushed.read().indexed
     }
 
     /// What binds it to its log.
     pub(crate) fn anchor(&self) -> Anchor {
-        self.fresh.read().anchor
+        self.unflushed.read().anchor
     }
 
     fn noted(&self) -> Result<Option<Anchor>, Fatal> {
@@ -302,11 +302,11 @@ impl Dedup {
     }
 
     /// Where the log has this identity.
-    pub(crate) fn find(&self, identity: &Identity) -> Result<Option<Place>, Fatal> {
+    pub(crate) fn find(&self, identity: &Identity) -> Result<Option<LeafPosition>, Fatal> {
         {
-            let fresh = self.fresh.read();
-            let place = fresh.newest.get(identity);
-            if let Some(place) = place.or_else(|| fresh.leaving.get(identity)) {
+            let unflushed = self.unflushed.read();
+            let place = unflushed.newest.get(identity);
+            if let Some(place) = place.or_else(|| unflushed.leaving.get(identity)) {
                 return Ok(Some(*place));
             }
         }
@@ -314,7 +314,7 @@ impl Dedup {
         let value = self.places.get(identity.0).map_err(|e| self.fatal(&e))?;
         match value {
             None => Ok(None),
-            Some(bytes) => Place::decode(&bytes)
+            Some(bytes) => LeafPosition::decode(&bytes)
                 .map(Some)
                 .ok_or_else(|| self.unsound("a value is not 16 bytes long")),
         }
@@ -324,20 +324,20 @@ impl Dedup {
     /// of the signed tree `head`. To be called by one task at a time.
     pub(crate) fn extend(
         &self,
-        entries: impl Iterator<Item = (Identity, Place)>,
+        entries: impl Iterator<Item = (Identity, LeafPosition)>,
         indexed: u64,
-        head: Head,
+        head: TreeHead,
     ) -> Result<(), Fatal> {
         let noted = self.anchor();
         if noted.head != head {
-            self.fresh.write().seen = head;
+            self.unflushed.write().seen = head;
             self.note(Anchor { head, ..noted })?;
         }
         let full = {
-            let mut fresh = self.fresh.write();
-            fresh.newest.extend(entries);
-            fresh.indexed = indexed;
-            fresh.newest.len() >= TABLE_ENTRIES
+            let mut unflushed = self.unflushed.write();
+            unflushed.newest.extend(entries);
+            unflushed.indexed = indexed;
+            unflushed.newest.len() >= TABLE_ENTRIES
         };
         if full { self.flush() } else { Ok(()) }
     }
@@ -346,7 +346,7 @@ impl Dedup {
         self.writable()?;
         let noted = self.meta.insert(ANCHOR, anchor.encode());
         noted.map_err(|e| self.fatal(&e))?;
-        self.fresh.write().anchor = anchor;
+        self.unflushed.write().anchor = anchor;
         Ok(())
     }
 
@@ -354,23 +354,23 @@ impl Dedup {
     pub(crate) fn flush(&self) -> Result<(), Fatal> {
         self.writable()?;
         let (leaving, anchor) = {
-            let mut fresh = self.fresh.write();
-            if !fresh.leaving.is_empty() {
+            let mut unflushed = self.unflushed.write();
+            if !unflushed.leaving.is_empty() {
                 // Noting more than is in tables would hide the gap for ever.
                 return Err(self.unsound("the last table could not be written"));
             }
-            fresh.leaving = Arc::new(std::mem::take(&mut fresh.newest));
+            unflushed.leaving = Arc::new(std::mem::take(&mut unflushed.newest));
             let anchor = Anchor {
-                indexed: fresh.indexed,
-                ..fresh.anchor
+                indexed: unflushed.indexed,
+                ..unflushed.anchor
             };
-            (fresh.leaving.clone(), anchor)
+            (unflushed.leaving.clone(), anchor)
         };
         self.write_table(&leaving).map_err(|e| self.fatal(&e))?;
         // Only now, and in this order: a crash between the two leaves places
         // that will be added again, the same ones.
         self.note(anchor)?;
-        self.fresh.write().leaving = Arc::default();
+        self.unflushed.write().leaving = Arc::default();
         Ok(())
     }
 
@@ -378,7 +378,7 @@ impl Dedup {
     /// both or neither.
     pub(crate) fn mend(
         &self,
-        entries: &[(Identity, Place)],
+        entries: &[(Identity, LeafPosition)],
         before: &[Gap],
         after: &[Gap],
     ) -> Result<(), Fatal> {
@@ -423,7 +423,7 @@ impl Dedup {
         ended.as_ref().is_some_and(|failure| failure.damaged) || self.is_distrusted()
     }
 
-    fn write_table(&self, places: &HashMap<Identity, Place>) -> fjall::Result<()> {
+    fn write_table(&self, places: &HashMap<Identity, LeafPosition>) -> fjall::Result<()> {
         if places.is_empty() {
             return Ok(());
         }
@@ -462,7 +462,7 @@ impl Dedup {
         };
         // The disk may hang: nobody else waits for this.
         if failure.damaged {
-            let Fresh { anchor, seen, .. } = *self.fresh.read();
+            let Unflushed { anchor, seen, .. } = *self.unflushed.read();
             if let Err(error) = failure::say_failed(
                 &self.path,
                 Anchor {
@@ -493,9 +493,9 @@ fn unsound(path: &Path, problem: &str) -> Fatal {
     }
 }
 
-impl Fresh {
+impl Unflushed {
     fn since(anchor: Anchor) -> Self {
-        Fresh {
+        Unflushed {
             newest: HashMap::new(),
             leaving: Arc::default(),
             indexed: anchor.indexed,
@@ -541,17 +541,17 @@ mod tests {
         Identity(bytes)
     }
 
-    fn place(n: u64) -> Place {
-        Place {
+    fn place(n: u64) -> LeafPosition {
+        LeafPosition {
             index: n,
             timestamp_ms: 1_000_000 + n,
         }
     }
 
-    fn head(size: u64) -> Head {
+    fn head(size: u64) -> TreeHead {
         let mut root = EMPTY_ROOT;
         root.0[..8].copy_from_slice(&size.to_be_bytes());
-        Head { size, root }
+        TreeHead { size, root }
     }
 
     fn add(dedup: &Dedup, range: std::ops::Range<u64>) {

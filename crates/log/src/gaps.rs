@@ -64,10 +64,10 @@ impl Gap {
 
 /// All that is not known, in memory.
 #[derive(Default)]
-pub(crate) struct Gaps(RwLock<Known>);
+pub(crate) struct Gaps(RwLock<KnownGaps>);
 
 #[derive(Default)]
-struct Known {
+struct KnownGaps {
     gaps: BTreeMap<u64, Gap>,
     /// No entry in a gap has a later timestamp; `None` without gaps.
     latest_ms: Option<u64>,
@@ -91,7 +91,7 @@ impl Gaps {
     }
 
     pub(crate) fn replace(&self, before: &[Gap], after: &[Gap]) {
-        let Known { gaps, latest_ms } = &mut *self.0.write();
+        let KnownGaps { gaps, latest_ms } = &mut *self.0.write();
         for gap in before {
             gaps.remove(&gap.first);
         }

@@ -4,7 +4,7 @@
 use lucarne_ct::Identity;
 use parking_lot::Mutex;
 
-use crate::dedup::Place;
+use crate::dedup::LeafPosition;
 
 /// SCTs that are kept: they take 8 MB, and are two minutes' worth at 500 a second.
 const KEPT: u64 = 1 << 16;
@@ -15,7 +15,7 @@ const LONGEST: usize = 4 + 72;
 #[derive(Clone, Copy)]
 struct Slot {
     identity: Identity,
-    place: Place,
+    place: LeafPosition,
     /// 0 if there is nothing yet.
     length: u8,
     signature: [u8; LONGEST],
@@ -23,7 +23,7 @@ struct Slot {
 
 const EMPTY: Slot = Slot {
     identity: Identity([0; 32]),
-    place: Place {
+    place: LeafPosition {
         index: 0,
         timestamp_ms: 0,
     },
@@ -34,12 +34,12 @@ const EMPTY: Slot = Slot {
 /// Signatures by the index that they were made for, a newer one in place of an older one. Takes no
 /// memory until the first.
 #[derive(Default)]
-pub(crate) struct Issued(Mutex<Vec<Slot>>);
+pub(crate) struct IssuedScts(Mutex<Vec<Slot>>);
 
-impl Issued {
+impl IssuedScts {
     /// The signature of the SCT for this entry at this place: that it is there was proven when it
     /// was made.
-    pub(crate) fn find(&self, identity: &Identity, place: Place) -> Option<Vec<u8>> {
+    pub(crate) fn find(&self, identity: &Identity, place: LeafPosition) -> Option<Vec<u8>> {
         let slots = self.0.lock();
         let slot = slots.get((place.index % KEPT) as usize)?;
         let same = slot.length > 0 && (slot.identity, slot.place) == (*identity, place);
@@ -47,7 +47,7 @@ impl Issued {
     }
 
     /// Keeps a signature.
-    pub(crate) fn remember(&self, identity: &Identity, place: Place, signature: &[u8]) {
+    pub(crate) fn remember(&self, identity: &Identity, place: LeafPosition, signature: &[u8]) {
         let mut slot = Slot {
             identity: *identity,
             place,
@@ -73,8 +73,8 @@ mod tests {
     const ONE: Identity = Identity([1; 32]);
     const OTHER: Identity = Identity([2; 32]);
 
-    fn at(index: u64, timestamp_ms: u64) -> Place {
-        Place {
+    fn at(index: u64, timestamp_ms: u64) -> LeafPosition {
+        LeafPosition {
             index,
             timestamp_ms,
         }
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn found_by_entry_and_place_until_a_newer_one_comes() {
-        let issued = Issued::default();
+        let issued = IssuedScts::default();
         assert_eq!(issued.find(&ONE, at(0, 0)), None);
         issued.remember(&ONE, at(7, 100), b"signature");
         assert_eq!(issued.find(&ONE, at(7, 100)).unwrap(), b"signature");
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn what_is_too_long_is_not_kept() {
-        let issued = Issued::default();
+        let issued = IssuedScts::default();
         issued.remember(&ONE, at(1, 1), &[1; LONGEST + 1]);
         assert_eq!(issued.find(&ONE, at(1, 1)), None);
         issued.remember(&ONE, at(1, 1), &[1; LONGEST]);

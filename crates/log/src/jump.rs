@@ -24,12 +24,12 @@ const STANDING: Duration = Duration::from_secs(60);
 
 /// The clock at some moment.
 #[derive(Clone, Copy)]
-struct Seen {
+struct ClockReading {
     wall_ms: u64,
     at: Instant,
 }
 
-impl Seen {
+impl ClockReading {
     /// What the clock says at another moment, if it only goes on.
     fn expected_ms(&self, at: Instant) -> u64 {
         let passed = at.saturating_duration_since(self.at).as_millis();
@@ -38,18 +38,18 @@ impl Seen {
 }
 
 #[derive(Default)]
-struct State {
+struct JumpState {
     /// When it was last signed with.
-    trusted: Option<Seen>,
+    trusted: Option<ClockReading>,
     /// Since when it stands by a jump.
-    jumped: Option<Seen>,
+    jumped: Option<ClockReading>,
 }
 
 /// What one log knows of its clock, as long as the process lives.
 #[derive(Default)]
-pub(crate) struct Jumps(Mutex<State>);
+pub(crate) struct ClockJumps(Mutex<JumpState>);
 
-impl Jumps {
+impl ClockJumps {
     /// Whether a log may sign with the time `wall_ms`, which was read at `at`.
     ///
     /// # Errors
@@ -64,7 +64,7 @@ impl Jumps {
         confirmed: bool,
     ) -> Result<(), Fatal> {
         let mut state = self.0.lock();
-        let seen = Seen { wall_ms, at };
+        let seen = ClockReading { wall_ms, at };
         match state.trusted {
             None => {
                 let ahead_ms = wall_ms.saturating_sub(signed_ms);
@@ -81,7 +81,7 @@ impl Jumps {
                 }
             }
         }
-        *state = State {
+        *state = JumpState {
             trusted: Some(seen),
             jumped: None,
         };
@@ -104,9 +104,9 @@ impl Jumps {
     }
 }
 
-impl State {
+impl JumpState {
     /// Whether the clock has stood by this jump for long enough.
-    fn stands(&mut self, now: Seen, ahead_ms: u64) -> bool {
+    fn stands(&mut self, now: ClockReading, ahead_ms: u64) -> bool {
         let still = self.jumped.filter(|jumped| {
             let expected_ms = jumped.expected_ms(now.at);
             expected_ms.abs_diff(now.wall_ms) <= TOLERATED_MS
@@ -131,9 +131,9 @@ mod tests {
     const NOW: u64 = 1_800_000_000_000;
     const HOUR: u64 = 3600 * 1000;
 
-    /// Jumps, and the moment at which the clock said `NOW`.
-    fn running() -> (Jumps, Instant) {
-        let (jumps, start) = (Jumps::default(), Instant::now());
+    /// No jumps, and the moment at which the clock said `NOW`.
+    fn running() -> (ClockJumps, Instant) {
+        let (jumps, start) = (ClockJumps::default(), Instant::now());
         jumps.trust(NOW, start, NOW - 1000, false).unwrap();
         (jumps, start)
     }
@@ -151,7 +151,7 @@ mod tests {
             (NOW - 25 * HOUR, true, true),
             (NOW + HOUR, false, true),
         ] {
-            let trusted = Jumps::default().trust(NOW, at, signed_ms, confirmed);
+            let trusted = ClockJumps::default().trust(NOW, at, signed_ms, confirmed);
             assert_eq!(trusted.is_ok(), taken);
         }
     }

@@ -4,7 +4,6 @@
 //! tiles by name.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod absent;
 mod catchup;
 mod clock;
 mod compress;
@@ -12,18 +11,18 @@ mod config;
 mod damaged;
 mod dedup;
 mod error;
-mod flights;
 mod gaps;
 mod health;
 mod issued;
 mod jump;
-mod kept;
 mod log;
 mod lookups;
 mod metadata;
 mod metrics;
+mod negative_cache;
 mod pool;
 mod read_ahead;
+mod read_cache;
 mod reader;
 mod recent;
 mod record;
@@ -32,6 +31,7 @@ mod round;
 mod sequencer;
 mod session;
 mod shared;
+mod single_flight;
 mod state;
 mod stored;
 mod submit;
@@ -44,10 +44,10 @@ mod verify;
 pub use clock::Clock;
 pub use config::LogConfig;
 pub use error::{Fatal, ReadError, SubmitError};
-pub use kept::Stored;
 pub use log::Log;
 pub use lucarne_storage::{Encoding, OpenFile};
 pub use metadata::{IntendedUse, Metadata, PlannedChange, RateLimit, Status};
 pub use metrics::Metrics;
+pub use read_cache::StoredFile;
 pub use record::{Record, RecordError, Step};
 pub use state::{Check, Health, Published, State, Stats};

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::health::Prober;
-use crate::kept::Stored;
+use crate::read_cache::StoredFile;
 use crate::recover;
 use crate::shared::Shared;
 use crate::supervise::seen;
@@ -174,7 +174,7 @@ impl Log {
     ///
     /// # Errors
     /// If storage fails or is damaged.
-    pub async fn tile(&self, tile: Tile) -> Result<Option<Stored>, ReadError> {
+    pub async fn tile(&self, tile: Tile) -> Result<Option<StoredFile>, ReadError> {
         self.shared.reader.tile(tile).await
     }
 
@@ -189,7 +189,7 @@ impl Log {
     ///
     /// # Errors
     /// If storage fails or is damaged.
-    pub async fn issuer(&self, fingerprint: &Fingerprint) -> Result<Option<Stored>, ReadError> {
+    pub async fn issuer(&self, fingerprint: &Fingerprint) -> Result<Option<StoredFile>, ReadError> {
         self.shared.reader.issuer(fingerprint).await
     }
 

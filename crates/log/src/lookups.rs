@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use crate::Fatal;
-use crate::dedup::{Dedup, Place};
+use crate::dedup::{Dedup, LeafPosition};
 
 /// Look-ups that may wait; more are not taken.
 const WAITING: usize = 4096;
@@ -26,16 +26,16 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The thread that looks into an index, and closes it in the end.
 pub(crate) struct Lookups {
-    asked: mpsc::Sender<Ask>,
+    asked: mpsc::Sender<LookupRequest>,
     closed: watch::Receiver<bool>,
 }
 
-struct Ask {
+struct LookupRequest {
     identity: Identity,
-    answer: oneshot::Sender<Found>,
+    answer: oneshot::Sender<LookupResult>,
 }
 
-type Found = Result<Option<Place>, Fatal>;
+type LookupResult = Result<Option<LeafPosition>, Fatal>;
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -72,9 +72,9 @@ impl Lookups {
     }
 
     /// Where the log has this identity.
-    pub(crate) async fn find(&self, identity: Identity) -> Result<Found, NoAnswer> {
+    pub(crate) async fn find(&self, identity: Identity) -> Result<LookupResult, NoAnswer> {
         let (answer, answered) = oneshot::channel();
-        let asked = self.asked.try_send(Ask { identity, answer });
+        let asked = self.asked.try_send(LookupRequest { identity, answer });
         asked.map_err(|_| NoAnswer::Busy)?;
         match timeout(PATIENCE, answered).await {
             Ok(Ok(found)) => Ok(found),
@@ -90,12 +90,12 @@ impl Lookups {
     }
 }
 
-fn answer_all(dedup: &Dedup, mut asks: mpsc::Receiver<Ask>) {
+fn answer_all(dedup: &Dedup, mut asks: mpsc::Receiver<LookupRequest>) {
     while let Some(first) = asks.blocking_recv() {
         // Meanwhile others ask, and need not wake this thread.
         std::thread::sleep(GATHERING);
         let mut next = Some(first);
-        while let Some(Ask { identity, answer }) = next {
+        while let Some(LookupRequest { identity, answer }) = next {
             next = asks.try_recv().ok();
             // Who has given up is not looked for.
             if !answer.is_closed() {

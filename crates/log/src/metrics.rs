@@ -10,24 +10,24 @@ use prometheus_client::registry::{Registry, Unit};
 use crate::damaged::Damaged;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfLog {
+struct LogLabels {
     log: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct WithResult {
+struct ResultLabels {
     log: String,
     result: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct From {
+struct FromLabels {
     log: String,
     from: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct InPhase {
+struct PhaseLabels {
     log: String,
     phase: &'static str,
 }
@@ -47,27 +47,27 @@ fn entries() -> Histogram {
 /// The metric families, registered once per process.
 #[derive(Clone)]
 pub struct Metrics {
-    submissions: Family<WithResult, Counter>,
-    submission_seconds: Seconds<OfLog>,
-    round_seconds: Seconds<InPhase>,
-    round_entries: Seconds<OfLog>,
-    tree_size: Family<OfLog, Gauge>,
-    checkpoint_timestamp: Family<OfLog, Gauge>,
-    pool_entries: Family<OfLog, Gauge>,
-    dedup_indexed: Family<OfLog, Gauge>,
-    dedup_unknown: Family<OfLog, Gauge>,
-    dedup_wrong: Family<OfLog, Counter>,
-    up: Family<OfLog, Gauge>,
-    restarts: Family<OfLog, Counter>,
-    syncs: Family<OfLog, Counter>,
-    journal_bytes: Family<OfLog, Counter>,
-    published_bytes: Family<OfLog, Counter>,
-    headroom: Family<OfLog, Gauge>,
-    neglected: Family<OfLog, Counter>,
-    reads: Family<From, Counter>,
-    read_cache: Family<OfLog, Gauge>,
-    damaged_reads: Family<OfLog, Counter>,
-    damaged_files: Family<OfLog, Gauge>,
+    submissions: Family<ResultLabels, Counter>,
+    submission_seconds: Seconds<LogLabels>,
+    round_seconds: Seconds<PhaseLabels>,
+    round_entries: Seconds<LogLabels>,
+    tree_size: Family<LogLabels, Gauge>,
+    checkpoint_timestamp: Family<LogLabels, Gauge>,
+    pool_entries: Family<LogLabels, Gauge>,
+    dedup_indexed: Family<LogLabels, Gauge>,
+    dedup_unknown: Family<LogLabels, Gauge>,
+    dedup_wrong: Family<LogLabels, Counter>,
+    up: Family<LogLabels, Gauge>,
+    restarts: Family<LogLabels, Counter>,
+    syncs: Family<LogLabels, Counter>,
+    journal_bytes: Family<LogLabels, Counter>,
+    published_bytes: Family<LogLabels, Counter>,
+    headroom: Family<LogLabels, Gauge>,
+    neglected: Family<LogLabels, Counter>,
+    reads: Family<FromLabels, Counter>,
+    read_cache: Family<LogLabels, Gauge>,
+    damaged_reads: Family<LogLabels, Counter>,
+    damaged_files: Family<LogLabels, Gauge>,
 }
 
 impl Metrics {
@@ -215,7 +215,7 @@ impl Metrics {
     /// Where the reads of one log are counted.
     pub(crate) fn reads_of(&self, log: &str) -> ReadCounters {
         let from = |from| {
-            self.reads.get_or_create_owned(&From {
+            self.reads.get_or_create_owned(&FromLabels {
                 log: log.into(),
                 from,
             })
@@ -229,7 +229,7 @@ impl Metrics {
 
     /// Where damage to the files of one log is counted.
     pub(crate) fn damaged_of(&self, log: &str) -> Damaged {
-        let label = OfLog { log: log.into() };
+        let label = LogLabels { log: log.into() };
         Damaged::new(
             self.damaged_reads.get_or_create_owned(&label),
             self.damaged_files.get_or_create_owned(&label),
@@ -238,15 +238,15 @@ impl Metrics {
 
     /// The metrics of one log, looked up once.
     pub(crate) fn of(&self, log: &str) -> LogMetrics {
-        let label = OfLog { log: log.into() };
+        let label = LogLabels { log: log.into() };
         let result = |result| {
-            self.submissions.get_or_create_owned(&WithResult {
+            self.submissions.get_or_create_owned(&ResultLabels {
                 log: log.into(),
                 result,
             })
         };
         let phase = |phase| {
-            self.round_seconds.get_or_create_owned(&InPhase {
+            self.round_seconds.get_or_create_owned(&PhaseLabels {
                 log: log.into(),
                 phase,
             })

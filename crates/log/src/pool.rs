@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use crate::Fatal;
 
 /// What became of a round.
-pub(crate) type Outcome = Result<Sequenced, Abandoned>;
+pub(crate) type SequencingResult = Result<Sequenced, Abandoned>;
 
 /// Where a round's entries are in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,17 +33,17 @@ pub(crate) struct Sequenced {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Abandoned;
 
-/// The outcome that all entries of a round wait for.
+/// The outcome of a round, which all its entries wait for.
 #[derive(Default)]
-pub(crate) struct Round {
-    outcome: OnceLock<Outcome>,
+pub(crate) struct RoundOutcome {
+    result: OnceLock<SequencingResult>,
     decided: Notify,
 }
 
-impl Round {
-    /// Tells everybody; the first outcome stands.
-    pub(crate) fn decide(&self, outcome: Outcome) {
-        if self.outcome.set(outcome).is_ok() {
+impl RoundOutcome {
+    /// Tells everybody; the first result stands.
+    pub(crate) fn decide(&self, result: SequencingResult) {
+        if self.result.set(result).is_ok() {
             self.decided.notify_waiters();
         }
     }
@@ -52,7 +52,7 @@ impl Round {
 /// A place in a round.
 #[derive(Clone)]
 pub(crate) struct Ticket {
-    round: Arc<Round>,
+    outcome: Arc<RoundOutcome>,
     position: u32,
 }
 
@@ -60,12 +60,12 @@ impl Ticket {
     /// Waits until the round is published; gives index and timestamp.
     pub(crate) async fn wait(&self) -> Result<(u64, u64), Abandoned> {
         loop {
-            let mut decided = std::pin::pin!(self.round.decided.notified());
+            let mut decided = std::pin::pin!(self.outcome.decided.notified());
             // Registered before the look, or a decision between the two
             // would be missed.
             decided.as_mut().enable();
-            if let Some(outcome) = self.round.outcome.get() {
-                return outcome.map(|sequenced| {
+            if let Some(result) = self.outcome.result.get() {
+                return result.map(|sequenced| {
                     let index = sequenced.first_index + u64::from(self.position);
                     (index, sequenced.timestamp_ms)
                 });
@@ -81,13 +81,13 @@ struct OpenRound {
     entries: Vec<Arc<Entry>>,
     positions: HashMap<Identity, u32>,
     per_issuer: HashMap<Fingerprint, usize>,
-    round: Arc<Round>,
+    outcome: Arc<RoundOutcome>,
 }
 
 /// A round in flight, or published and not yet in the index.
 struct RecentRound {
     positions: HashMap<Identity, u32>,
-    round: Arc<Round>,
+    outcome: Arc<RoundOutcome>,
 }
 
 #[derive(Default)]
@@ -126,9 +126,9 @@ pub(crate) enum Joined {
 }
 
 /// A round taken out of the pool to be sequenced.
-pub(crate) struct Sealed {
+pub(crate) struct SealedRound {
     pub(crate) entries: Vec<Arc<Entry>>,
-    pub(crate) round: Arc<Round>,
+    pub(crate) outcome: Arc<RoundOutcome>,
 }
 
 /// The pool of one log.
@@ -204,18 +204,18 @@ impl Pool {
     }
 
     /// Takes the open round out; its identities stay known.
-    pub(crate) fn seal(&self) -> Sealed {
+    pub(crate) fn seal(&self) -> SealedRound {
         let mut inner = self.inner.lock();
         let open = std::mem::take(&mut inner.open);
         if !open.entries.is_empty() {
             inner.recent.push_back(RecentRound {
                 positions: open.positions,
-                round: open.round.clone(),
+                outcome: open.outcome.clone(),
             });
         }
-        Sealed {
+        SealedRound {
             entries: open.entries,
-            round: open.round,
+            outcome: open.outcome,
         }
     }
 
@@ -223,7 +223,7 @@ impl Pool {
     /// entries are nowhere.
     pub(crate) fn turn_away(&self) {
         let open = std::mem::take(&mut self.inner.lock().open);
-        open.round.decide(Err(Abandoned));
+        open.outcome.decide(Err(Abandoned));
     }
 
     /// The oldest round in memory is in the index now: forgets it here.
@@ -283,9 +283,9 @@ impl Pool {
     pub(crate) fn abandon(&self) {
         let mut inner = self.inner.lock();
         inner.closed = true;
-        inner.open.round.decide(Err(Abandoned));
+        inner.open.outcome.decide(Err(Abandoned));
         for recent in &inner.recent {
-            recent.round.decide(Err(Abandoned));
+            recent.outcome.decide(Err(Abandoned));
         }
     }
 
@@ -297,13 +297,13 @@ impl Pool {
 
 impl Inner {
     fn find(&self, identity: &Identity) -> Option<Ticket> {
-        let in_open = (&self.open.positions, &self.open.round);
-        let in_recent = self.recent.iter().rev().map(|r| (&r.positions, &r.round));
+        let in_open = (&self.open.positions, &self.open.outcome);
+        let in_recent = self.recent.iter().rev().map(|r| (&r.positions, &r.outcome));
         std::iter::once(in_open)
             .chain(in_recent)
-            .find_map(|(positions, round)| {
+            .find_map(|(positions, outcome)| {
                 positions.get(identity).map(|&position| Ticket {
-                    round: round.clone(),
+                    outcome: outcome.clone(),
                     position,
                 })
             })
@@ -347,7 +347,7 @@ impl OpenRound {
         *self.per_issuer.entry(issuing_ca(&entry)).or_default() += 1;
         self.entries.push(Arc::new(entry));
         Ticket {
-            round: self.round.clone(),
+            outcome: self.outcome.clone(),
             position,
         }
     }

@@ -13,12 +13,12 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-use crate::absent::Absent;
 use crate::compress::{gzip, zstd};
 use crate::damaged::Damaged;
-use crate::flights::Flights;
-use crate::kept::{File, Kept, Key, Stored, kept};
 use crate::metrics::ReadCounters;
+use crate::negative_cache::NegativeCache;
+use crate::read_cache::{CacheKey, FileId, ReadCache, StoredFile, read_cache};
+use crate::single_flight::SingleFlight;
 use crate::tree::Tree;
 use crate::verified_tiles::VerifiedTiles;
 use crate::{Published, ReadError, stored};
@@ -36,19 +36,19 @@ struct View {
 pub(crate) struct Reader {
     assets: Arc<dyn Assets>,
     view: ArcSwapOption<View>,
-    kept: Kept,
+    cache: ReadCache,
     tiles: VerifiedTiles,
     /// The issuers that are being read.
-    issuers: Flights<Fingerprint, Result<Option<Stored>, ReadError>>,
+    issuers: SingleFlight<Fingerprint, Result<Option<StoredFile>, ReadError>>,
     /// The right edges that are being read, by size of the tree.
-    edges: Flights<u64, Result<Arc<RightEdge>, ReadError>>,
+    edges: SingleFlight<u64, Result<Arc<RightEdge>, ReadError>>,
     /// Issuers that storage has been asked for in vain.
-    absent: Arc<Absent>,
+    absent: Arc<NegativeCache>,
     counters: ReadCounters,
     transcoding: Arc<Mutex<HashSet<Tile>>>,
     packing: Arc<Semaphore>,
     /// The partial data tiles that are being compressed.
-    packs: Flights<Tile, Result<Stored, ReadError>>,
+    packs: SingleFlight<Tile, Result<StoredFile, ReadError>>,
 }
 
 /// Partial data tiles cut and compressed at once.
@@ -64,19 +64,19 @@ impl Reader {
         counters: ReadCounters,
         damaged: Damaged,
     ) -> Self {
-        let kept = kept(cache_bytes);
+        let cache = read_cache(cache_bytes);
         Reader {
-            tiles: VerifiedTiles::new(assets.clone(), kept.clone(), damaged),
+            tiles: VerifiedTiles::new(assets.clone(), cache.clone(), damaged),
             assets,
             view: ArcSwapOption::empty(),
-            kept,
-            issuers: Flights::default(),
-            edges: Flights::default(),
+            cache,
+            issuers: SingleFlight::default(),
+            edges: SingleFlight::default(),
             absent: Arc::default(),
             counters,
             transcoding: Arc::default(),
             packing: Arc::new(Semaphore::new(PACKING)),
-            packs: Flights::default(),
+            packs: SingleFlight::default(),
         }
     }
 
@@ -103,7 +103,7 @@ impl Reader {
         self.view.load().as_ref()?.tree.clone()
     }
 
-    pub(crate) async fn tile(&self, tile: Tile) -> Result<Option<Stored>, ReadError> {
+    pub(crate) async fn tile(&self, tile: Tile) -> Result<Option<StoredFile>, ReadError> {
         let (edge, view) = {
             let view = self.view.load();
             let Some(view) = view.as_ref() else {
@@ -115,7 +115,7 @@ impl Reader {
             let edge = view.tree.as_ref().and_then(|tree| from_edge(tree, tile));
             if edge.is_some() {
                 self.counters.edge.inc();
-            } else if let Some(stored) = self.kept.get(&Key::File(File::Tile(tile))) {
+            } else if let Some(stored) = self.cache.get(&CacheKey::File(FileId::Tile(tile))) {
                 self.counters.memory.inc();
                 return Ok(Some(stored));
             }
@@ -128,14 +128,18 @@ impl Reader {
         }
     }
 
-    async fn fetch_tile(&self, tile: Tile, view: &Arc<View>) -> Result<Stored, ReadError> {
+    async fn fetch_tile(&self, tile: Tile, view: &Arc<View>) -> Result<StoredFile, ReadError> {
         self.counters.storage.inc();
         let edge = self.edge(view).await?;
         if tile.is_full() {
             return self.tiles.full(&edge, tile).await;
         }
         if let Level::Hashes(_) = tile.level() {
-            return self.tiles.hashes(&edge, tile).await.map(Stored::identity);
+            return self
+                .tiles
+                .hashes(&edge, tile)
+                .await
+                .map(StoredFile::identity);
         }
         if !tile.full().covered_by(edge.size()) {
             let entries = self.tiles.entries(&edge, tile).await?;
@@ -149,22 +153,22 @@ impl Reader {
 
     /// A partial data tile in gzip, as all data tiles are. It is kept: who
     /// asks for a width that is no longer the newest is seldom alone.
-    async fn packed(&self, tile: Tile, plain: Bytes) -> Result<Stored, ReadError> {
-        let key = Key::File(File::Tile(tile));
-        if let Some(stored) = self.kept.get(&key) {
-            return Ok(Stored {
+    async fn packed(&self, tile: Tile, plain: Bytes) -> Result<StoredFile, ReadError> {
+        let key = CacheKey::File(FileId::Tile(tile));
+        if let Some(stored) = self.cache.get(&key) {
+            return Ok(StoredFile {
                 plain: Some(plain),
                 ..stored
             });
         }
-        let (kept, unpacked) = (self.kept.clone(), plain.clone());
+        let (cache, unpacked) = (self.cache.clone(), plain.clone());
         let packing = aside(self.packing.clone(), move || {
             let packed = gzip(&unpacked).map_err(|error| ReadError::Storage(error.to_string()))?;
-            let stored = Stored::new(packed.into(), Encoding::Gzip);
-            kept.insert(key, stored.clone());
+            let stored = StoredFile::new(packed.into(), Encoding::Gzip);
+            cache.insert(key, stored.clone());
             Ok(stored)
         });
-        Ok(Stored {
+        Ok(StoredFile {
             plain: Some(plain),
             ..self.packs.join(tile, packing).await?
         })
@@ -172,7 +176,7 @@ impl Reader {
 
     /// Bytes of what is in memory, about.
     pub(crate) fn cached_bytes(&self) -> u64 {
-        self.kept.weighted_size()
+        self.cache.weighted_size()
     }
 
     /// The tile in zstd, if it is ready; if not, it is made ready.
@@ -180,7 +184,7 @@ impl Reader {
         if !tile.is_full() || tile.level() != Level::Data {
             return None;
         }
-        if let Some(stored) = self.kept.get(&Key::Zstd(tile)) {
+        if let Some(stored) = self.cache.get(&CacheKey::Zstd(tile)) {
             return Some(stored.bytes);
         }
         let view = self.view.load();
@@ -202,13 +206,13 @@ impl Reader {
                 return;
             }
         }
-        let (tiles, kept) = (self.tiles.clone(), self.kept.clone());
+        let (tiles, cache) = (self.tiles.clone(), self.cache.clone());
         let transcoding = self.transcoding.clone();
         tokio::spawn(async move {
             if let Ok(full) = tiles.full(&edge, tile).await {
                 let packing = move || full.unpacked().and_then(|plain| zstd(&plain));
                 if let Ok(Ok(packed)) = spawn_blocking(packing).await {
-                    kept.insert(Key::Zstd(tile), Stored::identity(packed.into()));
+                    cache.insert(CacheKey::Zstd(tile), StoredFile::identity(packed.into()));
                 }
             }
             transcoding.lock().remove(&tile);
@@ -225,9 +229,9 @@ impl Reader {
         self.absent.forget();
     }
 
-    pub(crate) async fn issuer(&self, of: &Fingerprint) -> Result<Option<Stored>, ReadError> {
-        let (of, key) = (*of, Key::File(File::Issuer(*of)));
-        if let Some(stored) = self.kept.get(&key) {
+    pub(crate) async fn issuer(&self, of: &Fingerprint) -> Result<Option<StoredFile>, ReadError> {
+        let (of, key) = (*of, CacheKey::File(FileId::Issuer(*of)));
+        if let Some(stored) = self.cache.get(&key) {
             self.counters.memory.inc();
             return Ok(Some(stored));
         }
@@ -235,13 +239,13 @@ impl Reader {
             return Ok(None);
         }
         self.counters.storage.inc();
-        let (tiles, kept) = (self.tiles.clone(), self.kept.clone());
+        let (tiles, cache) = (self.tiles.clone(), self.cache.clone());
         let absent = self.absent.clone();
         let fetch = async move {
             let asked = absent.ask();
-            let found = tiles.issuer(&of).await?.map(Stored::identity);
+            let found = tiles.issuer(&of).await?.map(StoredFile::identity);
             match &found {
-                Some(stored) => kept.insert(key, stored.clone()),
+                Some(stored) => cache.insert(key, stored.clone()),
                 None => absent.note(of, asked),
             }
             Ok(found)
@@ -261,9 +265,9 @@ impl Reader {
         for file in oldest {
             // What comes of it is among what is damaged, or no longer.
             match file {
-                File::Issuer(of) => drop(self.tiles.issuer(&of).await),
-                File::Tile(tile) if tile.is_full() => drop(self.tiles.full(&edge, tile).await),
-                File::Tile(tile) => drop(self.tiles.entries(&edge, tile).await),
+                FileId::Issuer(of) => drop(self.tiles.issuer(&of).await),
+                FileId::Tile(tile) if tile.is_full() => drop(self.tiles.full(&edge, tile).await),
+                FileId::Tile(tile) => drop(self.tiles.entries(&edge, tile).await),
             }
         }
     }
@@ -316,7 +320,7 @@ async fn aside<T: Send + 'static>(
 
 /// A tile that is in memory because it is the rightmost one, or begins it.
 enum Edge {
-    Ready(Stored),
+    Ready(StoredFile),
     /// Entries that nobody has compressed yet.
     Entries(Bytes),
 }
@@ -331,7 +335,7 @@ fn from_edge(tree: &Tree, tile: Tile) -> Option<Edge> {
         Level::Data => {
             let plain = tree.data.prefix(tile.width())?;
             match &tree.data.packed {
-                Some(packed) if tile == rightmost => Some(Edge::Ready(Stored {
+                Some(packed) if tile == rightmost => Some(Edge::Ready(StoredFile {
                     plain: Some(plain),
                     ..packed.clone()
                 })),
@@ -344,13 +348,13 @@ fn from_edge(tree: &Tree, tile: Tile) -> Option<Edge> {
             hashes
                 .iter()
                 .for_each(|hash| bytes.extend_from_slice(&hash.0));
-            Some(Edge::Ready(Stored::identity(bytes.into())))
+            Some(Edge::Ready(StoredFile::identity(bytes.into())))
         }
     }
 }
 
 /// The entries of a partial data tile, cut from the full one.
-fn cut(tile: Tile, full: &Stored) -> Result<Bytes, ReadError> {
+fn cut(tile: Tile, full: &StoredFile) -> Result<Bytes, ReadError> {
     let damaged = |problem: String| ReadError::Damaged {
         path: tile.full().path(),
         problem,

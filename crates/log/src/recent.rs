@@ -12,14 +12,14 @@ const WINDOW: Duration = Duration::from_secs(10);
 
 /// The last rounds and latencies.
 #[derive(Default)]
-pub(crate) struct Recent {
+pub(crate) struct RecentStats {
     latencies: VecDeque<Duration>,
     rounds: VecDeque<(Instant, usize)>,
     last_entries: usize,
     last_duration: Duration,
 }
 
-impl Recent {
+impl RecentStats {
     pub(crate) fn note_latency(&mut self, latency: Duration) {
         if self.latencies.len() == LATENCIES {
             self.latencies.pop_front();

@@ -33,18 +33,18 @@ pub(crate) struct Recovered {
 }
 
 /// A signed checkpoint that has been verified.
-pub(crate) struct Head {
+pub(crate) struct VerifiedCheckpoint {
     pub(crate) checkpoint: Checkpoint,
     pub(crate) timestamp_ms: u64,
     pub(crate) note: Bytes,
 }
 
-impl Head {
-    pub(crate) fn verify(note: Bytes, config: &LogConfig) -> Result<Head, String> {
+impl VerifiedCheckpoint {
+    pub(crate) fn verify(note: Bytes, config: &LogConfig) -> Result<VerifiedCheckpoint, String> {
         let (checkpoint, timestamp_ms) =
             verify_checkpoint(&note, &config.origin, config.key.public_key_spki())
                 .map_err(|error| error.to_string())?;
-        Ok(Head {
+        Ok(VerifiedCheckpoint {
             checkpoint,
             timestamp_ms,
             note,
@@ -73,7 +73,7 @@ impl Head {
 pub(crate) async fn published(
     config: &LogConfig,
     assets: &dyn Assets,
-) -> Result<Option<Head>, Fatal> {
+) -> Result<Option<VerifiedCheckpoint>, Fatal> {
     let Some(note) = assets.get("checkpoint").await? else {
         return Ok(None);
     };
@@ -82,7 +82,7 @@ pub(crate) async fn published(
         tracing::warn!(log = config.shortname, %error, "{location}/checkpoint is no signed note");
         return Ok(None);
     }
-    Head::verify(note, config).map(Some).map_err(|problem| {
+    VerifiedCheckpoint::verify(note, config).map(Some).map_err(|problem| {
         Fatal::Inconsistent(format!(
             "{location}/checkpoint is not one of {}: {problem}. Either the directory or the key \
              is another log's",
@@ -94,8 +94,8 @@ pub(crate) async fn published(
 /// What lock, journal and storage say together, before anything is written.
 struct Judged {
     /// What the lock has signed.
-    head: Head,
-    published: Option<Head>,
+    head: VerifiedCheckpoint,
+    published: Option<VerifiedCheckpoint>,
     /// The tree before the first round of `path`.
     tree: Tree,
     /// The rounds from there to the signed head.
@@ -175,7 +175,10 @@ pub(crate) async fn examine(
 /// # Errors
 /// If nothing is published, or storage has more than that, or contradicts
 /// itself.
-pub(crate) async fn newest(config: &LogConfig, assets: Arc<dyn Assets>) -> Result<Head, Fatal> {
+pub(crate) async fn newest(
+    config: &LogConfig,
+    assets: Arc<dyn Assets>,
+) -> Result<VerifiedCheckpoint, Fatal> {
     let location = assets.location();
     let published = published(config, &*assets).await?.ok_or_else(|| {
         Fatal::Inconsistent(format!(
@@ -197,7 +200,7 @@ pub(crate) async fn newest(config: &LogConfig, assets: Arc<dyn Assets>) -> Resul
                 .key
                 .sign_checkpoint(&config.origin, step.new_size, &step.new_root, now_ms)
                 .map_err(|error| Fatal::Sign(error.to_string()))?;
-            Head::verify(note.into(), config).map_err(Fatal::Inconsistent)?
+            VerifiedCheckpoint::verify(note.into(), config).map_err(Fatal::Inconsistent)?
         }
     };
     // Whoever starts the log will compare all of it with that: so it is now.
@@ -273,7 +276,11 @@ pub(crate) async fn recover(
 /// some of its bits flipped: it is the lock's but for a few bytes, or it says that
 /// this log's key signed no more than the lock knows. It proves nothing then, and
 /// the lock's is published in its place, if the tiles lead to that one.
-async fn is_damaged(head: &Head, config: &LogConfig, assets: &dyn Assets) -> Result<bool, Fatal> {
+async fn is_damaged(
+    head: &VerifiedCheckpoint,
+    config: &LogConfig,
+    assets: &dyn Assets,
+) -> Result<bool, Fatal> {
     let Some(note) = assets.get("checkpoint").await? else {
         return Ok(false);
     };
@@ -314,7 +321,7 @@ pub(crate) fn not_new(fatal: Fatal, size: u64, assets: &dyn Assets, lock: &dyn L
     }
 }
 
-async fn committed(config: &LogConfig, lock: &dyn Lock) -> Result<Head, Fatal> {
+async fn committed(config: &LogConfig, lock: &dyn Lock) -> Result<VerifiedCheckpoint, Fatal> {
     let log_id = config.key.log_id();
     let Some(note) = lock.load(&log_id.0).await? else {
         return Err(Fatal::NotCreated {
@@ -323,7 +330,7 @@ async fn committed(config: &LogConfig, lock: &dyn Lock) -> Result<Head, Fatal> {
             name: config.shortname.clone(),
         });
     };
-    Head::verify(note.into(), config).map_err(|problem| {
+    VerifiedCheckpoint::verify(note.into(), config).map_err(|problem| {
         Fatal::Inconsistent(format!(
             "{} holds, for this key, something that is no checkpoint of {}: {problem}. Has the \
              submission prefix changed? A log's origin never does",
@@ -336,8 +343,8 @@ async fn committed(config: &LogConfig, lock: &dyn Lock) -> Result<Head, Fatal> {
 /// Storage may be behind the lock, by a crash between commit and publication,
 /// but it is never ahead of it.
 fn not_newer(
-    published: &Head,
-    committed: &Head,
+    published: &VerifiedCheckpoint,
+    committed: &VerifiedCheckpoint,
     assets: &dyn Assets,
     lock: &dyn Lock,
 ) -> Result<(), Fatal> {
@@ -363,7 +370,11 @@ fn not_newer(
 /// Nothing is published before its commit, so that no tile is wider than the
 /// tree: this tells a lock that was rolled back even where the published
 /// checkpoint, which would tell it too, was lost as well.
-async fn no_tile_beyond(head: &Head, assets: &dyn Assets, lock: &dyn Lock) -> Result<(), Fatal> {
+async fn no_tile_beyond(
+    head: &VerifiedCheckpoint,
+    assets: &dyn Assets,
+    lock: &dyn Lock,
+) -> Result<(), Fatal> {
     let size = head.checkpoint.size;
     let Some(next) = Tile::new(Level::Hashes(0), size / TILE_WIDTH, TILE_WIDTH as u16) else {
         return Ok(());
@@ -457,7 +468,7 @@ fn rounds_to(head: &Checkpoint, records: Vec<Record>) -> Vec<Record> {
 }
 
 /// Where these rounds begin.
-fn base(head: &Head, path: &[Record]) -> (u64, Hash) {
+fn base(head: &VerifiedCheckpoint, path: &[Record]) -> (u64, Hash) {
     let head = (head.checkpoint.size, head.checkpoint.root);
     let first = path.first();
     first.map_or(head, |record| (record.step.old_size, record.step.old_root))
@@ -465,7 +476,11 @@ fn base(head: &Head, path: &[Record]) -> (u64, Hash) {
 
 /// How many of these rounds need not be published again: those that the
 /// published checkpoint covers, where all that is published is durable.
-fn published_rounds(path: &[Record], published: Option<&Head>, assets: &dyn Assets) -> usize {
+fn published_rounds(
+    path: &[Record],
+    published: Option<&VerifiedCheckpoint>,
+    assets: &dyn Assets,
+) -> usize {
     match published {
         Some(head) if assets.publishes_durably() => {
             path.partition_point(|record| record.step.new_size <= head.checkpoint.size)
@@ -477,8 +492,8 @@ fn published_rounds(path: &[Record], published: Option<&Head>, assets: &dyn Asse
 /// What readers have seen must be how the signed tree begins. It is not where
 /// somebody published who has another lock.
 async fn same_history(
-    published: &Head,
-    head: &Head,
+    published: &VerifiedCheckpoint,
+    head: &VerifiedCheckpoint,
     path: &[Record],
     assets: &dyn Assets,
     lock: &dyn Lock,
@@ -515,7 +530,7 @@ async fn same_history(
 /// The tree before the first round of the journal, checked against its root.
 async fn tree_at(
     (size, root): (u64, Hash),
-    head: &Head,
+    head: &VerifiedCheckpoint,
     assets: &dyn Assets,
     lock: &dyn Lock,
 ) -> Result<Tree, Fatal> {
@@ -577,6 +592,6 @@ fn replay(tree: &mut Tree, record: Record, assets: &dyn Assets) -> Result<Vec<As
 }
 
 /// Whether storage lacks entries that were signed.
-fn behind(published: &Head, signed: &Head) -> bool {
+fn behind(published: &VerifiedCheckpoint, signed: &VerifiedCheckpoint) -> bool {
     published.checkpoint.size < signed.checkpoint.size
 }

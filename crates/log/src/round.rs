@@ -10,7 +10,7 @@ use lucarne_tlog::{Hash, Level, Tile, leaf_hash};
 
 use crate::Fatal;
 use crate::compress::{gzip, unpacks_to};
-use crate::kept::Stored;
+use crate::read_cache::StoredFile;
 use crate::record::{RecordWriter, Step};
 use crate::tree::{DataEdge, NewTiles, Tree};
 
@@ -127,7 +127,7 @@ pub(crate) fn tile_assets(tiles: NewTiles, edge: &mut DataEdge) -> Result<Vec<As
     for (tile, plain) in tiles.data {
         let packed = compressed(&tile, &plain)?;
         if !tile.is_full() {
-            edge.packed = Some(Stored::new(packed.clone(), Encoding::Gzip));
+            edge.packed = Some(StoredFile::new(packed.clone(), Encoding::Gzip));
         }
         let encoding = Encoding::Gzip;
         let kind = AssetKind::DataTile { encoding };

@@ -31,9 +31,9 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::Fatal;
-use crate::dedup::{Head, Place};
+use crate::dedup::{LeafPosition, TreeHead};
 use crate::jump::TOLERATED_MS;
-use crate::pool::{Sealed, Sequenced};
+use crate::pool::{SealedRound, Sequenced};
 use crate::recover::{self, Recovered};
 use crate::round::{Round, issuer_asset, new_issuers, tile_assets};
 use crate::session::Session;
@@ -61,8 +61,8 @@ const SWEEP_BACK: u64 = 1 << 16;
 const MAX_UNINDEXED_ROUNDS: usize = 64;
 
 struct Indexing {
-    entries: Vec<(Identity, Place)>,
-    head: Head,
+    entries: Vec<(Identity, LeafPosition)>,
+    head: TreeHead,
 }
 
 /// The sequencer of one opening of a log.
@@ -224,7 +224,7 @@ impl Sequencer {
     /// Takes a sealed round all the way.
     async fn sequence(
         &mut self,
-        sealed: Sealed,
+        sealed: SealedRound,
         timestamp_ms: u64,
         started: Instant,
     ) -> Result<(), Fatal> {
@@ -265,7 +265,7 @@ impl Sequencer {
         self.publish_checkpoint().await?;
         self.log.lap(committed, &self.log.metrics.publish);
 
-        sealed.round.decide(Ok(Sequenced {
+        sealed.outcome.decide(Ok(Sequenced {
             first_index,
             timestamp_ms,
         }));
@@ -274,7 +274,7 @@ impl Sequencer {
         self.index(&sealed, first_index, timestamp_ms).await
     }
 
-    async fn prepare(&self, sealed: &Sealed, timestamp_ms: u64) -> Result<Verified, Fatal> {
+    async fn prepare(&self, sealed: &SealedRound, timestamp_ms: u64) -> Result<Verified, Fatal> {
         let tree = self.tree.clone();
         let entries = sealed.entries.clone();
         let issuers = new_issuers(&entries, &self.known_issuers);
@@ -296,7 +296,7 @@ impl Sequencer {
             .map_err(|error| Fatal::Sign(error.to_string()))?;
         let note = Bytes::from(note);
         // A signature that does not verify must never be committed.
-        recover::Head::verify(note.clone(), config).map_err(Fatal::Sign)?;
+        recover::VerifiedCheckpoint::verify(note.clone(), config).map_err(Fatal::Sign)?;
         let log_id = config.key.log_id();
         self.log
             .lock
@@ -364,14 +364,14 @@ impl Sequencer {
     /// Hands the round to the indexer; waits for it only if it is far behind.
     async fn index(
         &mut self,
-        sealed: &Sealed,
+        sealed: &SealedRound,
         first_index: u64,
         timestamp_ms: u64,
     ) -> Result<(), Fatal> {
         let entries = (first_index..)
             .zip(&sealed.entries)
             .map(|(index, entry)| {
-                let place = Place {
+                let place = LeafPosition {
                     index,
                     timestamp_ms,
                 };

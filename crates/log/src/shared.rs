@@ -11,11 +11,11 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::dedup::Dedup;
-use crate::issued::Issued;
-use crate::jump::Jumps;
+use crate::issued::IssuedScts;
+use crate::jump::ClockJumps;
 use crate::metrics::LogMetrics;
 use crate::reader::Reader;
-use crate::recent::Recent;
+use crate::recent::RecentStats;
 use crate::session::Session;
 use crate::{LogConfig, Metrics, State};
 
@@ -26,8 +26,8 @@ pub(crate) struct Shared {
     pub(crate) lock: Arc<dyn Lock>,
     pub(crate) reader: Reader,
     pub(crate) metrics: LogMetrics,
-    pub(crate) recent: Mutex<Recent>,
-    pub(crate) issued: Issued,
+    pub(crate) recent: Mutex<RecentStats>,
+    pub(crate) issued: IssuedScts,
     pub(crate) validator: ArcSwap<Validator>,
     pub(crate) session: ArcSwapOption<Session>,
     pub(crate) state: Mutex<State>,
@@ -38,7 +38,7 @@ pub(crate) struct Shared {
     /// opening. What is in memory says so even where the disk could not note it.
     pub(crate) index_failed: AtomicBool,
     pub(crate) wake: Notify,
-    pub(crate) jumps: Jumps,
+    pub(crate) jumps: ClockJumps,
 }
 
 impl Shared {
@@ -59,7 +59,7 @@ impl Shared {
             ),
             metrics: metrics.of(&config.shortname),
             recent: Mutex::default(),
-            issued: Issued::default(),
+            issued: IssuedScts::default(),
             validator: ArcSwap::from_pointee(validator),
             session: ArcSwapOption::empty(),
             state: Mutex::new(State::Starting),
@@ -67,7 +67,7 @@ impl Shared {
             stalled: AtomicBool::new(false),
             index_failed: AtomicBool::new(false),
             wake: Notify::new(),
-            jumps: Jumps::default(),
+            jumps: ClockJumps::default(),
             config,
             assets,
             lock,

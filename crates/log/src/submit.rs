@@ -7,7 +7,7 @@ use lucarne_ct::{Chain, Entry, EntryKind, Identity, Sct, SignedEntry, merkle_tre
 use lucarne_tlog::leaf_hash;
 use tokio::task::spawn_blocking;
 
-use crate::dedup::{Dedup, Place};
+use crate::dedup::{Dedup, LeafPosition};
 use crate::lookups::NoAnswer;
 use crate::pool::{Epoch, Joined, Known, Ticket};
 use crate::session::Session;
@@ -26,7 +26,7 @@ struct Placed {
 /// Where an entry is.
 enum At {
     /// In the log.
-    Index(Place),
+    Index(LeafPosition),
     /// In a round that may not be published yet.
     Round(Ticket),
 }
@@ -62,7 +62,7 @@ impl Shared {
             At::Round(ticket) => {
                 let waited = ticket.wait().await.map_err(|_| self.unavailable())?;
                 let (index, timestamp_ms) = waited;
-                Place {
+                LeafPosition {
                     index,
                     timestamp_ms,
                 }
@@ -145,7 +145,7 @@ impl Shared {
         &self,
         identity: &Identity,
         signed: &SignedEntry,
-        place: Place,
+        place: LeafPosition,
     ) -> Result<(), SubmitError> {
         if self.issued.find(identity, place).is_some() {
             return Ok(());
@@ -235,7 +235,7 @@ impl Shared {
         &self,
         identity: &Identity,
         signed: &SignedEntry,
-        place: Place,
+        place: LeafPosition,
     ) -> Result<Sct, SubmitError> {
         let key = &self.config.key;
         let (index, timestamp) = (place.index, place.timestamp_ms);

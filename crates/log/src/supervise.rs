@@ -70,7 +70,7 @@ impl Shared {
     async fn finish(&self) -> Result<(), Fatal> {
         let recovered = self.recover().await?;
         self.settle(recovered.tree.size()).await?;
-        let head = recover::Head::verify(recovered.committed, &self.config);
+        let head = recover::VerifiedCheckpoint::verify(recovered.committed, &self.config);
         let head = head.map_err(Fatal::Inconsistent)?;
         let edge = Arc::new(recovered.tree);
         self.reader.publish(head.published(), Some(edge));

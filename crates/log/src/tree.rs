@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use lucarne_tlog::{EMPTY_ROOT, Frontier, Hash, Level, RightEdge, TILE_WIDTH, Tile};
 
-use crate::dedup::Head;
-use crate::kept::Stored;
+use crate::dedup::TreeHead;
+use crate::read_cache::StoredFile;
 
 /// The rightmost, partial data tile.
 #[derive(Clone, Debug, Default)]
@@ -17,7 +17,7 @@ pub(crate) struct DataEdge {
     pub(crate) ends: Vec<u32>,
     /// All of them in gzip, as the round that appended the last one published
     /// them; of a tree that was read from storage, none.
-    pub(crate) packed: Option<Stored>,
+    pub(crate) packed: Option<StoredFile>,
 }
 
 impl DataEdge {
@@ -77,8 +77,8 @@ impl Tree {
     }
 
     /// Its size and root.
-    pub(crate) fn head(&self) -> Head {
-        Head {
+    pub(crate) fn head(&self) -> TreeHead {
+        TreeHead {
             size: self.size(),
             root: self.root,
         }

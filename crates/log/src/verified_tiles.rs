@@ -23,8 +23,8 @@ use tokio::task::spawn_blocking;
 
 use crate::compress::{gunzip, is_gzip};
 use crate::damaged::Damaged;
-use crate::flights::Flights;
-use crate::kept::{File, Kept, Key, Stored};
+use crate::read_cache::{CacheKey, FileId, ReadCache, StoredFile};
+use crate::single_flight::SingleFlight;
 use crate::{ReadError, stored};
 
 /// Data tiles of one log unpacked and hashed at once.
@@ -38,9 +38,9 @@ pub(crate) struct VerifiedTiles(Arc<Inner>);
 
 struct Inner {
     assets: Arc<dyn Assets>,
-    kept: Kept,
+    cache: ReadCache,
     /// What is being read: those who ask for it meanwhile wait for it.
-    flights: Flights<Tile, Result<Stored, ReadError>>,
+    fetches: SingleFlight<Tile, Result<StoredFile, ReadError>>,
     checking: Arc<Semaphore>,
     damaged: Damaged,
 }
@@ -114,12 +114,12 @@ fn begins_with(plain: Bytes, leaves: &[u8], wider: bool) -> Result<Bytes, String
 }
 
 impl VerifiedTiles {
-    /// The tiles in `assets`, of which full ones are kept in `kept`.
-    pub(crate) fn new(assets: Arc<dyn Assets>, kept: Kept, damaged: Damaged) -> Self {
+    /// The tiles in `assets`, of which full ones are kept in `cache`.
+    pub(crate) fn new(assets: Arc<dyn Assets>, cache: ReadCache, damaged: Damaged) -> Self {
         VerifiedTiles(Arc::new(Inner {
             assets,
-            kept,
-            flights: Flights::default(),
+            cache,
+            fetches: SingleFlight::default(),
             checking: Arc::new(Semaphore::new(CHECKING)),
             damaged,
         }))
@@ -138,12 +138,12 @@ impl VerifiedTiles {
         &self,
         edge: &Arc<RightEdge>,
         tile: Tile,
-    ) -> Result<Stored, ReadError> {
-        if let Some(stored) = self.0.kept.get(&Key::File(File::Tile(tile))) {
+    ) -> Result<StoredFile, ReadError> {
+        if let Some(stored) = self.0.cache.get(&CacheKey::File(FileId::Tile(tile))) {
             return Ok(stored);
         }
         let reading = self.clone().read(edge.clone(), tile);
-        self.0.flights.join(tile, reading).await
+        self.0.fetches.join(tile, reading).await
     }
 
     /// The hashes of a hash tile of any width, one after the other.
@@ -199,14 +199,14 @@ impl VerifiedTiles {
                 leaves: leaves.clone(),
                 wider: candidate != tile,
             };
-            match self.fetch(File::Tile(candidate), expected).await {
+            match self.fetch(FileId::Tile(candidate), expected).await {
                 Ok(Some(found)) => return Ok(found.plain),
                 Ok(None) => {}
                 Err(error @ ReadError::Damaged { .. }) => problem = Some(error),
                 Err(error) => return Err(error),
             }
         }
-        Err(problem.unwrap_or_else(|| self.missing(File::Tile(tile))))
+        Err(problem.unwrap_or_else(|| self.missing(FileId::Tile(tile))))
     }
 
     /// The certificate with this fingerprint, if there is one. It is not kept.
@@ -214,7 +214,7 @@ impl VerifiedTiles {
     /// # Errors
     /// If it is damaged, or storage fails.
     pub(crate) async fn issuer(&self, of: &Fingerprint) -> Result<Option<Bytes>, ReadError> {
-        let file = File::Issuer(*of);
+        let file = FileId::Issuer(*of);
         let found = self.fetch(file, Expected::Certificate(*of)).await?;
         if let Some(found) = &found {
             self.0
@@ -229,7 +229,7 @@ impl VerifiedTiles {
         self,
         edge: Arc<RightEdge>,
         tile: Tile,
-    ) -> BoxFuture<'static, Result<Stored, ReadError>> {
+    ) -> BoxFuture<'static, Result<StoredFile, ReadError>> {
         async move {
             let expected = match tile.level() {
                 Level::Data => Expected::Entries {
@@ -240,7 +240,7 @@ impl VerifiedTiles {
                     Expected::Root(self.entry(&edge, level + 1, tile.index()).await?)
                 }
             };
-            let key = File::Tile(tile);
+            let key = FileId::Tile(tile);
             let found = self.fetch(key, expected).await?;
             let ForReader { bytes, file } = found.ok_or_else(|| self.missing(key))?.stored;
             self.0.assets.keep_for_readers(&key.path(), &bytes);
@@ -248,11 +248,11 @@ impl VerifiedTiles {
                 Level::Data if is_gzip(&bytes) => Encoding::Gzip,
                 _ => Encoding::Identity,
             };
-            let stored = Stored {
+            let stored = StoredFile {
                 file: file.map(Arc::new),
-                ..Stored::new(bytes, encoding)
+                ..StoredFile::new(bytes, encoding)
             };
-            self.0.kept.insert(Key::File(key), stored.clone());
+            self.0.cache.insert(CacheKey::File(key), stored.clone());
             Ok(stored)
         }
         .boxed()
@@ -306,7 +306,7 @@ impl VerifiedTiles {
 
     /// Reads a file; one that is not what is expected is read again, from the
     /// store itself. `None` if it is not there.
-    async fn fetch(&self, file: File, expected: Expected) -> Result<Option<Found>, ReadError> {
+    async fn fetch(&self, file: FileId, expected: Expected) -> Result<Option<Found>, ReadError> {
         let (assets, damaged) = (&self.0.assets, &self.0.damaged);
         if let Some(error) = damaged.just_now(file) {
             return Err(error);
@@ -360,7 +360,7 @@ impl VerifiedTiles {
         Ok(Found { stored, plain })
     }
 
-    fn missing(&self, file: File) -> ReadError {
+    fn missing(&self, file: FileId) -> ReadError {
         self.0.damaged.count();
         let problem = "is missing, although a checkpoint covers it".into();
         self.0.damaged.name(file, problem)
@@ -384,7 +384,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::compress::gzip;
-    use crate::kept::kept;
+    use crate::read_cache::read_cache;
 
     /// Hash tiles up to level 2, and the entries of the first data tile.
     struct Forest {
@@ -427,7 +427,7 @@ pub(crate) mod tests {
 
     /// What is found damaged does not stand for a moment.
     fn verified(assets: Arc<dyn Assets>) -> VerifiedTiles {
-        VerifiedTiles::new(assets, kept(1 << 20), Damaged::default())
+        VerifiedTiles::new(assets, read_cache(1 << 20), Damaged::default())
     }
 
     /// An entry as data tiles have it, unlike that of any other index.

@@ -35,7 +35,7 @@ impl Stored {
 
     async fn read(&self, tile: u64) -> Found {
         let assets = Arc::new(self.assets.clone());
-        let verified = VerifiedTiles::new(assets, kept(KEPT), Damaged::default());
+        let verified = VerifiedTiles::new(assets, read_cache(KEPT), Damaged::default());
         let source = Source::new(&self.assets, &verified, &self.tree);
         source.read(tile).await.unwrap()
     }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-use super::{Anchor, Head};
+use super::{Anchor, TreeHead};
 use crate::Fatal;
 
 /// A file in an index of which something could not be written or read: its
@@ -75,7 +75,7 @@ pub(super) fn has_failed(path: &Path) -> std::io::Result<bool> {
 
 /// The newest tree that an index which has failed had seen, if it could still
 /// say so.
-pub(crate) fn last_seen(path: &Path) -> Option<Head> {
+pub(crate) fn last_seen(path: &Path) -> Option<TreeHead> {
     let said = std::fs::read(path.join(FAILED)).ok()?;
     // A power cut may leave zeros.
     let anchor = Anchor::decode(&said).filter(|_| said.iter().any(|byte| *byte != 0))?;

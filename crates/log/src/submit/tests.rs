@@ -115,7 +115,7 @@ fn started(state: &State) -> bool {
 struct Logged {
     chain: Chain,
     signed: SignedEntry,
-    place: Place,
+    place: LeafPosition,
 }
 
 /// Entries of a log, with the places that they really have.
@@ -137,7 +137,7 @@ async fn fill(log: &Arc<Shared>, hosts: Range<usize>) -> Vec<Logged> {
         logged.push(Logged {
             chain,
             signed: SignedEntry::X509 { certificate },
-            place: Place {
+            place: LeafPosition {
                 index: sct.index().unwrap(),
                 timestamp_ms: sct.timestamp,
             },
@@ -150,7 +150,7 @@ async fn fill(log: &Arc<Shared>, hosts: Range<usize>) -> Vec<Logged> {
 async fn answered(log: &Shared, entry: &Logged) -> bool {
     match log.submit(EntryKind::X509, entry.chain.clone()).await {
         Ok(sct) => {
-            let place = Place {
+            let place = LeafPosition {
                 index: sct.index().unwrap(),
                 timestamp_ms: sct.timestamp,
             };
@@ -164,27 +164,27 @@ async fn answered(log: &Shared, entry: &Logged) -> bool {
     }
 }
 
-fn corrupt(rng: &mut StdRng, right: Place, other: Place) -> Place {
+fn corrupt(rng: &mut StdRng, right: LeafPosition, other: LeafPosition) -> LeafPosition {
     let flip = |value: u64, bit: u32| value ^ (1 << bit);
     match rng.random_range(0..6) {
-        0 => Place {
+        0 => LeafPosition {
             index: flip(right.index, rng.random_range(0..64)),
             ..right
         },
-        1 => Place {
+        1 => LeafPosition {
             timestamp_ms: flip(right.timestamp_ms, rng.random_range(0..64)),
             ..right
         },
         2 => other,
-        3 => Place {
+        3 => LeafPosition {
             index: other.index,
             ..right
         },
-        4 => Place {
+        4 => LeafPosition {
             timestamp_ms: other.timestamp_ms ^ 1,
             ..other
         },
-        _ => Place {
+        _ => LeafPosition {
             index: rng.random_range(0..2 * ENTRIES as u64),
             timestamp_ms: right.timestamp_ms ^ rng.random_range(0..1024),
         },

@@ -13,7 +13,7 @@ use crate::compress::gunzip;
 
 /// A tile or issuer as it is stored.
 #[derive(Clone, Debug)]
-pub struct Stored {
+pub struct StoredFile {
     /// The stored bytes.
     pub bytes: Bytes,
     /// How they are encoded.
@@ -26,10 +26,10 @@ pub struct Stored {
     pub sum: u128,
 }
 
-impl Stored {
+impl StoredFile {
     /// Bytes in this encoding.
     pub(crate) fn new(bytes: Bytes, encoding: Encoding) -> Self {
-        Stored {
+        StoredFile {
             sum: xxh3_128(&bytes),
             bytes,
             encoding,
@@ -58,37 +58,37 @@ impl Stored {
 
 /// A file of a log that never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum File {
+pub(crate) enum FileId {
     Tile(Tile),
     Issuer(Fingerprint),
 }
 
-impl File {
+impl FileId {
     /// Its path in storage.
     pub(crate) fn path(self) -> String {
         match self {
-            File::Tile(tile) => tile.path(),
-            File::Issuer(fingerprint) => format!("issuer/{fingerprint}"),
+            FileId::Tile(tile) => tile.path(),
+            FileId::Issuer(fingerprint) => format!("issuer/{fingerprint}"),
         }
     }
 }
 
 /// What is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Key {
+pub(crate) enum CacheKey {
     /// A file as it is stored.
-    File(File),
+    File(FileId),
     /// A data tile in zstd.
     Zstd(Tile),
 }
 
 /// A cache, bounded in bytes, of what has been verified.
-pub(crate) type Kept = Cache<Key, Stored>;
+pub(crate) type ReadCache = Cache<CacheKey, StoredFile>;
 
 /// An empty cache of at most so many bytes.
-pub(crate) fn kept(most_bytes: u64) -> Kept {
+pub(crate) fn read_cache(most_bytes: u64) -> ReadCache {
     Cache::builder()
         .max_capacity(most_bytes)
-        .weigher(|_, stored: &Stored| stored.bytes.len() as u32 + 128)
+        .weigher(|_, stored: &StoredFile| stored.bytes.len() as u32 + 128)
         .build()
 }

@@ -1,4 +1,4 @@
-//! Issuers that are not there: remembered for a moment, so that who asks for
+//! The negative cache: issuers that are not there, remembered for a moment, so that who asks for
 //! them again and again does not ask a bucket each time.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -15,16 +15,16 @@ const MOMENT: Duration = Duration::from_secs(5);
 const MOST: u64 = 10_000;
 
 /// What storage was asked for in vain.
-pub(crate) struct Absent {
+pub(crate) struct NegativeCache {
     issuers: Cache<Fingerprint, ()>,
     /// How often issuers were published.
     publications: AtomicU64,
 }
 
 /// When storage was asked.
-pub(crate) struct Asked(u64);
+pub(crate) struct AskedAt(u64);
 
-impl Default for Absent {
+impl Default for NegativeCache {
     fn default() -> Self {
         let issuers = Cache::builder().max_capacity(MOST).time_to_live(MOMENT);
         Self {
@@ -34,20 +34,20 @@ impl Default for Absent {
     }
 }
 
-impl Absent {
+impl NegativeCache {
     pub(crate) fn contains(&self, issuer: &Fingerprint) -> bool {
         self.issuers.contains_key(issuer)
     }
 
     /// To be called before storage is.
-    pub(crate) fn ask(&self) -> Asked {
-        Asked(self.publications.load(SeqCst))
+    pub(crate) fn ask(&self) -> AskedAt {
+        AskedAt(self.publications.load(SeqCst))
     }
 
     /// Storage has said that it is not there. If anything was published since
     /// it was asked, that may be this very one: either this sees the count, or
     /// [`published`](Self::published) removes what this has put.
-    pub(crate) fn note(&self, issuer: Fingerprint, asked: Asked) {
+    pub(crate) fn note(&self, issuer: Fingerprint, asked: AskedAt) {
         self.issuers.insert(issuer, ());
         if self.publications.load(SeqCst) != asked.0 {
             self.issuers.invalidate(&issuer);
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn what_is_published_meanwhile_is_not_hidden() {
-        let (absent, issuer) = (Absent::default(), Fingerprint::of(b"an issuer"));
+        let (absent, issuer) = (NegativeCache::default(), Fingerprint::of(b"an issuer"));
         let asked = absent.ask();
         absent.note(issuer, asked);
         assert!(absent.contains(&issuer));

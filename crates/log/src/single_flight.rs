@@ -1,4 +1,4 @@
-//! One request for a thing, however many ask for it at the same time.
+//! Single flight: one request for a thing, however many ask for it at the same time.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -7,54 +7,56 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
 
-/// What is under way, by what it is for.
-pub(crate) struct Flights<K, T: Clone>(Mutex<HashMap<K, Flight<T>>>);
+/// The requests in flight, by what they are for.
+pub(crate) struct SingleFlight<K, T: Clone>(Mutex<HashMap<K, SharedFuture<T>>>);
 
-type Flight<T> = Shared<BoxFuture<'static, T>>;
+type SharedFuture<T> = Shared<BoxFuture<'static, T>>;
 
-impl<K, T: Clone> Default for Flights<K, T> {
+impl<K, T: Clone> Default for SingleFlight<K, T> {
     fn default() -> Self {
-        Flights(Mutex::default())
+        SingleFlight(Mutex::default())
     }
 }
 
-impl<K: Copy + Eq + Hash, T: Clone> Flights<K, T> {
+impl<K: Copy + Eq + Hash, T: Clone> SingleFlight<K, T> {
     /// Waits for what is under way for `key`; if nothing is, for `fetch`. It
     /// goes on as long as anybody waits, whoever was the first.
     pub(crate) async fn join(&self, key: K, fetch: impl Future<Output = T> + Send + 'static) -> T {
-        let flight = {
-            let mut flights = self.0.lock();
-            let flight = flights.entry(key).or_insert_with(|| fetch.boxed().shared());
-            flight.clone()
+        let future = {
+            let mut single_flight = self.0.lock();
+            let future = single_flight
+                .entry(key)
+                .or_insert_with(|| fetch.boxed().shared());
+            future.clone()
         };
-        let passenger = Passenger {
-            flights: self,
+        let waiter = Waiter {
+            single_flight: self,
             key,
-            flight,
+            future,
         };
-        passenger.flight.clone().await
+        waiter.future.clone().await
     }
 }
 
 /// Whoever waits; the last one to leave, for whatever reason, clears up.
-struct Passenger<'f, K: Copy + Eq + Hash, T: Clone> {
-    flights: &'f Flights<K, T>,
+struct Waiter<'f, K: Copy + Eq + Hash, T: Clone> {
+    single_flight: &'f SingleFlight<K, T>,
     key: K,
-    flight: Flight<T>,
+    future: SharedFuture<T>,
 }
 
-impl<K: Copy + Eq + Hash, T: Clone> Drop for Passenger<'_, K, T> {
+impl<K: Copy + Eq + Hash, T: Clone> Drop for Waiter<'_, K, T> {
     fn drop(&mut self) {
-        let mut flights = self.flights.0.lock();
-        let Some(flight) = flights.get(&self.key) else {
+        let mut single_flight = self.single_flight.0.lock();
+        let Some(future) = single_flight.get(&self.key) else {
             return;
         };
-        // What has landed is asked for anew by the next; so is what only the
+        // What is done is asked for anew by the next; so is what only the
         // list and we still know.
-        let landed = flight.peek().is_some();
-        let alone = flight.strong_count().is_none_or(|count| count <= 2);
-        if flight.ptr_eq(&self.flight) && (landed || alone) {
-            flights.remove(&self.key);
+        let done = future.peek().is_some();
+        let alone = future.strong_count().is_none_or(|count| count <= 2);
+        if future.ptr_eq(&self.future) && (done || alone) {
+            single_flight.remove(&self.key);
         }
     }
 }
@@ -70,17 +72,17 @@ mod tests {
 
     #[tokio::test]
     async fn many_ask_and_one_goes() {
-        let flights = Arc::new(Flights::default());
+        let single_flight = Arc::new(SingleFlight::default());
         let (started, go) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
         let ask = || {
-            let (flights, started, go) = (flights.clone(), started.clone(), go.clone());
+            let (single_flight, started, go) = (single_flight.clone(), started.clone(), go.clone());
             tokio::spawn(async move {
                 let fetch = async move {
                     let number = started.fetch_add(1, SeqCst);
                     go.notified().await;
                     number
                 };
-                flights.join(7, fetch).await
+                single_flight.join(7, fetch).await
             })
         };
         let first = ask();
@@ -95,7 +97,7 @@ mod tests {
             assert_eq!(other.await.unwrap(), 0);
         }
         assert_eq!(started.load(SeqCst), 1);
-        assert!(flights.0.lock().is_empty());
+        assert!(single_flight.0.lock().is_empty());
         // It is not kept: the next one goes again.
         let next = ask();
         tokio::task::yield_now().await;
@@ -106,6 +108,6 @@ mod tests {
         tokio::task::yield_now().await;
         left.abort();
         let _ = left.await;
-        assert!(flights.0.lock().is_empty());
+        assert!(single_flight.0.lock().is_empty());
     }
 }
