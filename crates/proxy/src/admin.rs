@@ -31,9 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 /// What is shown of a proxy.
 #[derive(Clone)]
-pub struct Admin(Arc<Shown>);
+pub struct Admin(Arc<AdminState>);
 
-struct Shown {
+struct AdminState {
     proxy: Proxy,
     observer: Option<Arc<Observer>>,
     registry: Registry,
@@ -65,7 +65,7 @@ impl Admin {
     /// registry, to which those of the store are added.
     pub fn new(proxy: Proxy, observer: Option<Arc<Observer>>, mut registry: Registry) -> Self {
         registry.register_collector(Box::new(StoreMetrics::of(&proxy)));
-        Admin(Arc::new(Shown {
+        Admin(Arc::new(AdminState {
             proxy,
             observer,
             registry,
@@ -106,7 +106,7 @@ impl Admin {
     }
 }
 
-fn answer<B>(shown: &Shown, request: &Request<B>) -> Response<Bytes> {
+fn answer<B>(shown: &AdminState, request: &Request<B>) -> Response<Bytes> {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
     }
@@ -129,7 +129,7 @@ fn answer<B>(shown: &Shown, request: &Request<B>) -> Response<Bytes> {
     }
 }
 
-fn observed<B>(shown: &Shown, request: &Request<B>) -> Option<Response<Bytes>> {
+fn observed<B>(shown: &AdminState, request: &Request<B>) -> Option<Response<Bytes>> {
     let below = request.uri().path().strip_prefix("/observed/")?;
     let query = request.uri().query().unwrap_or_default();
     observe::routes(shown.observer.as_ref()?, below, query)
@@ -148,7 +148,7 @@ fn meant<B>(request: &Request<B>) -> bool {
     target.host.ip().is_some() || target.host.as_str() == "localhost"
 }
 
-fn page(shown: &Shown) -> Response<Bytes> {
+fn page(shown: &AdminState) -> Response<Bytes> {
     let (totals, store) = (shown.proxy.totals(), shown.proxy.store_stats());
     let page = Page {
         requests: totals.requests,
@@ -177,7 +177,7 @@ fn page(shown: &Shown) -> Response<Bytes> {
     response
 }
 
-fn hosts(shown: &Shown) -> Response<Bytes> {
+fn hosts(shown: &AdminState) -> Response<Bytes> {
     let hosts = Hosts {
         hosts: shown.proxy.hosts(),
     };
@@ -187,7 +187,7 @@ fn hosts(shown: &Shown) -> Response<Bytes> {
     )
 }
 
-fn metrics(shown: &Shown) -> Response<Bytes> {
+fn metrics(shown: &AdminState) -> Response<Bytes> {
     let mut metrics = String::new();
     match prometheus_client::encoding::text::encode(&mut metrics, &shown.registry) {
         Ok(()) => typed(

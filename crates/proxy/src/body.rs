@@ -10,7 +10,7 @@ use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::expect::{Gate, Word};
+use crate::expect::{BodyGate, Expectation};
 use crate::pool::Lease;
 
 /// Why a body ends early.
@@ -151,7 +151,7 @@ pub(crate) struct Outgoing {
     body: Option<Timed>,
     /// What it waits before, and for how long, where the client asked whether
     /// it is wanted.
-    held: Option<(Gate, Pin<Box<Sleep>>)>,
+    held: Option<(BodyGate, Pin<Box<Sleep>>)>,
     /// Raised whenever some of it has been passed on.
     moving: Arc<AtomicBool>,
 }
@@ -179,8 +179,8 @@ impl Outgoing {
 
     /// Holds it back until the server wants it, or has been given the time to
     /// say so.
-    pub(crate) fn hold(&mut self, patience: Duration) -> Gate {
-        let gate = Gate::new();
+    pub(crate) fn hold(&mut self, patience: Duration) -> BodyGate {
+        let gate = BodyGate::new();
         self.held = Some((gate.clone(), Box::pin(sleep(patience))));
         gate
     }
@@ -194,13 +194,13 @@ impl Outgoing {
             gate.open();
         }
         match ready!(gate.poll(cx)) {
-            Word::Over => return Poll::Ready(Err(BodyError::Unwanted)),
-            Word::Refused | Word::None => {
+            Expectation::Over => return Poll::Ready(Err(BodyError::Unwanted)),
+            Expectation::Refused | Expectation::None => {
                 // The client's connection need not wait for it either.
                 self.body = None;
                 return Poll::Pending;
             }
-            Word::Wanted => self.held = None,
+            Expectation::Wanted => self.held = None,
         }
         Poll::Ready(Ok(()))
     }

@@ -35,32 +35,32 @@ type Verdict = Option<Result<bool, ChecksFull>>;
 
 /// Checks of passwords.
 ///
-/// Every client has a lane, in which one check follows the other; the lanes take turns. So
+/// Every client has a queue, in which one check follows the other; the queues take turns. So
 /// however much a client sends, another one waits for one check of each client at most.
 #[derive(Debug)]
 pub(crate) struct Checks {
     slots: Arc<Semaphore>,
-    lanes: Mutex<Lanes>,
+    queues: Mutex<ClientQueues>,
     patience: Duration,
 }
 
 #[derive(Debug, Default)]
-struct Lanes {
-    of: HashMap<IpAddr, Lane>,
+struct ClientQueues {
+    of: HashMap<IpAddr, ClientQueue>,
     /// Checks in all of them.
     total: usize,
 }
 
 #[derive(Debug)]
-struct Lane {
+struct ClientQueue {
     turn: Arc<Semaphore>,
     /// What waits, and the one whose turn it is: who tells of its verdict.
     under_way: HashMap<Key, Arc<watch::Sender<Verdict>>>,
 }
 
-impl Default for Lane {
+impl Default for ClientQueue {
     fn default() -> Self {
-        Lane {
+        ClientQueue {
             turn: Arc::new(Semaphore::new(1)),
             under_way: HashMap::new(),
         }
@@ -77,7 +77,7 @@ impl Checks {
     pub(crate) fn new(patience: Duration) -> Self {
         Checks {
             slots: Arc::new(Semaphore::new(AT_A_TIME)),
-            lanes: Mutex::default(),
+            queues: Mutex::default(),
             patience,
         }
     }
@@ -107,24 +107,24 @@ impl Checks {
         key: Key,
         check: impl FnOnce() -> bool + Send + 'static,
     ) -> Result<watch::Receiver<Verdict>, ChecksFull> {
-        let mut lanes = self.lanes.lock();
-        if let Some(lane) = lanes.of.get(&client) {
-            if let Some(same) = lane.under_way.get(&key) {
+        let mut queues = self.queues.lock();
+        if let Some(queue) = queues.of.get(&client) {
+            if let Some(same) = queue.under_way.get(&key) {
                 return Ok(same.subscribe());
             }
-            if lane.under_way.len() >= MOST_OF_A_CLIENT {
+            if queue.under_way.len() >= MOST_OF_A_CLIENT {
                 return Err(ChecksFull::OfClient);
             }
         }
-        if lanes.total >= MOST {
+        if queues.total >= MOST {
             return Err(ChecksFull::OfAll);
         }
-        lanes.total += 1;
+        queues.total += 1;
         let (tell, verdict) = watch::channel(None);
         let tell = Arc::new(tell);
-        let lane = lanes.of.entry(client).or_default();
-        lane.under_way.insert(key, tell.clone());
-        let turn = lane.turn.clone();
+        let queue = queues.of.entry(client).or_default();
+        queue.under_way.insert(key, tell.clone());
+        let turn = queue.turn.clone();
         let place = Place {
             checks: self.clone(),
             client,
@@ -148,7 +148,7 @@ impl Checks {
     }
 }
 
-/// A check's place in the lane of its client, until it is dropped.
+/// A check's place in the queue of its client, until it is dropped.
 struct Place {
     checks: Arc<Checks>,
     client: IpAddr,
@@ -186,12 +186,12 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut lanes = self.checks.lanes.lock();
-        lanes.total -= 1;
-        if let Some(lane) = lanes.of.get_mut(&self.client) {
-            lane.under_way.remove(&self.key);
-            if lane.under_way.is_empty() {
-                lanes.of.remove(&self.client);
+        let mut queues = self.checks.queues.lock();
+        queues.total -= 1;
+        if let Some(queue) = queues.of.get_mut(&self.client) {
+            queue.under_way.remove(&self.key);
+            if queue.under_way.is_empty() {
+                queues.of.remove(&self.client);
             }
         }
     }
@@ -301,10 +301,10 @@ mod tests {
         drop(waiting);
         gate.open();
         // Those who have gone are not checked for, but the two whose turn it was.
-        while !checks.lanes.lock().of.is_empty() {
+        while !checks.queues.lock().of.is_empty() {
             tokio::task::yield_now().await;
         }
-        assert_eq!(checks.lanes.lock().total, 0);
+        assert_eq!(checks.queues.lock().total, 0);
         assert!(gate.begun() <= AT_A_TIME, "{}", gate.begun());
     }
 

@@ -16,7 +16,7 @@ use crate::core::{Core, Open, Phase};
 use crate::failure::{Failure, Refusal};
 use crate::headers;
 use crate::intercept::intercept;
-use crate::interim::Interjected;
+use crate::interim::InterimStream;
 use crate::page;
 use crate::relay::Link;
 use crate::rules::Action;
@@ -135,7 +135,7 @@ fn go_on<F>(
 
 /// The client's socket, and what was read from it too early.
 fn bare(upgraded: Upgraded) -> Option<Rewind> {
-    let parts = upgraded.downcast::<TokioIo<Interjected<TcpStream>>>();
+    let parts = upgraded.downcast::<TokioIo<InterimStream<TcpStream>>>();
     let parts = parts.ok()?;
     let stream = parts.io.into_inner().into_inner();
     Some(Rewind::new(parts.read_buf, stream))

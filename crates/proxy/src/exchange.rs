@@ -14,16 +14,16 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 
 use crate::body::{Body, Outgoing};
-use crate::expect::Gate;
+use crate::expect::BodyGate;
 use crate::failure::{Failure, Refusal, Step, next_hop};
 use crate::form::{for_forwarder, for_http1, for_http2};
 use crate::headers;
 use crate::hops;
-use crate::interim::{Interim, Teller};
+use crate::interim::{Interim, InterimSender};
 use crate::page::{self, PROXY_STATUS};
 use crate::pool::{Connection, Http1, Lease, Route};
 use crate::relay;
-use crate::session::{Fixed, Session};
+use crate::session::{FixedOrigin, Session};
 use crate::target::Target;
 use crate::tunnel::splice;
 use crate::upstream::closed;
@@ -58,12 +58,12 @@ pub(crate) async fn answer(session: &Arc<Session>, request: Request<Incoming>) -
 }
 
 /// What went wrong, and with which host.
-type Trouble = (Failure, Option<String>);
+type FailureOf = (Failure, Option<String>);
 
 async fn exchange(
     session: &Arc<Session>,
     mut request: Request<Incoming>,
-) -> Result<Response<Body>, Trouble> {
+) -> Result<Response<Body>, FailureOf> {
     let route = route(session, &request).map_err(|failure| (failure, None))?;
     let trouble = |failure| (failure, Some(route.target.to_string()));
     permit(session, &request, &route).map_err(trouble)?;
@@ -298,7 +298,7 @@ async fn connection(
 /// connection is told that it failed: trying in turn would add all that up.
 async fn shared(
     session: &Session,
-    fixed: &Fixed,
+    fixed: &FixedOrigin,
     fresh: bool,
 ) -> Result<(Connection, bool), Failure> {
     let pool = &session.core.upstream.pool;
@@ -330,7 +330,7 @@ async fn shared(
 }
 
 /// A new connection for a client that speaks HTTP/2; for all, if it speaks that.
-async fn dial(session: &Session, fixed: &Fixed) -> Result<Connection, Failure> {
+async fn dial(session: &Session, fixed: &FixedOrigin) -> Result<Connection, Failure> {
     let upstream = &session.core.upstream;
     let connection = upstream.connect(&fixed.route, true, &fixed.trail).await?;
     if let Connection::Http2(sender) = &connection {
@@ -344,13 +344,13 @@ async fn dial(session: &Session, fixed: &Fixed) -> Result<Connection, Failure> {
 fn listen(
     request: &mut Request<Outgoing>,
     expects: Option<Duration>,
-    teller: Option<&Teller>,
-) -> Option<Gate> {
+    teller: Option<&InterimSender>,
+) -> Option<BodyGate> {
     let gate = expects.map(|patience| request.body_mut().hold(patience));
     let (opened, teller) = (gate.clone(), teller.cloned());
     hyper::ext::on_informational(request, move |said| match said.status() {
         // The client is told when its body is asked for.
-        StatusCode::CONTINUE => opened.iter().for_each(Gate::open),
+        StatusCode::CONTINUE => opened.iter().for_each(BodyGate::open),
         status => {
             if let Some(teller) = &teller {
                 teller.say(status, said.headers());
@@ -366,7 +366,7 @@ async fn send(
     route: &Arc<Route>,
     prepared: Prepared,
     moving: &AtomicBool,
-    teller: Option<&Teller>,
+    teller: Option<&InterimSender>,
 ) -> Result<(Response<Incoming>, Option<Lease>), Failure> {
     let Prepared {
         mut request,
@@ -439,7 +439,7 @@ async fn one_at_a_time(
     route: &Arc<Route>,
     mut connection: Http1,
     request: Request<Outgoing>,
-    gate: Option<Gate>,
+    gate: Option<BodyGate>,
     moving: &AtomicBool,
 ) -> Sent<(Response<Incoming>, Option<Lease>)> {
     let sending = connection.try_send_request(request);
@@ -449,7 +449,7 @@ async fn one_at_a_time(
             pool: session.core.upstream.pool.clone(),
             route: route.clone(),
             connection,
-            withheld: gate.and_then(Gate::answered),
+            withheld: gate.and_then(BodyGate::answered),
         };
         (response, Some(lease))
     }))

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 /// What has become of the expectation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum Expectation {
     /// Nothing yet.
     None,
     /// The server wants the body, or cannot say so.
@@ -23,51 +23,51 @@ pub(crate) enum Word {
 
 /// What a body waits before.
 #[derive(Clone)]
-pub(crate) struct Gate(Arc<Mutex<State>>);
+pub(crate) struct BodyGate(Arc<Mutex<State>>);
 
 struct State {
-    word: Word,
+    expectation: Expectation,
     waiting: Option<Waker>,
 }
 
-impl Gate {
+impl BodyGate {
     pub(crate) fn new() -> Self {
-        Gate(Arc::new(Mutex::new(State {
-            word: Word::None,
+        BodyGate(Arc::new(Mutex::new(State {
+            expectation: Expectation::None,
             waiting: None,
         })))
     }
 
     /// The body is to be sent.
     pub(crate) fn open(&self) {
-        self.turn(Word::None, Word::Wanted);
+        self.turn(Expectation::None, Expectation::Wanted);
     }
 
     /// The server has answered. If the body was still held back, it is not
     /// sent any more, and its connection is good for this answer alone.
     pub(crate) fn answered(self) -> Option<Withheld> {
-        self.turn(Word::None, Word::Refused)
+        self.turn(Expectation::None, Expectation::Refused)
             .then_some(Withheld(self))
     }
 
-    /// The word, for which the body waits if there is none.
-    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<Word> {
+    /// The expectation, for which the body waits if there is none.
+    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<Expectation> {
         let mut state = self.0.lock();
-        if matches!(state.word, Word::None | Word::Refused) {
+        if matches!(state.expectation, Expectation::None | Expectation::Refused) {
             state.waiting = Some(cx.waker().clone());
         }
-        match state.word {
-            Word::None => Poll::Pending,
-            word => Poll::Ready(word),
+        match state.expectation {
+            Expectation::None => Poll::Pending,
+            expectation => Poll::Ready(expectation),
         }
     }
 
-    fn turn(&self, from: Word, to: Word) -> bool {
+    fn turn(&self, from: Expectation, to: Expectation) -> bool {
         let mut state = self.0.lock();
-        if state.word != from {
+        if state.expectation != from {
             return false;
         }
-        state.word = to;
+        state.expectation = to;
         if let Some(waiting) = state.waiting.take() {
             waiting.wake();
         }
@@ -76,10 +76,10 @@ impl Gate {
 }
 
 /// A body that was held back to the end. Its connection ends with this.
-pub(crate) struct Withheld(Gate);
+pub(crate) struct Withheld(BodyGate);
 
 impl Drop for Withheld {
     fn drop(&mut self) {
-        self.0.turn(Word::Refused, Word::Over);
+        self.0.turn(Expectation::Refused, Expectation::Over);
     }
 }

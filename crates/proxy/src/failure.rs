@@ -6,8 +6,8 @@ use std::time::Duration;
 use http::StatusCode;
 use lucarne_mint::store::{Host, StoreError};
 
+use crate::certificate_summary::CertificateSummary;
 use crate::checks::ChecksFull;
-use crate::facts::Facts;
 use crate::pattern::HostPattern;
 use crate::upstream_proxy::UpstreamProxy;
 
@@ -44,7 +44,7 @@ pub enum Failure {
     Connect(String),
     /// The certificate does not prove that this is the server; what is wrong
     /// with it, and what it says.
-    Certificate(String, Option<Box<Facts>>),
+    Certificate(String, Option<Box<CertificateSummary>>),
     /// TLS with the server did not come about; why.
     Tls(String),
     /// The server closed the connection, or did not speak HTTP; what it did.
@@ -53,14 +53,14 @@ pub enum Failure {
     Timeout(Step, Duration),
     /// The upstream proxy that is to be asked gave no connection; which one,
     /// and why.
-    Upstream(String, UpstreamTrouble),
+    Upstream(String, UpstreamFailure),
     /// The proxy has no certificate to answer with.
     Mint(StoreError),
 }
 
 /// Why an upstream proxy gave no connection.
 #[derive(Clone, Debug)]
-pub enum UpstreamTrouble {
+pub enum UpstreamFailure {
     /// It was not reached; what failed on the way to it.
     Unreached(Box<Failure>),
     /// It broke off. Reads as a sentence without its beginning and its end.
@@ -212,7 +212,7 @@ impl Failure {
     pub(crate) fn proxy_status(&self) -> String {
         let own = format!("lucarne; error={}", self.kind());
         match self {
-            Failure::Upstream(proxy, UpstreamTrouble::Refused(status, said)) => {
+            Failure::Upstream(proxy, UpstreamFailure::Refused(status, said)) => {
                 let before = said
                     .as_ref()
                     .map_or(String::new(), |said| format!("{said}, "));
@@ -224,10 +224,10 @@ impl Failure {
     }
 
     /// What the server's certificate says, where that is the trouble.
-    pub fn facts(&self) -> Option<&Facts> {
+    pub fn facts(&self) -> Option<&CertificateSummary> {
         match self {
             Failure::Certificate(_, facts) => facts.as_deref(),
-            Failure::Upstream(_, UpstreamTrouble::Unreached(failure)) => failure.facts(),
+            Failure::Upstream(_, UpstreamFailure::Unreached(failure)) => failure.facts(),
             _ => None,
         }
     }
@@ -247,7 +247,7 @@ fn unknown(status: StatusCode) -> bool {
     )
 }
 
-impl UpstreamTrouble {
+impl UpstreamFailure {
     /// As the failure of a request that went to `proxy`.
     pub(crate) fn of(self, proxy: &UpstreamProxy) -> Failure {
         Failure::Upstream(proxy.to_string(), self)
@@ -257,35 +257,35 @@ impl UpstreamTrouble {
     /// proxies: above all 407, which the client could not do anything about.
     fn status(&self) -> StatusCode {
         match self {
-            UpstreamTrouble::Unreached(failure) => failure.status(),
-            UpstreamTrouble::Refused(
+            UpstreamFailure::Unreached(failure) => failure.status(),
+            UpstreamFailure::Refused(
                 status @ (StatusCode::FORBIDDEN | StatusCode::GATEWAY_TIMEOUT),
                 _,
             ) => *status,
-            UpstreamTrouble::Broke(_) | UpstreamTrouble::Refused(..) => StatusCode::BAD_GATEWAY,
+            UpstreamFailure::Broke(_) | UpstreamFailure::Refused(..) => StatusCode::BAD_GATEWAY,
         }
     }
 
     fn kind(&self) -> &'static str {
         match self {
-            UpstreamTrouble::Unreached(failure) => failure.kind(),
-            UpstreamTrouble::Broke(_) => "connection_terminated",
-            UpstreamTrouble::Refused(status, _) if unknown(*status) => "proxy_configuration_error",
-            UpstreamTrouble::Refused(StatusCode::FORBIDDEN, _) => "http_request_denied",
-            UpstreamTrouble::Refused(StatusCode::GATEWAY_TIMEOUT, _) => "connection_timeout",
-            UpstreamTrouble::Refused(..) => "destination_unavailable",
+            UpstreamFailure::Unreached(failure) => failure.kind(),
+            UpstreamFailure::Broke(_) => "connection_terminated",
+            UpstreamFailure::Refused(status, _) if unknown(*status) => "proxy_configuration_error",
+            UpstreamFailure::Refused(StatusCode::FORBIDDEN, _) => "http_request_denied",
+            UpstreamFailure::Refused(StatusCode::GATEWAY_TIMEOUT, _) => "connection_timeout",
+            UpstreamFailure::Refused(..) => "destination_unavailable",
         }
     }
 
     fn reason(&self, proxy: &str) -> String {
         match self {
-            UpstreamTrouble::Unreached(failure) => {
+            UpstreamFailure::Unreached(failure) => {
                 format!("The upstream proxy {proxy} cannot be used: {failure}")
             }
-            UpstreamTrouble::Broke(why) => {
+            UpstreamFailure::Broke(why) => {
                 format!("The upstream proxy {proxy} cannot be used: {why}.")
             }
-            UpstreamTrouble::Refused(status, said) => {
+            UpstreamFailure::Refused(status, said) => {
                 let said = said
                     .as_ref()
                     .map_or(String::new(), |said| format!(" ({said})"));
@@ -296,19 +296,19 @@ impl UpstreamTrouble {
 
     fn advice(&self) -> &'static str {
         match self {
-            UpstreamTrouble::Refused(status, _) if unknown(*status) => {
+            UpstreamFailure::Refused(status, _) if unknown(*status) => {
                 "Whoever runs this proxy can give it the user name and the password that the \
                  upstream proxy wants (upstream.proxy)."
             }
-            UpstreamTrouble::Refused(StatusCode::FORBIDDEN, _) => {
+            UpstreamFailure::Refused(StatusCode::FORBIDDEN, _) => {
                 "Whoever runs the upstream proxy can allow the host. Whoever runs this one can \
                  have it reached another way (upstream.proxy)."
             }
-            UpstreamTrouble::Refused(..) => {
+            UpstreamFailure::Refused(..) => {
                 "The upstream proxy did not get through to the host: look whether the host \
                  answers from there."
             }
-            UpstreamTrouble::Unreached(_) | UpstreamTrouble::Broke(_) => {
+            UpstreamFailure::Unreached(_) | UpstreamFailure::Broke(_) => {
                 "Look whether the upstream proxy runs, and whether upstream.proxy has its \
                  address. Nothing is connected to directly instead."
             }

@@ -31,7 +31,7 @@ impl Identity {
 
 /// An identity, and the servers that it is shown to.
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub struct ClientCertificate {
     /// The hosts: what they prove to be by TLS counts.
     pub hosts: HostPattern,
     /// The certificate.

@@ -28,7 +28,7 @@ use crate::pool::{Connection, Route};
 use crate::relay::Link;
 use crate::rules::Action;
 use crate::serve;
-use crate::session::{Fixed, Session};
+use crate::session::{FixedOrigin, Session};
 use crate::stream::Rewind;
 use crate::target::Target;
 
@@ -176,7 +176,7 @@ async fn clear(
 ) {
     let seen = core.hosts.connection(&target.host);
     let route = Arc::new(core.upstream.route(target, None));
-    let fixed = Fixed::new(route, trail, http2, seen, None);
+    let fixed = FixedOrigin::new(route, trail, http2, seen, None);
     let session = Session::behind(core, client, fixed);
     serve::intercepted(session, stream, http2).await;
 }
@@ -196,7 +196,7 @@ async fn hello(core: &Core, mut stream: Rewind) -> Result<StartHandshake<Rewind>
 }
 
 /// What a ClientHello asks for.
-struct Wishes {
+struct ClientOffer {
     name: Result<Option<Host>, HostError>,
     http1: bool,
     http2: bool,
@@ -204,14 +204,14 @@ struct Wishes {
     other: bool,
 }
 
-impl Wishes {
+impl ClientOffer {
     fn of(hello: &ClientHello<'_>) -> Self {
         let name = hello.server_name().map(Host::parse).transpose();
         let protocols: Option<Vec<&[u8]>> = hello.alpn().map(Iterator::collect);
         let offers = |name: &[u8]| protocols.iter().flatten().any(|offer| *offer == name);
         let http2 = offers(b"h2");
         let http1 = protocols.is_none() || offers(b"http/1.1") || offers(b"http/1.0");
-        Wishes {
+        ClientOffer {
             name,
             http1,
             http2,
@@ -229,8 +229,8 @@ async fn take(
     mut start: StartHandshake<Rewind>,
     server: Option<Rewind<Link>>,
 ) {
-    let wishes = Wishes::of(&start.client_hello());
-    let name = match &wishes.name {
+    let offer = ClientOffer::of(&start.client_hello());
+    let name = match &offer.name {
         Ok(name) => name.clone(),
         Err(why) => {
             let failure = Failure::Request(format!("In the ClientHello, {why}."));
@@ -245,7 +245,7 @@ async fn take(
     let refused = named.as_ref().and_then(|named| rules.permit(named).err());
     let refused = refused.map(Failure::Refused);
     let also = named.as_ref().filter(|_| target.host.ip().is_some());
-    if wishes.other || rules.action(&target, also) == Action::Tunnel {
+    if offer.other || rules.action(&target, also) == Action::Tunnel {
         let StartHandshake { mut io, .. } = start;
         if let Some(failure) = refused {
             return deny(&core, client, &target, io, &failure).await;
@@ -260,7 +260,7 @@ async fn take(
     let seen = core.hosts.connection(&host);
     let (certificate, choice) = tokio::join!(
         certificate(&core, &host, &seen),
-        choose(&core, &route, &trail, &wishes, refused.is_some())
+        choose(&core, &route, &trail, &offer, refused.is_some())
     );
     let minted = match certificate {
         Ok(minted) => minted,
@@ -274,7 +274,7 @@ async fn take(
     };
     core.stats.intercepted.inc();
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    let fixed = Fixed::new(route, trail, choice.http2, seen, choice.ready);
+    let fixed = FixedOrigin::new(route, trail, choice.http2, seen, choice.ready);
     serve::intercepted(Session::behind(core, client, fixed), stream, http2).await;
 }
 
@@ -323,22 +323,22 @@ async fn choose(
     core: &Core,
     route: &Route,
     trail: &HeaderValue,
-    wishes: &Wishes,
+    offer: &ClientOffer,
     refused: bool,
 ) -> Choice {
     let choice = |http2, ready| Choice { http2, ready };
-    if refused || !wishes.http2 {
-        return choice(wishes.http2, None);
+    if refused || !offer.http2 {
+        return choice(offer.http2, None);
     }
     if let Some(known) = core.upstream.pool.speaks_http2(route) {
-        return choice(known || !wishes.http1, None);
+        return choice(known || !offer.http1, None);
     }
     match core.upstream.connect(route, true, trail).await {
         Ok(Connection::Http2(sender)) => {
             core.upstream.pool.share(route, sender);
             choice(true, None)
         }
-        ready => choice(!wishes.http1, Some(ready)),
+        ready => choice(!offer.http1, Some(ready)),
     }
 }
 

@@ -39,10 +39,10 @@ struct State {
 impl Interim {
     /// Begins with the next request of the connection, of which there is one
     /// at a time.
-    pub(crate) fn begin(self: &Arc<Self>) -> Teller {
+    pub(crate) fn begin(self: &Arc<Self>) -> InterimSender {
         let mut state = self.0.lock();
         state.request += 1;
-        Teller {
+        InterimSender {
             interim: self.clone(),
             request: state.request,
         }
@@ -66,12 +66,12 @@ impl Interim {
 
 /// Tells a client of interim answers to one request.
 #[derive(Clone)]
-pub(crate) struct Teller {
+pub(crate) struct InterimSender {
     interim: Arc<Interim>,
     request: u64,
 }
 
-impl Teller {
+impl InterimSender {
     /// Passes an interim answer on, unless the request has been answered.
     pub(crate) fn say(&self, status: StatusCode, headers: &HeaderMap) {
         let bytes = encode(status, headers);
@@ -117,17 +117,17 @@ fn encode(status: StatusCode, headers: &HeaderMap) -> Vec<u8> {
 }
 
 /// A client's connection, into which interim answers are written.
-pub(crate) struct Interjected<S> {
+pub(crate) struct InterimStream<S> {
     stream: S,
     interim: Arc<Interim>,
     /// Taken, and to be written before anything else.
     writing: BytesMut,
 }
 
-impl<S> Interjected<S> {
+impl<S> InterimStream<S> {
     pub(crate) fn new(stream: S) -> (Self, Arc<Interim>) {
         let interim = Arc::<Interim>::default();
-        let interjected = Interjected {
+        let interjected = InterimStream {
             stream,
             interim: interim.clone(),
             writing: BytesMut::new(),
@@ -141,7 +141,7 @@ impl<S> Interjected<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> Interjected<S> {
+impl<S: AsyncWrite + Unpin> InterimStream<S> {
     fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.writing.is_empty() {
             let n = ready!(Pin::new(&mut self.stream).poll_write(cx, &self.writing))?;
@@ -154,7 +154,7 @@ impl<S: AsyncWrite + Unpin> Interjected<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Interjected<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for InterimStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -164,7 +164,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Interjected<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Interjected<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for InterimStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -189,7 +189,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Interjected<S> {
 
     /// hyper flushes when it has written all it had, each time it has looked
     /// after its connection. No answer is under way then if something waits
-    /// here: answers begin after [`Teller::end`].
+    /// here: answers begin after [`InterimSender::end`].
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         loop {

@@ -9,7 +9,7 @@ use http::header::{
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 
 use crate::body::Body;
-use crate::facts::Facts;
+use crate::certificate_summary::CertificateSummary;
 use crate::failure::Failure;
 
 pub(crate) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
@@ -22,7 +22,7 @@ struct Page<'a> {
     title: &'a str,
     host: Option<&'a str>,
     reason: String,
-    facts: Option<&'a Facts>,
+    facts: Option<&'a CertificateSummary>,
     advice: &'a str,
 }
 
@@ -124,7 +124,7 @@ mod tests {
         options.not_before = Time::from_unix(not_before);
         options.not_after = Time::from_unix(not_after);
         let leaf = Pki::shared().p256.issue(&options).unwrap();
-        let facts = Facts::of(&leaf.into()).unwrap();
+        let facts = CertificateSummary::of(&leaf.into()).unwrap();
         let failure = Failure::Certificate("expired".to_owned(), Some(Box::new(facts)));
         (html(&failure, None), text(&failure, None))
     }
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn what_the_server_says_is_text_not_markup() {
-        let facts = Facts {
+        let facts = CertificateSummary {
             subject: "CN=<script>alert(1)</script>".to_owned(),
             issuer: "CN=\"&".to_owned(),
             not_before: "a".to_owned(),

@@ -16,23 +16,23 @@ use tokio::sync::{Notify, watch};
 use crate::core::{Core, Open, Phase};
 use crate::dial::prepare;
 use crate::hosts::{HostRow, Hosts};
-use crate::identity::Shown;
+use crate::identity::ClientCertificate;
 use crate::limits::Limits;
 use crate::observe::Observer;
 use crate::rules::Rules;
 use crate::serve;
 use crate::stats::{Stats, Totals};
-use crate::upstream::{Trust, Upstream, Ways};
+use crate::upstream::{Trust, Upstream, UpstreamRoutes};
 use crate::users::Users;
 
 /// Everything a proxy is made of.
-pub struct Settings {
+pub struct ProxySettings {
     /// Where certificates come from.
     pub minter: Arc<Minter>,
     /// Which servers are believed.
     pub trust: Trust,
     /// How servers are reached, and as whom.
-    pub ways: Ways,
+    pub upstream_routes: UpstreamRoutes,
     /// What may be reached, and what happens to it.
     pub rules: Rules,
     /// Who may use it; `None`: everybody.
@@ -58,13 +58,13 @@ impl Proxy {
     ///
     /// # Errors
     /// TLS that cannot be set up: no trusted roots, say.
-    pub fn new(settings: Settings) -> Result<Self, rustls::Error> {
+    pub fn new(settings: ProxySettings) -> Result<Self, rustls::Error> {
         let rules = Arc::new(ArcSwap::from_pointee(settings.rules));
         let limits = settings.limits;
         let upstream = Upstream::new(
             rules.clone(),
             &settings.trust,
-            settings.ways,
+            settings.upstream_routes,
             &limits,
             settings.observer,
             settings.key_log.clone(),
@@ -141,7 +141,7 @@ impl Proxy {
     }
 
     /// Shows servers these certificates from the next connection on.
-    pub fn replace_shown(&self, shown: &[Shown]) {
+    pub fn replace_shown(&self, shown: &[ClientCertificate]) {
         self.0.upstream.show(shown);
     }
 

@@ -11,7 +11,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 
 use crate::body::Outgoing;
-use crate::failure::{Failure, Step, UpstreamTrouble};
+use crate::failure::{Failure, Step, UpstreamFailure};
 use crate::page::PROXY_STATUS;
 use crate::target::Target;
 use crate::upstream::Upstream;
@@ -31,7 +31,7 @@ impl Upstream {
         target: &Target,
     ) -> Result<ToProxy, Failure> {
         self.dialer.permit_elsewhere(target)?;
-        let unreached = |failure| UpstreamTrouble::Unreached(Box::new(failure)).of(proxy);
+        let unreached = |failure| UpstreamFailure::Unreached(Box::new(failure)).of(proxy);
         let tcp = self.dialer.connect_to_proxy(&proxy.target).await;
         let tcp = tcp.map_err(unreached)?;
         if !proxy.tls {
@@ -59,7 +59,7 @@ impl Upstream {
             Ok(answered) => answered.map_err(broke)?,
             Err(_) => {
                 let late = Failure::Timeout(Step::Answer, self.answer);
-                return Err(UpstreamTrouble::Unreached(Box::new(late)).of(proxy));
+                return Err(UpstreamFailure::Unreached(Box::new(late)).of(proxy));
             }
         };
         if !response.status().is_success() {
@@ -93,7 +93,7 @@ pub(crate) fn authorize(headers: &mut HeaderMap, proxy: &UpstreamProxy) {
 
 /// The failure that the proxy does not want to; with what it says of it.
 pub(crate) fn refused(response: &Response<Incoming>, proxy: &UpstreamProxy) -> Failure {
-    UpstreamTrouble::Refused(response.status(), reason(response)).of(proxy)
+    UpstreamFailure::Refused(response.status(), reason(response)).of(proxy)
 }
 
 /// Why, where it tells programs (RFC 9209), and is not long-winded.
@@ -109,5 +109,5 @@ pub(crate) fn broke(error: &hyper::Error, proxy: &UpstreamProxy) -> Failure {
         true => "what it answered is not HTTP",
         false => "it closed the connection before it answered",
     };
-    UpstreamTrouble::Broke(what).of(proxy)
+    UpstreamFailure::Broke(what).of(proxy)
 }

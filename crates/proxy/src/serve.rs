@@ -19,7 +19,7 @@ use crate::body::Body;
 use crate::connect;
 use crate::core::{Core, Phase};
 use crate::exchange;
-use crate::interim::Interjected;
+use crate::interim::InterimStream;
 use crate::limits::{FIELDS, Limits, STREAM_WINDOW, STREAMS};
 use crate::page;
 use crate::session::Session;
@@ -27,7 +27,7 @@ use crate::welcome;
 
 /// Serves a connection of a client to the proxy.
 pub(crate) async fn bare(core: Arc<Core>, stream: TcpStream, client: SocketAddr) {
-    let (stream, interim) = Interjected::new(stream);
+    let (stream, interim) = InterimStream::new(stream);
     let session = Arc::new(Session {
         core: core.clone(),
         client,
@@ -57,7 +57,7 @@ where
 {
     let core = session.core.clone();
     let client = session.client;
-    let (stream, interim) = Interjected::new(stream);
+    let (stream, interim) = InterimStream::new(stream);
     session.interim = Some(interim).filter(|_| !http2);
     let session = Arc::new(session);
     let stream = TokioIo::new(stream);

@@ -18,13 +18,13 @@ pub(crate) struct Session {
     pub(crate) core: Arc<Core>,
     pub(crate) client: SocketAddr,
     /// The server of all of them; `None`: each names its own, to a forward proxy.
-    pub(crate) fixed: Option<Fixed>,
+    pub(crate) fixed: Option<FixedOrigin>,
     /// The way of interim answers to the client; `None`: they do not reach it.
     pub(crate) interim: Option<Arc<Interim>>,
 }
 
 /// The server behind an intercepted connection.
-pub(crate) struct Fixed {
+pub(crate) struct FixedOrigin {
     pub(crate) route: Arc<Route>,
     /// The proxies that the client's CONNECT came by, this one included.
     pub(crate) trail: HeaderValue,
@@ -40,7 +40,7 @@ pub(crate) struct Fixed {
 
 impl Session {
     /// The connection of a client whose requests all go to one server.
-    pub(crate) fn behind(core: Arc<Core>, client: SocketAddr, fixed: Fixed) -> Self {
+    pub(crate) fn behind(core: Arc<Core>, client: SocketAddr, fixed: FixedOrigin) -> Self {
         Session {
             core,
             client,
@@ -50,7 +50,7 @@ impl Session {
     }
 }
 
-impl Fixed {
+impl FixedOrigin {
     pub(crate) fn new(
         route: Arc<Route>,
         trail: HeaderValue,
@@ -58,7 +58,7 @@ impl Fixed {
         seen: Arc<Seen>,
         ready: Option<Result<Connection, Failure>>,
     ) -> Self {
-        Fixed {
+        FixedOrigin {
             route,
             trail,
             http2,

@@ -126,28 +126,28 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Rewind<S> {
 }
 
 /// A stream that tells whether anything has gone through it.
-pub(crate) struct Stirring<S> {
+pub(crate) struct ActivityStream<S> {
     stream: S,
-    stirred: Arc<AtomicBool>,
+    active: Arc<AtomicBool>,
 }
 
-impl<S> Stirring<S> {
+impl<S> ActivityStream<S> {
     /// The stream, and the flag that is raised whenever bytes pass.
     pub(crate) fn new(stream: S) -> (Self, Arc<AtomicBool>) {
-        let stirred = Arc::<AtomicBool>::default();
-        let watched = Stirring {
+        let active = Arc::<AtomicBool>::default();
+        let watched = ActivityStream {
             stream,
-            stirred: stirred.clone(),
+            active: active.clone(),
         };
-        (watched, stirred)
+        (watched, active)
     }
 
-    fn stir(&self) {
-        self.stirred.store(true, Ordering::Relaxed);
+    fn note(&self) {
+        self.active.store(true, Ordering::Relaxed);
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Stirring<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for ActivityStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -155,13 +155,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for Stirring<S> {
     ) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if read.is_ready() {
-            self.stir();
+            self.note();
         }
         read
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Stirring<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ActivityStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -169,7 +169,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Stirring<S> {
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         if written.is_ready() {
-            self.stir();
+            self.note();
         }
         written
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
 
-use crate::stream::Stirring;
+use crate::stream::ActivityStream;
 
 /// Passes bytes between both until both have ended, one is broken, or nothing
 /// has moved for `idle` (at most twice that: looking is cheaper than timing
@@ -15,12 +15,12 @@ where
     A: AsyncRead + AsyncWrite + Unpin,
     B: AsyncRead + AsyncWrite + Unpin,
 {
-    let (mut client, stirred) = Stirring::new(client);
+    let (mut client, active) = ActivityStream::new(client);
     let stillness = async {
         loop {
             // That long without a byte is what ends it.
             tokio::time::sleep(idle).await;
-            if !stirred.swap(false, Ordering::Relaxed) {
+            if !active.swap(false, Ordering::Relaxed) {
                 return;
             }
         }

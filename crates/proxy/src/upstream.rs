@@ -19,7 +19,7 @@ use tokio_util::either::Either;
 
 use crate::dial::Dialer;
 use crate::failure::{Failure, Step};
-use crate::identity::{Shown, TlsClient};
+use crate::identity::{ClientCertificate, TlsClient};
 use crate::limits::{FIELDS, Limits, STREAM_WINDOW};
 use crate::observe::Observer;
 use crate::pattern::HostPattern;
@@ -28,7 +28,7 @@ use crate::relay::Link;
 use crate::rules::Rules;
 use crate::stream::Rewind;
 use crate::target::Target;
-use crate::upstream_proxy::{UpstreamProxy, Way};
+use crate::upstream_proxy::{UpstreamProxy, UpstreamRoute};
 use crate::verify::{Verifier, explain};
 
 /// Which servers are believed.
@@ -43,12 +43,12 @@ pub struct Trust {
 
 /// How servers are reached, and as whom.
 #[derive(Clone, Debug, Default)]
-pub struct Ways {
+pub struct UpstreamRoutes {
     /// The upstream proxies: the first that matches decides, and where none
     /// does nobody is asked.
-    pub through: Vec<Way>,
+    pub through: Vec<UpstreamRoute>,
     /// The certificates that servers are shown: the first that matches.
-    pub shown: Vec<Shown>,
+    pub shown: Vec<ClientCertificate>,
 }
 
 /// Reaches servers.
@@ -70,7 +70,7 @@ impl Upstream {
     pub(crate) fn new(
         rules: Arc<ArcSwap<Rules>>,
         trust: &Trust,
-        ways: Ways,
+        upstream_routes: UpstreamRoutes,
         limits: &Limits,
         observer: Option<Arc<Observer>>,
         key_log: Option<Arc<dyn KeyLog>>,
@@ -88,7 +88,7 @@ impl Upstream {
         if let Some(key_log) = key_log {
             config.key_log = key_log;
         }
-        let through = ways.through.into_iter();
+        let through = upstream_routes.through.into_iter();
         let upstream = Upstream {
             dialer: Dialer::new(rules, limits.connect, limits.idle),
             pool: Pool::new(limits.idle_connections, limits.keep),
@@ -103,13 +103,13 @@ impl Upstream {
             answer: limits.answer,
             head_bytes: limits.head_bytes,
         };
-        upstream.show(&ways.shown);
+        upstream.show(&upstream_routes.shown);
         Ok(upstream)
     }
 
     /// Shows these certificates from the next connection on.
-    pub(crate) fn show(&self, shown: &[Shown]) {
-        let client = |Shown { hosts, identity }: &Shown| {
+    pub(crate) fn show(&self, shown: &[ClientCertificate]) {
+        let client = |ClientCertificate { hosts, identity }: &ClientCertificate| {
             let client = TlsClient::new(&self.config, Some(identity));
             (hosts.clone(), Arc::new(client))
         };

@@ -12,7 +12,7 @@ use crate::target::Target;
 
 /// How some hosts are reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct UpstreamRoute {
     /// Which hosts.
     pub hosts: HostPattern,
     /// The proxy that is asked for them; `None`: directly.

@@ -11,7 +11,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-use crate::facts::Facts;
+use crate::certificate_summary::CertificateSummary;
 use crate::observe::Observer;
 
 /// Certificates that were wrong, and are remembered.
@@ -25,7 +25,7 @@ pub(crate) struct Verifier {
     observer: Option<Arc<Observer>>,
     /// The handshake tells that a certificate is wrong, but not what stands in
     /// it: name and certificate of the last ones.
-    wrong: Mutex<VecDeque<(String, Option<Facts>)>>,
+    wrong: Mutex<VecDeque<(String, Option<CertificateSummary>)>>,
 }
 
 impl Verifier {
@@ -44,7 +44,7 @@ impl Verifier {
     }
 
     /// What stood in the certificate that was wrong for this name.
-    pub(crate) fn facts(&self, name: &str) -> Option<Facts> {
+    pub(crate) fn facts(&self, name: &str) -> Option<CertificateSummary> {
         let wrong = self.wrong.lock();
         let latest = wrong.iter().rev().find(|(host, _)| host == name);
         latest.and_then(|(_, facts)| facts.clone())
@@ -55,7 +55,7 @@ impl Verifier {
         if wrong.len() == REMEMBERED {
             wrong.pop_front();
         }
-        wrong.push_back((name.to_str().into_owned(), Facts::of(leaf)));
+        wrong.push_back((name.to_str().into_owned(), CertificateSummary::of(leaf)));
     }
 }
 

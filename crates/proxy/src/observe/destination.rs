@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use url::Url;
 
 use super::client::Client;
-use super::submission::Parcel;
+use super::submission::PendingSubmission;
 use crate::time::day;
 
 /// `log.v3.json` of a log has one or two kB.
@@ -26,7 +26,7 @@ pub(crate) struct Destination {
     pub(crate) key: Option<Arc<PublicKey>>,
     /// The notAfter that it takes by its own word, in milliseconds since 1970.
     pub(crate) window: Option<Range<u64>>,
-    pub(crate) send: mpsc::Sender<Parcel>,
+    pub(crate) send: mpsc::Sender<PendingSubmission>,
 }
 
 /// Whether a log takes a certificate.

@@ -7,7 +7,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct Standing {
+pub(crate) struct StandingLabels {
     pub(crate) standing: &'static str,
 }
 
@@ -18,22 +18,22 @@ pub(crate) struct SctLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct What {
+pub(crate) struct KindLabels {
     pub(crate) what: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct Outcome {
+pub(crate) struct OutcomeLabels {
     pub(crate) outcome: &'static str,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     pub(crate) handshakes: Counter,
-    pub(crate) certificates: Family<Standing, Counter>,
+    pub(crate) certificates: Family<StandingLabels, Counter>,
     pub(crate) scts: Family<SctLabels, Counter>,
-    pub(crate) dropped: Family<What, Counter>,
-    pub(crate) submissions: Family<Outcome, Counter>,
+    pub(crate) dropped: Family<KindLabels, Counter>,
+    pub(crate) submissions: Family<OutcomeLabels, Counter>,
     pub(crate) submissions_waiting: Gauge,
     pub(crate) hosts_held: Gauge,
     pub(crate) certificates_held: Gauge,
@@ -43,17 +43,19 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     pub(crate) fn drop(&self, what: &'static str) {
-        self.dropped.get_or_create(&What { what }).inc();
+        self.dropped.get_or_create(&KindLabels { what }).inc();
     }
 
     /// Handshakes that were not looked at.
     pub(crate) fn dropped_handshakes(&self) -> u64 {
-        let what = What { what: "handshakes" };
+        let what = KindLabels { what: "handshakes" };
         self.dropped.get(&what).map_or(0, |counter| counter.get())
     }
 
     pub(crate) fn submission(&self, outcome: &'static str) {
-        self.submissions.get_or_create(&Outcome { outcome }).inc();
+        self.submissions
+            .get_or_create(&OutcomeLabels { outcome })
+            .inc();
     }
 
     pub(crate) fn register(&self, registry: &mut Registry) {

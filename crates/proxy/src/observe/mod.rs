@@ -25,5 +25,5 @@ mod view;
 mod worker;
 
 pub use observer::{ObserveError, Observer};
-pub use options::{LogListSource, Options, SubmitTo};
+pub use options::{LogListSource, ObserveOptions, SubmitTo};
 pub use routes::routes;

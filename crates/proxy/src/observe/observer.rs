@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use url::Url;
 
-use super::Options;
+use super::ObserveOptions;
 use super::client::Client;
 use super::destination::{self, Destination};
 use super::judge::Beside;
@@ -23,7 +23,7 @@ use super::metrics::Metrics;
 use super::options::SubmitTo;
 use super::shared::{Listed, Shared, now_ms};
 use super::source::Source;
-use super::submission::{MOST_WAITING, Parcel, Submitter};
+use super::submission::{MOST_WAITING, PendingSubmission, Submitter};
 use super::worker::{Message, Sighting, Worker};
 
 /// Handshakes that wait to be looked at, at most; and what they may weigh.
@@ -64,7 +64,7 @@ impl Observer {
     /// # Errors
     /// A log list that cannot be read: without it the answers would be wrong. Once it has been
     /// read, the last one stays in use whatever happens to its source.
-    pub async fn start(options: Options) -> Result<Arc<Self>, ObserveError> {
+    pub async fn start(options: ObserveOptions) -> Result<Arc<Self>, ObserveError> {
         let client = Client::new(&options.tls);
         let targets = options.submit_to.iter().map(Target::new);
         let targets = targets.collect::<Result<Vec<_>, _>>()?;
@@ -88,10 +88,10 @@ impl Observer {
         let mut destinations = Vec::new();
         for target in targets {
             // Each has a queue and a task of its own: one that is away holds up no other.
-            let (send, parcels) = mpsc::channel(MOST_WAITING);
+            let (send, submissions) = mpsc::channel(MOST_WAITING);
             let key = target.key.clone();
             let submitter = Submitter::new(client.clone(), &target.log, key, &shared);
-            tasks.push(tokio::spawn(submitter.run(parcels)).abort_handle());
+            tasks.push(tokio::spawn(submitter.run(submissions)).abort_handle());
             destinations.push(target.destination(&client, &shared, send).await);
         }
         if let Some(source) = source {
@@ -175,7 +175,7 @@ impl Target {
         self,
         client: &Client,
         shared: &Shared,
-        send: mpsc::Sender<Parcel>,
+        send: mpsc::Sender<PendingSubmission>,
     ) -> Destination {
         let Target { log, key } = self;
         let listed = shared
@@ -197,7 +197,7 @@ impl Target {
     }
 }
 
-fn shared(options: &Options, targets: &[Target], listed: Listed) -> Shared {
+fn shared(options: &ObserveOptions, targets: &[Target], listed: Listed) -> Shared {
     let metrics = Metrics::default();
     let logs = listed.list.as_ref().map_or(0, LogList::len);
     metrics.logs.set(i64::try_from(logs).unwrap_or(i64::MAX));

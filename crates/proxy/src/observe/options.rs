@@ -25,9 +25,9 @@ pub struct SubmitTo {
     pub key: Option<Vec<u8>>,
 }
 
-/// What an observer shall do. Start from [`Options::new`].
+/// What an observer shall do. Start from [`ObserveOptions::new`].
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct ObserveOptions {
     /// The logs whose SCTs count. Without a list SCTs are shown, but none can be verified.
     pub log_list: Option<LogListSource>,
     /// How often the log list is looked at again.
@@ -47,10 +47,10 @@ pub struct Options {
     pub most_bytes: usize,
 }
 
-impl Options {
+impl ObserveOptions {
     /// Observes without a log list and submits nothing.
     pub fn new(tls: Arc<rustls::ClientConfig>) -> Self {
-        Options {
+        ObserveOptions {
             log_list: None,
             refresh: Duration::from_secs(3600),
             submit_to: Vec::new(),

@@ -57,7 +57,7 @@ pub(crate) enum Verified {
 
 /// A chain on its way to the log.
 #[derive(Debug)]
-pub(crate) struct Parcel {
+pub(crate) struct PendingSubmission {
     pub(crate) fingerprint: Fingerprint,
     pub(crate) leaf: Arc<[u8]>,
     pub(crate) issuers: Arc<[Arc<Issuer>]>,
@@ -94,22 +94,22 @@ impl Submitter {
     }
 
     /// Sends what comes until nothing can come any more.
-    pub(crate) async fn run(self, mut parcels: mpsc::Receiver<Parcel>) {
+    pub(crate) async fn run(self, mut submissions: mpsc::Receiver<PendingSubmission>) {
         let mut pause = FIRST_PAUSE;
         // What was tried in vain comes first: an answer to it tells that the log is back.
-        let mut late: Option<(Parcel, u32)> = None;
+        let mut late: Option<(PendingSubmission, u32)> = None;
         loop {
-            let (parcel, attempts) = match late.take() {
+            let (pending, attempts) = match late.take() {
                 Some(late) => late,
-                None => match parcels.recv().await {
-                    Some(parcel) => (parcel, 0),
+                None => match submissions.recv().await {
+                    Some(pending) => (pending, 0),
                     None => return,
                 },
             };
             let Some(shared) = self.shared.upgrade() else {
                 return;
             };
-            let (outcome, wait) = match self.attempt(&parcel, &shared).await {
+            let (outcome, wait) = match self.attempt(&pending, &shared).await {
                 Attempt::Done(outcome) => {
                     pause = FIRST_PAUSE;
                     (outcome, None)
@@ -133,11 +133,11 @@ impl Submitter {
             if !again {
                 shared.metrics.submissions_waiting.dec();
             }
-            shared.submitted(&parcel.fingerprint, outcome);
+            shared.submitted(&pending.fingerprint, outcome);
             // While nothing is sent, what was seen need not be held.
             drop(shared);
             if again {
-                late = Some((parcel, attempts + 1));
+                late = Some((pending, attempts + 1));
             }
             if let Some(wait) = wait {
                 // The log is away or asked for it (Retry-After).
@@ -146,14 +146,14 @@ impl Submitter {
         }
     }
 
-    async fn attempt(&self, parcel: &Parcel, shared: &Shared) -> Attempt {
-        let json = add_chain_json(parcel);
+    async fn attempt(&self, pending: &PendingSubmission, shared: &Shared) -> Attempt {
+        let json = add_chain_json(pending);
         let answer = match self.client.post(&self.add_chain, json).await {
             Ok(answer) => answer,
             Err(why) => return Attempt::Again(why, None),
         };
         match answer.status {
-            StatusCode::OK => Attempt::Done(self.accepted(&answer, parcel, shared)),
+            StatusCode::OK => Attempt::Done(self.accepted(&answer, pending, shared)),
             status if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() => {
                 Attempt::Again(reason(&answer), answer.retry_after)
             }
@@ -161,25 +161,35 @@ impl Submitter {
         }
     }
 
-    fn accepted(&self, answer: &Answer, parcel: &Parcel, shared: &Shared) -> Submission {
+    fn accepted(
+        &self,
+        answer: &Answer,
+        pending: &PendingSubmission,
+        shared: &Shared,
+    ) -> Submission {
         let sct = match Sct::parse(&answer.body) {
             Ok(sct) => sct,
             Err(error) => return Submission::Failed(format!("the log answered 200, but {error}")),
         };
         let listed = shared.list.load();
         let listed = listed.list.as_ref().and_then(|list| list.get(&sct.log_id));
-        let verified = self.verify(&sct, parcel, listed);
+        let verified = self.verify(&sct, pending, listed);
         Submission::Accepted { sct, verified }
     }
 
-    fn verify(&self, sct: &Sct, parcel: &Parcel, listed: Option<&Arc<ListedLog>>) -> Verified {
+    fn verify(
+        &self,
+        sct: &Sct,
+        pending: &PendingSubmission,
+        listed: Option<&Arc<ListedLog>>,
+    ) -> Verified {
         let given = self.key.as_deref();
         let (key, name) = match (given, listed) {
             (Some(key), _) => (key, "the key that was given".to_owned()),
             (None, Some(log)) => (&log.key, log.description.clone()),
             (None, None) => return Verified::UnknownKey,
         };
-        let Ok(leaf) = Certificate::parse(&parcel.leaf) else {
+        let Ok(leaf) = Certificate::parse(&pending.leaf) else {
             return Verified::No("the certificate cannot be read".to_owned());
         };
         match sct.verify(key, &SignedEntry::of_delivered(&leaf)) {
@@ -201,9 +211,9 @@ fn add_chain(log: &Url) -> String {
 }
 
 /// The body of `add-chain` (RFC 6962 section 4.1).
-fn add_chain_json(parcel: &Parcel) -> Vec<u8> {
-    let issuers = parcel.issuers.iter().map(|issuer| &issuer.der[..]);
-    let chain = std::iter::once(&parcel.leaf[..]).chain(issuers);
+fn add_chain_json(pending: &PendingSubmission) -> Vec<u8> {
+    let issuers = pending.issuers.iter().map(|issuer| &issuer.der[..]);
+    let chain = std::iter::once(&pending.leaf[..]).chain(issuers);
     let length = chain.clone().map(|der| der.len() * 4 / 3 + 8).sum();
     let mut json = Vec::with_capacity(length);
     json.extend_from_slice(b"{\"chain\":[");

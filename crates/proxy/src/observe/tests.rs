@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::issuer::Path;
 use super::judge::{Beside, Judgement, Subject, judge};
 use super::shared::now_ms;
-use super::{Observer, Options, SubmitTo, routes};
+use super::{ObserveOptions, Observer, SubmitTo, routes};
 
 fn log_key(n: u8) -> LogKey {
     LogKey::from_seed(&[n; 32]).unwrap()

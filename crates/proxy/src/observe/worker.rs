@@ -11,10 +11,10 @@ use super::destination::{Destination, choose};
 use super::issuer::{Issuers, Path};
 use super::judge::{Beside, Judgement, Subject, judge};
 use super::memory::Record;
-use super::metrics::{SctLabels, Standing};
+use super::metrics::{SctLabels, StandingLabels};
 use super::shared::{Shared, now_ms};
 use super::staple::Staple;
-use super::submission::{Parcel, Submission};
+use super::submission::{PendingSubmission, Submission};
 
 /// What the worker is told.
 #[derive(Debug)]
@@ -172,7 +172,7 @@ impl Worker {
         let standing = judgement.standing.name();
         metrics
             .certificates
-            .get_or_create(&Standing { standing })
+            .get_or_create(&StandingLabels { standing })
             .inc();
         for sct in &judgement.scts {
             let (delivery, finding) = (sct.delivery.name(), sct.finding.name());
@@ -216,13 +216,13 @@ impl Worker {
         } else {
             &record.issuers
         };
-        let parcel = Parcel {
+        let pending = PendingSubmission {
             fingerprint,
             leaf: record.leaf.clone(),
             issuers: issuers.clone(),
         };
         self.shared.metrics.submissions_waiting.inc();
-        if destination.send.try_send(parcel).is_err() {
+        if destination.send.try_send(pending).is_err() {
             self.shared.metrics.submissions_waiting.dec();
             self.shared.metrics.drop("submissions");
             let full = "too many chains wait for the log; offered again when seen again";

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lucarne_mint::{Authority, LeafOptions, oid, pem};
-use lucarne_proxy::{Identity, Shown};
+use lucarne_proxy::{ClientCertificate, Identity};
 use lucarne_testkit::{tls_client, tls_server};
 use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
@@ -29,9 +29,9 @@ fn certificate(ca: &Authority, name: &str) -> (String, String) {
     )
 }
 
-fn shown(hosts: &str, ca: &Authority, name: &str) -> Shown {
+fn shown(hosts: &str, ca: &Authority, name: &str) -> ClientCertificate {
     let (certificate, key) = certificate(ca, name);
-    Shown {
+    ClientCertificate {
         hosts: hosts.parse().unwrap(),
         identity: Identity::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap(),
     }
@@ -114,7 +114,7 @@ async fn a_certificate_is_shown_to_matching_hosts_alone() {
         who(acceptor, close).await,
     );
     let port = |origin: &Origin| format!("localhost:{}", origin.address.port());
-    setup.ways.shown = vec![shown(&port(&inner), &clients, "anna.test")];
+    setup.upstream_routes.shown = vec![shown(&port(&inner), &clients, "anna.test")];
     let rig = setup.start().await;
     let mut resumed = 0;
     for _ in 0..4 {
@@ -134,7 +134,7 @@ async fn connections_as_one_client_are_never_used_as_another() {
     let mut setup = Setup::new();
     let acceptor = asking(&setup.world, &clients, false);
     let origin = who(acceptor, Arc::default()).await;
-    setup.ways.shown = vec![shown("localhost", &clients, "anna.test")];
+    setup.upstream_routes.shown = vec![shown("localhost", &clients, "anna.test")];
     let rig = setup.start().await;
     let authority = format!("localhost:{}", origin.address.port());
     let ask = async || {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
-use lucarne_proxy::{Action, Rule, Users, Way};
+use lucarne_proxy::{Action, Rule, UpstreamRoute, Users};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -14,8 +14,8 @@ use crate::common::origin::{self, Origin};
 use crate::common::{PATIENCE, Rig, Setup};
 
 /// `way("*", "http://…")`, or `direct`.
-fn way(hosts: &str, url: &str) -> Way {
-    Way {
+fn way(hosts: &str, url: &str) -> UpstreamRoute {
+    UpstreamRoute {
         hosts: hosts.parse().unwrap(),
         through: (url != "direct").then(|| url.parse().unwrap()),
     }
@@ -37,9 +37,9 @@ fn parent() -> Setup {
 }
 
 /// A proxy that goes these ways, and tunnels one host.
-fn child(ways: Vec<Way>) -> Setup {
+fn child(upstream_routes: Vec<UpstreamRoute>) -> Setup {
     let mut setup = Setup::new();
-    setup.ways.through = ways;
+    setup.upstream_routes.through = upstream_routes;
     setup.rules.rules = vec![tunnel("tunnelled.localhost")];
     setup
 }

@@ -12,7 +12,7 @@ use lucarne_mint::store::{
 };
 use lucarne_mint::{Authority, CaDirectory, CaOptions, KeyType, pem};
 use lucarne_proxy::observe::{self, LogListSource, Observer, SubmitTo};
-use lucarne_proxy::{Trust, Users, Way};
+use lucarne_proxy::{Trust, UpstreamRoute, Users};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{KeyLog, KeyLogFile, RootCertStore};
@@ -93,7 +93,7 @@ pub(super) fn users(sources: &UserSources) -> Result<Option<Users>> {
 }
 
 /// The proxies that servers are reached by. Passwords are read now.
-pub(super) fn through(config: &Config) -> Result<Vec<Way>> {
+pub(super) fn through(config: &Config) -> Result<Vec<UpstreamRoute>> {
     let way = |through: &Through| {
         let mut proxy = through.proxy.clone();
         if let (Some(bare), Some(secret)) = (&proxy, &through.password) {
@@ -103,7 +103,7 @@ pub(super) fn through(config: &Config) -> Result<Vec<Way>> {
             let whole = bare.clone().with_password(&password);
             proxy = Some(whole.with_context(|| format!("the URL of {bare}"))?);
         }
-        Ok(Way {
+        Ok(UpstreamRoute {
             hosts: through.hosts.clone(),
             through: proxy,
         })
@@ -189,7 +189,7 @@ pub(super) async fn observer(
         .with_safe_default_protocol_versions()?
         .with_root_certificates(trust.roots.clone())
         .with_no_client_auth();
-    let mut options = observe::Options::new(Arc::new(tls));
+    let mut options = observe::ObserveOptions::new(Arc::new(tls));
     options.log_list = config.log_list.as_deref().map(log_list).transpose()?;
     options.submit_to = submit_to(config)?;
     options.roots = roots;

@@ -6,14 +6,14 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
 use lucarne_mint::store::{DEFAULT_ALPN, Host, Minter, OwnCertificate};
-use lucarne_proxy::{HostPattern, Identity, Proxy, Shown, Target};
+use lucarne_proxy::{ClientCertificate, HostPattern, Identity, Proxy, Target};
 
 use super::config::{Config, Pair};
 use crate::tls::{self, both, read};
 
 /// What the files hold, and whether it is what they held.
 pub(super) struct Pairs {
-    shown: Vec<(Pair, Shown)>,
+    shown: Vec<(Pair, ClientCertificate)>,
     own: Vec<(Pair, OwnCertificate)>,
     watch: tls::Watch,
 }
@@ -36,7 +36,7 @@ impl Pairs {
     }
 
     /// What servers are shown.
-    pub(super) fn shown(&self) -> Vec<Shown> {
+    pub(super) fn shown(&self) -> Vec<ClientCertificate> {
         self.shown.iter().map(|(_, shown)| shown.clone()).collect()
     }
 
@@ -77,11 +77,11 @@ fn reread<T>(pairs: &mut [(Pair, T)], read: fn(&Pair) -> Result<T>) {
     }
 }
 
-fn shown(pair: &Pair) -> Result<Shown> {
+fn shown(pair: &Pair) -> Result<ClientCertificate> {
     let (certificates, key) = (read(&pair.certificate)?, read(&pair.key)?);
     let identity = Identity::from_pem(&certificates, &key)
         .with_context(|| both(&pair.certificate, &pair.key))?;
-    Ok(Shown {
+    Ok(ClientCertificate {
         hosts: pair.hosts.clone(),
         identity,
     })

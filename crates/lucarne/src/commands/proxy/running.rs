@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use lucarne_mint::CaDirectory;
 use lucarne_mint::store::Minter;
 use lucarne_proxy::observe::Observer;
-use lucarne_proxy::{Admin, Proxy, Settings, Ways};
+use lucarne_proxy::{Admin, Proxy, ProxySettings, UpstreamRoutes};
 use prometheus_client::registry::Registry;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::oneshot;
@@ -29,16 +29,16 @@ pub(super) async fn run(config: Config, draw: bool, logging: &Logging) -> Result
     let minter = Arc::new(open::minter(&config, ca)?);
     let pairs = Pairs::read(&config)?;
     minter.replace_own(pairs.own());
-    let ways = Ways {
+    let upstream_routes = UpstreamRoutes {
         through: open::through(&config)?,
         shown: pairs.shown(),
     };
     let (trust, roots) = open::trust(&config)?;
     let observer = open::observer(&config, &trust, roots).await?;
-    let proxy = Proxy::new(Settings {
+    let proxy = Proxy::new(ProxySettings {
         minter: minter.clone(),
         trust,
-        ways,
+        upstream_routes,
         rules: config.rules.clone(),
         users: open::users(&config.users)?,
         limits: config.limits.clone(),

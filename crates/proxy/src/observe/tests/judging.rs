@@ -199,7 +199,7 @@ fn a_staple_that_says_revoked_or_proves_nothing_is_never_good() {
 /// Whoever is in the way can replace a staple by garbage, and cannot make one.
 #[tokio::test]
 async fn what_proves_nothing_takes_no_revocation_back() {
-    let observer = Observer::start(Options::new(tls())).await.unwrap();
+    let observer = Observer::start(ObserveOptions::new(tls())).await.unwrap();
     let leaf = certificate("stapled.example", &[]);
     let by_issuer = |status| signed(&staple(&leaf, status, &[])).ocsp;
     let mut seen = 0;

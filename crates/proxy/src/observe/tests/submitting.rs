@@ -94,13 +94,13 @@ async fn respond(
     Ok(response.body(Full::from(text)).unwrap())
 }
 
-fn options(to: &Double, key: Option<u8>) -> Options {
-    Options {
+fn options(to: &Double, key: Option<u8>) -> ObserveOptions {
+    ObserveOptions {
         submit_to: vec![SubmitTo {
             log: to.url.clone(),
             key: key.map(|n| log_key(n).public_key_spki().to_vec()),
         }],
-        ..Options::new(tls())
+        ..ObserveOptions::new(tls())
     }
 }
 
@@ -221,12 +221,12 @@ async fn a_log_that_is_away() {
     let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", nobody.local_addr().unwrap());
     drop(nobody);
-    let observer = Observer::start(Options {
+    let observer = Observer::start(ObserveOptions {
         submit_to: vec![SubmitTo {
             log: url.parse().unwrap(),
             key: None,
         }],
-        ..Options::new(tls())
+        ..ObserveOptions::new(tls())
     })
     .await
     .unwrap();
@@ -276,7 +276,7 @@ async fn what_is_in_a_log_is_not_sent_to_another() {
     let file = folder.path().join("log_list.json");
     let logs = list_json(&[(2, "B", "usable")]);
     std::fs::write(&file, logs.to_string()).unwrap();
-    let observer = Observer::start(Options {
+    let observer = Observer::start(ObserveOptions {
         log_list: Some(LogListSource::File(file)),
         ..options(&log, Some(1))
     })
@@ -337,11 +337,11 @@ async fn each_chain_goes_to_the_log_whose_window_it_fits_into() {
         log: log.url.clone(),
         key: None,
     };
-    let observer = Observer::start(Options {
+    let observer = Observer::start(ObserveOptions {
         log_list: Some(LogListSource::File(file.clone())),
         refresh: Duration::from_millis(50),
         submit_to: vec![to(&soon), to(&later)],
-        ..Options::new(tls())
+        ..ObserveOptions::new(tls())
     })
     .await
     .unwrap();

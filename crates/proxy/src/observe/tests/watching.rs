@@ -2,11 +2,11 @@ use super::*;
 use crate::observe::LogListSource;
 use prometheus_client::registry::Registry;
 
-fn options_with(list: &std::path::Path) -> Options {
-    Options {
+fn options_with(list: &std::path::Path) -> ObserveOptions {
+    ObserveOptions {
         log_list: Some(LogListSource::File(list.to_owned())),
         refresh: Duration::from_millis(50),
-        ..Options::new(tls())
+        ..ObserveOptions::new(tls())
     }
 }
 
@@ -204,7 +204,7 @@ async fn a_list_that_cannot_be_read_at_the_start() {
 /// The queue has an end in numbers and in bytes; what does not fit is counted, and nobody waits.
 #[tokio::test]
 async fn more_than_can_be_looked_at() {
-    let observer = Observer::start(Options::new(tls())).await.unwrap();
+    let observer = Observer::start(ObserveOptions::new(tls())).await.unwrap();
     let sent = 20_000;
     {
         // The worker cannot go on, the proxy can.
@@ -244,7 +244,7 @@ async fn dropped_and_gone() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("log_list.json");
     std::fs::write(&file, list_json(&[(1, "A", "usable")]).to_string()).unwrap();
-    let options = Options {
+    let options = ObserveOptions {
         submit_to: vec![SubmitTo {
             log: "http://127.0.0.1:9/".parse().unwrap(),
             key: None,

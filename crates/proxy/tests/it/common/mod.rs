@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use lucarne_mint::store::{CertificateStore, MemoryStore, MintOptions, Minter, StoreOptions};
 use lucarne_mint::{Authority, CaOptions, KeyType};
-use lucarne_proxy::{Limits, Proxy, Rules, Settings, Trust, Users, Ways};
+use lucarne_proxy::{Limits, Proxy, ProxySettings, Rules, Trust, UpstreamRoutes, Users};
 use rustls::pki_types::CertificateDer;
 use rustls::{KeyLog, RootCertStore};
 use tokio::net::TcpListener;
@@ -41,7 +41,7 @@ pub(crate) struct Setup {
     pub(crate) limits: Limits,
     pub(crate) users: Option<Users>,
     pub(crate) store: Arc<dyn CertificateStore>,
-    pub(crate) ways: Ways,
+    pub(crate) upstream_routes: UpstreamRoutes,
     pub(crate) key_log: Option<Arc<dyn KeyLog>>,
     /// The CA of the servers behind it.
     pub(crate) world: Authority,
@@ -61,7 +61,7 @@ impl Setup {
             },
             users: None,
             store: Arc::new(MemoryStore::new(StoreOptions::default())),
-            ways: Ways::default(),
+            upstream_routes: UpstreamRoutes::default(),
             key_log: None,
             world: authority("The World"),
         }
@@ -80,10 +80,10 @@ impl Setup {
             roots: roots(&self.world),
             insecure: false,
         };
-        let proxy = Proxy::new(Settings {
+        let proxy = Proxy::new(ProxySettings {
             minter: Arc::new(minter),
             trust,
-            ways: self.ways,
+            upstream_routes: self.upstream_routes,
             rules: self.rules,
             users: self.users,
             limits: self.limits,

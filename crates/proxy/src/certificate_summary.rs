@@ -7,7 +7,7 @@ use crate::time::time;
 
 /// What stands in a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct CertificateSummary {
     /// Whom it is for.
     pub subject: String,
     /// Who issued it.
@@ -18,11 +18,11 @@ pub struct Facts {
     pub not_after: String,
 }
 
-impl Facts {
+impl CertificateSummary {
     /// Of a certificate in DER, if it can be read.
     pub fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
         let certificate = Certificate::parse(certificate).ok()?;
-        Some(Facts {
+        Some(CertificateSummary {
             subject: display_name(certificate.subject()),
             issuer: display_name(certificate.issuer()),
             not_before: shown(certificate.not_before()),
