@@ -14,11 +14,11 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod assets;
+mod blocking_pool;
 mod cache;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod error;
-mod lane;
 mod lock;
 pub mod memory;
 pub mod object;

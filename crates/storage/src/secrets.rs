@@ -13,7 +13,7 @@ use object_store::ClientOptions;
 use object_store::client::{HttpClient, HttpConnector, HttpError, HttpRequestBody};
 use serde_json::Value;
 
-use crate::object::{Patience, config, failure, http::Connector};
+use crate::object::{RequestPolicy, config, failure, http::Connector};
 use crate::{Error, Stats};
 
 /// Before each repetition. Longer bad moments are for whoever starts us anew.
@@ -90,7 +90,7 @@ pub async fn aws(name: &str, place: &crate::object::S3) -> Result<Bytes, SecretE
     let mut settings = place.clone();
     settings.bucket = "none".into();
     let (client, region) = settings
-        .client(connector(), Patience::hasty().retry())
+        .client(connector(), RequestPolicy::hasty().retry())
         .map_err(misconfigured)?;
     // It becomes part of a host's name and of a header.
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
@@ -139,7 +139,7 @@ pub async fn gcp(version: &str, place: &crate::object::Gcs) -> Result<Bytes, Sec
     let mut settings = place.clone();
     settings.bucket = "none".into();
     let client = settings
-        .client(connector(), Patience::hasty().retry())
+        .client(connector(), RequestPolicy::hasty().retry())
         .map_err(misconfigured)?;
     let server = server(place.endpoint.as_deref(), || {
         "https://secretmanager.googleapis.com".into()
@@ -161,9 +161,9 @@ pub async fn gcp(version: &str, place: &crate::object::Gcs) -> Result<Bytes, Sec
 
 fn connector() -> Connector {
     Connector {
-        patience: Patience {
+        policy: RequestPolicy {
             hedge: None,
-            ..Patience::default()
+            ..RequestPolicy::default()
         },
         stats: Arc::new(Stats::default()),
         accept_gzip: false,

@@ -53,7 +53,7 @@ impl Place {
         };
         let mut config = ObjectStoreConfig::new(Bucket::S3(s3), "log/");
         // A slow moment of the machine must not count as another read.
-        config.patience.hedge = None;
+        config.policy.hedge = None;
         Place {
             config,
             cache: tempfile::tempdir().unwrap(),

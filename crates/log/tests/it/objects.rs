@@ -43,8 +43,8 @@ impl InBucket {
             ..S3::default()
         };
         let mut config = ObjectStoreConfig::new(Bucket::S3(s3), "2026h1/");
-        config.patience.request = Duration::from_secs(2);
-        config.patience.retrying = Duration::from_secs(1);
+        config.policy.request = Duration::from_secs(2);
+        config.policy.retrying = Duration::from_secs(1);
         config
     }
 

@@ -21,7 +21,7 @@ use tokio::task::spawn_blocking;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 use super::lru::Lru;
-use crate::lane::Lane;
+use crate::blocking_pool::BlockingPool;
 
 /// Bytes of the sum.
 const HEADER: usize = 16;
@@ -42,7 +42,7 @@ pub(super) struct Disk {
     directory: PathBuf,
     lru: Mutex<Lru>,
     writers: Arc<Semaphore>,
-    reading: Lane,
+    reading: BlockingPool,
     next: AtomicU64,
     warned: AtomicBool,
 }
@@ -53,7 +53,7 @@ impl Disk {
             directory: directory.to_owned(),
             lru: Mutex::new(Lru::new(bytes)),
             writers: Arc::new(Semaphore::new(WRITERS)),
-            reading: Lane::new(READERS, PATIENCE),
+            reading: BlockingPool::new(READERS, PATIENCE),
             next: AtomicU64::new(0),
             warned: AtomicBool::new(false),
         }

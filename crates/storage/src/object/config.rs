@@ -25,18 +25,18 @@ pub struct ObjectStoreConfig {
     /// log's.
     pub key_prefix: String,
     /// How long requests may take.
-    pub patience: Patience,
+    pub policy: RequestPolicy,
     /// Most requests of one call that are under way at once.
     pub parallel: usize,
 }
 
 impl ObjectStoreConfig {
-    /// With the usual patience, and 32 requests at once.
+    /// With the usual timeouts, and 32 requests at once.
     pub fn new(bucket: Bucket, key_prefix: impl Into<String>) -> Self {
         Self {
             bucket,
             key_prefix: key_prefix.into(),
-            patience: Patience::default(),
+            policy: RequestPolicy::default(),
             parallel: 32,
         }
     }
@@ -139,7 +139,7 @@ impl fmt::Debug for Azure {
 /// fifteen seconds of a store that does not answer, and the log, which then
 /// answers 503, tries anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct RequestPolicy {
     /// For one request and its answer; a second more for each MiB moved.
     pub request: Duration,
     /// Without an answer for so long, what may be sent twice is sent again,
@@ -151,7 +151,7 @@ pub struct Patience {
     pub retrying: Duration,
 }
 
-impl Default for Patience {
+impl Default for RequestPolicy {
     fn default() -> Self {
         Self {
             request: Duration::from_secs(5),
@@ -191,11 +191,11 @@ impl ObjectStoreConfig {
     /// A client of the store; nothing is sent yet.
     pub(crate) fn connect(&self, stats: Arc<Stats>) -> Result<Arc<dyn ObjectStore>, Error> {
         let connector = Connector {
-            patience: self.patience,
+            policy: self.policy,
             stats,
             accept_gzip: matches!(self.bucket, Bucket::Gcs(_)),
         };
-        let retry = self.patience.retry();
+        let retry = self.policy.retry();
         match &self.bucket {
             Bucket::S3(s3) => s3.connect(connector, retry),
             Bucket::Gcs(gcs) => gcs.connect(connector, retry),
@@ -227,7 +227,7 @@ impl ObjectStoreConfig {
     }
 }
 
-impl Patience {
+impl RequestPolicy {
     /// For who would rather know that there is no answer than wait for one.
     pub(crate) fn hasty() -> Self {
         Self {

@@ -27,7 +27,7 @@ use object_store::client::{
 };
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::config::Patience;
+use super::config::RequestPolicy;
 use crate::{Operation, Outcome, Stats};
 
 const AGENT: &str = concat!("lucarne/", env!("CARGO_PKG_VERSION"));
@@ -54,7 +54,7 @@ pub(super) struct Tries(Arc<AtomicBool>);
 /// Makes the transports of one store.
 #[derive(Clone)]
 pub(crate) struct Connector {
-    pub(crate) patience: Patience,
+    pub(crate) policy: RequestPolicy,
     pub(crate) stats: Arc<Stats>,
     /// Ask for gzip as it is stored. Without it, GCS decompresses on the way.
     pub(crate) accept_gzip: bool,
@@ -67,7 +67,7 @@ impl fmt::Debug for Connector {
 }
 
 impl HttpConnector for Connector {
-    /// Of the options, none is used: patience says what they would.
+    /// Of the options, none is used: the policy says what they would.
     fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
         Ok(HttpClient::new(Transport::new(self.clone())))
     }
@@ -126,7 +126,7 @@ impl Transport {
         self.options.stats.requested();
         let harmless = repeatable(&request);
         let sent = request.body().content_length();
-        let start = Instant::now() + self.options.patience.request + per_mib(sent);
+        let start = Instant::now() + self.options.policy.request + per_mib(sent);
         let failed = |error: &(dyn std::error::Error + 'static)| fault(harmless, error);
         let late = |_| HttpError::new(kind(harmless, HttpErrorKind::Timeout), Late);
 
@@ -186,7 +186,7 @@ impl HttpService for Transport {
         if self.options.accept_gzip {
             headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
         }
-        match self.options.patience.hedge {
+        match self.options.policy.hedge {
             Some(after) if hedgeable(&request) => self.hedged(request, after).await,
             _ => self.attempt(request).await,
         }

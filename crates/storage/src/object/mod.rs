@@ -23,12 +23,12 @@
 //! nor can a put that was given up and arrives late; and two processes that do
 //! not even share a lock stop each other at the first checkpoint.
 
+mod bucket_url;
 mod checkpoint;
 pub(crate) mod config;
 pub(crate) mod failure;
 pub(crate) mod http;
 mod journal;
-mod place;
 mod profile;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,7 +46,7 @@ use object_store::{
 };
 
 use self::checkpoint::Published;
-pub use self::config::{Azure, Bucket, Gcs, ObjectStoreConfig, Patience, S3, S3Keys};
+pub use self::config::{Azure, Bucket, Gcs, ObjectStoreConfig, RequestPolicy, S3, S3Keys};
 use self::http::{Immutable, Tries};
 use self::journal::{Journal, Name};
 use crate::{Asset, AssetKind, Assets, Error, Observer, Stats, path};
@@ -90,7 +90,7 @@ impl ObjectAssets {
         config.check_prefix()?;
         let stats = Arc::new(Stats::observed(observer));
         let hasty = ObjectStoreConfig {
-            patience: Patience::hasty(),
+            policy: RequestPolicy::hasty(),
             ..config.clone()
         };
         let assets = Self {

@@ -25,7 +25,7 @@ use object_store::{
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::object::{Patience, failure};
+use crate::object::{RequestPolicy, failure};
 use crate::{Lock, LockError, LogId, ObjectStoreConfig, Observer, Stats};
 
 /// How long a call may take in all.
@@ -88,13 +88,13 @@ impl ObjectLock {
         let location = config.location();
         // The client repeats for half the time that its answer is waited for: what
         // the store said arrives here, where a repetition cut off would be silence.
-        let patience = Patience {
+        let policy = RequestPolicy {
             request: ANSWER,
             retrying: ANSWER / 2,
-            ..config.patience
+            ..config.policy
         };
         let config = &ObjectStoreConfig {
-            patience,
+            policy,
             ..config.clone()
         };
         let store = config

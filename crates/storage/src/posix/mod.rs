@@ -9,7 +9,7 @@
 //!     tmp/                files on their way; empty between calls
 //! ```
 
-mod guard;
+mod directory_lock;
 mod journal;
 mod publisher;
 mod segment;
@@ -28,11 +28,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use self::guard::Guard;
+use self::directory_lock::DirectoryLock;
 use self::journal::{Journal, open_directory};
 use self::publisher::Publisher;
 use self::settle::Durability;
-use crate::lane::{Lane, NoResult};
+use crate::blocking_pool::{BlockingPool, NoResult};
 use crate::{Asset, Assets, Error, ForReader, Stats};
 
 /// Assets in a directory of a POSIX file system. While it lives, no other
@@ -40,11 +40,11 @@ use crate::{Asset, Assets, Error, ForReader, Stats};
 pub struct PosixAssets {
     directory: Arc<Directory>,
     /// What the rounds do, one thing after the other.
-    rounds: Lane,
+    rounds: BlockingPool,
     /// What makes it durable, beside them.
-    settling: Lane,
-    reading: Lane,
-    probing: Lane,
+    settling: BlockingPool,
+    reading: BlockingPool,
+    probing: BlockingPool,
 }
 
 /// How long a round waits for the disk: a controller that resets itself takes
@@ -71,7 +71,7 @@ struct Directory {
     /// Nothing is written.
     read_only: bool,
     /// Last, so that the directory is let go of after all else.
-    guard: Option<Guard>,
+    lock: Option<DirectoryLock>,
 }
 
 impl PosixAssets {
@@ -96,17 +96,17 @@ impl PosixAssets {
     pub fn examine(directory: impl AsRef<Path>) -> Result<Self, Error> {
         let given = directory.as_ref().to_owned();
         let path = existing(&given)?;
-        let guard = Guard::look(&path)?;
+        let lock = DirectoryLock::look(&path)?;
         let publisher = Publisher::look(&path, Arc::new(Stats::default()))?;
         let durability = Durability::of(publisher.root());
-        Ok(Self::of((path, given), publisher, durability, guard, true))
+        Ok(Self::of((path, given), publisher, durability, lock, true))
     }
 
     fn of(
         (path, given): (PathBuf, PathBuf),
         publisher: Publisher,
         durability: Durability,
-        guard: Option<Guard>,
+        lock: Option<DirectoryLock>,
         read_only: bool,
     ) -> Self {
         let stats = publisher.stats().clone();
@@ -120,14 +120,14 @@ impl PosixAssets {
             path,
             given,
             read_only,
-            guard,
+            lock,
         };
         Self {
             directory: Arc::new(directory),
-            rounds: Lane::new(1, ROUND_PATIENCE),
-            settling: Lane::new(1, SETTLE_PATIENCE),
-            reading: Lane::new(READERS, READ_PATIENCE),
-            probing: Lane::new(1, READ_PATIENCE),
+            rounds: BlockingPool::new(1, ROUND_PATIENCE),
+            settling: BlockingPool::new(1, SETTLE_PATIENCE),
+            reading: BlockingPool::new(READERS, READ_PATIENCE),
+            probing: BlockingPool::new(1, READ_PATIENCE),
         }
     }
 
@@ -143,13 +143,13 @@ impl PosixAssets {
         let path = existing(path)?;
         let own = path.join(".lucarne");
         make_durably(&own, 0o700)?;
-        let guard = Guard::take(&path)?;
+        let lock = DirectoryLock::take(&path)?;
         make_durably(&own.join("journal"), 0o700)?;
         make_durably(&path.join(publisher::TEMPORARY), 0o700)?;
         let publisher = Publisher::new(&path, Arc::new(Stats::default()))?;
         let durability = durability.unwrap_or_else(|| Durability::of(publisher.root()));
         let paths = (path, given);
-        Ok(Self::of(paths, publisher, durability, Some(guard), false))
+        Ok(Self::of(paths, publisher, durability, Some(lock), false))
     }
 
     /// The directory, as an absolute path.
@@ -160,11 +160,11 @@ impl PosixAssets {
     /// Runs file operations where they may block.
     async fn blocking<T: Send + 'static>(
         &self,
-        lane: &Lane,
+        pool: &BlockingPool,
         work: impl FnOnce(&Directory) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let directory = self.directory.clone();
-        match lane.run(move || work(&directory)).await {
+        match pool.run(move || work(&directory)).await {
             Ok(result) => result,
             Err(NoResult::Silent) => Err(Error::Silent {
                 directory: self.location(),
@@ -277,9 +277,9 @@ impl Directory {
     /// or its lock to another file: rounds would go where nobody finds them
     /// again, and another process could begin one log a second time.
     fn still_there(&self) -> Result<(), Error> {
-        let held = |guard: &Guard| is_same(&self.path.join(LOCK), guard.file());
+        let held = |lock: &DirectoryLock| is_same(&self.path.join(LOCK), lock.file());
         let same = is_same(&self.given, self.publisher.root())
-            .and_then(|same| Ok(same && self.guard.as_ref().map_or(Ok(true), held)?));
+            .and_then(|same| Ok(same && self.lock.as_ref().map_or(Ok(true), held)?));
         match same {
             Ok(true) => Ok(()),
             Err(e) if e.kind() != io::ErrorKind::NotFound => {

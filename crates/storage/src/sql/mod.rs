@@ -3,9 +3,9 @@
 //! [`Dialect`], how to reach one is its [`Database`].
 
 mod connections;
+mod database_url;
 mod dialect;
 mod mysql;
-mod place;
 mod postgres;
 mod renewal;
 mod server;
@@ -13,9 +13,9 @@ mod sqlite;
 
 use async_trait::async_trait;
 
+use self::database_url::DatabaseUrl;
 use self::dialect::Dialect;
 use self::mysql::MySql;
-use self::place::Place;
 use self::postgres::Postgres;
 use self::server::Server;
 use self::sqlite::Sqlite;
@@ -48,10 +48,10 @@ impl SqlLock {
     /// lose commits in a power failure; [`LockError::Failed`] if its server
     /// cannot be reached.
     pub async fn open(place: &str) -> Result<Self, LockError> {
-        let database: Box<dyn Database> = match Place::parse(place)? {
-            Place::Sqlite(path) => Box::new(Sqlite::open(&path).await?),
-            Place::MySql(url) => Box::new(Server::<MySql>::open(&url).await?),
-            Place::Postgres(url) => Box::new(Server::<Postgres>::open(&url).await?),
+        let database: Box<dyn Database> = match DatabaseUrl::parse(place)? {
+            DatabaseUrl::Sqlite(path) => Box::new(Sqlite::open(&path).await?),
+            DatabaseUrl::MySql(url) => Box::new(Server::<MySql>::open(&url).await?),
+            DatabaseUrl::Postgres(url) => Box::new(Server::<Postgres>::open(&url).await?),
         };
         Ok(Self { database })
     }
@@ -65,10 +65,10 @@ impl SqlLock {
     ///
     /// [`LockError::Unusable`] if the file or table is there already.
     pub async fn create(place: &str) -> Result<Self, LockError> {
-        match Place::parse(place)? {
-            Place::Sqlite(path) => sqlite::create(&path).await?,
-            Place::MySql(url) => Server::<MySql>::create(&url).await?,
-            Place::Postgres(url) => Server::<Postgres>::create(&url).await?,
+        match DatabaseUrl::parse(place)? {
+            DatabaseUrl::Sqlite(path) => sqlite::create(&path).await?,
+            DatabaseUrl::MySql(url) => Server::<MySql>::create(&url).await?,
+            DatabaseUrl::Postgres(url) => Server::<Postgres>::create(&url).await?,
         }
         Self::open(place).await
     }
@@ -80,10 +80,10 @@ impl SqlLock {
     ///
     /// [`LockError::Unusable`] if it is no place of a lock.
     pub fn schema(place: &str) -> Result<&'static str, LockError> {
-        Ok(match Place::parse(place)? {
-            Place::Sqlite(_) => dialect::SQLITE.schema,
-            Place::MySql(_) => dialect::MYSQL.schema,
-            Place::Postgres(_) => dialect::POSTGRES.schema,
+        Ok(match DatabaseUrl::parse(place)? {
+            DatabaseUrl::Sqlite(_) => dialect::SQLITE.schema,
+            DatabaseUrl::MySql(_) => dialect::MYSQL.schema,
+            DatabaseUrl::Postgres(_) => dialect::POSTGRES.schema,
         })
     }
 
@@ -93,9 +93,11 @@ impl SqlLock {
     ///
     /// [`LockError::Unusable`] if it has one already, or is no URL of a server.
     pub fn with_password(place: &str, password: &str) -> Result<String, LockError> {
-        match Place::parse(place)? {
-            Place::MySql(url) | Place::Postgres(url) => place::with_password(url, password),
-            Place::Sqlite(path) => Err(LockError::Unusable {
+        match DatabaseUrl::parse(place)? {
+            DatabaseUrl::MySql(url) | DatabaseUrl::Postgres(url) => {
+                database_url::with_password(url, password)
+            }
+            DatabaseUrl::Sqlite(path) => Err(LockError::Unusable {
                 location: path.display().to_string(),
                 reason: "an SQLite database has no password".into(),
             }),
@@ -105,9 +107,11 @@ impl SqlLock {
     /// Where `place` leads, for messages: without passwords. What is no place
     /// is not shown at all.
     pub fn shown(place: &str) -> String {
-        match Place::parse(place) {
-            Ok(Place::Sqlite(path)) => path.display().to_string(),
-            Ok(Place::MySql(url) | Place::Postgres(url)) => place::location(&url),
+        match DatabaseUrl::parse(place) {
+            Ok(DatabaseUrl::Sqlite(path)) => path.display().to_string(),
+            Ok(DatabaseUrl::MySql(url) | DatabaseUrl::Postgres(url)) => {
+                database_url::location(&url)
+            }
             Err(_) => "a lock that cannot be shown".into(),
         }
     }

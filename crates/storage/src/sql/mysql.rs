@@ -6,8 +6,8 @@ use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError};
 use url::Url;
 
+use super::database_url;
 use super::dialect::{Dialect, MYSQL, MYSQL_COLUMNS, MYSQL_DURABILITY, MYSQL_SESSION};
-use super::place;
 use super::server::{Diagnosis, Engine, Failure, advice};
 use crate::{LogId, trust};
 
@@ -24,7 +24,7 @@ impl Engine for MySql {
     fn new(url: &Url) -> Result<Self, sqlx::Error> {
         let mut options = MySqlConnectOptions::from_url(url)?;
         // sqlx knows the Web's authorities alone.
-        if !place::names_authority(url) {
+        if !database_url::names_authority(url) {
             options = options.ssl_ca_from_pem(trust::pem());
         }
         Ok(Self(options.disable_statement_logging()))

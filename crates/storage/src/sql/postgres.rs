@@ -6,11 +6,11 @@ use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use url::Url;
 
+use super::database_url;
 use super::dialect::{
     Dialect, POSTGRES, POSTGRES_COLUMNS, POSTGRES_DURABILITY, POSTGRES_SESSION,
     POSTGRES_SYNCHRONOUS,
 };
-use super::place;
 use super::server::{Diagnosis, Engine, Failure, advice};
 use crate::{LogId, trust};
 
@@ -27,7 +27,7 @@ impl Engine for Postgres {
     fn new(url: &Url) -> Result<Self, sqlx::Error> {
         let mut options = PgConnectOptions::from_url(url)?.application_name("lucarne");
         // sqlx knows the Web's authorities alone.
-        if !place::names_authority(url) && std::env::var_os("PGSSLROOTCERT").is_none() {
+        if !database_url::names_authority(url) && std::env::var_os("PGSSLROOTCERT").is_none() {
             options = options.ssl_root_cert_from_pem(trust::pem());
         }
         Ok(Self(options.disable_statement_logging()))

@@ -17,7 +17,7 @@ use url::Url;
 
 use super::connections::Connections;
 use super::dialect::Dialect;
-use super::{Change, Database, place};
+use super::{Change, Database, database_url};
 use crate::{LockError, LogId};
 
 /// How long a call may take in all.
@@ -175,7 +175,7 @@ impl<E: Engine> Server<E> {
     }
 
     fn new(url: &Url) -> Result<Self, LockError> {
-        let location = place::location(url);
+        let location = database_url::location(url);
         let engine = E::new(url).map_err(|e| LockError::Unusable {
             location: location.clone(),
             reason: format!("the URL is wrong: {e}"),

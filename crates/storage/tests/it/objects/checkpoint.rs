@@ -1,6 +1,6 @@
 //! The one object that is replaced: never by who does not know it.
 
-use lucarne_storage::object::{Bucket as Place, Patience};
+use lucarne_storage::object::{Bucket as Place, RequestPolicy};
 use lucarne_storage::{Asset, AssetKind, Assets, ObjectAssets, ObjectStoreConfig};
 use lucarne_testkit::{Bucket, Fate, StoreProxy};
 
@@ -77,7 +77,7 @@ async fn what_is_read_meanwhile_is_not_taken_for_ours() {
 fn behind(proxy: &StoreProxy, bucket: &Bucket) -> ObjectStoreConfig {
     let mut config = super::config(bucket, "");
     super::s3(&mut config).endpoint = Some(proxy.endpoint.clone());
-    config.patience = Patience {
+    config.policy = RequestPolicy {
         request: std::time::Duration::from_secs(2),
         hedge: None,
         retries: 3,

@@ -47,8 +47,8 @@ fn s3(bucket: Bucket, prefix: &str) -> Objects<Bucket> {
 /// What a store does is asked, not how soon: on a busy machine an answer may take
 /// its time, and a request that was given up may still be carried out later.
 fn unhurried(mut config: ObjectStoreConfig) -> ObjectStoreConfig {
-    config.patience.request = Duration::from_secs(120);
-    config.patience.hedge = None;
+    config.policy.request = Duration::from_secs(120);
+    config.policy.hedge = None;
     config
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use lucarne_storage::object::Patience;
+use lucarne_storage::object::RequestPolicy;
 use lucarne_storage::{Asset, AssetKind, Assets, Error, ObjectAssets, ObjectStoreConfig};
 use lucarne_testkit::{Bucket, Fate, StoreProxy};
 
@@ -20,11 +20,11 @@ impl Way {
         Self { bucket, proxy }
     }
 
-    /// Less patient than a log is, as tests are many. `hedge`: see [`Patience`].
+    /// Less patient than a log is, as tests are many. `hedge`: see [`RequestPolicy`].
     fn config(&self, hedge: Option<Duration>) -> ObjectStoreConfig {
         let mut config = super::config(&self.bucket, "");
         super::s3(&mut config).endpoint = Some(self.proxy.endpoint.clone());
-        config.patience = Patience {
+        config.policy = RequestPolicy {
             request: Duration::from_secs(2),
             hedge,
             retries: 3,
@@ -152,7 +152,7 @@ async fn a_request_that_hangs_is_given_up_and_repeated() {
 async fn a_slow_answer_is_overtaken() {
     let way = Way::new().await;
     let mut config = way.config(Some(Duration::from_millis(100)));
-    config.patience.request = Duration::from_secs(60);
+    config.policy.request = Duration::from_secs(60);
     let assets = ObjectAssets::open(&config).await.unwrap();
     for fate in [Fate::Hang, Fate::HoldAnswer] {
         way.proxy.strike("PUT", 1, fate);
@@ -231,7 +231,7 @@ async fn a_server_that_is_not_there_is_told() {
     let mut config = super::config(&bucket, "");
     let nowhere = format!("http://127.0.0.1:{}", lucarne_testkit::free_port());
     super::s3(&mut config).endpoint = Some(nowhere.clone());
-    config.patience.retries = 1;
+    config.policy.retries = 1;
     let error = ObjectAssets::open(&config).await.err().unwrap();
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     assert!(error.to_string().contains(&nowhere), "{error}");

@@ -13,8 +13,8 @@ async fn publish(assets: &ObjectAssets, paths: impl IntoIterator<Item = String>)
 async fn open(bucket: &Bucket) -> ObjectAssets {
     let mut config = super::config(bucket, "2026h1/");
     // Requests are counted, and the machine may be slow: none is repeated.
-    config.patience.hedge = None;
-    config.patience.request = std::time::Duration::from_secs(120);
+    config.policy.hedge = None;
+    config.policy.request = std::time::Duration::from_secs(120);
     ObjectAssets::open(&config).await.unwrap()
 }
 

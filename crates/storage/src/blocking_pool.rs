@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, spawn_blocking};
 
 /// One kind of work on one directory.
-pub(crate) struct Lane {
+pub(crate) struct BlockingPool {
     free: Arc<Semaphore>,
     patience: Duration,
     /// Somebody gave up, and no work was finished since.
@@ -28,7 +28,7 @@ pub(crate) enum NoResult {
     Panicked(JoinError),
 }
 
-impl Lane {
+impl BlockingPool {
     /// At most `width` threads; who waits gives up after `patience`.
     pub(crate) fn new(width: usize, patience: Duration) -> Self {
         Self {
@@ -87,42 +87,42 @@ mod tests {
 
     #[tokio::test]
     async fn what_hangs_takes_no_more_threads_than_it_may() {
-        let lane = Lane::new(2, SHORT);
+        let pool = BlockingPool::new(2, SHORT);
         let (mut wake, mut hung) = (Vec::new(), Vec::new());
         for _ in 0..2 {
             let (sender, receiver) = mpsc::channel::<()>();
             wake.push(sender);
-            hung.push(lane.run(move || receiver.recv().is_ok()).await);
+            hung.push(pool.run(move || receiver.recv().is_ok()).await);
         }
         assert!(hung.iter().all(|end| matches!(end, Err(NoResult::Silent))));
         // The next ones are told at once, and take no thread.
         for _ in 0..1000 {
-            assert!(matches!(lane.run(|| ()).await, Err(NoResult::Silent)));
+            assert!(matches!(pool.run(|| ()).await, Err(NoResult::Silent)));
         }
-        assert_eq!(lane.free.available_permits(), 0);
+        assert_eq!(pool.free.available_permits(), 0);
         // Once it answers, all is as before.
         wake.into_iter().for_each(|sender| sender.send(()).unwrap());
-        while lane.run(|| ()).await.is_err() {
+        while pool.run(|| ()).await.is_err() {
             tokio::task::yield_now().await;
         }
-        assert_eq!(lane.run(|| 7).await.unwrap(), 7);
+        assert_eq!(pool.run(|| 7).await.unwrap(), 7);
     }
 
     /// What was given up is not overtaken: it would undo what comes later.
     #[tokio::test]
     async fn one_at_a_time_means_also_after_giving_up() {
-        let lane = Lane::new(1, SHORT);
+        let pool = BlockingPool::new(1, SHORT);
         let (wake, hang) = mpsc::channel::<()>();
         let (said, order) = mpsc::channel();
         let first = said.clone();
-        let late = lane.run(move || {
+        let late = pool.run(move || {
             let _ = hang.recv();
             first.send("late").unwrap();
         });
         assert!(matches!(late.await, Err(NoResult::Silent)));
         drop(wake);
         let mut next = said.clone();
-        while lane.run(move || next.send("next").unwrap()).await.is_err() {
+        while pool.run(move || next.send("next").unwrap()).await.is_err() {
             next = said.clone();
         }
         assert_eq!(order.recv().unwrap(), "late");

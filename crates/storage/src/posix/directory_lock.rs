@@ -11,11 +11,11 @@ use crate::Error;
 
 /// Holds the directory for this process. The kernel lets go of it when the
 /// process ends, however it ends; the file stays and means nothing by itself.
-pub(super) struct Guard {
+pub(super) struct DirectoryLock {
     file: File,
 }
 
-impl Guard {
+impl DirectoryLock {
     /// Takes [`LOCK`](super::LOCK) for the log in `directory`.
     pub(super) fn take(directory: &Path) -> Result<Self, Error> {
         let path = directory.join(super::LOCK);

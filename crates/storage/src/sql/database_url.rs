@@ -11,13 +11,13 @@ const TELLING: [&str; 3] = ["host", "port", "socket"];
 
 /// A place, by kind of database.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum DatabaseUrl {
     Sqlite(PathBuf),
     MySql(Url),
     Postgres(Url),
 }
 
-impl Place {
+impl DatabaseUrl {
     pub(super) fn parse(place: &str) -> Result<Self, LockError> {
         let Some((scheme, rest)) = place.split_once(':') else {
             return sqlite(place);
@@ -56,10 +56,10 @@ impl Place {
     }
 }
 
-fn sqlite(path: &str) -> Result<Place, LockError> {
+fn sqlite(path: &str) -> Result<DatabaseUrl, LockError> {
     let absolute = std::path::absolute(Path::new(path));
     let absolute = absolute.map_err(|e| unusable(path, &e.to_string()))?;
-    Ok(Place::Sqlite(absolute))
+    Ok(DatabaseUrl::Sqlite(absolute))
 }
 
 /// The URL without passwords and what else may be secret.
@@ -110,9 +110,9 @@ mod tests {
     use super::*;
 
     fn shown(place: &str) -> String {
-        match Place::parse(place).unwrap() {
-            Place::MySql(url) | Place::Postgres(url) => location(&url),
-            Place::Sqlite(path) => path.display().to_string(),
+        match DatabaseUrl::parse(place).unwrap() {
+            DatabaseUrl::MySql(url) | DatabaseUrl::Postgres(url) => location(&url),
+            DatabaseUrl::Sqlite(path) => path.display().to_string(),
         }
     }
 
@@ -140,9 +140,11 @@ mod tests {
 
     #[test]
     fn a_password_is_put_where_there_is_none() {
-        let with = |place: &str| match Place::parse(place).unwrap() {
-            Place::MySql(url) | Place::Postgres(url) => with_password(url, "p@ss/w:rd %"),
-            Place::Sqlite(_) => panic!("{place}"),
+        let with = |place: &str| match DatabaseUrl::parse(place).unwrap() {
+            DatabaseUrl::MySql(url) | DatabaseUrl::Postgres(url) => {
+                with_password(url, "p@ss/w:rd %")
+            }
+            DatabaseUrl::Sqlite(_) => panic!("{place}"),
         };
         assert_eq!(
             with("mysql://u@host:1/db?ssl-mode=VERIFY_IDENTITY").unwrap(),
@@ -168,7 +170,7 @@ mod tests {
             "postgres://u:secret@host:port/db",
             "postgres://u:secret/x@host/db",
         ] {
-            let message = Place::parse(place).unwrap_err().to_string();
+            let message = DatabaseUrl::parse(place).unwrap_err().to_string();
             assert!(!message.contains("secret"), "{message}");
         }
     }
