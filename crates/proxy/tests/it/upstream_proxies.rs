@@ -1,11 +1,13 @@
 //! Servers reached by way of another proxy: our own, as a parent.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
 use lucarne_proxy::{Action, Rule, UpstreamRoute, Users};
+use lucarne_testkit::free_port;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -182,9 +184,7 @@ async fn a_refusal_is_the_upstream_proxy_s_and_said_so() {
     let mut setup = child(vec![way("*", &format!("http://{}", parent.address))]);
     setup.rules.ports = vec!["1-65535".parse().unwrap()];
     let rig = setup.start().await;
-    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = gone.local_addr().unwrap().port();
-    drop(gone);
+    let port = free_port();
     for (port, status, word) in [
         (1, 403, "http_request_denied"),
         (port, 502, "connection_refused"),
@@ -207,9 +207,7 @@ async fn a_refusal_is_the_upstream_proxy_s_and_said_so() {
 
 #[tokio::test]
 async fn without_the_upstream_proxy_nothing_is_connected_to() {
-    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let dead = gone.local_addr().unwrap();
-    drop(gone);
+    let dead = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
     let (closing, garbage) = (
         Origin::of(origin::slam).await,
         Origin::of(origin::banner).await,

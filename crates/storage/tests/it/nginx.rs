@@ -12,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lucarne_storage::{Asset, AssetKind, Assets, Encoding, PosixAssets};
+use lucarne_testkit::free_port;
 use tempfile::TempDir;
 
 const CONFIGURATION: &str = include_str!("../../../../docs/nginx.conf");
@@ -191,11 +192,6 @@ fn configure(root: &Path, port: u16, lucarne: u16, prefix: &Path) -> PathBuf {
     let path = Path::new(&prefix.to_string()).join("nginx.conf");
     std::fs::write(&path, around).unwrap();
     path
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 /// Answers each request with its first line and body, as Lucarne would with
