@@ -172,7 +172,7 @@ pub struct Entry {
 }
 
 /// SHA-256 of the concatenation of `parts`.
-pub(crate) fn sha256(parts: &[&[u8]]) -> [u8; 32] {
+pub fn sha256(parts: &[&[u8]]) -> [u8; 32] {
     let mut context = digest::Context::new(&digest::SHA256);
     for part in parts {
         context.update(part);

@@ -56,7 +56,9 @@ pub use chain::{Chain, ChainLimits};
 pub use checkpoint::{CheckpointError, CheckpointVerifier, verify_checkpoint};
 pub use compliance::{CtPolicy, Delivery, LifetimeRule, Shortfall, ValidSct, Verdict};
 pub use der::DerError;
-pub use entry::{Entry, EntryKind, Fingerprint, FingerprintError, Identity, Issuer, SignedEntry};
+pub use entry::{
+    Entry, EntryKind, Fingerprint, FingerprintError, Identity, Issuer, SignedEntry, sha256,
+};
 pub use key::{KeyError, LogId, LogKey, PublicKey};
 pub use leaf::{
     Fingerprints, SignedEntryRef, TileLeaf, TileLeafError, TileLeafRef, merkle_tree_leaf,

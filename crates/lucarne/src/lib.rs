@@ -26,7 +26,6 @@ mod verification;
 mod web;
 
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use cli::{Cli, Command};
 
@@ -60,10 +59,4 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Watch(options) => commands::watch::run(options),
         Command::Ca(ca) => commands::ca::run(ca),
     }
-}
-
-/// The time, in Unix milliseconds.
-pub(crate) fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_millis() as u64)
 }

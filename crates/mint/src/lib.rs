@@ -58,7 +58,7 @@ pub use key::{KeyPair, KeyType, SignatureAlgorithm};
 pub use leaf::{LeafOptions, Poison};
 pub use name::Name;
 pub use oid::Oid;
-pub use time::{Time, TimeForm};
+pub use time::{Time, TimeForm, now_ms};
 
 /// Fills `bytes` from the operating system's cryptographic generator.
 pub(crate) fn random(bytes: &mut [u8]) -> Result<(), Error> {

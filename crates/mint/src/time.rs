@@ -19,6 +19,12 @@ pub struct Time {
     form: TimeForm,
 }
 
+/// The system's clock, in Unix milliseconds; zero before 1970.
+pub fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}
+
 impl Time {
     /// Seconds since 1970-01-01T00:00:00Z. Years 0 to 9999 can be written.
     pub const fn from_unix(seconds: i64) -> Self {

@@ -3,9 +3,10 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use lru::LruCache;
+use lucarne_mint::now_ms;
 use lucarne_mint::store::Host;
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -97,11 +98,4 @@ impl Hosts {
         };
         self.0.lock().iter().map(row).collect()
     }
-}
-
-fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| {
-        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-    })
 }

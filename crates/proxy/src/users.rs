@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
-use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use aws_lc_rs::hmac;
 use aws_lc_rs::rand::SystemRandom;
 use bcrypt::HashParts;
 use http::HeaderValue;
+use lucarne_ct::sha256;
 use parking_lot::Mutex;
 
 use crate::checks::{Checks, Key};
@@ -262,7 +263,7 @@ impl Secret {
                 return Err(UsersError::Hash(line, name));
             }
         }
-        Ok(Secret::Plain(sha256(text.as_bytes())))
+        Ok(Secret::Plain(sha256(&[text.as_bytes()])))
     }
 
     /// The cost of its bcrypt.
@@ -276,7 +277,7 @@ impl Secret {
     /// Whether this is the password, as far as that can be said at once.
     fn is_plainly(&self, password: &str) -> bool {
         match self {
-            Secret::Plain(known) => equal(&sha256(password.as_bytes()), known),
+            Secret::Plain(known) => equal(&sha256(&[password.as_bytes()]), known),
             Secret::Sha1(known) => {
                 let digest = digest(&SHA1_FOR_LEGACY_USE_ONLY, password.as_bytes());
                 equal(digest.as_ref(), known)
@@ -296,12 +297,6 @@ fn credentials(value: &HeaderValue) -> Option<(String, String)> {
     let text = String::from_utf8(decoded).ok()?;
     let (name, password) = text.split_once(':')?;
     Some((name.to_owned(), password.to_owned()))
-}
-
-fn sha256(bytes: &[u8]) -> [u8; 32] {
-    let mut out = [0; 32];
-    out.copy_from_slice(digest(&SHA256, bytes).as_ref());
-    out
 }
 
 /// In a time that does not tell how much is equal.

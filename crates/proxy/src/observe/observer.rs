@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use lucarne_ct::{LogList, PublicKey};
+use lucarne_mint::now_ms;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use rustls_pki_types::CertificateDer;
@@ -21,7 +22,7 @@ use super::judge::Beside;
 use super::memory::{Bounds, Memory};
 use super::metrics::Metrics;
 use super::options::SubmitTo;
-use super::shared::{Listed, Shared, now_ms};
+use super::shared::{Listed, Shared};
 use super::source::Source;
 use super::submission::{MOST_WAITING, PendingSubmission, Submitter};
 use super::worker::{Message, Sighting, Worker};

@@ -8,12 +8,12 @@ use askama::Template;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Response, StatusCode};
-use lucarne_mint::pem;
+use lucarne_mint::{now_ms, pem};
 use serde::Serialize;
 
 use super::Observer;
 use super::filter::{Filter, PAGE_SIZE, Show, encoded, parameter};
-use super::shared::{Shared, now_ms};
+use super::shared::Shared;
 use super::view::{self, HostRow, HostView, Summary};
 use crate::time::time;
 

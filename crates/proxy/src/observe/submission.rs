@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use http::StatusCode;
 use lucarne_ct::{Certificate, Fingerprint, Issuer, ListedLog, PublicKey, Sct, SignedEntry};
+use lucarne_mint::now_ms;
 use tokio::sync::mpsc;
 use url::Url;
 
 use super::client::{Answer, Client};
-use super::shared::{Shared, now_ms};
+use super::shared::Shared;
 
 /// Chains that wait at most.
 pub(crate) const MOST_WAITING: usize = 512;

@@ -12,13 +12,12 @@ use lucarne_ct::{
     Certificate, Delivery, Issuer, LogKey, LogList, Roots, Sct, SignedEntry, encode_sct_list,
 };
 use lucarne_mint::testing::Pki;
-use lucarne_mint::{Authority, Extension, LeafOptions, Template, oid};
+use lucarne_mint::{Authority, Extension, LeafOptions, Template, now_ms, oid};
 use rustls::crypto::aws_lc_rs;
 use serde_json::{Value, json};
 
 use super::issuer::Path;
 use super::judge::{Beside, Judgement, Subject, judge};
-use super::shared::now_ms;
 use super::{ObserveOptions, Observer, SubmitTo, routes};
 
 fn log_key(n: u8) -> LogKey {

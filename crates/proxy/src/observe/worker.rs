@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
 
 use lucarne_ct::{Fingerprint, Issuer};
+use lucarne_mint::now_ms;
 
 use super::destination::{Destination, choose};
 use super::issuer::{Issuers, Path};
 use super::judge::{Beside, Judgement, Subject, judge};
 use super::memory::Record;
 use super::metrics::{SctLabels, StandingLabels};
-use super::shared::{Shared, now_ms};
+use super::shared::Shared;
 use super::staple::Staple;
 use super::submission::{PendingSubmission, Submission};
 

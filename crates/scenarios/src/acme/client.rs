@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::Method;
 use lucarne_load::http::{Client, Request, Response};
 use lucarne_load::{Failure, Iteration, Tags};
+use lucarne_mint::now_ms;
 
 use super::account::Account;
 use super::directory::{Directory, path};
@@ -328,9 +329,4 @@ pub(super) fn problem(response: &Response) -> Result<(), String> {
             response.excerpt()
         )),
     }
-}
-
-fn now_ms() -> u64 {
-    let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
-    now.as_millis() as u64
 }

@@ -7,7 +7,7 @@ use std::thread;
 
 use base64_simd::STANDARD;
 use bytes::Bytes;
-use lucarne_ct::{Certificate, EntryKind, Fingerprint, SignedEntry, tbs_without_poison};
+use lucarne_ct::{Certificate, EntryKind, Fingerprint, SignedEntry, sha256, tbs_without_poison};
 use lucarne_mint::{Error, KeyPair, KeyType, LeafOptions};
 use parking_lot::Mutex;
 
@@ -289,7 +289,7 @@ impl ChainSuffix {
         json.push_str("]}");
         Self {
             json,
-            issuer_key_hash: sha256(issuer.key().spki()),
+            issuer_key_hash: sha256(&[issuer.key().spki()]),
             issuers: Arc::new(IssuerChain {
                 chain: sent
                     .iter()
@@ -310,13 +310,6 @@ fn names(count: usize) -> Vec<String> {
         format!("www.{LABEL}.load.example.test"),
     ];
     first.into_iter().chain(further).take(count).collect()
-}
-
-fn sha256(bytes: &[u8]) -> [u8; 32] {
-    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes);
-    let mut hash = [0; 32];
-    hash.copy_from_slice(digest.as_ref());
-    hash
 }
 
 /// Seconds since 1970.

@@ -1,11 +1,12 @@
 //! One log under observation: what is looked at beside the load, and at its end.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use lucarne_ct::CheckpointVerifier;
 use lucarne_load::{Note, PrepareError, Recorder, Stop};
+use lucarne_mint::now_ms;
 use parking_lot::Mutex;
 
 use super::checks::{self, CheckSink, Finding, TaggedRecorder};
@@ -379,10 +380,4 @@ fn same(size: u64, root: &lucarne_tlog::Hash, computed: &lucarne_tlog::Hash) -> 
             "the checkpoint of size {size} has the root {root}, the verified tree had {computed}"
         )),
     }
-}
-
-/// Milliseconds since 1970.
-pub(crate) fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.unwrap_or_default().as_millis() as u64
 }

@@ -8,13 +8,12 @@ use http::Method;
 use lucarne_ct::EntryKind;
 use lucarne_load::Stop;
 use lucarne_load::http::{Body, Client, Request, Response};
-use lucarne_mint::{Authority, CaOptions, Error, KeyType, LeafOptions, Time};
+use lucarne_mint::{Authority, CaOptions, Error, KeyType, LeafOptions, Time, now_ms};
 use parking_lot::Mutex;
 
 use super::authorities::Authorities;
 use super::chain_generator::DAY;
 use super::checks::{self, CheckSink};
-use super::monitored_log::now_ms;
 use super::outage::Outage;
 use super::target::Target;
 use crate::retry_after::retry_after;

@@ -13,7 +13,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ::aws_lc_rs::digest::{SHA256, digest};
+use lucarne_ct::Fingerprint;
 use lucarne_mint::der;
 use parking_lot::Mutex;
 use rustls::RootCertStore;
@@ -29,8 +29,6 @@ const ONCE: &str = "certificate_once";
 
 /// The outcome of each check.
 pub(super) type Findings = Vec<(&'static str, Result<(), String>)>;
-
-type Fingerprint = [u8; 32];
 
 /// Looks at the certificates of a run, and remembers them.
 #[derive(Debug)]
@@ -82,7 +80,7 @@ impl Certificates {
                 new: false,
             };
         };
-        let fingerprint = fingerprint(leaf);
+        let fingerprint = Fingerprint::of(leaf);
         let mut last = self.hosts[number % self.hosts.len()].lock();
         if let Some(known) = &*last
             && known.fingerprint == fingerprint
@@ -139,12 +137,6 @@ impl Certificates {
             }
         }
     }
-}
-
-fn fingerprint(certificate: &[u8]) -> Fingerprint {
-    let mut fingerprint = [0; 32];
-    fingerprint.copy_from_slice(digest(&SHA256, certificate).as_ref());
-    fingerprint
 }
 
 /// The content of a certificate's serial number.

@@ -14,8 +14,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use ::aws_lc_rs::digest::{SHA256, digest};
-use lucarne_ct::{Certificate, SctList};
+use lucarne_ct::{Certificate, SctList, sha256};
 use lucarne_load::http::Trust;
 use parking_lot::Mutex;
 use rustls::CertificateError;
@@ -132,9 +131,7 @@ impl Examiner {
     }
 
     fn fingerprint(&self, leaf: &[u8]) -> Result<(), String> {
-        let mut found = [0; 32];
-        found.copy_from_slice(digest(&SHA256, leaf).as_ref());
-        let found = Fingerprint(found);
+        let found = Fingerprint(sha256(&[leaf]));
         match self.fingerprints.contains(&found) {
             true => Ok(()),
             false => Err(format!("its SHA-256 is {found}")),

@@ -7,7 +7,6 @@ use std::{
     collections::HashMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::{Context, Result, ensure};
@@ -15,6 +14,7 @@ use lucarne_ct::{
     Chain, ChainLimits, CheckpointVerifier, EntryKind, Fingerprint, Identity, Issuer, Policy,
     PublicKey, Require, Roots, Sct, Validator,
 };
+use lucarne_mint::now_ms;
 use lucarne_tlog::Checkpoint;
 
 use crate::Client;
@@ -274,11 +274,4 @@ impl Audit {
             findings,
         })
     }
-}
-
-fn now_ms() -> u64 {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    since.as_millis() as u64
 }

@@ -69,7 +69,7 @@ impl Watched {
         let note = self.fetcher.get("checkpoint").await?;
         let seen = self
             .tree_heads
-            .observe(&note, prior, crate::now_ms(), findings);
+            .observe(&note, prior, lucarne_mint::now_ms(), findings);
         let Some(head) = seen else {
             return Ok(None);
         };

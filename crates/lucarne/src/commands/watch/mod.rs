@@ -126,7 +126,7 @@ async fn watch(options: &Options) -> Result<ExitCode> {
             look = watched.look() => look,
             () = stopped(&mut signals) => return Ok(screen.stopped()),
         };
-        let now_ms = crate::now_ms();
+        let now_ms = lucarne_mint::now_ms();
         match look {
             Look::Seen(head) => {
                 let sight = history.see(head, now_ms);

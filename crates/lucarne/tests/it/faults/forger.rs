@@ -1,10 +1,10 @@
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use lucarne_ct::{
     Chain, ChainLimits, CheckpointVerifier, EntryKind, LogKey, Policy, Require, Roots, Sct,
     SignedEntry, Validator,
 };
+use lucarne_mint::now_ms;
 use lucarne_testkit::LogUnderTest;
 use lucarne_tlog::Hash;
 
@@ -47,7 +47,7 @@ impl Forger {
             _ => EntryKind::X509,
         };
         let chain = Chain::decode_json(body, &ChainLimits::default()).unwrap();
-        let examined = self.validator.examine(&chain, kind, now()).unwrap();
+        let examined = self.validator.examine(&chain, kind, now_ms()).unwrap();
         examined.signed().unwrap()
     }
 
@@ -60,7 +60,7 @@ impl Forger {
     pub(crate) fn any_sct(&self) -> Sct {
         let certificate = bytes::Bytes::from_static(b"anything");
         let signed = SignedEntry::X509 { certificate };
-        self.key.sign_sct(now(), &signed, 7).unwrap()
+        self.key.sign_sct(now_ms(), &signed, 7).unwrap()
     }
 
     /// The timestamp of a checkpoint.
@@ -94,10 +94,4 @@ impl Forger {
             .sign_checkpoint(&self.origin, told.size, root, time);
         signed.unwrap()
     }
-}
-
-/// Milliseconds since 1970.
-fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    since.as_millis() as u64
 }

@@ -7,12 +7,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use lucarne_load::http::{Client, Request};
 use lucarne_load::{Failure, Iteration, Recorder, Tags, VirtualUser};
+use lucarne_mint::now_ms;
 use lucarne_tlog::{Level, MAX_LEVEL, RightEdge, TILE_WIDTH, Tile, tile_root};
 
 use super::{Log, ReadKind, SharedState};
 use crate::ct::checks::{self, CheckSink, Finding, TaggedRecorder};
 use crate::ct::fetch::{self, Fetch, FetchError};
-use crate::ct::monitored_log::now_ms;
 use crate::ct::outage::Outage;
 use crate::ct::tile_cache::{TileCache, parse_hash_tile};
 use crate::ct::write::writer::THROTTLED;

@@ -7,11 +7,11 @@ use async_trait::async_trait;
 use lucarne_ct::EntryKind;
 use lucarne_load::http::{Body, Client, Request, Response};
 use lucarne_load::{Failure, Iteration, Recorder, Tags, VirtualUser};
+use lucarne_mint::now_ms;
 
 use super::recent_submissions::AnsweredSubmission;
 use super::{Log, PAUSE, SharedState};
 use crate::ct::checks::{self, Finding};
-use crate::ct::monitored_log::now_ms;
 use crate::ct::outage::Outage;
 use crate::ct::sct::excerpt;
 use crate::ct::{Submission, VerifiedSct, timestamp_sane};
