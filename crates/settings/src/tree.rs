@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, ScanError};
+use granit_parser::{Event, Parser, ScalarStyle, ScanError};
 
 /// A node and the line on which it stands (1 is the first).
 #[derive(Clone, Debug)]
@@ -104,7 +104,7 @@ struct Builder<'y, I: Iterator<Item = Spanned<'y>>> {
     anchors: HashMap<usize, Node>,
 }
 
-type Spanned<'y> = Result<(Event<'y>, serde_saphyr::granit_parser::Span), ScanError>;
+type Spanned<'y> = Result<(Event<'y>, granit_parser::Span), ScanError>;
 
 impl<'y, I: Iterator<Item = Spanned<'y>>> Builder<'y, I> {
     /// The next event that is not a comment, and its line.
