@@ -36,6 +36,7 @@ pub(crate) fn everything() -> Result<()> {
         let mut doc = cargo(&format!("doc --workspace --no-deps --locked {FEATURES}"));
         check(doc.env("RUSTDOCFLAGS", "--deny warnings"))
     })?;
+    steps.run("a log alone", log_alone)?;
     match fuzz::require_cpp_compiler() {
         // All else needs a C compiler only, and so does a newcomer.
         Err(reason) if !in_ci() => steps.skip("fuzzing", &reason),
@@ -43,6 +44,14 @@ pub(crate) fn everything() -> Result<()> {
     }
     println!("\nEverything passed.\n{steps}");
     Ok(())
+}
+
+/// The smallest build there is: what a feature brings is used behind it only, and
+/// nothing is left over without it. A check tells both.
+fn log_alone() -> Result<()> {
+    check(&mut denying(
+        "check --package lucarne --no-default-features --features sqlite --locked",
+    ))
 }
 
 /// All test programs of all crates.
@@ -54,7 +63,12 @@ pub(crate) fn tests() -> Result<()> {
 /// the rest is rustc: what `cargo clippy` does to a check, done to a build. All
 /// is compiled once, where a check before the build would double the time.
 fn linted(arguments: &str) -> Command {
-    let mut command = cargo(&format!("{arguments} {FEATURES}"));
+    denying(&format!("{arguments} {FEATURES}"))
+}
+
+/// The same, without those features.
+fn denying(arguments: &str) -> Command {
+    let mut command = cargo(arguments);
     command.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
     // How `cargo clippy` tells the driver of flags behind its `--`.
     let deny = ["--deny", "warnings", ""].join("__CLIPPY_HACKERY__");

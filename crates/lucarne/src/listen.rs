@@ -5,14 +5,6 @@ use lucarne_http::{BindError, Listener};
 
 use crate::config::Listen;
 
-/// `host:port`, from the command line.
-///
-/// # Errors
-/// What is wrong with it.
-pub(crate) fn parse(text: &str) -> Result<Listen> {
-    crate::config::listen(text).map_err(|why| anyhow!("--listen `{text}` {why}"))
-}
-
 /// Binds the first address of `place` that can be bound. `option` names what
 /// gives another place, for messages.
 ///

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use lucarne_storage::{
-    Asset, Assets, CachedAssets, Error, ForReader, Lock, LockError, LogId, ObjectAssets,
-    ObjectLock, Observer, PosixAssets, SqlLock, Stats,
+    Asset, Assets, CachedAssets, Error, ForReader, Lock, LockError, LogId, Observer, PosixAssets,
+    SqlLock, Stats, object,
 };
 
 use crate::config::{DataPlace, LockPlace};
@@ -20,7 +20,7 @@ use crate::late::Late;
 /// Opens the data of a log, which must be there.
 ///
 /// # Errors
-/// See [`PosixAssets::open`] and [`ObjectAssets::open`].
+/// See [`PosixAssets::open`] and [`object::open`].
 pub(crate) async fn assets(
     place: &DataPlace,
     observer: Arc<dyn Observer>,
@@ -30,16 +30,14 @@ pub(crate) async fn assets(
             let directory = directory.clone();
             blocking(move || PosixAssets::open(directory)).await
         }
-        DataPlace::Bucket(config) => Ok(Arc::new(
-            ObjectAssets::open_observed(config, observer).await?,
-        )),
+        DataPlace::Bucket(config) => object::open(config, observer).await,
     }
 }
 
 /// Opens the place of a new log's data. A directory is made; a bucket is not.
 ///
 /// # Errors
-/// See [`PosixAssets::create`] and [`ObjectAssets::open`].
+/// See [`PosixAssets::create`] and [`object::open`].
 pub(crate) async fn new_assets(place: &DataPlace) -> Result<Arc<dyn Assets>, Error> {
     match place {
         DataPlace::Directory(directory) => {
@@ -78,9 +76,7 @@ pub(crate) async fn lock(
         }
         LockPlace::Sqlite(path) => Arc::new(SqlLock::open(&sqlite(path)).await?),
         LockPlace::Server(url) => Arc::new(SqlLock::open(url).await?),
-        LockPlace::Bucket(config) => {
-            Arc::new(ObjectLock::connect_observed(config, observer).await?)
-        }
+        LockPlace::Bucket(config) => object::lock(config, observer).await?,
     })
 }
 
@@ -92,7 +88,7 @@ pub(crate) async fn new_lock(place: &LockPlace) -> Result<Arc<dyn Lock>, LockErr
     Ok(match place {
         LockPlace::Sqlite(path) => Arc::new(SqlLock::create(&sqlite(path)).await?),
         LockPlace::Server(url) => Arc::new(SqlLock::create(url).await?),
-        LockPlace::Bucket(config) => Arc::new(ObjectLock::connect(config).await?),
+        LockPlace::Bucket(config) => object::lock(config, Arc::new(())).await?,
     })
 }
 

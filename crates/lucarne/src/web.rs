@@ -1,6 +1,9 @@
 //! The few requests that Lucarne itself makes: CCADB's report, and the demo's
 //! submissions. Blocking: not for a thread that runs tasks.
 
+#[cfg(feature = "load")]
+mod post;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,13 +41,5 @@ impl Client {
             .with_config()
             .limit(limit)
             .read_to_vec()?)
-    }
-
-    /// Posts JSON: the status and the body of the answer.
-    pub(crate) fn post_json(&self, url: &str, json: &str) -> Result<(u16, String)> {
-        let request = self.0.post(url).content_type("application/json");
-        let mut response = request.send(json)?;
-        let body = response.body_mut().read_to_string()?;
-        Ok((response.status().as_u16(), body))
     }
 }

@@ -125,6 +125,9 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
+    /// What is configured is no part of this build.
+    #[error(transparent)]
+    NotBuilt(#[from] NotBuilt),
     /// There is no bucket or container of this name.
     #[error(
         "cannot {action} {place}: there is no such bucket ({detail}). If name, region and \
@@ -221,6 +224,16 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+}
+
+/// What this build cannot do, because a cargo feature was left out of it.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("this build has no support for {what}: it was built without the feature `{feature}`")]
+pub struct NotBuilt {
+    /// What, for people.
+    pub what: &'static str,
+    /// The feature.
+    pub feature: &'static str,
 }
 
 impl Error {

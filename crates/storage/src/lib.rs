@@ -10,6 +10,9 @@
 //!
 //! [`PosixAssets`], [`ObjectAssets`], [`SqlLock`] and [`ObjectLock`] are the ones to run; [`memory`]
 //! has both for tests. Whoever adds another back end runs `conformance` (a feature) on it.
+//!
+//! Databases and object stores are cargo features (`sqlite`, `mysql`, `postgres`,
+//! `object-stores`). A place that a build leaves out is refused with [`NotBuilt`].
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -22,6 +25,7 @@ mod error;
 mod lock;
 pub mod memory;
 pub mod object;
+#[cfg(feature = "object-stores")]
 mod objectlock;
 mod observe;
 mod openfile;
@@ -31,14 +35,18 @@ mod posix;
 pub mod secrets;
 mod sql;
 mod stats;
+#[cfg(feature = "trust")]
 mod trust;
 
 pub use assets::{Asset, AssetKind, Assets, Encoding, ForReader};
 pub use cache::CachedAssets;
-pub use error::Error;
+pub use error::{Error, NotBuilt};
 pub use lock::{Lock, LockError, LogId};
 pub use memory::{MemoryAssets, MemoryLock};
-pub use object::{ObjectAssets, ObjectStoreConfig};
+#[cfg(feature = "object-stores")]
+pub use object::ObjectAssets;
+pub use object::ObjectStoreConfig;
+#[cfg(feature = "object-stores")]
 pub use objectlock::ObjectLock;
 pub use observe::{Observer, Operation, Outcome};
 pub use openfile::OpenFile;

@@ -13,7 +13,7 @@ use object_store::ClientOptions;
 use object_store::client::{HttpClient, HttpConnector, HttpError, HttpRequestBody};
 use serde_json::Value;
 
-use crate::object::{RequestPolicy, config, failure, http::Connector};
+use crate::object::{RequestPolicy, connect, failure, http::Connector};
 use crate::{Error, Stats};
 
 /// Before each repetition. Longer bad moments are for whoever starts us anew.
@@ -175,7 +175,7 @@ fn server(endpoint: Option<&str>, usual: impl FnOnce() -> String) -> Result<Stri
     let Some(endpoint) = endpoint else {
         return Ok(usual());
     };
-    let url = config::endpoint_url(endpoint, true).map_err(misconfigured)?;
+    let url = connect::endpoint_url(endpoint, true).map_err(misconfigured)?;
     Ok(url.as_str().trim_end_matches('/').to_owned())
 }
 

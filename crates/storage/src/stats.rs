@@ -1,10 +1,10 @@
 //! Counters for metrics.
 
-use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+#[cfg(feature = "object-stores")]
+mod requests;
 
-use crate::Observer;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What a back end has done since it was opened. Only ever grows.
 #[derive(Default)]
@@ -16,7 +16,8 @@ pub struct Stats {
     removed_files: AtomicU64,
     requests: AtomicU64,
     hedges: AtomicU64,
-    observer: Option<Arc<dyn Observer>>,
+    #[cfg(feature = "object-stores")]
+    observer: Option<std::sync::Arc<dyn crate::Observer>>,
 }
 
 impl fmt::Debug for Stats {
@@ -31,20 +32,6 @@ impl fmt::Debug for Stats {
 }
 
 impl Stats {
-    /// Passes on what it is told of requests.
-    pub(crate) fn observed(observer: Arc<dyn Observer>) -> Self {
-        Self {
-            observer: Some(observer),
-            ..Self::default()
-        }
-    }
-
-    pub(crate) fn tell(&self, what: impl FnOnce(&dyn Observer)) {
-        if let Some(observer) = &self.observer {
-            what(&**observer);
-        }
-    }
-
     /// Sync operations: `fdatasync`, `fsync` and `syncfs` calls.
     pub fn syncs(&self) -> u64 {
         self.syncs.load(Relaxed)
@@ -79,15 +66,6 @@ impl Stats {
     /// Number of those that were sent beside one that was slow to be answered.
     pub fn hedges(&self) -> u64 {
         self.hedges.load(Relaxed)
-    }
-
-    pub(crate) fn requested(&self) {
-        self.requests.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn hedged(&self) {
-        self.hedges.fetch_add(1, Relaxed);
-        self.tell(|observer| observer.hedge());
     }
 
     pub(crate) fn synced(&self) {

@@ -1,18 +1,35 @@
-//! One file for each command.
+//! One file for each command. Those that a build leaves out have stand-ins,
+//! which say so.
 
+#[cfg(not(all(feature = "load", feature = "proxy")))]
+mod absent;
 pub(crate) mod ca;
 pub(crate) mod check;
+#[cfg(feature = "load")]
 pub(crate) mod demo;
 pub(crate) mod init;
 pub(crate) mod keygen;
+#[cfg(feature = "load")]
 pub(crate) mod load;
 pub(crate) mod lock;
+#[cfg(feature = "proxy")]
 pub(crate) mod proxy;
 pub(crate) mod serve;
+#[cfg(feature = "load")]
 pub(crate) mod watch;
+#[cfg(not(feature = "load"))]
+mod without_load;
+#[cfg(not(feature = "proxy"))]
+mod without_proxy;
 
 use std::process::ExitCode;
+#[cfg(any(feature = "load", feature = "proxy"))]
 use std::time::Duration;
+
+#[cfg(not(feature = "load"))]
+pub(crate) use without_load::{demo, load, watch};
+#[cfg(not(feature = "proxy"))]
+pub(crate) use without_proxy::proxy;
 
 /// What a command prints on standard error when it ends with a problem.
 pub(crate) fn failed(message: impl std::fmt::Display) -> ExitCode {
@@ -21,6 +38,7 @@ pub(crate) fn failed(message: impl std::fmt::Display) -> ExitCode {
 }
 
 /// A duration, as a flag has it.
+#[cfg(any(feature = "load", feature = "proxy"))]
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     lucarne_settings::values::duration(text).map_err(|why| format!("it {why}"))
 }

@@ -2,18 +2,10 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
-use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
-use object_store::azure::MicrosoftAzureBuilder;
-use object_store::gcp::{GoogleCloudStorage, GoogleCloudStorageBuilder};
-use object_store::{BackoffConfig, ObjectStore, RetryConfig};
-use url::Url;
-
-use super::http::Connector;
-use super::profile::Profile;
-use crate::{Error, Stats, path};
+use super::opening;
+use crate::{Error, path};
 
 /// Where the objects of one log are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,10 +159,10 @@ impl ObjectStoreConfig {
     ///
     /// # Errors
     ///
-    /// [`Error::Configuration`].
+    /// [`Error::Configuration`], or [`Error::NotBuilt`].
     pub fn validate(&self) -> Result<(), Error> {
         self.check_prefix()?;
-        self.connect(Arc::default()).map(drop)
+        opening::check(self)
     }
 
     /// What is listed must be what was put: no key that the store's client
@@ -186,21 +178,6 @@ impl ObjectStoreConfig {
             "the key prefix {prefix:?} is not made of letters, digits, `-`, `_` and `.`, in \
              parts that `/` separates and that do not begin with a dot"
         )))
-    }
-
-    /// A client of the store; nothing is sent yet.
-    pub(crate) fn connect(&self, stats: Arc<Stats>) -> Result<Arc<dyn ObjectStore>, Error> {
-        let connector = Connector {
-            policy: self.policy,
-            stats,
-            accept_gzip: matches!(self.bucket, Bucket::Gcs(_)),
-        };
-        let retry = self.policy.retry();
-        match &self.bucket {
-            Bucket::S3(s3) => s3.connect(connector, retry),
-            Bucket::Gcs(gcs) => gcs.connect(connector, retry),
-            Bucket::Azure(azure) => azure.connect(connector, retry),
-        }
     }
 
     /// For people: the bucket, the prefix, the server if it is not the usual
@@ -227,172 +204,6 @@ impl ObjectStoreConfig {
     }
 }
 
-impl RequestPolicy {
-    /// For who would rather know that there is no answer than wait for one.
-    pub(crate) fn hasty() -> Self {
-        Self {
-            request: Duration::from_secs(3),
-            hedge: None,
-            retries: 0,
-            retrying: Duration::from_secs(3),
-        }
-    }
-
-    pub(crate) fn retry(&self) -> RetryConfig {
-        RetryConfig {
-            backoff: BackoffConfig {
-                init_backoff: Duration::from_millis(50),
-                max_backoff: Duration::from_secs(2),
-                base: 2.0,
-            },
-            max_retries: self.retries,
-            retry_timeout: self.retrying,
-        }
-    }
-}
-
-type Connected = Result<Arc<dyn ObjectStore>, Error>;
-
-impl S3 {
-    fn connect(&self, connector: Connector, retry: RetryConfig) -> Connected {
-        Ok(Arc::new(self.client(connector, retry)?.0))
-    }
-
-    /// The client, and the region that it is for.
-    pub(crate) fn client(
-        &self,
-        connector: Connector,
-        retry: RetryConfig,
-    ) -> Result<(AmazonS3, String), Error> {
-        let mut builder = AmazonS3Builder::from_env()
-            .with_bucket_name(named("bucket", &self.bucket)?)
-            .with_retry(retry)
-            .with_http_connector(connector);
-        let profile = match &self.keys {
-            None => Profile::find(self.profile.as_deref()).map_err(configuration)?,
-            Some(_) => None,
-        };
-        let inherited = profile.as_ref().and_then(|found| found.region.as_ref());
-        if let Some(region) = self.region.as_ref().or(inherited) {
-            builder = builder.with_region(region);
-        }
-        if let Some(keys) = profile.and_then(|found| found.keys) {
-            builder = builder
-                .with_access_key_id(keys.access_key)
-                .with_secret_access_key(keys.secret_key);
-            if let Some(token) = keys.token {
-                builder = builder.with_token(token);
-            }
-        }
-        if let Some(endpoint) = &self.endpoint {
-            let mut url = endpoint_url(endpoint, self.allow_http)?;
-            if self.virtual_hosted {
-                let host = format!("{}.{}", self.bucket, url.host_str().unwrap_or_default());
-                url.set_host(Some(&host))
-                    .map_err(|e| configuration(format!("{host} is no host name: {e}")))?;
-            }
-            builder = builder
-                .with_endpoint(url.as_str().trim_end_matches('/'))
-                .with_virtual_hosted_style_request(self.virtual_hosted);
-        } else if builder
-            .get_config_value(&AmazonS3ConfigKey::Endpoint)
-            .is_none()
-        {
-            // As Amazon recommends; a dot in the name does not fit its certificate.
-            let dotted = self.bucket.contains('.');
-            builder = builder.with_virtual_hosted_style_request(!dotted);
-        }
-        if let Some(keys) = &self.keys {
-            builder = builder
-                .with_access_key_id(&keys.access_key)
-                .with_secret_access_key(&keys.secret_key);
-        }
-        let region = builder.get_config_value(&AmazonS3ConfigKey::Region);
-        let region = region.unwrap_or_else(|| "us-east-1".into());
-        let client = builder.build().map_err(|e| configuration(e.to_string()))?;
-        Ok((client, region))
-    }
-}
-
-impl Gcs {
-    fn connect(&self, connector: Connector, retry: RetryConfig) -> Connected {
-        Ok(Arc::new(self.client(connector, retry)?))
-    }
-
-    pub(crate) fn client(
-        &self,
-        connector: Connector,
-        retry: RetryConfig,
-    ) -> Result<GoogleCloudStorage, Error> {
-        let mut builder = GoogleCloudStorageBuilder::from_env()
-            .with_bucket_name(named("bucket", &self.bucket)?)
-            .with_retry(retry)
-            .with_http_connector(connector);
-        if self.anonymous {
-            // The client asks for a token even where it sends none.
-            builder = builder.with_skip_signature(true).with_bearer_token("none");
-        }
-        if let Some(endpoint) = &self.endpoint {
-            let url = endpoint_url(endpoint, self.allow_http)?;
-            builder = builder.with_base_url(url.as_str().trim_end_matches('/'));
-        }
-        if let Some(file) = &self.credentials {
-            builder = builder.with_application_credentials(file.display().to_string());
-        }
-        builder.build().map_err(|e| configuration(e.to_string()))
-    }
-}
-
-impl Azure {
-    fn connect(&self, connector: Connector, retry: RetryConfig) -> Connected {
-        let mut builder = MicrosoftAzureBuilder::from_env()
-            .with_container_name(named("container", &self.container)?)
-            .with_retry(retry)
-            .with_http_connector(connector);
-        if let Some(account) = &self.account {
-            builder = builder.with_account(account);
-        }
-        if let Some(endpoint) = &self.endpoint {
-            let url = endpoint_url(endpoint, self.allow_http)?;
-            builder = builder.with_endpoint(url.as_str().trim_end_matches('/').to_owned());
-        }
-        if let Some(key) = &self.key {
-            builder = builder.with_access_key(key);
-        }
-        Ok(Arc::new(
-            builder.build().map_err(|e| configuration(e.to_string()))?,
-        ))
-    }
-}
-
-fn named<'n>(what: &str, name: &'n str) -> Result<&'n str, Error> {
-    match name.is_empty() || name.contains('/') {
-        true => Err(configuration(format!("{name:?} is no name of a {what}"))),
-        false => Ok(name),
-    }
-}
-
-/// An endpoint is shown in messages: it has no place for secrets.
-pub(crate) fn endpoint_url(endpoint: &str, allow_http: bool) -> Result<Url, Error> {
-    let url = Url::parse(endpoint).map_err(|_| {
-        configuration("the endpoint is no URL: it should read like https://minio.example:9000")
-    })?;
-    if !url.username().is_empty() || url.password().is_some() || url.query().is_some() {
-        let problem = "the endpoint has a user name, password or query. Credentials go elsewhere";
-        return Err(configuration(problem));
-    }
-    match url.scheme() {
-        "https" => Ok(url),
-        "http" if allow_http => Ok(url),
-        "http" => Err(configuration(format!(
-            "{endpoint} is not encrypted, and plain HTTP is not allowed"
-        ))),
-        scheme => Err(configuration(format!(
-            "{scheme}: is no scheme of an endpoint: it should read like https://minio.example:9000"
-        ))),
-    }
-}
-
 pub(super) fn configuration(problem: impl Into<String>) -> Error {
     Error::Configuration {
         problem: problem.into(),
@@ -401,6 +212,8 @@ pub(super) fn configuration(problem: impl Into<String>) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn s3(endpoint: Option<&str>) -> S3 {

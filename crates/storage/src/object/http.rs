@@ -27,7 +27,7 @@ use object_store::client::{
 };
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::config::RequestPolicy;
+use super::RequestPolicy;
 use crate::{Operation, Outcome, Stats};
 
 const AGENT: &str = concat!("lucarne/", env!("CARGO_PKG_VERSION"));
@@ -288,6 +288,6 @@ fn tls() -> rustls::ClientConfig {
     rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap_or_else(|_| unreachable!("the provider has ciphers for TLS 1.2 and 1.3"))
-        .with_root_certificates(crate::trust::roots())
+        .with_root_certificates(crate::trust::authorities().0.clone())
         .with_no_client_auth()
 }

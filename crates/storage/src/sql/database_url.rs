@@ -1,10 +1,12 @@
 //! Where a lock is, as the configuration says it.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use url::Url;
 
-use crate::LockError;
+use super::opening;
+use crate::{LockError, NotBuilt};
 
 /// Parameters of URLs that tell where a server is. Others may be secret.
 const TELLING: [&str; 3] = ["host", "port", "socket"];
@@ -15,6 +17,16 @@ pub(super) enum DatabaseUrl {
     Sqlite(PathBuf),
     MySql(Url),
     Postgres(Url),
+}
+
+/// Without what may be secret.
+impl fmt::Display for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(path) => path.display().fmt(f),
+            Self::MySql(url) | Self::Postgres(url) => f.write_str(&location(url)),
+        }
+    }
 }
 
 impl DatabaseUrl {
@@ -52,7 +64,24 @@ impl DatabaseUrl {
         if url.path().len() < 2 && !url.query_pairs().any(|(key, _)| key == "dbname") {
             return Err(malformed(&"it names no database"));
         }
-        Ok(kind(url))
+        let place = kind(url);
+        match opening::has(&place) {
+            true => Ok(place),
+            false => Err(place.left_out()),
+        }
+    }
+
+    /// The refusal of a build that cannot open it.
+    pub(super) fn left_out(&self) -> LockError {
+        let (what, feature) = match self {
+            Self::Sqlite(_) => ("SQLite", "sqlite"),
+            Self::MySql(_) => ("MySQL", "mysql"),
+            Self::Postgres(_) => ("PostgreSQL", "postgres"),
+        };
+        LockError::Unusable {
+            location: self.to_string(),
+            reason: NotBuilt { what, feature }.to_string(),
+        }
     }
 }
 
@@ -75,13 +104,6 @@ pub(super) fn location(url: &Url) -> String {
         .collect();
     shown.set_query((!told.is_empty()).then(|| told.join("&")).as_deref());
     shown.to_string()
-}
-
-/// Whether the URL says by whose certificate the server is known.
-pub(super) fn names_authority(url: &Url) -> bool {
-    let names = ["ssl-ca", "sslca", "sslrootcert", "ssl-root-cert"];
-    url.query_pairs()
-        .any(|(key, _)| names.contains(&key.as_ref()))
 }
 
 /// The URL with a password, of which it must have none.
@@ -110,10 +132,7 @@ mod tests {
     use super::*;
 
     fn shown(place: &str) -> String {
-        match DatabaseUrl::parse(place).unwrap() {
-            DatabaseUrl::MySql(url) | DatabaseUrl::Postgres(url) => location(&url),
-            DatabaseUrl::Sqlite(path) => path.display().to_string(),
-        }
+        DatabaseUrl::parse(place).unwrap().to_string()
     }
 
     #[test]

@@ -34,19 +34,6 @@ pub(super) const SQLITE: Dialect = Dialect {
     probe: "UPDATE checkpoints SET body = body WHERE FALSE",
 };
 
-/// SQLite as older versions of Sunlight made it, with `body TEXT`: written as
-/// text, so that it stays readable for them.
-pub(super) const SQLITE_TEXT: Dialect = Dialect {
-    create: "INSERT INTO checkpoints (logID, body) VALUES (?, CAST(? AS TEXT)) \
-             ON CONFLICT DO NOTHING",
-    replace: "UPDATE checkpoints SET body = CAST(? AS TEXT) \
-              WHERE logID = ? AND CAST(body AS BLOB) = ?",
-    ..SQLITE
-};
-
-/// (table) → name and declared type of each column.
-pub(super) const SQLITE_COLUMNS: &str = "SELECT name, type FROM pragma_table_info('checkpoints')";
-
 /// MySQL and MariaDB.
 ///
 /// Binary columns compare byte for byte, without collations or padding. InnoDB
@@ -65,24 +52,6 @@ pub(super) const MYSQL: Dialect = Dialect {
     probe: "UPDATE checkpoints SET body = body WHERE logID = ''",
 };
 
-/// Each column with its type, its key, and the table's engine.
-pub(super) const MYSQL_COLUMNS: &str = "SELECT CAST(c.column_name AS CHAR), \
-     CAST(c.data_type AS CHAR), CAST(c.column_key AS CHAR), CAST(t.engine AS CHAR) \
-     FROM information_schema.columns c JOIN information_schema.tables t \
-     ON t.table_schema = c.table_schema AND t.table_name = c.table_name \
-     WHERE c.table_schema = DATABASE() AND c.table_name = 'checkpoints'";
-
-/// What decides whether a commit is lost in a power failure. The first is not
-/// to be had for one session only, nor is the last.
-pub(super) const MYSQL_DURABILITY: &str = "SELECT \
-     CAST(@@GLOBAL.innodb_flush_log_at_trx_commit AS SIGNED), \
-     CAST(@@GLOBAL.log_bin AS SIGNED), CAST(@@GLOBAL.sync_binlog AS SIGNED)";
-
-/// For our connections only. A statement must end by itself before we stop
-/// waiting for it.
-pub(super) const MYSQL_SESSION: &str =
-    "SET SESSION autocommit = 1, SESSION innodb_lock_wait_timeout = 3";
-
 /// PostgreSQL. A row that is updated to what it was is still a commit.
 pub(super) const POSTGRES: Dialect = Dialect {
     schema: "CREATE TABLE checkpoints (logID BYTEA PRIMARY KEY, body BYTEA NOT NULL)",
@@ -91,25 +60,3 @@ pub(super) const POSTGRES: Dialect = Dialect {
     replace: "UPDATE checkpoints SET body = $1 WHERE logID = $2 AND body = $3",
     probe: "UPDATE checkpoints SET body = body WHERE FALSE",
 };
-
-/// Each column with its type, whether it alone is unique, and whether the
-/// table is one whose changes are logged.
-pub(super) const POSTGRES_COLUMNS: &str = "SELECT a.attname::text, \
-     format_type(a.atttypid, NULL), \
-     EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid \
-             AND i.indpred IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum), \
-     c.relpersistence = 'p' \
-     FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid \
-     WHERE c.oid = to_regclass('checkpoints') AND a.attnum > 0 AND NOT a.attisdropped";
-
-/// What decides whether a commit is lost in a power failure.
-pub(super) const POSTGRES_DURABILITY: &str =
-    "SELECT current_setting('fsync')::bool, current_setting('synchronous_commit')";
-
-/// The session's part of that, if it was set to less.
-pub(super) const POSTGRES_SYNCHRONOUS: &str = "SET synchronous_commit = on";
-
-/// For our connections only. Under stricter isolation a lost race would be an
-/// error instead of a row that is not changed.
-pub(super) const POSTGRES_SESSION: &str = "SET statement_timeout = '3s'; \
-     SET lock_timeout = '3s'; SET default_transaction_isolation = 'read committed'";

@@ -2,23 +2,26 @@
 //! PostgreSQL. What they do is here, how each of them says it is its
 //! [`Dialect`], how to reach one is its [`Database`].
 
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 mod connections;
 mod database_url;
 mod dialect;
+#[cfg(feature = "mysql")]
 mod mysql;
+mod opening;
+#[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "sqlite")]
 mod renewal;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 mod server;
+#[cfg(feature = "sqlite")]
 mod sqlite;
 
 use async_trait::async_trait;
 
 use self::database_url::DatabaseUrl;
 use self::dialect::Dialect;
-use self::mysql::MySql;
-use self::postgres::Postgres;
-use self::server::Server;
-use self::sqlite::Sqlite;
 use crate::{Lock, LockError, LogId};
 
 /// A lock in an SQL database, shared by all logs of a process.
@@ -45,14 +48,11 @@ impl SqlLock {
     ///
     /// [`LockError::Unusable`] if there is none (it is never made here, so
     /// that a mistyped path never forks a log), it is something else, or would
-    /// lose commits in a power failure; [`LockError::Failed`] if its server
-    /// cannot be reached.
+    /// lose commits in a power failure, or this build has no support for it
+    /// ([`NotBuilt`](crate::NotBuilt)); [`LockError::Failed`] if its server cannot
+    /// be reached.
     pub async fn open(place: &str) -> Result<Self, LockError> {
-        let database: Box<dyn Database> = match DatabaseUrl::parse(place)? {
-            DatabaseUrl::Sqlite(path) => Box::new(Sqlite::open(&path).await?),
-            DatabaseUrl::MySql(url) => Box::new(Server::<MySql>::open(&url).await?),
-            DatabaseUrl::Postgres(url) => Box::new(Server::<Postgres>::open(&url).await?),
-        };
+        let database = opening::open(&DatabaseUrl::parse(place)?).await?;
         Ok(Self { database })
     }
 
@@ -65,11 +65,7 @@ impl SqlLock {
     ///
     /// [`LockError::Unusable`] if the file or table is there already.
     pub async fn create(place: &str) -> Result<Self, LockError> {
-        match DatabaseUrl::parse(place)? {
-            DatabaseUrl::Sqlite(path) => sqlite::create(&path).await?,
-            DatabaseUrl::MySql(url) => Server::<MySql>::create(&url).await?,
-            DatabaseUrl::Postgres(url) => Server::<Postgres>::create(&url).await?,
-        }
+        opening::create(&DatabaseUrl::parse(place)?).await?;
         Self::open(place).await
     }
 
@@ -108,10 +104,7 @@ impl SqlLock {
     /// is not shown at all.
     pub fn shown(place: &str) -> String {
         match DatabaseUrl::parse(place) {
-            Ok(DatabaseUrl::Sqlite(path)) => path.display().to_string(),
-            Ok(DatabaseUrl::MySql(url) | DatabaseUrl::Postgres(url)) => {
-                database_url::location(&url)
-            }
+            Ok(place) => place.to_string(),
             Err(_) => "a lock that cannot be shown".into(),
         }
     }

@@ -6,10 +6,26 @@ use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError};
 use url::Url;
 
-use super::database_url;
-use super::dialect::{Dialect, MYSQL, MYSQL_COLUMNS, MYSQL_DURABILITY, MYSQL_SESSION};
-use super::server::{Diagnosis, Engine, Failure, advice};
-use crate::{LogId, trust};
+use super::dialect::{Dialect, MYSQL};
+use super::server::{Diagnosis, Engine, Failure, advice, names_authority, trusted_pem};
+use crate::LogId;
+
+/// Each column with its type, its key, and the table's engine.
+const MYSQL_COLUMNS: &str = "SELECT CAST(c.column_name AS CHAR), \
+     CAST(c.data_type AS CHAR), CAST(c.column_key AS CHAR), CAST(t.engine AS CHAR) \
+     FROM information_schema.columns c JOIN information_schema.tables t \
+     ON t.table_schema = c.table_schema AND t.table_name = c.table_name \
+     WHERE c.table_schema = DATABASE() AND c.table_name = 'checkpoints'";
+
+/// What decides whether a commit is lost in a power failure. The first is not
+/// to be had for one session only, nor is the last.
+const MYSQL_DURABILITY: &str = "SELECT \
+     CAST(@@GLOBAL.innodb_flush_log_at_trx_commit AS SIGNED), \
+     CAST(@@GLOBAL.log_bin AS SIGNED), CAST(@@GLOBAL.sync_binlog AS SIGNED)";
+
+/// For our connections only. A statement must end by itself before we stop
+/// waiting for it.
+const MYSQL_SESSION: &str = "SET SESSION autocommit = 1, SESSION innodb_lock_wait_timeout = 3";
 
 /// One database on a server of MySQL or MariaDB.
 pub(super) struct MySql(MySqlConnectOptions);
@@ -24,8 +40,8 @@ impl Engine for MySql {
     fn new(url: &Url) -> Result<Self, sqlx::Error> {
         let mut options = MySqlConnectOptions::from_url(url)?;
         // sqlx knows the Web's authorities alone.
-        if !database_url::names_authority(url) {
-            options = options.ssl_ca_from_pem(trust::pem());
+        if !names_authority(url) {
+            options = options.ssl_ca_from_pem(trusted_pem());
         }
         Ok(Self(options.disable_statement_logging()))
     }

@@ -6,13 +6,31 @@ use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use url::Url;
 
-use super::database_url;
-use super::dialect::{
-    Dialect, POSTGRES, POSTGRES_COLUMNS, POSTGRES_DURABILITY, POSTGRES_SESSION,
-    POSTGRES_SYNCHRONOUS,
-};
-use super::server::{Diagnosis, Engine, Failure, advice};
-use crate::{LogId, trust};
+use super::dialect::{Dialect, POSTGRES};
+use super::server::{Diagnosis, Engine, Failure, advice, names_authority, trusted_pem};
+use crate::LogId;
+
+/// Each column with its type, whether it alone is unique, and whether the
+/// table is one whose changes are logged.
+const POSTGRES_COLUMNS: &str = "SELECT a.attname::text, \
+     format_type(a.atttypid, NULL), \
+     EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid \
+             AND i.indpred IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum), \
+     c.relpersistence = 'p' \
+     FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid \
+     WHERE c.oid = to_regclass('checkpoints') AND a.attnum > 0 AND NOT a.attisdropped";
+
+/// What decides whether a commit is lost in a power failure.
+const POSTGRES_DURABILITY: &str =
+    "SELECT current_setting('fsync')::bool, current_setting('synchronous_commit')";
+
+/// The session's part of that, if it was set to less.
+const POSTGRES_SYNCHRONOUS: &str = "SET synchronous_commit = on";
+
+/// For our connections only. Under stricter isolation a lost race would be an
+/// error instead of a row that is not changed.
+const POSTGRES_SESSION: &str = "SET statement_timeout = '3s'; \
+     SET lock_timeout = '3s'; SET default_transaction_isolation = 'read committed'";
 
 /// One database on a server of PostgreSQL.
 pub(super) struct Postgres(PgConnectOptions);
@@ -27,8 +45,8 @@ impl Engine for Postgres {
     fn new(url: &Url) -> Result<Self, sqlx::Error> {
         let mut options = PgConnectOptions::from_url(url)?.application_name("lucarne");
         // sqlx knows the Web's authorities alone.
-        if !database_url::names_authority(url) && std::env::var_os("PGSSLROOTCERT").is_none() {
-            options = options.ssl_root_cert_from_pem(trust::pem());
+        if !names_authority(url) && std::env::var_os("PGSSLROOTCERT").is_none() {
+            options = options.ssl_root_cert_from_pem(trusted_pem());
         }
         Ok(Self(options.disable_statement_logging()))
     }

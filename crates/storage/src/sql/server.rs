@@ -18,7 +18,7 @@ use url::Url;
 use super::connections::Connections;
 use super::dialect::Dialect;
 use super::{Change, Database, database_url};
-use crate::{LockError, LogId};
+use crate::{LockError, LogId, trust};
 
 /// How long a call may take in all.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -104,6 +104,29 @@ fn is_tls(error: &std::io::Error) -> bool {
     use rustls::Error::{InvalidCertificate, PeerIncompatible};
     let error = error.get_ref().and_then(|error| error.downcast_ref());
     matches!(error, Some(InvalidCertificate(_) | PeerIncompatible(_)))
+}
+
+/// Whether the URL says by whose certificate the server is known.
+pub(super) fn names_authority(url: &Url) -> bool {
+    let names = ["ssl-ca", "sslca", "sslrootcert", "ssl-root-cert"];
+    url.query_pairs()
+        .any(|(key, _)| names.contains(&key.as_ref()))
+}
+
+/// Whom this machine trusts, as sqlx takes it.
+pub(super) fn trusted_pem() -> Vec<u8> {
+    const WIDTH: usize = 64;
+    let mut pem = Vec::new();
+    for der in &trust::authorities().1 {
+        let text = base64_simd::STANDARD.encode_to_string(der);
+        pem.extend_from_slice(b"-----BEGIN CERTIFICATE-----\n");
+        for line in text.as_bytes().chunks(WIDTH) {
+            pem.extend_from_slice(line);
+            pem.push(b'\n');
+        }
+        pem.extend_from_slice(b"-----END CERTIFICATE-----\n");
+    }
+    pem
 }
 
 /// Why an attempt failed.

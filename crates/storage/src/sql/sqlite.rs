@@ -13,9 +13,22 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, Sq
 use sqlx::{ConnectOptions, Connection, Row};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use super::dialect::{Dialect, SQLITE, SQLITE_COLUMNS, SQLITE_TEXT};
+use super::dialect::{Dialect, SQLITE};
 use super::{Change, Database, renewal};
 use crate::{LockError, LogId};
+
+/// SQLite as older versions of Sunlight made it, with `body TEXT`: written as
+/// text, so that it stays readable for them.
+const SQLITE_TEXT: Dialect = Dialect {
+    create: "INSERT INTO checkpoints (logID, body) VALUES (?, CAST(? AS TEXT)) \
+             ON CONFLICT DO NOTHING",
+    replace: "UPDATE checkpoints SET body = CAST(? AS TEXT) \
+              WHERE logID = ? AND CAST(body AS BLOB) = ?",
+    ..SQLITE
+};
+
+/// (table) → name and declared type of each column.
+const SQLITE_COLUMNS: &str = "SELECT name, type FROM pragma_table_info('checkpoints')";
 
 /// What every SQLite file begins with.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";

@@ -10,7 +10,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 
 use self::home::Home;
 use self::screen::Screen;
@@ -56,7 +56,7 @@ async fn demo(options: &Options, logging: &Logging) -> Result<()> {
     let screen = Screen::new();
     let first = !options.dir.join(home::CONFIGURATION).exists();
     let place = options.listen.as_deref().or(first.then_some(LISTEN));
-    let listen = place.map(listen::parse).transpose()?;
+    let listen = place.map(parse).transpose()?;
     if let Some(place) = &listen {
         // The likeliest thing to fail: tried before anything is made.
         listen::bind(place, "--listen").await?;
@@ -81,6 +81,11 @@ async fn demo(options: &Options, logging: &Logging) -> Result<()> {
         }
     });
     server.run().await
+}
+
+/// `host:port`, from the command line.
+fn parse(text: &str) -> Result<Listen> {
+    crate::config::listen(text).map_err(|why| anyhow!("--listen `{text}` {why}"))
 }
 
 /// The configuration in the demo's directory, and its log for today.

@@ -16,6 +16,9 @@ use tokio::sync::Notify;
 
 use self::view::{Picture, draw};
 
+/// This build can show something.
+pub(super) const BUILT: bool = true;
+
 /// How long a key may wait to be noticed.
 const ATTENTION: Duration = Duration::from_millis(100);
 /// How often the picture changes.

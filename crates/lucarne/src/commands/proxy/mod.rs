@@ -3,10 +3,13 @@
 mod config;
 mod file;
 mod flags;
+#[cfg(feature = "tui")]
 mod live;
 mod open;
 mod pairs;
 mod running;
+#[cfg(not(feature = "tui"))]
+mod unseen;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -16,6 +19,8 @@ use lucarne_settings::Report;
 
 use self::config::Config;
 use self::flags::Flags;
+#[cfg(not(feature = "tui"))]
+use self::unseen as live;
 use super::failed;
 use crate::logging::Logging;
 use crate::runtime;
@@ -36,7 +41,7 @@ pub struct Options {
 impl Options {
     /// Whether the terminal is drawn on: log lines would be in the way.
     pub(crate) fn live(&self) -> bool {
-        !self.flags.no_ui && std::io::stdout().is_terminal()
+        live::BUILT && !self.flags.no_ui && std::io::stdout().is_terminal()
     }
 }
 

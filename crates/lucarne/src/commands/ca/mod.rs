@@ -1,6 +1,9 @@
 //! `lucarne ca`: the certificate authorities that load tests issue from, and
 //! those that mint for a proxy.
 
+#[cfg(feature = "load")]
+mod issuing;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -8,9 +11,12 @@ use anyhow::{Context, Result};
 use lucarne_ct::{Certificate, display_name};
 use lucarne_mint::store::Fingerprint;
 use lucarne_mint::{Authority, CaDirectory, CaOptions, KeyType, Name, Time, pem};
-use lucarne_scenarios::ct::Roots;
 
+#[cfg(feature = "load")]
+use self::issuing::{new, show};
 use super::failed;
+#[cfg(not(feature = "load"))]
+use super::without_load::ca::{new, show};
 
 /// What to do with them.
 #[derive(Debug, clap::Subcommand)]
@@ -147,46 +153,4 @@ fn describe(der: &[u8]) -> Result<String> {
         "  {kind} {}\n  valid from {from} through {through}\n  SHA-256 {fingerprint}\n",
         display_name(certificate.subject()),
     ))
-}
-
-fn new(directory: &Path) -> ExitCode {
-    let existed = Roots::open(directory).is_ok();
-    let roots = match Roots::open_or_create(directory) {
-        Ok(roots) => roots,
-        Err(error) => return failed(error),
-    };
-    let verb = if existed { "kept" } else { "made" };
-    println!("{verb} {}", directory.display());
-    for line in roots.describe() {
-        println!("  {line}");
-    }
-    print!("\n{}", trust(&roots));
-    ExitCode::SUCCESS
-}
-
-/// How a log comes to accept what these authorities issue.
-fn trust(roots: &Roots) -> String {
-    let file = roots.roots_file();
-    let file = file.canonicalize().unwrap_or(file);
-    let (file, directory) = (file.display(), roots.directory().display());
-    format!(
-        "A log must accept their roots, or it refuses everything:\n  \
-           Lucarne, Sunlight  add to the log in the configuration:  extraroots: {file}\n  \
-           TesseraCT          --roots_pem_file={file}\n  \
-           (a log of several roots: append this file to its own)\n\n\
-         Then: lucarne load ct-write --log-url URL --roots {directory}\n\n\
-         Never let a log that browsers trust accept them: whoever has this directory can issue \
-         for any name.\n"
-    )
-}
-
-fn show(directory: &Path) -> ExitCode {
-    match Roots::open(directory) {
-        Ok(roots) => {
-            eprint!("{}", trust(&roots));
-            print!("{}", roots.roots_pem());
-            ExitCode::SUCCESS
-        }
-        Err(error) => failed(error),
-    }
 }

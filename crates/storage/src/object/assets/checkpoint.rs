@@ -16,8 +16,8 @@ use bytes::Bytes;
 use object_store::{GetOptions, PutMode, PutOptions, PutPayload, UpdateVersion};
 use tokio::sync::Mutex;
 
-use super::http::{Conditional, Tries};
 use super::{ObjectAssets, failure, headers};
+use crate::object::http::{Conditional, Tries};
 use crate::{AssetKind, Error};
 
 /// Where it is.

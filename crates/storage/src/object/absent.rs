@@ -1,0 +1,49 @@
+//! What a build without the feature `object-stores` says of buckets.
+
+use std::sync::Arc;
+
+use super::{Bucket, ObjectStoreConfig};
+use crate::{Assets, Error, Lock, LockError, NotBuilt, Observer};
+
+/// Opens nothing.
+///
+/// # Errors
+///
+/// [`Error::NotBuilt`].
+pub async fn open(
+    config: &ObjectStoreConfig,
+    _observer: Arc<dyn Observer>,
+) -> Result<Arc<dyn Assets>, Error> {
+    Err(left_out(config).into())
+}
+
+/// Opens nothing.
+///
+/// # Errors
+///
+/// [`LockError::Unusable`].
+pub async fn lock(
+    config: &ObjectStoreConfig,
+    _observer: Arc<dyn Observer>,
+) -> Result<Arc<dyn Lock>, LockError> {
+    Err(LockError::Unusable {
+        location: config.location(),
+        reason: left_out(config).to_string(),
+    })
+}
+
+pub(super) fn check(config: &ObjectStoreConfig) -> Result<(), Error> {
+    Err(left_out(config).into())
+}
+
+fn left_out(config: &ObjectStoreConfig) -> NotBuilt {
+    let what = match config.bucket {
+        Bucket::S3(_) => "S3",
+        Bucket::Gcs(_) => "Google Cloud Storage",
+        Bucket::Azure(_) => "Azure Blob Storage",
+    };
+    NotBuilt {
+        what,
+        feature: "object-stores",
+    }
+}

@@ -1,0 +1,420 @@
+//! [`ObjectAssets`]: the objects, and the requests for them.
+
+mod checkpoint;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::Extensions;
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::stream::{self, BoxStream};
+use futures_util::{StreamExt, TryStreamExt};
+use object_store::path::Path;
+use object_store::{
+    Attribute, Attributes, GetOptions, ObjectStore, PutMode, PutOptions, PutPayload, PutResult,
+};
+
+use self::checkpoint::Published;
+use super::http::{Immutable, Tries};
+use super::journal::{self, Journal, Name};
+use super::{ObjectStoreConfig, RequestPolicy, failure};
+use crate::{Asset, AssetKind, Assets, Error, Observer, Stats, path};
+
+/// Assets in a bucket of S3, Google Cloud Storage or Azure. See the
+/// [module](super) on what happens if two processes open the same one.
+pub struct ObjectAssets {
+    store: Arc<dyn ObjectStore>,
+    /// The same, for who wants to know now whether it answers.
+    hasty: Arc<dyn ObjectStore>,
+    key_prefix: String,
+    parallel: usize,
+    location: String,
+    journal: Journal,
+    published: Published,
+    stats: Arc<Stats>,
+}
+
+impl ObjectAssets {
+    /// Reaches the bucket, which must exist, and finds out whether it may be
+    /// listed: one request.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Configuration`], [`Error::NoBucket`], [`Error::Refused`],
+    /// [`Error::ClockSkew`] or [`Error::Unavailable`]. A prefix without any
+    /// object is none: whether that is right, the lock knows.
+    pub async fn open(config: &ObjectStoreConfig) -> Result<Self, Error> {
+        Self::open_observed(config, Arc::new(())).await
+    }
+
+    /// The same; `observer` is told of every request.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub async fn open_observed(
+        config: &ObjectStoreConfig,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Self, Error> {
+        config.check_prefix()?;
+        let stats = Arc::new(Stats::observed(observer));
+        let hasty = ObjectStoreConfig {
+            policy: RequestPolicy::hasty(),
+            ..config.clone()
+        };
+        let assets = Self {
+            store: config.connect(stats.clone())?,
+            hasty: hasty.connect(stats.clone())?,
+            key_prefix: config.key_prefix.clone(),
+            parallel: config.parallel.max(1),
+            location: config.location(),
+            journal: Journal::default(),
+            published: Published::default(),
+            stats,
+        };
+        let journal = assets.key(JOURNAL)?;
+        let first = assets.store.list(Some(&journal)).next().await;
+        first
+            .transpose()
+            .map_err(|e| assets.failed("list", JOURNAL, &e))?;
+        Ok(assets)
+    }
+
+    fn key(&self, path: &str) -> Result<Path, Error> {
+        let key = Path::parse(format!("{}{path}", self.key_prefix));
+        key.map_err(|_| Error::BadPath { path: path.into() })
+    }
+
+    /// The path within the log.
+    fn path<'k>(&self, key: &'k Path) -> Option<&'k str> {
+        key.as_ref().strip_prefix(&self.key_prefix)
+    }
+
+    fn failed(&self, action: &'static str, path: &str, error: &object_store::Error) -> Error {
+        failure::sort(action, format!("{path} in {}", self.location), error)
+    }
+
+    async fn put(&self, asset: Asset) -> Result<(), Error> {
+        let size = asset.bytes.len() as u64;
+        if asset.kind == AssetKind::Checkpoint {
+            self.replace_checkpoint(asset.bytes).await?;
+        } else {
+            let mut options = PutOptions::from(headers(asset.kind));
+            if asset.kind != AssetKind::LogJson {
+                options.extensions = immutable();
+            }
+            self.write(&asset.path, asset.bytes.into(), options).await?;
+        }
+        self.stats.published(size);
+        Ok(())
+    }
+
+    async fn write(
+        &self,
+        path: &str,
+        object: PutPayload,
+        options: PutOptions,
+    ) -> Result<(), Error> {
+        let put = self.try_write(path, object, options).await?;
+        put.map_err(|error| self.failed("write", path, &error))?;
+        Ok(())
+    }
+
+    /// Puts an object, as often as the store stumbles over itself
+    /// ([`failure::is_passing`]). What the store says is within.
+    async fn try_write(
+        &self,
+        path: &str,
+        object: PutPayload,
+        mut options: PutOptions,
+    ) -> Result<object_store::Result<PutResult>, Error> {
+        let key = self.key(path)?;
+        options.extensions.insert(Tries::default());
+        let conditional = options.mode != PutMode::Overwrite;
+        let mut tries_left = 5;
+        loop {
+            let put = self.store.put_opts(&key, object.clone(), options.clone());
+            let answer = put.await;
+            let Err(error) = &answer else {
+                return Ok(answer);
+            };
+            let decided = conditional && failure::is_lost(error);
+            if decided || !failure::is_passing(error) || tries_left == 0 {
+                return Ok(answer);
+            }
+            tries_left -= 1;
+            // What it does beside this put is over in milliseconds, and cannot be
+            // waited for.
+            tokio::time::sleep(STUMBLE).await;
+        }
+    }
+
+    /// The bytes of an object as they are stored.
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, Error> {
+        self.read_from(&self.store, path).await
+    }
+
+    async fn read_from(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        path: &str,
+    ) -> Result<Option<Bytes>, Error> {
+        let key = self.key(path)?;
+        let mut options = GetOptions::default();
+        options.extensions.insert(Tries::default());
+        let read = async { store.get_opts(&key, options).await?.bytes().await };
+        match read.await {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if failure::is_absent(&error) => Ok(None),
+            Err(error) => Err(self.failed("read", path, &error)),
+        }
+    }
+
+    /// What is staged, oldest first. A paged listing: 1,000 names a request.
+    async fn list_journal(&self) -> Result<Vec<Name>, Error> {
+        let mut objects = self.store.list(Some(&self.key(JOURNAL)?));
+        let mut names = Vec::new();
+        while let Some(object) = objects.next().await {
+            let object = object.map_err(|e| self.failed("list", JOURNAL, &e))?;
+            match object.location.filename().and_then(Name::parse) {
+                Some(name) => names.push(name),
+                None => tracing::warn!(
+                    key = %object.location,
+                    "not an object of the journal of {}; it is left alone", self.location
+                ),
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// The record, unless it has been removed since it was listed.
+    async fn read_staged(&self, name: Name) -> Result<Option<Bytes>, Error> {
+        let path = staged_path(name);
+        let Some(object) = self.read(&path).await? else {
+            return Ok(None);
+        };
+        journal::record(object)
+            .map(Some)
+            .map_err(|(offset, detail)| Error::Damaged {
+                file: format!("{path} in {}", self.location),
+                offset,
+                detail: detail.into(),
+            })
+    }
+
+    fn usable(&self) -> Result<(), Error> {
+        match self.journal.poison_found() {
+            None => Ok(()),
+            Some(reason) => Err(Error::Poisoned {
+                location: self.location(),
+                reason,
+            }),
+        }
+    }
+
+    /// Deletes in batches as large as the store takes (S3: 1,000), and says of
+    /// each object that it is gone.
+    async fn delete(&self, keys: Vec<Path>, mut gone: impl FnMut(&Path)) -> Result<(), Error> {
+        let keys: BoxStream<'static, _> = stream::iter(keys.into_iter().map(Ok)).boxed();
+        let mut results = self.store.delete_stream(keys);
+        let mut failure = None;
+        while let Some(result) = results.next().await {
+            match result {
+                Ok(key) => gone(&key),
+                Err(object_store::Error::NotFound { path, .. }) => gone(&Path::from(path)),
+                Err(error) => failure = Some(self.failed("delete", "objects", &error)),
+            }
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// The objects under `<tile>.p/` for tiles of one directory. One listing
+    /// of a thousand objects says it of a hundred tiles.
+    async fn partials_of(
+        &self,
+        directory: &str,
+        tiles: &BTreeSet<&str>,
+    ) -> Result<Vec<Path>, Error> {
+        let (Some(first), Some(last)) = (tiles.first(), tiles.last()) else {
+            return Ok(Vec::new());
+        };
+        // In the order of bytes, `0` follows `/`.
+        let end = self.key(&format!("{last}.p0"))?;
+        let directory_key = self.key(directory)?;
+        let offset = self.key(first)?;
+        let mut objects = self.store.list_with_offset(Some(&directory_key), &offset);
+        let mut found = Vec::new();
+        while let Some(object) = objects.next().await {
+            let key = object
+                .map_err(|e| self.failed("list", directory, &e))?
+                .location;
+            if key.as_ref() >= end.as_ref() {
+                break;
+            }
+            let path = self.path(&key).and_then(|path| path.rsplit_once(".p/"));
+            if path.is_some_and(|(tile, _)| tiles.contains(tile)) {
+                found.push(key);
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// How long to wait before a put that the store stumbled over is repeated.
+const STUMBLE: Duration = Duration::from_millis(20);
+
+const JOURNAL: &str = ".lucarne/journal";
+
+fn staged_path(name: Name) -> String {
+    format!("{JOURNAL}/{}", name.file())
+}
+
+fn immutable() -> Extensions {
+    let mut extensions = Extensions::new();
+    extensions.insert(Immutable);
+    extensions
+}
+
+/// With these, a public bucket or a CDN serves the log as we would.
+fn headers(kind: AssetKind) -> Attributes {
+    let mut headers = Attributes::from_iter([
+        (Attribute::ContentType, kind.content_type()),
+        (Attribute::CacheControl, kind.cache_control()),
+    ]);
+    if let Some(encoding) = kind.content_encoding() {
+        headers.insert(Attribute::ContentEncoding, encoding.into());
+    }
+    headers
+}
+
+#[async_trait]
+impl Assets for ObjectAssets {
+    async fn stage(&self, new_size: u64, record: Bytes) -> Result<(), Error> {
+        self.usable()?;
+        if self.journal.is_closed() {
+            self.journal.open(self.list_journal().await?);
+        }
+        let name = self.journal.begin(new_size);
+        let path = staged_path(name);
+        let options = PutOptions {
+            attributes: Attributes::from_iter([
+                (Attribute::ContentType, "application/octet-stream"),
+                (Attribute::CacheControl, "private, no-store"),
+            ]),
+            extensions: immutable(),
+            ..PutOptions::default()
+        };
+        let object = PutPayload::from_iter([journal::header(&record), record]);
+        let size = object.content_length() as u64;
+        if let Err(error) = self.write(&path, object, options).await {
+            self.journal.poison(error.to_string());
+            return Err(error);
+        }
+        self.stats.appended(size);
+        Ok(())
+    }
+
+    async fn staged(&self) -> Result<Vec<Bytes>, Error> {
+        self.published.forget().await;
+        let read = async {
+            let names = self.list_journal().await?;
+            let records = stream::iter(names.clone())
+                .map(|name| self.read_staged(name))
+                .buffered(self.parallel)
+                .try_filter_map(async |record| Ok(record));
+            Ok((names, records.try_collect::<Vec<Bytes>>().await?))
+        };
+        match read.await {
+            Ok((names, records)) => {
+                self.journal.open(names);
+                Ok(records)
+            }
+            Err(error) => {
+                let error: Error = error;
+                self.journal.poison(error.to_string());
+                Err(error)
+            }
+        }
+    }
+
+    async fn publish(&self, assets: Vec<Asset>) -> Result<(), Error> {
+        for asset in &assets {
+            path::check(&asset.path)?;
+        }
+        stream::iter(assets.into_iter().map(Ok))
+            .try_for_each_concurrent(self.parallel, |asset| self.put(asset))
+            .await
+    }
+
+    /// Only staged objects are to be deleted.
+    async fn settle(&self, size: u64) -> Result<(), Error> {
+        self.usable()?;
+        let settled = self.journal.settled(size);
+        let keys = settled.iter().map(|name| self.key(&staged_path(*name)));
+        let keys = keys.collect::<Result<Vec<Path>, Error>>()?;
+        self.delete(keys, |key| {
+            if let Some(name) = key.filename().and_then(Name::parse) {
+                self.journal.removed(&name);
+            }
+        })
+        .await
+    }
+
+    fn publishes_durably(&self) -> bool {
+        true
+    }
+
+    async fn get(&self, path: &str) -> Result<Option<Bytes>, Error> {
+        match path::check(path)? {
+            checkpoint::PATH => self.checkpoint().await,
+            path => self.read(path).await,
+        }
+    }
+
+    async fn remove_partials(&self, tiles: &[String]) -> Result<(), Error> {
+        let mut directories: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for tile in tiles {
+            let tile = path::check(tile)?;
+            let directory = tile.rsplit_once('/').map_or("", |(directory, _)| directory);
+            directories.entry(directory).or_default().insert(tile);
+        }
+        for (directory, tiles) in directories {
+            let partials = self.partials_of(directory, &tiles).await?;
+            self.delete(partials, |_| self.stats.removed()).await?;
+        }
+        Ok(())
+    }
+
+    async fn partials(&self, tile_path: &str) -> Result<Vec<u16>, Error> {
+        let directory = format!("{}.p", path::check(tile_path)?);
+        let mut objects = self.store.list(Some(&self.key(&directory)?));
+        let mut widths = Vec::new();
+        while let Some(object) = objects.next().await {
+            let key = object
+                .map_err(|e| self.failed("list", &directory, &e))?
+                .location;
+            let name = self
+                .path(&key)
+                .and_then(|path| path.strip_prefix(&directory));
+            widths.extend(name.and_then(|name| path::width(name.strip_prefix('/')?)));
+        }
+        widths.sort_unstable();
+        Ok(widths)
+    }
+
+    async fn headroom(&self) -> Result<Option<u64>, Error> {
+        self.read_from(&self.hasty, "checkpoint").await?;
+        Ok(None)
+    }
+
+    fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    fn location(&self) -> String {
+        self.location.clone()
+    }
+}

@@ -1,0 +1,39 @@
+//! Buckets, as whoever reads a configuration opens them.
+
+use std::sync::Arc;
+
+use super::{ObjectAssets, ObjectStoreConfig};
+use crate::{Assets, Error, Lock, LockError, ObjectLock, Observer};
+
+/// Opens the data of a log.
+///
+/// # Errors
+///
+/// As [`ObjectAssets::open_observed`]; [`Error::NotBuilt`] in a build without
+/// the feature `object-stores`.
+pub async fn open(
+    config: &ObjectStoreConfig,
+    observer: Arc<dyn Observer>,
+) -> Result<Arc<dyn Assets>, Error> {
+    let assets = ObjectAssets::open_observed(config, observer).await?;
+    Ok(Arc::new(assets))
+}
+
+/// Opens a lock.
+///
+/// # Errors
+///
+/// As [`ObjectLock::connect_observed`]; [`LockError::Unusable`] in a build
+/// without the feature `object-stores`.
+pub async fn lock(
+    config: &ObjectStoreConfig,
+    observer: Arc<dyn Observer>,
+) -> Result<Arc<dyn Lock>, LockError> {
+    let lock = ObjectLock::connect_observed(config, observer).await?;
+    Ok(Arc::new(lock))
+}
+
+/// Whether it could be a bucket, as far as that can be told without asking it.
+pub(super) fn check(config: &ObjectStoreConfig) -> Result<(), Error> {
+    config.connect(Arc::default()).map(drop)
+}

@@ -1,0 +1,50 @@
+//! The databases of this build: those whose cargo features it was built with.
+
+use super::Database;
+use super::database_url::DatabaseUrl;
+#[cfg(feature = "mysql")]
+use super::mysql::MySql;
+#[cfg(feature = "postgres")]
+use super::postgres::Postgres;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+use super::server::Server;
+#[cfg(feature = "sqlite")]
+use super::sqlite::{self, Sqlite};
+use crate::LockError;
+
+/// Whether it is one of them.
+pub(super) fn has(place: &DatabaseUrl) -> bool {
+    match place {
+        DatabaseUrl::Sqlite(_) => cfg!(feature = "sqlite"),
+        DatabaseUrl::MySql(_) => cfg!(feature = "mysql"),
+        DatabaseUrl::Postgres(_) => cfg!(feature = "postgres"),
+    }
+}
+
+/// See [`SqlLock::open`](super::SqlLock::open).
+pub(super) async fn open(place: &DatabaseUrl) -> Result<Box<dyn Database>, LockError> {
+    match place {
+        #[cfg(feature = "sqlite")]
+        DatabaseUrl::Sqlite(path) => Ok(Box::new(Sqlite::open(path).await?)),
+        #[cfg(feature = "mysql")]
+        DatabaseUrl::MySql(url) => Ok(Box::new(Server::<MySql>::open(url).await?)),
+        #[cfg(feature = "postgres")]
+        DatabaseUrl::Postgres(url) => Ok(Box::new(Server::<Postgres>::open(url).await?)),
+        #[cfg(not(all(feature = "sqlite", feature = "mysql", feature = "postgres")))]
+        absent => Err(absent.left_out()),
+    }
+}
+
+/// Makes what [`open`] opens.
+pub(super) async fn create(place: &DatabaseUrl) -> Result<(), LockError> {
+    match place {
+        #[cfg(feature = "sqlite")]
+        DatabaseUrl::Sqlite(path) => sqlite::create(path).await,
+        #[cfg(feature = "mysql")]
+        DatabaseUrl::MySql(url) => Server::<MySql>::create(url).await,
+        #[cfg(feature = "postgres")]
+        DatabaseUrl::Postgres(url) => Server::<Postgres>::create(url).await,
+        #[cfg(not(all(feature = "sqlite", feature = "mysql", feature = "postgres")))]
+        absent => Err(absent.left_out()),
+    }
+}

@@ -1,0 +1,32 @@
+//! Counting of requests to object stores, and telling of them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::Stats;
+use crate::Observer;
+
+impl Stats {
+    /// Passes on what it is told of requests.
+    pub(crate) fn observed(observer: Arc<dyn Observer>) -> Self {
+        Self {
+            observer: Some(observer),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn tell(&self, what: impl FnOnce(&dyn Observer)) {
+        if let Some(observer) = &self.observer {
+            what(&**observer);
+        }
+    }
+
+    pub(crate) fn requested(&self) {
+        self.requests.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn hedged(&self) {
+        self.hedges.fetch_add(1, Relaxed);
+        self.tell(|observer| observer.hedge());
+    }
+}
