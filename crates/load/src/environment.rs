@@ -2,7 +2,34 @@
 
 use std::time::Duration;
 
-use crate::summary::Environment;
+use serde::{Deserialize, Serialize};
+
+/// Where a run ran.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Environment {
+    /// The host's name.
+    pub host: String,
+    /// The operating system.
+    pub system: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// The processor's model.
+    pub processor: String,
+    /// Cores that this process may use.
+    pub cores: u32,
+    /// Bytes of memory.
+    pub memory: u64,
+    /// The version of this program.
+    pub version: String,
+    /// Worker threads.
+    pub threads: u32,
+    /// Seconds of processor time that this process took from the first arrival to
+    /// the last completion.
+    pub process_cpu: Option<f64>,
+    /// The most memory that this process had resident, in bytes.
+    pub peak_memory: Option<u64>,
+}
 
 impl Environment {
     /// This machine and this process.

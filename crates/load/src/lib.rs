@@ -5,18 +5,25 @@
 //! [`Summary`] and a [`Verdict`]. The engine knows nothing of certificates.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod environment;
+pub mod controls;
+pub mod environment;
+pub mod exchange;
 mod execution;
 pub mod executor;
+pub mod heat;
 pub mod histogram;
 pub mod http;
+pub mod iteration;
 pub mod metric;
+pub mod note;
+pub mod outcome;
 pub mod plan;
 pub mod recorder;
 pub mod report;
 pub mod run;
 mod samples;
 pub mod scenario;
+pub mod scenario_config;
 pub mod snapshot;
 pub mod stop;
 pub mod summary;
@@ -27,14 +34,21 @@ mod timer;
 pub mod ui;
 pub mod verdict;
 
+pub use controls::Controls;
+pub use exchange::{Exchange, Failure};
 pub use executor::ExecutorConfig;
 pub use histogram::{Histogram, HistogramError};
+pub use iteration::{Iteration, Pending};
 pub use metric::Metric;
-pub use recorder::{Exchange, Failure, Iteration, Pending, Recorder, Tags};
-pub use run::{Controls, Outcome, Run, Running, ScenarioConfig};
-pub use scenario::{Note, PrepareError, Scenario, VirtualUser};
+pub use note::Note;
+pub use outcome::Outcome;
+pub use recorder::Recorder;
+pub use run::{Run, Running};
+pub use scenario::{PrepareError, Scenario, VirtualUser};
+pub use scenario_config::ScenarioConfig;
 pub use snapshot::Snapshot;
 pub use stop::Stop;
 pub use summary::Summary;
+pub use tags::Tags;
 pub use threshold::Thresholds;
 pub use verdict::Verdict;

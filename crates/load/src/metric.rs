@@ -259,3 +259,32 @@ impl TryFrom<Stored> for Metric {
         })
     }
 }
+
+/// What a metric is narrowed to besides its tags, and the tags of `wanted` that are left.
+pub(crate) fn narrowing<'t>(
+    metric: &str,
+    wanted: &[(&'t str, &'t str)],
+) -> (Option<&'t str>, Vec<(&'t str, &'t str)>) {
+    let name = match metric {
+        "checks" => Some("check"),
+        "http_reqs" => Some("status"),
+        "errors" => Some("kind"),
+        _ => None,
+    };
+    let narrow = wanted.iter().find(|(tag, _)| Some(*tag) == name);
+    let rest = wanted.iter().filter(|tag| Some(*tag) != narrow);
+    (narrow.map(|(_, value)| *value), rest.copied().collect())
+}
+
+pub(crate) fn sum(mut mine: Metric, theirs: Metric) -> Metric {
+    mine.merge(&theirs);
+    mine
+}
+
+/// Whether a counter counts bytes.
+pub(crate) fn is_bytes(name: &str) -> bool {
+    name.starts_with("data_")
+        || name.starts_with("body_")
+        || name.ends_with("_bytes")
+        || name.starts_with("bytes")
+}

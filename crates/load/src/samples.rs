@@ -7,18 +7,17 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::recorder::Iterated;
-use crate::{Exchange, Failure, Histogram, Metric, Tags};
-
-/// As many details of failures are kept, of each kind.
-pub(crate) const DETAILS: usize = 10;
+use crate::exchange::{DETAILS, Exchange, Failure};
+use crate::histogram::Histogram;
+use crate::metric::Metric;
+use crate::tags::Tags;
 
 /// The samples of one worker since they were last collected. Only its worker
 /// and, once a second, the collector take the lock.
 #[derive(Debug, Default)]
-pub(crate) struct Shard(Mutex<Samples>);
+pub(crate) struct SampleBuffer(Mutex<Samples>);
 
-impl Shard {
+impl SampleBuffer {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Samples> {
         self.0.lock()
     }
@@ -56,12 +55,12 @@ pub(crate) struct Series {
     pub(crate) checks: Vec<Tally>,
     pub(crate) errors: Vec<Tally>,
     /// What the engine knows of a scenario; only in its own tag set.
-    pub(crate) engine: Option<Engine>,
+    pub(crate) engine: Option<ScenarioCounts>,
 }
 
 /// What the engine knows of a scenario.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Engine {
+pub(crate) struct ScenarioCounts {
     pub(crate) asked: u64,
     pub(crate) started: u64,
     pub(crate) dropped: u64,
@@ -133,13 +132,13 @@ impl Samples {
         }
     }
 
-    pub(crate) fn iterated(&mut self, tags: Tags, iterated: &Iterated) {
+    pub(crate) fn iterated(&mut self, tags: Tags, result: &IterationResult) {
         let series = self.series(tags);
-        series.iterations.record(iterated.duration);
-        if let Some(delay) = iterated.start_delay {
+        series.iterations.record(result.duration);
+        if let Some(delay) = result.start_delay {
             series.start_delay.record(delay);
         }
-        series.iterations_failed += u64::from(iterated.failed);
+        series.iterations_failed += u64::from(result.failed);
     }
 
     pub(crate) fn count(&mut self, tags: Tags, metric: &'static str, n: u64) {
@@ -357,4 +356,15 @@ fn tally<'a>(tallies: &'a mut Vec<Tally>, name: &'static str) -> &'a mut Tally {
         });
     }
     &mut tallies[index]
+}
+
+/// What an iteration came to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IterationResult {
+    /// From when it was due.
+    pub(crate) duration: Duration,
+    /// How much of that the load generator itself lost before it began; `None` in a
+    /// closed loop, where nothing is due.
+    pub(crate) start_delay: Option<Duration>,
+    pub(crate) failed: bool,
 }

@@ -1,9 +1,11 @@
 //! What is done under load.
 
 use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
 
-use crate::{Iteration, Recorder, Stop};
+use crate::iteration::Iteration;
+use crate::note::Note;
+use crate::recorder::Recorder;
+use crate::stop::Stop;
 
 /// What is done under load. One value per scenario of a plan, shared by its users.
 #[async_trait]
@@ -69,14 +71,4 @@ pub enum PrepareError {
         /// What was found.
         detail: String,
     },
-}
-
-/// Something that a scenario has to say at the end of a run.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Note {
-    /// A headline.
-    pub title: String,
-    /// What stands below it, line by line.
-    pub lines: Vec<String>,
 }

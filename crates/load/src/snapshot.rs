@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use crate::run::Adjustable;
-use crate::summary::{ErrorKind, ThresholdResult};
+use crate::executor::Adjustable;
+use crate::heat::HEAT;
+use crate::summary::ErrorKind;
+use crate::threshold::ThresholdResult;
 
 /// From here on it matters that the load generator itself began iterations late.
 pub const LATE: Duration = Duration::from_millis(10);
-
-/// How many buckets a heat strip has.
-pub const HEAT: usize = 24;
 
 /// A run as it is at the moment; one each second.
 #[derive(Debug, Clone, Default)]
@@ -89,14 +88,6 @@ pub struct ScenarioRow {
     pub p99: Duration,
     /// The longest.
     pub max: Duration,
-    /// The same durations counted by [`heat_bounds`].
+    /// The same durations counted by [`heat_bounds`](crate::heat::heat_bounds).
     pub heat: [u32; HEAT],
-}
-
-/// The upper ends of the buckets of a heat strip: 100 µs, then evenly on a
-/// logarithmic scale up to 60 s. The first bucket has everything below, the last
-/// one everything above.
-pub fn heat_bounds() -> [Duration; HEAT] {
-    let ratio = (60.0_f64 / 100e-6).powf(1.0 / (HEAT as f64 - 1.0));
-    std::array::from_fn(|bucket| Duration::from_secs_f64(100e-6 * ratio.powi(bucket as i32)))
 }

@@ -13,9 +13,12 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub use k6::{Kept, Shown};
 pub use tier::Tier;
 
-use crate::scenario::Note;
-use crate::snapshot::HEAT;
-use crate::{Metric, Verdict};
+use crate::environment::Environment;
+use crate::metric::Metric;
+use crate::note::Note;
+use crate::threshold::ThresholdResult;
+use crate::timeline::Timeline;
+use crate::verdict::Verdict;
 
 /// The `schema` of what this version writes.
 pub const SCHEMA: &str = "lucarne-load/1";
@@ -79,33 +82,6 @@ pub struct Summary {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub connector_tier: BTreeMap<String, Tier>,
-}
-
-/// Where a run ran.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Environment {
-    /// The host's name.
-    pub host: String,
-    /// The operating system.
-    pub system: String,
-    /// The kernel's release.
-    pub kernel: String,
-    /// The processor's model.
-    pub processor: String,
-    /// Cores that this process may use.
-    pub cores: u32,
-    /// Bytes of memory.
-    pub memory: u64,
-    /// The version of this program.
-    pub version: String,
-    /// Worker threads.
-    pub threads: u32,
-    /// Seconds of processor time that this process took from the first arrival to
-    /// the last completion.
-    pub process_cpu: Option<f64>,
-    /// The most memory that this process had resident, in bytes.
-    pub peak_memory: Option<u64>,
 }
 
 /// One scenario of a run.
@@ -205,81 +181,6 @@ pub struct Protocol {
     pub name: String,
     /// How many.
     pub count: u64,
-}
-
-/// What became of a threshold.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ThresholdResult {
-    /// `metric` or `metric{tag:value}`.
-    pub metric: String,
-    /// `p(95)<500`
-    pub expression: String,
-    /// What was measured, in the expression's unit: milliseconds for durations.
-    /// `None` without samples.
-    pub observed: Option<f64>,
-    /// How many samples there are.
-    pub samples: u64,
-    /// Whether it holds.
-    pub passed: bool,
-    /// Whether it ended the run.
-    pub aborted: bool,
-    /// Whether nobody asked for it: every run by rate has it.
-    pub built_in: bool,
-    /// Why it does not hold, where that is not plain from the figures.
-    pub reason: Option<String>,
-}
-
-/// A run over time, in a bounded number of points.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Timeline {
-    /// Seconds from one point to the next.
-    pub interval: f64,
-    /// In the order of time.
-    pub points: Vec<Point>,
-}
-
-/// One interval.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Point {
-    /// Where it begins, in seconds after the first arrival.
-    pub at: f64,
-    /// One row per scenario, in the order of [`Summary::scenarios`].
-    pub scenarios: Vec<PointRow>,
-}
-
-/// One scenario in one interval.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct PointRow {
-    /// Iterations per second asked for; 0 for scenarios by users.
-    pub asked: f64,
-    /// Iterations that began.
-    pub started: u64,
-    /// Iterations that came to their end.
-    pub iterations: u64,
-    /// Requests completed.
-    pub requests: u64,
-    /// Failures.
-    pub failures: u64,
-    /// Arrivals dropped.
-    pub dropped: u64,
-    /// Users there were, at the end of the interval.
-    pub users: u32,
-    /// Users in an iteration, at the end of the interval.
-    pub busy: u32,
-    /// Median of request durations, or of iterations if there are no requests, in µs.
-    pub p50: u64,
-    /// 90th percentile, in µs.
-    pub p90: u64,
-    /// 99th percentile, in µs.
-    pub p99: u64,
-    /// The longest, in µs.
-    pub max: u64,
-    /// The same durations counted by [`heat_bounds`](crate::snapshot::heat_bounds).
-    pub heat: [u32; HEAT],
 }
 
 fn known_schema<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use crate::Tags;
+/// An interned set of tags, always with `scenario` among them. Valid within the
+/// run whose recorder made it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Tags(pub(crate) u32);
 
 /// Name and value pairs, by ascending name, each name once.
 pub(crate) type TagSet = Arc<[(String, String)]>;
@@ -15,7 +18,7 @@ const MOST: usize = 4096;
 
 /// The tag sets of a run. A set's number is its place.
 #[derive(Debug, Default)]
-pub(crate) struct Registry(RwLock<Sets>);
+pub(crate) struct TagRegistry(RwLock<Sets>);
 
 #[derive(Debug, Default)]
 struct Sets {
@@ -23,7 +26,7 @@ struct Sets {
     numbers: HashMap<TagSet, Tags>,
 }
 
-impl Registry {
+impl TagRegistry {
     /// A scenario's own tags.
     pub(crate) fn base(&self, scenario: &str, tags: &[(String, String)]) -> Tags {
         let mut set = Vec::new();
@@ -81,13 +84,21 @@ fn insert(set: &mut Vec<(String, String)>, name: &str, value: &str) {
     }
 }
 
+/// Whether all of `wanted` are among `tags`.
+pub(crate) fn has(tags: &[(String, String)], wanted: &[(&str, &str)]) -> bool {
+    wanted.iter().all(|(name, value)| {
+        tags.iter()
+            .any(|(known, its)| known == name && its == value)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn sets_are_interned_and_never_leave_their_scenario() {
-        let registry = Registry::default();
+        let registry = TagRegistry::default();
         let base = registry.base(
             "write",
             &[("scenario".into(), "read".into()), ("a".into(), "1".into())],
@@ -106,7 +117,7 @@ mod tests {
 
     #[test]
     fn their_number_is_bounded() {
-        let registry = Registry::default();
+        let registry = TagRegistry::default();
         let base = registry.base("s", &[]);
         let last = (0..2 * MOST)
             .map(|n| registry.extend(base, &[("n", &n.to_string())]))

@@ -5,6 +5,8 @@ mod parse;
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// What a run must keep to.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Thresholds(pub Vec<Threshold>);
@@ -118,4 +120,27 @@ impl Threshold {
     pub fn tags(&self) -> &[(String, String)] {
         &self.tags
     }
+}
+
+/// What became of a threshold.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ThresholdResult {
+    /// `metric` or `metric{tag:value}`.
+    pub metric: String,
+    /// `p(95)<500`
+    pub expression: String,
+    /// What was measured, in the expression's unit: milliseconds for durations.
+    /// `None` without samples.
+    pub observed: Option<f64>,
+    /// How many samples there are.
+    pub samples: u64,
+    /// Whether it holds.
+    pub passed: bool,
+    /// Whether it ended the run.
+    pub aborted: bool,
+    /// Whether nobody asked for it: every run by rate has it.
+    pub built_in: bool,
+    /// Why it does not hold, where that is not plain from the figures.
+    pub reason: Option<String>,
 }

@@ -1,7 +1,60 @@
 //! A run over time, in bounded memory.
 
-use crate::snapshot::heat_bounds;
-use crate::summary::{Point, PointRow, Timeline};
+use serde::{Deserialize, Serialize};
+
+use crate::heat::{HEAT, heat_bounds};
+
+/// A run over time, in a bounded number of points.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Timeline {
+    /// Seconds from one point to the next.
+    pub interval: f64,
+    /// In the order of time.
+    pub points: Vec<Point>,
+}
+
+/// One interval.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Point {
+    /// Where it begins, in seconds after the first arrival.
+    pub at: f64,
+    /// One row per scenario, in the order of `Summary::scenarios`.
+    pub scenarios: Vec<PointRow>,
+}
+
+/// One scenario in one interval.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PointRow {
+    /// Iterations per second asked for; 0 for scenarios by users.
+    pub asked: f64,
+    /// Iterations that began.
+    pub started: u64,
+    /// Iterations that came to their end.
+    pub iterations: u64,
+    /// Requests completed.
+    pub requests: u64,
+    /// Failures.
+    pub failures: u64,
+    /// Arrivals dropped.
+    pub dropped: u64,
+    /// Users there were, at the end of the interval.
+    pub users: u32,
+    /// Users in an iteration, at the end of the interval.
+    pub busy: u32,
+    /// Median of request durations, or of iterations if there are no requests, in µs.
+    pub p50: u64,
+    /// 90th percentile, in µs.
+    pub p90: u64,
+    /// 99th percentile, in µs.
+    pub p99: u64,
+    /// The longest, in µs.
+    pub max: u64,
+    /// The same durations counted by [`heat_bounds`](crate::snapshot::heat_bounds).
+    pub heat: [u32; HEAT],
+}
 
 /// A timeline never has more points than this: when it is full, neighbours are
 /// merged, and from then on a point takes twice as long.
@@ -9,7 +62,7 @@ pub const MOST_POINTS: usize = 512;
 
 /// A timeline that grows.
 #[derive(Debug, Default)]
-pub(crate) struct Growing {
+pub(crate) struct TimelineBuilder {
     points: Vec<Point>,
     /// How many intervals one point takes, less one.
     more: u32,
@@ -17,7 +70,7 @@ pub(crate) struct Growing {
     pending: Option<(Point, u32)>,
 }
 
-impl Growing {
+impl TimelineBuilder {
     /// Appends what happened in the next interval.
     pub(crate) fn push(&mut self, point: Point) {
         let (point, intervals) = match self.pending.take() {
@@ -213,7 +266,7 @@ mod tests {
 
     #[test]
     fn memory_does_not_grow_with_the_length_of_a_run() {
-        let mut growing = Growing::default();
+        let mut growing = TimelineBuilder::default();
         let week = 7 * 24 * 3600;
         for second in 0..week {
             growing.push(point(second, 1000 + second % 7));
@@ -239,7 +292,7 @@ mod tests {
 
     #[test]
     fn the_rest_of_a_second_belongs_to_the_last_point() {
-        let mut growing = Growing::default();
+        let mut growing = TimelineBuilder::default();
         growing.push_rest(point(0, 1000));
         growing.push(point(1, 1000));
         growing.push_rest(point(2, 5000));
@@ -265,7 +318,7 @@ mod tests {
 
     #[test]
     fn parallel_timelines_are_laid_over_each_other() {
-        let mut fine = Growing::default();
+        let mut fine = TimelineBuilder::default();
         (0..10).for_each(|second| fine.push(point(second, 1000)));
         let mut both = fine.timeline(1.0);
         let coarse = Timeline {

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::drain::drain;
 use super::scenario_state::{Adjustments, ScenarioState, StopMode};
 use super::vu::ActiveVu;
 use crate::Recorder;
@@ -278,21 +279,4 @@ impl Queue {
             None => (now + Duration::from_millis(50)).min(self.end()),
         }
     }
-}
-
-/// Waits for the tasks, for `patience` at most or until a stop wants it quicker;
-/// then cuts them off.
-pub(crate) async fn drain(
-    adjustments: &mut watch::Receiver<Adjustments>,
-    tasks: &mut JoinSet<()>,
-    patience: Duration,
-) {
-    let all = async { while tasks.join_next().await.is_some() {} };
-    tokio::select! {
-        () = all => {}
-        // The scenario's `gracefulStop`.
-        () = tokio::time::sleep(patience) => {}
-        _ = adjustments.wait_for(|adjustments| adjustments.stop == StopMode::Now) => {}
-    }
-    tasks.shutdown().await;
 }

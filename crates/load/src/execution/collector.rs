@@ -5,23 +5,24 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::scenario_state::ScenarioState;
-use crate::samples::{Engine, Samples, Series, Shard};
-use crate::snapshot::{HEAT, Phase, ScenarioRow, Snapshot, heat_bounds};
-use crate::summary::{ErrorKind, Point, PointRow, ThresholdResult};
-use crate::tags::Registry;
-use crate::threshold::Threshold;
-use crate::timeline::Growing;
-use crate::{Histogram, Tags};
+use crate::heat::{HEAT, heat_bounds};
+use crate::histogram::Histogram;
+use crate::samples::{SampleBuffer, Samples, ScenarioCounts, Series};
+use crate::snapshot::{Phase, ScenarioRow, Snapshot};
+use crate::summary::ErrorKind;
+use crate::tags::{TagRegistry, Tags};
+use crate::threshold::{Threshold, ThresholdResult};
+use crate::timeline::{Point, PointRow, TimelineBuilder};
 
 /// Adds up what the workers have recorded.
 pub(crate) struct Collector {
     pub(crate) scenarios: Vec<Arc<ScenarioState>>,
-    pub(crate) registry: Arc<Registry>,
-    pub(crate) shards: Vec<Arc<Shard>>,
+    pub(crate) registry: Arc<TagRegistry>,
+    pub(crate) shards: Vec<Arc<SampleBuffer>>,
     pub(crate) thresholds: Vec<Threshold>,
     /// Everything so far.
     pub(crate) totals: Samples,
-    pub(crate) timeline: Growing,
+    pub(crate) timeline: TimelineBuilder,
     pub(crate) begin: Instant,
     pub(crate) phase: Phase,
     /// Which thresholds have ended the run.
@@ -58,8 +59,8 @@ struct Interval {
 impl Collector {
     pub(crate) fn new(
         scenarios: Vec<Arc<ScenarioState>>,
-        registry: Arc<Registry>,
-        shards: Vec<Arc<Shard>>,
+        registry: Arc<TagRegistry>,
+        shards: Vec<Arc<SampleBuffer>>,
         thresholds: Vec<Threshold>,
         begin: Instant,
     ) -> Self {
@@ -73,7 +74,7 @@ impl Collector {
             shards,
             thresholds,
             totals: Samples::default(),
-            timeline: Growing::default(),
+            timeline: TimelineBuilder::default(),
             begin,
             phase: Phase::Running,
             aborted: Vec::new(),
@@ -129,7 +130,7 @@ impl Collector {
     fn engine(&mut self) {
         for state in &self.scenarios {
             let progress = &state.progress;
-            self.totals.series(state.base).engine = Some(Engine {
+            self.totals.series(state.base).engine = Some(ScenarioCounts {
                 asked: state.asked(),
                 started: progress.started.load(Relaxed),
                 dropped: progress.dropped.load(Relaxed),
@@ -258,7 +259,7 @@ impl Collector {
                 match errors.iter_mut().find(same) {
                     Some(error) => {
                         error.count += tally.bad;
-                        let room = crate::samples::DETAILS.saturating_sub(error.details.len());
+                        let room = crate::exchange::DETAILS.saturating_sub(error.details.len());
                         error
                             .details
                             .extend(tally.details.iter().take(room).cloned());

@@ -2,6 +2,8 @@
 
 mod arrival_rate;
 mod collector;
+mod drain;
+pub(crate) mod run_state;
 pub(crate) mod scenario_state;
 mod summarise;
 mod vu;
@@ -10,27 +12,30 @@ mod worker;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::environment::{peak_memory, process_cpu};
+use crate::environment::{Environment, peak_memory, process_cpu};
 use crate::http::kind;
-use crate::run::{RunOptions, RunState, StopReason};
-use crate::samples::Shard;
-use crate::scenario::Note;
-use crate::snapshot::{Phase, ScenarioRow};
+use crate::metric::Metric;
+use crate::note::Note;
+use crate::outcome::Outcome;
+use crate::recorder::Recorder;
+use crate::samples::SampleBuffer;
+use crate::scenario::PrepareError;
+use crate::snapshot::{Phase, ScenarioRow, Snapshot};
 use crate::stop::Stop;
-use crate::summary::{Check, Environment, ErrorKind, Series};
-use crate::tags::Registry;
+use crate::summary::{Check, ErrorKind, Series, Summary};
+use crate::tags::TagRegistry;
 use crate::threshold::Threshold;
-use crate::{Metric, Outcome, PrepareError, Recorder, Snapshot, Summary, Verdict};
+use crate::verdict::Verdict;
 use collector::{Collector, planned};
+use run_state::{RunState, StopReason};
 use scenario_state::{ScenarioState, StopMode};
-use summarise::summarise;
+use summarise::{RunTimes, summarise};
 use worker::Worker;
 
 /// Between the last preparation and the first arrival.
@@ -40,17 +45,18 @@ const LEAD: Duration = Duration::from_millis(10);
 pub(crate) struct Execution {
     pub(crate) options: RunOptions,
     pub(crate) run_state: Arc<RunState>,
-    pub(crate) registry: Arc<Registry>,
+    pub(crate) registry: Arc<TagRegistry>,
     pub(crate) snapshots: watch::Sender<Arc<Snapshot>>,
 }
 
-/// When things happened, and what they cost.
-pub(crate) struct Times {
-    pub(crate) begin: Instant,
-    /// Unix milliseconds.
-    pub(crate) started: u64,
-    pub(crate) end: Instant,
-    pub(crate) process_cpu: Duration,
+/// What a run is to keep to and to report, besides its scenarios.
+pub(crate) struct RunOptions {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) command: Vec<String>,
+    pub(crate) version: String,
+    pub(crate) thresholds: Vec<Threshold>,
+    pub(crate) workers: usize,
 }
 
 impl Execution {
@@ -92,7 +98,7 @@ impl Execution {
         let broken = wait(workers.0).await;
         drop(goals);
         let end = Instant::now();
-        let times = Times {
+        let times = RunTimes {
             begin,
             started,
             end,
@@ -162,11 +168,11 @@ impl Execution {
     }
 
     /// Starts the worker threads; they wait for the beginning.
-    fn workers(&self) -> io::Result<(Vec<Worker>, Vec<Arc<Shard>>)> {
+    fn workers(&self) -> io::Result<(Vec<Worker>, Vec<Arc<SampleBuffer>>)> {
         let count = self.options.workers.max(1) as u64;
         let (mut workers, mut shards) = (Vec::new(), Vec::new());
         for number in 0..count {
-            let shard = Arc::new(Shard::default());
+            let shard = Arc::new(SampleBuffer::default());
             let recorders = self
                 .run_state
                 .scenarios
@@ -184,12 +190,12 @@ impl Execution {
         Ok((workers, shards))
     }
 
-    fn recorder(&self, state: &ScenarioState, shard: &Arc<Shard>) -> Recorder {
+    fn recorder(&self, state: &ScenarioState, shard: &Arc<SampleBuffer>) -> Recorder {
         Recorder::new(shard.clone(), self.registry.clone(), state.base)
     }
 
     /// Starts what runs beside the load.
-    fn background(&self, shard: &Arc<Shard>, stop: Stop) -> JoinSet<()> {
+    fn background(&self, shard: &Arc<SampleBuffer>, stop: Stop) -> JoinSet<()> {
         let mut beside = JoinSet::new();
         for state in &self.run_state.scenarios {
             let (recorder, stop) = (self.recorder(state, shard), stop.clone());
@@ -213,7 +219,7 @@ impl Execution {
     }
 
     /// Waits for what runs beside the load, then lets the scenarios audit.
-    async fn finish(&self, mut beside: JoinSet<()>, shard: &Arc<Shard>) -> Vec<Note> {
+    async fn finish(&self, mut beside: JoinSet<()>, shard: &Arc<SampleBuffer>) -> Vec<Note> {
         let ended = async {
             let mut notes = Vec::new();
             while let Some(ended) = beside.join_next().await {
@@ -243,8 +249,8 @@ impl Execution {
     }
 
     /// Starts the thread that adds up what is recorded.
-    fn collect(&self, begin: Instant, mut shards: Vec<Arc<Shard>>) -> Collecting {
-        let shard = Arc::new(Shard::default());
+    fn collect(&self, begin: Instant, mut shards: Vec<Arc<SampleBuffer>>) -> Collecting {
+        let shard = Arc::new(SampleBuffer::default());
         shards.push(shard.clone());
         let mut thresholds = self.options.thresholds.clone();
         let built_in = self.run_state.scenarios.iter().filter_map(|state| {
@@ -271,7 +277,7 @@ impl Execution {
     fn sum_up(
         &self,
         collected: Option<Collector>,
-        times: &Times,
+        times: &RunTimes,
         notes: Vec<Note>,
         broken: Option<String>,
     ) -> Outcome {
@@ -411,7 +417,7 @@ impl Execution {
 /// The thread that adds up what is recorded.
 struct Collecting {
     /// What is recorded beside the load.
-    shard: Arc<Shard>,
+    shard: Arc<SampleBuffer>,
     phases: mpsc::Sender<Phase>,
     thread: std::thread::JoinHandle<Collector>,
 }
@@ -508,12 +514,5 @@ fn cut_short(why: &str) -> Note {
     Note {
         title: "Not finished".into(),
         lines: vec![why.into()],
-    }
-}
-
-impl ScenarioState {
-    /// Seconds from its first arrival to its last completion.
-    pub(crate) fn lasted(&self) -> f64 {
-        Duration::from_nanos(self.progress.last_done.load(Relaxed)).as_secs_f64()
     }
 }

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
+use crate::executor::Adjustable;
 use crate::executor::schedule::Schedule;
-use crate::run::{Adjustable, Control};
-use crate::{ScenarioConfig, Tags};
+use crate::scenario_config::ScenarioConfig;
+use crate::tags::Tags;
 
 /// One scenario of a run, as its workers share it.
 pub(crate) struct ScenarioState {
@@ -161,5 +162,27 @@ impl Progress {
 
     pub(crate) fn user_left(&self) {
         self.users.fetch_sub(1, Relaxed);
+    }
+}
+
+/// What there is to be changed about a scenario.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Control {
+    /// The scenario.
+    pub scenario: String,
+    /// What it does.
+    pub kind: String,
+    /// What is changed.
+    pub adjustable: Adjustable,
+    /// Iterations per second, or users, asked for now.
+    pub asked: f64,
+    /// What the plan's own figure is multiplied with.
+    pub factor: f64,
+}
+
+impl ScenarioState {
+    /// Seconds from its first arrival to its last completion.
+    pub(crate) fn lasted(&self) -> f64 {
+        Duration::from_nanos(self.progress.last_done.load(Relaxed)).as_secs_f64()
     }
 }

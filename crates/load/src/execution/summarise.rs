@@ -3,17 +3,16 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::Times;
 use super::collector::Collector;
 use super::scenario_state::ScenarioState;
+use crate::note::Note;
 use crate::samples::Series as Sampled;
-use crate::scenario::Note;
 use crate::snapshot::LATE;
 use crate::summary::merge::achieved;
 use crate::summary::{Check, Protocol, ScenarioSummary, Series, Status, Summary, TagList};
 
 /// Fills in all figures of a run that is over.
-pub(crate) fn summarise(collector: &Collector, times: &Times, mut summary: Summary) -> Summary {
+pub(crate) fn summarise(collector: &Collector, times: &RunTimes, mut summary: Summary) -> Summary {
     let seconds = |from: Option<Instant>, to: Option<Instant>| {
         let both = from
             .zip(to)
@@ -149,4 +148,13 @@ fn add(summary: &mut Summary, tags: TagList, series: &Sampled) {
         });
     }
     summary.series.push(Series { tags, metrics });
+}
+
+/// When things happened, and what they cost.
+pub(crate) struct RunTimes {
+    pub(crate) begin: Instant,
+    /// Unix milliseconds.
+    pub(crate) started: u64,
+    pub(crate) end: Instant,
+    pub(crate) process_cpu: Duration,
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
-use super::arrival_rate::drain;
+use super::drain::drain;
 use super::scenario_state::{ScenarioState, StopMode};
 use super::vu::ActiveVu;
 use crate::Recorder;

@@ -206,6 +206,16 @@ impl ExecutorConfig {
     }
 }
 
+/// What is changed about a scenario.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Adjustable {
+    /// Its arrival rate.
+    #[default]
+    Rate,
+    /// The number of its users.
+    Vus,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,7 +14,6 @@ pub(crate) mod threshold;
 mod vegeta;
 
 pub use html::html;
-pub(crate) use statistics::is_bytes;
 pub use text::text;
 pub use vegeta::vegeta;
 

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::scenario::Note;
-use crate::snapshot::{HEAT, heat_bounds};
-use crate::summary::{
-    Check, Environment, ErrorKind, Point, PointRow, SCHEMA, ScenarioSummary, Series, Status,
-    Summary, TagList, ThresholdResult, Timeline,
-};
+use crate::environment::Environment;
+use crate::heat::{HEAT, heat_bounds};
+use crate::note::Note;
+use crate::summary::{Check, ErrorKind, SCHEMA, ScenarioSummary, Series, Status, Summary, TagList};
+use crate::threshold::ThresholdResult;
+use crate::timeline::{Point, PointRow, Timeline};
 use crate::{Histogram, Metric, Verdict};
 
 /// What nobody should be able to smuggle into a page or a terminal.

@@ -1,5 +1,6 @@
 //! The figures of a metric, as all reports show them: milliseconds, k6's names.
 
+use crate::metric::is_bytes;
 use crate::report::format;
 use crate::{Histogram, Metric};
 
@@ -75,14 +76,6 @@ pub(crate) fn per(count: u64, seconds: f64) -> f64 {
     } else {
         0.0
     }
-}
-
-/// Whether a counter counts bytes.
-pub(crate) fn is_bytes(name: &str) -> bool {
-    name.starts_with("data_")
-        || name.starts_with("body_")
-        || name.ends_with("_bytes")
-        || name.starts_with("bytes")
 }
 
 /// Any metric in one line. Trends have their columns; the rest as k6 writes it.

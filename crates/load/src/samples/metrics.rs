@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{Samples, Series};
-use crate::Metric;
-use crate::summary::select::{has, narrowing, sum};
-use crate::tags::Registry;
+use crate::metric::{Metric, narrowing, sum};
+use crate::tags::{TagRegistry, has};
 
 /// The metrics that the engine itself records.
 const NAMES: [&str; 22] = [
@@ -37,7 +36,7 @@ impl Samples {
     /// A metric over all series that have these tags, added up; `None` without samples.
     pub(crate) fn select(
         &self,
-        registry: &Registry,
+        registry: &TagRegistry,
         metric: &str,
         tags: &[(&str, &str)],
     ) -> Option<Metric> {

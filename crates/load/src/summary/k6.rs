@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::Summary;
-use crate::metric::k6_values;
+use crate::metric::{is_bytes, k6_values};
 use crate::{Metric, Verdict};
 
 /// A metric as k6's `handleSummary` gets it.
@@ -77,7 +77,7 @@ impl Summary {
             kind: metric.kind(),
             contains: match metric {
                 Metric::Trend(_) => "time",
-                _ if crate::report::is_bytes(name) => "data",
+                _ if is_bytes(name) => "data",
                 _ => "default",
             },
             values: k6_values(metric, seconds),

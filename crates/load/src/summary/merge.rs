@@ -1,10 +1,9 @@
 //! Adding up the summaries of several processes.
 
-use super::ThresholdResult;
 use super::{Check, ErrorKind, Protocol, ScenarioSummary, Series, Status, Summary};
-use crate::Verdict;
-use crate::samples::DETAILS;
-use crate::threshold::Threshold;
+use crate::exchange::DETAILS;
+use crate::threshold::{Threshold, ThresholdResult};
+use crate::verdict::Verdict;
 
 /// Why summaries cannot be added up.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,7 +1,8 @@
 //! Metrics out of a summary, by name and tags.
 
 use super::{Summary, TagList};
-use crate::Metric;
+use crate::metric::{Metric, narrowing, sum};
+use crate::tags::has;
 
 impl Summary {
     /// A metric over everything.
@@ -61,35 +62,6 @@ impl Summary {
             }
         }
     }
-}
-
-/// What a metric is narrowed to besides its tags, and the tags of `wanted` that are left.
-pub(crate) fn narrowing<'t>(
-    metric: &str,
-    wanted: &[(&'t str, &'t str)],
-) -> (Option<&'t str>, Vec<(&'t str, &'t str)>) {
-    let name = match metric {
-        "checks" => Some("check"),
-        "http_reqs" => Some("status"),
-        "errors" => Some("kind"),
-        _ => None,
-    };
-    let narrow = wanted.iter().find(|(tag, _)| Some(*tag) == name);
-    let rest = wanted.iter().filter(|tag| Some(*tag) != narrow);
-    (narrow.map(|(_, value)| *value), rest.copied().collect())
-}
-
-/// Whether all of `wanted` are among `tags`.
-pub(crate) fn has(tags: &[(String, String)], wanted: &[(&str, &str)]) -> bool {
-    wanted.iter().all(|(name, value)| {
-        tags.iter()
-            .any(|(known, its)| known == name && its == value)
-    })
-}
-
-pub(crate) fn sum(mut mine: Metric, theirs: Metric) -> Metric {
-    mine.merge(&theirs);
-    mine
 }
 
 impl super::Series {

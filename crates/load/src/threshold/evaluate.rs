@@ -1,9 +1,7 @@
 //! Holding a run to its thresholds.
 
-use super::{Aggregation, Operator, Threshold};
-use crate::Metric;
-use crate::metric::milliseconds;
-use crate::summary::ThresholdResult;
+use super::{Aggregation, Operator, Threshold, ThresholdResult};
+use crate::metric::{Metric, milliseconds};
 
 impl Threshold {
     /// How it stands. `select` adds up a metric over the series that have some

@@ -20,8 +20,8 @@ pub use self::keys::{Action, Direction, HELP, Load, action};
 pub use self::lines::{line, lines};
 use self::model::{Model, Steering};
 use crate::Running;
-use crate::run::Control;
-pub(crate) use crate::snapshot::HEAT as BUCKETS;
+use crate::controls::Control;
+pub(crate) use crate::heat::HEAT as BUCKETS;
 
 /// How long a key may wait to be noticed.
 const ATTENTION: Duration = Duration::from_millis(100);

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::BUCKETS;
 use super::keys::{Action, Direction, Load};
 use crate::Snapshot;
+use crate::controls::Control;
+use crate::executor::Adjustable;
 use crate::report::format;
-use crate::run::{Adjustable, Control};
 use crate::snapshot::ScenarioRow;
 
 /// Seconds that are kept: more than any terminal is wide.

@@ -12,8 +12,9 @@ use super::lines::line;
 use super::model::{Model, Steering};
 use super::view;
 use crate::Snapshot;
+use crate::controls::Control;
+use crate::executor::Adjustable;
 use crate::report::sample;
-use crate::run::{Adjustable, Control};
 use crate::snapshot::{Phase, ScenarioRow};
 
 fn scenario(name: &str, rate: u64, median: f64, dropped: u64) -> ScenarioRow {

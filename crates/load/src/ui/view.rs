@@ -10,8 +10,8 @@ use super::heat::Heat;
 use super::keys::HELP;
 use super::model::{Model, Past};
 use super::{BUCKETS, parts, table};
+use crate::heat::heat_bounds;
 use crate::report::format::{pad, short};
-use crate::snapshot::heat_bounds;
 
 /// From here on, errors and thresholds stand side by side.
 const WIDE: u16 = 110;

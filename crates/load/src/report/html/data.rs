@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
+use crate::heat::{HEAT, heat_bounds};
 use crate::report::matrix::{Matrix, is_cell};
 use crate::report::tags;
-use crate::snapshot::{HEAT, heat_bounds};
-use crate::summary::{PointRow, Timeline};
+use crate::timeline::{PointRow, Timeline};
 use crate::{Histogram, Metric, Summary};
 
 /// More curves than colours cannot be told apart.
@@ -83,8 +83,9 @@ fn columns(summary: &Summary) -> Columns {
     let uppers = heat_bounds().map(|bound| bound.as_secs_f64() * 1e3);
     let ratio = uppers[1] / uppers[0];
     let lines = |(index, name): (usize, &str)| {
-        let row =
-            |point: &crate::summary::Point| point.scenarios.get(index).copied().unwrap_or_default();
+        let row = |point: &crate::timeline::Point| {
+            point.scenarios.get(index).copied().unwrap_or_default()
+        };
         let rows: Vec<PointRow> = points.iter().map(row).collect();
         lines(name, &rows, interval.max(1e-3))
     };

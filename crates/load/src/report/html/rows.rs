@@ -166,7 +166,7 @@ fn latency(summary: &Summary, tags: &[(&str, &str)]) -> Option<Metric> {
 }
 
 pub(super) fn thresholds(summary: &Summary) -> Vec<ThresholdRow> {
-    let row = |threshold: &crate::summary::ThresholdResult| {
+    let row = |threshold: &crate::threshold::ThresholdResult| {
         let seen = threshold.observed.map_or_else(
             || "no samples".to_owned(),
             |value| observed(&threshold.metric, &threshold.expression, value),

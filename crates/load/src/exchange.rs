@@ -1,0 +1,62 @@
+//! One request with its response, and failures.
+
+use std::time::{Duration, Instant};
+
+/// What one request cost. `None` says that a phase did not happen: a reused
+/// connection has no `connect`, plain HTTP no `tls`.
+#[derive(Debug, Clone)]
+pub struct Exchange {
+    /// When it was begun, before connecting.
+    pub started: Instant,
+    /// When it was over, whether well or not.
+    pub finished: Instant,
+    /// Until the TCP connection stood.
+    pub connect: Option<Duration>,
+    /// From then until the TLS handshake was over.
+    pub tls: Option<Duration>,
+    /// Until the request was handed to the system.
+    pub sending: Option<Duration>,
+    /// From then until the first byte of the response.
+    pub first_byte: Option<Duration>,
+    /// From then until its last byte.
+    pub body: Option<Duration>,
+    /// The response's status; 0 if there was no response.
+    pub status: u16,
+    /// `"HTTP/1.1"`, `"HTTP/2.0"`; what the scenario speaks.
+    pub protocol: &'static str,
+    /// Bytes received.
+    pub bytes_in: u64,
+    /// Bytes sent.
+    pub bytes_out: u64,
+    /// Bytes of the response's body alone, as they were sent.
+    pub body_in: u64,
+    /// Bytes of the request's body alone.
+    pub body_out: u64,
+    /// Whether it was as it should be. Which statuses are expected is the
+    /// scenario's business.
+    pub outcome: Result<(), Failure>,
+}
+
+/// What went wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{kind}: {detail}")]
+pub struct Failure {
+    /// A stable word: `connect_refused`, `connect_timeout`, `dns`, `tls`,
+    /// `reset`, `timeout`, `protocol`, `status`, `body`; scenarios have their own.
+    pub kind: &'static str,
+    /// The particulars. Those of the first ten failures of a kind are kept.
+    pub detail: String,
+}
+
+impl Failure {
+    /// A failure of this kind.
+    pub fn new(kind: &'static str, detail: impl Into<String>) -> Self {
+        Failure {
+            kind,
+            detail: detail.into(),
+        }
+    }
+}
+
+/// As many details of failures are kept, of each kind.
+pub(crate) const DETAILS: usize = 10;

@@ -1,0 +1,15 @@
+//! The outcome of a run.
+
+use crate::summary::Summary;
+use crate::verdict::Verdict;
+
+/// What came of a run.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// All figures.
+    pub summary: Summary,
+    /// What it comes to.
+    pub verdict: Verdict,
+    /// Why the run could not begin.
+    pub error: Option<String>,
+}

@@ -1,0 +1,44 @@
+//! A scenario of a run, with the executor that drives it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::executor::ExecutorConfig;
+use crate::scenario::Scenario;
+
+/// One scenario of a run.
+pub struct ScenarioConfig {
+    /// Its name in the plan; the value of the tag `scenario`.
+    pub name: String,
+    /// What is done: the registered name of the scenario.
+    pub kind: String,
+    /// When iterations begin.
+    pub executor: ExecutorConfig,
+    /// How long after the run's begin.
+    pub start: Duration,
+    /// How long iterations that run at the end are waited for.
+    pub graceful_stop: Duration,
+    /// Tags that all its samples have.
+    pub tags: Vec<(String, String)>,
+    /// What is done.
+    pub scenario: Arc<dyn Scenario>,
+}
+
+impl ScenarioConfig {
+    /// A scenario that starts at once, with k6's `gracefulStop` of 30 s and no tags.
+    pub fn new(
+        name: impl Into<String>,
+        executor: ExecutorConfig,
+        scenario: Arc<dyn Scenario>,
+    ) -> Self {
+        ScenarioConfig {
+            name: name.into(),
+            kind: String::new(),
+            executor,
+            start: Duration::ZERO,
+            graceful_stop: Duration::from_secs(30),
+            tags: Vec::new(),
+            scenario,
+        }
+    }
+}
