@@ -1,15 +1,16 @@
 //! The authorities of what is submitted: those of `lucarne ca new`, or one that was given.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base64_simd::STANDARD;
 use lucarne_ct::{Certificate, EntryKind};
-use lucarne_mint::{Authority, Chain, Der, Error, KeyPair, oid, pem};
+use lucarne_mint::{Authority, Chain, Der, Error, KeyPair, KeyType, LeafOptions, Time, oid, pem};
 
-use super::profile::Profile;
-use super::{Issuers, Roots, probes, roots};
+use super::profile::{DAY, Profile};
+use super::{Issuers, Roots, roots};
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -39,26 +40,48 @@ pub(crate) struct AuthorityFiles {
     pub(crate) leaf_key: Option<PathBuf>,
 }
 
+/// The error of a file of a CA that is given.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AuthorityError {
+    /// It cannot be read.
+    #[error("{}: {source}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+    /// It is not what it should be.
+    #[error("{}: {source}", path.display())]
+    Mint { path: PathBuf, source: Error },
+    /// It has no key.
+    #[error("{}: there is no private key in it (PEM, PKCS#8 or PKCS#1)", .0.display())]
+    NoKey(PathBuf),
+}
+
+impl AuthorityError {
+    fn io(path: &Path, source: io::Error) -> Self {
+        let path = path.to_owned();
+        Self::Io { path, source }
+    }
+
+    fn mint(path: &Path, source: Error) -> Self {
+        let path = path.to_owned();
+        Self::Mint { path, source }
+    }
+}
+
 impl Authorities {
     /// Reads a CA from its files.
     ///
     /// # Errors
-    /// In words: which file, and what is wrong with it.
-    pub(crate) fn given(files: &AuthorityFiles) -> Result<Self, String> {
-        let wrong = |path: &Path, why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
-        let certificates = fs::read_to_string(&files.certificate)
-            .map_err(|error| wrong(&files.certificate, &error))
-            .and_then(|text| {
-                roots::certificates(&text).map_err(|error| wrong(&files.certificate, &error))
-            })?;
-        let key = read_key(&files.key).map_err(|why| wrong(&files.key, &why))?;
-        let authority =
-            Authority::new(key, certificates).map_err(|error| wrong(&files.certificate, &error))?;
-        let leaf = files.leaf_key.as_deref();
-        let leaf = leaf.map(|path| read_key(path).map_err(|why| wrong(path, &why)));
+    /// A file that cannot be read, or is not what it should be.
+    pub(crate) fn given(files: &AuthorityFiles) -> Result<Self, AuthorityError> {
+        let path = &files.certificate;
+        let text = fs::read_to_string(path).map_err(|source| AuthorityError::io(path, source))?;
+        let wrong = |source| AuthorityError::mint(path, source);
+        let certificates = roots::certificates(&text).map_err(wrong)?;
+        let key = read_key(&files.key)?;
+        let authority = Authority::new(key, certificates).map_err(wrong)?;
+        let leaf = files.leaf_key.as_deref().map(read_key).transpose()?;
         Ok(Self::Given(Box::new(GivenAuthority {
             authority,
-            leaf: leaf.transpose()?.map(Arc::new),
+            leaf: leaf.map(Arc::new),
         })))
     }
 
@@ -121,7 +144,7 @@ impl Authorities {
     /// # Errors
     /// Only if the cryptographic library fails.
     pub(crate) fn probe(&self, kind: EntryKind, not_after: i64) -> Result<Vec<u8>, Error> {
-        let mut options = probes::leaf(not_after)?;
+        let mut options = probe_leaf(not_after)?;
         if kind == EntryKind::Precert {
             options = options.precertificate();
         }
@@ -134,7 +157,7 @@ impl Authorities {
     /// # Errors
     /// Only if the cryptographic library fails.
     pub(crate) fn forged(&self, not_after: i64) -> Result<Vec<u8>, Error> {
-        let mut forged = self.one().issue(&probes::leaf(not_after)?)?;
+        let mut forged = self.one().issue(&probe_leaf(not_after)?)?;
         // The last byte of the signature, whichever algorithm made it: it stays well-formed.
         if let Some(last) = forged.last_mut() {
             *last ^= 1;
@@ -146,6 +169,16 @@ impl Authorities {
         let (sent, _) = split(self.one().certificates());
         Chain::new([&[leaf], sent].concat()).to_json().into_bytes()
     }
+}
+
+/// A leaf until `not_after`, in seconds since 1970.
+pub(crate) fn probe_leaf(not_after: i64) -> Result<LeafOptions, Error> {
+    let key = Arc::new(KeyPair::generate(KeyType::EcdsaP256)?);
+    let mut options = LeafOptions::with_key(["probe.load.example.test"], key);
+    let not_before = (Time::now().unix() - 3600).min(not_after - 30 * DAY);
+    options.not_before = Time::from_unix(not_before);
+    options.not_after = Time::from_unix(not_after);
+    Ok(options)
 }
 
 /// Splits an authority's certificates into those that are sent and the root, which is left out.
@@ -162,19 +195,19 @@ fn is_root(der: &[u8]) -> bool {
 
 /// A private key: PKCS#8, or PKCS#1 as older tools write it; also under the labels that
 /// mark a key as one for tests.
-fn read_key(path: &Path) -> Result<KeyPair, String> {
-    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
-    let blocks = pem::decode(&text).map_err(|error| error.to_string())?;
-    for (label, bytes) in blocks {
+fn read_key(path: &Path) -> Result<KeyPair, AuthorityError> {
+    let text = fs::read_to_string(path).map_err(|source| AuthorityError::io(path, source))?;
+    let wrong = |source| AuthorityError::mint(path, source);
+    for (label, bytes) in pem::decode(&text).map_err(wrong)? {
         let label = label.replace("TEST PRIVATE KEY", "PRIVATE KEY");
         let pkcs8 = match label.as_str() {
             "PRIVATE KEY" => bytes,
             "RSA PRIVATE KEY" => wrapped(&bytes),
             _ => continue,
         };
-        return KeyPair::from_pkcs8(&pkcs8).map_err(|error| error.to_string());
+        return KeyPair::from_pkcs8(&pkcs8).map_err(wrong);
     }
-    Err("there is no private key in it (PEM, PKCS#8 or PKCS#1)".to_owned())
+    Err(AuthorityError::NoKey(path.to_owned()))
 }
 
 /// An RSAPrivateKey (RFC 8017 A.1.2) as PKCS#8 (RFC 5208).

@@ -5,18 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use base64_simd::STANDARD;
-use bytes::Bytes;
-use lucarne_ct::{Certificate, EntryKind, Fingerprint, SignedEntry, sha256, tbs_without_poison};
+use lucarne_ct::EntryKind;
 use lucarne_mint::{Error, KeyPair, KeyType, LeafOptions};
 use parking_lot::Mutex;
 
-use super::authorities::split;
 use super::certificate_template::{
     CertificateTemplate, LABEL, LAST_UTC_TIME, VariableFields, sample_validity,
 };
-use super::pending_scts::{ExtraData, IssuerChain};
-use super::profile::Profile;
+use super::profile::{DAY, Profile};
+use super::submission::{ChainSuffix, Submission};
 use super::{Authorities, Issuers};
 use crate::random::Random;
 
@@ -50,72 +47,6 @@ impl TemporalInterval {
 }
 
 const HOUR: i64 = 3600;
-pub(crate) const DAY: i64 = 86_400;
-
-/// The part of a submission after the leaf: the same for all of an issuer.
-#[derive(Debug)]
-pub struct ChainSuffix {
-    /// The rest of the JSON body after the leaf's base64.
-    json: String,
-    /// SHA-256 of the issuer's SubjectPublicKeyInfo.
-    issuer_key_hash: [u8; 32],
-    /// As the log must name it.
-    issuers: Arc<IssuerChain>,
-}
-
-/// The beginning of a body, before the leaf's base64.
-pub(crate) const BODY_PREFIX: &str = "{\"chain\":[\"";
-
-/// One chain to submit.
-#[derive(Clone, Debug)]
-pub struct Submission {
-    /// Which endpoint takes it.
-    pub kind: EntryKind,
-    leaf: Bytes,
-    suffix: Arc<ChainSuffix>,
-}
-
-impl Submission {
-    /// Writes the leaf's base64 into `buffer`, whose contents go away. The body
-    /// is [`parts`](Self::parts) of it.
-    pub(crate) fn encode_leaf(&self, buffer: &mut String) {
-        buffer.clear();
-        STANDARD.encode_append(&self.leaf, buffer);
-    }
-
-    /// The JSON body, given the leaf's base64.
-    pub(crate) fn parts<'a>(&'a self, leaf: &'a str) -> [&'a [u8]; 3] {
-        [
-            BODY_PREFIX.as_bytes(),
-            leaf.as_bytes(),
-            self.suffix.json.as_bytes(),
-        ]
-    }
-
-    /// Returns what the log must store of it besides what it signs.
-    pub(crate) fn extra_data(&self) -> ExtraData {
-        ExtraData {
-            precertificate: match self.kind {
-                EntryKind::Precert => Some(Fingerprint::of(&self.leaf)),
-                EntryKind::X509 => None,
-            },
-            issuers: Arc::clone(&self.suffix.issuers),
-        }
-    }
-
-    /// Returns what a log signs for it.
-    pub(crate) fn signed(&self) -> Option<SignedEntry> {
-        Some(match self.kind {
-            EntryKind::X509 => SignedEntry::X509 {
-                certificate: self.leaf.clone(),
-            },
-            EntryKind::Precert => SignedEntry::Precert {
-                issuer_key_hash: self.suffix.issuer_key_hash,
-                tbs: tbs_without_poison(&Certificate::parse(&self.leaf).ok()?).into(),
-            },
-        })
-    }
-}
 
 /// Makes chains: any number, from any thread.
 #[derive(Debug)]
@@ -273,33 +204,6 @@ impl ProfileTemplates {
             precertificate: CertificateTemplate::new(profile.issuer, &options.precertificate())?,
             suffix: Arc::new(ChainSuffix::new(profile.issuer)),
         })
-    }
-}
-
-impl ChainSuffix {
-    /// Of what `issuer` issues; the root is left out.
-    fn new(issuer: &lucarne_mint::Authority) -> Self {
-        let (sent, root) = split(issuer.certificates());
-        let mut json = String::from("\"");
-        for der in sent {
-            json.push_str(",\"");
-            STANDARD.encode_append(der, &mut json);
-            json.push('"');
-        }
-        json.push_str("]}");
-        Self {
-            json,
-            issuer_key_hash: sha256(&[issuer.key().spki()]),
-            issuers: Arc::new(IssuerChain {
-                chain: sent
-                    .iter()
-                    .map(Vec::as_slice)
-                    .chain(root)
-                    .map(Fingerprint::of)
-                    .collect(),
-                complete: root.is_some(),
-            }),
-        }
     }
 }
 

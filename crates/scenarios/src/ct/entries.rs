@@ -6,7 +6,8 @@ use lucarne_ct::{Fingerprint, SignedEntryRef, TileLeafRef, merkle_tree_leaf};
 use lucarne_tlog::{Hash, Tile, leaf_hash};
 
 use super::checks::{self, CheckSink, Finding};
-use super::pending_scts::{ExtraData, PendingSct};
+use super::extra_data::ExtraData;
+use super::pending_scts::PendingSct;
 
 /// The entries of a data tile.
 #[derive(Debug, Default)]

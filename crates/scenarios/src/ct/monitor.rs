@@ -2,49 +2,36 @@
 //! the promises, the entries and the issuers in it.
 
 mod consistency;
-mod entries;
+mod entry_audit;
 mod inclusion;
+mod verified_tree;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Instant;
 
-use lucarne_ct::Fingerprint;
 use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile};
+use parking_lot::Mutex;
 
 use self::consistency::{ExtendedTree, entry_leaves, extend, load_edge};
+use self::entry_audit::EntryAudit;
+use self::verified_tree::VerifiedTree;
 use super::checks::{self, CheckSink, Finding};
 use super::fetch::{self, Fetch, FetchError};
-use super::tile_cache::{TileCache, TileHashes, parse_hash_tile};
+use super::pending_scts::PendingScts;
+use super::tile_cache::{TileCache, parse_hash_tile};
 use super::tree_heads::TreeHead;
 
 pub(crate) use self::consistency::root_at;
-pub(crate) use self::entries::issuer;
+pub(crate) use self::entry_audit::issuer;
 
-/// The number of tiles of leaf hashes that are kept: 8 kB each.
-const RECENT: usize = 128;
 /// The number of tiles that are asked for at a time.
 const TOGETHER: usize = 16;
 
 /// See the module.
 #[derive(Debug)]
 pub struct Monitor {
-    tile_cache: Arc<TileCache>,
-    /// The level 0 tiles of the last [`RECENT`] × 256 leaves, as wide as they were seen.
-    recent: BTreeMap<u64, TileHashes>,
-    /// Hash tiles above level 0 that became full and are still to be compared
-    /// with those that are served.
-    above: VecDeque<(Tile, Hash)>,
-    /// The first data tile that has not been checked.
-    unread: u64,
-    /// The size at the last look: data tiles up to it have been published for so long
-    /// that answers to what is in them have come.
-    ripe: u64,
-    /// The timestamp of the checkpoint that the verified tree is of.
-    timestamp: u64,
-    /// `true` if data tiles and issuers are checked at all.
-    entries: bool,
-    issuers: BTreeSet<Fingerprint>,
-    unseen: VecDeque<Fingerprint>,
+    tree: VerifiedTree,
+    entries: EntryAudit,
     rejected: Option<TreeHead>,
     /// The counts of what was checked.
     pub seen: MonitorCounts,
@@ -87,15 +74,8 @@ impl Monitor {
         }
         tile_cache.advance(edge);
         Ok(Self {
-            tile_cache,
-            recent: BTreeMap::new(),
-            above: VecDeque::new(),
-            unread: head.size / TILE_WIDTH,
-            ripe: head.size,
-            timestamp: head.timestamp,
-            entries,
-            issuers: BTreeSet::new(),
-            unseen: VecDeque::new(),
+            tree: VerifiedTree::new(tile_cache, head.timestamp),
+            entries: EntryAudit::new(entries, head.size),
             rejected: None,
             seen: MonitorCounts {
                 first: head.size,
@@ -107,7 +87,7 @@ impl Monitor {
     /// The size up to which the tree is verified.
     #[must_use]
     pub fn size(&self) -> u64 {
-        self.tile_cache.edge().size()
+        self.tree.size()
     }
 
     /// Extends the verified tree to `head` by its tiles, and compares the roots
@@ -124,7 +104,7 @@ impl Monitor {
         between: &[(u64, Hash)],
         sink: &dyn CheckSink,
     ) -> Result<(), FetchError> {
-        let edge = self.tile_cache.edge();
+        let edge = self.tree.edge();
         if head.size <= edge.size() || self.rejected == Some(*head) {
             return Ok(());
         }
@@ -227,54 +207,51 @@ impl Monitor {
     }
 
     fn accept(&mut self, grown: ExtendedTree, old: &RightEdge, leaves: &[Hash], head: &TreeHead) {
-        self.timestamp = head.timestamp;
-        let mut first = old.size();
-        let mut rest = leaves;
-        while !rest.is_empty() {
-            let index = first / TILE_WIDTH;
-            let room = (TILE_WIDTH - first % TILE_WIDTH) as usize;
-            let (new, after) = rest.split_at(room.min(rest.len()));
-            let mut hashes = match first % TILE_WIDTH {
-                0 => Vec::with_capacity(new.len()),
-                _ => old.partial(0).to_vec(),
-            };
-            hashes.extend_from_slice(new);
-            self.recent.insert(index, hashes.into());
-            (first, rest) = (first + new.len() as u64, after);
-        }
-        while self.recent.len() > RECENT {
-            self.recent.pop_first();
-        }
-        self.above.extend(grown.above);
+        self.entries.add_full_tiles(grown.above);
         self.seen.leaves += leaves.len() as u64;
-        self.tile_cache.advance(grown.edge);
+        self.tree.extend(grown.edge, old, leaves, head.timestamp);
+    }
+
+    /// Looks up the promises that the verified tree covers. One that is not kept at its
+    /// index and whose entry is not near it either may still come: what is said of it
+    /// must not depend on how quickly the log is followed, and is said when it is due at
+    /// `now`.
+    ///
+    /// # Errors
+    /// No answer: what was not looked up stays promised.
+    pub async fn verify_inclusion<F: Fetch>(
+        &self,
+        fetch: &mut F,
+        pending_scts: &Mutex<PendingScts>,
+        now: Instant,
+        sink: &dyn CheckSink,
+    ) -> Result<(), FetchError> {
+        inclusion::verify(&self.tree, fetch, pending_scts, now, sink).await
+    }
+
+    /// Checks data tiles that became full, the hash tiles above them, and the
+    /// issuers that they name; with `all`, the partial data tile at the end too. Entries
+    /// that are among `pending_scts` are compared with what was submitted, whole.
+    ///
+    /// # Errors
+    /// No answer: what was not checked will be.
+    pub async fn read_entries<F: Fetch>(
+        &mut self,
+        fetch: &mut F,
+        pending_scts: &Mutex<PendingScts>,
+        all: bool,
+        sink: &dyn CheckSink,
+    ) -> Result<(), FetchError> {
+        let (tree, seen) = (&self.tree, &mut self.seen);
+        let read = self
+            .entries
+            .read(tree, fetch, pending_scts, all, seen, sink);
+        read.await
     }
 
     /// Forgets that a head was rejected, so that it is tried again.
     pub fn reconsider(&mut self) {
         self.rejected = None;
-    }
-
-    /// The tree's leaf hashes under the data tile at `index`.
-    async fn hashes<F: Fetch>(&self, fetch: &mut F, index: u64) -> Result<TileHashes, FetchError> {
-        match self.recent.get(&index) {
-            Some(hashes) => Ok(Arc::clone(hashes)),
-            None => self.tile_cache.hashes(fetch, 0, index).await,
-        }
-    }
-
-    /// Checks that the verified tree's checkpoint is as new as what it covers.
-    fn not_older(&self, timestamp: u64, what: impl Fn() -> String, sink: &dyn CheckSink) {
-        let outcome = match timestamp <= self.timestamp {
-            true => Ok(()),
-            false => Err(format!(
-                "the checkpoint of size {} is from {}, and covers {} from {timestamp}",
-                self.size(),
-                self.timestamp,
-                what()
-            )),
-        };
-        sink.check(checks::CHECKPOINT_TIMESTAMP, outcome);
     }
 }
 

@@ -3,12 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::Instant;
 
-use lucarne_ct::Fingerprint;
 use lucarne_tlog::{Hash, TILE_WIDTH};
 
+use super::extra_data::ExtraData;
 use super::sct::VerifiedSct;
 
 /// More than this is not kept: ten minutes at 1,000/s, some 100 MB.
@@ -16,48 +15,6 @@ const MOST: usize = 600_000;
 
 /// The number of proven ones that are remembered, to notice an index promised again.
 const REMEMBERED: usize = 4096;
-
-/// The part of a submission that the tree's hash does not cover (`extra_data` in RFC 6962 4.6).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExtraData {
-    /// SHA-256 of the precertificate; `None` for a final certificate.
-    pub precertificate: Option<Fingerprint>,
-    /// The chain above it.
-    pub issuers: Arc<IssuerChain>,
-}
-
-/// The chain above what was submitted, as a log must name it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IssuerChain {
-    /// The issuer first.
-    pub chain: Vec<Fingerprint>,
-    /// `true` if the last one is the accepted root. If not, one more follows.
-    pub complete: bool,
-}
-
-impl IssuerChain {
-    /// Compares the fingerprints of an entry with this chain.
-    ///
-    /// # Errors
-    /// What is wrong, in words.
-    pub fn compare(&self, found: &[Fingerprint]) -> Result<(), String> {
-        let expected = self.chain.len() + usize::from(!self.complete);
-        if found.len() == expected && found.starts_with(&self.chain) {
-            return Ok(());
-        }
-        let sorted = |chain: &[Fingerprint]| chain.iter().copied().collect::<BTreeSet<_>>();
-        Err(match found.len().cmp(&expected) {
-            std::cmp::Ordering::Less => format!(
-                "the chain ends after {} of {expected} certificates, short of the accepted root",
-                found.len()
-            ),
-            _ if sorted(found) == sorted(&self.chain) => {
-                "the chain is not in the order of the submission".to_owned()
-            }
-            _ => "the chain is not the one that was submitted".to_owned(),
-        })
-    }
-}
 
 /// One SCT to be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -324,31 +281,5 @@ mod tests {
         pending_scts.add(&verified(7), None, now).unwrap();
         assert_eq!((pending_scts.open(), pending_scts.counts.misplaced), (1, 0));
         assert_eq!(pending_scts.counts.issued, pending_scts.counts.included + 1);
-    }
-
-    #[test]
-    fn a_chain_is_compared_whole() {
-        let print = |number| Fingerprint([number; 32]);
-        let issuers = |complete| IssuerChain {
-            chain: vec![print(1), print(2), print(3)],
-            complete,
-        };
-        let compare = |found: &[u8], complete| {
-            let found: Vec<_> = found.iter().copied().map(print).collect();
-            issuers(complete).compare(&found)
-        };
-        assert_eq!(compare(&[1, 2, 3], true), Ok(()));
-        assert_eq!(compare(&[1, 2, 3, 9], false), Ok(()));
-        for (found, complete, words) in [
-            (&[1, 2][..], true, "short of the accepted root"),
-            (&[1, 2, 3], false, "short of the accepted root"),
-            (&[2, 1, 3], true, "not in the order"),
-            (&[1, 2, 4], true, "not the one that was submitted"),
-            (&[1, 2, 3, 4], true, "not the one that was submitted"),
-            (&[], true, "after 0 of 3"),
-        ] {
-            let problem = compare(found, complete).unwrap_err();
-            assert!(problem.contains(words), "{found:?}: {problem}");
-        }
     }
 }

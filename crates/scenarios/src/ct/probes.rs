@@ -8,11 +8,10 @@ use http::Method;
 use lucarne_ct::EntryKind;
 use lucarne_load::Stop;
 use lucarne_load::http::{Body, Client, Request, Response};
-use lucarne_mint::{Authority, CaOptions, Error, KeyType, LeafOptions, Time, now_ms};
+use lucarne_mint::{Authority, CaOptions, Error, KeyType, Time, now_ms};
 use parking_lot::Mutex;
 
-use super::authorities::Authorities;
-use super::chain_generator::DAY;
+use super::authorities::{Authorities, probe_leaf};
 use super::checks::{self, CheckSink};
 use super::outage::Outage;
 use super::target::Target;
@@ -289,18 +288,8 @@ fn submissions(target: &Target, authorities: &Authorities) -> Result<Vec<Probe>,
 fn stranger(not_after: i64) -> Result<Vec<u8>, Error> {
     let root = CaOptions::named("Lucarne Load Unknown Root", KeyType::EcdsaP256);
     let root = Authority::root(&root)?;
-    let leaf = root.issue(&leaf(not_after)?)?;
+    let leaf = root.issue(&probe_leaf(not_after)?)?;
     Ok(root.full_chain(leaf).to_json().into_bytes())
-}
-
-/// A leaf until `not_after`, in seconds since 1970.
-pub(crate) fn leaf(not_after: i64) -> Result<LeafOptions, Error> {
-    let key = Arc::new(lucarne_mint::KeyPair::generate(KeyType::EcdsaP256)?);
-    let mut options = LeafOptions::with_key(["probe.load.example.test"], key);
-    let not_before = (Time::now().unix() - 3600).min(not_after - 30 * DAY);
-    options.not_before = Time::from_unix(not_before);
-    options.not_after = Time::from_unix(not_after);
-    Ok(options)
 }
 
 /// Paths that are none.

@@ -5,6 +5,8 @@ use lucarne_mint::{Authority, KeyType};
 
 use super::Roots;
 
+pub(crate) const DAY: i64 = 86_400;
+
 /// The issuers of the certificates that are sent.
 ///
 /// `webpki` is a mix after what public logs take in: short-lived certificates

@@ -138,7 +138,9 @@ impl LogOptions {
         let given = resolve(url, &client).await?;
         let origin = self.origin.get(number);
         let key = self.log_public_key.get(number).map(|key| public_key(key));
-        let key = key.transpose().map_err(configuration)?;
+        let key = key
+            .transpose()
+            .map_err(|error| configuration(error.to_string()))?;
         let complete = origin.is_some() && key.is_some();
         let metadata = metadata(url, &given, &client, complete).await?;
         let (reading, writing) = metadata.prefixes(url);
@@ -347,21 +349,42 @@ impl Metadata {
     }
 }
 
+/// The error of a log's key that is given.
+#[derive(Debug, thiserror::Error)]
+enum PublicKeyError {
+    #[error("the public key {text:?} is neither base64 nor a file that can be read ({source})")]
+    Unreadable {
+        text: String,
+        source: std::io::Error,
+    },
+    #[error("{file}: {source}")]
+    Pem {
+        file: String,
+        source: lucarne_mint::Error,
+    },
+    #[error("{0}: no block PUBLIC KEY")]
+    NoKey(String),
+}
+
 /// A log's key as it is given: base64 of its DER, or a PEM file.
-fn public_key(text: &str) -> Result<Vec<u8>, String> {
+fn public_key(text: &str) -> Result<Vec<u8>, PublicKeyError> {
     if let Ok(spki) = STANDARD.decode_to_vec(text.trim()) {
         return Ok(spki);
     }
-    let file = std::fs::read_to_string(text).map_err(|error| {
-        format!("the public key {text:?} is neither base64 nor a file that can be read ({error})")
+    let file = std::fs::read_to_string(text).map_err(|source| PublicKeyError::Unreadable {
+        text: text.to_owned(),
+        source,
     })?;
-    let blocks = lucarne_mint::pem::decode(&file).map_err(|error| format!("{text}: {error}"))?;
+    let blocks = lucarne_mint::pem::decode(&file).map_err(|source| PublicKeyError::Pem {
+        file: text.to_owned(),
+        source,
+    })?;
     let mut keys = blocks
         .into_iter()
         .filter(|(label, _)| label == "PUBLIC KEY");
     keys.next()
         .map(|(_, spki)| spki)
-        .ok_or_else(|| format!("{text}: no block PUBLIC KEY"))
+        .ok_or_else(|| PublicKeyError::NoKey(text.to_owned()))
 }
 
 /// The log is not as it must be.
@@ -412,6 +435,7 @@ mod tests {
         assert!(
             public_key("/nowhere/key.pem")
                 .unwrap_err()
+                .to_string()
                 .contains("/nowhere")
         );
     }

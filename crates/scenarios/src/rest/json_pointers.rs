@@ -32,6 +32,13 @@ pub(super) struct JsonMatch {
     pub(super) text: String,
 }
 
+impl JsonMatch {
+    /// Returns whether it is an object or an array.
+    pub(super) fn is_structure(&self) -> bool {
+        matches!(self.kind, JsonType::Object | JsonType::Array)
+    }
+}
+
 impl JsonPointers {
     /// Adds a place by its pointer (RFC 6901); `/` alone stands for the whole
     /// document, as the empty pointer does.

@@ -192,12 +192,6 @@ impl Subject {
     }
 }
 
-impl JsonMatch {
-    fn is_structure(&self) -> bool {
-        matches!(self.kind, JsonType::Object | JsonType::Array)
-    }
-}
-
 impl CompiledCheck {
     fn test(&self, found: Option<&JsonMatch>, values: &mut Values) -> Result<(), String> {
         let found = match (found, self.exists) {

@@ -6,148 +6,149 @@ use std::time::Instant;
 use lucarne_tlog::{Level, TILE_WIDTH, Tile};
 use parking_lot::Mutex;
 
-use super::Monitor;
+use super::verified_tree::VerifiedTree;
 use crate::ct::checks::{self, CheckSink, Finding};
 use crate::ct::entries;
 use crate::ct::fetch::{self, Fetch, FetchError};
 use crate::ct::pending_scts::{PendingSct, PendingScts};
 
-impl Monitor {
-    /// Looks up the promises that the verified tree covers. One that is not kept at its
-    /// index and whose entry is not near it either may still come: what is said of it
-    /// must not depend on how quickly the log is followed, and is said when it is due at
-    /// `now`.
-    ///
-    /// # Errors
-    /// No answer: what was not looked up stays promised.
-    pub async fn verify_inclusion<F: Fetch>(
-        &mut self,
-        fetch: &mut F,
-        pending_scts: &Mutex<PendingScts>,
-        now: Instant,
-        sink: &dyn CheckSink,
-    ) -> Result<(), FetchError> {
-        let mut covered: VecDeque<PendingSct> = pending_scts.lock().covered(self.size()).into();
-        while let Some(sct) = covered.front().cloned() {
-            match self.look_up(fetch, &sct).await {
-                Ok(Fate::Kept) => {
-                    self.kept(&sct, sink);
-                    pending_scts.lock().resolve(&sct, true);
-                }
-                Ok(Fate::Elsewhere(finding)) => {
-                    sink.failed(finding);
-                    in_time(&sct, sink);
-                    pending_scts.lock().resolve(&sct, false);
-                }
-                Ok(Fate::Nowhere) => pending_scts.lock().defer(sct),
-                Err(FetchError::Faulty(finding)) => {
-                    sink.failed(finding);
-                    in_time(&sct, sink);
-                    pending_scts.lock().resolve(&sct, false);
-                }
-                Err(unreachable) => {
-                    pending_scts.lock().put_back(covered);
-                    return Err(unreachable);
-                }
+/// Looks up the promises that the verified tree covers. One that is not kept at its
+/// index and whose entry is not near it either may still come: what is said of it
+/// must not depend on how quickly the log is followed, and is said when it is due at
+/// `now`.
+///
+/// # Errors
+/// No answer: what was not looked up stays promised.
+pub(super) async fn verify<F: Fetch>(
+    tree: &VerifiedTree,
+    fetch: &mut F,
+    pending_scts: &Mutex<PendingScts>,
+    now: Instant,
+    sink: &dyn CheckSink,
+) -> Result<(), FetchError> {
+    let mut covered: VecDeque<PendingSct> = pending_scts.lock().covered(tree.size()).into();
+    while let Some(sct) = covered.front().cloned() {
+        match look_up(tree, fetch, &sct).await {
+            Ok(Fate::Kept) => {
+                kept(tree, &sct, sink);
+                pending_scts.lock().resolve(&sct, true);
             }
-            covered.pop_front();
-        }
-        self.verify_deferred(fetch, pending_scts, now, sink).await
-    }
-
-    /// The last word on promises that are not kept at their index, and are due.
-    async fn verify_deferred<F: Fetch>(
-        &mut self,
-        fetch: &mut F,
-        pending_scts: &Mutex<PendingScts>,
-        now: Instant,
-        sink: &dyn CheckSink,
-    ) -> Result<(), FetchError> {
-        let mut deferred: VecDeque<PendingSct> = pending_scts.lock().take_deferred(now).into();
-        while let Some(sct) = deferred.front().cloned() {
-            let (index, size) = (sct.index, self.size());
-            match self.search(fetch, &sct).await {
-                Ok(Some(finding)) | Err(FetchError::Faulty(finding)) => sink.failed(finding),
-                Ok(None) => {
-                    let detail = format!(
-                        "what was promised at index {index} is not there, nor near it (tree of {size})"
-                    );
-                    sink.failed(Finding::new(checks::INCLUSION_ENTRY, detail));
-                }
-                Err(unreachable) => {
-                    let mut pending_scts = pending_scts.lock();
-                    deferred.into_iter().for_each(|it| pending_scts.defer(it));
-                    return Err(unreachable);
-                }
+            Ok(Fate::Elsewhere(finding)) => {
+                sink.failed(finding);
+                in_time(&sct, sink);
+                pending_scts.lock().resolve(&sct, false);
             }
-            in_time(&sct, sink);
-            pending_scts.lock().resolve(&sct, false);
-            deferred.pop_front();
+            Ok(Fate::Nowhere) => pending_scts.lock().defer(sct),
+            Err(FetchError::Faulty(finding)) => {
+                sink.failed(finding);
+                in_time(&sct, sink);
+                pending_scts.lock().resolve(&sct, false);
+            }
+            Err(unreachable) => {
+                pending_scts.lock().put_back(covered);
+                return Err(unreachable);
+            }
         }
-        Ok(())
+        covered.pop_front();
     }
+    verify_deferred(tree, fetch, pending_scts, now, sink).await
+}
 
-    /// A promise is kept: at its index, covered by a checkpoint that is not older.
-    fn kept(&self, sct: &PendingSct, sink: &dyn CheckSink) {
-        for name in [
-            checks::INCLUSION_ENTRY,
-            checks::INCLUSION_INDEX,
-            checks::INCLUSION_TIMESTAMP,
-        ] {
-            sink.passed(name);
-        }
-        let what = || format!("entry {}", sct.index);
-        self.not_older(sct.timestamp, what, sink);
-        in_time(sct, sink);
-    }
-
-    async fn look_up<F: Fetch>(&self, fetch: &mut F, sct: &PendingSct) -> Result<Fate, FetchError> {
-        let hashes = self.hashes(fetch, sct.index / TILE_WIDTH).await?;
-        match hashes.get((sct.index % TILE_WIDTH) as usize) {
-            Some(leaf) if *leaf == sct.leaf => Ok(Fate::Kept),
-            _ => Ok(match self.search(fetch, sct).await? {
-                Some(finding) => Fate::Elsewhere(finding),
-                None => Fate::Nowhere,
-            }),
-        }
-    }
-
-    /// Finds where a promise that is not kept at its index has gone: the tiles around it are
-    /// searched for the entry.
-    async fn search<F: Fetch>(
-        &self,
-        fetch: &mut F,
-        sct: &PendingSct,
-    ) -> Result<Option<Finding>, FetchError> {
-        let (index, size) = (sct.index, self.size());
-        let middle = index / TILE_WIDTH;
-        for number in [middle, middle.wrapping_sub(1), middle + 1] {
-            let Some(tile) = Tile::widest(Level::Data, number, size) else {
-                continue;
-            };
-            let bytes = match fetch::tile(fetch, &tile).await {
-                Ok(bytes) => bytes,
-                Err(FetchError::Faulty(_)) => continue,
-                Err(unreachable) => return Err(unreachable),
-            };
-            let Some((place, timestamp)) = entries::find(sct, &tile, &bytes) else {
-                continue;
-            };
-            return Ok(Some(if place != index {
-                let detail = format!("promised at index {index}, it is at index {place}");
-                Finding::new(checks::INCLUSION_INDEX, detail)
-            } else {
+/// The last word on promises that are not kept at their index, and are due.
+async fn verify_deferred<F: Fetch>(
+    tree: &VerifiedTree,
+    fetch: &mut F,
+    pending_scts: &Mutex<PendingScts>,
+    now: Instant,
+    sink: &dyn CheckSink,
+) -> Result<(), FetchError> {
+    let mut deferred: VecDeque<PendingSct> = pending_scts.lock().take_deferred(now).into();
+    while let Some(sct) = deferred.front().cloned() {
+        let (index, size) = (sct.index, tree.size());
+        match search(tree, fetch, &sct).await {
+            Ok(Some(finding)) | Err(FetchError::Faulty(finding)) => sink.failed(finding),
+            Ok(None) => {
                 let detail = format!(
-                    "entry {index} was promised with timestamp {}, it has {timestamp}",
-                    sct.timestamp
+                    "what was promised at index {index} is not there, nor near it (tree of {size})"
                 );
-                Finding::new(checks::INCLUSION_TIMESTAMP, detail)
-            }));
+                sink.failed(Finding::new(checks::INCLUSION_ENTRY, detail));
+            }
+            Err(unreachable) => {
+                let mut pending_scts = pending_scts.lock();
+                deferred.into_iter().for_each(|it| pending_scts.defer(it));
+                return Err(unreachable);
+            }
         }
-        Ok(None)
+        in_time(&sct, sink);
+        pending_scts.lock().resolve(&sct, false);
+        deferred.pop_front();
+    }
+    Ok(())
+}
+
+/// A promise is kept: at its index, covered by a checkpoint that is not older.
+fn kept(tree: &VerifiedTree, sct: &PendingSct, sink: &dyn CheckSink) {
+    for name in [
+        checks::INCLUSION_ENTRY,
+        checks::INCLUSION_INDEX,
+        checks::INCLUSION_TIMESTAMP,
+    ] {
+        sink.passed(name);
+    }
+    let what = || format!("entry {}", sct.index);
+    tree.not_older(sct.timestamp, what, sink);
+    in_time(sct, sink);
+}
+
+async fn look_up<F: Fetch>(
+    tree: &VerifiedTree,
+    fetch: &mut F,
+    sct: &PendingSct,
+) -> Result<Fate, FetchError> {
+    let hashes = tree.hashes(fetch, sct.index / TILE_WIDTH).await?;
+    match hashes.get((sct.index % TILE_WIDTH) as usize) {
+        Some(leaf) if *leaf == sct.leaf => Ok(Fate::Kept),
+        _ => Ok(match search(tree, fetch, sct).await? {
+            Some(finding) => Fate::Elsewhere(finding),
+            None => Fate::Nowhere,
+        }),
     }
 }
 
+/// Finds where a promise that is not kept at its index has gone: the tiles around it are
+/// searched for the entry.
+async fn search<F: Fetch>(
+    tree: &VerifiedTree,
+    fetch: &mut F,
+    sct: &PendingSct,
+) -> Result<Option<Finding>, FetchError> {
+    let (index, size) = (sct.index, tree.size());
+    let middle = index / TILE_WIDTH;
+    for number in [middle, middle.wrapping_sub(1), middle + 1] {
+        let Some(tile) = Tile::widest(Level::Data, number, size) else {
+            continue;
+        };
+        let bytes = match fetch::tile(fetch, &tile).await {
+            Ok(bytes) => bytes,
+            Err(FetchError::Faulty(_)) => continue,
+            Err(unreachable) => return Err(unreachable),
+        };
+        let Some((place, timestamp)) = entries::find(sct, &tile, &bytes) else {
+            continue;
+        };
+        return Ok(Some(if place != index {
+            let detail = format!("promised at index {index}, it is at index {place}");
+            Finding::new(checks::INCLUSION_INDEX, detail)
+        } else {
+            let detail = format!(
+                "entry {index} was promised with timestamp {}, it has {timestamp}",
+                sct.timestamp
+            );
+            Finding::new(checks::INCLUSION_TIMESTAMP, detail)
+        }));
+    }
+    Ok(None)
+}
 /// The outcome of a promise.
 enum Fate {
     /// It is kept.

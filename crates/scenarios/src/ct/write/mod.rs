@@ -130,7 +130,8 @@ impl SharedState {
 
     fn authorities(&self) -> Result<Authorities, PrepareError> {
         if let Some(files) = self.options.files()? {
-            return Authorities::given(&files).map_err(configuration);
+            let given = Authorities::given(&files);
+            return given.map_err(|error| configuration(error.to_string()));
         }
         let made = Roots::open(&self.options.roots);
         let made = made.map_err(|error| configuration(error.to_string()))?;

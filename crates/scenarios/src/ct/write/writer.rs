@@ -49,7 +49,7 @@ struct LogSession {
 struct Pending {
     submission: Submission,
     /// The answer that it had the first time, if this is a repetition.
-    recent: Option<VerifiedSct>,
+    first_sct: Option<VerifiedSct>,
     /// The time at which it was first sent, in milliseconds since 1970.
     sent: u64,
 }
@@ -95,7 +95,7 @@ impl VirtualUser for Writer {
                 // What is under way may be enough; if it fails, somebody goes on.
                 return tokio::time::sleep(PAUSE).await;
             }
-            None => match scenario.choose(log, &mut self.random, iteration) {
+            None => match choose(&scenario, log, &mut self.random, iteration) {
                 Ok(pending) => pending,
                 Err(failure) => {
                     scenario.goal.finish(false);
@@ -117,40 +117,37 @@ impl VirtualUser for Writer {
     }
 }
 
-impl SharedState {
-    /// A new chain, or one that was answered before.
-    fn choose(
-        &self,
-        log: &Log,
-        random: &mut Random,
-        iteration: &Iteration,
-    ) -> Result<Pending, Failure> {
-        let sent = now_ms();
-        if random.chance(self.options.duplicates.0)
-            && let Some(answered) = log.recent.lock().choose(random)
-        {
-            return Ok(Pending {
-                submission: answered.submission,
-                recent: Some(answered.verified),
-                sent,
-            });
-        }
-        let (submission, stocked) = log
-            .chains
-            .next(random)
-            .map_err(|error| Failure::new("minting", error.to_string()))?;
-        if !stocked && self.options.ahead > 0 {
-            let recorder = iteration.recorder();
-            recorder.count(recorder.base(), "ct_minted_late", 1);
-        }
-        Ok(Pending {
-            submission,
-            recent: None,
+/// A new chain, or one that was answered before.
+fn choose(
+    scenario: &SharedState,
+    log: &Log,
+    random: &mut Random,
+    iteration: &Iteration,
+) -> Result<Pending, Failure> {
+    let sent = now_ms();
+    if random.chance(scenario.options.duplicates.0)
+        && let Some(answered) = log.recent.lock().choose(random)
+    {
+        return Ok(Pending {
+            submission: answered.submission,
+            first_sct: Some(answered.verified),
             sent,
-        })
+        });
     }
+    let (submission, stocked) = log
+        .chains
+        .next(random)
+        .map_err(|error| Failure::new("minting", error.to_string()))?;
+    if !stocked && scenario.options.ahead > 0 {
+        let recorder = iteration.recorder();
+        recorder.count(recorder.base(), "ct_minted_late", 1);
+    }
+    Ok(Pending {
+        submission,
+        first_sct: None,
+        sent,
+    })
 }
-
 impl LogSession {
     fn new(log: &Log, recorder: &Recorder) -> Self {
         let target = &log.monitored.target;
@@ -200,7 +197,7 @@ impl LogSession {
                 iteration.request(tags, &response.exchange);
                 let accepted = judge(log, tags, &pending, &response, buffers, iteration);
                 iteration.recorder().rate(tags, ACCEPTED, accepted);
-                self.written = Some(accepted && pending.recent.is_none());
+                self.written = Some(accepted && pending.first_sct.is_none());
                 None
             }
             429 | 503 => {
@@ -283,7 +280,7 @@ fn judge(
     ] {
         recorder.check(tags, name, Ok(()));
     }
-    let repeated = pending.recent.is_some();
+    let repeated = pending.first_sct.is_some();
     let tolerance = log.monitored.clock_tolerance();
     let sane = timestamp_sane(
         verified.timestamp,
@@ -292,7 +289,7 @@ fn judge(
         repeated,
         tolerance,
     );
-    let outcome = match (&pending.recent, sane) {
+    let outcome = match (&pending.first_sct, sane) {
         (_, Err(detail)) => Err(Finding::new(checks::SCT_TIMESTAMP, detail)),
         (Some(first), Ok(())) => same(first, &verified),
         (None, Ok(())) => made(log, pending, verified),

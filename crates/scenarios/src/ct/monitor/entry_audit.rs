@@ -1,10 +1,13 @@
 //! Verification beside the tree of hashes: entries in data tiles, tiles above level 0, issuers.
 
+use std::collections::{BTreeSet, VecDeque};
+
 use lucarne_ct::Fingerprint;
-use lucarne_tlog::{Level, TILE_WIDTH, Tile, tile_root};
+use lucarne_tlog::{Hash, Level, TILE_WIDTH, Tile, tile_root};
 use parking_lot::Mutex;
 
-use super::{Monitor, TOGETHER};
+use super::verified_tree::VerifiedTree;
+use super::{MonitorCounts, TOGETHER};
 use crate::ct::checks::{self, CheckSink, Finding};
 use crate::ct::entries;
 use crate::ct::fetch::{self, Fetch, FetchError};
@@ -13,24 +16,60 @@ use crate::ct::pending_scts::PendingScts;
 /// The number of data tiles that are checked between two looks at the checkpoint.
 const AT_ONCE: u64 = 128;
 
-impl Monitor {
+/// See the module.
+#[derive(Debug)]
+pub(super) struct EntryAudit {
+    /// `true` if data tiles and issuers are checked at all.
+    enabled: bool,
+    /// Hash tiles above level 0 that became full and are still to be compared
+    /// with those that are served.
+    above: VecDeque<(Tile, Hash)>,
+    /// The first data tile that has not been checked.
+    unread: u64,
+    /// The size at the last look: data tiles up to it have been published for so long
+    /// that answers to what is in them have come.
+    ripe: u64,
+    issuers: BTreeSet<Fingerprint>,
+    unseen: VecDeque<Fingerprint>,
+}
+
+impl EntryAudit {
+    /// An audit from a tree of `size` on, if `enabled`.
+    pub(super) fn new(enabled: bool, size: u64) -> Self {
+        Self {
+            enabled,
+            above: VecDeque::new(),
+            unread: size / TILE_WIDTH,
+            ripe: size,
+            issuers: BTreeSet::new(),
+            unseen: VecDeque::new(),
+        }
+    }
+
+    /// Adds hash tiles above level 0 that became full.
+    pub(super) fn add_full_tiles(&mut self, tiles: impl IntoIterator<Item = (Tile, Hash)>) {
+        self.above.extend(tiles);
+    }
+
     /// Checks data tiles that became full, the hash tiles above them, and the
     /// issuers that they name; with `all`, the partial data tile at the end too. Entries
     /// that are among `pending_scts` are compared with what was submitted, whole.
     ///
     /// # Errors
     /// No answer: what was not checked will be.
-    pub async fn read_entries<F: Fetch>(
+    pub(super) async fn read<F: Fetch>(
         &mut self,
+        tree: &VerifiedTree,
         fetch: &mut F,
         pending_scts: &Mutex<PendingScts>,
         all: bool,
+        seen: &mut MonitorCounts,
         sink: &dyn CheckSink,
     ) -> Result<(), FetchError> {
-        if !self.entries {
+        if !self.enabled {
             return Ok(());
         }
-        let size = self.size();
+        let size = tree.size();
         // Not so many at a time that looks at the checkpoint have to wait.
         let ripe = std::mem::replace(&mut self.ripe, size);
         let stop = match all {
@@ -40,40 +79,41 @@ impl Monitor {
         while self.unread < stop {
             let end = (self.unread + TOGETHER as u64).min(stop);
             let tiles: Vec<u64> = (self.unread..end).collect();
-            self.read_data(fetch, pending_scts, &tiles, size, sink)
+            self.read_data(tree, fetch, pending_scts, &tiles, seen, sink)
                 .await?;
             self.unread = end;
         }
         let again = pending_scts.lock().unread_tiles(self.unread);
         let again: Vec<u64> = again.into_iter().take(TOGETHER).collect();
-        self.read_data(fetch, pending_scts, &again, size, sink)
+        self.read_data(tree, fetch, pending_scts, &again, seen, sink)
             .await?;
         if all && !size.is_multiple_of(TILE_WIDTH) {
             let last = size / TILE_WIDTH;
-            self.read_data(fetch, pending_scts, &[last], size, sink)
+            self.read_data(tree, fetch, pending_scts, &[last], seen, sink)
                 .await?;
         }
         self.read_above(fetch, sink).await?;
-        self.read_issuers(fetch, sink).await
+        self.read_issuers(fetch, seen, sink).await
     }
 
     async fn read_data<F: Fetch>(
         &mut self,
+        tree: &VerifiedTree,
         fetch: &mut F,
         pending_scts: &Mutex<PendingScts>,
         indexes: &[u64],
-        size: u64,
+        seen: &mut MonitorCounts,
         sink: &dyn CheckSink,
     ) -> Result<(), FetchError> {
         let tiles: Vec<Tile> = indexes
             .iter()
-            .filter_map(|index| Tile::widest(Level::Data, *index, size))
+            .filter_map(|index| Tile::widest(Level::Data, *index, tree.size()))
             .collect();
         let paths: Vec<String> = tiles.iter().map(Tile::path).collect();
         let answers = fetch.get_all(&paths).await;
         for (tile, answer) in tiles.iter().zip(answers) {
             let answer = fetch::resolve(fetch, tile, Some(answer)).await;
-            let hashes = self.hashes(fetch, tile.index()).await;
+            let hashes = tree.hashes(fetch, tile.index()).await;
             let (bytes, hashes) = match (answer, hashes) {
                 (Ok(bytes), Ok(hashes)) => (bytes, hashes),
                 (Err(FetchError::Faulty(finding)), _) | (_, Err(FetchError::Faulty(finding))) => {
@@ -89,9 +129,9 @@ impl Monitor {
                 continue;
             };
             entries::compare_submitted(tile, &bytes, &extra_data, sink);
-            self.not_older(entries.newest, || format!("an entry of {tile}"), sink);
-            self.seen.data_tiles += 1;
-            self.seen.entries += entries.leaves.len() as u64;
+            tree.not_older(entries.newest, || format!("an entry of {tile}"), sink);
+            seen.data_tiles += 1;
+            seen.entries += entries.leaves.len() as u64;
             for fingerprint in entries.fingerprints {
                 if self.issuers.insert(fingerprint) {
                     self.unseen.push_back(fingerprint);
@@ -126,12 +166,13 @@ impl Monitor {
     async fn read_issuers<F: Fetch>(
         &mut self,
         fetch: &mut F,
+        seen: &mut MonitorCounts,
         sink: &dyn CheckSink,
     ) -> Result<(), FetchError> {
         while let Some(fingerprint) = self.unseen.front().copied() {
             match issuer(fetch, fingerprint).await {
                 Ok(()) => {
-                    self.seen.issuers += 1;
+                    seen.issuers += 1;
                     sink.passed(checks::ISSUER_SERVED);
                     sink.passed(checks::ISSUER_HASH);
                 }

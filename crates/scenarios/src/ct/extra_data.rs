@@ -1,0 +1,79 @@
+//! What a log must store of a submission besides what it signs.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use lucarne_ct::Fingerprint;
+
+/// The part of a submission that the tree's hash does not cover (`extra_data` in RFC 6962 4.6).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExtraData {
+    /// SHA-256 of the precertificate; `None` for a final certificate.
+    pub precertificate: Option<Fingerprint>,
+    /// The chain above it.
+    pub issuers: Arc<IssuerChain>,
+}
+
+/// The chain above what was submitted, as a log must name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IssuerChain {
+    /// The issuer first.
+    pub chain: Vec<Fingerprint>,
+    /// `true` if the last one is the accepted root. If not, one more follows.
+    pub complete: bool,
+}
+
+impl IssuerChain {
+    /// Compares the fingerprints of an entry with this chain.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub fn compare(&self, found: &[Fingerprint]) -> Result<(), String> {
+        let expected = self.chain.len() + usize::from(!self.complete);
+        if found.len() == expected && found.starts_with(&self.chain) {
+            return Ok(());
+        }
+        let sorted = |chain: &[Fingerprint]| chain.iter().copied().collect::<BTreeSet<_>>();
+        Err(match found.len().cmp(&expected) {
+            std::cmp::Ordering::Less => format!(
+                "the chain ends after {} of {expected} certificates, short of the accepted root",
+                found.len()
+            ),
+            _ if sorted(found) == sorted(&self.chain) => {
+                "the chain is not in the order of the submission".to_owned()
+            }
+            _ => "the chain is not the one that was submitted".to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_is_compared_whole() {
+        let print = |number| Fingerprint([number; 32]);
+        let issuers = |complete| IssuerChain {
+            chain: vec![print(1), print(2), print(3)],
+            complete,
+        };
+        let compare = |found: &[u8], complete| {
+            let found: Vec<_> = found.iter().copied().map(print).collect();
+            issuers(complete).compare(&found)
+        };
+        assert_eq!(compare(&[1, 2, 3], true), Ok(()));
+        assert_eq!(compare(&[1, 2, 3, 9], false), Ok(()));
+        for (found, complete, words) in [
+            (&[1, 2][..], true, "short of the accepted root"),
+            (&[1, 2, 3], false, "short of the accepted root"),
+            (&[2, 1, 3], true, "not in the order"),
+            (&[1, 2, 4], true, "not the one that was submitted"),
+            (&[1, 2, 3, 4], true, "not the one that was submitted"),
+            (&[], true, "after 0 of 3"),
+        ] {
+            let problem = compare(found, complete).unwrap_err();
+            assert!(problem.contains(words), "{found:?}: {problem}");
+        }
+    }
+}

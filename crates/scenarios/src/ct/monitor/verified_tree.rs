@@ -1,0 +1,103 @@
+//! The tree that has been verified: its right edge, the leaf hashes that came last, and
+//! the time of its checkpoint.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lucarne_tlog::{Hash, RightEdge, TILE_WIDTH};
+
+use crate::ct::checks::{self, CheckSink};
+use crate::ct::fetch::{Fetch, FetchError};
+use crate::ct::tile_cache::{TileCache, TileHashes};
+
+/// The number of tiles of leaf hashes that are kept: 8 kB each.
+const RECENT: usize = 128;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct VerifiedTree {
+    tile_cache: Arc<TileCache>,
+    /// The level 0 tiles of the last [`RECENT`] × 256 leaves, as wide as they were seen.
+    recent: BTreeMap<u64, TileHashes>,
+    /// The timestamp of the checkpoint that the verified tree is of.
+    timestamp: u64,
+}
+
+impl VerifiedTree {
+    pub(super) fn new(tile_cache: Arc<TileCache>, timestamp: u64) -> Self {
+        Self {
+            tile_cache,
+            recent: BTreeMap::new(),
+            timestamp,
+        }
+    }
+
+    pub(super) fn edge(&self) -> Arc<RightEdge> {
+        self.tile_cache.edge()
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        self.edge().size()
+    }
+
+    /// Extends the tree from `old` by `leaves` to `edge`, which a checkpoint of this time
+    /// has signed.
+    pub(super) fn extend(
+        &mut self,
+        edge: RightEdge,
+        old: &RightEdge,
+        leaves: &[Hash],
+        timestamp: u64,
+    ) {
+        self.timestamp = timestamp;
+        let mut first = old.size();
+        let mut rest = leaves;
+        while !rest.is_empty() {
+            let index = first / TILE_WIDTH;
+            let room = (TILE_WIDTH - first % TILE_WIDTH) as usize;
+            let (new, after) = rest.split_at(room.min(rest.len()));
+            let mut hashes = match first % TILE_WIDTH {
+                0 => Vec::with_capacity(new.len()),
+                _ => old.partial(0).to_vec(),
+            };
+            hashes.extend_from_slice(new);
+            self.recent.insert(index, hashes.into());
+            (first, rest) = (first + new.len() as u64, after);
+        }
+        while self.recent.len() > RECENT {
+            self.recent.pop_first();
+        }
+        self.tile_cache.advance(edge);
+    }
+
+    /// The tree's leaf hashes under the data tile at `index`.
+    pub(super) async fn hashes<F: Fetch>(
+        &self,
+        fetch: &mut F,
+        index: u64,
+    ) -> Result<TileHashes, FetchError> {
+        match self.recent.get(&index) {
+            Some(hashes) => Ok(Arc::clone(hashes)),
+            None => self.tile_cache.hashes(fetch, 0, index).await,
+        }
+    }
+
+    /// Checks that the verified tree's checkpoint is as new as what it covers.
+    pub(super) fn not_older(
+        &self,
+        timestamp: u64,
+        what: impl Fn() -> String,
+        sink: &dyn CheckSink,
+    ) {
+        let outcome = match timestamp <= self.timestamp {
+            true => Ok(()),
+            false => Err(format!(
+                "the checkpoint of size {} is from {}, and covers {} from {timestamp}",
+                self.size(),
+                self.timestamp,
+                what()
+            )),
+        };
+        sink.check(checks::CHECKPOINT_TIMESTAMP, outcome);
+    }
+}

@@ -1,0 +1,102 @@
+//! One submission: a leaf, and the chain that it is sent with.
+
+use std::sync::Arc;
+
+use base64_simd::STANDARD;
+use bytes::Bytes;
+use lucarne_ct::{Certificate, EntryKind, Fingerprint, SignedEntry, sha256, tbs_without_poison};
+
+use super::authorities::split;
+use super::extra_data::{ExtraData, IssuerChain};
+
+/// The part of a submission after the leaf: the same for all of an issuer.
+#[derive(Debug)]
+pub struct ChainSuffix {
+    /// The rest of the JSON body after the leaf's base64.
+    json: String,
+    /// SHA-256 of the issuer's SubjectPublicKeyInfo.
+    issuer_key_hash: [u8; 32],
+    /// As the log must name it.
+    issuers: Arc<IssuerChain>,
+}
+
+impl ChainSuffix {
+    /// Of what `issuer` issues; the root is left out.
+    pub(super) fn new(issuer: &lucarne_mint::Authority) -> Self {
+        let (sent, root) = split(issuer.certificates());
+        let mut json = String::from("\"");
+        for der in sent {
+            json.push_str(",\"");
+            STANDARD.encode_append(der, &mut json);
+            json.push('"');
+        }
+        json.push_str("]}");
+        Self {
+            json,
+            issuer_key_hash: sha256(&[issuer.key().spki()]),
+            issuers: Arc::new(IssuerChain {
+                chain: sent
+                    .iter()
+                    .map(Vec::as_slice)
+                    .chain(root)
+                    .map(Fingerprint::of)
+                    .collect(),
+                complete: root.is_some(),
+            }),
+        }
+    }
+}
+
+/// The beginning of a body, before the leaf's base64.
+pub(crate) const BODY_PREFIX: &str = "{\"chain\":[\"";
+
+/// One chain to submit.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    /// Which endpoint takes it.
+    pub kind: EntryKind,
+    pub(super) leaf: Bytes,
+    pub(super) suffix: Arc<ChainSuffix>,
+}
+
+impl Submission {
+    /// Writes the leaf's base64 into `buffer`, whose contents go away. The body
+    /// is [`parts`](Self::parts) of it.
+    pub(crate) fn encode_leaf(&self, buffer: &mut String) {
+        buffer.clear();
+        STANDARD.encode_append(&self.leaf, buffer);
+    }
+
+    /// The JSON body, given the leaf's base64.
+    pub(crate) fn parts<'a>(&'a self, leaf: &'a str) -> [&'a [u8]; 3] {
+        [
+            BODY_PREFIX.as_bytes(),
+            leaf.as_bytes(),
+            self.suffix.json.as_bytes(),
+        ]
+    }
+
+    /// Returns what the log must store of it besides what it signs.
+    pub(crate) fn extra_data(&self) -> ExtraData {
+        ExtraData {
+            precertificate: match self.kind {
+                EntryKind::Precert => Some(Fingerprint::of(&self.leaf)),
+                EntryKind::X509 => None,
+            },
+            issuers: Arc::clone(&self.suffix.issuers),
+        }
+    }
+
+    /// Returns what a log signs for it.
+    pub(crate) fn signed(&self) -> Option<SignedEntry> {
+        Some(match self.kind {
+            EntryKind::X509 => SignedEntry::X509 {
+                certificate: self.leaf.clone(),
+            },
+            EntryKind::Precert => SignedEntry::Precert {
+                issuer_key_hash: self.suffix.issuer_key_hash,
+                tbs: tbs_without_poison(&Certificate::parse(&self.leaf).ok()?).into(),
+            },
+        })
+    }
+}
