@@ -13,7 +13,7 @@ use super::directory::{Directory, path};
 use super::jws::{AccountKey, Signer};
 use super::nonces::is_nonce;
 use super::problem::{Problem, unexpected};
-use super::scenario::Shared;
+use super::shared_state::SharedState;
 use super::step::{Step, StepTags};
 use crate::retry_after::retry_after;
 
@@ -31,13 +31,13 @@ const JOSE: (&str, &str) = ("content-type", "application/jose+json");
 
 /// One user's connection to the server.
 pub(super) struct AcmeClient {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SharedState>,
     client: Client,
     tags: StepTags,
 }
 
 impl AcmeClient {
-    pub(super) fn new(shared: Arc<Shared>, client: Client, tags: StepTags) -> Self {
+    pub(super) fn new(shared: Arc<SharedState>, client: Client, tags: StepTags) -> Self {
         Self {
             shared,
             client,

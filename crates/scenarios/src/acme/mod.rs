@@ -40,6 +40,7 @@ mod problem;
 mod rate_limits;
 mod responder;
 mod scenario;
+mod shared_state;
 mod step;
 mod user;
 

@@ -1,152 +1,24 @@
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use lucarne_load::http::{Client, ClientOptions, Endpoint, EndpointError, Request, Version};
+use lucarne_load::http::{Client, Endpoint, EndpointError, Request};
 use lucarne_load::{PrepareError, Recorder, Scenario, Stop, VirtualUser};
-use tokio::sync::OnceCell;
-use url::{Position, Url};
 
-use super::account::Account;
-use super::certificate;
 use super::client::AcmeClient;
-use super::directory::Directory;
-use super::nonces::NoncePool;
-use super::options::{AcmeOptions, Challenge, Flow};
-use super::rate_limits::RateLimits;
-use super::responder::Responder;
+use super::options::{AcmeOptions, Challenge};
+use super::shared_state::{SharedState, wrong};
 use super::step::StepTags;
 use super::user::AcmeUser;
-use crate::option_values::HttpVersion;
-use crate::rest::Header;
 
 /// The scenario that `options` describe; `seed` is where its randomness begins.
 ///
 /// # Errors
 /// Options that make no sense.
 pub fn build(options: AcmeOptions, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
-    Ok(Arc::new(Acme(Arc::new(Shared::new(options, seed)?))))
+    Ok(Arc::new(Acme(Arc::new(SharedState::new(options, seed)?))))
 }
 
-struct Acme(Arc<Shared>);
-
-/// State that all users share.
-pub(super) struct Shared {
-    pub(super) options: AcmeOptions,
-    pub(super) seed: u64,
-    /// Tells this run's names from those of other runs.
-    pub(super) run: u32,
-    /// Scheme, host and port of the server.
-    pub(super) origin: String,
-    /// The path of its directory.
-    pub(super) directory_path: String,
-    pub(super) nonces: NoncePool,
-    pub(super) limits: RateLimits,
-    pub(super) responder: Arc<Responder>,
-    /// The account, if all share one.
-    pub(super) account: OnceCell<Arc<Account>>,
-    /// The directory, where one look at it is enough.
-    pub(super) directory: OnceLock<Directory>,
-    /// Renewal ids of the certificates that were given.
-    ids: Vec<String>,
-    client: Arc<ClientOptions>,
-    endpoint: OnceLock<Arc<Endpoint>>,
-}
-
-impl Shared {
-    fn new(options: AcmeOptions, seed: u64) -> Result<Self, PrepareError> {
-        if options.directory.is_empty() {
-            return Err(wrong("`--directory` (`directory` in a plan) is missing"));
-        }
-        if options.names == 0 {
-            return Err(wrong("`--names` is 0: a certificate has a name"));
-        }
-        let url = Url::parse(&options.directory)
-            .map_err(|error| wrong(format!("`{}` is not a URL: {error}", options.directory)))?;
-        if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
-            return Err(wrong(format!("`{url}` is not a URL of a server")));
-        }
-        // Two runs with one seed must not meet: the clock is part of the names.
-        let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
-        Ok(Self {
-            run: (seed ^ now.as_millis() as u64) as u32,
-            seed,
-            origin: url[..Position::BeforePath].to_owned(),
-            directory_path: url[Position::BeforePath..Position::AfterQuery].to_owned(),
-            nonces: NoncePool::default(),
-            limits: RateLimits::default(),
-            responder: Arc::new(Responder::new(options.challenge)?),
-            account: OnceCell::new(),
-            directory: OnceLock::new(),
-            ids: given_ids(&options)?,
-            client: Arc::new(client_options(&options)),
-            endpoint: OnceLock::new(),
-            options,
-        })
-    }
-
-    /// The renewal id whose turn it is, if certificates were given.
-    pub(super) fn given_id(&self, number: u64) -> Option<String> {
-        let index = number.checked_rem(self.ids.len() as u64)?;
-        self.ids.get(index as usize).cloned()
-    }
-
-    /// Those of every request, after one of its own.
-    pub(super) fn headers<'a>(
-        &'a self,
-        own: Option<(&'a str, &'a str)>,
-    ) -> Vec<(&'a str, &'a str)> {
-        let given = self.options.headers.iter();
-        let given = given.map(|Header(name, value)| (name.as_str(), value.as_str()));
-        own.into_iter().chain(given).collect()
-    }
-
-    /// Returns whether challenges are set.
-    fn enrols(&self) -> bool {
-        match self.options.flow {
-            Flow::Enrol => true,
-            Flow::RenewalInfo => self.ids.is_empty(),
-            Flow::Probe | Flow::Burst => false,
-        }
-    }
-}
-
-fn given_ids(options: &AcmeOptions) -> Result<Vec<String>, PrepareError> {
-    let file = options.certificates.as_deref();
-    let Some(file) = file.filter(|file| !file.as_os_str().is_empty()) else {
-        return Ok(Vec::new());
-    };
-    let failed = |words: &dyn std::fmt::Display| {
-        let file = file.display();
-        wrong(format!("cannot use the certificates in {file}: {words}"))
-    };
-    let pem = std::fs::read(file).map_err(|error| failed(&error))?;
-    let certificates = certificate::read_pem(&pem).map_err(|words| failed(&words))?;
-    let ids = certificates.iter().map(|der| certificate::renewal_id(der));
-    let ids: Option<Vec<_>> = ids.collect();
-    ids.ok_or_else(|| failed(&"one does not say by which key it was signed"))
-}
-
-fn client_options(options: &AcmeOptions) -> ClientOptions {
-    let resolve = options.resolve.iter();
-    let resolve = resolve.map(|resolve| (resolve.0.clone(), resolve.1));
-    ClientOptions {
-        version: match options.http {
-            HttpVersion::V1 => Version::Http1,
-            HttpVersion::V2 => Version::Http2,
-        },
-        insecure: options.insecure,
-        // A plan's `${NAME:-}` gives an empty one.
-        ca: options.ca.clone().filter(|ca| !ca.as_os_str().is_empty()),
-        timeout: options.timeout.0,
-        resolve: resolve.collect(),
-        max_body: 1 << 20,
-        ..ClientOptions::default()
-    }
-}
-
-fn wrong(message: impl Into<String>) -> PrepareError {
-    PrepareError::Configuration(message.into())
-}
+struct Acme(Arc<SharedState>);
 
 #[async_trait]
 impl Scenario for Acme {

@@ -12,13 +12,13 @@ use super::directory::Directory;
 use super::enrol::Enrolment;
 use super::options::{AccountReuse, Flow, KeyAlgorithm, Until};
 use super::probe::{probe, renewal_info};
-use super::scenario::Shared;
+use super::shared_state::SharedState;
 use crate::random::Random;
 
 /// One user: a connection, and what it has at the server.
 pub(super) struct AcmeUser {
     client: AcmeClient,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     number: u64,
     /// Enrolments so far.
     sequence: u64,
@@ -51,7 +51,7 @@ impl VirtualUser for AcmeUser {
 }
 
 impl AcmeUser {
-    pub(super) fn new(shared: Arc<Shared>, number: u64, client: AcmeClient) -> Self {
+    pub(super) fn new(shared: Arc<SharedState>, number: u64, client: AcmeClient) -> Self {
         Self {
             client,
             number,
@@ -210,7 +210,7 @@ fn tell<T>(iteration: &Iteration, outcome: &Result<T, Failed>) {
 }
 
 /// Half to one and a half of what is asked for.
-fn pause(shared: &Shared, random: &mut Random) -> Duration {
+fn pause(shared: &SharedState, random: &mut Random) -> Duration {
     let think = shared.options.think.0;
     let spread = random.below(u64::try_from(think.as_nanos()).unwrap_or(u64::MAX));
     think / 2 + Duration::from_nanos(spread)

@@ -15,6 +15,7 @@
 mod certificates;
 mod options;
 mod scenario;
+mod shared_state;
 mod user;
 
 pub use options::ProxyScenarioOptions;

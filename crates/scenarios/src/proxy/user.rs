@@ -6,7 +6,7 @@ use lucarne_load::http::{Request, Response, kind};
 use lucarne_load::{Failure, Iteration, Tags, VirtualUser};
 
 use super::certificates::Seen;
-use super::scenario::Shared;
+use super::shared_state::SharedState;
 use crate::connection_options::list;
 
 /// A failure: the certificate is not what it should be.
@@ -20,12 +20,12 @@ const CERTIFICATES: &str = "proxy_certificates";
 
 /// One user. It keeps nothing: every request connects anew.
 pub(super) struct ProxyUser {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     tags: Tags,
 }
 
 impl ProxyUser {
-    pub(super) fn new(shared: Arc<Shared>, tags: Tags) -> Self {
+    pub(super) fn new(shared: Arc<SharedState>, tags: Tags) -> Self {
         Self { shared, tags }
     }
 }

@@ -20,6 +20,7 @@ mod options;
 mod request;
 mod response_checks;
 mod scenario;
+mod shared_state;
 mod template;
 mod user;
 

@@ -1,15 +1,12 @@
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use lucarne_load::http::{Client, ClientOptions, Endpoint};
 use lucarne_load::{PrepareError, Recorder, Scenario, VirtualUser};
 
-use super::options::{Connections, RestOptions, Step};
-use super::request::{Compiler, Request};
-use super::template::{Common, Form, Template};
+use super::options::RestOptions;
+use super::shared_state::SharedState;
 use super::user::RestUser;
-use crate::connection_options::{self, ConnectionOptions, wrong};
+use crate::connection_options::{self};
 
 /// The scenario that `options` describe; `seed` is where its randomness begins.
 ///
@@ -17,174 +14,10 @@ use crate::connection_options::{self, ConnectionOptions, wrong};
 /// Options that make no sense, templates that cannot be read, values that
 /// nobody knows.
 pub fn build(options: RestOptions, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
-    Ok(Arc::new(Rest(Arc::new(Shared::new(options, seed)?))))
+    Ok(Arc::new(Rest(Arc::new(SharedState::new(options, seed)?))))
 }
 
-struct Rest(Arc<Shared>);
-
-/// State that all users share.
-#[derive(Debug)]
-pub(super) struct Shared {
-    /// Values by slot, made once an iteration.
-    pub(super) vars: Vec<(usize, Template)>,
-    pub(super) requests: Vec<Request>,
-    pub(super) order: Order,
-    /// Slots that are empty when an iteration begins.
-    pub(super) forgotten: Vec<usize>,
-    pub(super) jitter: Duration,
-    pub(super) connections: Connections,
-    common: Arc<Common>,
-    servers: Vec<String>,
-    endpoints: OnceLock<Vec<Arc<Endpoint>>>,
-    options: Arc<ClientOptions>,
-}
-
-/// Which requests an iteration makes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Order {
-    /// All of them, one after the other.
-    Steps,
-    /// One of them, by weight.
-    One,
-}
-
-impl Shared {
-    fn new(options: RestOptions, seed: u64) -> Result<Self, PrepareError> {
-        let (order, steps, key) = steps(&options).map_err(wrong)?;
-        let mut compiler = Compiler {
-            base: options.base_url.as_deref(),
-            headers: &options.headers,
-            ..Compiler::default()
-        };
-        let mut forgotten = Vec::new();
-        // What outlives an iteration is known to all, whoever comes first.
-        for step in &steps {
-            for (name, _) in &step.remember.0 {
-                compiler.scope.declare(name).map_err(wrong)?;
-            }
-            if order == Order::One && !step.capture.0.is_empty() {
-                let why = "`capture` lasts for one iteration, which is one request here: write `remember`";
-                return Err(wrong(format!("{key}: {why}")));
-            }
-        }
-        let mut vars = Vec::new();
-        for (name, text) in &options.vars.0 {
-            let template = Template::compile(text, Form::Plain, &mut compiler.scope);
-            let template = template.map_err(|why| wrong(format!("vars.{name}: {why}")))?;
-            let slot = compiler.scope.declare(name);
-            let slot = slot.map_err(|why| wrong(format!("vars: {why}")))?;
-            forgotten.push(slot);
-            vars.push((slot, template));
-        }
-        let mut requests: Vec<Request> = Vec::new();
-        for (index, step) in steps.iter().enumerate() {
-            let place = match key {
-                "" => String::new(),
-                key => format!("{key}[{index}]."),
-            };
-            let mut request = compiler
-                .request(step, &mut forgotten)
-                .map_err(|why| wrong(format!("{place}{why}")))?;
-            if requests.iter().any(|other| other.name == request.name) {
-                let name = &request.name;
-                let why = format!("{place}name: `{name}` is the name of another request");
-                return Err(wrong(why));
-            }
-            request.think_time = request.think_time.or(options.think_time);
-            request.weight += requests.last().map_or(0.0, |last| last.weight);
-            requests.push(request);
-        }
-        Ok(Self {
-            vars,
-            requests,
-            order,
-            forgotten,
-            jitter: options.jitter.0,
-            connections: options.connections,
-            common: compiler.scope.shared(seed),
-            servers: compiler.servers,
-            endpoints: OnceLock::new(),
-            options: client_options(options)?,
-        })
-    }
-
-    /// A client for each server; none before they have been found.
-    pub(super) fn clients(&self) -> Vec<Client> {
-        let endpoints = self.endpoints.get().into_iter().flatten();
-        let own = |endpoint: &Arc<Endpoint>| match self.options.resume {
-            true => endpoint.with_own_sessions(),
-            false => endpoint.clone(),
-        };
-        endpoints
-            .map(|endpoint| Client::new(own(endpoint), self.options.clone()))
-            .collect()
-    }
-
-    pub(super) fn common(&self) -> Arc<Common> {
-        self.common.clone()
-    }
-}
-
-/// The requests, in which order, and under which key they are written.
-fn steps(options: &RestOptions) -> Result<(Order, Vec<Step>, &'static str), String> {
-    let lists = [
-        (Order::Steps, &options.steps, "steps"),
-        (Order::One, &options.requests, "requests"),
-    ];
-    let given: Vec<_> = lists
-        .iter()
-        .filter(|(_, list, _)| !list.is_empty())
-        .collect();
-    let single = options.url.is_some()
-        || options.method.is_some()
-        || options.body.is_some()
-        || options.json.is_some()
-        || !options.expect.is_empty()
-        || !options.checks.is_empty();
-    match (given.as_slice(), single) {
-        ([], false) => Err("`--url` (in a plan also `steps` or `requests`) is missing".into()),
-        ([], true) => Ok((Order::Steps, vec![one(options)], "")),
-        ([(order, list, key)], false) => Ok((*order, (*list).clone(), key)),
-        ([(_, _, key)], true) => Err(format!(
-            "`url`, `method`, `body`, `json`, `expect` and `checks` describe the one request; with \
-             `{key}` they stand in its items"
-        )),
-        _ => Err("there are `steps` and `requests`: an iteration makes all, or one".into()),
-    }
-}
-
-/// The one request that needs no list.
-fn one(options: &RestOptions) -> Step {
-    Step {
-        url: options.url.clone().unwrap_or_default(),
-        method: options.method.clone(),
-        body: options.body.clone(),
-        json: options.json.clone(),
-        expect: options.expect.clone(),
-        checks: options.checks.clone(),
-        ..Step::default()
-    }
-}
-
-fn client_options(options: RestOptions) -> Result<Arc<ClientOptions>, PrepareError> {
-    let connecting = ConnectionOptions {
-        http: options.http,
-        insecure: options.insecure,
-        ca: options.ca,
-        cert: options.cert,
-        key: options.key,
-        server_name: options.server_name,
-        tls_versions: options.tls_versions,
-        cipher_suites: options.cipher_suites,
-        groups: options.groups,
-        resume: options.resume,
-        keepalive: options.connections != Connections::Request,
-        timeout: options.timeout,
-        connect_timeout: options.connect_timeout,
-        resolve: options.resolve,
-    };
-    connecting.options()
-}
+struct Rest(Arc<SharedState>);
 
 #[async_trait]
 impl Scenario for Rest {

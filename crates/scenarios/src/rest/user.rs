@@ -7,7 +7,7 @@ use lucarne_load::{Failure, Iteration, Recorder, Tags, VirtualUser};
 
 use super::options::Connections;
 use super::request::Request;
-use super::scenario::{Order, Shared};
+use super::shared_state::{Order, SharedState};
 use super::template::Values;
 use crate::content_coding;
 
@@ -18,7 +18,7 @@ pub(super) const MISSING: &str = "missing_value";
 
 /// One user: a connection to each server, and what it remembers.
 pub(super) struct RestUser {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     clients: Vec<Client>,
     /// One for each request.
     tags: Vec<Tags>,
@@ -71,7 +71,7 @@ impl VirtualUser for RestUser {
 }
 
 impl RestUser {
-    pub(super) fn new(shared: Arc<Shared>, number: u64, recorder: &Recorder) -> Self {
+    pub(super) fn new(shared: Arc<SharedState>, number: u64, recorder: &Recorder) -> Self {
         let tags = |request: &Request| recorder.tags(&[("op", request.name.as_str())]);
         Self {
             clients: shared.clients(),
@@ -83,7 +83,7 @@ impl RestUser {
     }
 
     /// One of the requests, by weight; one whose values are there, if there is any.
-    fn pick(&mut self, shared: &Shared) -> usize {
+    fn pick(&mut self, shared: &SharedState) -> usize {
         let requests = &shared.requests;
         let total = requests.last().map_or(0.0, |last| last.weight);
         let chance = (self.values.random().next() >> 11) as f64 / (1_u64 << 53) as f64 * total;
@@ -98,7 +98,7 @@ impl RestUser {
         ready.unwrap_or(picked)
     }
 
-    async fn request(&mut self, shared: &Shared, index: usize, iteration: &mut Iteration) {
+    async fn request(&mut self, shared: &SharedState, index: usize, iteration: &mut Iteration) {
         let request = &shared.requests[index];
         if !is_ready(request, &self.values) {
             let why = format!("`{}` needs a value that no answer has given", request.name);

@@ -22,6 +22,7 @@ mod objects;
 mod options;
 mod scenario;
 mod schedule;
+mod shared_state;
 mod store;
 mod user;
 

@@ -7,13 +7,13 @@ use lucarne_load::{Failure, Iteration, Recorder, Tags, VirtualUser};
 use super::conditional_put;
 use super::content::{Header, header, mix};
 use super::options::Operation;
-use super::scenario::Shared;
 use super::schedule::{ActiveUser, Cell, Turn};
+use super::shared_state::SharedState;
 use super::store::{S3Request, Store};
 
 /// One user: a connection to each store, and what it needs to race with itself.
 pub(super) struct S3User {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     number: u64,
     /// Operations so far.
     sequence: u64,
@@ -47,7 +47,7 @@ impl VirtualUser for S3User {
 }
 
 impl S3User {
-    pub(super) fn new(shared: Arc<Shared>, number: u64, recorder: &Recorder) -> Self {
+    pub(super) fn new(shared: Arc<SharedState>, number: u64, recorder: &Recorder) -> Self {
         let clients = shared.stores.iter().filter_map(Store::client).collect();
         let tags = shared.cells.iter().map(|cell| shared.tags(cell, recorder));
         Self {
@@ -239,7 +239,7 @@ fn took(response: &Response) -> std::time::Duration {
 }
 
 fn verify(
-    shared: &Shared,
+    shared: &SharedState,
     cell: &Cell,
     response: &Response,
     header: &Header,

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use lucarne_load::http::{Client, Handshake, Request, Response, kind};
 use lucarne_load::{Failure, Iteration, Recorder, Tags, VirtualUser};
 
-use super::scenario::Shared;
+use super::shared_state::SharedState;
 use crate::connection_options::list;
 use crate::random::Random;
 
@@ -16,7 +16,7 @@ const STATUS: &str = "status";
 
 /// One user: its client, and the sessions that it can resume.
 pub(super) struct TlsUser {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     client: Option<Client>,
     random: Random,
     /// Of iterations without a handshake, with a full one, with a resumed one.
@@ -26,7 +26,7 @@ pub(super) struct TlsUser {
 }
 
 impl TlsUser {
-    pub(super) fn new(shared: Arc<Shared>, number: u64, recorder: &Recorder) -> Self {
+    pub(super) fn new(shared: Arc<SharedState>, number: u64, recorder: &Recorder) -> Self {
         let kinds = ["none", "full", "resumed"];
         Self {
             client: shared.client(),
@@ -105,7 +105,7 @@ impl TlsUser {
 /// Looks at the certificate and at the status of the answer. What is wrong is a
 /// failed request.
 fn judge(
-    shared: &Shared,
+    shared: &SharedState,
     handshake: Option<&Handshake>,
     tags: Tags,
     response: &mut Response,

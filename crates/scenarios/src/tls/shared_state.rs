@@ -1,0 +1,138 @@
+//! State that all users of the scenario share.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use http::Method;
+use lucarne_load::PrepareError;
+use lucarne_load::http::{Client, ClientOptions, Endpoint, Handshake};
+use parking_lot::Mutex;
+
+use super::certificate::Examiner;
+use super::options::TlsScenarioOptions;
+use crate::connection_options::{ConnectionOptions, StatusRange, wrong};
+
+/// State that all users share.
+#[derive(Debug)]
+pub(super) struct SharedState {
+    pub(super) seed: u64,
+    pub(super) jitter: Duration,
+    pub(super) resume: bool,
+    /// The path to ask for after the handshake.
+    pub(super) request: Option<Request>,
+    pub(super) options: TlsScenarioOptions,
+    pub(super) client: Arc<ClientOptions>,
+    pub(super) ready: OnceLock<(Arc<Endpoint>, Examiner)>,
+    /// The count of each outcome of handshakes.
+    pub(super) handshakes: Mutex<BTreeMap<String, u64>>,
+}
+
+/// The request after the handshake.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) method: Method,
+    pub(super) path: String,
+    pub(super) expect: Vec<StatusRange>,
+    pub(super) headers: Vec<(String, String)>,
+}
+
+impl SharedState {
+    pub(super) fn new(options: TlsScenarioOptions, seed: u64) -> Result<Self, PrepareError> {
+        match options.url.as_str() {
+            "" => return Err(wrong("`--url` (`url` in a plan) is missing")),
+            url if !url.starts_with("https://") => {
+                return Err(wrong(format!("`{url}` does not begin with https://")));
+            }
+            _ => {}
+        }
+        Ok(Self {
+            seed,
+            jitter: options.jitter.0,
+            resume: options.resume,
+            request: request(&options)?,
+            client: client_options(options.clone())?,
+            options,
+            ready: OnceLock::new(),
+            handshakes: Mutex::default(),
+        })
+    }
+
+    /// A client of its own; `None` before the server has been found.
+    pub(super) fn client(&self) -> Option<Client> {
+        let (endpoint, _) = self.ready.get()?;
+        let endpoint = match self.resume {
+            true => endpoint.with_own_sessions(),
+            false => endpoint.clone(),
+        };
+        Some(Client::new(endpoint, self.client.clone()))
+    }
+
+    pub(super) fn examiner(&self) -> Option<&Examiner> {
+        self.ready.get().map(|(_, examiner)| examiner)
+    }
+
+    /// Counts a handshake, for the note at the end.
+    pub(super) fn count(&self, handshake: &Handshake) {
+        let kind = if handshake.resumed { "resumed" } else { "full" };
+        let group = handshake.group.as_deref().unwrap_or("no key exchange");
+        let how = format!(
+            "{kind}: {}, {}, {group}",
+            handshake.version, handshake.suite
+        );
+        *self.handshakes.lock().entry(how).or_default() += 1;
+    }
+}
+
+pub(super) fn request(options: &TlsScenarioOptions) -> Result<Option<Request>, PrepareError> {
+    let Some(path) = &options.path else {
+        return match options.headers.is_empty() && options.expect.is_empty() {
+            true => Ok(None),
+            false => Err(wrong(
+                "`headers` and `expect` are for a request: give a `path`",
+            )),
+        };
+    };
+    if !path.starts_with('/') {
+        return Err(wrong(format!(
+            "the path `{path}` does not begin with a slash"
+        )));
+    }
+    let method = Method::from_bytes(options.method.to_uppercase().as_bytes());
+    let usual = || ["2xx", "3xx"].iter().filter_map(|text| text.parse().ok());
+    let headers = options.headers.iter();
+    Ok(Some(Request {
+        method: method.map_err(|_| wrong(format!("`{}` is no method of HTTP", options.method)))?,
+        path: path.clone(),
+        expect: match options.expect.is_empty() {
+            true => usual().collect(),
+            false => options.expect.clone(),
+        },
+        headers: headers
+            .map(|header| (header.0.clone(), header.1.clone()))
+            .collect(),
+    }))
+}
+
+pub(super) fn client_options(
+    options: TlsScenarioOptions,
+) -> Result<Arc<ClientOptions>, PrepareError> {
+    let connecting = ConnectionOptions {
+        http: options.http,
+        // The certificate is looked at afterwards, and in more ways.
+        insecure: true,
+        ca: None,
+        cert: options.cert,
+        key: options.key,
+        server_name: options.server_name,
+        tls_versions: options.tls_versions,
+        cipher_suites: options.cipher_suites,
+        groups: options.groups,
+        resume: options.resume,
+        keepalive: false,
+        timeout: options.timeout,
+        connect_timeout: options.connect_timeout,
+        resolve: options.resolve,
+    };
+    connecting.options()
+}
