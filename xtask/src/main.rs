@@ -3,6 +3,7 @@
 //!
 //! It depends on little, so that it starts while the rest is not built.
 
+mod deny;
 mod fuzz;
 mod programs;
 mod step;
@@ -19,7 +20,8 @@ Usage: cargo xtask <command>
 
 Commands:
   test                  everything that must pass before a change lands: format,
-                        clippy, tests, doc tests, documentation, a minute of fuzzing
+                        clippy, tests, doc tests, documentation, a log alone,
+                        dependencies, a minute of fuzzing
   test --tests          the tests alone, all programs of all crates side by side;
                         RUST_TEST_THREADS says how many tests at a time in each
   fuzz [--seconds N] [TARGET...]

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::step::{Steps, cargo, check, in_ci};
-use crate::{fuzz, programs, root};
+use crate::{deny, fuzz, programs, root};
 
 /// What the default build leaves out. It adds no dependencies: one build with it
 /// is tested, and `.ci/run` makes the default build besides.
@@ -37,6 +37,10 @@ pub(crate) fn everything() -> Result<()> {
         check(doc.env("RUSTDOCFLAGS", "--deny warnings"))
     })?;
     steps.run("a log alone", log_alone)?;
+    match deny::require() {
+        Err(reason) => steps.skip("dependencies", &reason),
+        Ok(()) => steps.run("dependencies", deny::run)?,
+    }
     match fuzz::require_cpp_compiler() {
         // All else needs a C compiler only, and so does a newcomer.
         Err(reason) if !in_ci() => steps.skip("fuzzing", &reason),

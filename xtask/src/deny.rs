@@ -1,0 +1,36 @@
+//! What the dependencies must be, as `deny.toml` says it.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Result, bail};
+
+use crate::step::{cargo, check};
+
+/// Fails, and says why, where that cannot be told without the network.
+pub(crate) fn require() -> Result<()> {
+    let version = cargo("deny --version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    if !version.is_ok_and(|status| status.success()) {
+        bail!("there is no cargo-deny: `cargo install --locked cargo-deny`");
+    }
+    if !advisories().is_some_and(|directory| directory.exists()) {
+        bail!("cargo-deny has no advisories here: `cargo deny fetch`");
+    }
+    Ok(())
+}
+
+/// Holds advisories, licences, duplicates and sources against `deny.toml`.
+pub(crate) fn run() -> Result<()> {
+    let mut deny: Command = cargo("deny --locked --offline check");
+    check(&mut deny)
+}
+
+/// Where cargo-deny keeps its databases.
+fn advisories() -> Option<PathBuf> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")))?;
+    Some(home.join("advisory-dbs"))
+}
