@@ -17,7 +17,7 @@ pub(crate) enum HashAlgorithm {
     Sha512,
 }
 
-/// What a certificate says it is signed with.
+/// The algorithm that a certificate says it is signed with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SignatureAlgorithm {
     RsaPkcs1(HashAlgorithm),

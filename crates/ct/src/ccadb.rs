@@ -38,7 +38,7 @@ const STATUSES: &[&str] = &[
 ];
 const RECORD_TYPE: &[&str] = &["Certificate Record Type"];
 
-/// What a programme says of a root that it includes, or that it once included.
+/// Holds what a programme says of a root that it includes, or that it once included.
 const INCLUDED: &[&str] = &[
     "Included",
     "Change Requested",

@@ -136,7 +136,7 @@ impl<'a> Certificate<'a> {
         self.extensions().find(|extension| extension.oid == oid)
     }
 
-    /// Whether this is a version 3 certificate with basicConstraints CA:TRUE.
+    /// Returns whether this is a version 3 certificate with basicConstraints CA:TRUE.
     pub fn is_authority(&self) -> bool {
         let constraints = self.extension(oid::BASIC_CONSTRAINTS);
         self.version >= 3 && constraints.is_some_and(|extension| says_ca(extension.value))
@@ -155,9 +155,9 @@ impl<'a> Certificate<'a> {
         }))
     }
 
-    /// Whether `issuer` has issued this certificate: it has the name that stands here, and its
-    /// key has signed. A signature that cannot be verified (an algorithm that is not known, MD5,
-    /// SHA-1) proves nothing.
+    /// Returns whether `issuer` has issued this certificate: it has the name that stands here, and
+    /// its key has signed. A signature that cannot be verified (an algorithm that is not known,
+    /// MD5, SHA-1) proves nothing.
     pub fn is_issued_by(&self, issuer: &Certificate<'_>) -> bool {
         let Some(algorithm) = SignatureAlgorithm::read(self.algorithm()) else {
             return false;
@@ -286,9 +286,9 @@ pub struct Extension<'a> {
     pub raw: &'a [u8],
     /// The identifier's DER content octets.
     pub oid: &'a [u8],
-    /// Whether it is marked critical.
+    /// Says whether it is marked critical.
     pub critical: bool,
-    /// What the OCTET STRING contains.
+    /// Holds what the OCTET STRING contains.
     pub value: &'a [u8],
 }
 

@@ -7,7 +7,7 @@ use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqA
 
 use crate::rejection::{Code, Rejection};
 
-/// What a body may cost before anything else is looked at.
+/// The limits of what a body may cost before anything else is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChainLimits {
     /// Largest body in bytes.

@@ -17,7 +17,7 @@ use crate::loglist::{ListedLog, LogApi, LogStatus};
 
 const DAY_MS: u64 = 86_400_000;
 
-/// How an SCT came with the certificate (RFC 6962 section 3.3).
+/// Describes how an SCT came with the certificate (RFC 6962 section 3.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Delivery {
     /// In the certificate.
@@ -46,11 +46,11 @@ pub struct ValidSct<'a> {
     pub log: &'a ListedLog,
     /// Milliseconds since 1970.
     pub timestamp_ms: u64,
-    /// How it came.
+    /// Says how it came.
     pub delivery: Delivery,
 }
 
-/// How many SCTs a certificate needs by its lifetime.
+/// The number of SCTs that a certificate needs by its lifetime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LifetimeRule {
     /// Certificates of at most so many days; `None`: all others.
@@ -64,7 +64,7 @@ pub struct LifetimeRule {
 /// The rules of a user agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CtPolicy {
-    /// Whose.
+    /// The operator of the policy.
     pub name: &'static str,
     /// Logs in these states count, at the time of the check.
     pub current: &'static [LogStatus],
@@ -75,13 +75,13 @@ pub struct CtPolicy {
     pub embedded: &'static [LifetimeRule],
     /// For SCTs by TLS or OCSP: from so many distinct current logs.
     pub delivered_logs: usize,
-    /// Whether embedded SCTs of current logs count beside at least one by TLS or OCSP.
+    /// Says whether embedded SCTs of current logs count beside at least one by TLS or OCSP.
     pub delivered_mixes: bool,
     /// Distinct operators among those that count.
     pub operators: usize,
-    /// How many must be of logs that follow RFC 6962 rather than the static CT API.
+    /// Says how many must be of logs that follow RFC 6962 rather than the static CT API.
     pub rfc6962_logs: usize,
-    /// Whether notAfter itself belongs to the lifetime (RFC 5280 section 4.1.2.5): a second
+    /// Says whether notAfter itself belongs to the lifetime (RFC 5280 section 4.1.2.5): a second
     /// more.
     pub inclusive_lifetime: bool,
 }
@@ -126,12 +126,12 @@ const fn rule(up_to_days: Option<u64>, logs: usize, most_per_operator: usize) ->
     }
 }
 
-/// What a policy says.
+/// The verdict of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// The SCTs are enough.
     Compliant {
-        /// How those that count came.
+        /// Says how those that count came.
         by: Delivery,
         /// From so many logs.
         logs: usize,
@@ -143,7 +143,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Whether the SCTs are enough.
+    /// Returns whether the SCTs are enough.
     pub fn is_compliant(&self) -> bool {
         matches!(self, Verdict::Compliant { .. })
     }
@@ -165,7 +165,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What is missing: the first of the demands that is not met.
+/// The shortfall: the first of the demands that is not met.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Shortfall {
     /// No SCT, or none that verifies with a log of the list.

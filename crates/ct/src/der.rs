@@ -222,7 +222,7 @@ fn read_length(bytes: &[u8]) -> Option<(usize, &[u8])> {
     Some((length, rest))
 }
 
-/// How many octets the shortest form of this length has.
+/// Returns how many octets the shortest form of this length has.
 fn length_octets(length: usize) -> usize {
     match length {
         0..0x80 => 1,

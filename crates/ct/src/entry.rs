@@ -1,4 +1,4 @@
-//! What a submission becomes once it is accepted.
+//! The entry that a submission becomes once it is accepted.
 
 use std::fmt;
 use std::str::FromStr;
@@ -119,7 +119,7 @@ impl fmt::Debug for Issuer {
     }
 }
 
-/// What the log signs for an entry (`signed_entry` of RFC 6962 section 3.2).
+/// The entry as the log signs it (`signed_entry` of RFC 6962 section 3.2).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SignedEntry {
     /// A final certificate.
@@ -162,7 +162,7 @@ impl SignedEntry {
 pub struct Entry {
     /// The identity by which the log deduplicates; equal to `signed.identity()`.
     pub identity: Identity,
-    /// What the log signs.
+    /// The entry that the log signs.
     pub signed: SignedEntry,
     /// The precertificate as submitted; `None` for a final certificate.
     pub precertificate: Option<Bytes>,

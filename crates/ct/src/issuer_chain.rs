@@ -1,4 +1,5 @@
-//! What stands above a leaf: the certificates after it in the chain, up to an accepted root.
+//! Describes what stands above a leaf: the certificates after it in the chain, up to an accepted
+//! root.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use crate::verified_issuer::{PrecertIssuer, PreissuerRewrite, VerifiedIssuer, ke
 pub(crate) struct IssuerChain<'c> {
     /// The leaf's issuer.
     issuer: UnverifiedCertificate<'c>,
-    /// What certifies it, the accepted root excluded.
+    /// Holds what certifies it, the accepted root excluded.
     above: Vec<UnverifiedCertificate<'c>>,
     /// The roots of which one must have signed the last of these: the one that the chain
     /// ends in, or all that bear the right name if it was left out. At least one.
@@ -178,7 +179,7 @@ fn intermediate<'c>(
 }
 
 impl IssuerChain<'_> {
-    /// Whose name and key a precertificate's entry would carry, as far as that can be told
+    /// Returns whose name and key a precertificate's entry would carry, as far as that can be told
     /// before it is known which root certifies the chain.
     pub(crate) fn precerts(&self) -> PrecertIssuerKey {
         match PreissuerRewrite::of(&self.issuer.certificate) {
@@ -244,7 +245,7 @@ impl IssuerChain<'_> {
     }
 }
 
-/// Whose name and key a precertificate's entry carries, before signatures are verified.
+/// Says whose name and key a precertificate's entry carries, before signatures are verified.
 pub(crate) struct PrecertIssuerKey {
     /// `None` while it is open which of several roots it is.
     pub(crate) key_hash: Option<[u8; 32]>,

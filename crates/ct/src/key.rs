@@ -51,7 +51,7 @@ pub enum KeyError {
     Pem {
         /// Counted from 1.
         line: usize,
-        /// What is wrong.
+        /// The problem.
         why: &'static str,
     },
     /// Not SEC 1, PKCS #8 or SubjectPublicKeyInfo.
@@ -68,7 +68,7 @@ pub enum KeyError {
     Signing,
 }
 
-/// What precedes the point in the SubjectPublicKeyInfo of a P-256 key.
+/// Holds what precedes the point in the SubjectPublicKeyInfo of a P-256 key.
 const SPKI_PREFIX: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
     0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
@@ -222,7 +222,7 @@ fn left_padded(scalar: &[u8]) -> Option<[u8; 32]> {
 #[derive(Debug)]
 pub struct PublicKey {
     key: ParsedPublicKey,
-    /// What a DigitallySigned by this key begins with.
+    /// Holds what a DigitallySigned by this key begins with.
     algorithm: [u8; 2],
     log_id: LogId,
 }
@@ -262,7 +262,7 @@ impl PublicKey {
         self.log_id
     }
 
-    /// Whether a DigitallySigned is this key's over `message`.
+    /// Returns whether a DigitallySigned is this key's over `message`.
     pub(crate) fn verify(&self, message: &[u8], digitally_signed: &[u8]) -> bool {
         let Some(rest) = digitally_signed.strip_prefix(&self.algorithm) else {
             return false;

@@ -66,7 +66,7 @@ impl KeyName {
     }
 }
 
-/// What our own arithmetic has made of a key.
+/// The form that our own arithmetic has of a key.
 #[derive(Debug)]
 pub(crate) enum Prepared {
     Ecdsa(lucarne_ecdsa::KnownKey),
@@ -111,12 +111,12 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// Whether the signature over what has this digest is good. A no may be wrong.
+    /// Returns whether the signature over what has this digest is good. A no may be wrong.
     pub(crate) fn accepts(&self, digest: &Digest, signature: &[u8]) -> bool {
         self.prepared.accepts(digest, signature)
     }
 
-    /// Whether this is the first time that anybody asks.
+    /// Returns whether this is the first time that anybody asks.
     pub(crate) fn is_new(&self) -> bool {
         !self.proven.swap(true, Ordering::Relaxed)
     }
@@ -171,8 +171,8 @@ impl KnownKeys {
         }
     }
 
-    /// Whose places give room for so many bytes. None if they have verified more than half as many
-    /// signatures together, lest two keys take a place from each other again and again.
+    /// Returns whose places give room for so many bytes. None if they have verified more than half
+    /// as many signatures together, lest two keys take a place from each other again and again.
     fn room_for(&self, bytes: usize, uses: u32) -> Option<Vec<[u8; 32]>> {
         let keys = self.keys.read();
         let held: usize = keys.values().map(|known| known.bytes).sum();
@@ -199,7 +199,7 @@ impl KnownKeys {
         (free >= bytes && lost <= uses / 2).then_some(victims)
     }
 
-    /// How many keys are known, and the bytes that they take.
+    /// Returns how many keys are known, and the bytes that they take.
     pub(crate) fn size(&self) -> (usize, usize) {
         let keys = self.keys.read();
         (keys.len(), keys.values().map(|known| known.bytes).sum())

@@ -121,7 +121,7 @@ impl TileLeaf {
     }
 }
 
-/// What the log signed for an entry, borrowed from a data tile.
+/// The entry as the log signed it, borrowed from a data tile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignedEntryRef<'a> {
     /// A final certificate.
@@ -171,7 +171,7 @@ impl<'a> From<&'a SignedEntry> for SignedEntryRef<'a> {
 pub struct TileLeafRef<'a> {
     /// Milliseconds since 1970.
     pub timestamp: u64,
-    /// What the log signed.
+    /// The entry that the log signed.
     pub signed: SignedEntryRef<'a>,
     /// The extensions as stored, the `leaf_index` among them.
     pub extensions: &'a [u8],

@@ -19,7 +19,7 @@ use serde_json::Value;
 use crate::key::{LogId, PublicKey};
 use crate::time;
 
-/// What the states mean: <https://googlechrome.github.io/CertificateTransparency/log_states.html>.
+/// The states of logs: <https://googlechrome.github.io/CertificateTransparency/log_states.html>.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LogStatus {
     /// Applied for inclusion.
@@ -71,7 +71,7 @@ pub struct LogState {
     pub since_ms: u64,
 }
 
-/// How a log is spoken to.
+/// The API by which a log is spoken to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogApi {
     /// RFC 6962, all under one URL.
@@ -93,9 +93,9 @@ pub enum LogApi {
 pub struct ListedLog {
     /// Its name, for people.
     pub description: String,
-    /// Who operates it now.
+    /// Says who operates it now.
     pub operator: String,
-    /// Who operated it before, each until when (milliseconds since 1970), earliest first.
+    /// Says who operated it before, each until when (milliseconds since 1970), earliest first.
     pub previous_operators: Vec<(String, u64)>,
     /// SHA-256 of its key.
     pub log_id: LogId,
@@ -112,7 +112,7 @@ pub struct ListedLog {
 }
 
 impl ListedLog {
-    /// Who operated the log when an SCT of this time was signed.
+    /// Returns who operated the log when an SCT of this time was signed.
     pub fn operator_at(&self, timestamp_ms: u64) -> &str {
         let before = self.previous_operators.iter();
         let mut before = before.filter(|(_, until)| timestamp_ms < *until);
@@ -249,12 +249,12 @@ impl LogList {
         self.logs.iter()
     }
 
-    /// How many logs can be used.
+    /// Returns how many logs can be used.
     pub fn len(&self) -> usize {
         self.logs.len()
     }
 
-    /// Whether there is none, which only a list made by `default` has.
+    /// Returns whether there is none, which only a list made by `default` has.
     pub fn is_empty(&self) -> bool {
         self.logs.is_empty()
     }
@@ -269,7 +269,7 @@ impl LogList {
         self.version.as_deref()
     }
 
-    /// When the list was made, in milliseconds since 1970, if it says.
+    /// Returns when the list was made, in milliseconds since 1970, if it says.
     pub fn timestamp_ms(&self) -> Option<u64> {
         self.timestamp_ms
     }

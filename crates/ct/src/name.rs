@@ -10,7 +10,7 @@ use std::fmt::Write;
 use crate::der::{DerError, Reader, Tlv, tag};
 use crate::oid;
 
-/// Whether two DER Names (tag and length included) name the same entity.
+/// Returns whether two DER Names (tag and length included) name the same entity.
 pub fn names_match(a: &[u8], b: &[u8]) -> bool {
     a == b || canonical(a) == canonical(b)
 }

@@ -11,14 +11,14 @@ use crate::{oid, time};
 
 /// ENUMERATED, which only OCSP has here.
 const ENUMERATED: u8 = 0x0a;
-/// How much clocks may differ, in milliseconds.
+/// Says how much clocks may differ, in milliseconds.
 const SKEW_MS: i64 = 300_000;
-/// How long a response holds that does not say so, in milliseconds.
+/// The time that a response holds that does not say so, in milliseconds.
 const UNLIMITED_MS: i64 = 7 * 86_400_000;
 /// Certificates in a response that are looked at.
 const MOST_CERTIFICATES: usize = 4;
 
-/// What a responder says of a certificate.
+/// The status of a certificate, by its responder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CertStatus {
     /// It is not revoked.
@@ -52,7 +52,8 @@ pub enum OcspError {
     Time,
 }
 
-/// What `response` says of `certificate`, which `issuer` has issued, at `now_ms` since 1970.
+/// Returns what `response` says of `certificate`, which `issuer` has issued, at `now_ms` since
+/// 1970.
 ///
 /// The response must be signed by the issuer, or by a responder whose certificate the issuer has
 /// issued for that (RFC 6960 section 4.2.2.2).
@@ -144,8 +145,8 @@ impl<'a> Response<'a> {
         })
     }
 
-    /// Whether one of those who may has signed it. The responderID only helps to find that one:
-    /// with few certificates, all are tried.
+    /// Returns whether one of those who may has signed it. The responderID only helps to find that
+    /// one: with few certificates, all are tried.
     fn is_signed(&self, issuer: &Certificate<'_>, now_ms: i64) -> bool {
         let Some(algorithm) = SignatureAlgorithm::read(self.algorithm.raw) else {
             return false;
@@ -199,7 +200,7 @@ impl<'a> Response<'a> {
     }
 }
 
-/// What a response says of one certificate.
+/// The part of a response about one certificate.
 struct Single<'a> {
     /// certID.
     id: Tlv<'a>,
@@ -237,7 +238,7 @@ impl<'a> Single<'a> {
         })
     }
 
-    /// Whether the certID is that of this certificate of this issuer.
+    /// Returns whether the certID is that of this certificate of this issuer.
     fn is_about(
         &self,
         certificate: &Certificate<'_>,
@@ -374,7 +375,7 @@ mod tests {
         Pki::shared().leaf(name)
     }
 
-    /// What is proven of `leaf` by a response, now.
+    /// Returns what is proven of `leaf` by a response, now.
     fn status(leaf: &[u8], response: &[u8]) -> Result<CertStatus, OcspError> {
         let now_ms = Time::now().unix() * 1000;
         let issuer = Certificate::parse(Pki::shared().p256.cert_der()).unwrap();

@@ -9,11 +9,11 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{}: {detail}", .code.as_str(), At(*.certificate_index))]
 pub struct Rejection {
-    /// What is wrong, from a closed list that never changes its meaning.
+    /// The problem, from a closed list that never changes its meaning.
     pub code: Code,
     /// The certificate at fault, counted from 0 = the leaf, where one is at fault.
     pub certificate_index: Option<usize>,
-    /// What was found, and what would have been accepted.
+    /// The finding, and what would have been accepted.
     pub detail: String,
 }
 

@@ -192,7 +192,7 @@ impl Roots {
         self.roots.len()
     }
 
-    /// Whether there is no root at all.
+    /// Returns whether there is no root at all.
     pub fn is_empty(&self) -> bool {
         self.roots.is_empty()
     }
@@ -220,7 +220,7 @@ impl Roots {
         self.roots.get(*place)
     }
 
-    /// Whether this is a root but for bytes that nobody signed: the same TBSCertificate, in
+    /// Returns whether this is a root but for bytes that nobody signed: the same TBSCertificate, in
     /// another wrapping or with another signature.
     pub(crate) fn has_in_other_bytes(&self, certificate: &Certificate<'_>) -> bool {
         let mut namesakes = self.find_by_subject(certificate.subject());

@@ -78,7 +78,7 @@ impl LogKey {
     }
 }
 
-/// What an SCT signs: version v1, signature_type certificate_timestamp, TimestampedEntry.
+/// Returns what an SCT signs: version v1, signature_type certificate_timestamp, TimestampedEntry.
 fn signed_data(timestamp: u64, signed: &SignedEntry, extensions: &[u8]) -> Vec<u8> {
     let mut message = Vec::with_capacity(2048);
     message.extend_from_slice(&[0, 0]);

@@ -127,8 +127,8 @@ impl<'a> Certificate<'a> {
 }
 
 impl SignedEntry {
-    /// What the logs have signed whose SCTs are embedded in `certificate`, which `issuer` has
-    /// issued: the TBSCertificate without the SCT list and the issuer's key hash (RFC 6962
+    /// Returns what the logs have signed whose SCTs are embedded in `certificate`, which `issuer`
+    /// has issued: the TBSCertificate without the SCT list and the issuer's key hash (RFC 6962
     /// section 3.2).
     pub fn of_embedded(certificate: &Certificate<'_>, issuer: &Certificate<'_>) -> Self {
         SignedEntry::Precert {
@@ -137,7 +137,7 @@ impl SignedEntry {
         }
     }
 
-    /// What the logs have signed whose SCTs come beside `certificate`, by OCSP or TLS.
+    /// Returns what the logs have signed whose SCTs come beside `certificate`, by OCSP or TLS.
     pub fn of_delivered(certificate: &Certificate<'_>) -> Self {
         SignedEntry::X509 {
             certificate: Bytes::copy_from_slice(certificate.raw()),

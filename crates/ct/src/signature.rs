@@ -175,7 +175,7 @@ impl KeyKind {
     }
 }
 
-/// How to verify: with what, and where the parsed key is kept.
+/// Describes how to verify: with what, and where the parsed key is kept.
 struct Scheme {
     slot: usize,
     verifier: &'static dyn VerificationAlgorithm,
@@ -302,7 +302,7 @@ const SECP521R1: &[u8] = &[0x2b, 0x81, 4, 0, 35];
 /// id-Ed25519, 1.3.101.112.
 const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
 
-/// What the BIT STRING of the SubjectPublicKeyInfo holds.
+/// Returns what the BIT STRING of the SubjectPublicKeyInfo holds.
 pub(crate) fn key_bits<'a>(certificate: &Certificate<'a>) -> Result<&'a [u8], DerError> {
     let mut fields = certificate.spki_tlv().reader();
     fields.expect(tag::SEQUENCE, "algorithm")?;

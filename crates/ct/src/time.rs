@@ -71,7 +71,7 @@ impl Digits<'_> {
         Some(number)
     }
 
-    /// What follows the digits: `Z` or `±HHMM`.
+    /// Returns what follows the digits: `Z` or `±HHMM`.
     fn offset_minutes(&mut self) -> Option<i64> {
         let (sign, rest) = self.0.split_first()?;
         self.0 = rest;

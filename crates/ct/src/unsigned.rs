@@ -1,4 +1,4 @@
-//! What surrounds the signed part of a certificate, in the one form that a log takes.
+//! The bytes around the signed part of a certificate, in the one form that a log takes.
 //!
 //! A signature covers the TBSCertificate. The lengths around it, the AlgorithmIdentifier beside
 //! the signature and the BIT STRING that holds it are covered by nothing: whoever has a

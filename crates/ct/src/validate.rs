@@ -201,8 +201,8 @@ impl Examined<'_> {
         self.leaf.not_before()
     }
 
-    /// What the log signs for this entry: for a duplicate, of which no signature is verified
-    /// again. `None` where [`identity`](Self::identity) is.
+    /// Returns what the log signs for this entry: for a duplicate, of which no signature is
+    /// verified again. `None` where [`identity`](Self::identity) is.
     pub fn signed(&self) -> Option<SignedEntry> {
         match &self.submission {
             Submission::X509(_) => Some(SignedEntry::X509 {
@@ -231,7 +231,7 @@ impl Examined<'_> {
     }
 }
 
-/// What has to be verified.
+/// The signatures that have to be verified.
 #[derive(Debug)]
 enum Path<'c> {
     /// Nothing: the leaf is an accepted root itself.
@@ -248,7 +248,7 @@ enum Path<'c> {
     },
 }
 
-/// What the log will sign.
+/// The entry that the log will sign, as far as it is known.
 #[derive(Debug)]
 enum Submission {
     X509(Identity),

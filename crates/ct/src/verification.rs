@@ -14,8 +14,8 @@ use crate::known::{KeyName, KnownKeys, Prepared, TABLE_BYTES};
 /// as a general verification costs four to five times one of ours, that is less than 0.5 %.
 const RECHECK_ONE_IN: u64 = 1000;
 
-/// How the logs of a process verify signatures: what our own arithmetic knows of issuing keys, and
-/// whether it may be asked. One for all logs, as a key is the same in all.
+/// Describes how the logs of a process verify signatures: what our own arithmetic knows of issuing
+/// keys, and whether it may be asked. One for all logs, as a key is the same in all.
 ///
 /// Our arithmetic says yes, or nothing; aws-lc-rs decides where it says nothing. Of what it accepts
 /// a sample that nobody can foresee, and the first signature of each key, is verified by aws-lc-rs
@@ -33,10 +33,10 @@ pub struct Verification {
     alarm: Box<dyn Fn(&Disagreement) + Send + Sync>,
 }
 
-/// What has been verified, and how.
+/// Describes what has been verified, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VerificationStats {
-    /// Whether our own arithmetic is asked.
+    /// Says whether our own arithmetic is asked.
     pub by_own: bool,
     /// Keys that it knows.
     pub keys: usize,
@@ -139,8 +139,8 @@ impl Verification {
         let _ = self.first.set(disagreement);
     }
 
-    /// Whether the signature is this key's over what has this digest. `complete` is aws-lc-rs's
-    /// verdict, asked only where it is needed.
+    /// Returns whether the signature is this key's over what has this digest. `complete` is
+    /// aws-lc-rs's verdict, asked only where it is needed.
     ///
     /// A good signature makes the key one that is met more often, so that it has to stand below an
     /// accepted root: whose own signature is not yet verified must not be asked here.
@@ -170,7 +170,7 @@ impl Verification {
         is_good
     }
 
-    /// What `complete` says of a signature that our own arithmetic accepted.
+    /// Returns what `complete` says of a signature that our own arithmetic accepted.
     fn recheck(
         &self,
         key: &KeyInUse<'_>,
@@ -201,7 +201,7 @@ impl Verification {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyInUse<'k> {
     pub(crate) name: &'k KeyName,
-    /// What the SubjectPublicKeyInfo's BIT STRING holds.
+    /// Holds what the SubjectPublicKeyInfo's BIT STRING holds.
     pub(crate) bits: &'k [u8],
 }
 

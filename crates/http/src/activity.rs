@@ -1,4 +1,4 @@
-//! What a connection is doing, and for how long it may.
+//! The activity of a connection, and its timeouts.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What the parts of a connection tell its watchdog.
+/// The state that the parts of a connection tell its watchdog.
 ///
 /// hyper could time a request's head itself, with a timer made and thrown away
 /// per request. Here a request sets flags, and the clock is read only when a
@@ -17,7 +17,7 @@ pub(crate) struct Activity {
     since: Instant,
     /// Requests whose answer is being made.
     in_flight: AtomicU32,
-    /// When the last request was answered, in milliseconds after `since`.
+    /// The time when the last request was answered, in milliseconds after `since`.
     answered: AtomicU64,
     /// Bytes have come in that no request has claimed yet.
     head: AtomicBool,
@@ -57,7 +57,7 @@ impl Activity {
         self.in_flight.fetch_sub(1, RELAXED);
     }
 
-    /// Whether the client has sent its last byte.
+    /// Returns whether the client has sent its last byte.
     pub(crate) fn ended(&self) -> bool {
         self.ended.load(RELAXED)
     }
@@ -75,7 +75,7 @@ impl Activity {
     }
 }
 
-/// What a connection waits for.
+/// The phases of a connection, by what it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// For a request, since the last one was answered.
@@ -99,7 +99,7 @@ pub(crate) enum TimedOut {
     Writing,
 }
 
-/// How long each phase may last.
+/// The time that each phase may last.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeouts {
     /// Without a request.
@@ -115,7 +115,7 @@ pub(crate) struct Timeouts {
 pub(crate) struct Watchdog {
     timeouts: Timeouts,
     phase: Phase,
-    /// When the phase was first seen.
+    /// The time when the phase was first seen.
     entered: Instant,
 }
 
@@ -153,7 +153,7 @@ impl Watchdog {
         Some(self.entered + limit)
     }
 
-    /// What the connection is too late with, once the deadline has passed.
+    /// Returns what the connection is too late with, once the deadline has passed.
     pub(crate) fn timed_out(&self) -> TimedOut {
         match self.phase {
             Phase::Idle(_) | Phase::Answering => TimedOut::Idle,

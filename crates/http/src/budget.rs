@@ -1,4 +1,4 @@
-//! What bodies in flight may take of the memory, all of them and those of each client.
+//! The memory that bodies in flight may take, all of them and those of each client.
 //!
 //! A body that is there is read and done with. One that is waited for, because
 //! its client sends it slowly or not to its end, takes memory for as long as it
@@ -30,7 +30,7 @@ pub(crate) struct Budget {
     metrics: BudgetMetrics,
 }
 
-/// What the budget counts.
+/// The metrics of the budget.
 #[derive(Clone, Default)]
 pub(crate) struct BudgetMetrics {
     /// Bytes that are held.
@@ -41,7 +41,7 @@ pub(crate) struct BudgetMetrics {
     pub(crate) all: Counter,
 }
 
-/// Whose bytes they are: an IPv4 address, or the 56 bits of an IPv6 address that
+/// Says whose bytes they are: an IPv4 address, or the 56 bits of an IPv6 address that
 /// a provider gives to one customer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Network(IpAddr);
@@ -58,7 +58,7 @@ impl Network {
     }
 }
 
-/// Whose bytes there are too many of.
+/// Says whose bytes there are too many of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exhausted {
     /// This client's.

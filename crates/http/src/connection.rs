@@ -29,7 +29,7 @@ use crate::signal::Signal;
 use crate::site::{EndpointSet, Site};
 use crate::tls::Acceptor;
 
-/// What all connections share.
+/// The state that all connections share.
 pub(crate) struct Shared {
     pub(crate) site: Arc<Site>,
     /// Finish what is in flight, take nothing new.
@@ -40,7 +40,7 @@ pub(crate) struct Shared {
     pub(crate) open: AtomicUsize,
     /// Told when the last one has gone.
     pub(crate) empty: Notify,
-    /// What bodies in flight may take of the memory.
+    /// The memory that bodies in flight may take.
     budget: Arc<Budget>,
     http1: http1::Builder,
     http2: http2::Builder<TokioExecutor>,
@@ -117,7 +117,7 @@ impl Drop for OpenConnection {
     }
 }
 
-/// How a connection came to its end.
+/// The ways in which a connection ends.
 enum Ending {
     /// As HTTP has it.
     Done,

@@ -11,7 +11,7 @@ pub(crate) enum ContentCoding {
     Zstd,
 }
 
-/// What a reader accepts: quality values in thousandths, 0 for "refused".
+/// The content codings that a reader accepts: quality values in thousandths, 0 for "refused".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AcceptedCodings {
     identity: u16,
@@ -66,7 +66,7 @@ impl AcceptedCodings {
         order.map(|(quality, coding)| (quality > 0).then_some(coding))
     }
 
-    /// Whether the plain bytes may be sent.
+    /// Returns whether the plain bytes may be sent.
     pub(crate) fn identity(self) -> bool {
         self.identity > 0
     }

@@ -1,4 +1,4 @@
-//! What a submitter is told when there is no SCT: JSON, always of one shape.
+//! The answer to a submitter when there is no SCT: JSON, always of one shape.
 
 use http::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, RETRY_AFTER};
 use http::{HeaderValue, Method, StatusCode};

@@ -42,7 +42,7 @@ fn quoted(tag: &str) -> HeaderValue {
     HeaderValue::try_from(format!("\"{tag}\"")).unwrap_or_else(|_| HeaderValue::from_static("\"\""))
 }
 
-/// Whether the reader already has what this tag stands for (304).
+/// Returns whether the reader already has what this tag stands for (304).
 pub(crate) fn already_there(headers: &HeaderMap, tag: &HeaderValue) -> bool {
     headers.get_all(IF_NONE_MATCH).iter().any(|header| {
         header == tag
@@ -53,7 +53,7 @@ pub(crate) fn already_there(headers: &HeaderMap, tag: &HeaderValue) -> bool {
     })
 }
 
-/// Whether a `Range` applies: there is no `If-Range`, or it names this very
+/// Returns whether a `Range` applies: there is no `If-Range`, or it names this very
 /// tag. A date never does: nothing here has a modification time.
 pub(crate) fn range_applies(headers: &HeaderMap, tag: &HeaderValue) -> bool {
     headers.get(IF_RANGE).is_none_or(|header| header == tag)

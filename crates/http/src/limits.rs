@@ -1,4 +1,4 @@
-//! What one client may take of the server.
+//! The limits of what one client may take of the server.
 
 use std::time::Duration;
 

@@ -34,7 +34,7 @@ pub enum BindError {
     Unusable {
         /// The address as configured.
         address: String,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
 }

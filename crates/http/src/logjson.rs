@@ -182,7 +182,7 @@ fn render(config: &LogConfig, state: &State, published: Option<&Published>) -> V
     serde_json::to_vec_pretty(&json).unwrap_or_default()
 }
 
-/// Whether everything here is TLS: certificates for servers (or for anything,
+/// Returns whether everything here is TLS: certificates for servers (or for anything,
 /// which includes them), and nothing sent in the clear. It is never said of a
 /// log of which a half of that is not true.
 fn is_tls_only(config: &LogConfig) -> bool {
@@ -200,7 +200,7 @@ fn endpoint<'a>(url: &'a str, limit: Option<&'a RateLimit>) -> Endpoint<'a> {
     Endpoint { url, rate_limit }
 }
 
-/// What is still to come, in order: what the operator plans, and the freeze
+/// Returns what is still to come, in order: what the operator plans, and the freeze
 /// unless something else freezes the log before.
 fn planned_changes(config: &LogConfig, retired: bool) -> Vec<Change> {
     let now = config.clock.now_ms();

@@ -21,7 +21,7 @@ use crate::health::state_name;
 use crate::reply::{Representation, Response, plain, value};
 use crate::route::Resource;
 
-/// What readers of one log need beside the log.
+/// The state that readers of one log need beside the log.
 pub(crate) struct Monitoring {
     /// The newest checkpoint that was asked for, with its entity tag.
     head: ArcSwapOption<Head>,
@@ -207,7 +207,7 @@ fn state(state: &State) -> Option<HeaderValue> {
     }
 }
 
-/// What never changes.
+/// Returns what never changes.
 fn immutable(bytes: Bytes, coding: ContentCoding, etag: &HeaderValue) -> Representation<'_> {
     Representation {
         bytes,

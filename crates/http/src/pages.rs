@@ -123,7 +123,7 @@ fn summary(log: &Log) -> Summary {
     }
 }
 
-/// What the page's script asks for every two seconds.
+/// The figures that the page's script asks for every two seconds.
 #[derive(Serialize)]
 struct Feed {
     state: &'static str,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// What a `Range` header asks of a body of known length.
+/// The bytes that a `Range` header asks of a body of known length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RequestedRange {
     /// Everything: no range, several ranges, or one that makes no sense. A

@@ -49,7 +49,7 @@ pub enum PrefixError {
     Url {
         /// The prefix as configured.
         url: String,
-        /// What is wrong with it.
+        /// The problem with it.
         problem: String,
     },
     /// Two logs claim one prefix.
@@ -191,7 +191,7 @@ impl Routes {
     }
 }
 
-/// What a request is about. Small and borrowed from nothing.
+/// The resource that a request is about. Small and borrowed from nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resource {
     AddChain,
@@ -212,7 +212,7 @@ pub(crate) enum Resource {
     NotFound(PathError),
 }
 
-/// How a path under a log's prefix came to be nothing.
+/// The error of a path under a log's prefix that names nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PathError {
     Unknown,
@@ -274,7 +274,7 @@ impl Resource {
         Resource::NotFound(PathError::Unknown)
     }
 
-    /// Whether this is a full data tile: what compression is about.
+    /// Returns whether this is a full data tile: what compression is about.
     pub(crate) fn is_data(tile: Tile) -> bool {
         tile.level() == Level::Data
     }

@@ -48,7 +48,7 @@ impl FileBody {
     }
 }
 
-/// What is to be done about slices.
+/// The next step with slices that are to be written.
 enum NextWrite {
     /// The first is this part of this file.
     Send(Arc<OpenFile>, usize),

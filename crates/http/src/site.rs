@@ -20,7 +20,7 @@ use crate::reply::{Response, headed, plain, value};
 use crate::route::{PathError, Prefix, PrefixError, Resource, Roles, Routes};
 use crate::{health, logjson, metrics, pages, submission};
 
-/// What a listener serves.
+/// The endpoints that a listener serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum EndpointSet {
     /// The logs, their pages, `/metrics` and `/health`.

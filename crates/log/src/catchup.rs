@@ -38,7 +38,7 @@ const UNPACKING: usize = 4;
 /// Bytes of tiles that an examination keeps.
 const KEPT: u64 = 1 << 20;
 
-/// How often entries that are not known are looked for.
+/// The interval at which entries that are not known are looked for.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// The entries of the signed tree, as storage has them.
@@ -49,7 +49,7 @@ struct Source<'a> {
     unpacking: Arc<Semaphore>,
 }
 
-/// What storage has of one data tile.
+/// The entries that storage has of one data tile.
 #[derive(Default)]
 struct Found {
     /// Entries that are in the tree, in order.
@@ -58,7 +58,7 @@ struct Found {
     gaps: Vec<Gap>,
     /// The entry after the last one.
     end: u64,
-    /// How many bytes were read for it.
+    /// The number of bytes that were read for it.
     read: usize,
 }
 
@@ -363,7 +363,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// What storage has of data tile number `index`.
+    /// Returns what storage has of data tile number `index`.
     async fn read(&self, index: u64) -> Result<Found, Fatal> {
         let first = index * TILE_WIDTH;
         if index == self.tree.size() / TILE_WIDTH {
@@ -504,7 +504,7 @@ fn root_of(leaves: &[Leaf]) -> Option<Hash> {
     tile_root(&hashes)
 }
 
-/// What storage has and the tree vouches for; `None` if it is damaged.
+/// Returns what storage has and the tree vouches for; `None` if it is damaged.
 fn known<T>(read: Result<T, ReadError>) -> Result<Option<T>, Fatal> {
     match read {
         Ok(found) => Ok(Some(found)),

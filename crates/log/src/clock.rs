@@ -38,7 +38,7 @@ impl Clock {
         }
     }
 
-    /// Whether an operator has said so.
+    /// Returns whether an operator has said so.
     pub(crate) fn is_confirmed(&self) -> bool {
         self.confirmed
     }

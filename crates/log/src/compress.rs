@@ -1,4 +1,4 @@
-//! How data tiles are compressed: gzip as stored, zstd for readers who ask.
+//! Compression of data tiles: gzip as stored, zstd for readers who ask.
 
 use std::io::{Read, Write};
 
@@ -61,8 +61,8 @@ fn invalid(problem: String) -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::InvalidData, problem)
 }
 
-/// Whether `packed` unpacks to `plain`: compared piece by piece, in a buffer that stays in the
-/// cache.
+/// Returns whether `packed` unpacks to `plain`: compared piece by piece, in a buffer that stays in
+/// the cache.
 pub(crate) fn unpacks_to(packed: &[u8], mut plain: &[u8]) -> std::io::Result<bool> {
     let mut unpacking = GzDecoder::new(packed);
     let mut piece = vec![0; 32 << 10];

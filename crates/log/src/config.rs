@@ -1,4 +1,4 @@
-//! What one log is told by its operator.
+//! The configuration of one log by its operator.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub struct LogConfig {
     pub shortname: String,
     /// Free text for `log.v3.json` and the pages.
     pub description: String,
-    /// What else the operator says in `log.v3.json`.
+    /// Holds what else the operator says in `log.v3.json`.
     pub metadata: Metadata,
     /// The checkpoint origin: the submission prefix without scheme and
     /// trailing slash (static-ct-api, "Checkpoints").
@@ -26,9 +26,9 @@ pub struct LogConfig {
     pub monitoring_prefix: String,
     /// The key that signs SCTs and checkpoints.
     pub key: Arc<LogKey>,
-    /// What the log accepts.
+    /// The policy of what the log accepts.
     pub policy: Policy,
-    /// How it verifies signatures: one for all logs of a process.
+    /// Says how it verifies signatures: one for all logs of a process.
     pub verification: Arc<Verification>,
     /// Shortest distance between the starts of two rounds.
     pub period: Duration,
@@ -54,20 +54,20 @@ pub struct LogConfig {
 const GRACE_MS: u64 = 7 * 24 * 3600 * 1000;
 
 impl LogConfig {
-    /// What decides of submissions, below these roots.
+    /// Returns what decides of submissions, below these roots.
     pub(crate) fn validator(&self, roots: Roots) -> Validator {
         let (policy, verification) = (self.policy.clone(), Arc::clone(&self.verification));
         Validator::sharing(Arc::new(roots), policy, verification)
     }
 
-    /// When the shard is frozen, in milliseconds since 1970: seven days after
+    /// Returns when the shard is frozen, in milliseconds since 1970: seven days after
     /// the end of its notAfter window. A log without a window never is.
     pub fn frozen_from(&self) -> Option<u64> {
         let limit = self.policy.not_after_limit?;
         Some(limit.saturating_add(GRACE_MS))
     }
 
-    /// Whether the shard is retired at `now_ms`: read-only since it was frozen.
+    /// Returns whether the shard is retired at `now_ms`: read-only since it was frozen.
     pub fn retired(&self, now_ms: u64) -> bool {
         self.frozen_from().is_some_and(|from| now_ms >= from)
     }

@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use crate::ReadError;
 use crate::read_cache::FileId;
 
-/// How long nobody asks again for a file that was found damaged: readers who
+/// The time that nobody asks again for a file that was found damaged: readers who
 /// insist must not have storage asked twice each time.
 const RESPITE: Duration = Duration::from_secs(1);
 
@@ -24,18 +24,18 @@ const MOST_LISTED: usize = 5;
 #[derive(Default)]
 pub(crate) struct Damaged {
     files: Mutex<HashMap<FileId, Damage>>,
-    /// How long what was found stands.
+    /// The time that what was found stands.
     respite: Duration,
     /// Reads that found what is not what the log wrote.
     found: Counter,
-    /// How many files are named now.
+    /// The number of files that are named now.
     named: Gauge,
 }
 
 struct Damage {
     problem: String,
     at: Instant,
-    /// How many were found before.
+    /// Says how many were found before.
     number: u64,
 }
 
@@ -78,7 +78,7 @@ impl Damaged {
         self.named.set(files.len() as i64);
     }
 
-    /// What was wrong with the file a moment ago.
+    /// The problem with the file a moment ago.
     pub(crate) fn just_now(&self, file: FileId) -> Option<ReadError> {
         let files = self.files.lock();
         let damage = files.get(&file)?;

@@ -97,7 +97,7 @@ const EMPTY: TreeHead = TreeHead {
     root: EMPTY_ROOT,
 };
 
-/// What binds an index to its log: written and read as one value.
+/// The binding of an index to its log: written and read as one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Anchor {
     /// Entries in the tables: all those below it.
@@ -137,9 +137,9 @@ pub(crate) struct Dedup {
     places: Keyspace,
     meta: Keyspace,
     unflushed: RwLock<Unflushed>,
-    /// What it does not know of the entries that it went through.
+    /// Holds what it does not know of the entries that it went through.
     pub(crate) gaps: Gaps,
-    /// How many entries it has, if it is of the format before, which does not
+    /// The number of entries that it has, if it is of the format before, which does not
     /// say from which tree they are.
     pub(crate) unbound: Option<u64>,
     distrusted: AtomicBool,
@@ -228,7 +228,7 @@ impl Dedup {
         Dedup::open(path, owner)
     }
 
-    /// Whether there is an index of this log in `path`, and if so, how many
+    /// Returns whether there is an index of this log in `path`, and if so, how many
     /// entries it has seen, used or not. Makes nothing.
     ///
     /// # Errors
@@ -280,7 +280,7 @@ impl Dedup {
         self.unflushed.read().indexed
     }
 
-    /// What binds it to its log.
+    /// Returns what binds it to its log.
     pub(crate) fn anchor(&self) -> Anchor {
         self.unflushed.read().anchor
     }
@@ -412,12 +412,12 @@ impl Dedup {
         noted.map_err(|e| self.fatal(&e))
     }
 
-    /// Whether it named a wrong place.
+    /// Returns whether it named a wrong place.
     pub(crate) fn is_distrusted(&self) -> bool {
         self.distrusted.load(Ordering::SeqCst)
     }
 
-    /// Whether it is to be made anew, as far as this process knows.
+    /// Returns whether it is to be made anew, as far as this process knows.
     pub(crate) fn is_unsound(&self) -> bool {
         let ended = self.ended.lock();
         ended.as_ref().is_some_and(|failure| failure.damaged) || self.is_distrusted()
@@ -443,7 +443,7 @@ impl Dedup {
         }
     }
 
-    /// What has failed, for whoever asked. Nothing is written from then on.
+    /// Returns what has failed, for whoever asked. Nothing is written from then on.
     pub(crate) fn fatal(&self, error: &fjall::Error) -> Fatal {
         let failure = {
             let mut ended = self.ended.lock();

@@ -1,4 +1,4 @@
-//! What goes wrong, for the submitter, the reader and the operator.
+//! The errors, for the submitter, the reader and the operator.
 
 use lucarne_ct::Rejection;
 
@@ -18,7 +18,7 @@ pub enum SubmitError {
     /// The entry may or may not be in the log: a retry gets the same SCT.
     #[error("{reason}; come back in {retry_after_seconds} s")]
     Unavailable {
-        /// When to come back.
+        /// The time when to come back.
         retry_after_seconds: u32,
         /// In words fit for the public.
         reason: String,
@@ -42,7 +42,7 @@ pub enum ReadError {
     Damaged {
         /// The asset's path.
         path: String,
-        /// What is wrong with it.
+        /// The problem with it.
         problem: String,
     },
 }
@@ -64,9 +64,9 @@ pub enum Fatal {
     Dedup {
         /// Its directory.
         path: String,
-        /// What is wrong with it.
+        /// The problem with it.
         problem: String,
-        /// Whether its files are not what was written: it is rebuilt then.
+        /// Says whether its files are not what was written: it is rebuilt then.
         damaged: bool,
     },
     /// There is no log of this key in the lock.
@@ -122,7 +122,7 @@ pub enum Fatal {
 }
 
 impl Fatal {
-    /// Whether a store or a server only has to come back.
+    /// Returns whether a store or a server only has to come back.
     pub(crate) fn is_passing(&self) -> bool {
         use lucarne_storage::{Error, LockError};
         matches!(

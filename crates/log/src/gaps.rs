@@ -1,4 +1,4 @@
-//! What the dedup index does not know: entries whose tile could not be read.
+//! The gaps of the dedup index: entries whose tile could not be read.
 //!
 //! A submission that the index does not find may be one of them. It is not
 //! logged a second time but told to come back, until the tile has been mended.
@@ -13,7 +13,7 @@ use fjall::Keyspace;
 use lucarne_tlog::{Level, TILE_WIDTH, Tile};
 use parking_lot::RwLock;
 
-/// How far a certificate's notBefore may lie after its signature.
+/// Says how far a certificate's notBefore may lie after its signature.
 const POSTDATED_MS: u64 = 48 * 3600 * 1000;
 
 /// Gaps whose tiles are named in words.
@@ -112,13 +112,13 @@ impl Gaps {
         tiles.join(", ")
     }
 
-    /// How many entries are not known.
+    /// Returns how many entries are not known.
     pub(crate) fn entries(&self) -> u64 {
         let gaps = &self.0.read().gaps;
         gaps.values().map(|gap| gap.end - gap.first).sum()
     }
 
-    /// Whether an entry with this notBefore, in Unix milliseconds, may be among
+    /// Returns whether an entry with this notBefore, in Unix milliseconds, may be among
     /// those that are not known.
     pub(crate) fn may_have(&self, not_before_ms: Option<i64>) -> bool {
         let Some(latest_ms) = self.0.read().latest_ms else {

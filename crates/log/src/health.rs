@@ -12,7 +12,7 @@ use crate::jump::TOLERATED_MS;
 use crate::shared::Shared;
 use crate::state::{Check, Health, State};
 
-/// How long an answer stands: probes cost the lock and the disk something.
+/// The time that an answer stands: probes cost the lock and the disk something.
 const FRESH: Duration = Duration::from_secs(1);
 /// The MMD of a static log: a checkpoint must never be older.
 const MAX_CHECKPOINT_AGE_MS: u64 = 60_000;
@@ -187,7 +187,7 @@ fn stalled(location: &str) -> String {
     )
 }
 
-/// What readers asked for and did not get, because it is not what the log wrote.
+/// Returns what readers asked for and did not get, because it is not what the log wrote.
 async fn files_check(log: &Shared) -> Check {
     // That storage does not answer is for another check to say.
     let _ = tokio::time::timeout(PATIENCE, log.reader.look_again()).await;

@@ -19,7 +19,7 @@ use crate::Fatal;
 pub(crate) const TOLERATED_MS: u64 = 10_000;
 /// The most that is taken without a word of an operator.
 const MOST_MS: u64 = 24 * 3600 * 1000;
-/// How long the clock must stand by a jump.
+/// The time that the clock must stand by a jump.
 const STANDING: Duration = Duration::from_secs(60);
 
 /// The clock at some moment.
@@ -30,7 +30,7 @@ struct ClockReading {
 }
 
 impl ClockReading {
-    /// What the clock says at another moment, if it only goes on.
+    /// Returns what the clock says at another moment, if it only goes on.
     fn expected_ms(&self, at: Instant) -> u64 {
         let passed = at.saturating_duration_since(self.at).as_millis();
         self.wall_ms.saturating_add(passed as u64)
@@ -39,18 +39,18 @@ impl ClockReading {
 
 #[derive(Default)]
 struct JumpState {
-    /// When it was last signed with.
+    /// The time when it was last signed with.
     trusted: Option<ClockReading>,
     /// Since when it stands by a jump.
     jumped: Option<ClockReading>,
 }
 
-/// What one log knows of its clock, as long as the process lives.
+/// The memory of one log of its clock, as long as the process lives.
 #[derive(Default)]
 pub(crate) struct ClockJumps(Mutex<JumpState>);
 
 impl ClockJumps {
-    /// Whether a log may sign with the time `wall_ms`, which was read at `at`.
+    /// Checks whether a log may sign with the time `wall_ms`, which was read at `at`.
     ///
     /// # Errors
     /// If it is too far ahead of the time that has passed since it last did, or
@@ -93,7 +93,7 @@ impl ClockJumps {
         wall_ms - self.ahead_ms(wall_ms, at)
     }
 
-    /// How far the clock is ahead, if that is too far.
+    /// Returns how far the clock is ahead, if that is too far.
     pub(crate) fn ahead_ms(&self, wall_ms: u64, at: Instant) -> u64 {
         let trusted = self.0.lock().trusted;
         let expected_ms = trusted.map_or(wall_ms, |trusted| trusted.expected_ms(at));
@@ -105,7 +105,7 @@ impl ClockJumps {
 }
 
 impl JumpState {
-    /// Whether the clock has stood by this jump for long enough.
+    /// Returns whether the clock has stood by this jump for long enough.
     fn stands(&mut self, now: ClockReading, ahead_ms: u64) -> bool {
         let still = self.jumped.filter(|jumped| {
             let expected_ms = jumped.expected_ms(now.at);

@@ -120,12 +120,12 @@ impl Log {
         })
     }
 
-    /// What the operator told this log.
+    /// Returns what the operator told this log.
     pub fn config(&self) -> &LogConfig {
         &self.shared.config
     }
 
-    /// Whether the log takes submissions.
+    /// Returns whether the log takes submissions.
     pub fn state(&self) -> State {
         self.shared.state.lock().clone()
     }

@@ -18,10 +18,10 @@ use crate::dedup::{Dedup, LeafPosition};
 
 /// Look-ups that may wait; more are not taken.
 const WAITING: usize = 4096;
-/// How long look-ups are gathered. It is nothing beside a round, and at
+/// The time that look-ups are gathered. It is nothing beside a round, and at
 /// 10,000 entries/s ten share each waking.
 const GATHERING: Duration = Duration::from_millis(1);
-/// How long one waits for its answer.
+/// The time that one waits for its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The thread that looks into an index, and closes it in the end.

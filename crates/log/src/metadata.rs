@@ -1,24 +1,24 @@
-//! What only the operator of a log can say of it, for `log.v3.json`.
+//! The metadata that only the operator of a log can give, for `log.v3.json`.
 //!
 //! The fields are those that log operators publish (the proposal for operator-published log
 //! metadata on the ct-policy list, schema `log-metadata-v1`).
 
-/// What the operator says of a log.
+/// The metadata that the operator gives of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
-    /// What the log is for.
+    /// The purpose of the log.
     pub intended_use: IntendedUse,
     /// Since when the log is active, in milliseconds since 1970.
     pub active_since: Option<u64>,
-    /// What will become of it, beyond the end of its window.
+    /// The plans for it, beyond the end of its window.
     pub planned_changes: Vec<PlannedChange>,
-    /// How often one may submit.
+    /// The rate at which one may submit.
     pub submission_rate_limit: Option<RateLimit>,
-    /// How often one may read.
+    /// The rate at which one may read.
     pub monitoring_rate_limit: Option<RateLimit>,
 }
 
-/// What a log is for.
+/// The purpose of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IntendedUse {
     /// To be relied on: eligible for the lists of browsers.
@@ -41,7 +41,7 @@ impl IntendedUse {
     }
 }
 
-/// What a log does, as its operator intends it.
+/// The status of a log, as its operator intends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// It takes submissions and is read.
@@ -74,7 +74,7 @@ pub struct PlannedChange {
     pub comment: Option<String>,
 }
 
-/// How many requests an endpoint answers. It says what whoever stands in front of the log
+/// The number of requests that an endpoint answers. It says what whoever stands in front of the log
 /// enforces; the log itself does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateLimit {

@@ -14,14 +14,14 @@ const MOMENT: Duration = Duration::from_secs(5);
 /// Most that are remembered, some 100 bytes each.
 const MOST: u64 = 10_000;
 
-/// What storage was asked for in vain.
+/// The issuers that storage was asked for in vain.
 pub(crate) struct NegativeCache {
     issuers: Cache<Fingerprint, ()>,
-    /// How often issuers were published.
+    /// The number of times that issuers were published.
     publications: AtomicU64,
 }
 
-/// When storage was asked.
+/// The time when storage was asked.
 pub(crate) struct AskedAt(u64);
 
 impl Default for NegativeCache {

@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 
 use crate::Fatal;
 
-/// What became of a round.
+/// The outcome of a round.
 pub(crate) type SequencingResult = Result<Sequenced, Abandoned>;
 
 /// Where a round's entries are in the log.
@@ -101,7 +101,7 @@ struct Inner {
     drained_per_second: f64,
 }
 
-/// What memory knows of an identity.
+/// The answer of memory about an identity.
 pub(crate) enum Known {
     /// It is in the open round, or in one not yet in the index.
     Here(Ticket),
@@ -109,11 +109,11 @@ pub(crate) enum Known {
     NotHere(Epoch),
 }
 
-/// When memory was looked at.
+/// The time when memory was looked at.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Epoch(u64);
 
-/// What became of the wish to join the open round.
+/// The outcome of joining the open round.
 pub(crate) enum Joined {
     /// Wait with this ticket.
     At(Ticket),
@@ -274,7 +274,7 @@ impl Pool {
         }
     }
 
-    /// Whether nothing more is taken.
+    /// Returns whether nothing more is taken.
     pub(crate) fn is_closed(&self) -> bool {
         self.inner.lock().closed
     }
@@ -353,7 +353,7 @@ impl OpenRound {
     }
 }
 
-/// Who is counted: the CA that issued the entry, or the entry itself if it is
+/// Returns who is counted: the CA that issued the entry, or the entry itself if it is
 /// an accepted root.
 fn issuing_ca(entry: &Entry) -> Fingerprint {
     entry

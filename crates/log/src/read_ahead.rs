@@ -15,7 +15,7 @@ const AT_ONCE: usize = 4 << 20;
 /// Most reads at once, however little they bring.
 const MOST: usize = 64;
 
-/// What a read is taken to bring before any has been made: there are 16 at first.
+/// Holds what a read is taken to bring before any has been made: there are 16 at first.
 const FIRST: usize = 256 << 10;
 
 /// The results of `reads`, in order; `bytes` says how many one has brought.
@@ -40,7 +40,7 @@ pub(crate) fn read_ahead<F: Future>(
     )
 }
 
-/// What is expected after one more read that brought less.
+/// Returns what is expected after one more read that brought less.
 fn forgotten(expected: usize) -> usize {
     (expected - expected / 16).max(1)
 }
@@ -70,7 +70,7 @@ mod tests {
             }
         }
 
-        /// How many are under way, and their bytes.
+        /// Returns how many are under way, and their bytes.
         fn under_way(&self) -> (usize, usize) {
             let reads = self.0.borrow();
             (reads.len(), reads.values().map(|(bytes, _)| bytes).sum())
@@ -82,7 +82,7 @@ mod tests {
         }
     }
 
-    /// What was under way each time that one read had to be answered, and that
+    /// Returns what was under way each time that one read had to be answered, and that
     /// all came in order.
     fn observed(sizes: &[usize]) -> Vec<(usize, usize)> {
         let (store, mut seen) = (Store::default(), Vec::new());

@@ -1,4 +1,4 @@
-//! What readers asked for, kept in memory as it is stored.
+//! The cache of what readers asked for, in memory as it is stored.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::compress::gunzip;
 pub struct StoredFile {
     /// The stored bytes.
     pub bytes: Bytes,
-    /// How they are encoded.
+    /// Says how they are encoded.
     pub encoding: Encoding,
     /// The file with exactly these bytes, if it is worth sending from there.
     pub file: Option<Arc<OpenFile>>,
@@ -73,7 +73,7 @@ impl FileId {
     }
 }
 
-/// What is kept.
+/// The key of what is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum CacheKey {
     /// A file as it is stored.

@@ -23,7 +23,7 @@ use crate::tree::Tree;
 use crate::verified_tiles::VerifiedTiles;
 use crate::{Published, ReadError, stored};
 
-/// What readers may see: a checkpoint, and the tree that it signs.
+/// The view of readers: a checkpoint, and the tree that it signs.
 struct View {
     published: Arc<Published>,
     /// The rightmost tile of each level and of the data, if it is in memory.

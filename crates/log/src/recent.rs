@@ -7,7 +7,7 @@ use crate::Stats;
 
 /// Submissions whose latency is remembered.
 const LATENCIES: usize = 1024;
-/// How far back the rate looks.
+/// Says how far back the rate looks.
 const WINDOW: Duration = Duration::from_secs(10);
 
 /// The last rounds and latencies.

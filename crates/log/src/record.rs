@@ -21,7 +21,7 @@ use lucarne_tlog::Hash;
 const MAGIC: &[u8; 16] = b"lucarne round 1\n";
 const HEADER: usize = 16 + 3 * 8 + 2 * 32 + 8;
 
-/// What a round did to the tree.
+/// The step from the tree before a round to that after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Entries before the round.
@@ -39,7 +39,7 @@ pub struct Step {
 /// A round as the journal keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// What it did to the tree.
+    /// The step that it made.
     pub step: Step,
     /// Its entries, as concatenated `TileLeaf` structures.
     pub entries: Bytes,

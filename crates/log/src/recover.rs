@@ -91,9 +91,9 @@ pub(crate) async fn published(
     })
 }
 
-/// What lock, journal and storage say together, before anything is written.
+/// The state of lock, journal and storage together, before anything is written.
 struct Judged {
-    /// What the lock has signed.
+    /// Holds what the lock has signed.
     head: VerifiedCheckpoint,
     published: Option<VerifiedCheckpoint>,
     /// The tree before the first round of `path`.
@@ -272,7 +272,7 @@ pub(crate) async fn recover(
     })
 }
 
-/// Whether the published checkpoint, which is not one of this log, was one before
+/// Returns whether the published checkpoint, which is not one of this log, was one before
 /// some of its bits flipped: it is the lock's but for a few bytes, or it says that
 /// this log's key signed no more than the lock knows. It proves nothing then, and
 /// the lock's is published in its place, if the tiles lead to that one.
@@ -591,7 +591,7 @@ fn replay(tree: &mut Tree, record: Record, assets: &dyn Assets) -> Result<Vec<As
     Ok(batch)
 }
 
-/// Whether storage lacks entries that were signed.
+/// Returns whether storage lacks entries that were signed.
 fn behind(published: &VerifiedCheckpoint, signed: &VerifiedCheckpoint) -> bool {
     published.checkpoint.size < signed.checkpoint.size
 }

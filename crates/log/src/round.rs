@@ -20,7 +20,7 @@ pub(crate) struct Round {
     pub(crate) step: Step,
     /// The journal's record.
     pub(crate) record: Bytes,
-    /// What is to be published, uncompressed.
+    /// The tiles to be published, uncompressed.
     pub(crate) tiles: NewTiles,
     /// The issuers that this round stores.
     pub(crate) issuers: Vec<Arc<Issuer>>,

@@ -50,7 +50,7 @@ const SETTLE_AT: u64 = 8;
 /// restart has to read does not grow with the time that the log has run.
 const SETTLE_ROUNDS: u32 = 16;
 
-/// How long the dedup index's disk is waited for.
+/// The time that the dedup index's disk is waited for.
 const INDEX_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Superseded partial tiles are looked for this far back when a log is opened:

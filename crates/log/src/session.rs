@@ -10,7 +10,7 @@ use crate::dedup::Dedup;
 use crate::lookups::Lookups;
 use crate::pool::Pool;
 
-/// How long a session that has ended is waited for.
+/// The time that a session that has ended is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The pool and the dedup index. A log that is opened again gets new ones.

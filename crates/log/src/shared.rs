@@ -1,4 +1,4 @@
-//! What the handle of a log, its supervisor and its sequencer share.
+//! The state that the handle of a log, its supervisor and its sequencer share.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

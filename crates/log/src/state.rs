@@ -1,11 +1,11 @@
-//! What a log says of itself: its state, its figures, its health.
+//! The status of a log: its state, its figures, its health.
 
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use lucarne_tlog::Hash;
 
-/// Whether a log takes submissions, and if not, why.
+/// Says whether a log takes submissions, and if not, why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// Reading lock, journal and tiles; submissions are told to come back.
@@ -14,7 +14,7 @@ pub enum State {
     Running,
     /// A fatal error stopped this log; it is opened again at `retry_at_ms`.
     Stopped {
-        /// What happened, for the operator.
+        /// The failure, for the operator.
         reason: String,
         /// Unix time in milliseconds.
         since_ms: u64,
@@ -38,7 +38,7 @@ pub struct Published {
     pub timestamp_ms: u64,
     /// The signed note, exactly as served at `/checkpoint`.
     pub checkpoint: Bytes,
-    /// When this process published or loaded it.
+    /// The time when this process published or loaded it.
     pub at: Instant,
 }
 
@@ -65,7 +65,7 @@ pub struct Check {
     /// Stable name: `state`, `lock`, `storage`, `files`, `verification`,
     /// `checkpoint_age`, `clock`, `dedup`.
     pub name: &'static str,
-    /// Whether the answer is good.
+    /// Says whether the answer is good.
     pub ok: bool,
     /// The answer in words.
     pub detail: String,
@@ -79,7 +79,7 @@ pub struct Health {
 }
 
 impl Health {
-    /// Whether every check is good.
+    /// Returns whether every check is good.
     pub fn ok(&self) -> bool {
         self.checks.iter().all(|check| check.ok)
     }

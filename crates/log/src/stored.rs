@@ -26,7 +26,7 @@ impl From<lucarne_storage::Error> for ReadError {
     }
 }
 
-/// What was read, if anything: a file whose blocks cannot be read is as good as
+/// Returns what was read, if anything: a file whose blocks cannot be read is as good as
 /// none, which other failures do not tell.
 pub(crate) fn if_readable(
     read: Result<Option<Bytes>, lucarne_storage::Error>,

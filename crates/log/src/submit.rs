@@ -31,14 +31,14 @@ enum At {
     Round(Ticket),
 }
 
-/// What is looked for.
+/// The entry that is looked for.
 struct Wanted<'w> {
     identity: &'w Identity,
     /// Of the certificate, Unix milliseconds, if it can be read.
     not_before_ms: Option<i64>,
 }
 
-/// What memory and index know of an identity.
+/// The answer of memory and index about an identity.
 enum Looked {
     Found(At),
     /// It was nowhere at this time.

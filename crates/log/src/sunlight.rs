@@ -1,4 +1,4 @@
-//! What a killed Sunlight left to be published: its staging bundle.
+//! The staging bundle that a killed Sunlight left to be published.
 //!
 //! Before it commits a round, Sunlight stores all of the round's tiles in one
 //! object, `staging/<size>-<root>`: a gzipped tar, whose members are named by

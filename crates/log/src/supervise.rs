@@ -216,7 +216,7 @@ impl Shared {
     }
 }
 
-/// What the dedup index shows of a log that should not be there; `None` if it
+/// Returns what the dedup index shows of a log that should not be there; `None` if it
 /// does not know the log either.
 pub(crate) async fn seen(config: &LogConfig) -> Result<Option<String>, Fatal> {
     let (path, owner) = (config.cache.clone(), config.key.log_id());

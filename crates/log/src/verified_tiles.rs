@@ -39,13 +39,13 @@ pub(crate) struct VerifiedTiles(Arc<Inner>);
 struct Inner {
     assets: Arc<dyn Assets>,
     cache: ReadCache,
-    /// What is being read: those who ask for it meanwhile wait for it.
+    /// The reads in flight: those who ask for it meanwhile wait for it.
     fetches: SingleFlight<Tile, Result<StoredFile, ReadError>>,
     checking: Arc<Semaphore>,
     damaged: Damaged,
 }
 
-/// How often a file is read before it counts as damaged.
+/// The number of times that a file is read before it counts as damaged.
 #[derive(Clone, Copy, Debug)]
 enum Attempt {
     /// Perhaps from a cache.
@@ -61,7 +61,7 @@ struct Found {
     plain: Bytes,
 }
 
-/// What is known of a file before it is read.
+/// The content that is known of a file before it is read.
 #[derive(Clone)]
 enum Expected {
     /// A full hash tile with this root.
@@ -125,7 +125,7 @@ impl VerifiedTiles {
         }))
     }
 
-    /// What was found damaged and has not been found whole since.
+    /// Returns what was found damaged and has not been found whole since.
     pub(crate) fn damaged(&self) -> &Damaged {
         &self.0.damaged
     }
@@ -425,7 +425,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// What is found damaged does not stand for a moment.
+    /// Returns what is found damaged does not stand for a moment.
     fn verified(assets: Arc<dyn Assets>) -> VerifiedTiles {
         VerifiedTiles::new(assets, read_cache(1 << 20), Damaged::default())
     }
@@ -572,7 +572,7 @@ pub(crate) mod tests {
         keeps(&bad, false).await;
     }
 
-    /// What lies in the cache, without the sums.
+    /// Returns what lies in the cache, without the sums.
     fn files(directory: &std::path::Path) -> Vec<Vec<u8>> {
         let list = |path| {
             std::fs::read_dir(path)

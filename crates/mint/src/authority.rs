@@ -5,7 +5,7 @@ use crate::{
     Template, Time, Version, der, extension, oid, pem, random, sct_list::sct_list,
 };
 
-/// What a CA shall be. Start from [`named`](Self::named).
+/// The properties of a CA to be made. Start from [`named`](Self::named).
 #[derive(Clone, Debug)]
 pub struct CaOptions {
     /// The CA's name.
@@ -18,7 +18,7 @@ pub struct CaOptions {
     pub not_after: Time,
     /// pathLenConstraint.
     pub path_length: Option<u8>,
-    /// How the issuer signs this CA; `None`: its key's default.
+    /// Says how the issuer signs this CA; `None`: its key's default.
     pub algorithm: Option<SignatureAlgorithm>,
 }
 
@@ -223,7 +223,7 @@ impl Authority {
         self.sign(&self.leaf_template(options)?)
     }
 
-    /// What [`issue`](Self::issue) signs, to be changed first.
+    /// Returns what [`issue`](Self::issue) signs, to be changed first.
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
@@ -268,7 +268,7 @@ impl Authority {
         Ok(extensions)
     }
 
-    /// What [`intermediate`](Self::intermediate) signs, less the extended key
+    /// Returns what [`intermediate`](Self::intermediate) signs, less the extended key
     /// usage, for a CA with this key.
     ///
     /// # Errors
@@ -342,7 +342,7 @@ fn serial() -> Result<Vec<u8>, Error> {
     Ok(serial.to_vec())
 }
 
-/// What a CA must know of its own certificate.
+/// The parts of its own certificate that a CA must know.
 struct Parts<'a> {
     subject: &'a [u8],
     spki: &'a [u8],

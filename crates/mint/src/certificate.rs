@@ -24,7 +24,7 @@ pub struct Template {
     /// Serial number: the content octets of the INTEGER, as they are, so that
     /// negative, zero, padded and over-long ones can be written.
     pub serial: Vec<u8>,
-    /// What the key really signs with.
+    /// Holds what the key really signs with.
     pub algorithm: SignatureAlgorithm,
     /// AlgorithmIdentifier claimed inside the TBS; `None`: the true one.
     pub inner_algorithm: Option<Vec<u8>>,

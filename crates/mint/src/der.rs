@@ -3,7 +3,7 @@
 
 use crate::Oid;
 
-/// How lengths are written.
+/// The forms in which lengths are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lengths {
     /// As DER demands: the shortest form.
@@ -54,7 +54,7 @@ impl Der {
         }
     }
 
-    /// What `write` writes, as bytes.
+    /// Returns what `write` writes, as bytes.
     pub fn build(write: impl FnOnce(&mut Der)) -> Vec<u8> {
         let mut der = Der::new();
         write(&mut der);

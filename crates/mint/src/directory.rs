@@ -26,7 +26,7 @@ pub enum CaDirectoryError {
     Io {
         /// File or directory.
         path: PathBuf,
-        /// What it said.
+        /// The error it gave.
         source: io::Error,
     },
     /// A file that holds no CA.
@@ -34,7 +34,7 @@ pub enum CaDirectoryError {
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem with it.
         source: Error,
     },
     /// Others can read the private key.
@@ -153,7 +153,7 @@ impl CaDirectory {
         }
     }
 
-    /// How clients come to trust this CA, for people: several lines.
+    /// Returns how clients come to trust this CA, for people: several lines.
     pub fn trust_hints(&self) -> String {
         trust_hints(&self.certificate_file(), &self.key_file())
     }

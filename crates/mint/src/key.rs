@@ -12,7 +12,7 @@ use crate::{
     oid::{self, algorithm},
 };
 
-/// What kind of key.
+/// The kind of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyType {
     /// ECDSA on NIST P-256.
@@ -63,7 +63,7 @@ impl std::str::FromStr for KeyType {
     }
 }
 
-/// How a certificate is signed.
+/// The algorithms that certificates are signed with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum SignatureAlgorithm {
@@ -245,7 +245,7 @@ impl KeyPair {
         })
     }
 
-    /// What kind of key this is.
+    /// Returns what kind of key this is.
     pub fn kind(&self) -> KeyType {
         self.kind
     }

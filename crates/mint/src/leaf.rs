@@ -34,7 +34,7 @@ impl Poison {
     }
 }
 
-/// What a leaf shall be. Start from [`for_names`](Self::for_names) and change
+/// The properties of a leaf to be issued. Start from [`for_names`](Self::for_names) and change
 /// what matters.
 #[derive(Clone, Debug)]
 pub struct LeafOptions {
@@ -50,11 +50,11 @@ pub struct LeafOptions {
     pub poison: Option<Poison>,
     /// Extended key usages; none: the extension is left out.
     pub eku: Vec<Oid>,
-    /// How many SCTs of realistic size a final certificate embeds.
+    /// Says how many SCTs of realistic size a final certificate embeds.
     pub scts: usize,
     /// The serial number's content octets; `None`: 128 random bits.
     pub serial: Option<Vec<u8>>,
-    /// How the issuer signs; `None`: its key's default.
+    /// Says how the issuer signs; `None`: its key's default.
     pub algorithm: Option<SignatureAlgorithm>,
     /// Extensions after the usual ones (before a poison that comes last).
     pub extra_extensions: Vec<Extension>,

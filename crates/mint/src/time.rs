@@ -2,7 +2,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::der::{Der, Element, tag};
 
-/// How a time is written.
+/// The forms in which a time is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TimeForm {
     /// As RFC 5280 4.1.2.5 demands: UTCTime until 2049, then GeneralizedTime.

@@ -26,10 +26,10 @@ use crate::target::Target;
 
 /// Connections to the page at a time.
 const CONNECTIONS: usize = 64;
-/// How long a connection may take to ask.
+/// The time that a connection may take to ask.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// What is shown of a proxy.
+/// Describes what is shown of a proxy.
 #[derive(Clone)]
 pub struct Admin(Arc<AdminState>);
 

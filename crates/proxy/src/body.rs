@@ -149,7 +149,7 @@ impl Timed {
 /// The body of a request, on its way to the server.
 pub(crate) struct Outgoing {
     body: Option<Timed>,
-    /// What it waits before, and for how long, where the client asked whether
+    /// Holds what it waits before, and for how long, where the client asked whether
     /// it is wanted.
     held: Option<(BodyGate, Pin<Box<Sleep>>)>,
     /// Raised whenever some of it has been passed on.

@@ -1,16 +1,16 @@
-//! What a server's certificate says, for people.
+//! The summary of a server's certificate, for people.
 
 use lucarne_ct::{Certificate, display_name};
 use rustls_pki_types::CertificateDer;
 
 use crate::time::time;
 
-/// What stands in a certificate.
+/// The summary of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateSummary {
-    /// Whom it is for.
+    /// Says whom it is for.
     pub subject: String,
-    /// Who issued it.
+    /// Says who issued it.
     pub issuer: String,
     /// Validity, from.
     pub not_before: String,

@@ -14,10 +14,10 @@ const AT_A_TIME: usize = 2;
 /// Most passwords of one client that are checked or wait for it; of all clients.
 const MOST_OF_A_CLIENT: usize = 16;
 const MOST: usize = 512;
-/// How long one waits for its turn.
+/// The time that one waits for its turn.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What is checked, so that it is checked once however many ask at the same time: a keyed hash
+/// The key of a check, so that it is checked once however many ask at the same time: a keyed hash
 /// of user and password.
 pub(crate) type Key = [u8; 32];
 
@@ -30,7 +30,7 @@ pub enum ChecksFull {
     OfAll,
 }
 
-/// Whether the password is right, or why it was not looked at; `None`: not yet.
+/// Says whether the password is right, or why it was not looked at; `None`: not yet.
 type Verdict = Option<Result<bool, ChecksFull>>;
 
 /// Checks of passwords.
@@ -54,7 +54,7 @@ struct ClientQueues {
 #[derive(Debug)]
 struct ClientQueue {
     turn: Arc<Semaphore>,
-    /// What waits, and the one whose turn it is: who tells of its verdict.
+    /// Holds what waits, and the one whose turn it is: who tells of its verdict.
     under_way: HashMap<Key, Arc<watch::Sender<Verdict>>>,
 }
 
@@ -82,8 +82,8 @@ impl Checks {
         }
     }
 
-    /// What `check` says, once its turn has come. Whoever asks for the same `key` meanwhile, from
-    /// the same address, gets the same answer.
+    /// Returns what `check` says, once its turn has come. Whoever asks for the same `key`
+    /// meanwhile, from the same address, gets the same answer.
     ///
     /// # Errors
     /// There is no room, or its turn does not come in time.
@@ -197,7 +197,8 @@ impl Drop for Place {
     }
 }
 
-/// What counts as one client: an IPv4 address, or the /64 that whoever has an IPv6 address has.
+/// Returns what counts as one client: an IPv4 address, or the /64 that whoever has an IPv6 address
+/// has.
 fn network(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(ip) => IpAddr::V6((ip.to_bits() >> 64 << 64).into()),

@@ -100,7 +100,7 @@ fn target(authority: &str) -> Result<Target, Failure> {
     }
 }
 
-/// Whether the rules let the target be connected to, as far as its name tells.
+/// Checks whether the rules let the target be connected to, as far as its name tells.
 fn permit(core: &Core, target: &Target) -> Result<(), Failure> {
     let rules = core.rules.load();
     rules.permit_port(target.port).map_err(Failure::Refused)?;

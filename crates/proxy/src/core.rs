@@ -1,4 +1,4 @@
-//! What all connections of a proxy share.
+//! The state that all connections of a proxy share.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::stats::Stats;
 use crate::upstream::Upstream;
 use crate::users::Users;
 
-/// How far the proxy has come with stopping.
+/// Describes how far the proxy has come with stopping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     Running,

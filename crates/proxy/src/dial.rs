@@ -18,7 +18,7 @@ use crate::failure::{Failure, Refusal, Step};
 use crate::rules::Rules;
 use crate::target::Target;
 
-/// How long an address may take before the next one is tried beside it
+/// The time that an address may take before the next one is tried beside it
 /// (RFC 8305 section 5).
 const STAGGER: Duration = Duration::from_millis(250);
 
@@ -72,7 +72,7 @@ impl Dialer {
         Ok(stream)
     }
 
-    /// Whether the rules let `ip` be connected to, at this port, by whatever
+    /// Checks whether the rules let `ip` be connected to, at this port, by whatever
     /// name it was asked for.
     pub(crate) fn permit(&self, ip: IpAddr, port: u16) -> Result<(), Failure> {
         self.not_own(ip, port)?;
@@ -84,7 +84,7 @@ impl Dialer {
         permitted.map_err(Failure::Refused)
     }
 
-    /// Whether the rules let `target` be asked of another proxy, as far as can
+    /// Checks whether the rules let `target` be asked of another proxy, as far as can
     /// be told here: names are resolved there, except those that mean the
     /// machine that resolves them (RFC 6761 6.3), and those that are numbers.
     pub(crate) fn permit_elsewhere(&self, target: &Target) -> Result<(), Failure> {
@@ -156,7 +156,7 @@ impl Dialer {
         }
     }
 
-    /// Whether somebody who connects there gets this proxy. On a socket that
+    /// Returns whether somebody who connects there gets this proxy. On a socket that
     /// takes connections to every address, that is every address of this
     /// machine: those that can be bound.
     fn is_own(&self, ip: IpAddr, port: u16) -> bool {
@@ -230,7 +230,7 @@ pub(crate) fn prepare(stream: &TcpStream, idle: Duration) {
     let _ = socket2::SockRef::from(stream).set_tcp_user_timeout(Some(idle));
 }
 
-/// What the system says, without its number.
+/// The system's error, without its number.
 fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text

@@ -57,7 +57,7 @@ pub(crate) async fn answer(session: &Arc<Session>, request: Request<Incoming>) -
     }
 }
 
-/// What went wrong, and with which host.
+/// The failure, and with which host.
 type FailureOf = (Failure, Option<String>);
 
 async fn exchange(
@@ -135,7 +135,7 @@ fn route(session: &Session, request: &Request<Incoming>) -> Result<Arc<Route>, F
     Ok(Arc::new(route))
 }
 
-/// Whether the rules let the request be made. Inside an intercepted connection
+/// Checks whether the rules let the request be made. Inside an intercepted connection
 /// the target has been looked at; a Host header may name yet another.
 fn permit(session: &Session, request: &Request<Incoming>, route: &Route) -> Result<(), Failure> {
     if request.headers().get_all(HOST).iter().nth(1).is_some() {
@@ -186,7 +186,7 @@ struct Prepared {
     /// The proxies that it came by, this one included.
     trail: HeaderValue,
     upgrade: bool,
-    /// How long a body that the client asks the server about is held back.
+    /// The time that a body that the client asks the server about is held back.
     expects: Option<Duration>,
 }
 
@@ -244,10 +244,10 @@ fn name_host(session: &Session, parts: &mut Parts, route: &Route) -> Result<(), 
     Ok(())
 }
 
-/// How often a request is sent before its connections are too short-lived.
+/// The number of times that a request is sent before its connections are too short-lived.
 const ATTEMPTS: u32 = 3;
 
-/// What can be sent once more, where the connection may have been closed by
+/// Returns what can be sent once more, where the connection may have been closed by
 /// the server before it took notice.
 fn copy(request: &Request<Outgoing>) -> Option<http::request::Builder> {
     let safe = matches!(

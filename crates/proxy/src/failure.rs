@@ -1,4 +1,4 @@
-//! What goes wrong on the way of a request, in words for whoever asked.
+//! The failures on the way of a request, in words for whoever asked.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -69,7 +69,7 @@ pub enum UpstreamFailure {
     Refused(StatusCode, Option<String>),
 }
 
-/// What can take too long.
+/// The steps that can take too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Looking the name up.
@@ -122,7 +122,7 @@ impl Failure {
         }
     }
 
-    /// What failed, in a few words.
+    /// Returns what failed, in a few words.
     pub fn title(&self) -> &'static str {
         match self {
             Failure::Request(_) => "This request is not for a proxy",
@@ -140,7 +140,7 @@ impl Failure {
         }
     }
 
-    /// What failed, in a sentence.
+    /// Returns what failed, in a sentence.
     pub fn reason(&self) -> String {
         match self {
             Failure::Request(why)
@@ -165,7 +165,7 @@ impl Failure {
         }
     }
 
-    /// What to do about it.
+    /// Returns what to do about it.
     pub fn advice(&self) -> &'static str {
         match self {
             Failure::Request(_) => {
@@ -223,7 +223,7 @@ impl Failure {
         }
     }
 
-    /// What the server's certificate says, where that is the trouble.
+    /// Returns what the server's certificate says, where that is the trouble.
     pub fn facts(&self) -> Option<&CertificateSummary> {
         match self {
             Failure::Certificate(_, facts) => facts.as_deref(),
@@ -238,7 +238,7 @@ pub(crate) fn next_hop(proxy: impl std::fmt::Display, status: StatusCode) -> Str
     format!("next-hop=\"{proxy}\"; received-status={}", status.as_u16())
 }
 
-/// Whether a proxy wants to know who asks. Some say it as servers do, to those
+/// Returns whether a proxy wants to know who asks. Some say it as servers do, to those
 /// whose password is wrong.
 fn unknown(status: StatusCode) -> bool {
     matches!(

@@ -75,7 +75,7 @@ pub(crate) fn ask_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
     headers.insert(UPGRADE, protocol);
 }
 
-/// Whether the sender takes trailers (RFC 9110 10.1.4).
+/// Returns whether the sender takes trailers (RFC 9110 10.1.4).
 pub(crate) fn takes_trailers(headers: &HeaderMap) -> bool {
     headers
         .get_all(TE)
@@ -85,7 +85,7 @@ pub(crate) fn takes_trailers(headers: &HeaderMap) -> bool {
         .any(|coding| coding.trim().eq_ignore_ascii_case("trailers"))
 }
 
-/// Whether the client waits to be told that its body is wanted.
+/// Returns whether the client waits to be told that its body is wanted.
 pub(crate) fn expects_continue(headers: &HeaderMap) -> bool {
     let expect = headers.get(EXPECT).and_then(|value| value.to_str().ok());
     expect.is_some_and(|value| value.eq_ignore_ascii_case("100-continue"))
@@ -129,7 +129,7 @@ pub(crate) fn trail(headers: &HeaderMap, name: &str) -> HeaderValue {
     trail.unwrap_or(HeaderValue::from_static("1.1 lucarne"))
 }
 
-/// Whether the message came by a proxy of this name.
+/// Returns whether the message came by a proxy of this name.
 pub(crate) fn came_by(headers: &HeaderMap, name: &str) -> bool {
     headers
         .get_all(VIA)

@@ -1,4 +1,4 @@
-//! How far a request goes (RFC 9110 7.6.2), and what the proxy says to those
+//! Describes how far a request goes (RFC 9110 7.6.2), and what the proxy says to those
 //! that go no farther.
 
 use http::header::{ALLOW, AUTHORIZATION, COOKIE, HeaderValue, MAX_FORWARDS, PROXY_AUTHORIZATION};
@@ -7,7 +7,7 @@ use http::{Method, Request, Response, StatusCode};
 use crate::body::Body;
 use crate::{headers, page};
 
-/// What may be asked of this proxy, for itself or for servers.
+/// Holds what may be asked of this proxy, for itself or for servers.
 const METHODS: HeaderValue =
     HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE, CONNECT");
 

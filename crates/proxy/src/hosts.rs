@@ -1,4 +1,4 @@
-//! What is known of each host: for the live view and the admin page.
+//! The hosts and what is known of them: for the live view and the admin page.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(crate) struct Seen {
     pub(crate) requests: AtomicU64,
     pub(crate) failures: AtomicU64,
     pub(crate) intercepted: AtomicBool,
-    /// How long its certificate was waited for when it was not there yet.
+    /// The time that its certificate was waited for when it was not there yet.
     minted_us: AtomicU64,
     last_ms: AtomicU64,
 }
@@ -47,7 +47,7 @@ impl Seen {
 pub struct HostRow {
     /// Its name.
     pub host: String,
-    /// Whether its TLS is intercepted; else it is tunnelled, or plain HTTP.
+    /// Says whether its TLS is intercepted; else it is tunnelled, or plain HTTP.
     pub intercepted: bool,
     /// Connections of clients for it (of plain HTTP: requests).
     pub connections: u64,
@@ -57,7 +57,7 @@ pub struct HostRow {
     pub failures: u64,
     /// Microseconds that its certificate took when it was made; 0: it was not.
     pub minted_us: u64,
-    /// When it was asked for last, in Unix milliseconds.
+    /// The time when it was asked for last, in Unix milliseconds.
     pub last_ms: u64,
 }
 

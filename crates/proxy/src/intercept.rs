@@ -1,4 +1,4 @@
-//! What a client sends after CONNECT: TLS and HTTP, which are answered in the
+//! Describes what a client sends after CONNECT: TLS and HTTP, which are answered in the
 //! server's place, or something else, which is passed on.
 //!
 //! Nothing is passed on before it is known what it is. A client that says
@@ -67,7 +67,7 @@ pub(crate) async fn intercept(
     }
 }
 
-/// Who speaks first after CONNECT.
+/// Says who speaks first after CONNECT.
 enum First {
     Client(Opening),
     Server,
@@ -122,7 +122,7 @@ async fn first(
     }
 }
 
-/// What a client that has begun to speak says; `None`: it has gone.
+/// Returns what a client that has begun to speak says; `None`: it has gone.
 async fn opening(core: &Core, stream: &mut Rewind) -> Option<Opening> {
     loop {
         if let Some(opening) = recognise(stream.before(), core.limits.head_bytes) {
@@ -195,7 +195,7 @@ async fn hello(core: &Core, mut stream: Rewind) -> Result<StartHandshake<Rewind>
     }
 }
 
-/// What a ClientHello asks for.
+/// The offer of a ClientHello.
 struct ClientOffer {
     name: Result<Option<Host>, HostError>,
     http1: bool,
@@ -310,7 +310,7 @@ async fn certificate(core: &Core, host: &Host, seen: &Seen) -> Result<Arc<Minted
     Ok(minted)
 }
 
-/// What is spoken with the client, and a connection if that took one.
+/// Describes what is spoken with the client, and a connection if that took one.
 struct Choice {
     http2: bool,
     ready: Option<Result<Connection, Failure>>,

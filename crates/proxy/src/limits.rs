@@ -1,8 +1,8 @@
-//! How much, and how long.
+//! The limits of the proxy: how much, and how long.
 
 use std::time::Duration;
 
-/// What one HTTP/2 stream may send ahead of who reads it, in bytes: what the proxy
+/// Holds what one HTTP/2 stream may send ahead of who reads it, in bytes: what the proxy
 /// holds for a slow reader, and 40 Mbit/s at 100 ms.
 pub(crate) const STREAM_WINDOW: u32 = 512 << 10;
 
@@ -25,13 +25,13 @@ pub struct Limits {
     pub hosts: usize,
     /// Connections to servers that are kept for the next request.
     pub idle_connections: usize,
-    /// How long they are kept.
+    /// The time that they are kept.
     pub keep: Duration,
     /// For the head of a request, and how long a client may stay without one.
     pub head: Duration,
     /// For the TLS handshake with a client: from its first byte to its last.
     pub handshake: Duration,
-    /// How long a client may say nothing after CONNECT before its server is
+    /// The time that a client may say nothing after CONNECT before its server is
     /// connected to: it may be one that waits for the server to speak first.
     pub silence: Duration,
     /// For finding and reaching a server, its TLS handshake included.
@@ -41,7 +41,7 @@ pub struct Limits {
     pub expectation: Duration,
     /// For a server to begin its answer, once it has the request.
     pub answer: Duration,
-    /// How long bodies and tunnels may stand still.
+    /// The time that bodies and tunnels may stand still.
     pub idle: Duration,
     /// For what is under way when the proxy stops.
     pub drain: Duration,

@@ -23,7 +23,7 @@ impl Network {
         (self.length == whole).then_some(self.base)
     }
 
-    /// Whether `ip` is in it.
+    /// Returns whether `ip` is in it.
     pub fn contains(&self, ip: IpAddr) -> bool {
         match (self.base, ip.to_canonical()) {
             (IpAddr::V4(base), IpAddr::V4(ip)) => shared(
@@ -38,7 +38,7 @@ impl Network {
     }
 }
 
-/// Whether two numbers of `bits` bits share their first `length`.
+/// Returns whether two numbers of `bits` bits share their first `length`.
 fn shared(a: u128, b: u128, bits: u32, length: u8) -> bool {
     let below = bits - u32::from(length);
     (a ^ b).checked_shr(below).unwrap_or(0) == 0
@@ -75,7 +75,7 @@ impl fmt::Display for Network {
     }
 }
 
-/// What kind of address `ip` is, if it is not one of the public internet: one
+/// Returns what kind of address `ip` is, if it is not one of the public internet: one
 /// of this machine, of this network, or of none (IANA's special-purpose
 /// registries). Addresses that carry an IPv4 address are what that one is.
 pub fn special(ip: IpAddr) -> Option<&'static str> {

@@ -1,4 +1,4 @@
-//! What a client says first after CONNECT, told by its first bytes: whether it
+//! The protocol that a client speaks first after CONNECT, told by its first bytes: whether it
 //! names a host that the rules have to know of.
 
 use std::io;
@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::stream::Rewind;
 
-/// What a connection begins with.
+/// The beginning of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opening {
     /// A TLS handshake, or what can be nothing else.
@@ -25,7 +25,7 @@ pub(crate) enum Opening {
 /// The first byte of a TLS handshake (RFC 8446 5.1).
 const HANDSHAKE: u8 = 22;
 
-/// What begins with `bytes`; `None`: more of them would tell. After `bound`
+/// Returns what begins with `bytes`; `None`: more of them would tell. After `bound`
 /// bytes it is decided: against the client, where it could still be HTTP.
 pub(crate) fn recognise(bytes: &[u8], bound: usize) -> Option<Opening> {
     match *bytes {
@@ -38,7 +38,7 @@ pub(crate) fn recognise(bytes: &[u8], bound: usize) -> Option<Opening> {
     }
 }
 
-/// What began with `bytes`, which did not tell, and ended with them: some
+/// Returns what began with `bytes`, which did not tell, and ended with them: some
 /// servers answer a request whose line has no end.
 pub(crate) fn ended(bytes: &[u8]) -> Opening {
     match mentions_http(bytes) {
@@ -69,7 +69,7 @@ fn text(bytes: &[u8], bound: usize) -> Option<Opening> {
     }
 }
 
-/// Whether it has a version of HTTP, or, as HTTP/0.9 has no version, a URL
+/// Returns whether it has a version of HTTP, or, as HTTP/0.9 has no version, a URL
 /// that names a host.
 fn mentions_http(line: &[u8]) -> bool {
     let has = |word: &[u8]| {
@@ -79,12 +79,12 @@ fn mentions_http(line: &[u8]) -> bool {
     has(b"HTTP/") || has(b"HTTP://") || has(b"HTTPS://")
 }
 
-/// Whether a method may begin with it (RFC 9110 5.6.2).
+/// Returns whether a method may begin with it (RFC 9110 5.6.2).
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Whether there are servers that take it for a space: those of RFC 9112 3, and
+/// Returns whether there are servers that take it for a space: those of RFC 9112 3, and
 /// what Unicode adds to them in ISO 8859-1.
 fn is_blank(byte: u8) -> bool {
     matches!(

@@ -26,7 +26,7 @@ struct Page<'a> {
     advice: &'a str,
 }
 
-/// What tells the client of `failure`: a page, or text for those who do not
+/// Returns what tells the client of `failure`: a page, or text for those who do not
 /// ask for HTML.
 pub(crate) fn failure(
     failure: &Failure,
@@ -71,7 +71,7 @@ pub(crate) fn answer(
     response
 }
 
-/// What failed, as a few lines.
+/// Returns what failed, as a few lines.
 pub(crate) fn text(failure: &Failure, host: Option<&str>) -> String {
     let mut text = format!("{}: {}", failure.status(), failure.title());
     if let Some(host) = host {

@@ -66,7 +66,7 @@ impl HostPattern {
         self.port
     }
 
-    /// Whether `target` is one of the hosts meant.
+    /// Returns whether `target` is one of the hosts meant.
     pub fn matches(&self, target: &Target) -> bool {
         if self.port.is_some_and(|port| port != target.port) {
             return false;
@@ -146,7 +146,7 @@ fn number(port: &str) -> Result<u16, PatternError> {
     }
 }
 
-/// Whether `text` is these pieces, in order, with anything between them. Takes
+/// Returns whether `text` is these pieces, in order, with anything between them. Takes
 /// time in proportion to both lengths at most.
 fn glob(pieces: &[String], text: &str) -> bool {
     let [first, middle @ .., last] = pieces else {

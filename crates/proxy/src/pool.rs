@@ -20,13 +20,13 @@ use crate::upstream_proxy::UpstreamProxy;
 /// whom: what tells connections apart that must not be taken for each other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Route {
-    /// What is connected to.
+    /// Holds what is connected to.
     pub(crate) target: Target,
     /// The server that must prove who it is; `None`: plain HTTP.
     pub(crate) tls: Option<Host>,
     /// The proxy that is asked for the connection; `None`: nobody is.
     pub(crate) through: Option<Arc<UpstreamProxy>>,
-    /// Whether that one gets the requests to pass them on, and no CONNECT.
+    /// Says whether that one gets the requests to pass them on, and no CONNECT.
     pub(crate) forwarded: bool,
     /// The certificate that the server is shown if it asks for one.
     pub(crate) client: Option<Arc<TlsClient>>,
@@ -80,7 +80,7 @@ struct Entry {
     /// The one most recently used last.
     http1: Vec<(Http1, Instant)>,
     http2: Option<(Http2, Instant)>,
-    /// Whether the server chose HTTP/2 when it could.
+    /// Says whether the server chose HTTP/2 when it could.
     speaks_http2: Option<bool>,
 }
 
@@ -94,7 +94,7 @@ impl Pool {
         })
     }
 
-    /// Whether the server speaks HTTP/2, if that is known.
+    /// Returns whether the server speaks HTTP/2, if that is known.
     pub(crate) fn speaks_http2(&self, route: &Route) -> Option<bool> {
         self.routes.lock().get(route)?.speaks_http2
     }
@@ -191,7 +191,7 @@ pub(crate) struct Lease {
     pub(crate) pool: Arc<Pool>,
     pub(crate) route: Arc<Route>,
     pub(crate) connection: Http1,
-    /// What ends the connection with this answer.
+    /// Holds what ends the connection with this answer.
     pub(crate) withheld: Option<Withheld>,
 }
 

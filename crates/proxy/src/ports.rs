@@ -14,12 +14,12 @@ pub struct Ports(RangeInclusive<u16>);
 pub struct PortsError;
 
 impl Ports {
-    /// Whether `port` is one of them.
+    /// Returns whether `port` is one of them.
     pub fn contains(&self, port: u16) -> bool {
         self.0.contains(&port)
     }
 
-    /// What may be reached unless somebody says otherwise: HTTPS, plain HTTP
+    /// Returns what may be reached unless somebody says otherwise: HTTPS, plain HTTP
     /// (browsers open `ws://` that way), and what needs no privileges to
     /// serve. Not mail, not SSH, not Telnet.
     pub fn usual() -> Vec<Ports> {

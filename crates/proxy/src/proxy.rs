@@ -31,15 +31,15 @@ pub struct ProxySettings {
     pub minter: Arc<Minter>,
     /// Which servers are believed.
     pub trust: Trust,
-    /// How servers are reached, and as whom.
+    /// Says how servers are reached, and as whom.
     pub upstream_routes: UpstreamRoutes,
-    /// What may be reached, and what happens to it.
+    /// Holds what may be reached, and what happens to it.
     pub rules: Rules,
-    /// Who may use it; `None`: everybody.
+    /// Says who may use it; `None`: everybody.
     pub users: Option<Users>,
-    /// How much, and how long.
+    /// Says how much, and how long.
     pub limits: Limits,
-    /// Who is shown the servers' certificates.
+    /// Says who is shown the servers' certificates.
     pub observer: Option<Arc<Observer>>,
     /// The receiver of the secrets of TLS, with clients and with servers: for
     /// looking at what was recorded of the network. `None`: nobody is told.
@@ -50,7 +50,7 @@ pub struct ProxySettings {
 #[derive(Clone)]
 pub struct Proxy(Arc<Core>);
 
-/// How often idle connections are looked through.
+/// The interval at which idle connections are looked through.
 const SWEEP: Duration = Duration::from_secs(5);
 
 impl Proxy {
@@ -161,12 +161,12 @@ impl Proxy {
         self.0.hosts.rows()
     }
 
-    /// What was counted so far.
+    /// Returns what was counted so far.
     pub fn totals(&self) -> Totals {
         self.0.stats.totals()
     }
 
-    /// What the store did so far.
+    /// Returns what the store did so far.
     pub fn store_stats(&self) -> StoreStats {
         self.0.minter.stats()
     }

@@ -1,4 +1,4 @@
-//! What may be reached, and what happens to it.
+//! The rules of what may be reached, and what happens to it.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use crate::pattern::HostPattern;
 use crate::ports::Ports;
 use crate::target::Target;
 
-/// What the proxy does with TLS that a client sends after CONNECT.
+/// Describes what the proxy does with TLS that a client sends after CONNECT.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Action {
     /// Answers in the server's place, with a certificate of its own.
@@ -23,7 +23,7 @@ pub enum Action {
 pub struct Rule {
     /// Which hosts.
     pub hosts: HostPattern,
-    /// What happens.
+    /// Holds what happens.
     pub action: Action,
 }
 
@@ -32,7 +32,7 @@ pub struct Rule {
 pub struct Rules {
     /// The first that matches decides.
     pub rules: Vec<Rule>,
-    /// What happens where none matches.
+    /// Holds what happens where none matches.
     pub default: Action,
     /// Only these hosts may be reached; empty: all.
     pub allow: Vec<HostPattern>,
@@ -40,7 +40,7 @@ pub struct Rules {
     pub deny: Vec<HostPattern>,
     /// Ports that may be reached.
     pub ports: Vec<Ports>,
-    /// Whether addresses that are not of the public internet may be reached.
+    /// Says whether addresses that are not of the public internet may be reached.
     pub private: bool,
     /// Such addresses that may be reached all the same.
     pub networks: Vec<Network>,
@@ -64,7 +64,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// What is to be done with `target`, which is known by other names, too
+    /// Returns what is to be done with `target`, which is known by other names, too
     /// (the name in the ClientHello, where CONNECT named an address).
     pub fn action(&self, target: &Target, also: Option<&Target>) -> Action {
         let applies = |rule: &&Rule| {
@@ -74,12 +74,12 @@ impl Rules {
         rule.map_or(self.default, |rule| rule.action)
     }
 
-    /// Whether the action for an address can depend on the name behind it.
+    /// Returns whether the action for an address can depend on the name behind it.
     pub fn need_name(&self, target: &Target) -> bool {
         target.host.ip().is_some() && (!self.rules.is_empty() || self.default == Action::Intercept)
     }
 
-    /// Whether the lists let `target` be reached.
+    /// Checks whether the lists let `target` be reached.
     ///
     /// # Errors
     /// The list that does not.
@@ -91,7 +91,7 @@ impl Rules {
         Err(Refusal::NotAllowed(target.host.clone()))
     }
 
-    /// Whether the list of hosts that may not be reached lacks `target`.
+    /// Checks whether the list of hosts that may not be reached lacks `target`.
     ///
     /// # Errors
     /// The pattern that has it.
@@ -102,12 +102,12 @@ impl Rules {
         }
     }
 
-    /// Whether there are lists of hosts at all.
+    /// Returns whether there are lists of hosts at all.
     pub fn judge(&self) -> bool {
         !self.allow.is_empty() || !self.deny.is_empty()
     }
 
-    /// Whether this port may be reached.
+    /// Checks whether this port may be reached.
     ///
     /// # Errors
     /// If it may not.
@@ -118,7 +118,7 @@ impl Rules {
         }
     }
 
-    /// Whether `ip` may be connected to.
+    /// Checks whether `ip` may be connected to.
     ///
     /// # Errors
     /// If it is not of the public internet, and nobody allowed it.

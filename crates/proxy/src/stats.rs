@@ -1,4 +1,4 @@
-//! What the proxy counts.
+//! The metrics of the proxy.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;

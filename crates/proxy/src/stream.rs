@@ -34,7 +34,7 @@ impl<S: AsyncRead + Unpin> Rewind<S> {
         }
     }
 
-    /// What was read, and is still to be read.
+    /// Returns what was read, and is still to be read.
     pub(crate) fn before(&self) -> &[u8] {
         &self.before
     }

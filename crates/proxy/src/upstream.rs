@@ -41,7 +41,7 @@ pub struct Trust {
     pub insecure: bool,
 }
 
-/// How servers are reached, and as whom.
+/// Describes how servers are reached, and as whom.
 #[derive(Clone, Debug, Default)]
 pub struct UpstreamRoutes {
     /// The upstream proxies: the first that matches decides, and where none
@@ -274,7 +274,7 @@ impl Upstream {
     }
 }
 
-/// What to say of an error of HTTP with the server.
+/// Returns what to say of an error of HTTP with the server.
 pub(crate) fn closed(error: hyper::Error) -> Failure {
     if let Some(alert) = alert(&error) {
         return Failure::Tls(format!(
@@ -292,7 +292,7 @@ pub(crate) fn closed(error: hyper::Error) -> Failure {
     Failure::Closed(why)
 }
 
-/// What a server says by TLS, after the handshake: that it does not like the
+/// Returns what a server says by TLS, after the handshake: that it does not like the
 /// certificate that it was shown, say.
 fn alert(error: &hyper::Error) -> Option<rustls::AlertDescription> {
     let mut cause = std::error::Error::source(error);

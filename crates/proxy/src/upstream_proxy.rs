@@ -10,7 +10,7 @@ use url::Url;
 use crate::pattern::HostPattern;
 use crate::target::Target;
 
-/// How some hosts are reached.
+/// Describes how some hosts are reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamRoute {
     /// Which hosts.
@@ -23,7 +23,7 @@ pub struct UpstreamRoute {
 /// [`Display`](fmt::Display) is its URL without the password.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct UpstreamProxy {
-    /// Whether it is spoken to by TLS.
+    /// Says whether it is spoken to by TLS.
     pub(crate) tls: bool,
     pub(crate) target: Target,
     user: Option<String>,
@@ -74,7 +74,7 @@ impl UpstreamProxy {
         })
     }
 
-    /// Whether it names a user whose password has not been given.
+    /// Returns whether it names a user whose password has not been given.
     pub fn lacks_password(&self) -> bool {
         self.user.is_some() && self.authorization.is_none()
     }

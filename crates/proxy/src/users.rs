@@ -1,4 +1,4 @@
-//! Who may use the proxy: Basic authentication (RFC 7617).
+//! The users of the proxy: Basic authentication (RFC 7617).
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -18,8 +18,8 @@ use parking_lot::Mutex;
 use crate::checks::{Checks, Key};
 use crate::failure::Failure;
 
-/// How long a password that was right is remembered after it was last used: bcrypt takes longer
-/// than the request, and clients send the same one each time.
+/// The time that a password that was right is remembered after it was last used: bcrypt takes
+/// longer than the request, and clients send the same one each time.
 const REMEMBERED: Duration = Duration::from_secs(600);
 /// The highest cost of bcrypt: a check of it takes about a second, and none waits longer than
 /// five for its turn.
@@ -33,7 +33,7 @@ pub struct Users {
     users: HashMap<String, Arc<User>>,
     /// The highest cost of bcrypt among them; `None`: none has bcrypt.
     cost: Option<u32>,
-    /// What passwords are remembered by. Nobody else has it, and it ends with this process.
+    /// Holds what passwords are remembered by. Nobody else has it, and it ends with this process.
     secret: hmac::Key,
     checks: Arc<Checks>,
     /// Rounds of bcrypt so far, as powers of the costs.
@@ -216,7 +216,7 @@ impl Users {
 }
 
 impl User {
-    /// Whether this is the password that was right, not too long ago.
+    /// Returns whether this is the password that was right, not too long ago.
     fn knows(&self, key: &Key, now: Instant) -> bool {
         let mut known = self.known.lock();
         match &mut *known {
@@ -274,7 +274,7 @@ impl Secret {
         }
     }
 
-    /// Whether this is the password, as far as that can be said at once.
+    /// Returns whether this is the password, as far as that can be said at once.
     fn is_plainly(&self, password: &str) -> bool {
         match self {
             Secret::Plain(known) => equal(&sha256(&[password.as_bytes()]), known),

@@ -43,7 +43,7 @@ impl Verifier {
         })
     }
 
-    /// What stood in the certificate that was wrong for this name.
+    /// Returns what stood in the certificate that was wrong for this name.
     pub(crate) fn facts(&self, name: &str) -> Option<CertificateSummary> {
         let wrong = self.wrong.lock();
         let latest = wrong.iter().rev().find(|(host, _)| host == name);
@@ -122,7 +122,7 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// What is wrong with a certificate, for people.
+/// The problem with a certificate, for people.
 pub(crate) fn explain(error: &CertificateError) -> String {
     match error {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {

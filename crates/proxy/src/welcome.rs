@@ -1,4 +1,4 @@
-//! What the proxy says to those who ask itself, not a server through it: what
+//! Describes what the proxy says to those who ask itself, not a server through it: what
 //! it is, and the certificate to trust.
 
 use http::header::{CONTENT_DISPOSITION, HeaderValue};

@@ -78,7 +78,7 @@ pub trait Assets: Send + Sync + 'static {
     /// error only means that staged records stay.)
     async fn settle(&self, size: u64) -> Result<(), Error>;
 
-    /// Whether what [`publish`](Self::publish) has returned for is durable: in
+    /// Returns whether what [`publish`](Self::publish) has returned for is durable: in
     /// object stores, but not on a disk. Then [`settle`](Self::settle) costs
     /// little and is worth calling every few rounds, and a recovery need not
     /// publish what a published checkpoint covers.
@@ -119,7 +119,7 @@ pub trait Assets: Send + Sync + 'static {
     /// object store is asked for its checkpoint, to see whether it answers.
     async fn headroom(&self) -> Result<Option<u64>, Error>;
 
-    /// What has been written so far, for metrics.
+    /// Returns what has been written so far, for metrics.
     fn stats(&self) -> &Stats;
 
     /// For messages: where the files are (a directory, a bucket).
@@ -148,9 +148,9 @@ pub struct Asset {
     /// As in the static CT API, relative to the monitoring prefix:
     /// `checkpoint`, `tile/0/x001/234.p/5`, `issuer/<fingerprint>`.
     pub path: String,
-    /// What is stored, already encoded.
+    /// The content, already encoded.
     pub bytes: Bytes,
-    /// What it is, from which follow the headers it is served with.
+    /// Its kind, from which follow the headers it is served with.
     pub kind: AssetKind,
 }
 
@@ -174,7 +174,7 @@ pub enum AssetKind {
     HashTile,
     /// A tile of entries.
     DataTile {
-        /// How the bytes are stored.
+        /// The encoding of the bytes.
         encoding: Encoding,
     },
     /// A DER certificate of some chain, named after its SHA-256.
@@ -183,7 +183,7 @@ pub enum AssetKind {
     LogJson,
 }
 
-/// How bytes are stored, in the terms of `Content-Encoding`.
+/// The encodings in which bytes are stored, in the terms of `Content-Encoding`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Encoding {
     /// As they are.

@@ -1,4 +1,4 @@
-//! What can go wrong with [`Assets`](crate::Assets).
+//! The errors of [`Assets`](crate::Assets).
 
 use std::io;
 
@@ -12,11 +12,11 @@ pub enum Error {
          Nothing acknowledged is lost; free space or enlarge the disk, and the log goes on"
     )]
     Full {
-        /// What was tried.
+        /// The operation that was tried.
         action: &'static str,
         /// The file.
         path: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The file system or directory does not let us write.
@@ -25,11 +25,11 @@ pub enum Error {
          check owner, mode and mount options"
     )]
     ReadOnly {
-        /// What was tried.
+        /// The operation that was tried.
         action: &'static str,
         /// The file.
         path: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A file that must not be changed is not what it should be.
@@ -91,7 +91,7 @@ pub enum Error {
         file: String,
         /// Where the damage begins.
         offset: u64,
-        /// What was found.
+        /// The finding.
         detail: String,
     },
     /// A write or sync failed before, so that nothing may be built on it.
@@ -122,7 +122,7 @@ pub enum Error {
     /// What is configured cannot be an object store.
     #[error("the object store is not configured rightly: {problem}")]
     Configuration {
-        /// What is wrong with it.
+        /// The problem with it.
         problem: String,
     },
     /// What is configured is no part of this build.
@@ -134,11 +134,11 @@ pub enum Error {
          endpoint are right and the log is new, make it; otherwise restore it"
     )]
     NoBucket {
-        /// What was tried.
+        /// The operation that was tried.
         action: &'static str,
         /// The object and the bucket.
         place: String,
-        /// What the store said.
+        /// The store's answer.
         detail: String,
     },
     /// The store does not know our credentials, or does not let them do this.
@@ -147,11 +147,11 @@ pub enum Error {
          that they may list, read, write and delete objects there"
     )]
     Refused {
-        /// What was tried.
+        /// The operation that was tried.
         action: &'static str,
         /// The object and the bucket.
         place: String,
-        /// What the store said.
+        /// The store's answer.
         detail: String,
     },
     /// The checkpoint in the bucket is not the one that this log put there.
@@ -171,11 +171,11 @@ pub enum Error {
          that SSL_CERT_FILE names"
     )]
     Untrusted {
-        /// What was tried.
+        /// The operation that was tried.
         action: &'static str,
         /// The object and the bucket.
         place: String,
-        /// What is wrong with the certificate.
+        /// The problem with the certificate.
         detail: String,
     },
     /// The store takes requests only from machines whose clock is right.
@@ -184,11 +184,11 @@ pub enum Error {
          ({detail}). Set the clock; a log needs one that is kept right (NTP) anyway"
     )]
     ClockSkew {
-        /// What was tried.
+        /// The operation that was tried.
         action: &'static str,
         /// The object and the bucket.
         place: String,
-        /// What the store said.
+        /// The store's answer.
         detail: String,
     },
     /// The store did not answer in time, or said that it cannot now.
@@ -197,40 +197,40 @@ pub enum Error {
          Nothing acknowledged is lost; the log goes on once it does"
     )]
     Unavailable {
-        /// What was tried.
+        /// The operation that was tried.
         action: &'static str,
         /// The object and the bucket.
         place: String,
-        /// What the store said.
+        /// The store's answer.
         detail: String,
     },
     /// Any other answer of an object store.
     #[error("cannot {action} {place}: the store answers {detail}")]
     Store {
-        /// What was tried.
+        /// The operation that was tried.
         action: &'static str,
         /// The object and the bucket.
         place: String,
-        /// What the store said.
+        /// The store's answer.
         detail: String,
     },
     /// Anything else.
     #[error("cannot {action} {path}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation that was tried.
         action: &'static str,
         /// The file.
         path: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// What this build cannot do, because a cargo feature was left out of it.
+/// Describes what this build cannot do, because a cargo feature was left out of it.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("this build has no support for {what}: it was built without the feature `{feature}`")]
 pub struct NotBuilt {
-    /// What, for people.
+    /// Holds what, for people.
     pub what: &'static str,
     /// The feature.
     pub feature: &'static str,

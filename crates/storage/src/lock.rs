@@ -59,7 +59,7 @@ pub enum LockError {
     Conflict {
         /// Where the lock is.
         location: String,
-        /// What is stored instead; `None` if the log has no checkpoint there.
+        /// The checkpoint that is stored instead; `None` if the log has no checkpoint there.
         found: Option<Vec<u8>>,
     },
     /// [`Lock::create`] found a checkpoint.
@@ -77,7 +77,7 @@ pub enum LockError {
     Unusable {
         /// Where the lock is, or should be.
         location: String,
-        /// What is wrong with it and what to do.
+        /// The problem with it and what to do.
         reason: String,
     },
     /// The database or store failed.
@@ -85,9 +85,9 @@ pub enum LockError {
     Failed {
         /// Where the lock is.
         location: String,
-        /// What was tried.
+        /// The operation that was tried.
         action: &'static str,
-        /// What the store said.
+        /// The store's answer.
         reason: String,
     },
 }

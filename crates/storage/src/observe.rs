@@ -1,4 +1,4 @@
-//! What an object store was asked, for whoever counts it.
+//! The observation of requests to an object store, for whoever counts it.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub trait Observer: Send + Sync + 'static {
 
 impl Observer for () {}
 
-/// What a request was for.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// An object was read.
@@ -55,7 +55,7 @@ impl Operation {
     }
 }
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// It was done.

@@ -20,11 +20,11 @@ use rustix::process::{Resource, getrlimit};
 pub struct OpenFile {
     file: File,
     stamp: Stamp,
-    /// When it was last looked at, in milliseconds since the first of all files.
+    /// The time when it was last looked at, in milliseconds since the first of all files.
     looked: AtomicU64,
 }
 
-/// How long nobody looks at a file again: who sends it ten thousand times a
+/// The time that nobody looks at a file again: who sends it ten thousand times a
 /// second need not ask for its state as often.
 const FRESH_MS: u64 = 10;
 
@@ -34,7 +34,7 @@ fn now_ms() -> u64 {
     FIRST.elapsed().as_millis() as u64 + FRESH_MS
 }
 
-/// What a change of a file changes.
+/// Describes what a change of a file changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     size: i64,
@@ -43,7 +43,7 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    /// What the file is now.
+    /// Returns what the file is now.
     #[allow(clippy::unnecessary_cast, reason = "not the same types everywhere")]
     pub(crate) fn of(file: &File) -> Option<Self> {
         let now = fstat(file).ok()?;
@@ -81,7 +81,7 @@ impl OpenFile {
         })
     }
 
-    /// Whether nobody has written to the file since its bytes were read, as of
+    /// Returns whether nobody has written to the file since its bytes were read, as of
     /// some milliseconds ago.
     pub fn is_unchanged(&self) -> bool {
         let (now, looked) = (now_ms(), self.looked.load(Ordering::Relaxed));

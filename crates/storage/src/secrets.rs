@@ -38,9 +38,9 @@ pub enum SecretError {
     /// There is none of this name.
     #[error("is not at {server} ({detail}). Check its name, and where it is")]
     Absent {
-        /// Who was asked.
+        /// The service that was asked.
         server: String,
-        /// What it said.
+        /// The error it gave.
         detail: String,
     },
     /// The credentials are not known, or may not read it.
@@ -49,27 +49,27 @@ pub enum SecretError {
          permission {permission}"
     )]
     Refused {
-        /// Who was asked.
+        /// The service that was asked.
         server: String,
-        /// What it takes to read a secret.
+        /// Holds what it takes to read a secret.
         permission: &'static str,
-        /// What the server said.
+        /// The server's answer.
         detail: String,
     },
     /// No answer in time, or that there is none now.
     #[error("cannot be fetched: {server} does not serve us now ({detail})")]
     Unavailable {
-        /// Who was asked.
+        /// The service that was asked.
         server: String,
-        /// What it said, or what kept it from saying anything.
+        /// The error it gave, or what kept it from saying anything.
         detail: String,
     },
     /// Any other answer.
     #[error("cannot be fetched: {server} answers {detail}")]
     Answer {
-        /// Who was asked.
+        /// The service that was asked.
         server: String,
-        /// What it said.
+        /// The error it gave.
         detail: String,
     },
 }
@@ -190,7 +190,7 @@ fn anonymous(error: &object_store::Error) -> SecretError {
     SecretError::Credentials(failure::detail(error))
 }
 
-/// Who is asked.
+/// The service that is asked.
 struct Service {
     server: String,
     permission: &'static str,
@@ -231,7 +231,7 @@ impl Service {
         }
     }
 
-    /// What an answer without a secret means. AWS has `__type` and a message,
+    /// Returns what an answer without a secret means. AWS has `__type` and a message,
     /// GCP an `error` with `status` and message.
     fn sort(&self, status: StatusCode, body: &[u8]) -> SecretError {
         let said: Value = serde_json::from_slice(body).unwrap_or_default();
@@ -279,7 +279,7 @@ impl Service {
     }
 }
 
-/// How AWS, with status 400, turns away who asks.
+/// Says how AWS, with status 400, turns away who asks.
 const UNKNOWN: [&str; 7] = [
     "AccessDeniedException",
     "ExpiredTokenException",

@@ -6,7 +6,7 @@ mod requests;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What a back end has done since it was opened. Only ever grows.
+/// The counters of what a back end has done since it was opened. Only ever grows.
 #[derive(Default)]
 pub struct Stats {
     syncs: AtomicU64,

@@ -1,4 +1,4 @@
-//! Whom this machine trusts: the certificate authorities of the system, or of
+//! Describes whom this machine trusts: the certificate authorities of the system, or of
 //! the file that `SSL_CERT_FILE` names instead.
 
 use std::sync::{Arc, OnceLock};

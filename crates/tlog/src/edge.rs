@@ -27,7 +27,7 @@ pub enum TileError<E> {
     Read {
         /// The tile that was asked for.
         tile: Tile,
-        /// What the reader said.
+        /// The reader's error.
         error: E,
     },
     /// The tile has another length than its width demands.
@@ -35,7 +35,7 @@ pub enum TileError<E> {
     Length {
         /// The tile that was asked for.
         tile: Tile,
-        /// How many bytes it has.
+        /// The number of bytes that it has.
         length: usize,
     },
 }

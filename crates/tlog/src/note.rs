@@ -24,7 +24,7 @@ pub struct NoteSignature {
     pub name: String,
     /// The key's identifier, see [`key_id`].
     pub key_id: [u8; 4],
-    /// What follows the identifier, in the form that the key's algorithm has.
+    /// Holds what follows the identifier, in the form that the key's algorithm has.
     pub signature: Vec<u8>,
 }
 
@@ -124,7 +124,7 @@ fn parse_line(line: &str) -> Option<NoteSignature> {
     })
 }
 
-/// Whether this can be the name of a key: "non-empty, and not containing
+/// Returns whether this can be the name of a key: "non-empty, and not containing
 /// Unicode spaces or plus (U+002B)" (C2SP signed-note), nor control characters,
 /// which no note may have.
 #[must_use]

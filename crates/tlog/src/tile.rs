@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-/// How many hashes or entries a full tile holds.
+/// The number of hashes or entries that a full tile holds.
 pub const TILE_WIDTH: u64 = 256;
 
 /// The most leaves a static CT log can have: `leaf_index` has 40 bits
@@ -13,7 +13,7 @@ pub const MAX_TREE_SIZE: u64 = 1 << 40;
 /// The highest level of hash tiles (C2SP static-ct-api: "between 0 and 5").
 pub const MAX_LEVEL: u8 = 5;
 
-/// What a tile holds.
+/// The content of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Level {
     /// The entries themselves, as `TileLeaf` structures.
@@ -99,7 +99,7 @@ impl Tile {
         Self::new(level, entries / TILE_WIDTH, width)
     }
 
-    /// What the tile holds.
+    /// Returns what the tile holds.
     #[must_use]
     pub fn level(&self) -> Level {
         self.level
@@ -111,13 +111,13 @@ impl Tile {
         self.index
     }
 
-    /// How many hashes or entries it holds, from 1 to 256.
+    /// Returns how many hashes or entries it holds, from 1 to 256.
     #[must_use]
     pub fn width(&self) -> u16 {
         self.width
     }
 
-    /// Whether it holds 256 entries and never changes again.
+    /// Returns whether it holds 256 entries and never changes again.
     #[must_use]
     pub fn is_full(&self) -> bool {
         u64::from(self.width) == TILE_WIDTH
@@ -145,7 +145,7 @@ impl Tile {
         (self.index * TILE_WIDTH + u64::from(self.width)) * self.level.entry_leaves()
     }
 
-    /// Whether a tree of this size has all entries of the tile.
+    /// Returns whether a tree of this size has all entries of the tile.
     #[must_use]
     pub fn covered_by(&self, tree_size: u64) -> bool {
         self.end_leaf() <= tree_size

@@ -1,4 +1,4 @@
-//! What of a data tile can be used, and how much had to be read for it.
+//! Describes what of a data tile can be used, and how much had to be read for it.
 
 use bytes::Bytes;
 use lucarne_storage::MemoryAssets;

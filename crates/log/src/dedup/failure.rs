@@ -1,4 +1,4 @@
-//! What fails about an index, and the file that says so.
+//! The failure of an index, and the file that says so.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,7 +11,7 @@ use crate::Fatal;
 /// anchor, from memory.
 const FAILED: &str = "failed";
 
-/// What fjall reports, and whether its files are used again.
+/// Describes what fjall reports, and whether its files are used again.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     problem: String,

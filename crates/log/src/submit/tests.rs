@@ -55,7 +55,7 @@ impl World {
         }
     }
 
-    /// What a backup has of it, beside the same cache.
+    /// Returns what a backup has of it, beside the same cache.
     async fn copy(&self) -> World {
         let lock = MemoryLock::new();
         let id = self.config.key.log_id().0;

@@ -1,4 +1,4 @@
-//! What goes wrong when a certificate is asked for.
+//! The errors of asking for a certificate.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub enum StoreError {
     Other {
         /// The host asked for.
         host: Host,
-        /// What happened, and what to do.
+        /// The failure, and what to do.
         reason: Arc<str>,
     },
 }

@@ -9,7 +9,7 @@ pub(super) struct Freshness {
     pub(super) expires: SystemTime,
 }
 
-/// What a certificate is good for at a moment.
+/// The state of a certificate at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Age {
     Fresh,

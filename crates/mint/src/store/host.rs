@@ -83,7 +83,7 @@ impl Host {
         }
     }
 
-    /// Whether this stands for all hosts one label below a domain.
+    /// Returns whether this stands for all hosts one label below a domain.
     pub fn is_wildcard(&self) -> bool {
         self.as_str().starts_with("*.")
     }

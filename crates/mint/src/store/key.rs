@@ -1,4 +1,4 @@
-//! What a certificate is kept under.
+//! The key that a certificate is kept under.
 
 use std::fmt;
 
@@ -31,7 +31,7 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// What a certificate is kept under. The CA is part of it: once the CA is
+/// The key that a certificate is kept under. The CA is part of it: once the CA is
 /// another, nothing of the old one is found.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StoreKey {

@@ -31,7 +31,7 @@ struct Layer {
 struct CacheEntry {
     minted: Arc<Minted>,
     freshness: Freshness,
-    /// How long it is kept at most.
+    /// The time that it is kept at most.
     life: Duration,
 }
 
@@ -132,7 +132,7 @@ impl CertificateStore for LayeredStore {
 }
 
 impl Layer {
-    /// What is kept and may still be given out. What may not is dropped.
+    /// Returns what is kept and may still be given out. What may not is dropped.
     fn look(&self, key: &StoreKey) -> Option<(Arc<Minted>, Age)> {
         let entry = self.entries.get(key)?;
         match entry.freshness.at(self.options.clock.now()) {

@@ -20,7 +20,7 @@ pub const DEFAULT_ALPN: [&str; 2] = ["h2", "http/1.1"];
 /// connection to the host, so that TLS sessions resume (by tickets under a key
 /// of its own: resumption takes no memory, and ends with the certificate).
 pub struct Minted {
-    /// What the server sends: the leaf, then intermediates; no root.
+    /// Holds what the server sends: the leaf, then intermediates; no root.
     pub chain: Vec<CertificateDer<'static>>,
     /// The CA certificate that issued the leaf, whether it is sent or not.
     pub issuer: CertificateDer<'static>,
@@ -32,7 +32,7 @@ pub struct Minted {
     pub not_after: SystemTime,
     /// The leaf's serial number, big-endian.
     pub serial: Vec<u8>,
-    /// How long making it took; zero when it was read from disk.
+    /// The time that making it took; zero when it was read from disk.
     pub made_in: Duration,
     /// TLS 1.2 and 1.3 with this certificate, ready to accept connections.
     pub server_config: Arc<ServerConfig>,
@@ -99,7 +99,7 @@ pub(super) fn provider() -> Arc<CryptoProvider> {
     PROVIDER.clone()
 }
 
-/// What is read of a certificate.
+/// The fields that are read of a certificate.
 pub(super) struct CertificateFields {
     serial: Vec<u8>,
     not_before: SystemTime,

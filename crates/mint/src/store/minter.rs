@@ -16,13 +16,13 @@ use super::{
 };
 use crate::{Authority, Error, KeyPair, KeyType, LeafOptions, Name, Time, oid};
 
-/// How far back certificates date, for clients whose clocks are behind.
+/// Says how far back certificates date, for clients whose clocks are behind.
 const BACKDATE: Duration = Duration::from_secs(3600);
 
-/// How many slow (RSA) keys are made ahead.
+/// Says how many slow (RSA) keys are made ahead.
 const KEYS_AHEAD: usize = 8;
 
-/// Whose key is in a certificate.
+/// Says whose key is in a certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LeafKey {
     /// Each certificate has a key of its own. RSA keys, which take tens of
@@ -35,21 +35,21 @@ pub enum LeafKey {
     Shared,
 }
 
-/// What certificates are minted.
+/// The options of minting.
 #[derive(Clone, Debug)]
 pub struct MintOptions {
     /// The kind of their keys: P-256. RSA for clients that know nothing else.
     pub key_type: KeyType,
-    /// Whose keys they are.
+    /// The choice of whose keys they are.
     pub leaf_key: LeafKey,
-    /// How long they are valid: 30 days, but no longer than the CA.
+    /// The time that they are valid: 30 days, but no longer than the CA.
     pub lifetime: Duration,
     /// One certificate for all hosts one level below a domain, where browsers
     /// take such a one ([`Host::wildcard`]): off.
     pub wildcard: bool,
     /// The protocols that servers offer, best first: HTTP/2 and HTTP/1.1.
     pub alpn: Vec<String>,
-    /// What time it is.
+    /// The source of the time.
     pub clock: Clock,
 }
 
@@ -86,7 +86,7 @@ struct Issuer {
     generate: Generate,
 }
 
-/// What does not change with the CA.
+/// The parts of a minter that do not change with the CA.
 struct LeafMinter {
     options: MintOptions,
     keys: Arc<KeyPool>,
@@ -171,12 +171,12 @@ impl Minter {
         self.issuer.load().authority.clone()
     }
 
-    /// What certificates are minted.
+    /// Returns what certificates are minted.
     pub fn options(&self) -> &MintOptions {
         &self.mint.options
     }
 
-    /// What the store did so far.
+    /// Returns what the store did so far.
     pub fn stats(&self) -> StoreStats {
         self.store.stats()
     }

@@ -90,9 +90,9 @@ pub trait CertificateStore: Send + Sync + 'static {
     /// What `generate` failed with, or that too much is asked at a time.
     async fn fetch(&self, key: &StoreKey, generate: Generate) -> Result<Arc<Minted>, StoreError>;
 
-    /// What happened so far.
+    /// Returns what happened so far.
     fn stats(&self) -> StoreStats;
 }
 
-/// What a fetch ends with.
+/// The outcome of a fetch.
 type Outcome = Result<Arc<Minted>, StoreError>;

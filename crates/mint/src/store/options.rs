@@ -5,21 +5,21 @@ use super::Clock;
 /// The bounds of a store.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// How much memory certificates may take, in bytes (of
+    /// Says how much memory certificates may take, in bytes (of
     /// [`Minted::weight`](super::Minted::weight)): 64 MiB, some 7,000 of them.
     /// Beyond it those asked for least go.
     pub max_bytes: u64,
-    /// How many certificates are made at a time: one per processor.
+    /// The number of certificates that are made at a time: one per processor.
     pub generations: usize,
-    /// How many keys may be waited for at a time: 4,096.
+    /// The number of keys that may be waited for at a time: 4,096.
     pub waiting: usize,
-    /// How long before its notAfter a certificate is no longer given out: an
+    /// The time before its notAfter from which a certificate is no longer given out: an
     /// hour, but at most a tenth of its life.
     pub margin: Duration,
-    /// How long before that its successor is made in the background: a day,
+    /// The time before that at which its successor is made in the background: a day,
     /// but at most a quarter of its life.
     pub ahead: Duration,
-    /// What time it is.
+    /// The source of the time.
     pub clock: Clock,
 }
 

@@ -69,7 +69,7 @@ impl OwnCertificate {
         OwnCertificate { concerns, ..self }
     }
 
-    /// Whether clients would take it for this host's, as far as names go.
+    /// Returns whether clients would take it for this host's, as far as names go.
     pub fn covers(&self, host: &Host) -> bool {
         let name = ServerName::try_from(host.as_str());
         let leaf = EndEntityCert::try_from(&self.minted.chain[0]);

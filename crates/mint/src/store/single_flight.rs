@@ -21,7 +21,7 @@ pub(super) struct SingleFlight {
     limit: usize,
 }
 
-/// How a caller comes to its certificate.
+/// The ways in which a caller comes to its certificate.
 pub(super) enum Joined {
     /// It was there after all.
     Found(Arc<Minted>),

@@ -1,9 +1,9 @@
-//! What stores count.
+//! The counters of stores.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// What a store did since it was made. Counters only grow; `in_flight`,
+/// The counters of what a store did since it was made. Counters only grow; `in_flight`,
 /// `entries` and `bytes` are of the moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -37,7 +37,7 @@ pub struct StoreStats {
     pub entries: u64,
     /// The memory they take, about, in bytes.
     pub bytes: u64,
-    /// How long making them took.
+    /// The time that making them took.
     pub generation: GenerationTime,
 }
 
@@ -62,7 +62,7 @@ impl StoreStats {
 /// A histogram of how long generating certificates took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GenerationTime {
-    /// How many were made.
+    /// The number of them that were made.
     pub count: u64,
     /// The time they took together.
     pub total: Duration,

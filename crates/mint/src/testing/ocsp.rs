@@ -7,7 +7,7 @@ use crate::{Authority, Der, Error, KeyPair, Time, TimeForm};
 
 const ENUMERATED: u8 = 0x0a;
 
-/// What a response says of a certificate.
+/// The status of a certificate in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OcspStatus {
     /// Not revoked.
@@ -130,7 +130,7 @@ fn sha1(bytes: &[u8]) -> Vec<u8> {
     digest(&SHA1_FOR_LEGACY_USE_ONLY, bytes).as_ref().to_vec()
 }
 
-/// What the BIT STRING of a SubjectPublicKeyInfo holds.
+/// Returns what the BIT STRING of a SubjectPublicKeyInfo holds.
 fn public_key(key: &KeyPair) -> &[u8] {
     let bits = || {
         let mut fields = read(&mut { key.spki() })?.content;

@@ -23,7 +23,7 @@ pub(crate) struct Client(Pool<HttpsConnector<HttpConnector>, Full<Bytes>>);
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
-    /// How long to wait before the next request, if the server says.
+    /// The time to wait before the next request, if the server says.
     pub(crate) retry_after: Option<Duration>,
     pub(crate) body: Bytes,
 }

@@ -16,7 +16,7 @@ use crate::time::day;
 
 /// `log.v3.json` of a log has one or two kB.
 const MOST_BYTES: usize = 64 << 10;
-/// How long a log may take to say what it takes, while the proxy starts.
+/// The time that a log may take to say what it takes, while the proxy starts.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A log that chains go to.
@@ -29,7 +29,7 @@ pub(crate) struct Destination {
     pub(crate) send: mpsc::Sender<PendingSubmission>,
 }
 
-/// Whether a log takes a certificate.
+/// Says whether a log takes a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Fit {
     No,
@@ -99,9 +99,9 @@ pub(crate) fn listed<'l>(
     }
 }
 
-/// What a log says of itself in `log.v3.json` beside its submission prefix, where operators of
-/// static CT logs have it: the notAfter that it takes. Its word is enough for what it is sent; its
-/// key it could not vouch for.
+/// Returns what a log says of itself in `log.v3.json` beside its submission prefix, where
+/// operators of static CT logs have it: the notAfter that it takes. Its word is enough for what it
+/// is sent; its key it could not vouch for.
 pub(crate) async fn window(client: &Client, log: &Url) -> Option<Range<u64>> {
     let url = format!("{}/log.v3.json", log.as_str().trim_end_matches('/'));
     let body = timeout(PATIENCE, client.get(&url, MOST_BYTES)).await;

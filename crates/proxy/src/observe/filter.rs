@@ -7,7 +7,7 @@ use super::judge::{Judgement, Standing};
 /// Hosts on one page.
 pub(crate) const PAGE_SIZE: usize = 200;
 
-/// What hosts are shown, by their latest certificate.
+/// Describes what hosts are shown, by their latest certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Show {
     All,
@@ -55,7 +55,7 @@ impl Show {
         }
     }
 
-    /// Whether a certificate that is judged so is shown.
+    /// Returns whether a certificate that is judged so is shown.
     pub(crate) fn has(self, judgement: &Judgement) -> bool {
         match self {
             Show::All => true,
@@ -79,7 +79,7 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// What is not understood is as if it were not there.
+    /// Returns what is not understood is as if it were not there.
     pub(crate) fn parse(query: &str) -> Self {
         let show = parameter(query, "show").unwrap_or_default();
         let show = Show::ALL.into_iter().find(|one| one.name() == show);

@@ -1,4 +1,4 @@
-//! What can be said of one certificate: its SCTs, each with what became of it, and the
+//! The judgement of one certificate: its SCTs, each with what became of it, and the
 //! policies' verdicts.
 
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl Beside {
     }
 }
 
-/// What became of an SCT.
+/// The finding about an SCT.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Finding {
     /// The log of the list has signed it for this certificate.
@@ -54,7 +54,7 @@ pub(crate) enum Finding {
 }
 
 impl Finding {
-    /// Whether the SCT is false, rather than only not known to be good.
+    /// Returns whether the SCT is false, rather than only not known to be good.
     pub(crate) fn is_false(&self) -> bool {
         use Finding::{BadSignature, FromTheFuture, Unreadable};
         matches!(self, BadSignature | FromTheFuture | Unreadable(_))
@@ -105,7 +105,7 @@ pub(crate) struct SeenSct {
     /// The log, if the list has it.
     pub(crate) log: Option<Arc<ListedLog>>,
     pub(crate) finding: Finding,
-    /// Whether a log that chains go to has signed it, in the list or not.
+    /// Says whether a log that chains go to has signed it, in the list or not.
     pub(crate) by_target: bool,
 }
 
@@ -156,7 +156,7 @@ impl Standing {
     }
 }
 
-/// What can be said of one certificate.
+/// The judgement of one certificate.
 #[derive(Debug, Clone)]
 pub(crate) struct Judgement {
     pub(crate) scts: Vec<SeenSct>,
@@ -164,19 +164,19 @@ pub(crate) struct Judgement {
     pub(crate) verdicts: [Verdict; POLICIES.len()],
     pub(crate) standing: Standing,
     pub(crate) staple: Staple,
-    /// Whether the SCTs of the TLS extension were there to be looked at.
+    /// Says whether the SCTs of the TLS extension were there to be looked at.
     pub(crate) tls_seen: bool,
-    /// Whether there was a log list: without one the verdicts mean nothing.
+    /// Says whether there was a log list: without one the verdicts mean nothing.
     pub(crate) listed: bool,
 }
 
 impl Judgement {
-    /// Whether the SCTs are not enough for a policy, as far as the log list tells.
+    /// Returns whether the SCTs are not enough for a policy, as far as the log list tells.
     pub(crate) fn fails_policy(&self) -> bool {
         self.listed && !self.verdicts.iter().all(Verdict::is_compliant)
     }
 
-    /// What could make a difference and cannot be seen: where the SCTs are too few.
+    /// Returns what could make a difference and cannot be seen: where the SCTs are too few.
     pub(crate) fn unseen(&self) -> Option<&'static str> {
         let too_few = self.scts.is_empty() || self.fails_policy();
         (too_few && !self.tls_seen).then_some(UNSEEN)
@@ -189,7 +189,7 @@ impl Judgement {
         Some(log.map_or("a log that chains go to", |log| &log.description))
     }
 
-    /// Whether a log of the list has promised to have it.
+    /// Returns whether a log of the list has promised to have it.
     pub(crate) fn is_logged(&self) -> bool {
         self.scts.iter().any(|sct| sct.finding == Finding::Valid)
     }
@@ -366,12 +366,12 @@ fn look_at(
     }
 }
 
-/// What logs may have signed for a certificate.
+/// Describes what logs may have signed for a certificate.
 struct Entries {
     /// With the issuer's key; why it cannot be said.
     embedded: Result<SignedEntry, Finding>,
     delivered: SignedEntry,
-    /// Whether SCTs in the stapled OCSP response count.
+    /// Says whether SCTs in the stapled OCSP response count.
     stapled: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What was seen, within bounds: the longest unseen goes first, and is counted.
+//! The memory of what was seen, within bounds: the longest unseen goes first, and is counted.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ pub(crate) struct Host {
     pub(crate) certificates: VecDeque<Fingerprint>,
 }
 
-/// How much may be remembered.
+/// Describes how much may be remembered.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
     pub(crate) hosts: usize,
@@ -67,7 +67,7 @@ pub(crate) struct Bounds {
     pub(crate) bytes: usize,
 }
 
-/// What had to be forgotten.
+/// Describes what had to be forgotten.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Forgotten {
     pub(crate) hosts: u64,
@@ -92,7 +92,7 @@ impl Interned {
     }
 }
 
-/// What was seen.
+/// The memory of what was seen.
 #[derive(Debug)]
 pub(crate) struct Memory {
     bounds: Bounds,
@@ -144,7 +144,7 @@ impl Memory {
         }
     }
 
-    /// What is known of a certificate; it stays where it is in the order.
+    /// Returns what is known of a certificate; it stays where it is in the order.
     pub(crate) fn record(&self, fingerprint: &Fingerprint) -> Option<&Record> {
         self.certificates.peek(fingerprint)
     }
@@ -203,7 +203,7 @@ impl Memory {
         named.map(|interned| interned.issuer.clone()).collect()
     }
 
-    /// Whether a certificate is offered to the log for the first time.
+    /// Returns whether a certificate is offered to the log for the first time.
     pub(crate) fn offer(&mut self, fingerprint: Fingerprint) -> bool {
         let first = self.offered.put(fingerprint, ()).is_none();
         while self.offered.len() > MOST_OFFERED {

@@ -1,4 +1,4 @@
-//! What the observer counts.
+//! The metrics of the observer.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;

@@ -1,4 +1,4 @@
-//! What was seen of the servers: chains, SCTs, and whether logs have them.
+//! Observation of the servers: chains, SCTs, and whether logs have them.
 //!
 //! [`Observer::seen`] is what the proxy calls after each handshake with a server. It copies the
 //! chain into a bounded queue and returns: what does not fit is dropped and counted, the proxy

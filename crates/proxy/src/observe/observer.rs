@@ -39,7 +39,7 @@ pub enum ObserveError {
     LogList {
         /// File or URL.
         from: String,
-        /// What is wrong, and what to do.
+        /// The problem, and what to do.
         why: String,
     },
     /// The key of the log to submit to is none.
@@ -171,7 +171,7 @@ impl Target {
         })
     }
 
-    /// What it takes is asked of the log itself where the log list does not have it.
+    /// Returns what it takes is asked of the log itself where the log list does not have it.
     async fn destination(
         self,
         client: &Client,

@@ -1,4 +1,4 @@
-//! What an observer shall do.
+//! The options of an observer.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,17 +25,17 @@ pub struct SubmitTo {
     pub key: Option<Vec<u8>>,
 }
 
-/// What an observer shall do. Start from [`ObserveOptions::new`].
+/// The options of an observer. Start from [`ObserveOptions::new`].
 #[derive(Debug, Clone)]
 pub struct ObserveOptions {
     /// The logs whose SCTs count. Without a list SCTs are shown, but none can be verified.
     pub log_list: Option<LogListSource>,
-    /// How often the log list is looked at again.
+    /// The interval at which the log list is looked at again.
     pub refresh: Duration,
     /// The logs that get the chains that are in no log yet: each chain goes to the first whose
     /// temporal interval it fits into.
     pub submit_to: Vec<SubmitTo>,
-    /// What the observer's own requests trust (log list, `submit_to`).
+    /// Holds what the observer's own requests trust (log list, `submit_to`).
     pub tls: Arc<rustls::ClientConfig>,
     /// Trusted roots: where a server sends a leaf alone, its issuer is looked for here.
     pub roots: Arc<Roots>,

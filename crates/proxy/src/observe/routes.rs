@@ -86,7 +86,7 @@ fn hosts(shared: &Shared, filter: &Filter) -> (Vec<HostRow>, usize, Summary) {
 #[serde(rename_all = "camelCase")]
 struct Hosts {
     summary: Summary,
-    /// How many match; `hosts` are those from `from` on.
+    /// Says how many match; `hosts` are those from `from` on.
     matching: usize,
     from: usize,
     hosts: Vec<HostRow>,

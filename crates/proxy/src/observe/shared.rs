@@ -1,4 +1,4 @@
-//! What the observer's parts share.
+//! The state that the observer's parts share.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -17,7 +17,7 @@ pub(crate) struct Listed {
     pub(crate) list: Option<LogList>,
     /// Where it is from.
     pub(crate) from: Option<String>,
-    /// When it was read.
+    /// The time when it was read.
     pub(crate) read_ms: u64,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Shared {
     pub(crate) list: ArcSwap<Listed>,
     /// Why the list could not be read again; empty if it could.
     pub(crate) list_trouble: ArcSwap<String>,
-    /// Whether what is remembered was judged by an older list.
+    /// Says whether what is remembered was judged by an older list.
     pub(crate) relisted: AtomicBool,
     pub(crate) metrics: Metrics,
     pub(crate) roots: Arc<Roots>,

@@ -1,8 +1,8 @@
-//! What a stapled OCSP response is worth.
+//! Describes what a stapled OCSP response is worth.
 
 use lucarne_ct::{CertStatus, Certificate, Issuer, ocsp_status};
 
-/// What the stapled OCSP response says of a certificate, if that is proven.
+/// Describes what the stapled OCSP response says of a certificate, if that is proven.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Staple {
     /// No response.

@@ -79,7 +79,7 @@ fn certificate(name: &str, logs: &[u8]) -> Vec<u8> {
     }
 }
 
-/// What a server sends: the leaf, and the intermediate that issued it.
+/// Returns what a server sends: the leaf, and the intermediate that issued it.
 fn chain(leaf: Vec<u8>) -> Vec<rustls_pki_types::CertificateDer<'static>> {
     vec![leaf.into(), ca().cert_der().to_vec().into()]
 }

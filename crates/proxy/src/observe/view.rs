@@ -1,4 +1,4 @@
-//! What is shown: the same for the page and for JSON.
+//! The views: the same for the page and for JSON.
 
 use lucarne_ct::{Certificate, Delivery, display_name};
 use serde::Serialize;
@@ -28,7 +28,7 @@ pub(crate) struct Summary {
     pub(crate) not_needed: usize,
     pub(crate) refused: usize,
     pub(crate) waiting: usize,
-    /// What was dropped or forgotten, in words; empty if nothing.
+    /// Holds what was dropped or forgotten, in words; empty if nothing.
     pub(crate) lost: String,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct HostRow {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct VerdictRow {
     pub(crate) policy: &'static str,
-    /// Whether there was a log list to judge by.
+    /// Says whether there was a log list to judge by.
     pub(crate) known: bool,
     pub(crate) compliant: bool,
     pub(crate) reason: String,
@@ -104,7 +104,7 @@ pub(crate) struct CertificateView {
     pub(crate) standing_text: &'static str,
     pub(crate) logged: bool,
     pub(crate) verdicts: Vec<VerdictRow>,
-    /// What could make a difference and cannot be seen.
+    /// Holds what could make a difference and cannot be seen.
     pub(crate) unseen: Option<&'static str>,
     pub(crate) scts: Vec<SctView>,
     pub(crate) staple: Option<StapleView>,
@@ -132,7 +132,7 @@ pub(crate) struct SctView {
     pub(crate) valid: bool,
     pub(crate) is_false: bool,
     pub(crate) text: String,
-    /// What else is odd.
+    /// Holds what else is odd.
     pub(crate) note: Option<&'static str>,
 }
 

@@ -17,7 +17,7 @@ use super::shared::Shared;
 use super::staple::Staple;
 use super::submission::{PendingSubmission, Submission};
 
-/// What the worker is told.
+/// Describes what the worker is told.
 #[derive(Debug)]
 pub(crate) enum Message {
     Seen(Sighting),
@@ -132,8 +132,8 @@ impl Worker {
         }
     }
 
-    /// What came beside a certificate, and what it comes to. A revocation that was proven stands
-    /// until the issuer says otherwise: anybody can send a staple that proves nothing.
+    /// Returns what came beside a certificate, and what it comes to. A revocation that was proven
+    /// stands until the issuer says otherwise: anybody can send a staple that proves nothing.
     fn beside(
         &self,
         leaf: &[u8],
@@ -275,8 +275,8 @@ impl Worker {
     }
 }
 
-/// Whether a certificate that is known has come with something new: another staple, which may
-/// have other SCTs, or the issuers that were wanted.
+/// Returns whether a certificate that is known has come with something new: another staple, which
+/// may have other SCTs, or the issuers that were wanted.
 fn tells_more(record: &Record, sighting: &Sighting) -> bool {
     let other_beside = sighting.beside.len() != 0 && *record.beside != sighting.beside;
     let issuers = record.issuers.iter().map(|issuer| &issuer.der[..]);

@@ -35,7 +35,7 @@ const WRITERS: usize = 4;
 const READERS: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What a file is called until it is whole.
+/// Holds what a file is called until it is whole.
 const UNFINISHED: &str = "unfinished-";
 
 pub(super) struct Disk {
@@ -88,7 +88,7 @@ impl Disk {
         }
     }
 
-    /// What is kept under this path, if it is and is whole.
+    /// Returns what is kept under this path, if it is and is whole.
     pub(super) async fn read(self: &Arc<Self>, path: &str) -> Option<Bytes> {
         if !self.lru.lock().touch(path) {
             return None;

@@ -33,17 +33,17 @@ impl Lru {
         self.bytes
     }
 
-    /// Whether it would fit at all.
+    /// Returns whether it would fit at all.
     pub(super) fn takes(&self, size: u64) -> bool {
         size <= self.most
     }
 
-    /// Whether it is there.
+    /// Returns whether it is there.
     pub(super) fn has(&self, name: &str) -> bool {
         self.entries.contains_key(name)
     }
 
-    /// Whether it is there; if so, it is the newest now.
+    /// Returns whether it is there; if so, it is the newest now.
     pub(super) fn touch(&mut self, name: &str) -> bool {
         self.tick += 1;
         let Some(entry) = self.entries.get_mut(name) else {

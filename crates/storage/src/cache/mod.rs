@@ -54,7 +54,7 @@ impl CachedAssets {
     }
 }
 
-/// Whether what has this path never changes, and will be asked for again.
+/// Returns whether what has this path never changes, and will be asked for again.
 fn is_immutable(path: &str) -> bool {
     let tile = path.starts_with("tile/") && !path.contains(".p/");
     tile || path.starts_with("issuer/")

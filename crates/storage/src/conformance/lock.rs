@@ -14,7 +14,7 @@ async fn load(lock: &dyn Lock, log: &LogId) -> Option<Vec<u8>> {
     lock.load(log).await.unwrap()
 }
 
-/// What a conflict says is stored.
+/// Returns what a conflict says is stored.
 fn found(result: Result<(), LockError>) -> Option<Vec<u8>> {
     match result {
         Err(LockError::Conflict { found, .. }) => found,

@@ -1,5 +1,5 @@
-//! What every back end must do, as tests that its crate runs, and the means to
-//! take from a directory what a power failure would take.
+//! The conformance suite: what every back end must do, as tests that its crate runs, and the means
+//! to take from a directory what a power failure would take.
 //!
 //! A back end implements [`AssetsBackend`] or [`LockBackend`] in its tests and
 //! names it once:

@@ -1,4 +1,4 @@
-//! What a power failure takes from a directory.
+//! The effect of a power failure on a directory.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::{Asset, Assets, Error, PosixAssets, Stats};
 
-/// What becomes of a file that was written but not settled when the power
+/// Describes what becomes of a file that was written but not settled when the power
 /// fails. All of these happen on real file systems; which one, nobody knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {

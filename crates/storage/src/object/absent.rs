@@ -1,4 +1,4 @@
-//! What a build without the feature `object-stores` says of buckets.
+//! Describes what a build without the feature `object-stores` says of buckets.
 
 use std::sync::Arc;
 

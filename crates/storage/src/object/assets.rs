@@ -172,7 +172,7 @@ impl ObjectAssets {
         }
     }
 
-    /// What is staged, oldest first. A paged listing: 1,000 names a request.
+    /// Returns what is staged, oldest first. A paged listing: 1,000 names a request.
     async fn list_journal(&self) -> Result<Vec<Name>, Error> {
         let mut objects = self.store.list(Some(&self.key(JOURNAL)?));
         let mut names = Vec::new();
@@ -263,7 +263,7 @@ impl ObjectAssets {
     }
 }
 
-/// How long to wait before a put that the store stumbled over is repeated.
+/// The time to wait before a put that the store stumbled over is repeated.
 const STUMBLE: Duration = Duration::from_millis(20);
 
 const JOURNAL: &str = ".lucarne/journal";

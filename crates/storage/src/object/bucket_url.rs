@@ -8,13 +8,13 @@ use super::config::configuration;
 use super::{Azure, Bucket, Gcs, ObjectStoreConfig, S3};
 use crate::Error;
 
-/// How each kind is written, for messages.
+/// Says how each kind is written, for messages.
 const EXAMPLES: &str = "s3://bucket/prefix?region=eu-central-1, \
      s3://bucket/prefix?endpoint=https://minio.example:9000, gs://bucket/prefix or \
      az://container/prefix?account=name";
 
 impl ObjectStoreConfig {
-    /// Whether `text` begins as the URL of a bucket does.
+    /// Returns whether `text` begins as the URL of a bucket does.
     pub fn is_url(text: &str) -> bool {
         ["s3://", "gs://", "az://"]
             .iter()
@@ -86,7 +86,7 @@ impl ObjectStoreConfig {
         Ok(config)
     }
 
-    /// What makes it another place than others: kind, server, bucket.
+    /// Returns what makes it another place than others: kind, server, bucket.
     pub fn bucket_identity(&self) -> String {
         let of = |kind: &str, place: Option<&str>, bucket: &str| {
             let place = place.unwrap_or_default().trim_end_matches('/');
@@ -137,7 +137,7 @@ impl Parameters {
         Some(self.0.remove(place).1)
     }
 
-    /// Whether the bucket is in the host's name.
+    /// Returns whether the bucket is in the host's name.
     fn style(&mut self) -> Result<bool, Error> {
         match self.take("style").as_deref() {
             None | Some("path") => Ok(false),

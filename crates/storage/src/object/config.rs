@@ -12,11 +12,11 @@ use crate::{Error, path};
 pub struct ObjectStoreConfig {
     /// The bucket.
     pub bucket: Bucket,
-    /// What every key begins with, character for character, as Sunlight's
+    /// Holds what every key begins with, character for character, as Sunlight's
     /// `s3keyprefix`: `2026h1/`, with its slash. Empty: the whole bucket is the
     /// log's.
     pub key_prefix: String,
-    /// How long requests may take.
+    /// The time that requests may take.
     pub policy: RequestPolicy,
     /// Most requests of one call that are under way at once.
     pub parallel: usize,
@@ -127,7 +127,7 @@ impl fmt::Debug for Azure {
     }
 }
 
-/// How long requests may take. The defaults fit a round: it fails within some
+/// The time that requests may take. The defaults fit a round: it fails within some
 /// fifteen seconds of a store that does not answer, and the log, which then
 /// answers 503, tries anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,7 +137,7 @@ pub struct RequestPolicy {
     /// Without an answer for so long, what may be sent twice is sent again,
     /// beside the first (`None`: never). At most one request in ten.
     pub hedge: Option<Duration>,
-    /// How often a request that failed is repeated.
+    /// The number of times that a request that failed is repeated.
     pub retries: usize,
     /// No repetition begins later than this.
     pub retrying: Duration,
@@ -155,7 +155,7 @@ impl Default for RequestPolicy {
 }
 
 impl ObjectStoreConfig {
-    /// Whether it could be one, as far as that can be told without asking it.
+    /// Checks whether it could be one, as far as that can be told without asking it.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What a store answers when it does not do as asked, in words for people.
+//! Describes what a store answers when it does not do as asked, in words for people.
 
 use std::error::Error as StdError;
 
@@ -64,7 +64,7 @@ pub(crate) fn sort(action: &'static str, place: String, error: &object_store::Er
     }
 }
 
-/// What the store said, or what kept it from saying anything: one line.
+/// The store's answer, or what kept it from saying anything: one line.
 pub(crate) fn detail(error: &object_store::Error) -> String {
     Reason::of(error).detail
 }
@@ -160,7 +160,7 @@ fn between<'t>(text: &'t str, start: &str, end: &str) -> Option<&'t str> {
     Some(&rest[..rest.find(end)?])
 }
 
-/// What came from the store, fit for a log file.
+/// Returns what came from the store, fit for a log file.
 pub(crate) fn line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ").chars().take(300).collect()

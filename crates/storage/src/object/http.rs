@@ -32,7 +32,7 @@ use crate::{Operation, Outcome, Stats};
 
 const AGENT: &str = concat!("lucarne/", env!("CARGO_PKG_VERSION"));
 
-/// How long to wait for a TCP connection.
+/// The time to wait for a TCP connection.
 const CONNECT: Duration = Duration::from_secs(2);
 
 /// An unused connection is closed before the store closes it (S3: 20 s).

@@ -64,7 +64,7 @@ impl Name {
     }
 }
 
-/// What the journal is known to hold.
+/// Describes what the journal is known to hold.
 #[derive(Default)]
 pub(super) struct Journal {
     state: Mutex<State>,
@@ -131,7 +131,7 @@ impl Journal {
         name
     }
 
-    /// What `size` settles.
+    /// Returns what `size` settles.
     pub(super) fn settled(&self, size: u64) -> Vec<Name> {
         let state = self.state.lock();
         let settled = state.staged.iter().filter(|name| name.new_size <= size);
@@ -151,7 +151,7 @@ fn now_ms() -> u64 {
     now.map_or(0, |now| now.as_millis() as u64)
 }
 
-/// What is put before the record.
+/// Returns what is put before the record.
 pub(super) fn header(record: &[u8]) -> Bytes {
     let mut header = Vec::with_capacity(HEADER);
     header.extend_from_slice(MAGIC);

@@ -33,7 +33,7 @@ pub async fn lock(
     Ok(Arc::new(lock))
 }
 
-/// Whether it could be a bucket, as far as that can be told without asking it.
+/// Checks whether it could be a bucket, as far as that can be told without asking it.
 pub(super) fn check(config: &ObjectStoreConfig) -> Result<(), Error> {
     config.connect(Arc::default()).map(drop)
 }

@@ -28,17 +28,17 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::object::{RequestPolicy, failure};
 use crate::{Lock, LockError, LogId, ObjectStoreConfig, Observer, Stats};
 
-/// How long a call may take in all.
+/// The time that a call may take in all.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long the store may take to answer one request.
+/// The time that the store may take to answer one request.
 const ANSWER: Duration = Duration::from_secs(4);
 
-/// What any attempt has at least. A store that answers does it within this time, so
+/// Holds what any attempt has at least. A store that answers does it within this time, so
 /// that what is told of a failure is what the store said, and not that it was cut off.
 const LEAST: Duration = Duration::from_secs(1);
 
-/// How long [`Lock::check`] may take: who asks wants to know now.
+/// The time that [`Lock::check`] may take: who asks wants to know now.
 const CHECK: Duration = Duration::from_secs(3);
 
 /// Between two attempts.
@@ -55,12 +55,12 @@ pub struct ObjectLock {
     store: Arc<dyn ObjectStore>,
     prefix: Path,
     location: String,
-    /// Whether the store's e-tags are the MD5 of what it stores, as the race
+    /// Says whether the store's e-tags are the MD5 of what it stores, as the race
     /// has seen. Some stores (versitygw) keep them beside the object, and may
     /// return an object with the e-tag of the next: a reader who trusted it
     /// would replace what it has not seen. Where it can be told, it is.
     md5: AtomicBool,
-    /// What this process put or read last, so that it need not read again.
+    /// Holds what this process put or read last, so that it need not read again.
     newest: Mutex<HashMap<LogId, (Vec<u8>, UpdateVersion)>>,
 }
 
@@ -316,7 +316,7 @@ impl Lock for ObjectLock {
     }
 }
 
-/// What is to be stored, however many requests it takes.
+/// Describes what is to be stored, however many requests it takes.
 struct Put<'p> {
     key: Path,
     body: &'p [u8],
@@ -339,7 +339,7 @@ impl<'p> Put<'p> {
     }
 }
 
-/// What the store has.
+/// The content of the store.
 struct Stored {
     body: Vec<u8>,
     version: UpdateVersion,
@@ -352,7 +352,7 @@ impl Stored {
         self.writer.as_deref() == Some(&put.writer) && self.body == put.body
     }
 
-    /// Whether the e-tag is the MD5 of the object.
+    /// Returns whether the e-tag is the MD5 of the object.
     fn has_md5(&self) -> bool {
         let tag = self.version.e_tag.as_deref().unwrap_or_default();
         tag.trim_matches('"') == hex::encode(Md5::digest(&self.body))
@@ -392,7 +392,7 @@ impl From<tokio::time::error::Elapsed> for Failure {
 }
 
 impl Failure {
-    /// Whether the next attempt would fail alike.
+    /// Returns whether the next attempt would fail alike.
     fn is_final(&self) -> bool {
         use crate::Error::{NoBucket, Refused, Untrusted};
         let Self::Store(error) = self else {
@@ -411,12 +411,12 @@ impl Failure {
         ) || matches!(sorted, NoBucket { .. } | Refused { .. } | Untrusted { .. })
     }
 
-    /// Whether the store does not serve anybody now.
+    /// Returns whether the store does not serve anybody now.
     fn is_absence(&self) -> bool {
         matches!(self, Self::Silence | Self::Store(Error::Generic { .. }))
     }
 
-    /// What happened, and what to do about the usual cases.
+    /// The failure, and what to do about the usual cases.
     fn message(&self) -> String {
         let (said, advice) = match self {
             Self::Lost => (
@@ -437,7 +437,7 @@ impl Failure {
     }
 }
 
-/// What the store said, and what to do.
+/// The store's answer, and what to do.
 fn said(error: &Error) -> String {
     let detail = failure::detail(error);
     use crate::Error::{NoBucket, Store, Unavailable};

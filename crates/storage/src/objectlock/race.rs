@@ -18,16 +18,16 @@ use crate::LockError;
 /// take only one write to a key per second.
 const RACES: usize = 3;
 
-/// How many are tried for that.
+/// Says how many are tried for that.
 const ATTEMPTS: usize = 10;
 
-/// Who tries at once.
+/// Says who tries at once.
 const CONTESTANTS: usize = 8;
 
 /// For all races.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What a race has shown, if it was not won by exactly one.
+/// Describes what a race has shown, if it was not won by exactly one.
 enum Verdict {
     /// Two processes could sign for one log: how it was seen.
     Unsafe(String),

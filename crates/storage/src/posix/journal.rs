@@ -196,7 +196,7 @@ impl Journal {
         Ok((Open { active, older }, records))
     }
 
-    /// What [`open`](Self::open) would return, without touching a file.
+    /// Returns what [`open`](Self::open) would return, without touching a file.
     pub(super) fn look(&self) -> Result<Vec<Bytes>, Error> {
         if !self.directory.exists() {
             return Ok(Vec::new());
@@ -263,7 +263,7 @@ fn whole(files: &[SegmentFile]) -> Result<(Vec<SegmentSize>, Vec<Bytes>), Error>
 }
 
 impl SegmentFile {
-    /// Whether no record was ever appended to it. (`&mut`, as `pop_if` has it.)
+    /// Returns whether no record was ever appended to it. (`&mut`, as `pop_if` has it.)
     fn never_used(&mut self) -> bool {
         Segment::never_used(&self.bytes)
     }

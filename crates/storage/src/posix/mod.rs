@@ -39,20 +39,20 @@ use crate::{Asset, Assets, Error, ForReader, Stats};
 /// process can open the directory.
 pub struct PosixAssets {
     directory: Arc<Directory>,
-    /// What the rounds do, one thing after the other.
+    /// Holds what the rounds do, one thing after the other.
     rounds: BlockingPool,
-    /// What makes it durable, beside them.
+    /// Holds what makes it durable, beside them.
     settling: BlockingPool,
     reading: BlockingPool,
     probing: BlockingPool,
 }
 
-/// How long a round waits for the disk: a controller that resets itself takes
+/// The time that a round waits for the disk: a controller that resets itself takes
 /// as long.
 const ROUND_PATIENCE: Duration = Duration::from_secs(30);
 /// What was published may be much, and other programs' writes come with it.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(600);
-/// How long a reader waits.
+/// The time that a reader waits.
 const READ_PATIENCE: Duration = Duration::from_secs(10);
 /// Threads that read at the same time.
 const READERS: usize = 16;
@@ -292,7 +292,7 @@ impl Directory {
     }
 }
 
-/// Whether the path leads to the file that is open.
+/// Returns whether the path leads to the file that is open.
 fn is_same(path: &Path, file: &File) -> io::Result<bool> {
     let (there, open) = (path.metadata()?, file.metadata()?);
     Ok((there.dev(), there.ino()) == (open.dev(), open.ino()))

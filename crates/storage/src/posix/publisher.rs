@@ -36,7 +36,7 @@ pub(super) struct Publisher {
     counter: AtomicU64,
     /// Directories known to exist.
     directories: Mutex<HashSet<String>>,
-    /// What no sync has covered yet.
+    /// Holds what no sync has covered yet.
     unsettled: Mutex<HashSet<String>>,
     /// What is published is that of a recovery: see [`Publisher::recovering`].
     recovering: AtomicBool,
@@ -145,7 +145,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Whether the file has exactly these bytes; `on_disk` asks the kernel to
+    /// Returns whether the file has exactly these bytes; `on_disk` asks the kernel to
     /// look there again first.
     fn is_there(&self, asset: &Asset, on_disk: bool) -> bool {
         let same = || -> io::Result<bool> {

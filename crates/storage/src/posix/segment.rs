@@ -57,7 +57,7 @@ pub(super) fn segment_header(salt: Salt, sealed: bool) -> [u8; SEGMENT_HEADER] {
     header
 }
 
-/// What precedes `record` in a segment.
+/// Returns what precedes `record` in a segment.
 pub(super) fn record_header(salt: Salt, new_size: u64, record: &[u8]) -> [u8; RECORD_HEADER] {
     let mut header = [0; RECORD_HEADER];
     header[..16].copy_from_slice(&salt.0);

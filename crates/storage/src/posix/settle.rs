@@ -8,7 +8,7 @@ use super::Directory;
 use super::journal::{Next, open_directory};
 use crate::Error;
 
-/// How files are made durable.
+/// The ways in which files are made durable.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Durability {
     /// One `syncfs`.

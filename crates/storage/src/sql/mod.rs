@@ -173,7 +173,7 @@ trait Database: Send + Sync + 'static {
     /// See [`Lock::load`].
     async fn load(&self, log: &LogId) -> Result<Option<Vec<u8>>, LockError>;
 
-    /// Whether the change was made; durable if so.
+    /// Returns whether the change was made; durable if so.
     async fn change(&self, change: &Change<'_>) -> Result<bool, LockError>;
 
     /// See [`Lock::check`].
@@ -193,6 +193,6 @@ struct Change<'c> {
     /// Of the statement, in its order.
     parameters: &'c [&'c [u8]],
     log: &'c LogId,
-    /// What is stored for the log afterwards.
+    /// Holds what is stored for the log afterwards.
     body: &'c [u8],
 }

@@ -17,7 +17,7 @@ const MYSQL_COLUMNS: &str = "SELECT CAST(c.column_name AS CHAR), \
      ON t.table_schema = c.table_schema AND t.table_name = c.table_name \
      WHERE c.table_schema = DATABASE() AND c.table_name = 'checkpoints'";
 
-/// What decides whether a commit is lost in a power failure. The first is not
+/// Holds what decides whether a commit is lost in a power failure. The first is not
 /// to be had for one session only, nor is the last.
 const MYSQL_DURABILITY: &str = "SELECT \
      CAST(@@GLOBAL.innodb_flush_log_at_trx_commit AS SIGNED), \

@@ -12,7 +12,7 @@ use super::server::Server;
 use super::sqlite::{self, Sqlite};
 use crate::LockError;
 
-/// Whether it is one of them.
+/// Returns whether it is one of them.
 pub(super) fn has(place: &DatabaseUrl) -> bool {
     match place {
         DatabaseUrl::Sqlite(_) => cfg!(feature = "sqlite"),

@@ -20,7 +20,7 @@ const POSTGRES_COLUMNS: &str = "SELECT a.attname::text, \
      FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid \
      WHERE c.oid = to_regclass('checkpoints') AND a.attnum > 0 AND NOT a.attisdropped";
 
-/// What decides whether a commit is lost in a power failure.
+/// Holds what decides whether a commit is lost in a power failure.
 const POSTGRES_DURABILITY: &str =
     "SELECT current_setting('fsync')::bool, current_setting('synchronous_commit')";
 

@@ -20,14 +20,14 @@ use super::dialect::Dialect;
 use super::{Change, Database, database_url};
 use crate::{LockError, LogId, trust};
 
-/// How long a call may take in all.
+/// The time that a call may take in all.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long the server may take to connect, or to answer. It ends by itself
+/// The time that the server may take to connect, or to answer. It ends by itself
 /// what waits for others longer than a second less (see the dialects).
 const ANSWER: Duration = Duration::from_secs(4);
 
-/// How long [`Lock::check`](crate::Lock::check) may take: who asks wants to know
+/// The time that [`Lock::check`](crate::Lock::check) may take: who asks wants to know
 /// now.
 const CHECK: Duration = Duration::from_secs(3);
 
@@ -39,7 +39,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(super) trait Engine: Sized + Send + Sync + 'static {
     type Connection: sqlx::Connection;
 
-    /// What the server says of a column of the table.
+    /// Describes what the server says of a column of the table.
     type Column: Send + Sync;
 
     const DIALECT: Dialect;
@@ -53,7 +53,7 @@ pub(super) trait Engine: Sized + Send + Sync + 'static {
     /// Those of the table; none if there is no table.
     async fn columns(connection: &mut Self::Connection) -> Result<Vec<Self::Column>, sqlx::Error>;
 
-    /// Whether such a table compares bytes, keeps logs apart, and survives a crash.
+    /// Returns whether such a table compares bytes, keeps logs apart, and survives a crash.
     fn fits(columns: &[Self::Column]) -> bool;
 
     /// Refuses a table that is none of ours; `None` if there is no table.
@@ -83,10 +83,10 @@ pub(super) trait Engine: Sized + Send + Sync + 'static {
         parameters: &[&[u8]],
     ) -> Result<u64, sqlx::Error>;
 
-    /// What an error of the database's own means.
+    /// Returns what an error of the database's own means.
     fn judge(error: &dyn DatabaseError) -> Diagnosis;
 
-    /// What kind of error this is.
+    /// Returns what kind of error this is.
     fn diagnose(error: &sqlx::Error) -> Diagnosis {
         match error {
             sqlx::Error::Database(error) => Self::judge(&**error),
@@ -98,7 +98,7 @@ pub(super) trait Engine: Sized + Send + Sync + 'static {
     }
 }
 
-/// Whether what broke the connection is what rustls thinks of the server: the
+/// Returns whether what broke the connection is what rustls thinks of the server: the
 /// next attempt will find the same.
 fn is_tls(error: &std::io::Error) -> bool {
     use rustls::Error::{InvalidCertificate, PeerIncompatible};
@@ -106,14 +106,14 @@ fn is_tls(error: &std::io::Error) -> bool {
     matches!(error, Some(InvalidCertificate(_) | PeerIncompatible(_)))
 }
 
-/// Whether the URL says by whose certificate the server is known.
+/// Returns whether the URL says by whose certificate the server is known.
 pub(super) fn names_authority(url: &Url) -> bool {
     let names = ["ssl-ca", "sslca", "sslrootcert", "ssl-root-cert"];
     url.query_pairs()
         .any(|(key, _)| names.contains(&key.as_ref()))
 }
 
-/// Whom this machine trusts, as sqlx takes it.
+/// Returns whom this machine trusts, as sqlx takes it.
 pub(super) fn trusted_pem() -> Vec<u8> {
     const WIDTH: usize = 64;
     let mut pem = Vec::new();
@@ -145,7 +145,7 @@ impl From<sqlx::Error> for Failure {
     }
 }
 
-/// What an error of a server means.
+/// Describes what an error of a server means.
 pub(super) enum Diagnosis {
     /// The connection or the server went away, or is not there yet.
     Away,
@@ -335,7 +335,7 @@ impl<E: Engine> Database for Server<E> {
     }
 }
 
-/// What is asked of a server, as often as it takes to have an answer.
+/// Describes what is asked of a server, as often as it takes to have an answer.
 #[async_trait]
 trait Call<E: Engine>: Sync {
     type Answer: Send;
@@ -343,7 +343,7 @@ trait Call<E: Engine>: Sync {
     /// For messages.
     fn action(&self) -> &'static str;
 
-    /// How long it may take in all.
+    /// Returns how long it may take in all.
     fn patience(&self) -> Duration {
         PATIENCE
     }
@@ -418,7 +418,7 @@ impl<E: Engine> Call<E> for Probe {
     }
 }
 
-/// Whether the next attempt may succeed.
+/// Returns whether the next attempt may succeed.
 fn passing<E: Engine>(failure: &Failure) -> bool {
     match failure {
         Failure::Unfit(_) => false,
@@ -427,7 +427,7 @@ fn passing<E: Engine>(failure: &Failure) -> bool {
     }
 }
 
-/// What happened, and what to do about the usual cases.
+/// The failure, and what to do about the usual cases.
 fn message<E: Engine>(failure: &Failure) -> String {
     match failure {
         Failure::Unfit(reason) => reason.clone(),
@@ -450,7 +450,7 @@ fn message<E: Engine>(failure: &Failure) -> String {
     }
 }
 
-/// What to do, for both kinds of server.
+/// Describes what to do, for both kinds of server.
 pub(super) mod advice {
     pub(in super::super) const LOGIN: &str = "the URL in `checkpoints` has a wrong user or password, or the server does not let this \
          user in from here. Special characters of a password are percent-encoded in a URL";

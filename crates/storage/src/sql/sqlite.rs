@@ -30,14 +30,14 @@ const SQLITE_TEXT: Dialect = Dialect {
 /// (table) → name and declared type of each column.
 const SQLITE_COLUMNS: &str = "SELECT name, type FROM pragma_table_info('checkpoints')";
 
-/// What every SQLite file begins with.
+/// Holds what every SQLite file begins with.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
-/// How long a commit waits for other processes that write to the database (a
+/// The time that a commit waits for other processes that write to the database (a
 /// backup, an operator's shell).
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a caller waits for its turn, and then for its answer. What it gave
+/// The time that a caller waits for its turn, and then for its answer. What it gave
 /// up goes on, and nobody overtakes it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -162,14 +162,14 @@ impl Database for Sqlite {
     }
 }
 
-/// What a write that failed was to change.
+/// Describes what a write that failed was to change.
 type Wanted = Option<(LogId, Vec<u8>)>;
 
 struct Open {
     file: DatabaseFile,
     connection: Option<SqliteConnection>,
     closed: bool,
-    /// Whether what an earlier process left in the write-ahead log has been
+    /// Says whether what an earlier process left in the write-ahead log has been
     /// folded into the database: see [`Open::ready`].
     folded: bool,
     /// Commits since it was folded last.
@@ -304,7 +304,7 @@ impl Open {
         }
     }
 
-    /// Whether all of the write-ahead log is in the database now. It is not
+    /// Returns whether all of the write-ahead log is in the database now. It is not
     /// while another process reads or writes.
     async fn fold(&mut self, pragma: &'static str) -> Result<bool, sqlx::Error> {
         let Some(connection) = &mut self.connection else {
@@ -513,7 +513,7 @@ pub(super) fn failed(path: &Path, action: &'static str, reason: String) -> LockE
     }
 }
 
-/// What SQLite said, and what to do about the usual cases.
+/// Returns what SQLite said, and what to do about the usual cases.
 pub(super) fn message(error: &sqlx::Error) -> String {
     let advice = match code(error) {
         Some(code) => match code & 0xff {
@@ -535,13 +535,13 @@ fn code(error: &sqlx::Error) -> Option<u32> {
     code.parse().ok()
 }
 
-/// Whether SQLite refused before it wrote anything: busy, locked, read-only, or
+/// Returns whether SQLite refused before it wrote anything: busy, locked, read-only, or
 /// against a constraint. Of anything else it is not known what it left.
 fn is_refusal(error: &sqlx::Error) -> bool {
     code(error).is_some_and(|code| matches!(code & 0xff, 5 | 6 | 8 | 19))
 }
 
-/// Whether a process's connections can never write: they were opened while the
+/// Returns whether a process's connections can never write: they were opened while the
 /// file could only be read, and stay so even if the file does not. (This is
 /// SQLITE_READONLY without extension: with one, the file has been moved, say,
 /// and the connections are all that still have it.)

@@ -14,7 +14,7 @@ use crate::tile::{Level, MAX_TREE_SIZE, Tile};
 /// fetch those that [`inclusion_tiles`] or [`consistency_tiles`] name and read
 /// from what was fetched.
 pub trait HashReader {
-    /// What can go wrong.
+    /// The error of reading.
     type Error;
 
     /// The bytes of a hash tile at exactly this width: 32 for each hash.

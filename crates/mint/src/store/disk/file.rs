@@ -1,4 +1,4 @@
-//! What a file holds: the private key, the chain that a server sends, and last
+//! The content of a file: the private key, the chain that a server sends, and last
 //! the CA certificate that issued it, all in PEM.
 
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -17,7 +17,7 @@ const MAX_FILE: u64 = 256 * 1024;
 /// Files are swept once in so many writes.
 const SWEEP_EVERY: u64 = 256;
 
-/// How old a file is that nobody writes any more, but that was not renamed.
+/// Says how old a file is that nobody writes any more, but that was not renamed.
 const LEFT_BEHIND: Duration = Duration::from_secs(3600);
 
 const LOCKS: &str = "locks";
@@ -29,7 +29,7 @@ pub(super) struct Folder {
     writes: AtomicU64,
 }
 
-/// How many files were removed.
+/// The number of files that were removed.
 #[derive(Debug, Default)]
 pub(super) struct Swept {
     pub(super) expired: u64,
@@ -191,7 +191,7 @@ fn write_and_rename(at: &Path, to: &Path, text: &str, modified: SystemTime) -> i
     fs::rename(at, to)
 }
 
-/// How files that only their owner may read are opened for writing.
+/// Returns how files that only their owner may read are opened for writing.
 pub(super) fn private_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);
@@ -205,7 +205,7 @@ fn private_directory(path: &Path) -> io::Result<()> {
     }
 }
 
-/// What is in a directory; nothing if it is none.
+/// Returns what is in a directory; nothing if it is none.
 fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let listed = match fs::read_dir(directory) {
         Ok(listed) => listed,

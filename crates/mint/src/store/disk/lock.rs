@@ -14,7 +14,7 @@ use super::folder::private_file;
 /// not grow with that of the hosts.
 pub(super) const STRIPES: u8 = 64;
 
-/// How long another process may take before it is no longer waited for.
+/// The time that another process may take before it is no longer waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A lock that is held. The kernel lets go of it when it is dropped, or its

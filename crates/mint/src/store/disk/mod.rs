@@ -21,15 +21,15 @@ use super::{
     StoreStats,
 };
 
-/// How many files are read at a time.
+/// The number of files that are read at a time.
 const READERS: usize = 16;
 
-/// What a store on disk is.
+/// The options of a store on disk.
 #[derive(Clone, Debug)]
 pub struct DiskOptions {
     /// Its bounds; that on memory does not count here.
     pub store: StoreOptions,
-    /// How many certificates it keeps: 100,000 (of some 2 kB each). Beyond it
+    /// The number of certificates that it keeps: 100,000 (of some 2 kB each). Beyond it
     /// those go that end first.
     pub max_files: usize,
     /// The protocols that servers of its certificates offer, best first.
@@ -55,7 +55,7 @@ pub enum OpenError {
     Io {
         /// The store's directory, or what in it is at fault.
         path: PathBuf,
-        /// What it said.
+        /// The error it gave.
         source: io::Error,
     },
     /// Others could read the private keys.
@@ -126,7 +126,7 @@ impl DiskStore {
         })
     }
 
-    /// What is wrong with the disk, for people; `None` while it works.
+    /// The problem with the disk, for people; `None` while it works.
     pub fn problem(&self) -> Option<String> {
         self.cache.problem.lock().clone()
     }
@@ -249,7 +249,7 @@ impl DiskCache {
         Ok(Arc::new(minted))
     }
 
-    /// What the disk has of this key, if it is what it should be. Blocks.
+    /// Returns what the disk has of this key, if it is what it should be. Blocks.
     fn read(&self, key: &StoreKey, look: Look) -> Option<(Arc<Minted>, Age)> {
         let now = self.options.store.clock.now();
         let text = match self.folder.read(key) {

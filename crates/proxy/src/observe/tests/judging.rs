@@ -105,7 +105,8 @@ fn an_issuer_that_was_not_sent_is_looked_for_among_the_roots() {
     assert_eq!(judgement.standing, Standing::Good);
 }
 
-/// What the issuer says of `leaf` in an OCSP response, with a list of SCTs if there are any.
+/// Returns what the issuer says of `leaf` in an OCSP response, with a list of SCTs if there are
+/// any.
 fn staple(leaf: &[u8], status: OcspStatus, scts: &[Sct]) -> OcspResponse {
     let list = (!scts.is_empty()).then(|| encode_sct_list(scts).unwrap());
     OcspResponse {

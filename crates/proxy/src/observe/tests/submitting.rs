@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 
 type Answers = Vec<(u16, &'static [(&'static str, &'static str)], &'static str)>;
 
-/// When each request came, and the first certificate of its chain.
+/// The time when each request came, and the first certificate of its chain.
 type Requests = Arc<Mutex<Vec<(Instant, Vec<u8>)>>>;
 
 /// A log that gives these answers first, and then an SCT for whatever it is sent.
@@ -104,7 +104,7 @@ fn options(to: &Double, key: Option<u8>) -> ObserveOptions {
     }
 }
 
-/// What became of offering a host's certificate.
+/// Returns what became of offering a host's certificate.
 fn outcome(observer: &Observer, host: &str) -> Option<Value> {
     let (status, body) = get(observer, "host.json", &format!("name={host}"));
     let host: Value = serde_json::from_str(&body).ok()?;

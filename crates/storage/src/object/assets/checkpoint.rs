@@ -26,16 +26,16 @@ pub(super) const PATH: &str = "checkpoint";
 /// There is no object of this name, except where conditions are ignored.
 const PROBE: &str = ".lucarne/conditions";
 
-/// What is known of the published checkpoint. Locked for as long as it is being
+/// Describes what is known of the published checkpoint. Locked for as long as it is being
 /// replaced.
 #[derive(Default)]
 pub(super) struct Published(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// Whether the store holds puts to their conditions. `None`: not tried yet.
+    /// Says whether the store holds puts to their conditions. `None`: not tried yet.
     conditional: Option<bool>,
-    /// What was read or put last. `None`: to be read.
+    /// Holds what was read or put last. `None`: to be read.
     last: Option<Version>,
 }
 
