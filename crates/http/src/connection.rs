@@ -151,7 +151,7 @@ pub(crate) async fn serve(
                     tcp,
                     queued: queued.clone(),
                 };
-                let http1 = http1(stream, Some(queued), drowsy(limits), endpoints, &open);
+                let http1 = http1(stream, Some(queued), park_after(limits), endpoints, &open);
                 match Box::pin(http1).await {
                     Some(idle) => tcp = idle.tcp,
                     None => return,
@@ -160,12 +160,12 @@ pub(crate) async fn serve(
             Some(Protocol::Http2) => return Box::pin(http2(tcp, endpoints, &open)).await,
             None => return,
         }
-        limit = limits.idle_timeout - drowsy(limits);
+        limit = limits.idle_timeout - park_after(limits);
     }
 }
 
-/// After how long an idle connection is put away.
-fn drowsy(limits: &Limits) -> Duration {
+/// The idle time after which a connection is parked: nothing is left of it but its socket.
+fn park_after(limits: &Limits) -> Duration {
     Duration::from_secs(5).min(limits.idle_timeout / 2)
 }
 

@@ -230,7 +230,7 @@ pub enum Error {
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("this build has no support for {what}: it was built without the feature `{feature}`")]
 pub struct NotBuilt {
-    /// Holds what, for people.
+    /// The thing that it cannot do, for people.
     pub what: &'static str,
     /// The feature.
     pub feature: &'static str,
