@@ -65,14 +65,14 @@ async fn begin(
         let failure = Failure::Refused(Refusal::Loop);
         return Err((failure, Some(target.to_string())));
     }
-    let trail = headers::trail(request.headers(), &core.name);
+    let via = headers::via(request.headers(), &core.name);
     let rules = core.rules.load();
     let tunnel = rules.action(&target, None) == Action::Tunnel && !rules.need_name(&target);
     let judge = !tunnel || rules.judge();
     let mut server = None;
     if tunnel {
         // Whether the server is there can still be told with a status.
-        let there = core.upstream.link(&target, &trail).await;
+        let there = core.upstream.link(&target, &via).await;
         server = Some(there.map_err(|failure| (failure, Some(target.to_string())))?);
     }
     go_on(core, upgrade, move |core, stream| async move {
@@ -81,7 +81,7 @@ async fn begin(
                 core.hosts.connection(&target.host);
                 pass(&core, stream, server).await;
             }
-            (_, server) => intercept(core, client, target, trail, stream, server).await,
+            (_, server) => intercept(core, client, target, via, stream, server).await,
         }
     });
     Ok(())

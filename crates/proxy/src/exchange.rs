@@ -184,7 +184,7 @@ fn permit(session: &Session, request: &Request<Incoming>, route: &Route) -> Resu
 struct Prepared {
     request: Request<Outgoing>,
     /// The proxies that it came by, this one included.
-    trail: HeaderValue,
+    via: HeaderValue,
     upgrade: bool,
     /// The time that a body that the client asks the server about is held back.
     expects: Option<Duration>,
@@ -205,9 +205,9 @@ fn prepare(
             .headers
             .insert(TE, HeaderValue::from_static("trailers"));
     }
-    let trail = match &session.fixed {
-        Some(fixed) => fixed.trail.clone(),
-        None => headers::trail(&parts.headers, &session.core.name),
+    let via = match &session.fixed {
+        Some(fixed) => fixed.via.clone(),
+        None => headers::via(&parts.headers, &session.core.name),
     };
     if session.fixed.is_none() {
         headers::add_via(&mut parts.headers, came_as, &session.core.name);
@@ -224,7 +224,7 @@ fn prepare(
     let (body, moving) = Outgoing::new(incoming, session.core.limits.idle);
     let prepared = Prepared {
         request: Request::from_parts(parts, body),
-        trail,
+        via,
         upgrade,
         expects,
     };
@@ -271,14 +271,14 @@ fn copy(request: &Request<Outgoing>) -> Option<http::request::Builder> {
 async fn connection(
     session: &Session,
     route: &Route,
-    trail: &HeaderValue,
+    via: &HeaderValue,
     fresh: bool,
 ) -> Result<(Connection, bool), Failure> {
     let upstream = &session.core.upstream;
     let Some(fixed) = &session.fixed else {
         return match upstream.pool.http1(route).filter(|_| !fresh) {
             Some(connection) => Ok((Connection::Http1(connection), true)),
-            None => Ok((upstream.connect(route, false, trail).await?, false)),
+            None => Ok((upstream.connect(route, false, via).await?, false)),
         };
     };
     if let Some(ready) = fixed.ready.lock().take() {
@@ -288,7 +288,7 @@ async fn connection(
         true => shared(session, fixed, fresh).await,
         false => match upstream.pool.http1(route).filter(|_| !fresh) {
             Some(connection) => Ok((Connection::Http1(connection), true)),
-            None => Ok((upstream.connect(route, false, trail).await?, false)),
+            None => Ok((upstream.connect(route, false, via).await?, false)),
         },
     }
 }
@@ -332,7 +332,7 @@ async fn shared(
 /// A new connection for a client that speaks HTTP/2; for all, if it speaks that.
 async fn dial(session: &Session, fixed: &FixedOrigin) -> Result<Connection, Failure> {
     let upstream = &session.core.upstream;
-    let connection = upstream.connect(&fixed.route, true, &fixed.trail).await?;
+    let connection = upstream.connect(&fixed.route, true, &fixed.via).await?;
     if let Connection::Http2(sender) = &connection {
         upstream.pool.share(&fixed.route, sender.clone());
     }
@@ -370,13 +370,13 @@ async fn send(
 ) -> Result<(Response<Incoming>, Option<Lease>), Failure> {
     let Prepared {
         mut request,
-        trail,
+        via,
         expects,
         ..
     } = prepared;
     let mut attempts = 0;
     loop {
-        let (connection, used) = connection(session, route, &trail, attempts > 0).await?;
+        let (connection, used) = connection(session, route, &via, attempts > 0).await?;
         let once_more = if used { copy(&request) } else { None };
         let sent = match connection {
             Connection::Http1(connection) => {

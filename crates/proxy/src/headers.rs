@@ -117,7 +117,7 @@ pub(crate) fn write<'h>(
 
 /// All proxies that the message came by, and `name` at the end: what another
 /// proxy is told, so that it knows itself if it is asked for the second time.
-pub(crate) fn trail(headers: &HeaderMap, name: &str) -> HeaderValue {
+pub(crate) fn via(headers: &HeaderMap, name: &str) -> HeaderValue {
     let mut by: Vec<&[u8]> = headers
         .get_all(VIA)
         .iter()
@@ -125,8 +125,8 @@ pub(crate) fn trail(headers: &HeaderMap, name: &str) -> HeaderValue {
         .collect();
     let own = format!("1.1 {name}");
     by.push(own.as_bytes());
-    let trail = HeaderValue::from_bytes(&by.join(&b", "[..]));
-    trail.unwrap_or(HeaderValue::from_static("1.1 lucarne"))
+    let via = HeaderValue::from_bytes(&by.join(&b", "[..]));
+    via.unwrap_or(HeaderValue::from_static("1.1 lucarne"))
 }
 
 /// Returns whether the message came by a proxy of this name.
@@ -209,7 +209,7 @@ mod tests {
         headers.insert(VIA, HeaderValue::from_static("1.0 fred, 1.1 lucarne-1"));
         assert!(came_by(&headers, "lucarne-1") && !came_by(&headers, "lucarne-2"));
         assert_eq!(
-            trail(&headers, "lucarne-2"),
+            via(&headers, "lucarne-2"),
             "1.0 fred, 1.1 lucarne-1, 1.1 lucarne-2"
         );
         add_via(&mut headers, Version::HTTP_11, "lucarne-2");

@@ -38,22 +38,22 @@ pub(crate) async fn intercept(
     core: Arc<Core>,
     client: SocketAddr,
     target: Target,
-    trail: HeaderValue,
+    via: HeaderValue,
     mut stream: Rewind,
     mut server: Option<Rewind<Link>>,
 ) {
-    let http2 = match first(&core, &target, &trail, &mut stream, &mut server).await {
+    let http2 = match first(&core, &target, &via, &mut stream, &mut server).await {
         Ok(First::Nothing) => return,
         Ok(First::Server) => {
             let second = Second::new(stream, core.limits.head_bytes);
-            return tunnel(&core, client, &target, &trail, second, server).await;
+            return tunnel(&core, client, &target, &via, second, server).await;
         }
         Ok(First::Client(Opening::Other)) => {
-            return tunnel(&core, client, &target, &trail, stream, server).await;
+            return tunnel(&core, client, &target, &via, stream, server).await;
         }
         Ok(First::Client(Opening::Tls)) => {
             return match hello(&core, stream).await {
-                Ok(start) => Box::pin(take(core, client, target, trail, start, server)).await,
+                Ok(start) => Box::pin(take(core, client, target, via, start, server)).await,
                 Err(why) => tracing::info!(%client, %target, "no TLS with the client: {why}"),
             };
         }
@@ -62,8 +62,8 @@ pub(crate) async fn intercept(
         Err(failure) => return told_nobody(&core, client, &target, &failure),
     };
     match core.rules.load().action(&target, None) {
-        Action::Tunnel => tunnel(&core, client, &target, &trail, stream, server).await,
-        Action::Intercept => Box::pin(clear(core, client, target, trail, stream, http2)).await,
+        Action::Tunnel => tunnel(&core, client, &target, &via, stream, server).await,
+        Action::Intercept => Box::pin(clear(core, client, target, via, stream, http2)).await,
     }
 }
 
@@ -82,7 +82,7 @@ enum First {
 async fn first(
     core: &Core,
     target: &Target,
-    trail: &HeaderValue,
+    via: &HeaderValue,
     stream: &mut Rewind,
     server: &mut Option<Rewind<Link>>,
 ) -> Result<First, Failure> {
@@ -95,7 +95,7 @@ async fn first(
                 filled = stream.fill() => if filled.is_err() {
                     return Ok(First::Nothing);
                 },
-                connected = core.upstream.link(target, trail) => *server = Some(connected?),
+                connected = core.upstream.link(target, via) => *server = Some(connected?),
             },
         }
     }
@@ -148,7 +148,7 @@ async fn tunnel<C>(
     core: &Core,
     client: SocketAddr,
     target: &Target,
-    trail: &HeaderValue,
+    via: &HeaderValue,
     stream: C,
     server: Option<Rewind<Link>>,
 ) where
@@ -157,7 +157,7 @@ async fn tunnel<C>(
     core.hosts.connection(&target.host);
     let connected = match server {
         Some(server) => Ok(server),
-        None => core.upstream.link(target, trail).await,
+        None => core.upstream.link(target, via).await,
     };
     match connected {
         Ok(server) => pass(core, stream, server).await,
@@ -170,13 +170,13 @@ async fn clear(
     core: Arc<Core>,
     client: SocketAddr,
     target: Target,
-    trail: HeaderValue,
+    via: HeaderValue,
     stream: Rewind,
     http2: bool,
 ) {
     let seen = core.hosts.connection(&target.host);
     let route = Arc::new(core.upstream.route(target, None));
-    let fixed = FixedOrigin::new(route, trail, http2, seen, None);
+    let fixed = FixedOrigin::new(route, via, http2, seen, None);
     let session = Session::behind(core, client, fixed);
     serve::intercepted(session, stream, http2).await;
 }
@@ -225,7 +225,7 @@ async fn take(
     core: Arc<Core>,
     client: SocketAddr,
     target: Target,
-    trail: HeaderValue,
+    via: HeaderValue,
     mut start: StartHandshake<Rewind>,
     server: Option<Rewind<Link>>,
 ) {
@@ -251,7 +251,7 @@ async fn take(
             return deny(&core, client, &target, io, &failure).await;
         }
         io.rewind();
-        return tunnel(&core, client, &target, &trail, io, server).await;
+        return tunnel(&core, client, &target, &via, io, server).await;
     }
     drop(server);
     start.io.forget();
@@ -260,7 +260,7 @@ async fn take(
     let seen = core.hosts.connection(&host);
     let (certificate, choice) = tokio::join!(
         certificate(&core, &host, &seen),
-        choose(&core, &route, &trail, &offer, refused.is_some())
+        choose(&core, &route, &via, &offer, refused.is_some())
     );
     let minted = match certificate {
         Ok(minted) => minted,
@@ -274,7 +274,7 @@ async fn take(
     };
     core.stats.intercepted.inc();
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    let fixed = FixedOrigin::new(route, trail, choice.http2, seen, choice.ready);
+    let fixed = FixedOrigin::new(route, via, choice.http2, seen, choice.ready);
     serve::intercepted(Session::behind(core, client, fixed), stream, http2).await;
 }
 
@@ -322,7 +322,7 @@ struct Choice {
 async fn choose(
     core: &Core,
     route: &Route,
-    trail: &HeaderValue,
+    via: &HeaderValue,
     offer: &ClientOffer,
     refused: bool,
 ) -> Choice {
@@ -333,7 +333,7 @@ async fn choose(
     if let Some(known) = core.upstream.pool.speaks_http2(route) {
         return choice(known || !offer.http1, None);
     }
-    match core.upstream.connect(route, true, trail).await {
+    match core.upstream.connect(route, true, via).await {
         Ok(Connection::Http2(sender)) => {
             core.upstream.pool.share(route, sender);
             choice(true, None)

@@ -42,18 +42,18 @@ impl Upstream {
         secured.map(Either::Right).map_err(unreached)
     }
 
-    /// A tunnel to `target`, which the proxy is asked for by CONNECT; `trail`:
+    /// A tunnel to `target`, which the proxy is asked for by CONNECT; `via`:
     /// the proxies that the client's wish came by, this one included.
     pub(crate) async fn tunnel(
         &self,
         proxy: &UpstreamProxy,
         target: &Target,
-        trail: &HeaderValue,
+        via: &HeaderValue,
     ) -> Result<Upgraded, Failure> {
         let stream = self.reach(proxy, target).await?;
         let broke = |error: hyper::Error| broke(&error, proxy);
         let mut sender = self.speak_http1(stream).await?;
-        let request = ask(proxy, target, trail)?;
+        let request = ask(proxy, target, via)?;
         let asking = sender.send_request(request);
         let response = match timeout(self.answer, asking).await {
             Ok(answered) => answered.map_err(broke)?,
@@ -72,12 +72,12 @@ impl Upstream {
 fn ask(
     proxy: &UpstreamProxy,
     target: &Target,
-    trail: &HeaderValue,
+    via: &HeaderValue,
 ) -> Result<Request<Outgoing>, Failure> {
     let authority = target.to_string();
     let mut request = Request::connect(&authority)
         .header(HOST, &authority)
-        .header(VIA, trail)
+        .header(VIA, via)
         .body(Outgoing::empty())
         .map_err(|error| Failure::Request(format!("{error}.")))?;
     authorize(request.headers_mut(), proxy);

@@ -27,7 +27,7 @@ pub(crate) struct Session {
 pub(crate) struct FixedOrigin {
     pub(crate) route: Arc<Route>,
     /// The proxies that the client's CONNECT came by, this one included.
-    pub(crate) trail: HeaderValue,
+    pub(crate) via: HeaderValue,
     /// Says whether HTTP/2 is offered to it: the client speaks it.
     pub(crate) http2: bool,
     pub(crate) seen: Arc<Seen>,
@@ -53,14 +53,14 @@ impl Session {
 impl FixedOrigin {
     pub(crate) fn new(
         route: Arc<Route>,
-        trail: HeaderValue,
+        via: HeaderValue,
         http2: bool,
         seen: Arc<Seen>,
         ready: Option<Result<Connection, Failure>>,
     ) -> Self {
         FixedOrigin {
             route,
-            trail,
+            via,
             http2,
             seen,
             ready: Mutex::new(ready),

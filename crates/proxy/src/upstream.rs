@@ -145,17 +145,17 @@ impl Upstream {
     }
 
     /// A connection that is passed on as it is. Where a proxy is to be asked
-    /// for it and does not give it, nothing else is tried. `trail`: see
+    /// for it and does not give it, nothing else is tried. `via`: see
     /// [`tunnel`](Self::tunnel).
     pub(crate) async fn link(
         &self,
         target: &Target,
-        trail: &HeaderValue,
+        via: &HeaderValue,
     ) -> Result<Rewind<Link>, Failure> {
         let link = match self.proxy_for(target) {
             None => Either::Left(self.dialer.connect(target).await?),
             Some(proxy) => {
-                let tunnel = self.tunnel(proxy, target, trail).await?;
+                let tunnel = self.tunnel(proxy, target, via).await?;
                 Either::Right(TokioIo::new(tunnel))
             }
         };
@@ -169,13 +169,13 @@ impl Upstream {
         &self,
         route: &Route,
         http2: bool,
-        trail: &HeaderValue,
+        via: &HeaderValue,
     ) -> Result<Connection, Failure> {
         if let Some(proxy) = route.forwarder() {
             let stream = self.reach(proxy, &route.target).await?;
             return self.speak_http1(stream).await.map(Connection::Http1);
         }
-        let link = self.link(&route.target, trail).await?;
+        let link = self.link(&route.target, via).await?;
         let Some(host) = &route.tls else {
             return match http2 {
                 true => self.speak_http2(link).await.map(Connection::Http2),

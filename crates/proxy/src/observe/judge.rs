@@ -19,14 +19,14 @@ pub(crate) const POLICIES: [CtPolicy; 2] = [CtPolicy::chrome(), CtPolicy::apple(
 
 /// The lists of SCTs that came beside a certificate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Beside {
+pub(crate) struct SctDeliveries {
     /// The stapled OCSP response; empty: none.
     pub(crate) ocsp: Vec<u8>,
     /// The list of the TLS extension; empty: none.
     pub(crate) tls: Vec<u8>,
 }
 
-impl Beside {
+impl SctDeliveries {
     pub(crate) fn len(&self) -> usize {
         self.ocsp.len() + self.tls.len()
     }
@@ -203,7 +203,7 @@ const UNSEEN: &str = "SCTs by TLS extension cannot be seen here, as rustls does 
 pub(crate) struct Subject<'a> {
     pub(crate) leaf: &'a [u8],
     pub(crate) path: &'a Path,
-    pub(crate) beside: &'a Beside,
+    pub(crate) deliveries: &'a SctDeliveries,
 }
 
 /// Judges `subject`, at `now_ms` since 1970. `targets` are the keys of logs that chains go to.
@@ -218,9 +218,9 @@ pub(crate) fn judge(
         Err(error) => return unreadable(error.to_string(), list.is_some()),
     };
     let issuer = subject.path.issuer.as_deref();
-    let staple = Staple::of(&subject.beside.ocsp, &leaf, issuer, now_ms);
+    let staple = Staple::of(&subject.deliveries.ocsp, &leaf, issuer, now_ms);
     let entries = Entries::new(&leaf, subject.path, &staple);
-    let scts: Vec<_> = presented(&leaf, subject.beside)
+    let scts: Vec<_> = presented(&leaf, subject.deliveries)
         .into_iter()
         .take(MOST_SCTS)
         .map(|(delivery, read)| {
@@ -241,7 +241,7 @@ pub(crate) fn judge(
         verdicts,
         standing,
         staple,
-        tls_seen: !subject.beside.tls.is_empty(),
+        tls_seen: !subject.deliveries.tls.is_empty(),
         listed: list.is_some(),
     }
 }
@@ -301,7 +301,10 @@ fn unreadable(why: String, listed: bool) -> Judgement {
 
 /// Every SCT that came, in the order embedded, OCSP, TLS. A list that cannot be read counts
 /// as one SCT that cannot.
-fn presented(leaf: &Certificate<'_>, beside: &Beside) -> Vec<(Delivery, Result<Sct, String>)> {
+fn presented(
+    leaf: &Certificate<'_>,
+    deliveries: &SctDeliveries,
+) -> Vec<(Delivery, Result<Sct, String>)> {
     let mut found = Vec::new();
     let mut add = |delivery, list: Result<Option<&[u8]>, String>| {
         let list = list.and_then(|list| list.map(SctList::parse).transpose().map_err(text));
@@ -317,14 +320,14 @@ fn presented(leaf: &Certificate<'_>, beside: &Beside) -> Vec<(Delivery, Result<S
     };
     let embedded = leaf.embedded_scts().map_err(|error| error.to_string());
     add(Delivery::Embedded, embedded);
-    if !beside.ocsp.is_empty() {
+    if !deliveries.ocsp.is_empty() {
         // A response that cannot be read has no SCT that could be false.
         add(
             Delivery::Ocsp,
-            Ok(sct_list_of_ocsp(&beside.ocsp).unwrap_or(None)),
+            Ok(sct_list_of_ocsp(&deliveries.ocsp).unwrap_or(None)),
         );
     }
-    let tls = (!beside.tls.is_empty()).then_some(&beside.tls[..]);
+    let tls = (!deliveries.tls.is_empty()).then_some(&deliveries.tls[..]);
     add(Delivery::Tls, Ok(tls));
     found
 }

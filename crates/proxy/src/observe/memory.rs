@@ -7,7 +7,7 @@ use lru::LruCache;
 use lucarne_ct::{Certificate, Fingerprint, Issuer};
 
 use super::issuer::{Issuers, Path};
-use super::judge::{Beside, Judgement};
+use super::judge::{Judgement, SctDeliveries};
 use super::submission::Submission;
 
 /// Certificates of one host that are remembered, the latest first.
@@ -24,7 +24,7 @@ pub(crate) struct Record {
     pub(crate) leaf: Arc<[u8]>,
     /// As the server sent them, in its order.
     pub(crate) issuers: Issuers,
-    pub(crate) beside: Arc<Beside>,
+    pub(crate) deliveries: Arc<SctDeliveries>,
     pub(crate) path: Path,
     pub(crate) judgement: Judgement,
     pub(crate) submission: Submission,
@@ -38,7 +38,7 @@ impl Record {
     fn weight(&self) -> usize {
         let issuers = self.issuers.iter().chain(self.path.added.iter());
         let issuers: usize = issuers.map(|issuer| issuer.der.len()).sum();
-        self.leaf.len() + issuers + self.beside.len() + self.judgement.scts.len() * 256 + 512
+        self.leaf.len() + issuers + self.deliveries.len() + self.judgement.scts.len() * 256 + 512
     }
 
     /// The certificate, unless the server has sent something else.

@@ -18,7 +18,7 @@ use url::Url;
 use super::ObserveOptions;
 use super::client::Client;
 use super::destination::{self, Destination};
-use super::judge::Beside;
+use super::judge::SctDeliveries;
 use super::memory::{Bounds, Memory};
 use super::metrics::Metrics;
 use super::options::SubmitTo;
@@ -127,7 +127,7 @@ impl Observer {
         let sighting = || Sighting {
             host: host.to_owned(),
             chain: chain.iter().map(|der| der.to_vec()).collect(),
-            beside: Beside {
+            deliveries: SctDeliveries {
                 ocsp: ocsp.to_vec(),
                 tls: tls_scts.to_vec(),
             },

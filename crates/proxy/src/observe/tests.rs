@@ -17,7 +17,7 @@ use rustls::crypto::aws_lc_rs;
 use serde_json::{Value, json};
 
 use super::issuer::Path;
-use super::judge::{Beside, Judgement, Subject, judge};
+use super::judge::{Judgement, SctDeliveries, Subject, judge};
 use super::{ObserveOptions, Observer, SubmitTo, routes};
 
 fn log_key(n: u8) -> LogKey {
@@ -84,8 +84,8 @@ fn chain(leaf: Vec<u8>) -> Vec<rustls_pki_types::CertificateDer<'static>> {
     vec![leaf.into(), ca().cert_der().to_vec().into()]
 }
 
-fn judged(leaf: &[u8], beside: &Beside, list: Option<&LogList>) -> Judgement {
-    judged_with(leaf, &[issuer(ca())], &Roots::new(), beside, list)
+fn judged(leaf: &[u8], deliveries: &SctDeliveries, list: Option<&LogList>) -> Judgement {
+    judged_with(leaf, &[issuer(ca())], &Roots::new(), deliveries, list)
 }
 
 fn issuer(ca: &Authority) -> Arc<Issuer> {
@@ -96,11 +96,20 @@ fn judged_with(
     leaf: &[u8],
     sent: &[Arc<Issuer>],
     roots: &Roots,
-    beside: &Beside,
+    deliveries: &SctDeliveries,
     list: Option<&LogList>,
 ) -> Judgement {
     let path = &Path::of(leaf, sent, roots, |_| Vec::new());
-    judge(&Subject { leaf, path, beside }, list, &[], now_ms())
+    judge(
+        &Subject {
+            leaf,
+            path,
+            deliveries,
+        },
+        list,
+        &[],
+        now_ms(),
+    )
 }
 
 fn tls() -> Arc<rustls::ClientConfig> {

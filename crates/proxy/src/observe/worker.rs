@@ -10,7 +10,7 @@ use lucarne_mint::now_ms;
 
 use super::destination::{Destination, choose};
 use super::issuer::{Issuers, Path};
-use super::judge::{Beside, Judgement, Subject, judge};
+use super::judge::{Judgement, SctDeliveries, Subject, judge};
 use super::memory::Record;
 use super::metrics::{SctLabels, StandingLabels};
 use super::shared::Shared;
@@ -30,14 +30,14 @@ pub(crate) enum Message {
 pub(crate) struct Sighting {
     pub(crate) host: String,
     pub(crate) chain: Vec<Vec<u8>>,
-    pub(crate) beside: Beside,
+    pub(crate) deliveries: SctDeliveries,
     pub(crate) at_ms: u64,
 }
 
 impl Sighting {
     pub(crate) fn len(&self) -> usize {
         let chain: usize = self.chain.iter().map(Vec::len).sum();
-        chain + self.beside.len() + self.host.len()
+        chain + self.deliveries.len() + self.host.len()
     }
 }
 
@@ -76,11 +76,11 @@ impl Worker {
             let issuers;
             (issuers, new_issuers) = memory.intern(&sighting.chain[1..]);
             drop(memory);
-            let beside = match (&before, sighting.beside.len()) {
-                (Some(before), 0) => before.beside.clone(),
-                _ => Arc::new(std::mem::take(&mut sighting.beside)),
+            let deliveries = match (&before, sighting.deliveries.len()) {
+                (Some(before), 0) => before.deliveries.clone(),
+                _ => Arc::new(std::mem::take(&mut sighting.deliveries)),
             };
-            let mut record = self.record(fingerprint, &sighting, issuers, beside, before);
+            let mut record = self.record(fingerprint, &sighting, issuers, deliveries, before);
             memory = self.shared.memory.lock();
             if let Some(now) = memory.record(&fingerprint) {
                 // Meanwhile the log may have answered.
@@ -108,12 +108,12 @@ impl Worker {
         fingerprint: Fingerprint,
         sighting: &Sighting,
         issuers: Issuers,
-        beside: Arc<Beside>,
+        deliveries: Arc<SctDeliveries>,
         before: Option<Record>,
     ) -> Record {
         let leaf = &sighting.chain[0];
         let path = self.path(leaf, &issuers);
-        let (beside, judgement) = self.beside(leaf, &path, beside, before.as_ref());
+        let (deliveries, judgement) = self.deliveries(leaf, &path, deliveries, before.as_ref());
         if before.is_none() {
             self.count(&judgement);
         }
@@ -122,7 +122,7 @@ impl Worker {
             fingerprint,
             leaf: leaf[..].into(),
             issuers,
-            beside,
+            deliveries,
             path,
             judgement,
             submission: Submission::Not,
@@ -134,25 +134,25 @@ impl Worker {
 
     /// Returns what came beside a certificate, and what it comes to. A revocation that was proven
     /// stands until the issuer says otherwise: anybody can send a staple that proves nothing.
-    fn beside(
+    fn deliveries(
         &self,
         leaf: &[u8],
         path: &Path,
-        beside: Arc<Beside>,
+        deliveries: Arc<SctDeliveries>,
         before: Option<&Record>,
-    ) -> (Arc<Beside>, Judgement) {
-        let judgement = self.judge(leaf, path, &beside);
+    ) -> (Arc<SctDeliveries>, Judgement) {
+        let judgement = self.judge(leaf, path, &deliveries);
         let revoked = before.filter(|record| record.judgement.staple == Staple::Revoked);
         match (revoked, &judgement.staple) {
             (Some(before), Staple::Absent | Staple::Unproven(_)) => {
-                let beside = Beside {
-                    ocsp: before.beside.ocsp.clone(),
-                    tls: beside.tls.clone(),
+                let deliveries = SctDeliveries {
+                    ocsp: before.deliveries.ocsp.clone(),
+                    tls: deliveries.tls.clone(),
                 };
-                let judgement = self.judge(leaf, path, &beside);
-                (Arc::new(beside), judgement)
+                let judgement = self.judge(leaf, path, &deliveries);
+                (Arc::new(deliveries), judgement)
             }
-            _ => (beside, judgement),
+            _ => (deliveries, judgement),
         }
     }
 
@@ -161,9 +161,13 @@ impl Worker {
         Path::of(leaf, sent, &self.shared.roots, seen)
     }
 
-    fn judge(&self, leaf: &[u8], path: &Path, beside: &Beside) -> Judgement {
+    fn judge(&self, leaf: &[u8], path: &Path, deliveries: &SctDeliveries) -> Judgement {
         let listed = self.shared.list.load();
-        let subject = Subject { leaf, path, beside };
+        let subject = Subject {
+            leaf,
+            path,
+            deliveries,
+        };
         let keys = &self.shared.submit_keys;
         judge(&subject, listed.list.as_ref(), keys, now_ms())
     }
@@ -253,7 +257,7 @@ impl Worker {
             let path = self.path(&record.leaf, &record.issuers);
             // What a log does not take without its issuers, it may take with them.
             let is_longer = path.chain.len() > record.path.chain.len();
-            record.judgement = self.judge(&record.leaf, &path, &record.beside);
+            record.judgement = self.judge(&record.leaf, &path, &record.deliveries);
             record.path = path;
             let mut offer = false;
             let mut memory = self.shared.memory.lock();
@@ -278,7 +282,7 @@ impl Worker {
 /// Returns whether a certificate that is known has come with something new: another staple, which
 /// may have other SCTs, or the issuers that were wanted.
 fn tells_more(record: &Record, sighting: &Sighting) -> bool {
-    let other_beside = sighting.beside.len() != 0 && *record.beside != sighting.beside;
+    let other_beside = sighting.deliveries.len() != 0 && *record.deliveries != sighting.deliveries;
     let issuers = record.issuers.iter().map(|issuer| &issuer.der[..]);
     let sent = sighting.chain[1..].iter().map(|der| &der[..]);
     other_beside || (record.path.wanted.is_some() && !issuers.eq(sent))

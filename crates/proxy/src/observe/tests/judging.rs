@@ -16,7 +16,7 @@ fn where_certificates_stand() {
     let list = list(&LOGS);
     let of = |logs: &[u8]| {
         let leaf = certificate("judged.example", logs);
-        judged(&leaf, &Beside::default(), Some(&list))
+        judged(&leaf, &SctDeliveries::default(), Some(&list))
     };
     let good = of(&[1, 2]);
     assert_eq!(good.standing, Standing::Good);
@@ -46,7 +46,7 @@ fn where_certificates_stand() {
 #[test]
 fn without_a_list_nothing_is_said_to_be_wrong() {
     let leaf = certificate("listless.example", &[1, 2]);
-    let judgement = judged(&leaf, &Beside::default(), None);
+    let judgement = judged(&leaf, &SctDeliveries::default(), None);
     assert_eq!(judgement.standing, Standing::Unverified);
     assert!(!judgement.fails_policy());
     assert_eq!(
@@ -58,7 +58,7 @@ fn without_a_list_nothing_is_said_to_be_wrong() {
 #[test]
 fn false_scts() {
     let list = list(&LOGS);
-    let of = |leaf: &[u8]| judged(leaf, &Beside::default(), Some(&list));
+    let of = |leaf: &[u8]| judged(leaf, &SctDeliveries::default(), Some(&list));
     let template_of = |name: &str| template(&Pki::shared().leaf(name));
 
     // Taken from another certificate.
@@ -95,7 +95,8 @@ fn false_scts() {
 fn an_issuer_that_was_not_sent_is_looked_for_among_the_roots() {
     let list = list(&LOGS);
     let leaf = certificate("alone.example", &[1, 2]);
-    let alone = |roots: &Roots| judged_with(&leaf, &[], roots, &Beside::default(), Some(&list));
+    let alone =
+        |roots: &Roots| judged_with(&leaf, &[], roots, &SctDeliveries::default(), Some(&list));
     let judgement = alone(&Roots::new());
     assert_eq!(findings(&judgement), [Finding::NoIssuer, Finding::NoIssuer]);
     assert_eq!(judgement.standing, Standing::Unverified);
@@ -115,8 +116,8 @@ fn staple(leaf: &[u8], status: OcspStatus, scts: &[Sct]) -> OcspResponse {
     }
 }
 
-fn signed(response: &OcspResponse) -> Beside {
-    Beside {
+fn signed(response: &OcspResponse) -> SctDeliveries {
+    SctDeliveries {
         ocsp: response.sign(ca(), ca().key()).unwrap(),
         tls: Vec::new(),
     }
@@ -132,7 +133,7 @@ fn an_issuer_that_was_re_keyed_proves_nothing() {
     };
     let namesake = Authority::root(&namesake).unwrap();
     let judged_with = |sent: &[Arc<Issuer>], roots: &Roots| {
-        judged_with(&leaf, sent, roots, &Beside::default(), Some(&list))
+        judged_with(&leaf, sent, roots, &SctDeliveries::default(), Some(&list))
     };
     let mut roots = Roots::new();
     roots.add(namesake.cert_der()).unwrap();
@@ -154,15 +155,15 @@ fn an_issuer_that_was_re_keyed_proves_nothing() {
 fn a_staple_that_says_revoked_or_proves_nothing_is_never_good() {
     let list = list(&LOGS);
     let leaf = certificate("stapled.example", &[1, 2]);
-    let of = |beside: &Beside| judged(&leaf, beside, Some(&list)).standing;
+    let of = |deliveries: &SctDeliveries| judged(&leaf, deliveries, Some(&list)).standing;
     let about = |status| staple(&leaf, status, &[]);
     assert_eq!(of(&signed(&about(OcspStatus::Good))), Standing::Good);
     let stranger = KeyPair::generate(KeyType::EcdsaP256).unwrap();
-    let by_stranger = Beside {
+    let by_stranger = SctDeliveries {
         ocsp: about(OcspStatus::Good).sign(ca(), &stranger).unwrap(),
         tls: Vec::new(),
     };
-    let unreadable = Beside {
+    let unreadable = SctDeliveries {
         ocsp: b"no response".to_vec(),
         tls: Vec::new(),
     };
@@ -177,19 +178,19 @@ fn a_staple_that_says_revoked_or_proves_nothing_is_never_good() {
     };
     let revoked = signed(&about(OcspStatus::Revoked));
     assert_eq!(of(&revoked), Standing::Revoked);
-    for (what, beside) in [
+    for (what, deliveries) in [
         ("unknown", signed(&about(OcspStatus::Unknown))),
         ("by a stranger", by_stranger),
         ("unreadable", unreadable),
         ("of another certificate", signed(&of_another)),
         ("stale", signed(&stale)),
     ] {
-        assert_eq!(of(&beside), Standing::StapleUnverified, "{what}");
+        assert_eq!(of(&deliveries), Standing::StapleUnverified, "{what}");
     }
     // Revoked without any SCT is revoked, too; and what nobody can verify is no revocation.
     let bare = certificate("bare.example", &[]);
-    let beside = signed(&staple(&bare, OcspStatus::Revoked, &[]));
-    let judgement = judged(&bare, &beside, Some(&list));
+    let deliveries = signed(&staple(&bare, OcspStatus::Revoked, &[]));
+    let judgement = judged(&bare, &deliveries, Some(&list));
     assert_eq!(judgement.standing, Standing::Revoked);
     let judgement = judged_with(&leaf, &[], &Roots::new(), &revoked, Some(&list));
     assert_eq!(judgement.standing, Standing::Unverified);
@@ -230,33 +231,33 @@ fn scts_that_come_beside_the_certificate() {
     let leaf = certificate("stapled.example", &[]);
     let entry = SignedEntry::of_delivered(&Certificate::parse(&leaf).unwrap());
     let sign = |n| log_key(n).sign_sct(1, &entry, 7).unwrap();
-    let beside = Beside {
+    let deliveries = SctDeliveries {
         ocsp: signed(&staple(&leaf, OcspStatus::Good, &[sign(1)])).ocsp,
         tls: encode_sct_list(&[sign(2)]).unwrap(),
     };
-    let judgement = judged(&leaf, &beside, Some(&list));
+    let judgement = judged(&leaf, &deliveries, Some(&list));
     assert_eq!(judgement.standing, Standing::Good);
-    let deliveries: Vec<_> = judgement.scts.iter().map(|sct| sct.delivery).collect();
-    assert_eq!(deliveries, [Delivery::Ocsp, Delivery::Tls]);
+    let came: Vec<_> = judgement.scts.iter().map(|sct| sct.delivery).collect();
+    assert_eq!(came, [Delivery::Ocsp, Delivery::Tls]);
     // SCTs in a staple that proves nothing do not count.
     let stranger = KeyPair::generate(KeyType::EcdsaP256).unwrap();
     let stapled = staple(&leaf, OcspStatus::Good, &[sign(1)]);
-    let beside = Beside {
+    let deliveries = SctDeliveries {
         ocsp: stapled.sign(ca(), &stranger).unwrap(),
-        ..beside
+        ..deliveries
     };
-    let judgement = judged(&leaf, &beside, Some(&list));
+    let judgement = judged(&leaf, &deliveries, Some(&list));
     assert_eq!(
         findings(&judgement),
         [Finding::UnprovenStaple, Finding::Valid]
     );
     assert_eq!(judgement.standing, Standing::PolicyFailed);
     // A staple that cannot be read has none.
-    let beside = Beside {
+    let deliveries = SctDeliveries {
         ocsp: b"no response".to_vec(),
         tls: vec![],
     };
-    let judgement = judged(&leaf, &beside, Some(&list));
+    let judgement = judged(&leaf, &deliveries, Some(&list));
     assert_eq!(judgement.standing, Standing::NoSct);
 }
 
@@ -273,7 +274,7 @@ fn a_certificate_that_lives_long_needs_three() {
         let template = template(&options);
         let scts = embedded_scts(&template, logs, 1);
         let leaf = embed(template, &encode_sct_list(&scts).unwrap());
-        let judgement = judged(&leaf, &Beside::default(), Some(&list));
+        let judgement = judged(&leaf, &SctDeliveries::default(), Some(&list));
         assert_eq!(judgement.standing, standing, "{:?}", judgement.verdicts);
     }
 }

@@ -15,11 +15,11 @@ fn record(memory: &mut Memory, n: u32, bytes: usize) -> Record {
     leaf[..4].copy_from_slice(&n.to_be_bytes());
     Record {
         fingerprint: Fingerprint::of(&leaf),
-        judgement: judged(&leaf, &Beside::default(), None),
+        judgement: judged(&leaf, &SctDeliveries::default(), None),
         leaf: leaf.into(),
         issuers: memory.intern(&[issuer]).0,
         path: Path::default(),
-        beside: Arc::default(),
+        deliveries: Arc::default(),
         submission: Submission::Not,
         first_ms: 1,
         last_ms: 1,
