@@ -5,7 +5,7 @@ use serde_json::json;
 use super::client::{AcmeClient, Failed, Post, fail};
 use super::directory::{Directory, path};
 use super::jws::{AccountKey, Signer};
-use super::order::{self, Status};
+use super::order::{self, OrderStatus};
 use super::step::Step;
 
 /// An account at the server.
@@ -17,7 +17,7 @@ pub(super) struct Account {
 
 #[derive(Deserialize)]
 struct AccountResponse {
-    status: Status,
+    status: OrderStatus,
 }
 
 impl Account {
@@ -28,7 +28,8 @@ impl Account {
         directory: &Directory,
     ) -> Result<Self, Failed> {
         let key = AccountKey::generate();
-        let key = key.map_err(|words| fail(iteration, Failure::new("signing", words)))?;
+        let key =
+            key.map_err(|error| fail(iteration, Failure::new("signing", error.to_string())))?;
         let contact = &client.shared.options.contact;
         let contact = contact.as_ref().filter(|contact| !contact.is_empty());
         let mut payload = json!({ "termsOfServiceAgreed": true });
@@ -49,7 +50,7 @@ impl Account {
             let url = url.ok_or("an account without a Location")?;
             path(url, &client.shared.origin)?;
             match said.status {
-                Status::Valid => Ok(url.to_owned()),
+                OrderStatus::Valid => Ok(url.to_owned()),
                 other => Err(format!("a new account is {other:?}")),
             }
         });

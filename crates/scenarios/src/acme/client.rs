@@ -109,7 +109,8 @@ impl AcmeClient {
                 None => self.new_nonce(iteration, directory).await?,
             };
             let body = post.key.sign(post.signer, post.url, &nonce, &post.payload);
-            let body = body.map_err(|words| fail(iteration, Failure::new("signing", words)))?;
+            let body =
+                body.map_err(|error| fail(iteration, Failure::new("signing", error.to_string())))?;
             let headers = self.shared.headers(Some(JOSE));
             let request = Request::post(&at, body.as_str()).headers(&headers);
             self.shared.limits.pass(post.step).await;

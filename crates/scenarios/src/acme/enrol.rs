@@ -13,7 +13,7 @@ use super::certificate::{self, IssuedCertificate};
 use super::client::{AcmeClient, Failed, Post, fail};
 use super::directory::{Directory, path};
 use super::jws::encode;
-use super::order::{self, Authorization, Order, Status};
+use super::order::{self, Authorization, Order, OrderStatus};
 use super::step::Step;
 
 /// CRLReason superseded (RFC 5280 5.3.1).
@@ -100,7 +100,7 @@ impl Enrolment<'_> {
             .authorization(iteration, Step::Authorization, url)
             .await?
             .1;
-        if authorization.status == Status::Valid {
+        if authorization.status == OrderStatus::Valid {
             return Ok(()); // from an order before
         }
         let shared = self.client.shared.clone();
@@ -112,7 +112,7 @@ impl Enrolment<'_> {
         };
         let answer = self.account.key.authorize(&challenge.token);
         let expected = shared.responder.expect(name, &challenge.token, &answer);
-        expected.map_err(|words| fail(iteration, Failure::new("challenge", words)))?;
+        expected.map_err(|error| fail(iteration, Failure::new("challenge", error.to_string())))?;
         let begun = Instant::now();
         let proven = self.prove(iteration, url, &challenge.url).await;
         shared.responder.forget(name, &challenge.token);
@@ -149,7 +149,7 @@ impl Enrolment<'_> {
             tokio::time::sleep(wait).await;
             let (next, now) = self.authorization(iteration, Step::Validation, url).await?;
             match now.status {
-                Status::Valid => return Ok(wait),
+                OrderStatus::Valid => return Ok(wait),
                 status if status.is_open() && Instant::now() < deadline => wait = next,
                 status => {
                     let words = format!("{} is {status:?}", now.reason());
@@ -202,7 +202,7 @@ impl Enrolment<'_> {
             let response = self.client.post(iteration, self.directory, post).await?;
             (wait, now) = self.order_in(iteration, Step::Issuance, response)?;
         }
-        let Some(url) = now.certificate.filter(|_| now.status == Status::Valid) else {
+        let Some(url) = now.certificate.filter(|_| now.status == OrderStatus::Valid) else {
             let words = format!("the order is {:?}: {:?}", now.status, now.error);
             return Err(fail(iteration, Failure::new("order", words)));
         };

@@ -2,6 +2,7 @@
 //! with ES256 (RFC 7518 3.4).
 
 use aws_lc_rs::digest;
+use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use base64_simd::URL_SAFE_NO_PAD;
@@ -24,15 +25,26 @@ pub(super) enum Signer<'a> {
     Account(&'a str),
 }
 
+/// The failure of an account's key.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum JwsError {
+    #[error("no key for an account can be made")]
+    Generate(#[source] Unspecified),
+    #[error("the key of an account is not on P-256")]
+    Curve,
+    #[error("a request cannot be signed")]
+    Sign(#[source] Unspecified),
+}
+
 impl AccountKey {
     /// A new one.
-    pub(super) fn generate() -> Result<Self, String> {
-        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING)
-            .map_err(|_| "no key for an account can be made".to_owned())?;
+    pub(super) fn generate() -> Result<Self, JwsError> {
+        let pair =
+            EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).map_err(JwsError::Generate)?;
         // Uncompressed: 4, x, y.
         let (x, y) = match pair.public_key().as_ref() {
             [4, point @ ..] if point.len() == 64 => (encode(&point[..32]), encode(&point[32..])),
-            _ => return Err("the key of an account is not on P-256".to_owned()),
+            _ => return Err(JwsError::Curve),
         };
         Ok(Self { pair, x, y })
     }
@@ -59,7 +71,7 @@ impl AccountKey {
         url: &str,
         nonce: &str,
         payload: &str,
-    ) -> Result<String, String> {
+    ) -> Result<String, JwsError> {
         let mut header = json!({ "alg": "ES256", "nonce": nonce, "url": url });
         match signer {
             Signer::New => header["jwk"] = self.jwk(),
@@ -71,8 +83,7 @@ impl AccountKey {
         );
         let signed = format!("{header}.{payload}");
         let signature = self.pair.sign(&SystemRandom::new(), signed.as_bytes());
-        let signature = signature.map_err(|_| "a request cannot be signed".to_owned())?;
-        let signature = encode(signature.as_ref());
+        let signature = encode(signature.map_err(JwsError::Sign)?.as_ref());
         Ok(format!(
             r#"{{"protected":"{header}","payload":"{payload}","signature":"{signature}"}}"#
         ))

@@ -44,5 +44,5 @@ mod shared_state;
 mod step;
 mod user;
 
-pub use options::{AccountReuse, AcmeOptions, Challenge, Flow, KeyAlgorithm, Until};
+pub use options::{AccountReuse, AcmeOptions, ChallengeType, Flow, KeyAlgorithm, Until};
 pub use scenario::build;

@@ -51,7 +51,7 @@ pub struct AcmeOptions {
     pub key: KeyAlgorithm,
     /// How names are proven
     #[arg(long, value_enum, default_value_t)]
-    pub challenge: Challenge,
+    pub challenge: ChallengeType,
     /// Where http-01 is answered; the server asks at port 80 unless told otherwise
     #[arg(long, value_name = "ADDRESS", default_value = HTTP01)]
     #[serde(deserialize_with = "typed::parsed")]
@@ -112,7 +112,7 @@ impl Default for AcmeOptions {
             domain: "example.test".into(),
             names: 1,
             key: KeyAlgorithm::default(),
-            challenge: Challenge::default(),
+            challenge: ChallengeType::default(),
             http01_listen: SocketAddr::from(([127, 0, 0, 1], 5002)),
             tls_alpn01_listen: SocketAddr::from(([127, 0, 0, 1], 5001)),
             poll: POLL,
@@ -193,7 +193,7 @@ impl KeyAlgorithm {
 
 /// How names are proven.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
-pub enum Challenge {
+pub enum ChallengeType {
     /// A file on port 80 (RFC 8555 8.3)
     #[default]
     #[value(name = "http-01")]
@@ -205,12 +205,12 @@ pub enum Challenge {
     TlsAlpn01,
 }
 
-impl Challenge {
+impl ChallengeType {
     /// As the server calls it.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Challenge::Http01 => "http-01",
-            Challenge::TlsAlpn01 => "tls-alpn-01",
+            ChallengeType::Http01 => "http-01",
+            ChallengeType::TlsAlpn01 => "tls-alpn-01",
         }
     }
 }

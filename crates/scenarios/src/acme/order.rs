@@ -10,7 +10,7 @@ use crate::option_values::Timestamp;
 /// The status of an order, an authorisation or a challenge (RFC 8555 7.1.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Status {
+pub(super) enum OrderStatus {
     Pending,
     Ready,
     Processing,
@@ -21,17 +21,20 @@ pub(super) enum Status {
     Revoked,
 }
 
-impl Status {
+impl OrderStatus {
     /// Returns whether waiting can still help.
     pub(super) fn is_open(self) -> bool {
-        matches!(self, Status::Pending | Status::Ready | Status::Processing)
+        matches!(
+            self,
+            OrderStatus::Pending | OrderStatus::Ready | OrderStatus::Processing
+        )
     }
 }
 
 /// An order (RFC 8555 7.1.3).
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Order {
-    pub(super) status: Status,
+    pub(super) status: OrderStatus,
     pub(super) authorizations: Vec<String>,
     pub(super) finalize: String,
     pub(super) certificate: Option<String>,
@@ -41,7 +44,7 @@ pub(super) struct Order {
 /// An authorisation (RFC 8555 7.1.4).
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Authorization {
-    pub(super) status: Status,
+    pub(super) status: OrderStatus,
     pub(super) identifier: Identifier,
     #[serde(default)]
     pub(super) challenges: Vec<Challenge>,

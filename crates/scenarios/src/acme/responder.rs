@@ -21,7 +21,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-use super::options::Challenge;
+use super::options::ChallengeType;
 
 /// The most that a connection may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -34,7 +34,7 @@ const ACME_IDENTIFIER: &str = "1.3.6.1.5.5.7.1.31";
 
 /// The answers to challenges, and where they are given.
 pub(super) struct Responder {
-    kind: Challenge,
+    kind: ChallengeType,
     listener: tokio::sync::Mutex<Option<TcpListener>>,
     /// Token to key authorisation (http-01).
     tokens: Mutex<HashMap<String, String>>,
@@ -48,8 +48,19 @@ struct Certificates {
     by_name: Mutex<HashMap<String, Arc<CertifiedKey>>>,
 }
 
+/// The failure to make the certificate of a challenge.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ResponderError {
+    #[error("no identifier of that extension")]
+    Identifier,
+    #[error(transparent)]
+    Certificate(#[from] lucarne_mint::Error),
+    #[error(transparent)]
+    Key(#[from] rustls::Error),
+}
+
 impl Responder {
-    pub(super) fn new(kind: Challenge) -> Result<Self, PrepareError> {
+    pub(super) fn new(kind: ChallengeType) -> Result<Self, PrepareError> {
         let key = KeyPair::generate(KeyType::EcdsaP256);
         let key = key.map_err(|error| PrepareError::Configuration(error.to_string()))?;
         Ok(Self {
@@ -96,9 +107,9 @@ impl Responder {
             let (responder, acceptor) = (self.clone(), acceptor.clone());
             tokio::spawn(tokio::time::timeout(PATIENCE, async move {
                 match responder.kind {
-                    Challenge::Http01 => responder.answer(stream).await,
+                    ChallengeType::Http01 => responder.answer(stream).await,
                     // The handshake is the answer.
-                    Challenge::TlsAlpn01 => {
+                    ChallengeType::TlsAlpn01 => {
                         if let Ok(mut stream) = acceptor.accept(stream).await {
                             let _ = stream.shutdown().await;
                         }
@@ -114,13 +125,13 @@ impl Responder {
         name: &str,
         token: &str,
         authorization: &str,
-    ) -> Result<(), String> {
+    ) -> Result<(), ResponderError> {
         match self.kind {
-            Challenge::Http01 => {
+            ChallengeType::Http01 => {
                 let mut tokens = self.tokens.lock();
                 tokens.insert(token.to_owned(), authorization.to_owned());
             }
-            Challenge::TlsAlpn01 => self.certificates.add(name, authorization)?,
+            ChallengeType::TlsAlpn01 => self.certificates.add(name, authorization)?,
         }
         Ok(())
     }
@@ -160,9 +171,9 @@ impl Responder {
 
 impl Certificates {
     /// A self-signed certificate that holds the digest of the key authorisation.
-    fn add(&self, name: &str, authorization: &str) -> Result<(), String> {
+    fn add(&self, name: &str, authorization: &str) -> Result<(), ResponderError> {
         let digest = digest::digest(&digest::SHA256, authorization.as_bytes());
-        let oid = Oid::parse(ACME_IDENTIFIER).ok_or("no identifier of that extension")?;
+        let oid = Oid::parse(ACME_IDENTIFIER).ok_or(ResponderError::Identifier)?;
         let proof = Extension::new(oid, true, |der: &mut Der| der.octet_string(digest.as_ref()));
         let now = Time::now();
         let subject = Name::common_name("ACME challenge");
@@ -180,10 +191,9 @@ impl Certificates {
             extensions: vec![extension::subject_alt_name(&[name]), proof],
             lengths: Lengths::Minimal,
         };
-        let failed = |error: lucarne_mint::Error| error.to_string();
-        let certificate = template.sign(&self.key).map_err(failed)?;
-        let key = PrivatePkcs8KeyDer::from(self.key.to_pkcs8().map_err(failed)?);
-        let key = provider::sign::any_ecdsa_type(&key.into()).map_err(|e| e.to_string())?;
+        let certificate = template.sign(&self.key)?;
+        let key = PrivatePkcs8KeyDer::from(self.key.to_pkcs8()?);
+        let key = provider::sign::any_ecdsa_type(&key.into())?;
         let certified = CertifiedKey::new(vec![certificate.into()], key);
         let mut by_name = self.by_name.lock();
         by_name.insert(name.to_owned(), Arc::new(certified));

@@ -5,7 +5,7 @@ use lucarne_load::http::{Client, Endpoint, EndpointError, Request};
 use lucarne_load::{PrepareError, Recorder, Scenario, Stop, VirtualUser};
 
 use super::client::AcmeClient;
-use super::options::{AcmeOptions, Challenge};
+use super::options::{AcmeOptions, ChallengeType};
 use super::shared_state::{SharedState, wrong};
 use super::step::StepTags;
 use super::user::AcmeUser;
@@ -42,8 +42,8 @@ impl Scenario for Acme {
         client.close();
         if shared.enrols() {
             let address = match shared.options.challenge {
-                Challenge::Http01 => shared.options.http01_listen,
-                Challenge::TlsAlpn01 => shared.options.tls_alpn01_listen,
+                ChallengeType::Http01 => shared.options.http01_listen,
+                ChallengeType::TlsAlpn01 => shared.options.tls_alpn01_listen,
             };
             shared.responder.listen(address).await?;
         }

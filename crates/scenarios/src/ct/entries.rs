@@ -11,7 +11,7 @@ use super::pending_scts::PendingSct;
 
 /// The entries of a data tile.
 #[derive(Debug, Default)]
-pub(crate) struct Entries {
+pub(crate) struct TileEntries {
     /// The leaf hash of each.
     pub(crate) leaves: Vec<Hash>,
     /// The certificates that they name.
@@ -24,8 +24,8 @@ pub(crate) struct Entries {
 ///
 /// # Errors
 /// `entry_wellformed`, `entry_index`.
-pub(crate) fn read(tile: &Tile, mut bytes: &[u8]) -> Result<Entries, Finding> {
-    let mut entries = Entries::default();
+pub(crate) fn read(tile: &Tile, mut bytes: &[u8]) -> Result<TileEntries, Finding> {
+    let mut entries = TileEntries::default();
     let mut leaf = Vec::with_capacity(4096);
     for index in tile.start_leaf()..tile.end_leaf() {
         let entry = TileLeafRef::read(&mut bytes).map_err(|error| {
@@ -53,7 +53,7 @@ pub(crate) fn read(tile: &Tile, mut bytes: &[u8]) -> Result<Entries, Finding> {
 ///
 /// # Errors
 /// `entry_hash`.
-pub(crate) fn compare(tile: &Tile, entries: &Entries, tree: &[Hash]) -> Result<(), Finding> {
+pub(crate) fn compare(tile: &Tile, entries: &TileEntries, tree: &[Hash]) -> Result<(), Finding> {
     let differs = entries
         .leaves
         .iter()
@@ -76,7 +76,7 @@ pub(crate) fn verify(
     bytes: &[u8],
     tree: &[Hash],
     sink: &dyn CheckSink,
-) -> Option<Entries> {
+) -> Option<TileEntries> {
     let outcome = read(tile, bytes);
     let compared = outcome.and_then(|entries| {
         sink.passed(checks::ENTRY_WELLFORMED);

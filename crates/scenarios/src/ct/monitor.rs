@@ -124,8 +124,8 @@ impl Monitor {
                 self.accept(grown, &edge, &leaves, head);
             }
             Err(detail) => {
-                let inquiry = self.inquire(fetch, &edge, head, between, &leaves, detail);
-                self.judge(inquiry.await?, &edge, head, sink);
+                let inconsistency = self.inquire(fetch, &edge, head, between, &leaves, detail);
+                self.judge(inconsistency.await?, &edge, head, sink);
             }
         }
         Ok(())
@@ -174,10 +174,10 @@ impl Monitor {
         between: &[(u64, Hash)],
         tiles_say: &[Hash],
         detail: String,
-    ) -> Result<Inquiry, FetchError> {
+    ) -> Result<Inconsistency, FetchError> {
         let leaves = match entry_leaves(fetch, edge.size(), head.size).await {
             Ok(leaves) => leaves,
-            Err(FetchError::Faulty(_)) => return Ok(Inquiry::Inconsistent(detail)),
+            Err(FetchError::Faulty(_)) => return Ok(Inconsistency::Inconsistent(detail)),
             Err(unreachable) => return Err(unreachable),
         };
         Ok(match extend(edge, &leaves, head, between) {
@@ -186,20 +186,26 @@ impl Monitor {
                 let index = edge.size() + at.unwrap_or(0) as u64;
                 let detail =
                     format!("the hash tile's leaf {index} is not the one in the signed tree");
-                Inquiry::WrongTile(grown, leaves, detail)
+                Inconsistency::WrongTile(grown, leaves, detail)
             }
-            Err(_) => Inquiry::Inconsistent(detail),
+            Err(_) => Inconsistency::Inconsistent(detail),
         })
     }
 
-    fn judge(&mut self, inquiry: Inquiry, edge: &RightEdge, head: &TreeHead, sink: &dyn CheckSink) {
-        match inquiry {
-            Inquiry::WrongTile(grown, leaves, detail) => {
+    fn judge(
+        &mut self,
+        inconsistency: Inconsistency,
+        edge: &RightEdge,
+        head: &TreeHead,
+        sink: &dyn CheckSink,
+    ) {
+        match inconsistency {
+            Inconsistency::WrongTile(grown, leaves, detail) => {
                 sink.failed(Finding::new(checks::TILE_CONSISTENT, detail));
                 sink.passed(checks::CHECKPOINT_CONSISTENT);
                 self.accept(grown, edge, &leaves, head);
             }
-            Inquiry::Inconsistent(detail) => {
+            Inconsistency::Inconsistent(detail) => {
                 self.rejected = Some(*head);
                 sink.failed(Finding::new(checks::CHECKPOINT_CONSISTENT, detail));
             }
@@ -255,7 +261,7 @@ impl Monitor {
     }
 }
 
-enum Inquiry {
+enum Inconsistency {
     /// The entries lead to the root, the hash tiles do not.
     WrongTile(ExtendedTree, Vec<Hash>, String),
     /// Neither does.

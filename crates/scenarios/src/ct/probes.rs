@@ -33,12 +33,12 @@ struct Probe {
     body: Vec<u8>,
     /// To the submission prefix; else to the monitoring prefix.
     submission: bool,
-    expected: Expected,
+    expected: ExpectedAnswer,
 }
 
 /// The right answer to a probe.
 #[derive(Debug)]
-enum Expected {
+enum ExpectedAnswer {
     /// 4xx.
     Refused,
     /// get-roots: 200, JSON, with these certificates among others (base64).
@@ -68,7 +68,7 @@ impl Probes {
         let mut probes = submissions(target, authorities)?;
         probes.extend(paths(target));
         probes.push(Probe {
-            expected: Expected::Roots(authorities.roots_base64()),
+            expected: ExpectedAnswer::Roots(authorities.roots_base64()),
             ..get(
                 target,
                 checks::ROOTS_SERVED,
@@ -178,13 +178,13 @@ impl Probes {
             return None;
         }
         Some(match (&probe.expected, response.status) {
-            (Expected::Refused, 400..=499) => Ok(()),
-            (Expected::Refused, status @ 200..=299) => {
+            (ExpectedAnswer::Refused, 400..=499) => Ok(()),
+            (ExpectedAnswer::Refused, status @ 200..=299) => {
                 Err(format!("{what}: accepted, with status {status}"))
             }
-            (Expected::Refused, status) => Err(format!("{what}: status {status}, not 4xx")),
-            (Expected::Roots(ours), 200) => roots(ours, response),
-            (Expected::Roots(_), status) => Err(format!("{what}: status {status}")),
+            (ExpectedAnswer::Refused, status) => Err(format!("{what}: status {status}, not 4xx")),
+            (ExpectedAnswer::Roots(ours), 200) => roots(ours, response),
+            (ExpectedAnswer::Roots(_), status) => Err(format!("{what}: status {status}")),
         })
     }
 }
@@ -219,7 +219,7 @@ fn submissions(target: &Target, authorities: &Authorities) -> Result<Vec<Probe>,
         path: path(op),
         body,
         submission: true,
-        expected: Expected::Refused,
+        expected: ExpectedAnswer::Refused,
     };
     let (chain, pre_chain) = ("add-chain", "add-pre-chain");
     let now = Time::now().unix();
@@ -353,6 +353,6 @@ fn get(
         path: format!("{}/{path}", endpoint.prefix),
         body: Vec::new(),
         submission,
-        expected: Expected::Refused,
+        expected: ExpectedAnswer::Refused,
     }
 }

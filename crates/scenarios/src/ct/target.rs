@@ -88,15 +88,15 @@ pub struct Target {
 /// `log.v3.json`, as far as it matters here.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Metadata {
+struct LogMetadata {
     key: Option<String>,
     submission_url: Option<String>,
     monitoring_url: Option<String>,
-    temporal_interval: Option<Interval>,
+    temporal_interval: Option<LogInterval>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Interval {
+struct LogInterval {
     start_inclusive: String,
     end_exclusive: String,
 }
@@ -293,7 +293,7 @@ async fn metadata(
     endpoint: &Arc<Endpoint>,
     options: &Arc<ClientOptions>,
     optional: bool,
-) -> Result<Metadata, PrepareError> {
+) -> Result<LogMetadata, PrepareError> {
     let mut client = Client::new(Arc::clone(endpoint), Arc::clone(options));
     let path = format!("{}/log.v3.json", endpoint.prefix);
     let response = ask(&mut client, url, &path).await?;
@@ -303,7 +303,7 @@ async fn metadata(
     };
     match parsed {
         Ok(metadata) => Ok(metadata),
-        Err(_) if optional => Ok(Metadata::default()),
+        Err(_) if optional => Ok(LogMetadata::default()),
         Err(reason) => Err(configuration(format!(
             "{}/log.v3.json: {reason}; give --origin and --log-public-key, or the URL of a static CT log",
             url.trim_end_matches('/')
@@ -311,7 +311,7 @@ async fn metadata(
     }
 }
 
-impl Metadata {
+impl LogMetadata {
     fn spki(&self) -> Option<Vec<u8>> {
         STANDARD.decode_to_vec(self.key.as_deref()?).ok()
     }
@@ -403,7 +403,7 @@ pub(crate) fn configuration(detail: impl Into<String>) -> PrepareError {
 mod tests {
     use super::*;
 
-    fn parse(json: &str) -> Metadata {
+    fn parse(json: &str) -> LogMetadata {
         serde_json::from_str(json).unwrap()
     }
 

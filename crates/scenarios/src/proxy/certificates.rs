@@ -49,7 +49,7 @@ struct Known {
 }
 
 /// The findings about a certificate.
-pub(super) struct Seen {
+pub(super) struct CertificateFindings {
     pub(super) findings: Arc<Findings>,
     /// `true` if it is one that was not seen before.
     pub(super) new: bool,
@@ -72,10 +72,15 @@ impl Certificates {
     }
 
     /// Looks at the chain that the host of this number has shown.
-    pub(super) fn see(&self, number: usize, host: &str, chain: &[CertificateDer<'_>]) -> Seen {
+    pub(super) fn see(
+        &self,
+        number: usize,
+        host: &str,
+        chain: &[CertificateDer<'_>],
+    ) -> CertificateFindings {
         let Some((leaf, others)) = chain.split_first() else {
             let none = Err("there is no certificate".to_owned());
-            return Seen {
+            return CertificateFindings {
                 findings: Arc::new(vec![(ISSUER, none)]),
                 new: false,
             };
@@ -85,7 +90,7 @@ impl Certificates {
         if let Some(known) = &*last
             && known.fingerprint == fingerprint
         {
-            return Seen {
+            return CertificateFindings {
                 findings: known.findings.clone(),
                 new: false,
             };
@@ -109,7 +114,7 @@ impl Certificates {
             fingerprint,
             findings: findings.clone(),
         });
-        Seen { findings, new }
+        CertificateFindings { findings, new }
     }
 
     /// Checks that its serial number is its own, and tells whether it is new.
@@ -195,8 +200,8 @@ mod tests {
         vec![CertificateDer::from(ca.issue(&options).unwrap())]
     }
 
-    fn failed(seen: &Seen) -> Vec<&'static str> {
-        let all = seen.findings.iter();
+    fn failed(found: &CertificateFindings) -> Vec<&'static str> {
+        let all = found.findings.iter();
         all.filter(|(_, outcome)| outcome.is_err())
             .map(|(check, _)| *check)
             .collect()
@@ -210,8 +215,8 @@ mod tests {
         trust.add(root).unwrap();
         let certificates = Certificates::new(2, Some(trust), true);
         let one = leaf(&ca, "a.test", Some(&[7]));
-        let seen = certificates.see(0, "a.test", &one);
-        assert!(seen.new && failed(&seen).is_empty());
+        let found = certificates.see(0, "a.test", &one);
+        assert!(found.new && failed(&found).is_empty());
         let again = certificates.see(0, "a.test", &one);
         assert!(!again.new && failed(&again).is_empty());
 
@@ -220,11 +225,11 @@ mod tests {
         let other = leaf(&ca, "c.test", None);
         assert_eq!(failed(&certificates.see(1, "b.test", &other)), [NAME]);
         let reused = leaf(&ca, "b.test", Some(&[7]));
-        let seen = certificates.see(1, "b.test", &reused);
-        assert_eq!(failed(&seen), [SERIAL, ONCE]);
+        let found = certificates.see(1, "b.test", &reused);
+        assert_eq!(failed(&found), [SERIAL, ONCE]);
         let stranger = leaf(&super::tests::ca(), "b.test", None);
-        let seen = certificates.see(1, "b.test", &stranger);
-        assert_eq!(failed(&seen), [ISSUER, ONCE]);
+        let found = certificates.see(1, "b.test", &stranger);
+        assert_eq!(failed(&found), [ISSUER, ONCE]);
         assert_eq!(failed(&certificates.see(1, "b.test", &[])), [ISSUER]);
         assert_eq!(certificates.count(), 4);
     }

@@ -5,7 +5,7 @@ use http::Method;
 use lucarne_load::http::{Request, Response, kind};
 use lucarne_load::{Failure, Iteration, Tags, VirtualUser};
 
-use super::certificates::Seen;
+use super::certificates::CertificateFindings;
 use super::shared_state::SharedState;
 use crate::connection_options::list;
 
@@ -67,7 +67,7 @@ impl VirtualUser for ProxyUser {
 }
 
 /// Tells what was found of the certificate; the first thing that is wrong.
-fn judge(seen: &Seen, tags: Tags, iteration: &Iteration) -> Option<Failure> {
+fn judge(seen: &CertificateFindings, tags: Tags, iteration: &Iteration) -> Option<Failure> {
     if seen.new {
         iteration.count(tags, CERTIFICATES, 1);
     }

@@ -7,7 +7,7 @@ use url::{Position, Url};
 
 use super::options::{Header, Json, Step};
 use super::response_checks::ResponseChecks;
-use super::template::{Form, Scope, Template};
+use super::template::{Escaping, Scope, Template};
 use crate::connection_options::{Pause, StatusRange, list};
 use crate::interned::intern;
 
@@ -135,7 +135,7 @@ impl Compiler<'_> {
             self.servers.push(origin);
             self.servers.len() - 1
         });
-        let template = Template::compile(path, Form::Url, &mut self.scope);
+        let template = Template::compile(path, Escaping::Url, &mut self.scope);
         let template = template.map_err(|why| format!("url: {why}"))?;
         Ok((server, template, shown(path)))
     }
@@ -144,7 +144,7 @@ impl Compiler<'_> {
         match (&step.body, &step.json) {
             (Some(_), Some(_)) => Err("body: there is `json` as well".into()),
             (None, None) => Ok(None),
-            (Some(text), None) => Template::compile(text, Form::Plain, &mut self.scope)
+            (Some(text), None) => Template::compile(text, Escaping::Plain, &mut self.scope)
                 .map(Some)
                 .map_err(|why| format!("body: {why}")),
             (None, Some(Json(value))) => json(value, &mut self.scope)
@@ -161,7 +161,7 @@ impl Compiler<'_> {
             !own.any(|Header(other, _)| other.eq_ignore_ascii_case(name))
         });
         for Header(name, value) in of_all.chain(&step.headers) {
-            let value = Template::compile(value, Form::Plain, &mut self.scope);
+            let value = Template::compile(value, Escaping::Plain, &mut self.scope);
             let value = value.map_err(|why| format!("headers.{name}: {why}"))?;
             headers.push((name.clone(), value));
         }
@@ -228,7 +228,7 @@ fn json(value: &Value, scope: &mut Scope) -> Result<Template, String> {
             all.extend(Template::fixed("}"));
         }
         Value::String(text) if Template::is_raw(text) => {
-            all.extend(Template::compile(text.trim(), Form::Json, scope)?);
+            all.extend(Template::compile(text.trim(), Escaping::Json, scope)?);
         }
         Value::String(text) => {
             push("\"");
@@ -242,6 +242,6 @@ fn json(value: &Value, scope: &mut Scope) -> Result<Template, String> {
 
 /// A text of JSON: what is around its values is escaped too.
 fn escaped(text: &str, scope: &mut Scope) -> Result<Template, String> {
-    let whole = Template::compile(text, Form::Json, scope)?;
+    let whole = Template::compile(text, Escaping::Json, scope)?;
     Ok(whole.escape_texts())
 }

@@ -4,7 +4,7 @@ use lucarne_load::http::Response;
 
 use super::json_pointers::{JsonMatch, JsonPointers};
 use super::options::{self, JsonType, Length};
-use super::template::{Form, Scope, Template, Values};
+use super::template::{Escaping, Scope, Template, Values};
 use crate::interned::intern;
 
 /// Checks and captures of one request, compiled.
@@ -105,7 +105,7 @@ impl ResponseChecks {
         let mut template = |text: &Option<String>| {
             let compiled = text
                 .as_ref()
-                .map(|text| Template::compile(text, Form::Plain, scope));
+                .map(|text| Template::compile(text, Escaping::Plain, scope));
             compiled.transpose()
         };
         let (equals, contains) = (template(&check.equals)?, template(&check.contains)?);

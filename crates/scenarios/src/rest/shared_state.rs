@@ -8,7 +8,7 @@ use lucarne_load::http::{Client, ClientOptions, Endpoint};
 
 use super::options::{Connections, RestOptions, Step};
 use super::request::{Compiler, Request};
-use super::template::{Common, Form, Template};
+use super::template::{Escaping, SharedValues, Template};
 use crate::connection_options::{ConnectionOptions, wrong};
 
 /// State that all users share.
@@ -22,7 +22,7 @@ pub(super) struct SharedState {
     pub(super) forgotten: Vec<usize>,
     pub(super) jitter: Duration,
     pub(super) connections: Connections,
-    pub(super) common: Arc<Common>,
+    pub(super) common: Arc<SharedValues>,
     pub(super) servers: Vec<String>,
     pub(super) endpoints: OnceLock<Vec<Arc<Endpoint>>>,
     pub(super) options: Arc<ClientOptions>,
@@ -58,7 +58,7 @@ impl SharedState {
         }
         let mut vars = Vec::new();
         for (name, text) in &options.vars.0 {
-            let template = Template::compile(text, Form::Plain, &mut compiler.scope);
+            let template = Template::compile(text, Escaping::Plain, &mut compiler.scope);
             let template = template.map_err(|why| wrong(format!("vars.{name}: {why}")))?;
             let slot = compiler.scope.declare(name);
             let slot = slot.map_err(|why| wrong(format!("vars: {why}")))?;
@@ -109,7 +109,7 @@ impl SharedState {
             .collect()
     }
 
-    pub(super) fn common(&self) -> Arc<Common> {
+    pub(super) fn common(&self) -> Arc<SharedValues> {
         self.common.clone()
     }
 }

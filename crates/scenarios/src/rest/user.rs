@@ -24,11 +24,11 @@ pub(super) struct RestUser {
     tags: Vec<Tags>,
     values: Values,
     /// Buffers that the request under way is written into.
-    written: Written,
+    written: Buffers,
 }
 
 #[derive(Default)]
-struct Written {
+struct Buffers {
     path: String,
     body: String,
     /// Values of headers that are not always the same.
@@ -77,7 +77,7 @@ impl RestUser {
             clients: shared.clients(),
             tags: shared.requests.iter().map(tags).collect(),
             values: Values::new(shared.common(), number),
-            written: Written::default(),
+            written: Buffers::default(),
             shared,
         }
     }
@@ -120,7 +120,7 @@ impl RestUser {
     }
 
     async fn send(&mut self, request: &Request) -> Response {
-        let Written {
+        let Buffers {
             path,
             body,
             headers,

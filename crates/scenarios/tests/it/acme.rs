@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lucarne_load::{ExecutorConfig, Metric, Outcome, Run, ScenarioConfig, Thresholds, Verdict};
 use lucarne_scenarios::acme::{
-    self, AccountReuse, AcmeOptions, Challenge, Flow, KeyAlgorithm, Until,
+    self, AccountReuse, AcmeOptions, ChallengeType, Flow, KeyAlgorithm, Until,
 };
 use lucarne_scenarios::option_values::TimeSpan;
 use lucarne_targets::{Authority, Pebble};
@@ -134,7 +134,7 @@ fn whole_enrolments_with_nonces_refused() {
 fn validation_by_tls_with_one_account_and_many_names() {
     let pebble = pebble(0);
     let options = AcmeOptions {
-        challenge: Challenge::TlsAlpn01,
+        challenge: ChallengeType::TlsAlpn01,
         accounts: AccountReuse::Shared,
         names: 3,
         key: KeyAlgorithm::P384,

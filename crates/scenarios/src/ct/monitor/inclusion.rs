@@ -29,16 +29,16 @@ pub(super) async fn verify<F: Fetch>(
     let mut covered: VecDeque<PendingSct> = pending_scts.lock().covered(tree.size()).into();
     while let Some(sct) = covered.front().cloned() {
         match look_up(tree, fetch, &sct).await {
-            Ok(Fate::Kept) => {
+            Ok(InclusionOutcome::Kept) => {
                 kept(tree, &sct, sink);
                 pending_scts.lock().resolve(&sct, true);
             }
-            Ok(Fate::Elsewhere(finding)) => {
+            Ok(InclusionOutcome::Elsewhere(finding)) => {
                 sink.failed(finding);
                 in_time(&sct, sink);
                 pending_scts.lock().resolve(&sct, false);
             }
-            Ok(Fate::Nowhere) => pending_scts.lock().defer(sct),
+            Ok(InclusionOutcome::Nowhere) => pending_scts.lock().defer(sct),
             Err(FetchError::Faulty(finding)) => {
                 sink.failed(finding);
                 in_time(&sct, sink);
@@ -104,13 +104,13 @@ async fn look_up<F: Fetch>(
     tree: &VerifiedTree,
     fetch: &mut F,
     sct: &PendingSct,
-) -> Result<Fate, FetchError> {
+) -> Result<InclusionOutcome, FetchError> {
     let hashes = tree.hashes(fetch, sct.index / TILE_WIDTH).await?;
     match hashes.get((sct.index % TILE_WIDTH) as usize) {
-        Some(leaf) if *leaf == sct.leaf => Ok(Fate::Kept),
+        Some(leaf) if *leaf == sct.leaf => Ok(InclusionOutcome::Kept),
         _ => Ok(match search(tree, fetch, sct).await? {
-            Some(finding) => Fate::Elsewhere(finding),
-            None => Fate::Nowhere,
+            Some(finding) => InclusionOutcome::Elsewhere(finding),
+            None => InclusionOutcome::Nowhere,
         }),
     }
 }
@@ -150,7 +150,7 @@ async fn search<F: Fetch>(
     Ok(None)
 }
 /// The outcome of a promise.
-enum Fate {
+enum InclusionOutcome {
     /// It is kept.
     Kept,
     /// Something near its index says what is wrong.

@@ -40,13 +40,13 @@ struct LogSession {
     tags: [Tags; 2],
     throttled: Tags,
     /// The submission that has been sent and not been answered with an SCT.
-    pending: Option<Pending>,
+    pending: Option<PendingSubmission>,
     /// `true` if the submission that is over has become a new leaf; `None` while one is
     /// pending.
     written: Option<bool>,
 }
 
-struct Pending {
+struct PendingSubmission {
     submission: Submission,
     /// The answer that it had the first time, if this is a repetition.
     first_sct: Option<VerifiedSct>,
@@ -123,12 +123,12 @@ fn choose(
     log: &Log,
     random: &mut Random,
     iteration: &Iteration,
-) -> Result<Pending, Failure> {
+) -> Result<PendingSubmission, Failure> {
     let sent = now_ms();
     if random.chance(scenario.options.duplicates.0)
         && let Some(answered) = log.recent.lock().choose(random)
     {
-        return Ok(Pending {
+        return Ok(PendingSubmission {
             submission: answered.submission,
             first_sct: Some(answered.verified),
             sent,
@@ -142,7 +142,7 @@ fn choose(
         let recorder = iteration.recorder();
         recorder.count(recorder.base(), "ct_minted_late", 1);
     }
-    Ok(Pending {
+    Ok(PendingSubmission {
         submission,
         first_sct: None,
         sent,
@@ -167,7 +167,7 @@ impl LogSession {
     async fn submit(
         &mut self,
         log: &Log,
-        pending: Pending,
+        pending: PendingSubmission,
         buffers: &mut Buffers,
         iteration: &mut Iteration,
     ) -> Option<Duration> {
@@ -255,7 +255,7 @@ fn throttled(tags: Tags, response: &Response, iteration: &mut Iteration) -> Dura
 fn judge(
     log: &Log,
     tags: Tags,
-    pending: &Pending,
+    pending: &PendingSubmission,
     response: &Response,
     buffers: &mut Buffers,
     iteration: &mut Iteration,
@@ -317,7 +317,11 @@ fn same(first: &VerifiedSct, again: &VerifiedSct) -> Result<&'static str, Findin
 }
 
 /// A new entry was promised; the check that was passed.
-fn made(log: &Log, pending: &Pending, verified: VerifiedSct) -> Result<&'static str, Finding> {
+fn made(
+    log: &Log,
+    pending: &PendingSubmission,
+    verified: VerifiedSct,
+) -> Result<&'static str, Finding> {
     log.recent.lock().remember(AnsweredSubmission {
         submission: pending.submission.clone(),
         verified,

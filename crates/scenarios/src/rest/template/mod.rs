@@ -18,7 +18,7 @@
 mod parse;
 mod values;
 
-pub(super) use values::{Common, Scope, Values};
+pub(super) use values::{Scope, SharedValues, Values};
 
 use values::Source;
 
@@ -29,12 +29,12 @@ pub(super) struct Template(Vec<Part>);
 #[derive(Debug)]
 enum Part {
     Text(String),
-    Value(Source, Form),
+    Value(Source, Escaping),
 }
 
 /// The escaping of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum Escaping {
     /// As it is.
     Plain,
     /// Within a string of JSON.
@@ -45,7 +45,7 @@ pub(super) enum Form {
 
 impl Template {
     /// Reads `text`, whose values are to be known to `scope`.
-    pub(super) fn compile(text: &str, form: Form, scope: &mut Scope) -> Result<Self, String> {
+    pub(super) fn compile(text: &str, form: Escaping, scope: &mut Scope) -> Result<Self, String> {
         let mut parts = Vec::new();
         let mut rest = text;
         while let Some((before, expression, after)) = parse::next(rest)? {
@@ -53,7 +53,7 @@ impl Template {
             match parse::expression(expression)? {
                 parse::Expression::Text(text) => push_text(&mut parts, &text),
                 parse::Expression::Value(call) => {
-                    let form = if call.raw { Form::Plain } else { form };
+                    let form = if call.raw { Escaping::Plain } else { form };
                     parts.push(Part::Value(scope.source(&call)?, form));
                 }
             }
@@ -76,7 +76,7 @@ impl Template {
         let escaped = |part| match part {
             Part::Text(text) => {
                 let mut out = String::with_capacity(text.len());
-                escape(&text, Form::Json, &mut out);
+                escape(&text, Escaping::Json, &mut out);
                 Part::Text(out)
             }
             value => value,
@@ -124,7 +124,7 @@ impl Template {
         for part in &self.0 {
             match part {
                 Part::Text(text) => out.push_str(text),
-                Part::Value(source, Form::Plain) => values.write(source, out),
+                Part::Value(source, Escaping::Plain) => values.write(source, out),
                 Part::Value(source, form) => {
                     let from = out.len();
                     values.write(source, out);
@@ -154,15 +154,15 @@ fn push_text(parts: &mut Vec<Part>, text: &str) {
 }
 
 /// Returns whether a byte stands for itself.
-fn plain(byte: u8, form: Form) -> bool {
+fn plain(byte: u8, form: Escaping) -> bool {
     match form {
-        Form::Plain => true,
-        Form::Json => !matches!(byte, b'"' | b'\\' | 0..0x20),
-        Form::Url => byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~'),
+        Escaping::Plain => true,
+        Escaping::Json => !matches!(byte, b'"' | b'\\' | 0..0x20),
+        Escaping::Url => byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~'),
     }
 }
 
-fn escape(value: &str, form: Form, out: &mut String) {
+fn escape(value: &str, form: Escaping, out: &mut String) {
     use std::fmt::Write;
     for character in value.chars() {
         let mut bytes = [0; 4];
@@ -173,8 +173,8 @@ fn escape(value: &str, form: Form, out: &mut String) {
         }
         // Writing to memory does not fail.
         let _ = match (form, character) {
-            (Form::Json, '"' | '\\') => write!(out, "\\{character}"),
-            (Form::Json, _) => write!(out, "\\u{:04x}", u32::from(character)),
+            (Escaping::Json, '"' | '\\') => write!(out, "\\{character}"),
+            (Escaping::Json, _) => write!(out, "\\u{:04x}", u32::from(character)),
             _ => bytes.iter().try_for_each(|byte| write!(out, "%{byte:02X}")),
         };
     }

@@ -1,7 +1,7 @@
 use super::*;
 use lucarne_load::{Iteration, Recorder};
 
-fn compile(text: &str, form: Form) -> Result<(Template, Values), String> {
+fn compile(text: &str, form: Escaping) -> Result<(Template, Values), String> {
     let mut scope = Scope::default();
     let slot = scope.declare("name").unwrap();
     let template = Template::compile(text, form, &mut scope)?;
@@ -11,49 +11,52 @@ fn compile(text: &str, form: Form) -> Result<(Template, Values), String> {
     Ok((template, values))
 }
 
-fn written(text: &str, form: Form) -> String {
+fn written(text: &str, form: Escaping) -> String {
     let (template, mut values) = compile(text, form).unwrap();
     template.text(&mut values)
 }
 
 #[test]
 fn values_are_written_where_they_stand() {
-    assert_eq!(written("no values", Form::Plain), "no values");
+    assert_eq!(written("no values", Escaping::Plain), "no values");
     assert_eq!(
         written(
             "{{iteration}}/{{ user }}/{{iteration(width=5)}}",
-            Form::Plain
+            Escaping::Plain
         ),
         "42/3/00042"
     );
-    assert_eq!(written("{{\"{{\"}}x{{'}}'}}", Form::Plain), "{{x}}");
-    assert_eq!(written("{{name}}", Form::Plain), "a b/\"ü\"\n");
-    assert_eq!(written("{{name}}", Form::Url), "a%20b%2F%22%C3%BC%22%0A");
-    assert_eq!(written("{{name|raw}}", Form::Url), "a b/\"ü\"\n");
-    let json = written("{{name}}", Form::Json);
+    assert_eq!(written("{{\"{{\"}}x{{'}}'}}", Escaping::Plain), "{{x}}");
+    assert_eq!(written("{{name}}", Escaping::Plain), "a b/\"ü\"\n");
+    assert_eq!(
+        written("{{name}}", Escaping::Url),
+        "a%20b%2F%22%C3%BC%22%0A"
+    );
+    assert_eq!(written("{{name|raw}}", Escaping::Url), "a b/\"ü\"\n");
+    let json = written("{{name}}", Escaping::Json);
     let read: String = serde_json::from_str(&format!("\"{json}\"")).unwrap();
     assert_eq!(read, "a b/\"ü\"\n");
     // What is around a value is the writer's own business.
-    assert_eq!(written("/a b?{{user}}", Form::Url), "/a b?3");
+    assert_eq!(written("/a b?{{user}}", Escaping::Url), "/a b?3");
 }
 
 #[test]
 fn unique_words_are_unique_and_the_same_within_an_iteration() {
-    let (template, mut values) = compile("{{unique}} {{unique}}", Form::Plain).unwrap();
+    let (template, mut values) = compile("{{unique}} {{unique}}", Escaping::Plain).unwrap();
     let text = template.text(&mut values);
     let (one, two) = text.split_once(' ').unwrap();
     assert_eq!(one, two);
     values.begin(&Iteration::detached(&Recorder::detached("s"), 43), &[]);
     assert!(!template.text(&mut values).contains(one));
     // Another run with the same seed.
-    let (template, mut values) = compile("{{unique}}", Form::Plain).unwrap();
+    let (template, mut values) = compile("{{unique}}", Escaping::Plain).unwrap();
     assert_ne!(template.text(&mut values), one);
 }
 
 #[test]
 fn counters_go_round() {
     let (template, mut values) =
-        compile("{{counter(from=8, to=10, width=3)}}", Form::Plain).unwrap();
+        compile("{{counter(from=8, to=10, width=3)}}", Escaping::Plain).unwrap();
     let written: Vec<_> = (0..5).map(|_| template.text(&mut values)).collect();
     assert_eq!(written, ["008", "009", "010", "008", "009"]);
     // The same text is the same counter; another one is another.
@@ -64,14 +67,14 @@ fn counters_go_round() {
 }
 
 fn written_twice(text: &str) -> [String; 2] {
-    let (template, mut values) = compile(text, Form::Plain).unwrap();
+    let (template, mut values) = compile(text, Escaping::Plain).unwrap();
     [template.text(&mut values), template.text(&mut values)]
 }
 
 #[test]
 fn chance_stays_within_its_bounds() {
     let text = "{{random(from=3, to=5)}} {{pick(a, \"b c\")}} {{hex(4)}} {{uuid}}";
-    let (template, mut values) = compile(text, Form::Plain).unwrap();
+    let (template, mut values) = compile(text, Escaping::Plain).unwrap();
     let mut seen = std::collections::BTreeSet::new();
     for _ in 0..200 {
         let text = template.text(&mut values);
@@ -84,7 +87,10 @@ fn chance_stays_within_its_bounds() {
     let numbers: Vec<_> = seen.iter().map(|text| &text[..1]).collect();
     assert!(numbers.contains(&"3") && numbers.contains(&"5"), "{seen:?}");
     assert!(numbers.iter().all(|number| "345".contains(number)));
-    let all = written("{{random(from=0, to=18446744073709551615)}}", Form::Plain);
+    let all = written(
+        "{{random(from=0, to=18446744073709551615)}}",
+        Escaping::Plain,
+    );
     assert!(all.parse::<u64>().is_ok());
 }
 
@@ -108,7 +114,7 @@ fn mistakes_are_explained() {
         ("{{random(from=1}}", "without its `)`"),
         ("{{name | upper}}", "that is not `raw`"),
     ] {
-        let why = compile(text, Form::Plain).err().unwrap_or_default();
+        let why = compile(text, Escaping::Plain).err().unwrap_or_default();
         assert!(why.contains(expected), "{text}: {why}");
     }
     let mut scope = Scope::default();
@@ -120,7 +126,7 @@ fn mistakes_are_explained() {
 fn a_value_that_is_not_there_makes_a_text_not_ready() {
     let mut scope = Scope::default();
     let slot = scope.declare("id").unwrap();
-    let template = Template::compile("/x/{{id}}", Form::Url, &mut scope).unwrap();
+    let template = Template::compile("/x/{{id}}", Escaping::Url, &mut scope).unwrap();
     let mut values = Values::new(scope.shared(1), 0);
     assert!(!template.is_ready(&values));
     values.set(slot, "7".into());

@@ -78,11 +78,11 @@ impl Scope {
     }
 
     /// Makes the state that users share, for a run of this seed.
-    pub(in super::super) fn shared(&self, seed: u64) -> Arc<Common> {
+    pub(in super::super) fn shared(&self, seed: u64) -> Arc<SharedValues> {
         // Two runs with one seed must not meet: the clock is part of the word.
         let now = UNIX_EPOCH.elapsed().unwrap_or_default();
         let run = Random::new(seed, now.as_nanos() as u64).next();
-        Arc::new(Common {
+        Arc::new(SharedValues {
             run: format!("{:010x}", run >> 24),
             seed,
             slots: self.slots.clone(),
@@ -216,7 +216,7 @@ impl Arguments<'_> {
 
 /// State that all users share.
 #[derive(Debug)]
-pub(in super::super) struct Common {
+pub(in super::super) struct SharedValues {
     run: String,
     seed: u64,
     slots: Vec<String>,
@@ -226,7 +226,7 @@ pub(in super::super) struct Common {
 /// The values of one user.
 #[derive(Debug)]
 pub(in super::super) struct Values {
-    common: Arc<Common>,
+    common: Arc<SharedValues>,
     slots: Vec<Option<String>>,
     random: Random,
     iteration: u64,
@@ -234,7 +234,7 @@ pub(in super::super) struct Values {
 }
 
 impl Values {
-    pub(in super::super) fn new(common: Arc<Common>, user: u64) -> Self {
+    pub(in super::super) fn new(common: Arc<SharedValues>, user: u64) -> Self {
         Self {
             slots: vec![None; common.slots.len()],
             random: Random::new(common.seed, user),
