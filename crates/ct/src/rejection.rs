@@ -90,8 +90,8 @@ codes! {
     ChainTooLong = "chain_too_long",
     /// An element is not one whole DER certificate. The detail names the field and the byte.
     InvalidCertificate = "invalid_certificate",
-    /// What surrounds the signed part of a certificate, which anybody can write anew, is not in its
-    /// one form: DER, the parameters of the algorithm as signed (NULL is `05 00`), no unused bits;
+    /// The bytes around the signed part of a certificate, which anybody can write anew, are not in
+    /// their one form: DER, the parameters of the algorithm as signed (NULL is `05 00`), no unused bits;
     /// an accepted root byte for byte as accepted. The detail names the field and the byte.
     NotCanonical = "not_canonical",
     /// A certificate directly follows itself. Accepted: each certificate once.

@@ -148,7 +148,7 @@ impl Roots {
     /// Adds one certificate, unless it is there already.
     ///
     /// # Errors
-    /// What is wrong with the certificate, for people.
+    /// The problem with the certificate, for people.
     pub fn add(&mut self, der: &[u8]) -> Result<(), String> {
         let root = Root::new(der)?;
         self.insert(Arc::new(root));

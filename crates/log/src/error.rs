@@ -37,7 +37,7 @@ pub enum ReadError {
     /// The storage does not answer now: the same read may succeed later.
     #[error("{0}")]
     Unavailable(String),
-    /// What is stored is not what the log wrote.
+    /// The stored bytes are not what the log wrote.
     #[error("{path}: {problem}")]
     Damaged {
         /// The asset's path.

@@ -77,7 +77,7 @@ impl Log {
     /// writes nothing.
     ///
     /// # Errors
-    /// What the start of the log would be refused with.
+    /// Returns what the start of the log would be refused with.
     pub async fn examine(
         config: &LogConfig,
         assets: Arc<dyn Assets>,

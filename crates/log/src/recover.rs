@@ -148,7 +148,7 @@ async fn judge(config: &LogConfig, assets: &dyn Assets, lock: &dyn Lock) -> Resu
     })
 }
 
-/// What a start would say of lock, journal, storage and index. Writes nothing to
+/// Says what a start would say of lock, journal, storage and index. Writes nothing to
 /// them, and makes no index.
 ///
 /// # Errors
@@ -474,7 +474,7 @@ fn base(head: &VerifiedCheckpoint, path: &[Record]) -> (u64, Hash) {
     first.map_or(head, |record| (record.step.old_size, record.step.old_root))
 }
 
-/// How many of these rounds need not be published again: those that the
+/// The number of these rounds that need not be published again: those that the
 /// published checkpoint covers, where all that is published is durable.
 fn published_rounds(
     path: &[Record],
@@ -489,7 +489,7 @@ fn published_rounds(
     }
 }
 
-/// What readers have seen must be how the signed tree begins. It is not where
+/// Checks that what readers have seen is how the signed tree begins. It is not where
 /// somebody published who has another lock.
 async fn same_history(
     published: &VerifiedCheckpoint,

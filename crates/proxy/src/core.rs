@@ -19,7 +19,7 @@ use crate::users::Users;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     Running,
-    /// What is under way is finished, nothing new is taken.
+    /// Requests under way are finished, nothing new is taken.
     Closing,
     /// The time to finish is over.
     Cut,

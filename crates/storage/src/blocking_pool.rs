@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(pool.run(|| 7).await.unwrap(), 7);
     }
 
-    /// What was given up is not overtaken: it would undo what comes later.
+    /// Work that was given up is not overtaken: it would undo what comes later.
     #[tokio::test]
     async fn one_at_a_time_means_also_after_giving_up() {
         let pool = BlockingPool::new(1, SHORT);

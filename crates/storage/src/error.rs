@@ -119,13 +119,13 @@ pub enum Error {
         /// The log's directory.
         directory: String,
     },
-    /// What is configured cannot be an object store.
+    /// The configuration cannot be that of an object store.
     #[error("the object store is not configured rightly: {problem}")]
     Configuration {
         /// The problem with it.
         problem: String,
     },
-    /// What is configured is no part of this build.
+    /// The configured store is no part of this build.
     #[error(transparent)]
     NotBuilt(#[from] NotBuilt),
     /// There is no bucket or container of this name.

@@ -26,7 +26,7 @@ const PAUSES: [Duration; 3] = [
 /// Why a secret does not come, in words that follow its name.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
-    /// What is configured cannot be asked.
+    /// The configured service cannot be asked.
     #[error("cannot be asked for: {0}")]
     Configuration(String),
     /// Nothing says who it is that asks.

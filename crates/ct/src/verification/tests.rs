@@ -98,7 +98,7 @@ fn the_sample_is_one_in_a_thousand() {
     assert!((0..200_000).filter(|number| foreseen(*number)).count() < 20);
 }
 
-/// What a fault of our arithmetic would be: another key's signature is accepted.
+/// A fault of our arithmetic: another key's signature is accepted.
 #[test]
 fn a_disagreement_refuses_raises_the_alarm_and_ends_our_arithmetic() {
     let heard = Arc::new(Mutex::new(Vec::new()));

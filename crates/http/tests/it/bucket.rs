@@ -15,8 +15,10 @@ use std::time::Duration;
 use crate::support::{Server, TestLog};
 use futures_util::future::join_all;
 use lucarne_http::Limits;
-use lucarne_storage::object::{Bucket, ObjectStoreConfig, S3, S3Keys};
-use lucarne_storage::{Assets, CachedAssets, ObjectAssets, Observer, Operation, Outcome};
+use lucarne_storage::conformance::s3_config;
+use lucarne_storage::{
+    Assets, CachedAssets, ObjectAssets, ObjectStoreConfig, Observer, Operation, Outcome,
+};
 
 /// A bucket, a cache for it, and how many objects were read from it.
 struct Place {
@@ -41,17 +43,13 @@ impl Place {
     async fn new() -> Self {
         let bucket = lucarne_testkit::Bucket::versitygw().await.unwrap();
         let store = &bucket.store;
-        let s3 = S3 {
-            bucket: bucket.name.clone(),
-            endpoint: Some(store.endpoint.clone()),
-            allow_http: true,
-            keys: Some(S3Keys {
-                access_key: store.access_key.into(),
-                secret_key: store.secret_key.into(),
-            }),
-            ..S3::default()
-        };
-        let mut config = ObjectStoreConfig::new(Bucket::S3(s3), "log/");
+        let mut config = s3_config(
+            &store.endpoint,
+            store.region,
+            [store.access_key, store.secret_key],
+            &bucket.name,
+            "log/",
+        );
         // A slow moment of the machine must not count as another read.
         config.policy.hedge = None;
         Place {

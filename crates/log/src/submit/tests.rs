@@ -290,7 +290,7 @@ fn copied(from: &Path, to: &Path) -> Vec<std::path::PathBuf> {
     files
 }
 
-/// What is used of an index no more still proves that lock and data are older.
+/// An index that is used no more still proves that lock and data are older.
 async fn an_index_that_is_not_used_is_evidence(spoil: impl Fn(&Dedup)) {
     let cache = tempfile::tempdir().unwrap();
     let world = World::new(&cache.path().join("dedup")).await;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::fixture::{Submission, World, audit, persistently, place, reached, submit_all};
 use lucarne_log::{Log, State};
-use lucarne_storage::object::{Bucket, ObjectStoreConfig, S3, S3Keys};
-use lucarne_storage::{Assets, MemoryLock, ObjectAssets};
+use lucarne_storage::conformance::s3_config;
+use lucarne_storage::{Assets, MemoryLock, ObjectAssets, ObjectStoreConfig};
 
 /// A log in a bucket of its own.
 struct InBucket {
@@ -32,17 +32,13 @@ impl InBucket {
 
     fn config(&self) -> ObjectStoreConfig {
         let store = &self.bucket.store;
-        let s3 = S3 {
-            bucket: self.bucket.name.clone(),
-            endpoint: Some(store.endpoint.clone()),
-            allow_http: true,
-            keys: Some(S3Keys {
-                access_key: store.access_key.into(),
-                secret_key: store.secret_key.into(),
-            }),
-            ..S3::default()
-        };
-        let mut config = ObjectStoreConfig::new(Bucket::S3(s3), "2026h1/");
+        let mut config = s3_config(
+            &store.endpoint,
+            store.region,
+            [store.access_key, store.secret_key],
+            &self.bucket.name,
+            "2026h1/",
+        );
         config.policy.request = Duration::from_secs(2);
         config.policy.retrying = Duration::from_secs(1);
         config

@@ -68,7 +68,7 @@ pub struct GenerationTime {
     pub total: Duration,
     /// The longest.
     pub longest: Duration,
-    /// How many took at most the bound of the same index in
+    /// The number of those that took at most the bound of the same index in
     /// [`BOUNDS`](Self::BOUNDS), and more than the bound before it; the last
     /// counts those beyond all bounds.
     pub buckets: [u64; Self::BOUNDS.len() + 1],

@@ -189,7 +189,7 @@ pub async fn publishing_replaces(backend: Backend<'_>) {
     }
 }
 
-/// What is not there, and what is a directory where those exist.
+/// Files that are not there, and directories where those exist.
 pub async fn an_absent_file_is_none(backend: Backend<'_>) {
     let assets = backend.open().await;
     publish(&*assets, "tile/0/000.p/1", b"x").await;
@@ -299,7 +299,7 @@ pub async fn many_files_at_once(backend: Backend<'_>) {
     }
 }
 
-/// What metrics show.
+/// The figures that metrics show.
 pub async fn statistics_count(backend: Backend<'_>) {
     let assets = backend.open().await;
     stage(&*assets, [1]).await;

@@ -23,6 +23,31 @@ use crate::{Assets, Lock};
 
 pub use power::{Fate, PowerLoss};
 
+/// The configuration of an S3 store without TLS, of which an endpoint, a region and an access key
+/// with its secret are known: a test's own server.
+#[cfg(feature = "object-stores")]
+pub fn s3_config(
+    endpoint: &str,
+    region: &str,
+    [access_key, secret_key]: [&str; 2],
+    bucket: &str,
+    prefix: &str,
+) -> crate::ObjectStoreConfig {
+    use crate::object::{Bucket, ObjectStoreConfig, S3, S3Keys};
+    let s3 = S3 {
+        region: Some(region.into()),
+        bucket: bucket.into(),
+        endpoint: Some(endpoint.into()),
+        allow_http: true,
+        keys: Some(S3Keys {
+            access_key: access_key.into(),
+            secret_key: secret_key.into(),
+        }),
+        ..S3::default()
+    };
+    ObjectStoreConfig::new(Bucket::S3(s3), prefix)
+}
+
 /// One empty place for assets.
 #[async_trait]
 pub trait AssetsBackend: Send + Sync {

@@ -165,7 +165,7 @@ impl ObjectStoreConfig {
         opening::check(self)
     }
 
-    /// What is listed must be what was put: no key that the store's client
+    /// Checks that what is listed is what was put: no key that the store's client
     /// would rewrite.
     pub(super) fn check_prefix(&self) -> Result<(), Error> {
         let prefix = &self.key_prefix;

@@ -370,7 +370,7 @@ fn mark() -> String {
 enum Failure {
     /// The object is not the one that was to be replaced.
     Lost,
-    /// What was read is of two objects.
+    /// The parts that were read are of two objects.
     Torn,
     Silence,
     Store(Error),

@@ -38,7 +38,7 @@ pub(super) struct Publisher {
     directories: Mutex<HashSet<String>>,
     /// Holds what no sync has covered yet.
     unsettled: Mutex<HashSet<String>>,
-    /// What is published is that of a recovery: see [`Publisher::recovering`].
+    /// True while a recovery publishes: see [`Publisher::recovering`].
     recovering: AtomicBool,
     stats: Arc<Stats>,
 }

@@ -260,7 +260,7 @@ mod tests {
         }
     }
 
-    /// What a submitter could do without the salt: a whole segment in a record.
+    /// The attack that the salt prevents: a submitter's record that holds a whole segment.
     #[test]
     fn a_record_that_looks_like_a_journal_changes_nothing() {
         let (inside, _) = sample();

@@ -1,4 +1,4 @@
-//! What is visible becomes durable.
+//! Durability of what is visible.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs::File;

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::folder::private_file;
 
-/// How many lock files there are: keys share them, so that their number does
+/// The number of lock files: keys share them, so that their number does
 /// not grow with that of the hosts.
 pub(super) const STRIPES: u8 = 64;
 

@@ -99,7 +99,7 @@ struct DiskCache {
     problem: Mutex<Option<String>>,
 }
 
-/// What is wrong with a file is said and counted when it is first looked at.
+/// The problem with a file is said and counted when it is first looked at.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Look {
     First,

@@ -10,23 +10,19 @@ mod faults;
 mod headers;
 mod rounds;
 
-use lucarne_storage::object::{Bucket, ObjectStoreConfig, S3, S3Keys};
+use lucarne_storage::conformance::s3_config;
+use lucarne_storage::object::{Bucket, ObjectStoreConfig, S3};
 
 /// A log at `prefix` in the bucket, as its own server would configure it.
 fn config(bucket: &lucarne_testkit::Bucket, prefix: &str) -> ObjectStoreConfig {
     let store = &bucket.store;
-    let s3 = S3 {
-        region: Some(store.region.into()),
-        bucket: bucket.name.clone(),
-        endpoint: Some(store.endpoint.clone()),
-        allow_http: true,
-        keys: Some(S3Keys {
-            access_key: store.access_key.into(),
-            secret_key: store.secret_key.into(),
-        }),
-        ..S3::default()
-    };
-    ObjectStoreConfig::new(Bucket::S3(s3), prefix)
+    s3_config(
+        &store.endpoint,
+        store.region,
+        [store.access_key, store.secret_key],
+        &bucket.name,
+        prefix,
+    )
 }
 
 /// The S3 part of a configuration.
