@@ -31,6 +31,7 @@ mod tags;
 pub mod threshold;
 pub mod timeline;
 mod timer;
+#[cfg(feature = "tui")]
 pub mod ui;
 pub mod verdict;
 

@@ -5,6 +5,7 @@
 
 pub mod baseline;
 pub mod format;
+#[cfg(feature = "html")]
 mod html;
 mod matrix;
 mod statistics;
@@ -13,6 +14,7 @@ mod text;
 pub(crate) mod threshold;
 mod vegeta;
 
+#[cfg(feature = "html")]
 pub use html::html;
 pub use text::text;
 pub use vegeta::vegeta;
