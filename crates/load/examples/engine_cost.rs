@@ -1,4 +1,4 @@
-//! What the engine itself costs: CPU per iteration, and how late iterations begin.
+//! The cost of the engine itself: CPU per iteration, and the delay of their beginnings.
 //!
 //!     cargo run --release -p lucarne-load --example engine_cost -- 10000 10
 //!

@@ -16,7 +16,7 @@ impl Controls {
         Controls(Some(run_state))
     }
 
-    /// What there is to be changed, in the plan's order.
+    /// Returns what there is to be changed, in the plan's order.
     pub fn list(&self) -> Vec<Control> {
         self.0
             .iter()

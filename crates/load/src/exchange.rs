@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// What one request cost. `None` says that a phase did not happen: a reused
+/// The cost of one request. `None` says that a phase did not happen: a reused
 /// connection has no `connect`, plain HTTP no `tls`.
 #[derive(Debug, Clone)]
 pub struct Exchange {
@@ -32,12 +32,12 @@ pub struct Exchange {
     pub body_in: u64,
     /// Bytes of the request's body alone.
     pub body_out: u64,
-    /// Whether it was as it should be. Which statuses are expected is the
+    /// `Ok` if it was as it should be. Which statuses are expected is the
     /// scenario's business.
     pub outcome: Result<(), Failure>,
 }
 
-/// What went wrong.
+/// A failure: its kind, and the particulars.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}: {detail}")]
 pub struct Failure {

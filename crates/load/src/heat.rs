@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How many buckets a heat strip has.
+/// The number of buckets of a heat strip.
 pub const HEAT: usize = 24;
 
 /// The upper ends of the buckets of a heat strip: 100 µs, then evenly on a

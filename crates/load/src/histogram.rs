@@ -70,12 +70,12 @@ impl Histogram {
         (self.sum, self.min, self.max) = (0, 0, 0);
     }
 
-    /// How many durations were recorded.
+    /// Returns how many durations were recorded.
     pub fn count(&self) -> u64 {
         self.counts.as_ref().map_or(0, |counts| counts.len())
     }
 
-    /// Whether none was.
+    /// Returns whether none was.
     pub fn is_empty(&self) -> bool {
         self.count() == 0
     }
@@ -147,7 +147,7 @@ impl Histogram {
         values
     }
 
-    /// What was recorded, in ascending order: the middle of each bucket that is
+    /// Returns what was recorded, in ascending order: the middle of each bucket that is
     /// not empty, and how many durations are in it.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         let (min, max) = (self.min, self.max);
@@ -162,7 +162,7 @@ impl Histogram {
         })
     }
 
-    /// How many durations took at most this long, by whole buckets.
+    /// Returns how many durations took at most this long, by whole buckets.
     pub fn count_up_to(&self, value: Duration) -> u64 {
         let nanos = u64::try_from(value.as_nanos()).unwrap_or(u64::MAX);
         self.counts
@@ -235,7 +235,7 @@ impl Histogram {
     }
 }
 
-/// What a histogram knows exactly, in nanoseconds.
+/// The exact figures of a histogram, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, Serialize, serde::Deserialize)]
 pub(crate) struct Exact {
     pub(crate) sum: u64,

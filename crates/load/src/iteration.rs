@@ -102,7 +102,7 @@ impl Iteration {
         self.recorder.failure(self.recorder.base(), failure);
     }
 
-    /// Whether [`fail`](Iteration::fail) was called.
+    /// Returns whether [`fail`](Iteration::fail) was called.
     pub fn has_failed(&self) -> bool {
         self.failed
     }

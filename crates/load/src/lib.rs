@@ -1,6 +1,6 @@
 //! A load test engine: arrivals, histograms, thresholds, reports.
 //!
-//! What is done under load is a [`Scenario`]; when it is done is told by
+//! A [`Scenario`] is what is done under load; when it is done is told by
 //! [`ExecutorConfig`]; both are put together in a [`Run`], whose [`Outcome`] holds a
 //! [`Summary`] and a [`Verdict`]. The engine knows nothing of certificates.
 #![cfg_attr(test, allow(clippy::unwrap_used))]

@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 use crate::Histogram;
 use crate::histogram::{Exact, HistogramError};
 
-/// What has been measured under one name and one set of tags.
+/// The measurements under one name and one set of tags.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(into = "Stored", try_from = "Stored")]
 pub enum Metric {
     /// Durations.
     Trend(Histogram),
-    /// How often something was so.
+    /// A share of yes among yes and no.
     Rate {
-        /// How often it was so.
+        /// The number of times that it was so.
         good: u64,
         /// Out of how many.
         total: u64,
@@ -48,7 +48,7 @@ impl Metric {
         }
     }
 
-    /// How many samples it is made of. A gauge counts as one.
+    /// Returns how many samples it is made of. A gauge counts as one.
     pub fn samples(&self) -> u64 {
         match self {
             Metric::Trend(histogram) => histogram.count(),
@@ -260,7 +260,7 @@ impl TryFrom<Stored> for Metric {
     }
 }
 
-/// What a metric is narrowed to besides its tags, and the tags of `wanted` that are left.
+/// Returns what a metric is narrowed to besides its tags, and the tags of `wanted` that are left.
 pub(crate) fn narrowing<'t>(
     metric: &str,
     wanted: &[(&'t str, &'t str)],
@@ -281,7 +281,7 @@ pub(crate) fn sum(mut mine: Metric, theirs: Metric) -> Metric {
     mine
 }
 
-/// Whether a counter counts bytes.
+/// Returns whether a counter counts bytes.
 pub(crate) fn is_bytes(name: &str) -> bool {
     name.starts_with("data_")
         || name.starts_with("body_")

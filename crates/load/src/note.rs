@@ -8,6 +8,6 @@ use serde::{Deserialize, Serialize};
 pub struct Note {
     /// A headline.
     pub title: String,
-    /// What stands below it, line by line.
+    /// The text below it, line by line.
     pub lines: Vec<String>,
 }

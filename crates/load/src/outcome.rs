@@ -3,12 +3,12 @@
 use crate::summary::Summary;
 use crate::verdict::Verdict;
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// All figures.
     pub summary: Summary,
-    /// What it comes to.
+    /// The verdict on it.
     pub verdict: Verdict,
     /// Why the run could not begin.
     pub error: Option<String>,

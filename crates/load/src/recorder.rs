@@ -1,4 +1,4 @@
-//! What scenarios record with.
+//! The recorder of a scenario.
 
 use std::sync::Arc;
 use std::time::Duration;

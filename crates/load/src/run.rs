@@ -17,7 +17,7 @@ use crate::tags::TagRegistry;
 use crate::threshold::Thresholds;
 use crate::verdict::Verdict;
 
-/// What to run.
+/// A run before it starts.
 pub struct Run {
     /// The plan's name.
     pub name: String,
@@ -29,7 +29,7 @@ pub struct Run {
     pub version: String,
     /// All of them run at the same time, each from its start.
     pub scenarios: Vec<ScenarioConfig>,
-    /// What the run must keep to.
+    /// The thresholds that the run must keep to.
     pub thresholds: Thresholds,
     /// Threads that carry out iterations.
     pub workers: usize,
@@ -100,7 +100,7 @@ impl Running {
         self.snapshots.clone()
     }
 
-    /// What changes the load while it runs.
+    /// Returns what changes the load while it runs.
     pub fn controls(&self) -> Controls {
         Controls::of(self.run_state.clone())
     }
@@ -116,7 +116,7 @@ impl Running {
         self.run_state.stop(stop, StopReason::Asked);
     }
 
-    /// Whether [`wait`](Running::wait) would return at once.
+    /// Returns whether [`wait`](Running::wait) would return at once.
     pub fn is_over(&self) -> bool {
         self.thread.is_finished()
     }

@@ -1,4 +1,4 @@
-//! What has been recorded, by tag set.
+//! Samples by tag set.
 
 mod metrics;
 
@@ -49,16 +49,16 @@ pub(crate) struct Series {
     pub(crate) requests: Requests,
     pub(crate) iterations: Histogram,
     pub(crate) iterations_failed: u64,
-    /// What the load generator itself lost before each iteration began.
+    /// The time that the load generator itself lost before each iteration began.
     pub(crate) start_delay: Histogram,
     pub(crate) custom: Vec<(&'static str, Metric)>,
     pub(crate) checks: Vec<Tally>,
     pub(crate) errors: Vec<Tally>,
-    /// What the engine knows of a scenario; only in its own tag set.
+    /// The engine's own counts of a scenario; only in its own tag set.
     pub(crate) engine: Option<ScenarioCounts>,
 }
 
-/// What the engine knows of a scenario.
+/// The engine's own counts of a scenario.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct ScenarioCounts {
     pub(crate) asked: u64,
@@ -87,7 +87,7 @@ pub(crate) struct Requests {
     pub(crate) protocols: BTreeMap<&'static str, u64>,
 }
 
-/// How often something went well and not, with the first details of the latter.
+/// The number of times that something went well and not, with the first details of the latter.
 #[derive(Debug, Clone)]
 pub(crate) struct Tally {
     pub(crate) name: &'static str,
@@ -358,12 +358,12 @@ fn tally<'a>(tallies: &'a mut Vec<Tally>, name: &'static str) -> &'a mut Tally {
     &mut tallies[index]
 }
 
-/// What an iteration came to.
+/// The result of an iteration.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IterationResult {
     /// From when it was due.
     pub(crate) duration: Duration,
-    /// How much of that the load generator itself lost before it began; `None` in a
+    /// The part of that which the load generator itself lost before it began; `None` in a
     /// closed loop, where nothing is due.
     pub(crate) start_delay: Option<Duration>,
     pub(crate) failed: bool,

@@ -1,4 +1,4 @@
-//! What is done under load.
+//! The work that is done under load.
 
 use async_trait::async_trait;
 
@@ -7,7 +7,7 @@ use crate::note::Note;
 use crate::recorder::Recorder;
 use crate::stop::Stop;
 
-/// What is done under load. One value per scenario of a plan, shared by its users.
+/// The work that is done under load. One value per scenario of a plan, shared by its VUs.
 #[async_trait]
 pub trait Scenario: Send + Sync + 'static {
     /// Once, before the first arrival: reach the target, mint, connect.
@@ -68,7 +68,7 @@ pub enum PrepareError {
     Faulty {
         /// The name of the check.
         check: &'static str,
-        /// What was found.
+        /// The finding.
         detail: String,
     },
 }

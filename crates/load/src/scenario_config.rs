@@ -10,17 +10,17 @@ use crate::scenario::Scenario;
 pub struct ScenarioConfig {
     /// Its name in the plan; the value of the tag `scenario`.
     pub name: String,
-    /// What is done: the registered name of the scenario.
+    /// The registered name of the scenario.
     pub kind: String,
     /// When iterations begin.
     pub executor: ExecutorConfig,
-    /// How long after the run's begin.
+    /// The time from the run's begin to its own.
     pub start: Duration,
-    /// How long iterations that run at the end are waited for.
+    /// The time for which iterations that run at the end are waited for.
     pub graceful_stop: Duration,
     /// Tags that all its samples have.
     pub tags: Vec<(String, String)>,
-    /// What is done.
+    /// The work that is done.
     pub scenario: Arc<dyn Scenario>,
 }
 

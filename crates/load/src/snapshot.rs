@@ -15,9 +15,9 @@ pub const LATE: Duration = Duration::from_millis(10);
 pub struct Snapshot {
     /// Since the first arrival was due. Zero while scenarios still prepare.
     pub elapsed: Duration,
-    /// How long arrivals go on, without `gracefulStop`.
+    /// The time for which arrivals go on, without `gracefulStop`.
     pub planned: Duration,
-    /// What the run is doing.
+    /// The phase of the run.
     pub phase: Phase,
     /// One row per scenario, in the plan's order.
     pub scenarios: Vec<ScenarioRow>,
@@ -27,7 +27,7 @@ pub struct Snapshot {
     pub thresholds: Vec<ThresholdResult>,
 }
 
-/// What a run is doing.
+/// The phase of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Phase {
     /// Scenarios prepare; nothing has begun.
@@ -48,9 +48,9 @@ pub enum Phase {
 pub struct ScenarioRow {
     /// Its name in the plan.
     pub name: String,
-    /// What is done: the registered name of the scenario.
+    /// The registered name of the scenario.
     pub kind: String,
-    /// What its keys change, and where that stands now.
+    /// The quantity that its keys change.
     pub adjustable: Adjustable,
     /// Iterations per second asked for; 0 for scenarios by users.
     pub asked: f64,

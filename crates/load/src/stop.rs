@@ -17,7 +17,7 @@ impl Stop {
         (Stopper(sender), Stop(receiver))
     }
 
-    /// Whether it is time.
+    /// Returns whether it is time.
     pub fn is_cancelled(&self) -> bool {
         *self.0.borrow() || self.0.has_changed().is_err()
     }

@@ -50,7 +50,7 @@ pub struct Summary {
     pub attack: f64,
     /// Seconds from the last request sent to the last one completed.
     pub wait: f64,
-    /// What the run came to.
+    /// The verdict on the run.
     pub verdict: Verdict,
     /// In the plan's order.
     pub scenarios: Vec<ScenarioSummary>,
@@ -73,7 +73,7 @@ pub struct Summary {
     pub thresholds: Vec<ThresholdResult>,
     /// The run over time.
     pub timeline: Timeline,
-    /// What scenarios had to say.
+    /// The notes of the scenarios.
     pub notes: Vec<Note>,
     /// By value of the tag `connector`, if a scenario has that tag.
     #[serde(
@@ -90,7 +90,7 @@ pub struct Summary {
 pub struct ScenarioSummary {
     /// Its name in the plan.
     pub name: String,
-    /// What was done.
+    /// The registered name of the scenario.
     pub kind: String,
     /// When: `500/s for 60s`.
     pub executor: String,
@@ -133,11 +133,11 @@ pub struct Check {
     /// `scenario` is always one of them.
     #[serde(with = "tag_map")]
     pub tags: TagList,
-    /// What was checked.
+    /// The name of the check.
     pub name: String,
-    /// How often it was right.
+    /// The number of times that it was right.
     pub passes: u64,
-    /// How often it was not.
+    /// The number of times that it was not.
     pub fails: u64,
     /// The first ten of those.
     pub details: Vec<String>,
@@ -151,7 +151,7 @@ pub struct ErrorKind {
     pub scenario: String,
     /// The kind.
     pub kind: String,
-    /// How many.
+    /// The number of them.
     pub count: u64,
     /// The first ten.
     pub details: Vec<String>,
@@ -166,7 +166,7 @@ pub struct Status {
     pub tags: TagList,
     /// The status; 0 is no response.
     pub code: u16,
-    /// How many.
+    /// The number of them.
     pub count: u64,
 }
 
@@ -179,7 +179,7 @@ pub struct Protocol {
     pub tags: TagList,
     /// The protocol.
     pub name: String,
-    /// How many.
+    /// The number of them.
     pub count: u64,
 }
 

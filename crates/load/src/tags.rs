@@ -84,7 +84,7 @@ fn insert(set: &mut Vec<(String, String)>, name: &str, value: &str) {
     }
 }
 
-/// Whether all of `wanted` are among `tags`.
+/// Returns whether all of `wanted` are among `tags`.
 pub(crate) fn has(tags: &[(String, String)], wanted: &[(&str, &str)]) -> bool {
     wanted.iter().all(|(name, value)| {
         tags.iter()

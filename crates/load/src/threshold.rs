@@ -1,4 +1,4 @@
-//! What a run must keep to, in k6's grammar.
+//! Thresholds, in k6's grammar.
 
 mod evaluate;
 mod parse;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What a run must keep to.
+/// The thresholds of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Thresholds(pub Vec<Threshold>);
 
@@ -30,9 +30,9 @@ pub struct Threshold {
     pub key: String,
     /// The expression, as it was written.
     pub expression: String,
-    /// Whether crossing it ends the run.
+    /// True if crossing it ends the run.
     pub abort_on_fail: bool,
-    /// How long after the beginning it may do so first.
+    /// The time after the beginning at which it may do so first.
     pub delay_abort_eval: Duration,
     metric: String,
     tags: Vec<(String, String)>,
@@ -68,9 +68,9 @@ enum Operator {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("threshold \"{threshold}\": {problem}")]
 pub struct ThresholdError {
-    /// What was written.
+    /// The text that was written.
     pub threshold: String,
-    /// What is wrong with it.
+    /// The problem with it.
     pub problem: String,
 }
 
@@ -106,7 +106,7 @@ impl Threshold {
         }
     }
 
-    /// Whether nobody asked for it: every run by rate has it.
+    /// True if nobody asked for it: every run by rate has it.
     pub(crate) fn is_built_in(&self) -> bool {
         self.built_in
     }
@@ -122,7 +122,7 @@ impl Threshold {
     }
 }
 
-/// What became of a threshold.
+/// The result of a threshold.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ThresholdResult {
@@ -130,16 +130,16 @@ pub struct ThresholdResult {
     pub metric: String,
     /// `p(95)<500`
     pub expression: String,
-    /// What was measured, in the expression's unit: milliseconds for durations.
+    /// The value measured, in the expression's unit: milliseconds for durations.
     /// `None` without samples.
     pub observed: Option<f64>,
-    /// How many samples there are.
+    /// The number of samples.
     pub samples: u64,
-    /// Whether it holds.
+    /// True if it holds.
     pub passed: bool,
-    /// Whether it ended the run.
+    /// True if it ended the run.
     pub aborted: bool,
-    /// Whether nobody asked for it: every run by rate has it.
+    /// True if nobody asked for it: every run by rate has it.
     pub built_in: bool,
     /// Why it does not hold, where that is not plain from the figures.
     pub reason: Option<String>,

@@ -64,7 +64,7 @@ pub const MOST_POINTS: usize = 512;
 #[derive(Debug, Default)]
 pub(crate) struct TimelineBuilder {
     points: Vec<Point>,
-    /// How many intervals one point takes, less one.
+    /// The number of intervals that one point takes, less one.
     more: u32,
     /// The point that is not complete yet, and how many intervals are in it.
     pending: Option<(Point, u32)>,

@@ -1,10 +1,10 @@
-//! What a run comes to.
+//! The verdict on a run.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What a run comes to.
+/// The verdict on a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {

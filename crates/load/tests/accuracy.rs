@@ -1,4 +1,4 @@
-//! Whether the figures are right: engine and client against a server that
+//! The figures are held against the truth: engine and client against a server that
 //! notes, on the same clock, when each answer left it.
 //!
 //! The truth about an open loop needs nothing of the engine but the instant of
@@ -23,7 +23,7 @@ use lucarne_load::{
 };
 use server::{Server, Stall};
 
-/// How far a percentile may be off.
+/// The most that a percentile may be off.
 const TOLERANCE: f64 = 0.01;
 const PERCENTILES: [f64; 5] = [50.0, 75.0, 90.0, 95.0, 99.0];
 const ATTEMPTS: usize = 3;
@@ -189,7 +189,7 @@ fn stalled() -> (Server, Arc<Ask>, Outcome) {
     (server, ask, outcome)
 }
 
-/// What each client really waited, by the server's notes.
+/// Returns what each client really waited, by the server's notes.
 fn truth(server: &Server, first_due: Instant) -> Vec<Duration> {
     let due = |number: u64| first_due + Duration::from_secs_f64(number as f64 / RATE);
     let answered = server.answered();

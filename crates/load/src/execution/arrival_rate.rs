@@ -31,7 +31,7 @@ pub(crate) struct ArrivalRateExecutor {
     queue: Mutex<Queue>,
 }
 
-/// What is due, and who can do it.
+/// The arrivals that are due, and the VUs that are free for them.
 struct Queue {
     begin: Instant,
     schedule: Schedule,
@@ -42,7 +42,7 @@ struct Queue {
     waiting: VecDeque<Arrival>,
     /// Users without work. The one that worked last works next: its connection is warm.
     idle_vus: Vec<ActiveVu>,
-    /// How many users may still be made.
+    /// The number of VUs that may still be made: k6's remaining unplanned ones.
     unplanned_vus: u64,
     closed: bool,
 }
@@ -231,7 +231,7 @@ impl ArrivalRateExecutor {
         }
     }
 
-    /// What is left has been asked for in vain.
+    /// Drops what is left: it has been asked for in vain.
     fn close(&self) {
         let mut queue = self.queue.lock();
         queue.closed = true;
@@ -260,7 +260,7 @@ impl Queue {
         self.next_due = self.schedule.due(self.next).map(|due| self.begin + due);
     }
 
-    /// Whether arrivals may begin when a user has just become free.
+    /// Returns whether arrivals may begin when a user has just become free.
     fn is_open(&self, now: Instant) -> bool {
         !self.closed && now < self.end()
     }

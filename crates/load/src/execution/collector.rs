@@ -44,7 +44,7 @@ struct Counts {
     dropped: u64,
 }
 
-/// What one scenario recorded in one interval.
+/// The samples of one scenario in one interval.
 #[derive(Debug, Clone, Default)]
 struct Interval {
     requests: Histogram,
@@ -312,7 +312,7 @@ impl Interval {
     }
 }
 
-/// How long arrivals go on, by the plan.
+/// Returns how long arrivals go on, by the plan.
 pub(crate) fn planned(scenarios: &[Arc<ScenarioState>]) -> Duration {
     let ends = scenarios.iter().map(|state| {
         state

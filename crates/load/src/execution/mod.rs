@@ -49,7 +49,7 @@ pub(crate) struct Execution {
     pub(crate) snapshots: watch::Sender<Arc<Snapshot>>,
 }
 
-/// What a run is to keep to and to report, besides its scenarios.
+/// The options of a run besides its scenarios: what to keep to, and what to report.
 pub(crate) struct RunOptions {
     pub(crate) name: String,
     pub(crate) description: String,
@@ -110,7 +110,7 @@ impl Execution {
         Ok(self.sum_up(collecting.over(), &times, notes, broken))
     }
 
-    /// Whether there is something to run, and it can be.
+    /// Returns whether there is something to run, and it can be.
     fn check(&self) -> Result<(), String> {
         let scenarios = &self.run_state.scenarios;
         if scenarios.is_empty() {
@@ -381,7 +381,7 @@ impl Execution {
         }
     }
 
-    /// What is known before anything has happened.
+    /// Returns what is known before anything has happened.
     fn empty(&self) -> Summary {
         let options = &self.options;
         Summary {
@@ -416,7 +416,7 @@ impl Execution {
 
 /// The thread that adds up what is recorded.
 struct Collecting {
-    /// What is recorded beside the load.
+    /// Samples that are recorded beside the load.
     shard: Arc<SampleBuffer>,
     phases: mpsc::Sender<Phase>,
     thread: std::thread::JoinHandle<Collector>,

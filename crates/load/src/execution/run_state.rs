@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::scenario_state::{ScenarioState, StopMode};
 
-/// What steers a run from outside of its workers.
+/// The state of a run, by which it is steered from outside of its workers.
 pub(crate) struct RunState {
     pub(crate) scenarios: Vec<Arc<ScenarioState>>,
     stop: watch::Sender<StopMode>,

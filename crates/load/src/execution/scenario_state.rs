@@ -21,14 +21,14 @@ pub(crate) struct ScenarioState {
     pub(crate) begin: OnceLock<Instant>,
 }
 
-/// What may change while a scenario runs.
+/// The part of a scenario that may change while it runs.
 #[derive(Debug, Clone)]
 pub(crate) struct Adjustments {
     pub(crate) schedule: Schedule,
     pub(crate) stop: StopMode,
 }
 
-/// Whether a run is to end before its time.
+/// The way in which a run is to end before its time, if it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) enum StopMode {
     #[default]
@@ -74,7 +74,7 @@ impl ScenarioState {
         }
     }
 
-    /// How far the scenario is.
+    /// Returns how far the scenario is.
     pub(crate) fn elapsed(&self, now: Instant) -> Duration {
         self.begin.get().map_or(Duration::ZERO, |begin| {
             now.saturating_duration_since(*begin)
@@ -145,7 +145,7 @@ impl ScenarioState {
         }
     }
 
-    /// How many iterations should have begun by now.
+    /// Returns how many iterations should have begun by now.
     pub(crate) fn asked(&self) -> u64 {
         let progress = &self.progress;
         let begun = progress.started.load(Relaxed) + progress.dropped.load(Relaxed);
@@ -165,18 +165,18 @@ impl Progress {
     }
 }
 
-/// What there is to be changed about a scenario.
+/// The control of one scenario: its quantity, and where that stands.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Control {
     /// The scenario.
     pub scenario: String,
-    /// What it does.
+    /// The kind of the scenario.
     pub kind: String,
-    /// What is changed.
+    /// The quantity that is changed.
     pub adjustable: Adjustable,
     /// Iterations per second, or users, asked for now.
     pub asked: f64,
-    /// What the plan's own figure is multiplied with.
+    /// The factor by which the plan's own figure is multiplied.
     pub factor: f64,
 }
 

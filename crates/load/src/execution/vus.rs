@@ -12,7 +12,7 @@ use super::scenario_state::{ScenarioState, StopMode};
 use super::vu::ActiveVu;
 use crate::Recorder;
 
-/// How often the number of users is adjusted.
+/// The time between two adjustments of the number of VUs.
 const TICK: Duration = Duration::from_millis(50);
 
 /// One scenario by users, on one worker: has every `workers`-th user.
@@ -82,7 +82,7 @@ impl VusExecutor {
         .await;
     }
 
-    /// Whether as many iterations have begun as there shall be.
+    /// Returns whether as many iterations have begun as there shall be.
     fn is_met(&self) -> bool {
         let begun = self.state.progress.next_iteration.load(Relaxed);
         self.state

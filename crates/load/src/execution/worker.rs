@@ -21,7 +21,7 @@ pub(crate) struct Worker {
     thread: JoinHandle<()>,
 }
 
-/// What runs one scenario on this worker.
+/// The executor of one scenario on this worker.
 enum Executor {
     ArrivalRate(Arc<ArrivalRateExecutor>, Arc<ScenarioState>),
     Vus(Arc<VusExecutor>, Arc<ScenarioState>),

@@ -17,11 +17,11 @@ use ramp::Ramp;
 pub enum ExecutorConfig {
     /// `constant-arrival-rate`
     ConstantArrivalRate {
-        /// How many begin.
+        /// The rate at which iterations begin.
         rate: Rate,
         /// For how long.
         duration: Duration,
-        /// Who carries them out.
+        /// The VUs that carry them out, and what else both executors by rate have.
         options: ArrivalRateOptions,
     },
     /// `ramping-arrival-rate`: from `start` straight to each stage's target in turn.
@@ -30,12 +30,12 @@ pub enum ExecutorConfig {
         start: Rate,
         /// Targets are in `start`'s time unit.
         stages: Vec<Stage>,
-        /// Who carries them out.
+        /// The VUs that carry them out, and what else both executors by rate have.
         options: ArrivalRateOptions,
     },
     /// `constant-vus`
     ConstantVus {
-        /// How many virtual users.
+        /// The number of VUs.
         vus: u64,
         /// For how long.
         duration: Duration,
@@ -44,7 +44,7 @@ pub enum ExecutorConfig {
     },
     /// `ramping-vus`: from `start` straight to each stage's target in turn.
     RampingVus {
-        /// How many users at the beginning.
+        /// The number of VUs at the beginning.
         start: u64,
         /// Targets are numbers of users.
         stages: Vec<Stage>,
@@ -60,7 +60,7 @@ const MOST_VUS: f64 = 1_000_000.0;
 /// So many per time unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
-    /// How many.
+    /// The number of them.
     pub count: f64,
     /// In which time; k6's `timeUnit`.
     pub per: Duration,
@@ -84,13 +84,13 @@ impl Rate {
 /// One stage of a ramp.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stage {
-    /// How long it takes; zero jumps.
+    /// The time that it takes; zero jumps.
     pub duration: Duration,
     /// Where it leads.
     pub target: f64,
 }
 
-/// What carries out the arrivals of an open loop.
+/// The options of both executors by arrival rate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ArrivalRateOptions {
     /// Users made before the first arrival; k6's `preAllocatedVUs`.
@@ -119,7 +119,7 @@ impl Default for ArrivalRateOptions {
 }
 
 impl ExecutorConfig {
-    /// Whether this can be offered at all.
+    /// Returns whether this can be offered at all.
     ///
     /// # Errors
     ///
@@ -153,7 +153,7 @@ impl ExecutorConfig {
         }
     }
 
-    /// How long arrivals go on.
+    /// Returns how long arrivals go on.
     pub fn duration(&self) -> Duration {
         match self {
             ExecutorConfig::ConstantArrivalRate { duration, .. }
@@ -177,7 +177,7 @@ impl ExecutorConfig {
         }
     }
 
-    /// What carries out an open loop; `None` for a closed one.
+    /// Returns what carries out an open loop; `None` for a closed one.
     pub fn arrival_rate(&self) -> Option<&ArrivalRateOptions> {
         match self {
             ExecutorConfig::ConstantArrivalRate { options, .. }
@@ -206,7 +206,7 @@ impl ExecutorConfig {
     }
 }
 
-/// What is changed about a scenario.
+/// The quantity that can be changed while a scenario runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Adjustable {
     /// Its arrival rate.

@@ -14,7 +14,7 @@ use super::ramp::Ramp;
 pub(crate) struct Schedule {
     ramp: Ramp,
     goal: Option<u64>,
-    /// What the plan's rate is multiplied with, since when, and how many arrivals
+    /// The factor of the plan's rate, since when it holds, and how many arrivals
     /// had been asked for until then.
     factor: f64,
     since: f64,
@@ -49,7 +49,7 @@ impl Schedule {
         self.ramp.reaches(area).map(Duration::from_secs_f64)
     }
 
-    /// How many arrivals are due before a time.
+    /// Returns how many arrivals are due before a time.
     #[cfg(test)]
     pub(crate) fn asked_until(&self, time: Duration) -> u64 {
         let asked = self.area(time.as_secs_f64());
@@ -69,7 +69,7 @@ impl Schedule {
         self.ramp.at(time.as_secs_f64()) * self.factor
     }
 
-    /// What the plan's rate is multiplied with.
+    /// Returns what the plan's rate is multiplied with.
     pub(crate) fn factor(&self) -> f64 {
         self.factor
     }
@@ -85,7 +85,7 @@ impl Schedule {
         };
     }
 
-    /// Whether a goal leaves no arrival of this number.
+    /// Returns whether a goal leaves no arrival of this number.
     pub(crate) fn is_met_before(&self, number: u64) -> bool {
         self.goal.is_some_and(|goal| number >= goal)
     }

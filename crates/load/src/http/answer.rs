@@ -20,7 +20,7 @@ const MAX_HEADERS: usize = 96;
 const MAX_CHUNK_LINE: usize = 256;
 /// The most interim answers (1xx) before the real one.
 const MAX_INTERIM: u32 = 16;
-/// What is reserved for a body that is only announced.
+/// The bytes reserved for a body that is only announced.
 const RESERVE: usize = 256 << 10;
 /// From how much on a body is read into its own place, without another copy.
 const DIRECT: u64 = 32 << 10;
@@ -31,10 +31,10 @@ pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) headers: Headers,
     pub(super) body: BytesMut,
-    /// Whether the connection can serve another request.
+    /// True if the connection can serve another request.
     pub(super) keep: bool,
     state: State,
-    /// What came of a line or head that had not come whole.
+    /// The part that came of a line or head that had not come whole.
     partial: Vec<u8>,
     to_head: bool,
     max_body: usize,
@@ -54,7 +54,7 @@ enum State {
     Done,
 }
 
-/// What a piece led to.
+/// The state after a piece was read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Progress {
     /// There is more to come.
@@ -165,7 +165,7 @@ impl Answer {
         self.max_body
     }
 
-    /// Whether the answer is whole.
+    /// Returns whether the answer is whole.
     pub(super) fn is_done(&self) -> bool {
         self.state == State::Done
     }
@@ -246,7 +246,7 @@ impl Answer {
         Ok(Some((length, false)))
     }
 
-    /// What comes after the head (RFC 9112, section 6.3).
+    /// Returns what comes after the head (RFC 9112, section 6.3).
     fn body_of(&mut self, status: u16, framing: &Framing) -> Result<State, Failure> {
         if self.to_head || status == 204 || status == 304 {
             return Ok(State::Done);
@@ -338,7 +338,7 @@ impl Answer {
         Ok(())
     }
 
-    /// Whether `partial` now holds a whole line, which ends in CR LF.
+    /// Returns whether `partial` now holds a whole line, which ends in CR LF.
     fn line(&mut self, input: &mut &[u8], most: usize) -> Result<bool, Failure> {
         let end = input.iter().position(|byte| *byte == b'\n');
         let taken = end.map_or(input.len(), |end| end + 1);
@@ -357,7 +357,7 @@ impl Answer {
     }
 }
 
-/// How long the body is, and whether the connection stays open.
+/// The length of the body, and whether the connection stays open.
 struct Framing {
     length: Option<u64>,
     chunked: bool,

@@ -20,7 +20,7 @@ pub struct Client {
     kept: Option<Kept>,
 }
 
-/// How long a connection must have been idle for its end to be taken for the
+/// The time a connection must have been idle for its end to be taken for the
 /// server's tidying up. What breaks sooner has broken under load, and counts.
 const IDLE: Duration = Duration::from_secs(1);
 
@@ -44,7 +44,7 @@ impl Kept {
     }
 }
 
-/// Whether a connection that was idle for so long had gone before the request,
+/// Returns whether a connection that was idle for so long had gone before the request,
 /// which is then sent once more.
 fn was_tidied_away(idle: Duration, failure: &Failure, record: &Record) -> bool {
     idle >= IDLE && failure.kind == kind::RESET && record.bytes_in == 0
@@ -101,7 +101,7 @@ impl Client {
     /// sessions are resumed, the ticket for the next one is waited for beyond
     /// the time that is counted.
     pub async fn handshake(&mut self) -> Response {
-        /// How long a server may take that sends none.
+        /// The time that a server may take that sends none.
         const PATIENCE: Duration = Duration::from_millis(200);
         let options = self.options.clone();
         let mut record = Record::new(Answer::new(false, 0));

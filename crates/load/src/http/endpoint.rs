@@ -13,7 +13,7 @@ pub struct Endpoint {
     pub host: String,
     /// The port.
     pub port: u16,
-    /// What requests say in `host`: without the port if it is the scheme's own.
+    /// The value of `host` in requests: without the port if it is the scheme's own.
     pub authority: String,
     /// The path of the URL without its last slash; empty for the root. Requests
     /// name whole paths: it is for the caller to put in front.
@@ -30,9 +30,9 @@ pub enum EndpointError {
     /// Not a URL of a server.
     #[error("`{url}` is not a URL of a server: {reason}")]
     Url {
-        /// What was given.
+        /// The text that was given.
         url: String,
-        /// What is wrong with it.
+        /// The problem with it.
         reason: String,
     },
     /// The certificates to trust, or to show, cannot be used.
@@ -46,7 +46,7 @@ pub enum EndpointError {
     Dns {
         /// The host.
         host: String,
-        /// What the system says.
+        /// The system's own words.
         reason: String,
     },
 }

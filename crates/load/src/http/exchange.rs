@@ -4,7 +4,7 @@ use super::answer::Answer;
 use super::{Handshake, Response, Version};
 use crate::{Exchange, Failure};
 
-/// What is noted while a request is under way.
+/// The timings of a request under way.
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) started: Instant,
@@ -50,7 +50,7 @@ impl Record {
         self.sent = None;
     }
 
-    /// How far it has come, for messages.
+    /// Returns how far it has come, for messages.
     pub(super) fn phase(&self) -> &'static str {
         match (self.sent, self.first) {
             (_, Some(_)) => "while the answer was read",

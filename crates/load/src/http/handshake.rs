@@ -3,7 +3,7 @@ use rustls::{ClientConnection, HandshakeKind, ProtocolVersion};
 
 use super::tls::iana;
 
-/// What came of a TLS handshake.
+/// The result of a TLS handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handshake {
     /// `TLSv1.2` or `TLSv1.3`.
@@ -12,9 +12,9 @@ pub struct Handshake {
     pub suite: String,
     /// The group of the key exchange, by IANA's name; `None` if there was none.
     pub group: Option<String>,
-    /// Whether an earlier session was resumed.
+    /// True if an earlier session was resumed.
     pub resumed: bool,
-    /// What the server showed, its own certificate first. That of the session
+    /// The certificates that the server showed, its own first. That of the session
     /// if one was resumed.
     pub certificates: Vec<CertificateDer<'static>>,
 }

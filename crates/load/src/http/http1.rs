@@ -18,16 +18,16 @@ use super::stream::Stream;
 use super::{Body, ClientOptions, Endpoint, Request, kind};
 use crate::Failure;
 
-/// How long a server that was asked (100-continue) may be silent before the
+/// The time a server that was asked (100-continue) may be silent before the
 /// body is sent all the same (RFC 9110, section 10.1.1).
 const CONTINUE: Duration = Duration::from_secs(1);
-/// What one system call reads at most.
+/// The most bytes that one system call reads.
 const READ: usize = 64 << 10;
-/// How many slices one system call writes at most.
+/// The most slices that one system call writes.
 const SLICES: usize = 16;
 
 thread_local! {
-    /// What all connections of a thread read into, one after the other.
+    /// The buffer that all connections of a thread read into, one after the other.
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ].into());
     /// Buffers for the heads of requests, lent while they are sent.
     static HEADS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
@@ -297,7 +297,7 @@ fn reset(error: &io::Error) -> Failure {
     )
 }
 
-/// What is written: the head, then the body.
+/// The bytes to be written: the head, then the body.
 struct Outgoing<'a> {
     head: &'a [u8],
     body: Body<'a>,
@@ -306,7 +306,7 @@ struct Outgoing<'a> {
 }
 
 impl<'a> Outgoing<'a> {
-    /// What is still to be written, as far as it fits.
+    /// Returns what is still to be written, as far as it fits.
     fn slices(&self, slices: &mut [IoSlice<'a>; SLICES], head_only: bool) -> usize {
         let one;
         let body: &[&[u8]] = match (head_only, self.body) {

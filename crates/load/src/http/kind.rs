@@ -1,4 +1,4 @@
-//! How a request fails: the kinds that are counted by name, and stay.
+//! The kinds of failures of a request, which are counted by name, and stay.
 
 /// The name of the host was not found. At start only: addresses are looked up once.
 pub const DNS: &str = "dns";

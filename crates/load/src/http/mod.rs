@@ -45,5 +45,5 @@ pub use response::{Headers, Response};
 pub use trust::{Trust, system_roots};
 pub use tunnel::{Tunnel, Tunnelled};
 
-/// What requests call themselves unless they say otherwise.
+/// The `user-agent` of requests that have none of their own.
 const USER_AGENT: &str = concat!("lucarne-load/", env!("CARGO_PKG_VERSION"));

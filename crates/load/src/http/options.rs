@@ -2,7 +2,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How requests are sent.
+/// The options of a client: how its requests are sent.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
     /// The version of HTTP to speak.
@@ -15,9 +15,9 @@ pub struct ClientOptions {
     pub timeout: Duration,
     /// The most that connecting and the TLS handshake may take together (10 s).
     pub connect_timeout: Duration,
-    /// Whether a connection serves more than one request (it does).
+    /// Lets a connection serve more than one request (it does).
     pub keepalive: bool,
-    /// Whether a new connection may resume an earlier TLS session (it may not:
+    /// Lets a new connection resume an earlier TLS session (it may not:
     /// every handshake that is measured is a full one).
     pub resume: bool,
     /// Addresses of hosts that are not to be looked up.
@@ -27,11 +27,11 @@ pub struct ClientOptions {
     /// A token that every request carries which has no `authorization` of its own
     /// (`Bearer`, RFC 6750).
     pub bearer_token: Option<String>,
-    /// What TLS handshakes offer, and as whom.
+    /// The offer of TLS handshakes, and the identity shown in them.
     pub tls: TlsOptions,
 }
 
-/// What a TLS handshake offers. The default is whatever is safe.
+/// The offer of a TLS handshake. The default is whatever is safe.
 #[derive(Clone, Debug, Default)]
 pub struct TlsOptions {
     /// Versions to offer; none stands for all.

@@ -6,7 +6,7 @@ use http::Method;
 pub struct Request<'a> {
     /// The method.
     pub method: &'a Method,
-    /// What follows the host: begins with a slash, and is sent as it is.
+    /// The part after the host: begins with a slash, and is sent as it is.
     pub path_and_query: &'a str,
     /// Names and values, sent in this order and as they are. HTTP/2 sends names
     /// in lower case.
@@ -76,7 +76,7 @@ impl Body<'_> {
         }
     }
 
-    /// Whether it has no bytes.
+    /// Returns whether it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -3,11 +3,11 @@ use bytes::Bytes;
 use super::Handshake;
 use crate::Exchange;
 
-/// What came back. It always exists: `exchange.outcome` says whether it is whole,
+/// The response. It always exists: `exchange.outcome` says whether it is whole,
 /// and what happened if not.
 #[derive(Clone, Debug)]
 pub struct Response {
-    /// What the request cost.
+    /// The cost of the request.
     pub exchange: Exchange,
     /// The status, 0 if nothing came.
     pub status: u16,
@@ -16,14 +16,14 @@ pub struct Response {
     /// The body, as sent: content encodings are left alone. What had come of it
     /// if the exchange failed.
     pub body: Bytes,
-    /// Whether the request was sent again because a kept connection had gone.
+    /// True if the request was sent again because a kept connection had gone.
     pub resent: bool,
     /// The TLS handshake, if the request made one.
     pub handshake: Option<Box<Handshake>>,
 }
 
 impl Response {
-    /// Whether it is whole and its status is among these.
+    /// Returns whether it is whole and its status is among these.
     pub fn is(&self, statuses: &[u16]) -> bool {
         self.exchange.outcome.is_ok() && statuses.contains(&self.status)
     }

@@ -24,7 +24,7 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// Whether the server has neither closed an idle connection nor said
+    /// Returns whether the server has neither closed an idle connection nor said
     /// anything unasked. Costs no system call unless something has arrived.
     pub(super) fn is_idle(&mut self) -> bool {
         let mut byte = [0];

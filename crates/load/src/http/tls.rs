@@ -1,4 +1,4 @@
-//! What is trusted, and what is offered in a handshake.
+//! The trust, and the offer, of a handshake.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -55,7 +55,7 @@ impl Trust {
         })
     }
 
-    /// Whether the certificate `der` leads to one that is trusted, by way of `others`,
+    /// Returns whether the certificate `der` leads to one that is trusted, by way of `others`,
     /// and is valid at `now`. Its name is another question.
     ///
     /// # Errors
@@ -85,7 +85,7 @@ impl Trust {
     }
 }
 
-/// Whether an error is about who issued a certificate, and not about the certificate: its
+/// Returns whether an error is about who issued a certificate, and not about the certificate: its
 /// validity is looked at before either.
 fn is_about_issuers(error: &Error) -> bool {
     match error {

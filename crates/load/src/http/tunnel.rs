@@ -26,7 +26,7 @@ pub struct Tunnel {
     authorization: Option<String>,
 }
 
-/// What came back through a tunnel.
+/// The response of a tunnel's target.
 #[derive(Clone, Debug)]
 pub struct Tunnelled {
     /// The answer. Of its phases, `connect` is the connection to the proxy, and

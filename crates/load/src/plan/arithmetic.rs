@@ -5,7 +5,7 @@
 //! and the whole must be a number, which is a rate in the scenario's `timeUnit`,
 //! or a number divided by a time, which is a rate by itself.
 
-/// What an expression comes to.
+/// The worth of an expression.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Worth {
     /// A plain number.
@@ -22,7 +22,7 @@ struct Quantity {
     power: i32,
 }
 
-/// How deep brackets may go.
+/// The deepest that brackets may go.
 const DEPTH: usize = 32;
 
 const UNITS: [(&str, f64); 6] = [

@@ -16,9 +16,9 @@ type Read = Box<dyn Fn(&Node, &str, &mut Report) -> Option<Build> + Send + Sync>
 
 /// A kind of scenario, and how its options are read.
 pub struct Kind {
-    /// What a plan calls it.
+    /// The name by which a plan calls it.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// Its purpose, in a line.
     pub about: &'static str,
     read: Read,
 }

@@ -43,13 +43,13 @@ pub const MAX_THREADS: u64 = 1024;
 /// A plan that has been read and found right.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// What the run is called.
+    /// The name of the run.
     pub name: String,
-    /// What it is for.
+    /// The purpose of the run.
     pub description: String,
     /// Under load at the same time, or one after the other by their start.
     pub scenarios: Vec<PlannedScenario>,
-    /// What must hold.
+    /// The thresholds that must hold.
     pub thresholds: Thresholds,
     /// Worker threads; one if not given.
     pub threads: Option<usize>,

@@ -8,7 +8,7 @@ use crate::executor::{Rate, Stage};
 
 /// So many iterations a scenario begins at least, for there to be figures.
 const LEAST: f64 = 10.0;
-/// How long iterations may still take after a quick run.
+/// The time that iterations may still take after a quick run.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Plan {
@@ -106,7 +106,7 @@ fn shorten_stages(stages: &mut [Stage], factor: f64) {
     }
 }
 
-/// What a ramp from `from` through `stages` adds up to, in units times seconds.
+/// Returns what a ramp from `from` through `stages` adds up to, in units times seconds.
 fn begun(from: f64, stages: &[Stage]) -> f64 {
     let mut at = from;
     let area = |stage: &Stage| {

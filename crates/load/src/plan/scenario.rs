@@ -20,7 +20,7 @@ pub(super) const COMMON: &[&str] = &[
     "options",
 ];
 
-/// What k6 has and what to do about it here.
+/// Keys of k6, and what to do about them here.
 const FOREIGN: &[(&str, &str)] = &[
     (
         "exec",
@@ -36,7 +36,7 @@ const FOREIGN: &[(&str, &str)] = &[
     ),
 ];
 
-/// How long iterations may still take after the end, if not given.
+/// The time that iterations may still take after the end, if not given.
 pub(super) const GRACEFUL_STOP: Duration = Duration::from_secs(30);
 
 /// A scenario as the plan has it.
@@ -47,9 +47,9 @@ pub struct PlannedScenario {
     pub kind: String,
     /// When its iterations begin.
     pub executor: ExecutorConfig,
-    /// How long after the run it begins.
+    /// The time from the run's begin to its own.
     pub start: Duration,
-    /// How long iterations may still take after its end.
+    /// The time that iterations may still take after its end.
     pub graceful_stop: Duration,
     /// Tags of all its samples.
     pub tags: Vec<(String, String)>,

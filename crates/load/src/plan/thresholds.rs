@@ -1,4 +1,4 @@
-//! What must hold: k6's thresholds.
+//! The thresholds of a plan, k6's.
 
 use std::path::Path;
 

@@ -17,7 +17,7 @@ const NOISE_SHARE: f64 = 0.0005;
 /// Two runs side by side.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// How many times worse was allowed.
+    /// The factor by which worse was allowed.
     pub max_regression: f64,
     /// Every figure that both runs have, and what only the earlier one has.
     pub rows: Vec<Row>,
@@ -34,15 +34,15 @@ pub struct Row {
     pub old: Option<f64>,
     /// This run's.
     pub new: Option<f64>,
-    /// What the values are.
+    /// The unit of the values.
     pub unit: Unit,
     /// `new / old`.
     pub ratio: Option<f64>,
-    /// What it comes to.
+    /// The verdict on it.
     pub outcome: Outcome,
 }
 
-/// What a value is.
+/// The unit of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Milliseconds; less is better.
@@ -53,7 +53,7 @@ pub enum Unit {
     Share,
 }
 
-/// What a row comes to.
+/// The outcome of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Within the factor.
@@ -69,7 +69,7 @@ pub enum Outcome {
 }
 
 impl Comparison {
-    /// Whether nothing became worse by more than the factor.
+    /// Returns whether nothing became worse by more than the factor.
     pub fn passed(&self) -> bool {
         self.regressions().next().is_none()
     }

@@ -1,4 +1,4 @@
-//! How figures are written for people: three significant digits, a unit, no more.
+//! Figures as they are written for people: three significant digits, a unit, no more.
 
 /// A duration in milliseconds: `870µs`, `12.3ms`, `1.25s`, `3m20s`.
 pub fn duration(ms: f64) -> String {

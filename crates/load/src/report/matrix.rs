@@ -23,7 +23,7 @@ pub(crate) struct Matrix {
     pub(crate) cells: Vec<Vec<Option<Cell>>>,
 }
 
-/// What came of one cell.
+/// The figures of one cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Cell {
     /// Operations a second.
@@ -85,7 +85,7 @@ pub(crate) fn matrix(summary: &Summary) -> Option<Matrix> {
     })
 }
 
-/// Whether a series is a cell, and so told in the matrix.
+/// Returns whether a series is a cell, and so told in the matrix.
 pub(crate) fn is_cell(series: &Series) -> bool {
     place(series).is_some()
 }

@@ -1,4 +1,4 @@
-//! What is left of a run: text, HTML, and comparison with an earlier one.
+//! The reports of a run: text, HTML, and comparison with an earlier one.
 //!
 //! Everything here is a pure function of a [`Summary`](crate::Summary): what is printed now
 //! can be printed from `summary.json` later, or of several that were merged.

@@ -11,7 +11,7 @@ use crate::threshold::ThresholdResult;
 use crate::timeline::{Point, PointRow, Timeline};
 use crate::{Histogram, Metric, Verdict};
 
-/// What nobody should be able to smuggle into a page or a terminal.
+/// A text that nobody should be able to smuggle into a page or a terminal.
 pub(crate) const EVIL: &str = "</script><img src=x onerror=alert(1)>&\"'\u{1b}[2J";
 
 pub(crate) fn tags(pairs: &[(&str, &str)]) -> TagList {

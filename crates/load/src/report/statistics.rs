@@ -4,7 +4,7 @@ use crate::metric::is_bytes;
 use crate::report::format;
 use crate::{Histogram, Metric};
 
-/// What is told of a trend, in milliseconds.
+/// The figures of a trend, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Statistics {
     pub(crate) count: u64,
@@ -61,7 +61,7 @@ pub(crate) fn count(metric: Option<&Metric>) -> u64 {
     }
 }
 
-/// How often, out of how many; of a rate.
+/// Returns how often a rate was so, and out of how many.
 pub(crate) fn share(metric: Option<&Metric>) -> (u64, u64) {
     match metric {
         Some(Metric::Rate { good, total }) => (*good, *total),

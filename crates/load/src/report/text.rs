@@ -119,7 +119,7 @@ fn scenarios(out: &mut String, summary: &Summary) {
     }
 }
 
-/// What was asked for, and what came of it.
+/// Returns what was asked for, and what came of it.
 fn offered(summary: &Summary, scenario: &ScenarioSummary) -> String {
     let ScenarioSummary {
         asked,

@@ -1,8 +1,8 @@
-//! What a threshold compares, and what it saw, in its unit.
+//! The two sides of a threshold, in its unit.
 
 use super::format;
 
-/// What an expression compares: `p(95)` of `p(95)<500`.
+/// Returns what an expression compares: `p(95)` of `p(95)<500`.
 pub(super) fn left_side(expression: &str) -> &str {
     let end = expression
         .find(['<', '>', '=', '!'])
@@ -10,7 +10,7 @@ pub(super) fn left_side(expression: &str) -> &str {
     expression[..end].trim()
 }
 
-/// What a threshold saw, in its unit.
+/// Returns what a threshold saw, in its unit.
 pub(crate) fn observed(metric: &str, expression: &str, value: f64) -> String {
     let name = metric.split('{').next().unwrap_or(metric).trim();
     let statistic = left_side(expression);

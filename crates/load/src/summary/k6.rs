@@ -14,7 +14,7 @@ pub struct Shown {
     /// `trend`, `rate`, `counter` or `gauge`.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// What is measured: `time` in milliseconds, `data` in bytes, or `default`.
+    /// The unit of the values: `time` in milliseconds, `data` in bytes, or `default`.
     pub contains: &'static str,
     /// By k6's names: `avg`, `p(95)`, `rate`, `count`, ….
     pub values: BTreeMap<&'static str, f64>,
@@ -23,10 +23,10 @@ pub struct Shown {
     pub thresholds: BTreeMap<String, Kept>,
 }
 
-/// What became of a threshold.
+/// The result of a threshold.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Kept {
-    /// Whether it holds.
+    /// True if it holds.
     pub ok: bool,
 }
 

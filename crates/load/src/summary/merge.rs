@@ -16,9 +16,9 @@ pub enum MergeError {
     Kinds {
         /// Its name.
         metric: String,
-        /// What it is in one.
+        /// Its kind in one.
         mine: &'static str,
-        /// What it is in the other.
+        /// Its kind in the other.
         theirs: &'static str,
     },
 }

@@ -1,4 +1,4 @@
-//! What each connector came to, in the shape that dashboards of certificate
+//! The figures of each connector, in the shape that dashboards of certificate
 //! deployments read.
 
 use std::collections::{BTreeMap, BTreeSet};

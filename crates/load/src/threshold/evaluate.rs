@@ -4,7 +4,7 @@ use super::{Aggregation, Operator, Threshold, ThresholdResult};
 use crate::metric::{Metric, milliseconds};
 
 impl Threshold {
-    /// How it stands. `select` adds up a metric over the series that have some
+    /// Returns how it stands. `select` adds up a metric over the series that have some
     /// tags, and returns `None` when there are no samples; `seconds` is how long
     /// they took to come together.
     pub fn evaluate(

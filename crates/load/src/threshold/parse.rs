@@ -74,7 +74,7 @@ impl Threshold {
         }
     }
 
-    /// Whether the aggregation makes sense for a metric whose kind is known.
+    /// Returns whether the aggregation makes sense for a metric whose kind is known.
     fn fits(&self, unit: bool) -> Result<(), String> {
         let Some(kind) = known_kind(&self.metric) else {
             return Ok(());
@@ -92,7 +92,7 @@ impl Threshold {
 }
 
 impl Aggregation {
-    /// What a metric of this kind has, in words.
+    /// Returns what a metric of this kind has, in words.
     pub(super) fn of(kind: &str) -> &'static str {
         match kind {
             "trend" => "avg, min, max, med, p(N) and count",

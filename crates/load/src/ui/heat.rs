@@ -91,7 +91,7 @@ fn rows(columns: &[&[u32; BUCKETS]], height: usize) -> Vec<std::ops::Range<usize
         .collect()
 }
 
-/// How dark, on a logarithmic scale: a few slow answers among many must be seen.
+/// Returns how dark a cell is, on a logarithmic scale: a few slow answers among many must be seen.
 fn level(count: u64, most: u64) -> Option<usize> {
     if count == 0 {
         return None;

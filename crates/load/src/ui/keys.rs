@@ -1,8 +1,8 @@
-//! What a key does. `+ - > < w W` mean what they mean in the CT hammer.
+//! The keys. `+ - > < w W` mean what they mean in the CT hammer.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// What the person at the keyboard wants.
+/// The wish of the person at the keyboard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// More or less of a kind of load: one step.
@@ -49,7 +49,7 @@ pub const HELP: [(&str, &str); 8] = [
     ("Esc", "closes this"),
 ];
 
-/// What `key` means; `None` for keys without a meaning.
+/// Returns what `key` means; `None` for keys without a meaning.
 pub fn action(key: &KeyEvent) -> Option<Action> {
     use Direction::{Down, Up};
     if key.modifiers.contains(KeyModifiers::CONTROL) {

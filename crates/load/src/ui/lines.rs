@@ -8,7 +8,7 @@ use crate::report::format::{clock, duration, printable, short};
 use crate::snapshot::{LATE, Phase, ScenarioRow};
 use crate::{Running, Snapshot};
 
-/// How often it is looked whether there is something to tell.
+/// The time between two looks whether there is something to tell.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Writes [`line()`] to `out` for each second of the run, until it is over.
@@ -40,7 +40,7 @@ pub fn lines(running: &Running, out: &mut impl Write) -> io::Result<()> {
 
 /// A second in one line: `12s/1m00s write 500/s p50=8.1ms p99=20.3ms | read 300/s …`.
 ///
-/// What is always there comes first; failures, dropped arrivals and crossed thresholds are
+/// The parts that are always there come first; failures, dropped arrivals and crossed thresholds are
 /// told where there are some.
 pub fn line(snapshot: &Snapshot) -> String {
     let time = format!(

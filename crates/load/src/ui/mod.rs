@@ -1,4 +1,4 @@
-//! What is seen of a run while it goes on.
+//! The view of a run while it goes on.
 //!
 //! [`live`] draws the terminal once a second and turns the load by keys; [`lines`] writes one
 //! line a second for logs and pipes. Both return when the run is over.
@@ -23,7 +23,7 @@ use crate::Running;
 use crate::controls::Control;
 pub(crate) use crate::heat::HEAT as BUCKETS;
 
-/// How long a key may wait to be noticed.
+/// The longest that a key may wait to be noticed.
 const ATTENTION: Duration = Duration::from_millis(100);
 
 /// Takes over the terminal until the run is over: draws each snapshot, and obeys the keys of

@@ -1,4 +1,4 @@
-//! What the live view knows: the last snapshot, what came before it, and what was chosen.
+//! The model of the live view: the last snapshot, what came before it, and what was chosen.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::snapshot::ScenarioRow;
 const KEPT: usize = 600;
 /// Seconds for which it is said what a key did.
 const SAID: u32 = 5;
-/// What one press changes.
+/// The factor of one press.
 const STEP: f64 = 1.1;
 
-/// What keys turn.
+/// The load that keys turn.
 pub(super) trait Steering {
     fn list(&self) -> Vec<Control>;
     fn scale(&mut self, index: usize, factor: f64);
@@ -34,7 +34,7 @@ pub(super) struct Model {
     /// The chosen scenario; `None` is all of them.
     pub(super) chosen: Option<usize>,
     pub(super) help: bool,
-    /// What the last key did.
+    /// The effect of the last key, in words.
     pub(super) message: String,
     pub(super) colour: bool,
     stops: u32,

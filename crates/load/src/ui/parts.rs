@@ -10,7 +10,7 @@ use crate::snapshot::Phase;
 
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// What the run is doing, how long it has, how far it is.
+/// Returns what the run is doing, how long it has, how far it is.
 pub(super) fn headline(model: &Model, width: usize) -> Line<'static> {
     let snapshot = &model.snapshot;
     let (elapsed, planned) = (
@@ -60,7 +60,7 @@ pub(super) fn title(words: &str, rest: &str, width: usize) -> Line<'static> {
     ])
 }
 
-/// What is shown below: all scenarios, or the chosen one.
+/// Returns what is shown below: all scenarios, or the chosen one.
 pub(super) fn subject(model: &Model) -> String {
     match model
         .chosen
@@ -168,7 +168,7 @@ pub(super) fn thresholds(model: &Model, width: usize, height: usize) -> Vec<Line
     lines
 }
 
-/// What the last key did, or which keys there are.
+/// Returns what the last key did, or which keys there are.
 pub(super) fn footer(model: &Model, width: usize) -> Line<'static> {
     let keys = " + - reads  > < writes  w W users  ↑ ↓ choose  ? help  q stop";
     let few = " ? help  q stop";

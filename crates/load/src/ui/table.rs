@@ -16,7 +16,7 @@ struct Column {
     /// Columns with a high number go first when there is no room.
     rank: u8,
     text: fn(&ScenarioRow) -> String,
-    /// Whether the figure is bad news.
+    /// Tells whether the figure is bad news.
     bad: fn(&ScenarioRow) -> bool,
 }
 

@@ -1,4 +1,4 @@
-//! How the terminal is divided.
+//! The parts of the terminal.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};

@@ -70,7 +70,7 @@ impl Server {
         self.notes.lock().unwrap().answered.clone()
     }
 
-    /// What the first byte and the rest took, without the way there and back.
+    /// Returns what the first byte and the rest took, without the way there and back.
     pub(crate) fn phases(&self) -> Vec<(Duration, Duration)> {
         self.notes.lock().unwrap().phases.clone()
     }

@@ -1,4 +1,4 @@
-//! What cannot begin.
+//! Runs that cannot begin.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What ends a run: time, a goal, a threshold, a person, a mistake.
+//! The ends of a run: time, a goal, a threshold, a person, a mistake.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! What becomes of a run.
+//! The outcomes of a run.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

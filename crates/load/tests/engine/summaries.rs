@@ -1,4 +1,4 @@
-//! What the summary says, and that it can be written, read and merged.
+//! The contents of the summary, and that it can be written, read and merged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -254,7 +254,7 @@ proptest! {
         prop_assert!(rest.is_empty());
     }
 
-    /// How bytes are cut never decides what they mean.
+    /// The way bytes are cut never decides what they mean.
     #[test]
     fn any_bytes_mean_the_same_however_they_are_cut(
         tail in proptest::collection::vec(any::<u8>(), 0..60),

@@ -1,4 +1,4 @@
-//! What goes wrong, and what it is called.
+//! Faults, and what they are called.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What goes well: bodies, phases, connections, TLS, HTTP/2.
+//! The things that go well: bodies, phases, connections, TLS, HTTP/2.
 
 use std::time::Duration;
 

@@ -27,7 +27,7 @@ pub(super) struct Server {
     pub(super) address: SocketAddr,
     /// Connections accepted so far.
     connections: Arc<AtomicUsize>,
-    /// What signed its certificate, PEM.
+    /// The root that signed its certificate, PEM.
     pub(super) root: Option<String>,
 }
 
@@ -130,11 +130,11 @@ impl Server {
     }
 }
 
-/// What a scripted connection does.
+/// The script of a connection.
 pub(super) struct Script {
     /// The pieces of each answer.
     pub(super) answers: Vec<Vec<Vec<u8>>>,
-    /// Whether a request is waited for before each.
+    /// True if a request is waited for before each.
     pub(super) read: bool,
     /// Then: stay, and say nothing.
     pub(super) hang: bool,

@@ -1,4 +1,4 @@
-//! What the plots are drawn from.
+//! The data that the plots are drawn from.
 
 use serde::Serialize;
 

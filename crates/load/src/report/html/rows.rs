@@ -32,7 +32,7 @@ pub(super) struct ScenarioRow {
     pub(super) started: u64,
     pub(super) dropped: u64,
     pub(super) achieved: String,
-    /// What the load generator itself lost before iterations began.
+    /// The time that the load generator itself lost before iterations began.
     pub(super) start_delay: String,
     /// Less was offered than asked for.
     pub(super) short: bool,
@@ -109,7 +109,7 @@ pub(super) struct MatrixCell {
     pub(super) best: bool,
 }
 
-/// What was offered, in one line.
+/// Returns what was offered, in one line.
 pub(super) fn load(summary: &Summary) -> String {
     let one = |scenario: &ScenarioSummary| format!("{} {}", scenario.name, scenario.executor);
     match summary.scenarios.as_slice() {
