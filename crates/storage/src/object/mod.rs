@@ -1,4 +1,4 @@
-//! [`ObjectAssets`](crate::ObjectAssets): a log in a bucket.
+//! [`ObjectAssets`]: a log in a bucket.
 //!
 //! ```text
 //! <prefix>               public, served as it is by a public bucket or a CDN
