@@ -52,7 +52,7 @@ pub struct PointRow {
     pub p99: u64,
     /// The longest, in µs.
     pub max: u64,
-    /// The same durations counted by [`heat_bounds`](crate::snapshot::heat_bounds).
+    /// The same durations counted by [`heat_bounds`].
     pub heat: [u32; HEAT],
 }
 
