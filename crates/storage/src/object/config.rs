@@ -141,6 +141,8 @@ pub struct RequestPolicy {
     pub retries: usize,
     /// No repetition begins later than this.
     pub retrying: Duration,
+    /// For a call of a lock that is kept in a bucket, its repetitions included.
+    pub lock_call: Duration,
 }
 
 impl Default for RequestPolicy {
@@ -150,6 +152,7 @@ impl Default for RequestPolicy {
             hedge: Some(Duration::from_millis(250)),
             retries: 5,
             retrying: Duration::from_secs(10),
+            lock_call: Duration::from_secs(10),
         }
     }
 }

@@ -40,6 +40,7 @@ impl RequestPolicy {
             hedge: None,
             retries: 0,
             retrying: Duration::from_secs(3),
+            ..Self::default()
         }
     }
 

@@ -28,12 +28,6 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::object::{RequestPolicy, failure};
 use crate::{Lock, LockError, LogId, ObjectStoreConfig, Observer, Stats};
 
-/// The time that a call may take in all.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// The time that the store may take to answer one request.
-const ANSWER: Duration = Duration::from_secs(4);
-
 /// Holds what any attempt has at least. A store that answers does it within this time, so
 /// that what is told of a failure is what the store said, and not that it was cut off.
 const LEAST: Duration = Duration::from_secs(1);
@@ -46,6 +40,24 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// The name of the mark in an object's metadata.
 const WRITER: Attribute = Attribute::Metadata(std::borrow::Cow::Borrowed("writer"));
+
+/// How long a store is waited for.
+#[derive(Clone, Copy)]
+struct Limits {
+    /// For a call in all.
+    call: Duration,
+    /// For the answer to one request: a call has time for a second one.
+    answer: Duration,
+}
+
+impl Limits {
+    fn of(policy: &RequestPolicy) -> Self {
+        Self {
+            call: policy.lock_call,
+            answer: policy.lock_call * 2 / 5,
+        }
+    }
+}
 
 /// A lock in an object store, shared by all logs of a process.
 ///
@@ -60,6 +72,7 @@ pub struct ObjectLock {
     /// return an object with the e-tag of the next: a reader who trusted it
     /// would replace what it has not seen. Where it can be told, it is.
     md5: AtomicBool,
+    limits: Limits,
     /// Holds what this process put or read last, so that it need not read again.
     newest: Mutex<HashMap<LogId, (Vec<u8>, UpdateVersion)>>,
 }
@@ -88,9 +101,10 @@ impl ObjectLock {
         let location = config.location();
         // The client repeats for half the time that its answer is waited for: what
         // the store said arrives here, where a repetition cut off would be silence.
+        let limits = Limits::of(&config.policy);
         let policy = RequestPolicy {
-            request: ANSWER,
-            retrying: ANSWER / 2,
+            request: limits.answer,
+            retrying: limits.answer / 2,
             ..config.policy
         };
         let config = &ObjectStoreConfig {
@@ -104,7 +118,7 @@ impl ObjectLock {
                 let reason = error.to_string();
                 LockError::Unusable { location, reason }
             })?;
-        Self::open(store, &config.key_prefix, location).await
+        Self::open_within(limits, store, &config.key_prefix, location).await
     }
 
     /// Opens the lock under a prefix of a bucket, which must not be in the
@@ -123,15 +137,31 @@ impl ObjectLock {
         prefix: &str,
         location: String,
     ) -> Result<Self, LockError> {
+        let limits = Limits::of(&RequestPolicy::default());
+        Self::open_within(limits, store, prefix, location).await
+    }
+
+    async fn open_within(
+        limits: Limits,
+        store: Arc<dyn ObjectStore>,
+        prefix: &str,
+        location: String,
+    ) -> Result<Self, LockError> {
         let lock = Self {
             store,
             prefix: Path::from(prefix),
             location,
             md5: AtomicBool::new(false),
+            limits,
             newest: Mutex::default(),
         };
         race::run(&lock).await?;
         Ok(lock)
+    }
+
+    /// The end of a call that begins now.
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.limits.call
     }
 
     fn key(&self, log: &LogId) -> Path {
@@ -147,7 +177,7 @@ impl ObjectLock {
         };
         let body = Bytes::copy_from_slice(put.body).into();
         let answer = self.store.put_opts(&put.key, body, options);
-        let done = timeout_at(put.limit(), answer).await??;
+        let done = timeout_at(put.limit(self.limits.answer), answer).await??;
         Ok(UpdateVersion {
             e_tag: done.e_tag,
             version: done.version,
@@ -155,7 +185,7 @@ impl ObjectLock {
     }
 
     async fn read(&self, key: &Path, deadline: Instant) -> Result<Option<Stored>, Failure> {
-        let limit = deadline.min(Instant::now() + ANSWER);
+        let limit = deadline.min(Instant::now() + self.limits.answer);
         let read = async {
             let got = match self.store.get_opts(key, GetOptions::default()).await {
                 Err(error) if failure::is_absent(&error) => return Ok(None),
@@ -235,7 +265,7 @@ impl ObjectLock {
 #[async_trait]
 impl Lock for ObjectLock {
     async fn load(&self, log: &LogId) -> Result<Option<Vec<u8>>, LockError> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = self.deadline();
         let key = self.key(log);
         let stored = self.reread("load the checkpoint", &key, deadline).await?;
         Ok(stored.map(|stored| stored.body))
@@ -243,7 +273,7 @@ impl Lock for ObjectLock {
 
     async fn create(&self, log: &LogId, body: &[u8]) -> Result<(), LockError> {
         const ACTION: &str = "create the log";
-        let put = Put::new(self.key(log), body);
+        let put = Put::new(self.key(log), body, self.deadline());
         loop {
             match self.put(&put, PutMode::Create).await {
                 Ok(version) => {
@@ -270,7 +300,7 @@ impl Lock for ObjectLock {
 
     async fn replace(&self, log: &LogId, old: &[u8], new: &[u8]) -> Result<(), LockError> {
         const ACTION: &str = "commit the checkpoint";
-        let put = Put::new(self.key(log), new);
+        let put = Put::new(self.key(log), new, self.deadline());
         let mut known = self.known(log, old);
         loop {
             let version = match known.take() {
@@ -301,7 +331,7 @@ impl Lock for ObjectLock {
 
     /// Puts an object of its own.
     async fn check(&self) -> Result<(), LockError> {
-        let mut put = Put::new(self.prefix.clone().join("check"), b"");
+        let mut put = Put::new(self.prefix.clone().join("check"), b"", self.deadline());
         put.deadline = Instant::now() + CHECK;
         loop {
             match self.put(&put, PutMode::Overwrite).await {
@@ -325,17 +355,17 @@ struct Put<'p> {
 }
 
 impl<'p> Put<'p> {
-    fn new(key: Path, body: &'p [u8]) -> Self {
+    fn new(key: Path, body: &'p [u8], deadline: Instant) -> Self {
         Self {
             key,
             body,
             writer: mark(),
-            deadline: Instant::now() + PATIENCE,
+            deadline,
         }
     }
 
-    fn limit(&self) -> Instant {
-        self.deadline.min(Instant::now() + ANSWER)
+    fn limit(&self, answer: Duration) -> Instant {
+        self.deadline.min(Instant::now() + answer)
     }
 }
 

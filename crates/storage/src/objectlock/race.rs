@@ -5,13 +5,12 @@
 //! meet in between. No test can prove that they never will.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use futures_util::future::join_all;
 use object_store::{ObjectStoreExt, PutMode, UpdateVersion};
 use tokio::time::{Instant, timeout};
 
-use super::{ANSWER, Failure, ObjectLock, PATIENCE, Put, Stored, mark};
+use super::{Failure, ObjectLock, Put, Stored, mark};
 use crate::LockError;
 
 /// Races that must have a winner, each on a key of its own: some stores (GCS)
@@ -24,8 +23,8 @@ const ATTEMPTS: usize = 10;
 /// Says who tries at once.
 const CONTESTANTS: usize = 8;
 
-/// For all races.
-const LIMIT: Duration = Duration::from_secs(60);
+/// All races may take as long as so many calls.
+const LIMIT: u32 = 6;
 
 /// Describes what a race has shown, if it was not won by exactly one.
 enum Verdict {
@@ -40,7 +39,7 @@ pub(super) async fn run(lock: &ObjectLock) -> Result<(), LockError> {
         location: lock.location.clone(),
         reason,
     };
-    let end = Instant::now() + LIMIT;
+    let end = Instant::now() + lock.limits.call * LIMIT;
     let (mut won, mut last) = (0, Failure::Silence);
     for _ in 0..ATTEMPTS {
         let key = lock.prefix.clone().join(format!("probe-{}", mark()));
@@ -90,14 +89,14 @@ async fn race(lock: &ObjectLock, key: &object_store::path::Path) -> Result<(), V
         e_tag: Some("\"d41d8cd98f00b204e9800998ecf8427e\"".into()),
         version: Some("1".into()),
     };
-    let too_early = Put::new(key.clone(), b"too early");
+    let too_early = Put::new(key.clone(), b"too early", lock.deadline());
     never(lock, &too_early, PutMode::Update(absent), "an absent one").await?;
     let created = one_wins(lock, key, &bodies("creator"), PutMode::Create).await?;
-    let late = Put::new(key.clone(), b"late creator");
+    let late = Put::new(key.clone(), b"late creator", lock.deadline());
     never(lock, &late, PutMode::Create, "one that existed").await?;
     let update = || PutMode::Update(created.version.clone());
     one_wins(lock, key, &bodies("updater"), update()).await?;
-    let late = Put::new(key.clone(), b"late updater");
+    let late = Put::new(key.clone(), b"late updater", lock.deadline());
     never(lock, &late, update(), "one that had changed").await
 }
 
@@ -111,10 +110,10 @@ async fn one_wins(
 ) -> Result<Stored, Verdict> {
     let puts: Vec<_> = bodies
         .iter()
-        .map(|body| Put::new(key.clone(), body))
+        .map(|body| Put::new(key.clone(), body, lock.deadline()))
         .collect();
     let results = join_all(puts.iter().map(|put| lock.put(put, mode.clone()))).await;
-    let stored = lock.read(key, Instant::now() + PATIENCE).await;
+    let stored = lock.read(key, lock.deadline()).await;
     let Some(stored) = stored.map_err(Verdict::Open)? else {
         return Err(match results.into_iter().find_map(Result::err) {
             Some(failure) => Verdict::Open(failure),
@@ -164,7 +163,7 @@ async fn never(lock: &ObjectLock, put: &Put<'_>, mode: PutMode, what: &str) -> R
 
 /// Leaves nothing behind. If the store does not let us, that harms nobody.
 async fn clean(lock: &ObjectLock, key: &object_store::path::Path) {
-    let deleted = timeout(ANSWER, lock.store.delete(key)).await;
+    let deleted = timeout(lock.limits.answer, lock.store.delete(key)).await;
     if let Ok(Err(error)) = deleted
         && !matches!(error, object_store::Error::NotFound { .. })
     {

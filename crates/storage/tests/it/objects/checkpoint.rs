@@ -82,6 +82,7 @@ fn behind(proxy: &StoreProxy, bucket: &Bucket) -> ObjectStoreConfig {
         hedge: None,
         retries: 3,
         retrying: std::time::Duration::from_secs(4),
+        ..RequestPolicy::default()
     };
     config
 }

@@ -48,6 +48,7 @@ fn s3(bucket: Bucket, prefix: &str) -> Objects<Bucket> {
 /// its time, and a request that was given up may still be carried out later.
 fn unhurried(mut config: ObjectStoreConfig) -> ObjectStoreConfig {
     config.policy.request = Duration::from_secs(120);
+    config.policy.lock_call = Duration::from_secs(300);
     config.policy.hedge = None;
     config
 }
@@ -67,8 +68,8 @@ pub(super) async fn gcs(prefix: &str) -> (ObjectStoreConfig, Arc<GcsServer>) {
     (unhurried(config), server)
 }
 
-/// Azurite, while it is this test's turn: it has one thread, and a lock's patience
-/// is not for those who wait behind fifty others.
+/// Azurite, while it is this test's turn: it has one thread, and who waits behind fifty
+/// others waits long.
 pub(super) struct Azurite {
     _server: Arc<AzureServer>,
     _turn: SemaphorePermit<'static>,

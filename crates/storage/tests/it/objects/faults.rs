@@ -29,6 +29,7 @@ impl Way {
             hedge,
             retries: 3,
             retrying: Duration::from_secs(4),
+            ..RequestPolicy::default()
         };
         config
     }
