@@ -1,7 +1,7 @@
 //! What the dependencies must be, as `deny.toml` says it.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Result, bail};
 
@@ -24,8 +24,7 @@ pub(crate) fn require() -> Result<()> {
 
 /// Holds advisories, licences, duplicates and sources against `deny.toml`.
 pub(crate) fn run() -> Result<()> {
-    let mut deny: Command = cargo("deny --locked --offline check");
-    check(&mut deny)
+    check(&mut cargo("deny --locked --offline check"))
 }
 
 /// Where cargo-deny keeps its databases.
