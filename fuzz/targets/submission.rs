@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use lucarne_ct::{
-    Certificate, Chain, EntryKind, ChainLimits, Policy, Require, Roots, TileLeaf, TileLeafRef, Validator,
+    Certificate, Chain, ChainLimits, EntryKind, Policy, Require, Roots, TileLeaf, TileLeafRef,
+    Validator,
 };
 use lucarne_mint::Der;
 
