@@ -163,7 +163,7 @@ impl Trial {
     }
 }
 
-/// One whole enrolment after the other, by four users.
+/// One whole enrolment after the other, by eight users.
 fn enrolment(breakers: &Breakers, fleet: &Fleet, pebble: &Pebble) -> Vec<String> {
     let directory = format!("https://{}/dir", breakers.pebble.address);
     let ca = fleet.ca_file().display().to_string();
@@ -175,11 +175,13 @@ fn enrolment(breakers: &Breakers, fleet: &Fleet, pebble: &Pebble) -> Vec<String>
         &directory,
         "--ca",
         &ca,
-        "--think=50ms",
+        // Pebble finds an order by its certificate only a moment after the
+        // certificate can be fetched: until then nothing can replace it.
+        "--think=300ms",
         "--poll=50ms",
         "--http01-listen",
         &http01,
-        "--vus=4",
+        "--vus=8",
         "--duration=3s",
         "--graceful-stop=5s",
         "--threshold=http_req_duration: p(95)<2s",
