@@ -5,7 +5,6 @@ use std::future::{Future, poll_fn};
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -14,9 +13,9 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::{HttpService, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use lucarne_net::OpenConnections;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::activity::{Activity, ObservedStream, TimedOut, Timeouts, Watchdog};
@@ -37,9 +36,7 @@ pub(crate) struct Shared {
     /// The time to finish is over.
     pub(crate) cut: Signal,
     /// Connections that are open.
-    pub(crate) open: AtomicUsize,
-    /// Told when the last one has gone.
-    pub(crate) empty: Notify,
+    pub(crate) open: OpenConnections,
     /// The memory that bodies in flight may take.
     budget: Arc<Budget>,
     http1: http1::Builder,
@@ -82,8 +79,7 @@ impl Shared {
             site,
             closing: Signal::default(),
             cut: Signal::default(),
-            open: AtomicUsize::new(0),
-            empty: Notify::new(),
+            open: OpenConnections::default(),
             http1,
             http2,
         }
@@ -94,15 +90,16 @@ impl Shared {
 pub(crate) struct OpenConnection {
     shared: Arc<Shared>,
     client: Arc<Client>,
+    _counted: lucarne_net::OpenConnection,
 }
 
 impl OpenConnection {
     pub(crate) fn new(shared: &Arc<Shared>, peer: IpAddr) -> Self {
-        shared.open.fetch_add(1, Ordering::SeqCst);
         shared.site.metrics.open.inc();
         shared.site.metrics.accepted.inc();
         OpenConnection {
             client: shared.budget.client(peer),
+            _counted: shared.open.enter(),
             shared: shared.clone(),
         }
     }
@@ -111,9 +108,6 @@ impl OpenConnection {
 impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.shared.site.metrics.open.dec();
-        if self.shared.open.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.shared.empty.notify_waiters();
-        }
     }
 }
 

@@ -4,8 +4,6 @@ use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 
@@ -121,23 +119,8 @@ pub async fn serve(listeners: Vec<Listener>, site: Arc<Site>, shutdown: impl Fut
     }
     shutdown.await;
     shared.closing.raise();
-    let drained = tokio::time::timeout(shared.site.limits.drain_timeout, gone(&shared));
-    if drained.await.is_err() {
-        let open = shared.open.load(Ordering::SeqCst);
-        tracing::warn!("{open} connections were not done in time and have been cut");
+    if !shared.open.drain(shared.site.limits.drain_timeout).await {
         shared.cut.raise();
-    }
-}
-
-async fn gone(shared: &Shared) {
-    loop {
-        let mut empty = std::pin::pin!(shared.empty.notified());
-        // Listening before looking: the last connection cannot slip through.
-        empty.as_mut().enable();
-        if shared.open.load(Ordering::SeqCst) == 0 {
-            return;
-        }
-        empty.await;
     }
 }
 
@@ -145,10 +128,8 @@ async fn accept(listener: Listener, shared: Arc<Shared>) {
     let stop = shared.clone();
     let accepting = async {
         loop {
-            match listener.socket.accept().await {
-                Ok((stream, peer)) => take(stream, peer.ip(), &listener, &shared),
-                Err(error) => wait_out(&error).await,
-            }
+            let (stream, peer) = lucarne_net::accept(&listener.socket).await;
+            take(stream, peer.ip(), &listener, &shared);
         }
     };
     tokio::select! {
@@ -159,7 +140,7 @@ async fn accept(listener: Listener, shared: Arc<Shared>) {
 
 fn take(stream: TcpStream, peer: IpAddr, listener: &Listener, shared: &Arc<Shared>) {
     let most = shared.site.limits.connections;
-    let open = shared.open.load(Ordering::SeqCst);
+    let open = shared.open.count();
     if open >= most {
         shared.site.metrics.cut("too many");
         // A word of explanation, as long as explaining is not the problem.
@@ -185,13 +166,3 @@ fn take(stream: TcpStream, peer: IpAddr, listener: &Listener, shared: &Arc<Share
 
 /// Connections beyond the limit that are told so; the others are just closed.
 const EXPLAINED: usize = 64;
-
-/// A connection that is gone already is nobody's problem; anything else, such
-/// as too many open files, will not be better at once.
-async fn wait_out(error: &io::Error) {
-    use io::ErrorKind::{ConnectionAborted, ConnectionReset};
-    if !matches!(error.kind(), ConnectionAborted | ConnectionReset) {
-        tracing::warn!("cannot accept connections: {error}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-}

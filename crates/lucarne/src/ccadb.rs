@@ -8,11 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use lucarne_ct::Roots;
 use lucarne_mint::pem;
-
-use crate::web::Client;
+use lucarne_net::{BlockingClient, Client};
 
 /// A report has about 2 MB.
-const MOST_BYTES: u64 = 64 << 20;
+const MOST_BYTES: usize = 64 << 20;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The CSV report at `source`: a URL (`http`, `https`, `file`) or a path.
@@ -22,7 +21,10 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) fn fetch(source: &str) -> Result<Vec<u8>> {
     let read = || match source.split_once("://") {
         Some(("file", path)) => Ok(std::fs::read(path)?),
-        Some(("http" | "https", _)) => Client::new(TIMEOUT).get(source, MOST_BYTES),
+        Some(("http" | "https", _)) => {
+            let client = BlockingClient::new(Client::of_system(TIMEOUT)?)?;
+            Ok(client.get(source, MOST_BYTES)?.into())
+        }
         Some((scheme, _)) => bail!("`{scheme}://` is not http, https or file"),
         None => Ok(std::fs::read(source)?),
     };

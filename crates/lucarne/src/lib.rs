@@ -23,7 +23,6 @@ mod survey;
 mod testcert;
 mod tls;
 mod verification;
-mod web;
 
 use std::process::ExitCode;
 

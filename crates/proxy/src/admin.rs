@@ -79,15 +79,7 @@ impl Admin {
             let Ok(permit) = room.clone().acquire_owned().await else {
                 return;
             };
-            let stream = match listener.accept().await {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    tracing::warn!("the page cannot accept connections: {error}");
-                    // Too many open files, mostly: not better at once.
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    continue;
-                }
-            };
+            let (stream, _) = lucarne_net::accept(&listener).await;
             let shown = self.0.clone();
             tokio::spawn(async move {
                 let service = service_fn(move |request: Request<Incoming>| {

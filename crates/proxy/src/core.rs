@@ -5,8 +5,9 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use lucarne_mint::store::Minter;
 use lucarne_mint::{Authority, pem};
+use lucarne_net::{OpenConnection, OpenConnections};
 use rustls::KeyLog;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 use crate::hosts::Hosts;
 use crate::limits::Limits;
@@ -37,8 +38,7 @@ pub(crate) struct Core {
     /// Its name in Via headers: no other proxy has it.
     pub(crate) name: String,
     pub(crate) phase: watch::Sender<Phase>,
-    /// Told when the last connection has gone.
-    pub(crate) empty: Notify,
+    pub(crate) open: OpenConnections,
 }
 
 impl Core {
@@ -68,20 +68,24 @@ fn root(ca: &Authority) -> String {
 }
 
 /// Counts a connection for as long as it lives.
-pub(crate) struct Open(Arc<Core>);
+pub(crate) struct Open {
+    core: Arc<Core>,
+    _counted: OpenConnection,
+}
 
 impl Open {
     pub(crate) fn new(core: &Arc<Core>) -> Self {
         core.stats.open.inc();
         core.stats.accepted.inc();
-        Open(core.clone())
+        Open {
+            core: core.clone(),
+            _counted: core.open.enter(),
+        }
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        if self.0.stats.open.dec() == 1 {
-            self.0.empty.notify_waiters();
-        }
+        self.core.stats.open.dec();
     }
 }

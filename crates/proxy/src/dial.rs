@@ -7,20 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use lucarne_mint::store::Host;
+use lucarne_net::{first_of, interleave};
 use parking_lot::RwLock;
 use tokio::net::{TcpStream, lookup_host};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::failure::{Failure, Refusal, Step};
 use crate::rules::Rules;
 use crate::target::Target;
-
-/// The time that an address may take before the next one is tried beside it
-/// (RFC 8305 section 5).
-const STAGGER: Duration = Duration::from_millis(250);
 
 /// Connects where the rules let it.
 pub(crate) struct Dialer {
@@ -173,55 +168,6 @@ fn is_local(ip: IpAddr) -> bool {
     std::net::UdpSocket::bind((ip, 0)).is_ok()
 }
 
-/// Both families by turns, the first one first.
-fn interleave(addresses: Vec<SocketAddr>) -> VecDeque<SocketAddr> {
-    let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
-    let (mut a, mut b): (VecDeque<_>, VecDeque<_>) = addresses
-        .into_iter()
-        .partition(|address| address.is_ipv6() == first_is_v6);
-    let mut mixed = VecDeque::with_capacity(a.len() + b.len());
-    while let Some(address) = a.pop_front() {
-        mixed.push_back(address);
-        mixed.extend(b.pop_front());
-    }
-    mixed.append(&mut b);
-    mixed
-}
-
-/// The first address that takes the connection. The next one is tried when
-/// one fails, or takes too long to be waited for alone.
-async fn first_of(
-    mut addresses: VecDeque<SocketAddr>,
-) -> Result<TcpStream, (SocketAddr, io::Error)> {
-    let connect = |address: SocketAddr| async move {
-        let stream = TcpStream::connect(address).await;
-        stream.map_err(|error| (address, error))
-    };
-    let mut attempts = FuturesUnordered::new();
-    let mut failure = None;
-    loop {
-        if let Some(address) = addresses.pop_front() {
-            attempts.push(connect(address));
-        }
-        let more = !addresses.is_empty();
-        tokio::select! {
-            attempt = attempts.next() => match attempt {
-                Some(Ok(stream)) => return Ok(stream),
-                Some(Err(why)) => failure = failure.or(Some(why)),
-                None if more => {}
-                None => return Err(failure.unwrap_or_else(nowhere)),
-            },
-            // The head start of an address before the next is tried beside it (RFC 8305 section 5).
-            () = sleep(STAGGER), if more => {}
-        }
-    }
-}
-
-fn nowhere() -> (SocketAddr, io::Error) {
-    let none = SocketAddr::from(([0, 0, 0, 0], 0));
-    (none, io::ErrorKind::AddrNotAvailable.into())
-}
-
 /// Small messages go out at once, and a peer that takes nothing for too long
 /// is given up by the kernel.
 pub(crate) fn prepare(stream: &TcpStream, idle: Duration) {
@@ -311,15 +257,5 @@ mod tests {
         }
         assert!(dialer.permit("127.0.0.1".parse().unwrap(), 3130).is_ok());
         assert!(dialer.permit("127.0.0.2".parse().unwrap(), 3129).is_ok());
-    }
-
-    #[test]
-    fn families_take_turns() {
-        let addresses = ["[::1]:1", "[::2]:1", "1.1.1.1:1"].map(|text| text.parse().unwrap());
-        let mixed: Vec<String> = interleave(addresses.to_vec())
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        assert_eq!(mixed, ["[::1]:1", "1.1.1.1:1", "[::2]:1"]);
     }
 }

@@ -8,10 +8,11 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use lucarne_mint::Authority;
 use lucarne_mint::store::{Minter, StoreStats};
+use lucarne_net::OpenConnections;
 use prometheus_client::registry::Registry;
 use rustls::KeyLog;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 use crate::core::{Core, Open, Phase};
 use crate::dial::prepare;
@@ -80,7 +81,7 @@ impl Proxy {
             hosts: Hosts::new(limits.hosts),
             name: name()?,
             phase,
-            empty: Notify::new(),
+            open: OpenConnections::default(),
             limits,
         })))
     }
@@ -107,13 +108,7 @@ impl Proxy {
         let sweeping = tasks.spawn(sweep(core.clone()));
         shutdown.await;
         core.phase.send_replace(Phase::Closing);
-        if tokio::time::timeout(core.limits.drain, gone(core))
-            .await
-            .is_err()
-        {
-            let open = core.stats.open.get();
-            tracing::warn!("{open} connections were not done in time and have been cut");
-        }
+        core.open.drain(core.limits.drain).await;
         core.phase.send_replace(Phase::Cut);
         sweeping.abort();
         core.upstream.pool.clear();
@@ -188,10 +183,8 @@ fn name() -> Result<String, rustls::Error> {
 async fn accept(core: Arc<Core>, listener: TcpListener) {
     let accepting = async {
         loop {
-            match listener.accept().await {
-                Ok((stream, client)) => take(&core, stream, client),
-                Err(error) => wait_out(&error).await,
-            }
+            let (stream, client) = lucarne_net::accept(&listener).await;
+            take(&core, stream, client);
         }
     };
     tokio::select! {
@@ -202,8 +195,7 @@ async fn accept(core: Arc<Core>, listener: TcpListener) {
 
 fn take(core: &Arc<Core>, stream: TcpStream, client: SocketAddr) {
     prepare(&stream, core.limits.idle);
-    let open = usize::try_from(core.stats.open.get()).unwrap_or(0);
-    if open >= core.limits.connections {
+    if core.open.count() >= core.limits.connections {
         core.stats.failed("connection_limit_reached");
         // A word of explanation, if the kernel takes it at once.
         let _ = stream.try_write(TOO_MANY);
@@ -222,33 +214,10 @@ const TOO_MANY: &[u8] =
     Content-Type: text/plain\r\nConnection: close\r\n\r\n\
     The proxy has as many connections as it may have now.\n";
 
-/// A connection that is gone already is nobody's problem; anything else, such
-/// as too many open files, will not be better at once.
-async fn wait_out(error: &io::Error) {
-    use io::ErrorKind::{ConnectionAborted, ConnectionReset};
-    if !matches!(error.kind(), ConnectionAborted | ConnectionReset) {
-        tracing::warn!("cannot accept connections: {error}");
-        // Connections have to end before there is room again.
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-}
-
 async fn sweep(core: Arc<Core>) {
     let mut clock = tokio::time::interval(SWEEP);
     loop {
         clock.tick().await;
         core.upstream.pool.sweep();
-    }
-}
-
-async fn gone(core: &Core) {
-    loop {
-        let mut empty = std::pin::pin!(core.empty.notified());
-        // Listening before looking: the last connection cannot slip through.
-        empty.as_mut().enable();
-        if core.stats.open.get() == 0 {
-            return;
-        }
-        empty.await;
     }
 }

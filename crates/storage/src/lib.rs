@@ -35,8 +35,6 @@ mod posix;
 pub mod secrets;
 mod sql;
 mod stats;
-#[cfg(feature = "trust")]
-mod trust;
 
 pub use assets::{Asset, AssetKind, Assets, Encoding, ForReader};
 pub use cache::CachedAssets;

@@ -42,7 +42,7 @@ pub use handshake::Handshake;
 pub use options::{ClientOptions, Identity, TlsOptions, TlsVersion, Version};
 pub use request::{Body, Request};
 pub use response::{Headers, Response};
-pub use trust::{Trust, system_roots};
+pub use trust::Trust;
 pub use tunnel::{Tunnel, Tunnelled};
 
 /// The `user-agent` of requests that have none of their own.

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use lucarne_net::system_roots;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
@@ -31,7 +32,7 @@ impl Trust {
     /// # Errors
     /// If there is none in the file, or one that is none.
     pub fn load(file: Option<&Path>) -> Result<Self, EndpointError> {
-        let mut roots = system_roots();
+        let mut roots = RootCertStore::clone(&system_roots().store);
         let mut named = Vec::new();
         if let Some(file) = file {
             for certificate in
@@ -97,13 +98,6 @@ fn is_about_issuers(error: &Error) -> bool {
         }
         _ => false,
     }
-}
-
-/// The certificates that the system trusts.
-pub fn system_roots() -> RootCertStore {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    roots
 }
 
 /// A server's certificate must be trusted, and be for the name that was asked for.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lucarne_ct::{Certificate, ListedLog, LogList, LogStatus, PublicKey};
+use lucarne_net::Client;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use url::Url;
 
-use super::client::Client;
 use super::submission::PendingSubmission;
 use crate::time::day;
 

@@ -4,7 +4,6 @@
 //! chain into a bounded queue and returns: what does not fit is dropped and counted, the proxy
 //! never waits. [`routes()`] is the page, its JSON and its files, for the proxy's own listener.
 
-mod client;
 mod destination;
 mod filter;
 mod issuer;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use lucarne_ct::{LogList, PublicKey};
 use lucarne_mint::now_ms;
+use lucarne_net::Client;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use rustls_pki_types::CertificateDer;
@@ -16,7 +17,6 @@ use tokio::task::AbortHandle;
 use url::Url;
 
 use super::ObserveOptions;
-use super::client::Client;
 use super::destination::{self, Destination};
 use super::judge::SctDeliveries;
 use super::memory::{Bounds, Memory};
@@ -26,6 +26,9 @@ use super::shared::{Listed, Shared};
 use super::source::Source;
 use super::submission::{MOST_WAITING, PendingSubmission, Submitter};
 use super::worker::{Message, Sighting, Worker};
+
+/// The time that a request of the observer itself may take.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Handshakes that wait to be looked at, at most; and what they may weigh.
 const MOST_QUEUED: usize = 1024;
@@ -66,7 +69,7 @@ impl Observer {
     /// A log list that cannot be read: without it the answers would be wrong. Once it has been
     /// read, the last one stays in use whatever happens to its source.
     pub async fn start(options: ObserveOptions) -> Result<Arc<Self>, ObserveError> {
-        let client = Client::new(&options.tls);
+        let client = Client::new(&options.tls, TIMEOUT);
         let targets = options.submit_to.iter().map(Target::new);
         let targets = targets.collect::<Result<Vec<_>, _>>()?;
         let mut source = options

@@ -4,8 +4,8 @@ use std::fmt;
 use std::time::SystemTime;
 
 use lucarne_ct::LogList;
+use lucarne_net::Client;
 
-use super::client::Client;
 use super::options::LogListSource;
 
 /// Chrome's list of all logs has about 300 kB.
@@ -44,7 +44,11 @@ impl Source {
     pub(crate) async fn read(&mut self) -> Result<Option<LogList>, String> {
         let mut stamp = None;
         let json = match &self.from {
-            LogListSource::Url(url) => self.client.get(url.as_str(), MOST_BYTES).await?,
+            LogListSource::Url(url) => self
+                .client
+                .get(url.as_str(), MOST_BYTES)
+                .await
+                .map_err(text)?,
             LogListSource::File(path) => {
                 let metadata = tokio::fs::metadata(path).await.map_err(text)?;
                 stamp = Some((metadata.modified().map_err(text)?, metadata.len()));

@@ -9,10 +9,10 @@ use std::time::Duration;
 use http::StatusCode;
 use lucarne_ct::{Certificate, Fingerprint, Issuer, ListedLog, PublicKey, Sct, SignedEntry};
 use lucarne_mint::now_ms;
+use lucarne_net::{Answer, Client};
 use tokio::sync::mpsc;
 use url::Url;
 
-use super::client::{Answer, Client};
 use super::shared::Shared;
 
 /// Chains that wait at most.
@@ -149,9 +149,9 @@ impl Submitter {
 
     async fn attempt(&self, pending: &PendingSubmission, shared: &Shared) -> Attempt {
         let json = add_chain_json(pending);
-        let answer = match self.client.post(&self.add_chain, json).await {
+        let answer = match self.client.post_json(&self.add_chain, json).await {
             Ok(answer) => answer,
-            Err(why) => return Attempt::Again(why, None),
+            Err(why) => return Attempt::Again(why.to_string(), None),
         };
         match answer.status {
             StatusCode::OK => Attempt::Done(self.accepted(&answer, pending, shared)),

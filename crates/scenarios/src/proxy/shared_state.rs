@@ -87,7 +87,9 @@ impl SharedState {
             return Ok(None);
         }
         let Some(file) = &self.options.ca else {
-            return Ok(Some(lucarne_load::http::system_roots()));
+            return Ok(Some(RootCertStore::clone(
+                &lucarne_net::system_roots().store,
+            )));
         };
         let unusable = |error: &dyn std::fmt::Display| {
             let file = file.display();

@@ -20,6 +20,7 @@ use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector as Tcp;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use lucarne_net::system_roots;
 use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody,
@@ -288,6 +289,6 @@ fn tls() -> rustls::ClientConfig {
     rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap_or_else(|_| unreachable!("the provider has ciphers for TLS 1.2 and 1.3"))
-        .with_root_certificates(crate::trust::authorities().0.clone())
+        .with_root_certificates(system_roots().store.clone())
         .with_no_client_auth()
 }

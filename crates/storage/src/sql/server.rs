@@ -10,6 +10,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use lucarne_net::system_roots;
 use sqlx::Connection as _;
 use sqlx::error::DatabaseError;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -18,7 +19,7 @@ use url::Url;
 use super::connections::Connections;
 use super::dialect::Dialect;
 use super::{Change, Database, database_url};
-use crate::{LockError, LogId, trust};
+use crate::{LockError, LogId};
 
 /// The time that a call may take in all.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -117,7 +118,7 @@ pub(super) fn names_authority(url: &Url) -> bool {
 pub(super) fn trusted_pem() -> Vec<u8> {
     const WIDTH: usize = 64;
     let mut pem = Vec::new();
-    for der in &trust::authorities().1 {
+    for der in &system_roots().certificates {
         let text = base64_simd::STANDARD.encode_to_string(der);
         pem.extend_from_slice(b"-----BEGIN CERTIFICATE-----\n");
         for line in text.as_bytes().chunks(WIDTH) {

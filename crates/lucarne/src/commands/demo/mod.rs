@@ -72,7 +72,7 @@ async fn demo(options: &Options, logging: &Logging) -> Result<()> {
     init::all(&config).await?;
     let base = format!("http://{}", reachable(&config.listen[0].value));
     let server = Server::start(config, roots, Creation::Done, None, logging).await?;
-    let traffic = Traffic::new(home, &log, base);
+    let traffic = Traffic::new(home, &log, base)?;
     let rate = options.rate;
     // A thread that nobody waits for: it ends with the process.
     std::thread::spawn(move || {

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use lucarne_mint::{Authority, Chain, KeyPair, KeyType, LeafOptions, Poison, Time};
+use lucarne_net::{BlockingClient, Client};
 
 use super::home::Home;
 use super::screen::Screen;
 use crate::config::{LogSettings, rfc3339};
-use crate::web::Client;
 
 /// Submissions at the start.
 const FIRST: usize = 24;
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// A submitter, and what it knows of the log.
 pub(super) struct Traffic {
     home: Home,
-    client: Client,
+    client: BlockingClient,
     /// URL of the log, with trailing slash.
     url: String,
     base: String,
@@ -35,19 +35,19 @@ struct Submission {
 
 impl Traffic {
     /// `base` is where the server is reached: the log's path is the same there.
-    pub(super) fn new(home: Home, log: &LogSettings, base: String) -> Self {
+    pub(super) fn new(home: Home, log: &LogSettings, base: String) -> Result<Self> {
         let origin = log.submission.value.origin();
         let path = origin.split_once('/').map_or("", |(_, path)| path);
-        Traffic {
+        Ok(Traffic {
             url: format!("{base}/{path}/"),
             home,
             base,
-            client: Client::new(PATIENCE),
+            client: BlockingClient::new(Client::of_system(PATIENCE)?)?,
             window: (
                 log.policy.not_after_start.unwrap_or(0),
                 log.policy.not_after_limit.unwrap_or(u64::MAX),
             ),
-        }
+        })
     }
 
     /// Submits a few chains, says what there is to see, and goes on submitting.
@@ -167,8 +167,9 @@ impl Traffic {
     fn submit(&self, submission: &Submission) -> Result<Duration> {
         let url = format!("{}ct/v1/{}", self.url, submission.endpoint);
         let start = Instant::now();
-        let (status, body) = self.client.post_json(&url, &submission.chain.to_json())?;
-        ensure!(status == 200, "{url} answered {status}: {body}");
+        let answer = self.client.post_json(&url, submission.chain.to_json())?;
+        let (status, body) = (answer.status, String::from_utf8_lossy(&answer.body));
+        ensure!(status.as_u16() == 200, "{url} answered {status}: {body}");
         Ok(start.elapsed())
     }
 

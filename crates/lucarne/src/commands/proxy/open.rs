@@ -135,11 +135,7 @@ pub(super) fn key_log() -> Result<Option<Arc<dyn KeyLog>>> {
 pub(super) fn trust(config: &Config) -> Result<(Trust, Arc<Roots>)> {
     let mut trusted = Vec::new();
     if config.system_roots {
-        let found = rustls_native_certs::load_native_certs();
-        for error in &found.errors {
-            tracing::warn!("the system's trusted CAs: {error}");
-        }
-        trusted = found.certs;
+        trusted = lucarne_net::system_roots().certificates.clone();
     }
     for file in &config.upstream_ca {
         let given = certificates(file)?;

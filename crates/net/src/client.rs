@@ -1,0 +1,444 @@
+//! The product's own requests: CCADB's report, log lists, chains for a log, secrets.
+
+use std::error::Error;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER, USER_AGENT};
+use http::{HeaderMap, Method, Request, StatusCode, Uri};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client as Pool;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::proxy::Tunnel;
+use hyper_util::client::proxy::matcher::Matcher;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::ClientConfig;
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+use tokio::time::timeout;
+use tower_service::Service;
+use url::Url;
+
+use crate::roots::system_roots;
+
+/// The name that servers are told.
+const AGENT: &str = concat!("lucarne/", env!("CARGO_PKG_VERSION"));
+/// Redirects that are followed, one after the other.
+const REDIRECTS: usize = 10;
+/// Of an answer to what was posted, so much is read.
+const MOST_ANSWER: usize = 1 << 20;
+
+/// A small client over HTTP/1.1, with TLS where the URL says so, that keeps
+/// connections. Cheap to clone: all share them.
+#[derive(Clone, Debug)]
+pub struct Client {
+    pool: Pool<HttpsConnector<Dialer>, Full<Bytes>>,
+    timeout: Duration,
+}
+
+/// An answer in full.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// What became of the request.
+    pub status: StatusCode,
+    /// The time to wait before the next request, if the server says (RFC 9110 section 10.2.3).
+    pub retry_after: Option<Duration>,
+    /// The body.
+    pub body: Bytes,
+}
+
+/// Why there is no answer, or not the one that was wanted.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The request cannot be made of this URL.
+    #[error("`{0}` is no URL to ask at: {1}")]
+    Url(String, String),
+    /// The server was not reached, or did not speak HTTP.
+    #[error("{}", with_causes(.0))]
+    Exchange(#[source] hyper_util::client::legacy::Error),
+    /// The answer broke off, or is longer than this.
+    #[error("the answer could not be read, or is longer than {limit} bytes: {error}")]
+    Body {
+        /// The most that may be in it.
+        limit: usize,
+        /// The connection's error, or that there is more.
+        #[source]
+        error: Box<dyn Error + Send + Sync>,
+    },
+    /// There is another answer than the one asked for.
+    #[error("the server answered {0}")]
+    Status(StatusCode),
+    /// The server sends its clients elsewhere without end, or to where TLS ends.
+    #[error("the server answered {0}, to {1}: that is not followed")]
+    Redirect(StatusCode, String),
+    /// It takes too long.
+    #[error("no answer within {} s", .0.as_secs_f32())]
+    Timeout(Duration),
+}
+
+impl Client {
+    /// A client that trusts what `tls` trusts, and connects by itself.
+    pub fn new(tls: &ClientConfig, timeout: Duration) -> Self {
+        Self::through(None, tls.clone(), timeout)
+    }
+
+    /// A client that trusts what this machine trusts, and uses the proxies that
+    /// the environment names, as curl does (`HTTPS_PROXY`, `NO_PROXY`, …).
+    ///
+    /// # Errors
+    /// If TLS cannot be set up.
+    pub fn of_system(timeout: Duration) -> Result<Self, rustls::Error> {
+        let proxies = Arc::new(Matcher::from_env());
+        Ok(Self::through(Some(proxies), system_tls()?, timeout))
+    }
+
+    fn through(proxies: Option<Arc<Matcher>>, mut tls: ClientConfig, timeout: Duration) -> Self {
+        tls.alpn_protocols.clear(); // the connector says its own
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(Dialer { tcp, proxies });
+        Client {
+            pool: Pool::builder(TokioExecutor::new()).build(connector),
+            timeout,
+        }
+    }
+
+    /// The body at `url`, at most `limit` bytes, wherever the server sends its
+    /// clients for it: but not from `https` to `http`.
+    ///
+    /// # Errors
+    /// See [`ClientError`]: also where the answer is not 200.
+    pub async fn get(&self, url: &str, limit: usize) -> Result<Bytes, ClientError> {
+        let followed = async {
+            let mut at = Url::parse(url).map_err(|error| unusable(url, &error))?;
+            for _ in 0..=REDIRECTS {
+                let request = request(Method::GET, at.as_str(), None)?;
+                let (answer, headers) = self.exchange(request, limit).await?;
+                match answer.status {
+                    StatusCode::OK => return Ok(answer.body),
+                    status if status.is_redirection() => at = redirected(&at, status, &headers)?,
+                    status => return Err(ClientError::Status(status)),
+                }
+            }
+            Err(ClientError::Redirect(StatusCode::FOUND, at.into()))
+        };
+        self.in_time(followed).await
+    }
+
+    /// Posts JSON. The answer may have any status.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn post_json(
+        &self,
+        url: &str,
+        json: impl Into<Bytes>,
+    ) -> Result<Answer, ClientError> {
+        let request = request(Method::POST, url, Some(json.into()))?;
+        let (answer, _) = self.in_time(self.exchange(request, MOST_ANSWER)).await?;
+        Ok(answer)
+    }
+
+    async fn in_time<T>(
+        &self,
+        exchange: impl Future<Output = Result<T, ClientError>>,
+    ) -> Result<T, ClientError> {
+        let answer = timeout(self.timeout, exchange).await;
+        answer.unwrap_or(Err(ClientError::Timeout(self.timeout)))
+    }
+
+    async fn exchange(
+        &self,
+        request: Request<Full<Bytes>>,
+        limit: usize,
+    ) -> Result<(Answer, HeaderMap), ClientError> {
+        let response = self.pool.request(request).await;
+        let (head, body) = response.map_err(ClientError::Exchange)?.into_parts();
+        let body = Limited::new(body, limit).collect().await;
+        let body = body.map_err(|error| ClientError::Body { limit, error })?;
+        let retry_after = head.headers.get(RETRY_AFTER);
+        let retry_after = retry_after.and_then(|value| value.to_str().ok());
+        let answer = Answer {
+            status: head.status,
+            retry_after: retry_after.and_then(|value| wait(value, jiff::Timestamp::now())),
+            body: body.to_bytes(),
+        };
+        Ok((answer, head.headers))
+    }
+}
+
+fn system_tls() -> Result<ClientConfig, rustls::Error> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    Ok(ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(system_roots().store.clone())
+        .with_no_client_auth())
+}
+
+/// The same client for threads that run no tasks: demo, start, commands.
+#[derive(Debug)]
+pub struct BlockingClient {
+    client: Client,
+    runtime: Runtime,
+}
+
+impl BlockingClient {
+    /// Drives `client` on a runtime of its own.
+    ///
+    /// # Errors
+    /// If the system gives no runtime.
+    pub fn new(client: Client) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        Ok(BlockingClient { client, runtime })
+    }
+
+    /// See [`Client::get`].
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn get(&self, url: &str, limit: usize) -> Result<Bytes, ClientError> {
+        self.runtime.block_on(self.client.get(url, limit))
+    }
+
+    /// See [`Client::post_json`].
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn post_json(&self, url: &str, json: impl Into<Bytes>) -> Result<Answer, ClientError> {
+        self.runtime.block_on(self.client.post_json(url, json))
+    }
+}
+
+fn request(
+    method: Method,
+    url: &str,
+    json: Option<Bytes>,
+) -> Result<Request<Full<Bytes>>, ClientError> {
+    let mut request = Request::builder()
+        .method(method)
+        .uri(url)
+        .header(USER_AGENT, AGENT);
+    if json.is_some() {
+        request = request.header(CONTENT_TYPE, "application/json");
+    }
+    let request = request.body(Full::from(json.unwrap_or_default()));
+    request.map_err(|error| unusable(url, &error))
+}
+
+fn unusable(url: &str, error: &dyn Error) -> ClientError {
+    ClientError::Url(url.to_owned(), error.to_string())
+}
+
+/// Where a server sends its client.
+fn redirected(from: &Url, status: StatusCode, headers: &HeaderMap) -> Result<Url, ClientError> {
+    let location = headers.get(LOCATION).and_then(|to| to.to_str().ok());
+    let Some(location) = location else {
+        return Err(ClientError::Status(status));
+    };
+    match from.join(location) {
+        // Who asked by TLS wants to know from whom the answer is.
+        Ok(to) if to.scheme() == from.scheme() || to.scheme() == "https" => Ok(to),
+        _ => Err(ClientError::Redirect(status, location.to_owned())),
+    }
+}
+
+/// An error with what caused it: hyper's own says only that something failed.
+fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    text
+}
+
+/// Retry-After (RFC 9110 section 10.2.3): seconds, or a date.
+fn wait(value: &str, now: jiff::Timestamp) -> Option<Duration> {
+    let value = value.trim();
+    if let Ok(seconds) = value.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let at = jiff::fmt::rfc2822::DateTimeParser::new()
+        .parse_timestamp(value)
+        .ok()?;
+    let seconds = at.as_second().saturating_sub(now.as_second());
+    Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+}
+
+/// TCP, by way of a proxy where the environment names one.
+#[derive(Clone, Debug)]
+struct Dialer {
+    tcp: HttpConnector,
+    proxies: Option<Arc<Matcher>>,
+}
+
+impl Service<Uri> for Dialer {
+    type Response = TokioIo<TcpStream>;
+    type Error = Box<dyn Error + Send + Sync>;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.tcp.poll_ready(context).map_err(Into::into)
+    }
+
+    fn call(&mut self, to: Uri) -> Self::Future {
+        let proxies = self.proxies.as_ref();
+        let Some(proxy) = proxies.and_then(|proxies| proxies.intercept(&to)) else {
+            let connecting = self.tcp.call(to);
+            return Box::pin(async { Ok(connecting.await?) });
+        };
+        let mut tunnel = Tunnel::new(proxy.uri().clone(), self.tcp.clone());
+        if let Some(authorization) = proxy.basic_auth() {
+            tunnel = tunnel.with_auth(authorization.clone());
+        }
+        Box::pin(async move { Ok(tunnel.call(to).await?) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A server that gives these answers, each on a connection of its own; and
+    /// the first lines of what it was asked.
+    async fn server(answers: Vec<String>) -> (String, tokio::task::JoinHandle<Vec<String>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let serving = tokio::spawn(async move {
+            let mut asked = Vec::new();
+            for answer in answers {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut request = vec![0; 4096];
+                let length = stream.read(&mut request).await.unwrap();
+                let request = String::from_utf8_lossy(&request[..length]).into_owned();
+                asked.push(request.lines().next().unwrap_or_default().to_owned());
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+            asked
+        });
+        (address, serving)
+    }
+
+    fn found(location: &str) -> String {
+        format!(
+            "HTTP/1.1 302 Found\r\nlocation: {location}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+        )
+    }
+
+    fn ok(body: &str) -> String {
+        let length = body.len();
+        format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}")
+    }
+
+    fn client() -> Client {
+        Client::new(&system_tls().unwrap(), Duration::from_secs(10))
+    }
+
+    #[tokio::test]
+    async fn redirects_are_followed_and_end() {
+        let (address, serving) = server(vec![found("/elsewhere?a=1"), ok("roots")]).await;
+        let body = client()
+            .get(&format!("http://{address}/here"), 100)
+            .await
+            .unwrap();
+        assert_eq!(&body[..], b"roots");
+        let asked = serving.await.unwrap();
+        assert_eq!(asked, ["GET /here HTTP/1.1", "GET /elsewhere?a=1 HTTP/1.1"]);
+
+        let (address, serving) = server(vec![found("/again"); REDIRECTS + 1]).await;
+        let error = client()
+            .get(&format!("http://{address}/"), 100)
+            .await
+            .unwrap_err();
+        assert!(matches!(error, ClientError::Redirect(..)), "{error}");
+        serving.await.unwrap();
+    }
+
+    #[test]
+    fn tls_is_not_left() {
+        let from = Url::parse("https://ccadb.example/report").unwrap();
+        let to = |location: &'static str| {
+            let headers = HeaderMap::from_iter([(LOCATION, location.parse().unwrap())]);
+            redirected(&from, StatusCode::FOUND, &headers).map(String::from)
+        };
+        assert_eq!(to("/b").unwrap(), "https://ccadb.example/b");
+        assert_eq!(
+            to("https://other.example/").unwrap(),
+            "https://other.example/"
+        );
+        for plain in ["http://ccadb.example/report", "file:///etc/passwd"] {
+            assert!(
+                matches!(to(plain), Err(ClientError::Redirect(..))),
+                "{plain}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn answers_are_bounded() {
+        let (address, _serving) = server(vec![ok("0123456789")]).await;
+        let error = client()
+            .get(&format!("http://{address}/"), 9)
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(error, ClientError::Body { limit: 9, .. }),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn several_threads_ask_at_once() {
+        let runtime = Runtime::new().unwrap();
+        let (address, _serving) = runtime.block_on(server(vec![ok("1"), ok("1"), ok("1")]));
+        let client = BlockingClient::new(client()).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let answer = client
+                        .post_json(&format!("http://{address}/"), "{}")
+                        .unwrap();
+                    assert_eq!(
+                        (answer.status, &answer.body[..]),
+                        (StatusCode::OK, &b"1"[..])
+                    );
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn how_long_to_wait() {
+        let now = "2026-07-01T00:00:00Z".parse().unwrap();
+        for (value, seconds) in [
+            ("0", Some(0)),
+            (" 17 ", Some(17)),
+            ("Wed, 01 Jul 2026 00:01:00 GMT", Some(60)),
+            ("Wed, 01 Jul 2020 00:01:00 GMT", Some(0)),
+            ("-1", None),
+            ("soon", None),
+            ("", None),
+        ] {
+            assert_eq!(
+                wait(value, now),
+                seconds.map(Duration::from_secs),
+                "{value}"
+            );
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! What a server and its clients share, whatever they speak: accepting
+//! connections and letting go of them, dialling, whom this machine trusts, and
+//! the product's own few HTTP requests.
+
+mod accept;
+#[cfg(feature = "client")]
+mod client;
+mod dial;
+mod open_connections;
+mod request_id;
+mod roots;
+
+pub use accept::accept;
+#[cfg(feature = "client")]
+pub use client::{Answer, BlockingClient, Client, ClientError};
+pub use dial::{first_of, interleave};
+pub use open_connections::{OpenConnection, OpenConnections};
+pub use request_id::RequestId;
+pub use roots::{SystemRoots, system_roots};
