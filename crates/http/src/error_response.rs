@@ -1,9 +1,12 @@
 //! The answer to a submitter when there is no SCT: JSON, always of one shape.
 
+use std::fmt;
+
 use http::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, RETRY_AFTER};
 use http::{HeaderValue, Method, StatusCode};
 use lucarne_ct::{Code, Rejection};
 use lucarne_log::SubmitError;
+use lucarne_net::RequestId;
 use serde::Serialize;
 
 use crate::budget::Exhausted;
@@ -22,6 +25,7 @@ pub(crate) struct ErrorResponse {
     retry_after: Option<u32>,
     allow: Option<&'static str>,
     close: bool,
+    request: Option<RequestId>,
 }
 
 #[derive(Debug, Serialize)]
@@ -45,6 +49,7 @@ impl ErrorResponse {
             retry_after: None,
             allow: None,
             close: false,
+            request: None,
         }
     }
 
@@ -52,6 +57,12 @@ impl ErrorResponse {
     /// not worth reading.
     pub(crate) fn and_close(mut self) -> Self {
         self.close = true;
+        self
+    }
+
+    /// Names the request that is refused: the log of the process knows it by this.
+    pub(crate) fn of_request(mut self, id: RequestId) -> Self {
+        self.request = Some(id);
         self
     }
 
@@ -92,10 +103,20 @@ impl ErrorResponse {
             // RFC 7694: what would have been accepted.
             headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         }
+        if let Some(id) = self.request {
+            headers.insert(RequestId::HEADER, id.to_value());
+        }
         if self.close {
             headers.insert(CONNECTION, value::CLOSE.clone());
         }
         response
+    }
+}
+
+impl fmt::Display for ErrorResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ErrorBody { code, detail, .. } = &self.body;
+        write!(f, "{} {code}: {detail}", self.status.as_u16())
     }
 }
 

@@ -12,6 +12,8 @@ use http::{HeaderValue, StatusCode};
 use http_body_util::BodyExt;
 use lucarne_ct::{Chain, EntryKind};
 use lucarne_log::Log;
+use lucarne_net::RequestId;
+use tracing::Instrument;
 
 use crate::body::Body;
 use crate::budget::{Client, Reservation};
@@ -32,7 +34,18 @@ where
     B: http_body::Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
-    match submit(log, kind, limits, client, &headers, body).await {
+    let id = RequestId::new();
+    let span = tracing::debug_span!("submission", log = log.config().shortname, %id);
+    let submitted = async {
+        match submit(log, kind, limits, client, &headers, body).await {
+            Ok(sct) => Ok(sct),
+            Err(error) => {
+                tracing::debug!("refused: {error}");
+                Err(error.of_request(id))
+            }
+        }
+    };
+    match submitted.instrument(span).await {
         Ok(sct) => answer(headers, sct),
         Err(error) => error.into_response(),
     }

@@ -258,12 +258,24 @@ impl Sequencer {
         // made good by rolling forward.
         let published: usize = batch.iter().map(|asset| asset.bytes.len()).sum();
         self.unsettled_bytes += published as u64;
+        let files = batch.len();
         self.log.assets.publish(batch).await?;
+        tracing::debug!(
+            log = self.log.config.shortname,
+            files,
+            bytes = published,
+            "published"
+        );
         self.log
             .reader
             .issuers_published(issuers.iter().map(|i| i.fingerprint));
         self.publish_checkpoint().await?;
-        self.log.lap(committed, &self.log.metrics.publish);
+        let done = self.log.lap(committed, &self.log.metrics.publish);
+        self.tell(
+            sealed.entries.len(),
+            published,
+            [started, prepared, staged, committed, done],
+        );
 
         sealed.outcome.decide(Ok(Sequenced {
             first_index,
@@ -272,6 +284,23 @@ impl Sequencer {
         self.known_issuers
             .extend(issuers.iter().map(|i| i.fingerprint));
         self.index(&sealed, first_index, timestamp_ms).await
+    }
+
+    /// Tells the story of a round that is published, in one line: `laps` are the
+    /// ends of its phases, `bytes` what it published beside its checkpoint.
+    fn tell(&self, entries: usize, bytes: usize, laps: [Instant; 5]) {
+        let phase = |n: usize| milliseconds(laps[n + 1] - laps[n]);
+        tracing::info!(
+            log = self.log.config.shortname,
+            entries,
+            size = self.tree.size(),
+            bytes,
+            prepare_ms = phase(0),
+            stage_ms = phase(1),
+            commit_ms = phase(2),
+            publish_ms = phase(3),
+            "round"
+        );
     }
 
     async fn prepare(&self, sealed: &SealedRound, timestamp_ms: u64) -> Result<Verified, Fatal> {
@@ -319,6 +348,11 @@ impl Sequencer {
     async fn publish_checkpoint(&mut self) -> Result<(), Fatal> {
         let checkpoint = Asset::new("checkpoint", self.committed.clone(), AssetKind::Checkpoint);
         self.log.assets.publish(vec![checkpoint]).await?;
+        tracing::debug!(
+            log = self.log.config.shortname,
+            size = self.tree.size(),
+            "checkpoint published"
+        );
         self.show();
         Ok(())
     }
@@ -466,6 +500,11 @@ async fn index(
     Ok(())
 }
 
+/// Milliseconds, to the microsecond.
+fn milliseconds(duration: Duration) -> f64 {
+    duration.as_micros() as f64 / 1000.0
+}
+
 fn joined<T>(result: Result<Result<T, Fatal>, tokio::task::JoinError>) -> Result<T, Fatal> {
     result.map_err(panicked)?
 }
@@ -481,13 +520,20 @@ impl Shared {
     /// Only where something could be lost: where all that is published is
     /// durable anyway, the journal is cut another time.
     pub(crate) async fn settle(&self, size: u64) -> Result<(), Fatal> {
+        let started = Instant::now();
         match self.assets.settle(size).await {
-            Err(error) if self.assets.publishes_durably() => {
-                self.neglect(&error);
-                Ok(())
+            Err(error) if self.assets.publishes_durably() => self.neglect(&error),
+            settled => {
+                settled?;
+                tracing::debug!(
+                    log = self.config.shortname,
+                    size,
+                    ms = milliseconds(started.elapsed()),
+                    "settled"
+                );
             }
-            settled => Ok(settled?),
         }
+        Ok(())
     }
 
     /// Tidying up has failed: that stops no log, and is done another time.

@@ -3,13 +3,14 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use http::header::HeaderMap;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
+use lucarne_net::RequestId;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tracing::Instrument;
 
 use crate::body::Body;
 use crate::core::{Core, Open, Phase};
@@ -30,23 +31,18 @@ pub(crate) async fn answer(
     client: SocketAddr,
     mut request: Request<Incoming>,
 ) -> Response<Body> {
+    let id = RequestId::new();
+    let span = tracing::debug_span!("connect", %id, %client);
     let upgrade = hyper::upgrade::on(&mut request);
-    match begin(core, client, &request, upgrade).await {
+    let begun = begin(core, client, &request, upgrade).instrument(span);
+    match begun.await {
         Ok(()) => Response::new(Body::empty()),
-        Err((failure, host)) => refuse(core, client, &failure, host.as_deref(), request.headers()),
+        Err((failure, host)) => {
+            core.stats.failed(failure.kind());
+            tracing::info!(%id, %client, host, "CONNECT: {failure}");
+            page::failure(id, &failure, host.as_deref(), request.headers())
+        }
     }
-}
-
-fn refuse(
-    core: &Core,
-    client: SocketAddr,
-    failure: &Failure,
-    host: Option<&str>,
-    headers: &HeaderMap,
-) -> Response<Body> {
-    core.stats.failed(failure.kind());
-    tracing::info!(%client, host, "CONNECT: {failure}");
-    page::failure(failure, host, headers)
 }
 
 async fn begin(
@@ -122,7 +118,7 @@ fn go_on<F>(
 {
     let core = core.clone();
     let open = Open::new(&core);
-    tokio::spawn(async move {
+    let passing = async move {
         if let Some(stream) = upgrade.await.ok().and_then(bare) {
             tokio::select! {
                 () = then(core.clone(), stream) => {}
@@ -130,7 +126,8 @@ fn go_on<F>(
             }
         }
         drop(open);
-    });
+    };
+    tokio::spawn(passing.in_current_span());
 }
 
 /// The client's socket, and what was read from it too early.

@@ -12,6 +12,8 @@ use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::TrySendError;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use lucarne_net::RequestId;
+use tracing::Instrument;
 
 use crate::body::{Body, Outgoing};
 use crate::expect::BodyGate;
@@ -36,11 +38,13 @@ pub(crate) async fn answer(session: &Arc<Session>, request: Request<Incoming>) -
     core.stats.requests.inc();
     let accept = request.headers().get(ACCEPT).cloned();
     let head = request.method() == Method::HEAD;
-    match exchange(session, request).await {
+    let id = RequestId::new();
+    let span = tracing::debug_span!("exchange", %id, client = %session.client);
+    match exchange(session, request).instrument(span).await {
         Ok(response) => response,
         Err((failure, host)) => {
             core.stats.failed(failure.kind());
-            tracing::info!(client = %session.client, host, "{failure}");
+            tracing::info!(%id, client = %session.client, host, "{failure}");
             if let Some(fixed) = &session.fixed {
                 fixed.seen.failed();
             }
@@ -48,7 +52,7 @@ pub(crate) async fn answer(session: &Arc<Session>, request: Request<Incoming>) -
             if let Some(accept) = accept {
                 headers.insert(ACCEPT, accept);
             }
-            let mut response = page::failure(&failure, host.as_deref(), &headers);
+            let mut response = page::failure(id, &failure, host.as_deref(), &headers);
             if head {
                 *response.body_mut() = Body::empty();
             }

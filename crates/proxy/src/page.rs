@@ -7,6 +7,7 @@ use http::header::{
     RETRY_AFTER,
 };
 use http::{HeaderName, HeaderValue, Response, StatusCode};
+use lucarne_net::RequestId;
 
 use crate::body::Body;
 use crate::certificate_summary::CertificateSummary;
@@ -27,8 +28,9 @@ struct Page<'a> {
 }
 
 /// Returns what tells the client of `failure`: a page, or text for those who do not
-/// ask for HTML.
+/// ask for HTML. The log of the process knows the request by `id`.
 pub(crate) fn failure(
+    id: RequestId,
     failure: &Failure,
     host: Option<&str>,
     headers: &HeaderMap,
@@ -41,6 +43,7 @@ pub(crate) fn failure(
     let mut response = answer(status, kind, text);
     let headers = response.headers_mut();
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(RequestId::HEADER, id.to_value());
     if let Ok(value) = HeaderValue::try_from(failure.proxy_status()) {
         headers.insert(PROXY_STATUS, value);
     }
@@ -146,7 +149,12 @@ mod tests {
     fn whoever_has_to_wait_is_told_so() {
         use crate::checks::ChecksFull::{OfAll, OfClient};
         for (full, status) in [(OfClient, 429), (OfAll, 503)] {
-            let response = failure(&Failure::Checks(full), None, &HeaderMap::new());
+            let response = failure(
+                RequestId::new(),
+                &Failure::Checks(full),
+                None,
+                &HeaderMap::new(),
+            );
             assert_eq!(response.status(), status);
             assert_eq!(response.headers()[RETRY_AFTER], "1");
             // A browser would ask for another password.

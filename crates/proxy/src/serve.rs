@@ -12,6 +12,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use lucarne_net::RequestId;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
@@ -130,8 +131,9 @@ async fn to_proxy(session: &Arc<Session>, request: Request<Incoming>) -> Respons
         let admitted = users.admit(session.client.ip(), authorization).await;
         if let Err(failure) = admitted {
             core.stats.failed(failure.kind());
-            tracing::info!(client = %session.client, "{failure}");
-            return page::failure(&failure, None, request.headers());
+            let id = RequestId::new();
+            tracing::info!(%id, client = %session.client, "{failure}");
+            return page::failure(id, &failure, None, request.headers());
         }
     }
     if *request.method() != Method::CONNECT {

@@ -13,6 +13,7 @@ use lucarne_ct::Fingerprint;
 use lucarne_mint::{Authority, CaOptions, KeyType, LeafOptions};
 use lucarne_testkit::{Client, Launch, free_port, temp_dir};
 use rustix::process::Signal;
+use serde_json::json;
 
 #[test]
 fn signals_finish_the_round_and_answer_the_waiters() {
@@ -288,4 +289,47 @@ fn log_lines_as_json() {
     let (code, said) = lucarne(log.path(), &["serve", "--log", "a=b=c"]);
     assert_eq!(code, 1);
     assert_has(&said, "LUCARNE_LOG");
+}
+
+/// The first log line with all of `words`, as JSON.
+fn line_with(server: &mut lucarne_testkit::Server, words: &str) -> serde_json::Value {
+    let line = server.wait_for_output(words, PATIENCE).unwrap();
+    serde_json::from_str(&line).unwrap()
+}
+
+#[test]
+fn rounds_and_refusals_tell_their_story() {
+    let log = log("");
+    let mut server = log
+        .launch("serve")
+        .args(["--log-format", "json"])
+        .env("LUCARNE_LOG", "debug")
+        .start(log.address())
+        .unwrap();
+    let refused = run(async {
+        ready(&log).await;
+        let client = log.client();
+        let taken = client.post("ct/v1/add-chain", submission(&pki().p256));
+        assert_eq!(taken.await.unwrap().status, 200);
+        client.post("ct/v1/add-chain", "{}").await.unwrap()
+    });
+    assert_eq!(refused.status, 400);
+    let id = refused.header("x-request-id").to_owned();
+    let line = line_with(&mut server, &id);
+    assert_eq!(line["span"]["id"], id, "{line}");
+    assert_has(line["message"].as_str().unwrap(), "refused: 400");
+
+    let round = line_with(&mut server, "\"round\"");
+    assert_eq!(
+        (&round["level"], &round["log"]),
+        (&json!("INFO"), &json!("test"))
+    );
+    assert_eq!((&round["entries"], &round["size"]), (&json!(1), &json!(1)));
+    for figure in ["bytes", "prepare_ms", "stage_ms", "commit_ms", "publish_ms"] {
+        assert!(round[figure].as_f64().unwrap() > 0.0, "{figure}: {round}");
+    }
+    assert_eq!(line_with(&mut server, "\"published\"")["level"], "DEBUG");
+    assert!(server.stop(PATIENCE).unwrap().success());
+    // The journal is cut on the way out.
+    assert_has(&server.output(), "\"settled\"");
 }

@@ -54,6 +54,8 @@ async fn the_proxy_does_not_talk_to_itself() {
             answer.headers["proxy-status"],
             "lucarne; error=proxy_loop_detected"
         );
+        // By which the log lines of the request are found.
+        assert_eq!(answer.headers["x-request-id"].len(), 16);
     }
     let said = refused(&rig, &rig.address.to_string(), "").await;
     assert!(said.starts_with("HTTP/1.1 403"), "{said}");
