@@ -102,7 +102,7 @@ impl Roots {
     }
 }
 
-/// Where the columns are.
+/// The places of the columns.
 struct Columns {
     certificate: usize,
     /// Empty: every record is wanted.

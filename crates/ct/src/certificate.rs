@@ -286,7 +286,7 @@ pub struct Extension<'a> {
     pub raw: &'a [u8],
     /// The identifier's DER content octets.
     pub oid: &'a [u8],
-    /// Says whether it is marked critical.
+    /// True if it is marked critical.
     pub critical: bool,
     /// Holds what the OCTET STRING contains.
     pub value: &'a [u8],

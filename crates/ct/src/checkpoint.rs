@@ -51,7 +51,7 @@ fn tree_head(timestamp: u64, size: u64, root: &Hash) -> Vec<u8> {
     message
 }
 
-/// Why a checkpoint is not one of this log.
+/// The reasons why a checkpoint is not one of this log.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
     /// Not a signed note.

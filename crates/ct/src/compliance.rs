@@ -17,7 +17,7 @@ use crate::loglist::{ListedLog, LogApi, LogStatus};
 
 const DAY_MS: u64 = 86_400_000;
 
-/// Describes how an SCT came with the certificate (RFC 6962 section 3.3).
+/// The ways in which an SCT comes with the certificate (RFC 6962 section 3.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Delivery {
     /// In the certificate.
@@ -46,7 +46,7 @@ pub struct ValidSct<'a> {
     pub log: &'a ListedLog,
     /// Milliseconds since 1970.
     pub timestamp_ms: u64,
-    /// Says how it came.
+    /// The way in which it came.
     pub delivery: Delivery,
 }
 
@@ -75,14 +75,13 @@ pub struct CtPolicy {
     pub embedded: &'static [LifetimeRule],
     /// For SCTs by TLS or OCSP: from so many distinct current logs.
     pub delivered_logs: usize,
-    /// Says whether embedded SCTs of current logs count beside at least one by TLS or OCSP.
+    /// True if embedded SCTs of current logs count beside at least one by TLS or OCSP.
     pub delivered_mixes: bool,
     /// Distinct operators among those that count.
     pub operators: usize,
-    /// Says how many must be of logs that follow RFC 6962 rather than the static CT API.
+    /// The number that must be of logs that follow RFC 6962 rather than the static CT API.
     pub rfc6962_logs: usize,
-    /// Says whether notAfter itself belongs to the lifetime (RFC 5280 section 4.1.2.5): a second
-    /// more.
+    /// True if notAfter itself belongs to the lifetime (RFC 5280 section 4.1.2.5): a second more.
     pub inclusive_lifetime: bool,
 }
 
@@ -131,7 +130,7 @@ const fn rule(up_to_days: Option<u64>, logs: usize, most_per_operator: usize) ->
 pub enum Verdict {
     /// The SCTs are enough.
     Compliant {
-        /// Says how those that count came.
+        /// The way in which those that count came.
         by: Delivery,
         /// From so many logs.
         logs: usize,

@@ -33,7 +33,7 @@ pub(crate) mod tag {
     }
 }
 
-/// Where and why bytes are not the DER that was expected.
+/// The place where bytes are not the DER that was expected, and the problem with them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{field} at byte {offset}: {problem}")]
 pub struct DerError {

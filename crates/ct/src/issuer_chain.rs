@@ -1,5 +1,4 @@
-//! Describes what stands above a leaf: the certificates after it in the chain, up to an accepted
-//! root.
+//! The certificates above a leaf: those after it in the chain, up to an accepted root.
 
 use std::sync::Arc;
 
@@ -41,7 +40,7 @@ pub(crate) struct UnverifiedCertificate<'c> {
     pub(crate) algorithm: SignatureAlgorithm,
 }
 
-/// Where a chain leads without its leaf.
+/// The path of a chain after its leaf.
 #[derive(Debug)]
 pub(crate) enum IssuerPath<'c> {
     /// Straight to a root: one of these has to have signed the leaf.
@@ -245,7 +244,7 @@ impl IssuerChain<'_> {
     }
 }
 
-/// Says whose name and key a precertificate's entry carries, before signatures are verified.
+/// The issuer whose name and key a precertificate's entry carries, before signatures are verified.
 pub(crate) struct PrecertIssuerKey {
     /// `None` while it is open which of several roots it is.
     pub(crate) key_hash: Option<[u8; 32]>,

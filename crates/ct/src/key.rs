@@ -31,7 +31,7 @@ impl fmt::Debug for LogId {
     }
 }
 
-/// Why a key cannot be had or used.
+/// The reasons why a key cannot be had or used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// A seed of another length than Sunlight's.

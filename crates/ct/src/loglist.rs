@@ -93,9 +93,9 @@ pub enum LogApi {
 pub struct ListedLog {
     /// Its name, for people.
     pub description: String,
-    /// Says who operates it now.
+    /// Its present operator.
     pub operator: String,
-    /// Says who operated it before, each until when (milliseconds since 1970), earliest first.
+    /// Its former operators, each with its end (milliseconds since 1970), earliest first.
     pub previous_operators: Vec<(String, u64)>,
     /// SHA-256 of its key.
     pub log_id: LogId,
@@ -119,7 +119,7 @@ impl ListedLog {
         before.next().map_or(&self.operator, |(name, _)| name)
     }
 
-    /// Where submissions go: the URL before `ct/v1/add-chain`.
+    /// Returns the URL that submissions go to: the part before `ct/v1/add-chain`.
     pub fn submission_url(&self) -> &str {
         match &self.api {
             LogApi::Rfc6962 { url } => url,
@@ -133,7 +133,7 @@ impl ListedLog {
 pub struct SkippedLog {
     /// Its description, or its place in the list.
     pub log: String,
-    /// Why.
+    /// The reason why it was left out.
     pub why: String,
 }
 
@@ -143,7 +143,7 @@ impl fmt::Display for SkippedLog {
     }
 }
 
-/// Why something is not a log list.
+/// The reasons why something is not a log list.
 #[derive(Debug, thiserror::Error)]
 pub enum LogListError {
     /// Not JSON, or not the JSON of a log list.

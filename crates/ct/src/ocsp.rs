@@ -11,7 +11,7 @@ use crate::{oid, time};
 
 /// ENUMERATED, which only OCSP has here.
 const ENUMERATED: u8 = 0x0a;
-/// Says how much clocks may differ, in milliseconds.
+/// The time by which clocks may differ, in milliseconds.
 const SKEW_MS: i64 = 300_000;
 /// The time that a response holds that does not say so, in milliseconds.
 const UNLIMITED_MS: i64 = 7 * 86_400_000;
@@ -29,7 +29,7 @@ pub enum CertStatus {
     Unknown,
 }
 
-/// Why an OCSP response proves nothing of a certificate. Reads after "the OCSP response".
+/// The reasons why a response proves nothing of a certificate. Reads after "the OCSP response".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OcspError {
     /// A field that is not where RFC 6960 has it.

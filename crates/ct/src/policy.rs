@@ -18,7 +18,7 @@ pub enum Require {
 pub struct Policy {
     /// The extended key usage demanded of leaves.
     pub require: Require,
-    /// Says whether certificates signed with SHA-1 are accepted. Default yes: Chrome's Merge Delay
+    /// True if certificates signed with SHA-1 are accepted. Default yes: Chrome's Merge Delay
     /// Monitor root signs with it.
     pub accept_sha1: bool,
     /// Refuse leaves whose notAfter has passed.

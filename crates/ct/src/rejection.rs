@@ -1,4 +1,4 @@
-//! Why a submission was refused: a stable code for programs, a sentence for people.
+//! The reason why a submission was refused: a stable code for programs, a sentence for people.
 
 use std::fmt;
 

@@ -95,7 +95,7 @@ pub struct SkippedRoot {
     pub index: usize,
     /// The line where it begins, counted from 1.
     pub line: usize,
-    /// Why it was skipped.
+    /// The reason why it was skipped.
     pub reason: String,
 }
 

@@ -22,7 +22,7 @@ pub struct Sct {
     pub signature: Vec<u8>,
 }
 
-/// Why an answer is not an SCT, or not one for this entry.
+/// The reasons why an answer is not an SCT, or not one for this entry.
 #[derive(Debug, thiserror::Error)]
 pub enum SctError {
     /// Not the JSON of RFC 6962 section 4.1.

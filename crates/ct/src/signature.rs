@@ -34,7 +34,7 @@ enum KeyKind {
     Other,
 }
 
-/// Why a signature was not found good.
+/// The reasons why a signature was not found good.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum VerifyError {
     UnsupportedKey(String),
@@ -175,7 +175,7 @@ impl KeyKind {
     }
 }
 
-/// Describes how to verify: with what, and where the parsed key is kept.
+/// The means of verifying a signature, and the slot in which the parsed key is kept.
 struct Scheme {
     slot: usize,
     verifier: &'static dyn VerificationAlgorithm,

@@ -14,8 +14,8 @@ use crate::known::{KeyName, KnownKeys, Prepared, TABLE_BYTES};
 /// as a general verification costs four to five times one of ours, that is less than 0.5 %.
 const RECHECK_ONE_IN: u64 = 1000;
 
-/// Describes how the logs of a process verify signatures: what our own arithmetic knows of issuing
-/// keys, and whether it may be asked. One for all logs, as a key is the same in all.
+/// The verification of signatures for all logs of a process: what our own arithmetic knows of
+/// issuing keys, and whether it may be asked. One for all logs, as a key is the same in all.
 ///
 /// Our arithmetic says yes, or nothing; aws-lc-rs decides where it says nothing. Of what it accepts
 /// a sample that nobody can foresee, and the first signature of each key, is verified by aws-lc-rs
@@ -33,10 +33,10 @@ pub struct Verification {
     alarm: Box<dyn Fn(&Disagreement) + Send + Sync>,
 }
 
-/// Describes what has been verified, and how.
+/// The figures of what has been verified, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VerificationStats {
-    /// Says whether our own arithmetic is asked.
+    /// True while our own arithmetic is asked.
     pub by_own: bool,
     /// Keys that it knows.
     pub keys: usize,

@@ -21,7 +21,7 @@ pub(crate) struct VerifiedIssuer {
     pub(crate) precerts: PrecertIssuer,
 }
 
-/// Says whose name and key a precertificate's entry carries (RFC 6962 section 3.2).
+/// The issuer whose name and key a precertificate's entry carries (RFC 6962 section 3.2).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PrecertIssuer {
     /// The signer itself: SHA-256 of its SubjectPublicKeyInfo.
@@ -45,8 +45,8 @@ impl PrecertIssuer {
     }
 }
 
-/// Describes what replaces issuer and key identifier of a TBSCertificate that a Precertificate
-/// Signing Certificate has signed: its own issuer and authorityKeyIdentifier.
+/// The replacements for issuer and key identifier of a TBSCertificate that a Precertificate Signing
+/// Certificate has signed: its own issuer and authorityKeyIdentifier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PreissuerRewrite {
     /// The Name, tag and length included.
