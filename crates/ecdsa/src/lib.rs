@@ -76,8 +76,9 @@ impl KnownKey {
         PublicKey::new(point).map(|key| Self(Multiples::P384(key)))
     }
 
-    /// Whether `signature`, an ECDSA-Sig-Value in DER (RFC 3279 section 2.2.3), is this key's over
-    /// a message with this digest (FIPS 186-5 section 6.4.2). The digest may be of any length.
+    /// Returns true if `signature`, an ECDSA-Sig-Value in DER (RFC 3279 section 2.2.3), is this
+    /// key's over a message with this digest (FIPS 186-5 section 6.4.2). The digest may be of any
+    /// length.
     ///
     /// True is certain. False is not: see the [crate's documentation](crate).
     pub fn accepts(&self, digest: &[u8], signature: &[u8]) -> bool {

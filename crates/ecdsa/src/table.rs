@@ -122,8 +122,8 @@ fn sum<C: Curve<N>, const N: usize>(terms: &[Affine<C, N>]) -> Option<Xyzz<C, N>
         .try_fold(Xyzz::from(*first), |sum, term| sum.add(term))
 }
 
-/// Whether the x coordinate of `point` is `r` modulo the order: as x is below the field's prime,
-/// it is r, or r + n where that is below the prime too. Compared without dividing by ZZ.
+/// Returns true if the x coordinate of `point` is `r` modulo the order: as x is below the field's
+/// prime, it is r, or r + n where that is below the prime too. Compared without dividing by ZZ.
 fn has_x<C: Curve<N>, const N: usize>(point: &Xyzz<C, N>, r: [u64; N]) -> bool {
     let is = |x: [u64; N]| Residue::new(x).mul(&point.zz) == point.x;
     if is(r) {
