@@ -80,8 +80,8 @@ impl KnownKey {
         }))
     }
 
-    /// Whether `signature` is this key's over a message with this digest (RSASSA-PKCS1-v1_5,
-    /// RFC 8017, section 8.2.2).
+    /// Returns true if `signature` is this key's over a message with this digest
+    /// (RSASSA-PKCS1-v1_5, RFC 8017, section 8.2.2).
     ///
     /// True means that it is. False does not mean that it is not: see the
     /// [crate's documentation](crate).

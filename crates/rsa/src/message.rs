@@ -1,4 +1,4 @@
-//! What a signature is of (EMSA-PKCS1-v1_5, RFC 8017, section 9.2).
+//! The encoded message that a signature is of (EMSA-PKCS1-v1_5, RFC 8017, section 9.2).
 
 /// The hash functions that signatures of today are made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

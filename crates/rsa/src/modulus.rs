@@ -1,4 +1,4 @@
-//! What belongs to a key: its modulus, and the constants of Montgomery's method.
+//! The parts of a key: its modulus, and the constants of Montgomery's method.
 
 use crate::Hash;
 use crate::ifma::Ifma;
