@@ -19,7 +19,7 @@ pub struct Checkpoint {
     pub root: Hash,
 }
 
-/// Why a text is not a checkpoint.
+/// The reasons why a text is not a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CheckpointError {
     /// Fewer than three lines, or the last without its newline.

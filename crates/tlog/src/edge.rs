@@ -19,7 +19,7 @@ pub struct RightEdge {
     levels: [Vec<Hash>; LEVELS],
 }
 
-/// Why a hash tile could not be read.
+/// The reasons why a hash tile could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TileError<E> {
     /// The reader's own error.
@@ -40,7 +40,7 @@ pub enum TileError<E> {
     },
 }
 
-/// Why a right edge could not be loaded.
+/// The reasons why a right edge could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError<E> {
     /// A tile could not be read.

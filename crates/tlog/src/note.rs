@@ -28,7 +28,7 @@ pub struct NoteSignature {
     pub signature: Vec<u8>,
 }
 
-/// Why bytes are not a signed note.
+/// The reasons why bytes are not a signed note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoteError {
     /// Not UTF-8.

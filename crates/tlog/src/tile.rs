@@ -44,7 +44,7 @@ pub struct Tile {
     width: u16,
 }
 
-/// Why a text is not the path of a tile.
+/// The reasons why a text is not the path of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TilePathError {
     /// It does not start with `tile/`, a level and an index.

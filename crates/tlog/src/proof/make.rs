@@ -8,7 +8,7 @@ use crate::edge::{TileError, halve_to_root, hashes_of};
 use crate::hash::{EMPTY_ROOT, Hash, node_hash};
 use crate::tile::{Level, MAX_TREE_SIZE, Tile};
 
-/// Where the hash tiles come from.
+/// The source of the hash tiles.
 ///
 /// Implemented by closures. For tiles that must be fetched asynchronously,
 /// fetch those that [`inclusion_tiles`] or [`consistency_tiles`] name and read
@@ -32,7 +32,7 @@ where
     }
 }
 
-/// Why a proof could not be made.
+/// The reasons why a proof could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum MakeProofError<E> {
     /// There is no such leaf or tree: the leaf is outside the tree, the older
@@ -141,8 +141,8 @@ fn consistency_ranges(old_size: u64, new_size: u64) -> Vec<Range<u64>> {
     ranges
 }
 
-/// Where a tree of at least two leaves is split: after the largest power of two
-/// smaller than its size (RFC 6962 section 2.1).
+/// Returns the leaf at which a tree of at least two is split: after the largest
+/// power of two smaller than its size (RFC 6962 section 2.1).
 fn split(tree: &Range<u64>) -> u64 {
     tree.start + (1 << (tree.end - tree.start - 1).ilog2())
 }

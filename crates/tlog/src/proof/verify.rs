@@ -3,7 +3,7 @@
 
 use crate::hash::{EMPTY_ROOT, Hash, node_hash};
 
-/// Why a proof does not hold.
+/// The reasons why a proof does not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProofError {
     /// The leaf lies outside the tree.
