@@ -18,7 +18,7 @@ pub struct CaOptions {
     pub not_after: Time,
     /// pathLenConstraint.
     pub path_length: Option<u8>,
-    /// Says how the issuer signs this CA; `None`: its key's default.
+    /// The algorithm by which the issuer signs this CA; `None`: its key's default.
     pub algorithm: Option<SignatureAlgorithm>,
 }
 

@@ -17,7 +17,7 @@ pub struct CaDirectory {
     path: PathBuf,
 }
 
-/// Why a CA cannot be had.
+/// The reasons why a CA cannot be had.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaDirectoryError {

@@ -1,4 +1,4 @@
-/// Why a key or certificate could not be made or read.
+/// The reasons why a key or certificate could not be made or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -11,7 +11,7 @@ use crate::{Der, Oid, oid};
 pub struct Extension {
     /// Its type.
     pub oid: Oid,
-    /// Says whether it is marked critical.
+    /// True if it is marked critical.
     pub critical: bool,
     /// The content of its OCTET STRING.
     pub value: Vec<u8>,

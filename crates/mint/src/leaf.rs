@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use crate::{Error, Extension, KeyPair, KeyType, Oid, SignatureAlgorithm, Time, extension, oid};
 
-/// Where and how a precertificate carries its poison.
+/// The place and the form of the poison in a precertificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Poison {
     /// Before all other extensions.
@@ -50,11 +50,11 @@ pub struct LeafOptions {
     pub poison: Option<Poison>,
     /// Extended key usages; none: the extension is left out.
     pub eku: Vec<Oid>,
-    /// Says how many SCTs of realistic size a final certificate embeds.
+    /// The number of SCTs of realistic size that a final certificate embeds.
     pub scts: usize,
     /// The serial number's content octets; `None`: 128 random bits.
     pub serial: Option<Vec<u8>>,
-    /// Says how the issuer signs; `None`: its key's default.
+    /// The algorithm by which the issuer signs; `None`: its key's default.
     pub algorithm: Option<SignatureAlgorithm>,
     /// Extensions after the usual ones (before a poison that comes last).
     pub extra_extensions: Vec<Extension>,

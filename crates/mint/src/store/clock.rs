@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Where a store reads the time: the system's clock, or one of a test's own.
+/// The clock that a store reads the time from: the system's, or one of a test's own.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> SystemTime + Send + Sync>);
 

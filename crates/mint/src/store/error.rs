@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::Host;
 
-/// Why a store has no certificate to give. One failure is told to everybody
-/// who waits for it, so it is cheap to clone; it is never stored, so the next
-/// one who asks tries again.
+/// The reasons why a store has no certificate to give. One failure is told to
+/// everybody who waits for it, so it is cheap to clone; it is never stored, so
+/// the next one who asks tries again.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -15,7 +15,7 @@ pub enum StoreError {
     Generate {
         /// The host asked for.
         host: Host,
-        /// Why.
+        /// The generator's error.
         source: Arc<crate::Error>,
     },
     /// So many certificates are being made that no further one is begun.

@@ -1,4 +1,4 @@
-//! Where certificates are made: so many at a time, away from the
+//! The making of certificates: so many at a time, away from the
 //! asynchronous workers.
 
 use std::sync::Arc;

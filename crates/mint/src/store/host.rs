@@ -19,7 +19,7 @@ enum Kind {
     Ip(IpAddr, Arc<str>),
 }
 
-/// Why no certificate can be made for a name.
+/// The error of a name for which no certificate can be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} is no host name: {reason}")]
 pub struct HostError {

@@ -16,13 +16,13 @@ use super::{
 };
 use crate::{Authority, Error, KeyPair, KeyType, LeafOptions, Name, Time, oid};
 
-/// Says how far back certificates date, for clients whose clocks are behind.
+/// The time by which certificates are backdated, for clients whose clocks are behind.
 const BACKDATE: Duration = Duration::from_secs(3600);
 
-/// Says how many slow (RSA) keys are made ahead.
+/// The number of slow (RSA) keys that are made ahead.
 const KEYS_AHEAD: usize = 8;
 
-/// Says whose key is in a certificate.
+/// The choice of whose key is in a certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LeafKey {
     /// Each certificate has a key of its own. RSA keys, which take tens of

@@ -5,7 +5,7 @@ use super::Clock;
 /// The bounds of a store.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// Says how much memory certificates may take, in bytes (of
+    /// The memory that certificates may take, in bytes (of
     /// [`Minted::weight`](super::Minted::weight)): 64 MiB, some 7,000 of them.
     /// Beyond it those asked for least go.
     pub max_bytes: u64,

@@ -9,7 +9,7 @@ use webpki::{EndEntityCert, KeyUsage};
 use crate::store::{Fingerprint, Host, Minted, StoreKey};
 use crate::{Error, pem};
 
-/// Why the content of a file is not taken.
+/// The reasons why the content of a file is not taken.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FileError {
     #[error("it is damaged: {0}")]

@@ -17,7 +17,7 @@ const MAX_FILE: u64 = 256 * 1024;
 /// Files are swept once in so many writes.
 const SWEEP_EVERY: u64 = 256;
 
-/// Says how old a file is that nobody writes any more, but that was not renamed.
+/// The age of a file that nobody writes any more, but that was not renamed.
 const LEFT_BEHIND: Duration = Duration::from_secs(3600);
 
 const LOCKS: &str = "locks";
@@ -63,7 +63,7 @@ impl Folder {
         &self.directory
     }
 
-    /// Where the certificate of a key is.
+    /// Returns the path of the certificate of a key.
     pub(super) fn path(&self, key: &StoreKey) -> PathBuf {
         self.of_ca(&key.ca).join(name(key))
     }

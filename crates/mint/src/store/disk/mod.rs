@@ -46,7 +46,7 @@ impl Default for DiskOptions {
     }
 }
 
-/// Why a store cannot be opened.
+/// The reasons why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
