@@ -88,7 +88,7 @@ enum Phase {
     Writing(u32),
 }
 
-/// Why a connection is given up.
+/// The reasons why a connection is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimedOut {
     /// Nothing was asked for a long time.

@@ -41,7 +41,7 @@ pub(crate) struct BudgetMetrics {
     pub(crate) all: Counter,
 }
 
-/// Says whose bytes they are: an IPv4 address, or the 56 bits of an IPv6 address that
+/// The owner of bytes: an IPv4 address, or the 56 bits of an IPv6 address that
 /// a provider gives to one customer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Network(IpAddr);
@@ -58,7 +58,7 @@ impl Network {
     }
 }
 
-/// Says whose bytes there are too many of.
+/// The bytes that there are too many of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exhausted {
     /// This client's.

@@ -394,7 +394,7 @@ pub(crate) const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     content-type: text/plain; charset=utf-8\r\nconnection: close\r\nretry-after: 5\r\n\
     content-length: 49\r\n\r\nthe server has as many connections as it may have";
 
-/// Says a last word, closes this side, and listens for a while: closing a
+/// Sends a last answer, closes this side, and listens for a while: closing a
 /// socket with unread bytes resets it, and the client might never see the
 /// answer to the body that it is still sending.
 pub(crate) async fn close<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, last: &'static [u8]) {

@@ -18,7 +18,7 @@ pub struct Listener {
     endpoints: EndpointSet,
 }
 
-/// Why an address cannot be listened on.
+/// The reasons why an address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// Another process has it.
@@ -74,7 +74,7 @@ impl Listener {
         self
     }
 
-    /// Where it listens.
+    /// Returns the address it listens on.
     ///
     /// # Errors
     /// If the system does not say.

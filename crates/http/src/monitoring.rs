@@ -191,7 +191,7 @@ impl Monitoring {
     }
 }
 
-/// Says of a checkpoint whether its log runs; absent if it does.
+/// The header that says of a checkpoint whether its log runs; absent if it does.
 const LOG_STATE: HeaderName = HeaderName::from_static("log-state");
 
 /// The state as an item of RFC 9651, and since when a log is stopped as its date.

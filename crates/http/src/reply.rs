@@ -60,7 +60,7 @@ pub(crate) struct Representation<'a> {
     pub(crate) etag: &'a HeaderValue,
     /// `Content-Encoding`; ranges are only served without one.
     pub(crate) encoding: Option<&'static HeaderValue>,
-    /// Says whether another `Accept-Encoding` gets other bytes.
+    /// True if another `Accept-Encoding` gets other bytes.
     pub(crate) varies: bool,
 }
 

@@ -41,7 +41,7 @@ impl Roles {
     }
 }
 
-/// Why the prefixes of the logs do not go together.
+/// The reasons why the prefixes of the logs do not go together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixError {
     /// Not a usable URL.

@@ -39,7 +39,7 @@ struct FileBody {
 }
 
 impl FileBody {
-    /// Where in the file the slice lies.
+    /// Returns the offset of the slice in the file.
     fn offset(&self, slice: &[u8]) -> Option<usize> {
         let (slice_at, bytes_at) = (slice.as_ptr().addr(), self.bytes.as_ptr().addr());
         let offset = slice_at.checked_sub(bytes_at)?;
@@ -59,7 +59,7 @@ enum NextWrite {
 }
 
 impl QueuedResponse {
-    /// Says what the next answer consists of: `file`, if it is one, says from
+    /// Notes what the next answer consists of: `file`, if it is one, says from
     /// its first byte what `bytes` does. A file that has been written to since
     /// they were read is not sent.
     pub(crate) fn put(&self, bytes: &Bytes, file: Option<&Arc<OpenFile>>) {

@@ -30,7 +30,7 @@ type ByName = dyn Fn(String) -> Pin<Box<dyn Future<Output = Resolved> + Send>> +
 
 type Resolved = io::Result<Arc<ServerConfig>>;
 
-/// Why a certificate and a key cannot be served.
+/// The reasons why a certificate and a key cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// Not PEM, or no certificate in it.
