@@ -1,10 +1,10 @@
-//! Where a run runs.
+//! The environment of a run.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Where a run ran.
+/// The machine and the process that a run ran in.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Environment {

@@ -10,6 +10,6 @@ pub struct Outcome {
     pub summary: Summary,
     /// The verdict on it.
     pub verdict: Verdict,
-    /// Why the run could not begin.
+    /// The reason why the run could not begin.
     pub error: Option<String>,
 }

@@ -54,7 +54,7 @@ pub trait VirtualUser: Send {
     async fn iterate(&mut self, iteration: &mut Iteration);
 }
 
-/// Why a scenario could not begin.
+/// The reasons why a scenario could not begin.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PrepareError {
     /// The options make no sense, or the target is not what they say.

@@ -31,7 +31,7 @@ impl Stop {
 }
 
 impl Stopper {
-    /// Says that it is time.
+    /// Announces that it is time.
     pub fn stop(&self) {
         self.0.send_replace(true);
     }

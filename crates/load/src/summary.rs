@@ -40,7 +40,7 @@ pub struct Summary {
     pub description: String,
     /// The command line.
     pub command: Vec<String>,
-    /// Where it ran.
+    /// The environment it ran in.
     pub environment: Environment,
     /// When the first arrival was due, in Unix milliseconds.
     pub started: u64,

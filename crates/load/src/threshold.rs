@@ -141,6 +141,6 @@ pub struct ThresholdResult {
     pub aborted: bool,
     /// True if nobody asked for it: every run by rate has it.
     pub built_in: bool,
-    /// Why it does not hold, where that is not plain from the figures.
+    /// The reason why it does not hold, where that is not plain from the figures.
     pub reason: Option<String>,
 }

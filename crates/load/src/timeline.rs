@@ -18,7 +18,7 @@ pub struct Timeline {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Point {
-    /// Where it begins, in seconds after the first arrival.
+    /// The time when it begins, in seconds after the first arrival.
     pub at: f64,
     /// One row per scenario, in the order of `Summary::scenarios`.
     pub scenarios: Vec<PointRow>,

@@ -14,7 +14,7 @@ pub(crate) struct RunState {
     reason: Mutex<Option<StopReason>>,
 }
 
-/// Why a run ends before its time.
+/// The reasons why a run ends before its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StopReason {
     /// Somebody asked for it.
@@ -44,7 +44,7 @@ impl RunState {
         *self.stop.borrow() > StopMode::No
     }
 
-    /// Why the run ends before its time, if it does.
+    /// Returns the reason why the run ends before its time, if it does.
     pub(crate) fn reason(&self) -> Option<StopReason> {
         *self.reason.lock()
     }

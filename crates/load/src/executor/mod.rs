@@ -86,7 +86,7 @@ impl Rate {
 pub struct Stage {
     /// The time that it takes; zero jumps.
     pub duration: Duration,
-    /// Where it leads.
+    /// The value that it leads to.
     pub target: f64,
 }
 

@@ -140,7 +140,7 @@ impl Answer {
         }
     }
 
-    /// Where the next bytes can be read to without a detour, and how many.
+    /// Returns the buffer that the next bytes can be read to without a detour, and their number.
     pub(super) fn direct(&mut self) -> Option<(&mut BytesMut, usize)> {
         let State::Length(left @ DIRECT..) = self.state else {
             return None;

@@ -65,7 +65,7 @@ impl Client {
         self.options.version.name()
     }
 
-    /// Where it sends its requests.
+    /// Returns the endpoint that it sends its requests to.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }

@@ -18,13 +18,13 @@ pub struct Endpoint {
     /// The path of the URL without its last slash; empty for the root. Requests
     /// name whole paths: it is for the caller to put in front.
     pub prefix: String,
-    /// Where to connect, in the order to try.
+    /// The addresses to connect to, in the order to try.
     pub addresses: Vec<SocketAddr>,
     /// TLS, and the name to ask for; `None` for plain HTTP.
     pub tls: Option<(Arc<rustls::ClientConfig>, ServerName<'static>)>,
 }
 
-/// Why requests cannot be sent to a URL.
+/// The reasons why requests cannot be sent to a URL.
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
     /// Not a URL of a server.

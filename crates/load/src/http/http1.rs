@@ -160,7 +160,7 @@ struct Running<'a, 'b> {
     out: Outgoing<'b>,
     /// The server was asked whether it wants the body.
     asked: Option<Pin<Box<Sleep>>>,
-    /// Why nothing more can be written. The answer may be there all the same.
+    /// The reason why nothing more can be written. The answer may be there all the same.
     broken: Option<io::Error>,
     record: &'a mut Record,
 }

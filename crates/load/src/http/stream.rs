@@ -91,7 +91,7 @@ impl Stream {
         .await;
     }
 
-    /// Says goodbye, as far as that can be done without waiting.
+    /// Shuts the connection down, as far as that can be done without waiting.
     pub(super) fn close(mut self) {
         let mut context = Context::from_waker(Waker::noop());
         let _ = Pin::new(&mut self).poll_shutdown(&mut context);

@@ -72,7 +72,7 @@ impl Tunnel {
         self.options.version.name()
     }
 
-    /// Where the proxy is.
+    /// Returns the endpoint of the proxy.
     pub fn proxy(&self) -> &Endpoint {
         &self.proxy
     }

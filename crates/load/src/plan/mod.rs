@@ -53,7 +53,7 @@ pub struct Plan {
     pub thresholds: Thresholds,
     /// Worker threads; one if not given.
     pub threads: Option<usize>,
-    /// Where randomness begins, if it is to repeat.
+    /// The seed of its random numbers, if they are to repeat.
     pub seed: Option<u64>,
 }
 

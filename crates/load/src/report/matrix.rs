@@ -9,9 +9,9 @@ use crate::{Histogram, Metric};
 
 /// Series with all of these tags are cells.
 const AXES: [&str; 3] = ["op", "size", "concurrency"];
-/// Where a cell says how many seconds it ran; else its scenario's duration counts.
+/// The metric by which a cell says how many seconds it ran; else its scenario's duration counts.
 const CELL_SECONDS: &str = "cell_seconds";
-/// Where a cell counts its payload; else what went over the wire counts.
+/// The metric by which a cell counts its payload; else what went over the wire counts.
 const PAYLOAD: &str = "object_bytes";
 
 /// A table of cells.

@@ -5,7 +5,7 @@ use crate::exchange::DETAILS;
 use crate::threshold::{Threshold, ThresholdResult};
 use crate::verdict::Verdict;
 
-/// Why summaries cannot be added up.
+/// The reasons why summaries cannot be added up.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MergeError {
     /// There are none.

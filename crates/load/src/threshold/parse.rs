@@ -139,7 +139,7 @@ fn known_kind(metric: &str) -> Option<&'static str> {
     })
 }
 
-/// Where the brace is that closes the first one of `text`: the name of a check may have some.
+/// Finds the brace that closes the first one of `text`: the name of a check may have some.
 fn closing_brace(text: &str) -> Option<usize> {
     let mut open = 0_usize;
     for (at, letter) in text.char_indices() {

@@ -25,7 +25,7 @@ pub(super) struct Data {
 struct Columns {
     /// Seconds of one column.
     interval: f64,
-    /// Where each begins.
+    /// The time when each begins.
     at: Vec<f64>,
     /// Edges of the heat map's buckets, one more than buckets.
     bounds: Vec<f64>,
