@@ -1,4 +1,4 @@
-//! Where the log reads the time.
+//! The clock that the log reads the time from.
 
 use std::fmt;
 use std::sync::Arc;

@@ -20,15 +20,15 @@ pub struct LogConfig {
     /// The checkpoint origin: the submission prefix without scheme and
     /// trailing slash (static-ct-api, "Checkpoints").
     pub origin: String,
-    /// Where clients submit, with scheme and trailing slash.
+    /// The prefix under which clients submit, with scheme and trailing slash.
     pub submission_prefix: String,
-    /// Where clients read, with scheme and trailing slash.
+    /// The prefix under which clients read, with scheme and trailing slash.
     pub monitoring_prefix: String,
     /// The key that signs SCTs and checkpoints.
     pub key: Arc<LogKey>,
     /// The policy of what the log accepts.
     pub policy: Policy,
-    /// Says how it verifies signatures: one for all logs of a process.
+    /// The verification of signatures: one for all logs of a process.
     pub verification: Arc<Verification>,
     /// Shortest distance between the starts of two rounds.
     pub period: Duration,
@@ -46,7 +46,7 @@ pub struct LogConfig {
     pub journal_bytes: u64,
     /// Bytes of memory for tiles that are read.
     pub read_cache_bytes: u64,
-    /// Where the log reads the time: [`Clock::system`], except in tests.
+    /// The clock that the log reads the time from: [`Clock::system`], except in tests.
     pub clock: Clock,
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Damaged {
 struct Damage {
     problem: String,
     at: Instant,
-    /// Says how many were found before.
+    /// The number of those found before it.
     number: u64,
 }
 

@@ -61,7 +61,7 @@ const ANCHOR: &[u8] = b"anchor";
 const UNBOUND: &[u8] = b"indexed entries";
 const DISTRUSTED: &[u8] = b"distrusted";
 
-/// Where an entry is in the log.
+/// The position of an entry in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeafPosition {
     pub(crate) index: u64,
@@ -252,7 +252,7 @@ impl Dedup {
         }
     }
 
-    /// Why it is not to be used, whatever it has.
+    /// Returns the reason why it is not to be used, whatever it has.
     pub(crate) fn unusable(&self) -> Option<&'static str> {
         match self.unbound {
             Some(_) => Some("it is of an older format, which does not say from which tree it is"),
@@ -301,7 +301,7 @@ impl Dedup {
         Ok(value.map(|bytes| count(&bytes)))
     }
 
-    /// Where the log has this identity.
+    /// Finds the position of this identity in the log.
     pub(crate) fn find(&self, identity: &Identity) -> Result<Option<LeafPosition>, Fatal> {
         {
             let unflushed = self.unflushed.read();

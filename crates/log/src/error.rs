@@ -2,7 +2,7 @@
 
 use lucarne_ct::Rejection;
 
-/// Why a submission got no SCT.
+/// The reasons why a submission got no SCT.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SubmitError {
     /// The chain is not acceptable, and never will be as it is (400).
@@ -28,7 +28,7 @@ pub enum SubmitError {
     Gone,
 }
 
-/// Why a read got no answer. Absence is not an error.
+/// The reasons why a read got no answer. Absence is not an error.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ReadError {
     /// The storage failed.
@@ -47,7 +47,7 @@ pub enum ReadError {
     },
 }
 
-/// Why a log cannot be opened, or had to stop. Fatal to this log alone.
+/// The reasons why a log cannot be opened, or had to stop. Fatal to this log alone.
 #[derive(Debug, thiserror::Error)]
 pub enum Fatal {
     /// The storage failed.
@@ -66,7 +66,7 @@ pub enum Fatal {
         path: String,
         /// The problem with it.
         problem: String,
-        /// Says whether its files are not what was written: it is rebuilt then.
+        /// True if its files are not what was written: it is rebuilt then.
         damaged: bool,
     },
     /// There is no log of this key in the lock.
@@ -74,7 +74,7 @@ pub enum Fatal {
         "{lock} holds no log with ID {log_id} ({name}): create it with `lucarne init`, or look for a wrong key, or a wrong lock"
     )]
     NotCreated {
-        /// Where the lock is.
+        /// The place of the lock.
         lock: String,
         /// The log's ID, base64.
         log_id: String,

@@ -13,7 +13,7 @@ use fjall::Keyspace;
 use lucarne_tlog::{Level, TILE_WIDTH, Tile};
 use parking_lot::RwLock;
 
-/// Says how far a certificate's notBefore may lie after its signature.
+/// The time by which a certificate's notBefore may lie after its signature.
 const POSTDATED_MS: u64 = 48 * 3600 * 1000;
 
 /// Gaps whose tiles are named in words.

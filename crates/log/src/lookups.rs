@@ -37,7 +37,7 @@ struct LookupRequest {
 
 type LookupResult = Result<Option<LeafPosition>, Fatal>;
 
-/// Why there is no answer.
+/// The reasons why there is no answer.
 #[derive(Debug)]
 pub(crate) enum NoAnswer {
     /// The disk has not answered for as long as one waits.
@@ -71,7 +71,7 @@ impl Lookups {
         Ok(Lookups { asked, closed })
     }
 
-    /// Where the log has this identity.
+    /// Finds the position of this identity in the log.
     pub(crate) async fn find(&self, identity: Identity) -> Result<LookupResult, NoAnswer> {
         let (answer, answered) = oneshot::channel();
         let asked = self.asked.try_send(LookupRequest { identity, answer });

@@ -70,7 +70,7 @@ pub struct PlannedChange {
     pub new_status: Status,
     /// From when on, in milliseconds since 1970.
     pub effective_ms: u64,
-    /// Why, for people.
+    /// The reason, for people.
     pub comment: Option<String>,
 }
 

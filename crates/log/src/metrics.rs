@@ -212,7 +212,7 @@ impl Metrics {
         );
     }
 
-    /// Where the reads of one log are counted.
+    /// Returns the counters of the reads of one log.
     pub(crate) fn reads_of(&self, log: &str) -> ReadCounters {
         let from = |from| {
             self.reads.get_or_create_owned(&FromLabels {
@@ -227,7 +227,7 @@ impl Metrics {
         }
     }
 
-    /// Where damage to the files of one log is counted.
+    /// Returns the counters of damage to the files of one log.
     pub(crate) fn damaged_of(&self, log: &str) -> Damaged {
         let label = LogLabels { log: log.into() };
         Damaged::new(
@@ -312,7 +312,7 @@ pub(crate) struct LogMetrics {
     pub(crate) read_cache: Gauge,
 }
 
-/// Where what readers asked for was.
+/// The counters of what readers asked for, by where it was.
 #[derive(Default)]
 pub(crate) struct ReadCounters {
     /// In the rightmost tiles, which every round has in memory.

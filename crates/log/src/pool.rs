@@ -1,4 +1,4 @@
-//! Where entries wait for their round, and where the newest ones are known.
+//! The pool, where entries wait for their round, and where the newest ones are known.
 //!
 //! An identity lives in exactly one of three places at a time, and moves
 //! forward only: the open round, the rounds in memory, the dedup index. A
@@ -22,7 +22,7 @@ use crate::Fatal;
 /// The outcome of a round.
 pub(crate) type SequencingResult = Result<Sequenced, Abandoned>;
 
-/// Where a round's entries are in the log.
+/// The place of a round's entries in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sequenced {
     pub(crate) first_index: u64,
@@ -260,7 +260,7 @@ impl Pool {
         self.close();
     }
 
-    /// Why the pool was closed, if not on request.
+    /// Takes the reason why the pool was closed, if that was not on request.
     pub(crate) fn take_failure(&self) -> Option<Fatal> {
         self.inner.lock().failure.take()
     }

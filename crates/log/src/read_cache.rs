@@ -16,7 +16,7 @@ use crate::compress::gunzip;
 pub struct StoredFile {
     /// The stored bytes.
     pub bytes: Bytes,
-    /// Says how they are encoded.
+    /// The encoding of the bytes.
     pub encoding: Encoding,
     /// The file with exactly these bytes, if it is worth sending from there.
     pub file: Option<Arc<OpenFile>>,

@@ -7,7 +7,7 @@ use crate::Stats;
 
 /// Submissions whose latency is remembered.
 const LATENCIES: usize = 1024;
-/// Says how far back the rate looks.
+/// The time over which the rate is taken.
 const WINDOW: Duration = Duration::from_secs(10);
 
 /// The last rounds and latencies.

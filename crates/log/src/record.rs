@@ -47,7 +47,7 @@ pub struct Record {
     pub issuers: Vec<Bytes>,
 }
 
-/// Why bytes are not a record.
+/// The reasons why bytes are not a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// Another format, or another version of this one.
@@ -71,7 +71,7 @@ impl RecordWriter {
         RecordWriter { bytes }
     }
 
-    /// Where the next entry is appended.
+    /// Returns the buffer that the next entry is appended to.
     pub(crate) fn entries(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }

@@ -148,7 +148,7 @@ async fn judge(config: &LogConfig, assets: &dyn Assets, lock: &dyn Lock) -> Resu
     })
 }
 
-/// Says what a start would say of lock, journal, storage and index. Writes nothing to
+/// Examines lock, journal, storage and index as a start would. Writes nothing to
 /// them, and makes no index.
 ///
 /// # Errors
@@ -210,8 +210,8 @@ pub(crate) async fn newest(
     Ok(head)
 }
 
-/// Where the journal leads from `published`; `None` if nowhere. Of several
-/// rounds that begin at one tree, only the last can have happened: it was
+/// Returns the step to which the journal leads from `published`, if to any. Of
+/// several rounds that begin at one tree, only the last can have happened: it was
 /// staged by who had read in the lock that the others had not.
 fn rounds_from(published: &Checkpoint, records: &[Record]) -> Option<Step> {
     let mut tip = None;
@@ -467,7 +467,7 @@ fn rounds_to(head: &Checkpoint, records: Vec<Record>) -> Vec<Record> {
     path
 }
 
-/// Where these rounds begin.
+/// Returns size and root of the tree that these rounds begin at.
 fn base(head: &VerifiedCheckpoint, path: &[Record]) -> (u64, Hash) {
     let head = (head.checkpoint.size, head.checkpoint.root);
     let first = path.first();

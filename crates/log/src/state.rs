@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use lucarne_tlog::Hash;
 
-/// Says whether a log takes submissions, and if not, why.
+/// The states of a log: whether it takes submissions, and if not, why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// Reading lock, journal and tiles; submissions are told to come back.
@@ -65,7 +65,7 @@ pub struct Check {
     /// Stable name: `state`, `lock`, `storage`, `files`, `verification`,
     /// `checkpoint_age`, `clock`, `dedup`.
     pub name: &'static str,
-    /// Says whether the answer is good.
+    /// True if the answer is good.
     pub ok: bool,
     /// The answer in words.
     pub detail: String,

@@ -88,7 +88,7 @@ pub(crate) fn prefix(tile: Tile, bytes: Bytes) -> Result<Bytes, String> {
     Ok(bytes.slice(..length))
 }
 
-/// Where each of the first `count` entries of a data tile ends.
+/// Returns the end of each of the first `count` entries of a data tile.
 pub(crate) fn entry_ends(bytes: &[u8], count: u16) -> Result<Vec<u32>, String> {
     let mut rest = bytes;
     (0..count)
@@ -115,7 +115,7 @@ impl<'b> Leaves<'b> {
         }
     }
 
-    /// Where the last entry that was read ends.
+    /// Returns the end of the last entry that was read.
     pub(crate) fn end(&self) -> usize {
         self.entries.len() - self.rest.len()
     }

@@ -23,7 +23,7 @@ struct Placed {
     duplicate: bool,
 }
 
-/// Where an entry is.
+/// The place of an entry.
 enum At {
     /// In the log.
     Index(LeafPosition),

@@ -13,7 +13,7 @@ use crate::read_cache::StoredFile;
 pub(crate) struct DataEdge {
     /// Concatenated `TileLeaf` structures, fewer than 256.
     pub(crate) bytes: Bytes,
-    /// Where each of them ends.
+    /// The end of each of them.
     pub(crate) ends: Vec<u32>,
     /// All of them in gzip, as the round that appended the last one published
     /// them; of a tree that was read from storage, none.

@@ -1,4 +1,4 @@
-//! Describes what of a data tile can be used, and how much had to be read for it.
+//! Tests which part of a data tile can be used, and how much had to be read for it.
 
 use bytes::Bytes;
 use lucarne_storage::MemoryAssets;

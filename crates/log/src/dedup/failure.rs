@@ -11,7 +11,7 @@ use crate::Fatal;
 /// anchor, from memory.
 const FAILED: &str = "failed";
 
-/// Describes what fjall reports, and whether its files are used again.
+/// A failure that fjall reports, and whether its files are used again.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     problem: String,
@@ -61,7 +61,7 @@ pub(super) fn fatal(path: &Path, error: &fjall::Error) -> Fatal {
     Failure::from(error).of(path)
 }
 
-/// Says to the next who opens it that an index has failed, and what it was of.
+/// Tells the next who opens it that an index has failed, and what it was of.
 pub(super) fn say_failed(path: &Path, anchor: Anchor) -> std::io::Result<()> {
     let mut file = File::create(path.join(FAILED))?;
     file.write_all(&anchor.encode())?;
