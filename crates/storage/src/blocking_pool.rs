@@ -19,7 +19,7 @@ pub(crate) struct BlockingPool {
     stuck: Arc<AtomicBool>,
 }
 
-/// Why there is no result.
+/// The reasons why there is no result.
 #[derive(Debug)]
 pub(crate) enum NoResult {
     /// The disk has not answered for as long as one waits.

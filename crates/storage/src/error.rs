@@ -2,8 +2,8 @@
 
 use std::io;
 
-/// Why assets could not be written or read. Each says what happened, to which
-/// file, and what to do.
+/// The reasons why assets could not be written or read. Each says what
+/// happened, to which file, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No space, inodes or quota left.
@@ -89,7 +89,7 @@ pub enum Error {
     Damaged {
         /// The file.
         file: String,
-        /// Where the damage begins.
+        /// The byte at which the damage begins.
         offset: u64,
         /// The finding.
         detail: String,
@@ -97,7 +97,7 @@ pub enum Error {
     /// A write or sync failed before, so that nothing may be built on it.
     #[error("{location}: {reason}; the log must be reopened, which recovers from the journal")]
     Poisoned {
-        /// Where the files are.
+        /// The place of the files.
         location: String,
         /// The failure that came first.
         reason: String,
@@ -226,7 +226,7 @@ pub enum Error {
     },
 }
 
-/// Describes what this build cannot do, because a cargo feature was left out of it.
+/// The error of what this build cannot do, because a cargo feature was left out of it.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("this build has no support for {what}: it was built without the feature `{feature}`")]
 pub struct NotBuilt {

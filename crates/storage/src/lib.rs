@@ -1,4 +1,4 @@
-//! Where a log keeps what it publishes, and what it signed last.
+//! The places where a log keeps what it publishes, and what it signed last.
 //!
 //! Two traits, deliberately apart:
 //!

@@ -51,13 +51,13 @@ pub trait Lock: Send + Sync + 'static {
     fn location(&self) -> String;
 }
 
-/// Why a lock refused.
+/// The reasons why a lock refused.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// The stored checkpoint is not the one that was to be replaced.
     #[error("{location}: {}", conflict(.found))]
     Conflict {
-        /// Where the lock is.
+        /// The place of the lock.
         location: String,
         /// The checkpoint that is stored instead; `None` if the log has no checkpoint there.
         found: Option<Vec<u8>>,
@@ -68,14 +68,14 @@ pub enum LockError {
          Start it as it is, or give the new log its own key"
     )]
     Exists {
-        /// Where the lock is.
+        /// The place of the lock.
         location: String,
     },
     /// The lock cannot be opened: absent, not a lock, not permitted. (One that
     /// only does not answer has [`Failed`](Self::Failed).)
     #[error("{location}: {reason}")]
     Unusable {
-        /// Where the lock is, or should be.
+        /// The place where the lock is, or should be.
         location: String,
         /// The problem with it and what to do.
         reason: String,
@@ -83,7 +83,7 @@ pub enum LockError {
     /// The database or store failed.
     #[error("{location}: cannot {action}: {reason}")]
     Failed {
-        /// Where the lock is.
+        /// The place of the lock.
         location: String,
         /// The operation that was tried.
         action: &'static str,

@@ -34,7 +34,7 @@ fn now_ms() -> u64 {
     FIRST.elapsed().as_millis() as u64 + FRESH_MS
 }
 
-/// Describes what a change of a file changes.
+/// The properties of a file that a change of it changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     size: i64,

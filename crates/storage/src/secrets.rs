@@ -23,7 +23,7 @@ const PAUSES: [Duration; 3] = [
     Duration::from_millis(1600),
 ];
 
-/// Why a secret does not come, in words that follow its name.
+/// The reasons why a secret does not come, in words that follow its name.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     /// The configured service cannot be asked.
@@ -279,7 +279,7 @@ impl Service {
     }
 }
 
-/// Says how AWS, with status 400, turns away who asks.
+/// The codes by which AWS, with status 400, turns away who asks.
 const UNKNOWN: [&str; 7] = [
     "AccessDeniedException",
     "ExpiredTokenException",

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 
 use crate::{Asset, Assets, Error, PosixAssets, Stats};
 
-/// Describes what becomes of a file that was written but not settled when the power
-/// fails. All of these happen on real file systems; which one, nobody knows.
+/// The fate of a file that was written but not settled when the power fails. All of
+/// these happen on real file systems; which one, nobody knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It had reached the disk.

@@ -1,4 +1,4 @@
-//! Describes what a build without the feature `object-stores` says of buckets.
+//! The stand-in for buckets in a build without the feature `object-stores`.
 
 use std::sync::Arc;
 

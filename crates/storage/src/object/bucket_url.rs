@@ -8,7 +8,7 @@ use super::config::configuration;
 use super::{Azure, Bucket, Gcs, ObjectStoreConfig, S3};
 use crate::Error;
 
-/// Says how each kind is written, for messages.
+/// Examples of how each kind is written, for messages.
 const EXAMPLES: &str = "s3://bucket/prefix?region=eu-central-1, \
      s3://bucket/prefix?endpoint=https://minio.example:9000, gs://bucket/prefix or \
      az://container/prefix?account=name";
@@ -102,7 +102,7 @@ impl ObjectStoreConfig {
         }
     }
 
-    /// Where requests go that nobody encrypts: an `http://` endpoint.
+    /// Returns the endpoint if requests go to it unencrypted: one with `http://`.
     pub fn plain_endpoint(&self) -> Option<&str> {
         let endpoint = match &self.bucket {
             Bucket::S3(s3) => &s3.endpoint,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::opening;
 use crate::{Error, path};
 
-/// Where the objects of one log are.
+/// The place of the objects of one log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectStoreConfig {
     /// The bucket.

@@ -1,4 +1,4 @@
-//! Describes what a store answers when it does not do as asked, in words for people.
+//! The answers of a store that does not do as asked, in words for people.
 
 use std::error::Error as StdError;
 

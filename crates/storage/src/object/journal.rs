@@ -64,7 +64,7 @@ impl Name {
     }
 }
 
-/// Describes what the journal is known to hold.
+/// The content of the journal, as far as it is known.
 #[derive(Default)]
 pub(super) struct Journal {
     state: Mutex<State>,
@@ -105,7 +105,7 @@ impl Journal {
         matches!(self.state.lock().condition, Condition::Closed)
     }
 
-    /// Why nothing can be staged, if nothing can.
+    /// Returns the reason why nothing can be staged, if nothing can.
     pub(super) fn poison_found(&self) -> Option<String> {
         match &self.state.lock().condition {
             Condition::Poisoned(reason) => Some(reason.clone()),

@@ -41,7 +41,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The name of the mark in an object's metadata.
 const WRITER: Attribute = Attribute::Metadata(std::borrow::Cow::Borrowed("writer"));
 
-/// How long a store is waited for.
+/// The times for which a store is waited for.
 #[derive(Clone, Copy)]
 struct Limits {
     /// For a call in all.
@@ -67,10 +67,10 @@ pub struct ObjectLock {
     store: Arc<dyn ObjectStore>,
     prefix: Path,
     location: String,
-    /// Says whether the store's e-tags are the MD5 of what it stores, as the race
-    /// has seen. Some stores (versitygw) keep them beside the object, and may
-    /// return an object with the e-tag of the next: a reader who trusted it
-    /// would replace what it has not seen. Where it can be told, it is.
+    /// True if the store's e-tags are the MD5 of what it stores, as the race has
+    /// seen. Some stores (versitygw) keep them beside the object, and may return
+    /// an object with the e-tag of the next: a reader who trusted it would
+    /// replace what it has not seen. Where it can be told, it is.
     md5: AtomicBool,
     limits: Limits,
     /// Holds what this process put or read last, so that it need not read again.
@@ -346,7 +346,7 @@ impl Lock for ObjectLock {
     }
 }
 
-/// Describes what is to be stored, however many requests it takes.
+/// A value to be stored, however many requests it takes.
 struct Put<'p> {
     key: Path,
     body: &'p [u8],
@@ -395,7 +395,7 @@ fn mark() -> String {
     format!("{:016x}{:016x}", half(), half())
 }
 
-/// Why a request failed.
+/// The reasons why a request failed.
 #[derive(Debug)]
 enum Failure {
     /// The object is not the one that was to be replaced.

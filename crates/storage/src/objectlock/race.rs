@@ -17,16 +17,16 @@ use crate::LockError;
 /// take only one write to a key per second.
 const RACES: usize = 3;
 
-/// Says how many are tried for that.
+/// The number of races that are tried for that.
 const ATTEMPTS: usize = 10;
 
-/// Says who tries at once.
+/// The number of those who try at once.
 const CONTESTANTS: usize = 8;
 
 /// All races may take as long as so many calls.
 const LIMIT: u32 = 6;
 
-/// Describes what a race has shown, if it was not won by exactly one.
+/// The finding of a race, if it was not won by exactly one.
 enum Verdict {
     /// Two processes could sign for one log: how it was seen.
     Unsafe(String),

@@ -50,7 +50,7 @@ pub struct PosixAssets {
 /// The time that a round waits for the disk: a controller that resets itself takes
 /// as long.
 const ROUND_PATIENCE: Duration = Duration::from_secs(30);
-/// What was published may be much, and other programs' writes come with it.
+/// The time for a settle: what was published may be much, and other programs' writes come with it.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(600);
 /// The time that a reader waits.
 const READ_PATIENCE: Duration = Duration::from_secs(10);

@@ -15,9 +15,9 @@ use rustix::io::Errno;
 use crate::openfile::{OpenFile, Stamp};
 use crate::{Asset, AssetKind, Error, ForReader, Stats, path};
 
-/// Where files are written before they are renamed: in our own directory, so
-/// that readers never see one, and one sweep at start clears what a crash
-/// left. It is on the file system of the root, as a rename needs.
+/// The directory where files are written before they are renamed: our own, so
+/// that readers never see one, and one sweep at start clears what a crash left.
+/// It is on the file system of the root, as a rename needs.
 pub(super) const TEMPORARY: &str = ".lucarne/tmp";
 
 /// Smaller files, which is all but data tiles, are not kept open: to copy them
@@ -94,7 +94,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Says whether files are published that were published before. Such a file
+    /// Sets whether files are published that were published before. Such a file
     /// may look whole and be none: after a sync that failed, the kernel calls
     /// bytes clean that are in its memory only. So it is written again, into
     /// blocks of its own, whatever is there.

@@ -74,7 +74,7 @@ pub(super) fn record_header(salt: Salt, new_size: u64, record: &[u8]) -> [u8; RE
 pub(super) struct Segment {
     /// `new_size` and bytes of each whole record, in order.
     pub(super) records: Vec<(u64, Bytes)>,
-    /// Where a record begins that was never finished, if one does.
+    /// The place where a record begins that was never finished, if one does.
     pub(super) torn_at: Option<usize>,
     /// See [`segment_header`].
     pub(super) sealed: bool,

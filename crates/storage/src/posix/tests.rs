@@ -1,4 +1,4 @@
-//! Describes what cannot be seen from outside: the way of syncing that Linux does not
+//! Tests of what cannot be seen from outside: the way of syncing that Linux does not
 //! need, failures of a settle, and when syncs are made.
 
 use async_trait::async_trait;

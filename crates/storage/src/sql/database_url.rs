@@ -1,4 +1,4 @@
-//! Where a lock is, as the configuration says it.
+//! The place of a lock, as the configuration says it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

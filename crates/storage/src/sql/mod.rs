@@ -100,8 +100,8 @@ impl SqlLock {
         }
     }
 
-    /// Where `place` leads, for messages: without passwords. What is no place
-    /// is not shown at all.
+    /// Returns the place that `place` leads to, for messages: without
+    /// passwords. What is no place is not shown at all.
     pub fn shown(place: &str) -> String {
         match DatabaseUrl::parse(place) {
             Ok(place) => place.to_string(),

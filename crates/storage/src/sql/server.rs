@@ -40,7 +40,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(super) trait Engine: Sized + Send + Sync + 'static {
     type Connection: sqlx::Connection;
 
-    /// Describes what the server says of a column of the table.
+    /// The server's description of a column of the table.
     type Column: Send + Sync;
 
     const DIALECT: Dialect;
@@ -130,7 +130,7 @@ pub(super) fn trusted_pem() -> Vec<u8> {
     pem
 }
 
-/// Why an attempt failed.
+/// The reasons why an attempt failed.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// The server must be set up otherwise: what is wrong and what to do.
@@ -146,7 +146,7 @@ impl From<sqlx::Error> for Failure {
     }
 }
 
-/// Describes what an error of a server means.
+/// The meaning of a server's error.
 pub(super) enum Diagnosis {
     /// The connection or the server went away, or is not there yet.
     Away,
@@ -336,7 +336,7 @@ impl<E: Engine> Database for Server<E> {
     }
 }
 
-/// Describes what is asked of a server, as often as it takes to have an answer.
+/// A question to a server, asked as often as it takes to have an answer.
 #[async_trait]
 trait Call<E: Engine>: Sync {
     type Answer: Send;
@@ -451,7 +451,7 @@ fn message<E: Engine>(failure: &Failure) -> String {
     }
 }
 
-/// Describes what to do, for both kinds of server.
+/// Advice on what to do, for both kinds of server.
 pub(super) mod advice {
     pub(in super::super) const LOGIN: &str = "the URL in `checkpoints` has a wrong user or password, or the server does not let this \
          user in from here. Special characters of a password are percent-encoded in a URL";

@@ -162,14 +162,14 @@ impl Database for Sqlite {
     }
 }
 
-/// Describes what a write that failed was to change.
+/// The change that a failed write was to make.
 type Wanted = Option<(LogId, Vec<u8>)>;
 
 struct Open {
     file: DatabaseFile,
     connection: Option<SqliteConnection>,
     closed: bool,
-    /// Says whether what an earlier process left in the write-ahead log has been
+    /// True once what an earlier process left in the write-ahead log has been
     /// folded into the database: see [`Open::ready`].
     folded: bool,
     /// Commits since it was folded last.

@@ -20,20 +20,20 @@ use super::{ObjectAssets, failure, headers};
 use crate::object::http::{Conditional, Tries};
 use crate::{AssetKind, Error};
 
-/// Where it is.
+/// The path of the checkpoint.
 pub(super) const PATH: &str = "checkpoint";
 
 /// There is no object of this name, except where conditions are ignored.
 const PROBE: &str = ".lucarne/conditions";
 
-/// Describes what is known of the published checkpoint. Locked for as long as it is being
+/// The published checkpoint, as far as it is known. Locked for as long as it is being
 /// replaced.
 #[derive(Default)]
 pub(super) struct Published(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// Says whether the store holds puts to their conditions. `None`: not tried yet.
+    /// True if the store holds puts to their conditions. `None`: not tried yet.
     conditional: Option<bool>,
     /// Holds what was read or put last. `None`: to be read.
     last: Option<Version>,
