@@ -29,7 +29,7 @@ const CONNECTIONS: usize = 64;
 /// The time that a connection may take to ask.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Describes what is shown of a proxy.
+/// The page of a proxy, its JSON and its metrics.
 #[derive(Clone)]
 pub struct Admin(Arc<AdminState>);
 

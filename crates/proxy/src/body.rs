@@ -13,7 +13,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use crate::expect::{BodyGate, Expectation};
 use crate::pool::Lease;
 
-/// Why a body ends early.
+/// The reasons why a body ends early.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
     /// Its sender broke off.

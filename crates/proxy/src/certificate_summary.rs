@@ -8,9 +8,9 @@ use crate::time::time;
 /// The summary of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateSummary {
-    /// Says whom it is for.
+    /// The name of whom it is for.
     pub subject: String,
-    /// Says who issued it.
+    /// The name of its issuer.
     pub issuer: String,
     /// Validity, from.
     pub not_before: String,

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// of user and password.
 pub(crate) type Key = [u8; 32];
 
-/// Why a password is not checked.
+/// The reasons why a password is not checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChecksFull {
     /// The client's own: as many from its address wait as may, or took all the time.
@@ -30,7 +30,7 @@ pub enum ChecksFull {
     OfAll,
 }
 
-/// Says whether the password is right, or why it was not looked at; `None`: not yet.
+/// True if the password is right, or the reason why it was not looked at; `None`: not yet.
 type Verdict = Option<Result<bool, ChecksFull>>;
 
 /// Checks of passwords.

@@ -16,7 +16,7 @@ use crate::stats::Stats;
 use crate::upstream::Upstream;
 use crate::users::Users;
 
-/// Describes how far the proxy has come with stopping.
+/// The phases of a proxy on its way to stopping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     Running,

@@ -20,7 +20,7 @@ use crate::target::Target;
 /// Connects where the rules let it.
 pub(crate) struct Dialer {
     rules: Arc<ArcSwap<Rules>>,
-    /// Where this proxy listens: not to be connected to.
+    /// The addresses this proxy listens on: not to be connected to.
     own: RwLock<Vec<SocketAddr>>,
     patience: Duration,
     idle: Duration,

@@ -107,7 +107,7 @@ fn forwarded(response: &mut Response<Incoming>, proxy: &UpstreamProxy) -> Result
     Ok(())
 }
 
-/// Where a request goes.
+/// Returns the route that a request takes.
 fn route(session: &Session, request: &Request<Incoming>) -> Result<Arc<Route>, Failure> {
     let wrong = |why: &str| Failure::Request(why.to_owned());
     if request.method() == Method::CONNECT {

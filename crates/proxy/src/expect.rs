@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 
-/// Describes what has become of the expectation.
+/// The states of the expectation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expectation {
     /// Nothing yet.
@@ -21,7 +21,7 @@ pub(crate) enum Expectation {
     Over,
 }
 
-/// Describes what a body waits before.
+/// The gate that a body waits before.
 #[derive(Clone)]
 pub(crate) struct BodyGate(Arc<Mutex<State>>);
 

@@ -11,7 +11,7 @@ use crate::checks::ChecksFull;
 use crate::pattern::HostPattern;
 use crate::upstream_proxy::UpstreamProxy;
 
-/// Why the proxy does not want to.
+/// The reasons why the proxy refuses to reach a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The list of denied hosts has this host, by this pattern.
@@ -26,8 +26,8 @@ pub enum Refusal {
     Loop,
 }
 
-/// Why there is no answer from a server. Cheap to clone: one failure to
-/// connect may be told to several requests.
+/// The reasons why there is no answer from a server. Cheap to clone: one
+/// failure to connect may be told to several requests.
 #[derive(Clone, Debug)]
 pub enum Failure {
     /// The request makes no sense to a proxy; why.
@@ -58,7 +58,7 @@ pub enum Failure {
     Mint(StoreError),
 }
 
-/// Why an upstream proxy gave no connection.
+/// The reasons why an upstream proxy gave no connection.
 #[derive(Clone, Debug)]
 pub enum UpstreamFailure {
     /// It was not reached; what failed on the way to it.

@@ -1,4 +1,4 @@
-//! Describes how far a request goes (RFC 9110 7.6.2), and what the proxy says to those
+//! The hops that a request may take (RFC 9110 7.6.2), and what the proxy says to those
 //! that go no farther.
 
 use http::header::{ALLOW, AUTHORIZATION, COOKIE, HeaderValue, MAX_FORWARDS, PROXY_AUTHORIZATION};

@@ -47,7 +47,7 @@ impl Seen {
 pub struct HostRow {
     /// Its name.
     pub host: String,
-    /// Says whether its TLS is intercepted; else it is tunnelled, or plain HTTP.
+    /// True if its TLS is intercepted; else it is tunnelled, or plain HTTP.
     pub intercepted: bool,
     /// Connections of clients for it (of plain HTTP: requests).
     pub connections: u64,

@@ -1,4 +1,4 @@
-//! Describes what a client sends after CONNECT: TLS and HTTP, which are answered in the
+//! The traffic of a client after CONNECT: TLS and HTTP, which are answered in the
 //! server's place, or something else, which is passed on.
 //!
 //! Nothing is passed on before it is known what it is. A client that says
@@ -67,7 +67,7 @@ pub(crate) async fn intercept(
     }
 }
 
-/// Says who speaks first after CONNECT.
+/// The first to speak after CONNECT.
 enum First {
     Client(Opening),
     Server,
@@ -310,7 +310,7 @@ async fn certificate(core: &Core, host: &Host, seen: &Seen) -> Result<Arc<Minted
     Ok(minted)
 }
 
-/// Describes what is spoken with the client, and a connection if that took one.
+/// The choice of what is spoken with the client, and a connection if that took one.
 struct Choice {
     http2: bool,
     ready: Option<Result<Connection, Failure>>,

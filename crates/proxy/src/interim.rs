@@ -30,7 +30,7 @@ struct State {
     /// The request they are for: the one with this number.
     request: u64,
     waiting: BytesMut,
-    /// Says whether some have been taken, and not been written whole.
+    /// True while some have been taken, and not been written whole.
     writing: bool,
     writer: Option<Waker>,
     ender: Option<Waker>,

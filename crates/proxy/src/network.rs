@@ -11,7 +11,7 @@ pub struct Network {
     length: u8,
 }
 
-/// Why text is no address block. Reads after the text.
+/// The error of text that is no address block. Reads after the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("is no address block such as 10.0.0.0/8, fd00::/8 or 192.0.2.1")]
 pub struct NetworkError;

@@ -26,7 +26,7 @@ enum Hosts {
     Block(Network),
 }
 
-/// Why a pattern is none. Reads after the text.
+/// The reasons why a pattern is none. Reads after the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     /// Nothing, or only a port.

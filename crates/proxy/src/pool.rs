@@ -16,8 +16,9 @@ use crate::identity::TlsClient;
 use crate::target::Target;
 use crate::upstream_proxy::UpstreamProxy;
 
-/// Where a connection goes, by which way, whom it is secured with, and as
-/// whom: what tells connections apart that must not be taken for each other.
+/// The route of a connection: where it goes, by which way, whom it is secured
+/// with, and as whom. It tells connections apart that must not be taken for
+/// each other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Route {
     /// Holds what is connected to.
@@ -26,7 +27,7 @@ pub(crate) struct Route {
     pub(crate) tls: Option<Host>,
     /// The proxy that is asked for the connection; `None`: nobody is.
     pub(crate) through: Option<Arc<UpstreamProxy>>,
-    /// Says whether that one gets the requests to pass them on, and no CONNECT.
+    /// True if that one gets the requests to pass them on, and no CONNECT.
     pub(crate) forwarded: bool,
     /// The certificate that the server is shown if it asks for one.
     pub(crate) client: Option<Arc<TlsClient>>,
@@ -80,7 +81,7 @@ struct Entry {
     /// The one most recently used last.
     http1: Vec<(Http1, Instant)>,
     http2: Option<(Http2, Instant)>,
-    /// Says whether the server chose HTTP/2 when it could.
+    /// True if the server chose HTTP/2 when it could.
     speaks_http2: Option<bool>,
 }
 

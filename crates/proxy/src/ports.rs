@@ -8,7 +8,7 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ports(RangeInclusive<u16>);
 
-/// Why text is no range of ports. Reads after the text.
+/// The error of text that is no range of ports. Reads after the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("is neither a port nor a range of ports such as 443 or 8000-8999")]
 pub struct PortsError;

@@ -28,19 +28,19 @@ use crate::users::Users;
 
 /// Everything a proxy is made of.
 pub struct ProxySettings {
-    /// Where certificates come from.
+    /// The source of certificates.
     pub minter: Arc<Minter>,
     /// Which servers are believed.
     pub trust: Trust,
-    /// Says how servers are reached, and as whom.
+    /// The ways to servers, and the certificates that they are shown.
     pub upstream_routes: UpstreamRoutes,
     /// Holds what may be reached, and what happens to it.
     pub rules: Rules,
-    /// Says who may use it; `None`: everybody.
+    /// The users who may use it; `None`: everybody.
     pub users: Option<Users>,
-    /// Says how much, and how long.
+    /// The limits of how much, and how long.
     pub limits: Limits,
-    /// Says who is shown the servers' certificates.
+    /// The observer that is shown the servers' certificates.
     pub observer: Option<Arc<Observer>>,
     /// The receiver of the secrets of TLS, with clients and with servers: for
     /// looking at what was recorded of the network. `None`: nobody is told.

@@ -84,7 +84,7 @@ fn ask(
     Ok(request)
 }
 
-/// Says who this proxy is to `proxy`, and to nobody else.
+/// Adds this proxy's credentials for `proxy`, and for nobody else.
 pub(crate) fn authorize(headers: &mut HeaderMap, proxy: &UpstreamProxy) {
     if let Some(authorization) = &proxy.authorization {
         headers.insert(PROXY_AUTHORIZATION, authorization.clone());
@@ -96,7 +96,7 @@ pub(crate) fn refused(response: &Response<Incoming>, proxy: &UpstreamProxy) -> F
     UpstreamFailure::Refused(response.status(), reason(response)).of(proxy)
 }
 
-/// Why, where it tells programs (RFC 9209), and is not long-winded.
+/// Returns the reason, where the response tells it to programs (RFC 9209) and is not long-winded.
 fn reason(response: &Response<Incoming>) -> Option<String> {
     const LONGEST: usize = 500;
     let said = response.headers().get(PROXY_STATUS)?.to_str().ok()?;

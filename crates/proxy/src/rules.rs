@@ -8,7 +8,7 @@ use crate::pattern::HostPattern;
 use crate::ports::Ports;
 use crate::target::Target;
 
-/// Describes what the proxy does with TLS that a client sends after CONNECT.
+/// The actions of the proxy on TLS that a client sends after CONNECT.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Action {
     /// Answers in the server's place, with a certificate of its own.
@@ -40,11 +40,11 @@ pub struct Rules {
     pub deny: Vec<HostPattern>,
     /// Ports that may be reached.
     pub ports: Vec<Ports>,
-    /// Says whether addresses that are not of the public internet may be reached.
+    /// True if addresses that are not of the public internet may be reached.
     pub private: bool,
     /// Such addresses that may be reached all the same.
     pub networks: Vec<Network>,
-    /// Where hosts are, whatever name servers say; the first that matches.
+    /// The addresses of hosts, whatever name servers say; the first that matches.
     pub resolve: Vec<(HostPattern, IpAddr)>,
 }
 

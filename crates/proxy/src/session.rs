@@ -13,7 +13,7 @@ use crate::hosts::Seen;
 use crate::interim::Interim;
 use crate::pool::{Connection, Route};
 
-/// Describes what requests of a connection have in common.
+/// The things that requests of a connection have in common.
 pub(crate) struct Session {
     pub(crate) core: Arc<Core>,
     pub(crate) client: SocketAddr,
@@ -28,7 +28,7 @@ pub(crate) struct FixedOrigin {
     pub(crate) route: Arc<Route>,
     /// The proxies that the client's CONNECT came by, this one included.
     pub(crate) via: HeaderValue,
-    /// Says whether HTTP/2 is offered to it: the client speaks it.
+    /// True if HTTP/2 is offered to it: the client speaks it.
     pub(crate) http2: bool,
     pub(crate) seen: Arc<Seen>,
     /// The outcome of connecting while the client's TLS was set up.

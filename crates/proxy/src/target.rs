@@ -1,4 +1,4 @@
-//! Where a request wants to go.
+//! The target that a request wants to reach.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub struct Target {
     pub port: u16,
 }
 
-/// Why an authority names no target. Reads after what the client wrote.
+/// The reasons why an authority names no target. Reads after what the client wrote.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// No host that could exist.

@@ -41,7 +41,7 @@ pub struct Trust {
     pub insecure: bool,
 }
 
-/// Describes how servers are reached, and as whom.
+/// The ways to servers, and the certificates that they are shown.
 #[derive(Clone, Debug, Default)]
 pub struct UpstreamRoutes {
     /// The upstream proxies: the first that matches decides, and where none

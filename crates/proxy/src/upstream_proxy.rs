@@ -10,7 +10,7 @@ use url::Url;
 use crate::pattern::HostPattern;
 use crate::target::Target;
 
-/// Describes how some hosts are reached.
+/// The way to some hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamRoute {
     /// Which hosts.
@@ -23,7 +23,7 @@ pub struct UpstreamRoute {
 /// [`Display`](fmt::Display) is its URL without the password.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct UpstreamProxy {
-    /// Says whether it is spoken to by TLS.
+    /// True if it is spoken to by TLS.
     pub(crate) tls: bool,
     pub(crate) target: Target,
     user: Option<String>,
@@ -31,8 +31,8 @@ pub struct UpstreamProxy {
     pub(crate) authorization: Option<HeaderValue>,
 }
 
-/// Why text is no URL of an upstream proxy. Reads after the text, which may
-/// hold a password and is not shown.
+/// The reasons why text is no URL of an upstream proxy. Reads after the text,
+/// which may hold a password and is not shown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UpstreamProxyError {
     /// Not a URL at all, or one without a host.

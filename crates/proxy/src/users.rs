@@ -58,7 +58,7 @@ enum Secret {
     Bcrypt(String, u32),
 }
 
-/// Why a line of users is none.
+/// The reasons why a line of users is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UsersError {
     /// No colon, or nothing before it.

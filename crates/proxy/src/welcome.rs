@@ -1,5 +1,5 @@
-//! Describes what the proxy says to those who ask itself, not a server through it: what
-//! it is, and the certificate to trust.
+//! The answers of the proxy to those who ask itself, not a server through it: what it
+//! is, and the certificate to trust.
 
 use http::header::{CONTENT_DISPOSITION, HeaderValue};
 use http::{Method, Request, Response, StatusCode};

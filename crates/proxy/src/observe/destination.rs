@@ -29,7 +29,7 @@ pub(crate) struct Destination {
     pub(crate) send: mpsc::Sender<PendingSubmission>,
 }
 
-/// Says whether a log takes a certificate.
+/// The fit of a certificate with a log: whether the log takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Fit {
     No,

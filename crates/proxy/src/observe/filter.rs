@@ -7,7 +7,7 @@ use super::judge::{Judgement, Standing};
 /// Hosts on one page.
 pub(crate) const PAGE_SIZE: usize = 200;
 
-/// Describes what hosts are shown, by their latest certificate.
+/// The hosts to show, by their latest certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Show {
     All,

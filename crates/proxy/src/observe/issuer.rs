@@ -19,7 +19,7 @@ const MOST_NAMESAKES: usize = 8;
 pub(crate) struct Path {
     /// The leaf's issuer, if it is known.
     pub(crate) issuer: Option<Arc<Issuer>>,
-    /// Says whether a certificate has the issuer's name, but another key.
+    /// True if a certificate has the issuer's name, but another key.
     pub(crate) is_namesake: bool,
     /// From the leaf's issuer up, without a root that the server did not send.
     pub(crate) chain: Issuers,

@@ -105,11 +105,11 @@ pub(crate) struct SeenSct {
     /// The log, if the list has it.
     pub(crate) log: Option<Arc<ListedLog>>,
     pub(crate) finding: Finding,
-    /// Says whether a log that chains go to has signed it, in the list or not.
+    /// True if a log that chains go to has signed it, in the list or not.
     pub(crate) by_target: bool,
 }
 
-/// Where a certificate stands, the worst first.
+/// The standing of a certificate, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Standing {
     /// A stapled OCSP response says so, and can be believed.
@@ -164,9 +164,9 @@ pub(crate) struct Judgement {
     pub(crate) verdicts: [Verdict; POLICIES.len()],
     pub(crate) standing: Standing,
     pub(crate) staple: Staple,
-    /// Says whether the SCTs of the TLS extension were there to be looked at.
+    /// True if the SCTs of the TLS extension were there to be looked at.
     pub(crate) tls_seen: bool,
-    /// Says whether there was a log list: without one the verdicts mean nothing.
+    /// True if there was a log list: without one the verdicts mean nothing.
     pub(crate) listed: bool,
 }
 
@@ -369,12 +369,12 @@ fn look_at(
     }
 }
 
-/// Describes what logs may have signed for a certificate.
+/// The entries that logs may have signed for a certificate.
 struct Entries {
     /// With the issuer's key; why it cannot be said.
     embedded: Result<SignedEntry, Finding>,
     delivered: SignedEntry,
-    /// Says whether SCTs in the stapled OCSP response count.
+    /// True if SCTs in the stapled OCSP response count.
     stapled: bool,
 }
 

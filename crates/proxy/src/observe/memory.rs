@@ -58,7 +58,7 @@ pub(crate) struct Host {
     pub(crate) certificates: VecDeque<Fingerprint>,
 }
 
-/// Describes how much may be remembered.
+/// The bounds of what may be remembered.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
     pub(crate) hosts: usize,
@@ -67,7 +67,7 @@ pub(crate) struct Bounds {
     pub(crate) bytes: usize,
 }
 
-/// Describes what had to be forgotten.
+/// The number of hosts and certificates that had to be forgotten.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Forgotten {
     pub(crate) hosts: u64,

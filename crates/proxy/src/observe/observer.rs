@@ -34,7 +34,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const MOST_QUEUED: usize = 1024;
 const MOST_QUEUED_BYTES: usize = 8 << 20;
 
-/// Why an observer cannot start.
+/// The reasons why an observer cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
     /// The log list cannot be had.

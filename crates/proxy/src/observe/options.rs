@@ -7,7 +7,7 @@ use std::time::Duration;
 use lucarne_ct::Roots;
 use url::Url;
 
-/// Where the log list (version 3 JSON, as Chrome and Apple publish it) comes from.
+/// The source of the log list (version 3 JSON, as Chrome and Apple publish it).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogListSource {
     /// A file, read again when it has changed.

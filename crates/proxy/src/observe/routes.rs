@@ -47,7 +47,7 @@ struct HostsPage {
     summary: Summary,
     hosts: Vec<HostRow>,
     matching: usize,
-    /// Where the next page begins, if there is one.
+    /// The beginning of the next page, if there is one.
     next: Option<usize>,
     page_size: usize,
     show: Show,
@@ -86,7 +86,7 @@ fn hosts(shared: &Shared, filter: &Filter) -> (Vec<HostRow>, usize, Summary) {
 #[serde(rename_all = "camelCase")]
 struct Hosts {
     summary: Summary,
-    /// Says how many match; `hosts` are those from `from` on.
+    /// The number of hosts that match; `hosts` are those from `from` on.
     matching: usize,
     from: usize,
     hosts: Vec<HostRow>,

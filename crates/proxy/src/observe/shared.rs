@@ -15,7 +15,7 @@ use super::submission::{Submission, Verified};
 #[derive(Debug, Default)]
 pub(crate) struct Listed {
     pub(crate) list: Option<LogList>,
-    /// Where it is from.
+    /// The source that it is from.
     pub(crate) from: Option<String>,
     /// The time when it was read.
     pub(crate) read_ms: u64,
@@ -26,13 +26,13 @@ pub(crate) struct Shared {
     /// Never locked by who only has something to report.
     pub(crate) memory: Mutex<Memory>,
     pub(crate) list: ArcSwap<Listed>,
-    /// Why the list could not be read again; empty if it could.
+    /// The reason why the list could not be read again; empty if it could.
     pub(crate) list_trouble: ArcSwap<String>,
-    /// Says whether what is remembered was judged by an older list.
+    /// True if what is remembered was judged by an older list.
     pub(crate) relisted: AtomicBool,
     pub(crate) metrics: Metrics,
     pub(crate) roots: Arc<Roots>,
-    /// Where chains go, if anywhere.
+    /// The logs that chains go to, if any.
     pub(crate) submit_to: Vec<String>,
     /// The keys of those logs that were given.
     pub(crate) submit_keys: Vec<Arc<PublicKey>>,

@@ -1,8 +1,8 @@
-//! Describes what a stapled OCSP response is worth.
+//! The worth of a stapled OCSP response.
 
 use lucarne_ct::{CertStatus, Certificate, Issuer, ocsp_status};
 
-/// Describes what the stapled OCSP response says of a certificate, if that is proven.
+/// The verdict of the stapled OCSP response on a certificate, if that is proven.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Staple {
     /// No response.

@@ -26,7 +26,7 @@ const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(3600);
 /// Of what a log says when it refuses, so much is kept.
 const MOST_REASON: usize = 300;
 
-/// Describes what became of offering a certificate to the log.
+/// The outcome of offering a certificate to the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Submission {
     /// There is no log to submit to.
@@ -45,7 +45,7 @@ pub(crate) enum Submission {
     Failed(String),
 }
 
-/// Says whether the SCT of the log that was submitted to is good.
+/// The verdict on the SCT of the log that was submitted to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verified {
     /// It is, by the key of this log.
@@ -64,7 +64,7 @@ pub(crate) struct PendingSubmission {
     pub(crate) issuers: Arc<[Arc<Issuer>]>,
 }
 
-/// Describes what an attempt came to.
+/// The outcome of an attempt.
 enum Attempt {
     Done(Submission),
     /// Later: why, and when the log would like it.

@@ -69,7 +69,7 @@ pub(crate) struct HostRow {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct VerdictRow {
     pub(crate) policy: &'static str,
-    /// Says whether there was a log list to judge by.
+    /// True if there was a log list to judge by.
     pub(crate) known: bool,
     pub(crate) compliant: bool,
     pub(crate) reason: String,

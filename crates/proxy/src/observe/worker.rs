@@ -17,7 +17,7 @@ use super::shared::Shared;
 use super::staple::Staple;
 use super::submission::{PendingSubmission, Submission};
 
-/// Describes what the worker is told.
+/// The messages to the worker.
 #[derive(Debug)]
 pub(crate) enum Message {
     Seen(Sighting),
@@ -43,7 +43,7 @@ impl Sighting {
 
 pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
-    /// Where chains go, if anywhere.
+    /// The logs that chains go to, if any.
     pub(crate) destinations: Vec<Destination>,
     /// Bytes in the queue.
     pub(crate) queued: Arc<AtomicUsize>,
