@@ -1,4 +1,4 @@
-//! What a log must store of a submission besides what it signs.
+//! The data that a log must store of a submission besides what it signs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -14,7 +14,7 @@ use super::checks::{self, Finding};
 /// Verifies the SCTs of one log.
 #[derive(Debug)]
 pub struct SctVerifier {
-    /// Says yes quickly; anything else is asked of `key`.
+    /// The key in a form that says yes quickly; anything else is asked of `key`.
     known: Option<KnownKey>,
     key: ParsedPublicKey,
     log_id: LogId,
