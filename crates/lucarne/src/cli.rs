@@ -176,8 +176,9 @@ pub struct Keygen {
 }
 
 impl Serve {
-    /// Whether certificates are made for tests, and in which directory if one is
-    /// named. Sunlight's flag is a switch: `true` and `false` are no directories.
+    /// Returns `Some` if certificates are made for tests, with the directory if
+    /// one is named. Sunlight's flag is a switch: `true` and `false` are no
+    /// directories.
     pub fn testcert(&self) -> Option<Option<&Path>> {
         let directory = self.testcert.as_ref()?.as_deref();
         match directory.and_then(Path::to_str) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lucarne_log::{Log, State};
 
-/// How often the log is asked whether its description has changed.
+/// The time after which the log is asked again whether its description has changed.
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Publishes the description once the log is open, and whenever it changes.

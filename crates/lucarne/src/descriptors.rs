@@ -1,4 +1,4 @@
-//! How many of the files that the process may have open connections get.
+//! The share that connections get of the files that the process may have open.
 //!
 //! A connection is a file, and so is what a round writes, the lock, the dedup
 //! index, a store's connection. However many clients come, enough is left for

@@ -12,7 +12,7 @@ use lucarne_storage::{Lock, LockError};
 use crate::config::{LockPlace, LogSettings};
 use crate::open;
 
-/// Whether `serve` may create a log now.
+/// The inception of a log, seen from today: `serve` may create it now, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Birth {
     /// It may: the inception is today, in UTC.
@@ -30,7 +30,7 @@ pub(crate) fn today() -> Date {
     Timestamp::now().to_zoned(TimeZone::UTC).date()
 }
 
-/// Whether `log` may be created now.
+/// Returns whether `log` may be created now.
 pub(crate) fn birth(log: &LogSettings) -> Birth {
     let today = today();
     match &log.inception {
@@ -42,7 +42,7 @@ pub(crate) fn birth(log: &LogSettings) -> Birth {
 }
 
 impl Birth {
-    /// Why the log is not created, and what to do.
+    /// Returns the reason why the log is not created, and what to do.
     pub(crate) fn refusal(self, log: &LogSettings, lock: &LockPlace) -> String {
         let day = match self {
             Birth::Past(day) => format!("its inception was on {day}, not today"),
@@ -84,7 +84,7 @@ pub(crate) async fn create(log: &LogSettings, lock: &dyn Lock) -> Result<()> {
         .with_context(of_log)
 }
 
-/// Whether the lock knows the log.
+/// Returns true if the lock knows the log.
 ///
 /// # Errors
 /// If it cannot be asked.

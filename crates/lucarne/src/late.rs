@@ -1,4 +1,4 @@
-//! What is opened when it is first needed.
+//! Things that are opened when they are first needed.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
-/// How long a caller waits for an opening. It goes on without them.
+/// The time that a caller waits for an opening. It goes on without them.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Something that is opened once. One attempt is under way at a time, and
@@ -27,12 +27,12 @@ impl<T, E> Default for Late<T, E> {
 }
 
 impl<T: Send + 'static, E: Send + 'static> Late<T, E> {
-    /// What was opened, if it was.
+    /// Returns what was opened, if it was.
     pub(crate) fn get(&self) -> Option<&T> {
         self.opened.get()
     }
 
-    /// What was opened, opening it first if need be.
+    /// Returns what was opened, opening it first if need be.
     ///
     /// # Errors
     /// That of `open`; `silent` if it takes too long.

@@ -1,4 +1,4 @@
-//! What the process says of itself, on standard error.
+//! The log of the process itself, on standard error.
 //!
 //! Lines go through a bounded queue to a thread of their own. When whoever
 //! reads them stalls, lines are dropped and counted: a round never waits for a

@@ -1,4 +1,4 @@
-//! What object stores and locks cost, as metrics.
+//! The cost of object stores and locks, as metrics.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -123,7 +123,7 @@ impl Metering {
         );
     }
 
-    /// Who counts the requests of a log, or of the lock.
+    /// Returns the observer that counts the requests of a log, or of the lock.
     pub(crate) fn of(&self, user: &str) -> Arc<dyn Observer> {
         let counters = Operation::ALL.map(|operation| Counters {
             outcomes: Outcome::ALL.map(|outcome| {

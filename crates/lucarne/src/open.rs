@@ -97,10 +97,10 @@ fn sqlite(path: &std::path::Path) -> String {
     format!("sqlite:{}", path.display())
 }
 
-/// What readers were served from a bucket, kept on disk.
+/// The cache on disk of what readers were served from a bucket.
 #[derive(Clone)]
 pub(crate) struct ReadCache {
-    /// Where.
+    /// Its directory.
     pub(crate) directory: PathBuf,
     /// At most so many bytes; 0 keeps nothing.
     pub(crate) bytes: u64,

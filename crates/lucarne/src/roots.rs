@@ -8,7 +8,7 @@ use lucarne_ct::{CcadbError, CcadbProgramme, Fingerprint, Roots, SkippedRoot};
 use crate::ccadb;
 use crate::config::{Ccadb, LogSettings, RefusedRoots, Report};
 
-/// Whether CCADB roots that are new may be written into the log's cache.
+/// The choice of whether CCADB roots that are new may be written into the log's cache.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Remember {
     Yes,
@@ -117,8 +117,8 @@ fn ccadb_roots(log: &LogSettings, roots: &mut Roots, remember: Remember, report:
     roots.merge(&known);
 }
 
-/// What a Sunlight before us has accepted, if it left its data here: it adds to
-/// that file, and never removes a root either.
+/// Returns the roots that a Sunlight before us has accepted, if it left its
+/// data here: it adds to that file, and never removes a root either.
 fn sunlights(log: &LogSettings) -> Roots {
     let directory = log.data.value.directory();
     let pem = directory.and_then(|directory| std::fs::read(directory.join("_roots.pem")).ok());
@@ -158,8 +158,8 @@ fn add(
     roots.merge(&read);
 }
 
-/// Whether Chrome's Merge Delay Monitor root is among `roots`: Chrome's log
-/// policy demands it.
+/// Returns true if Chrome's Merge Delay Monitor root is among `roots`: Chrome's
+/// log policy demands it.
 pub(crate) fn has_merge_delay_monitor(roots: &Roots) -> bool {
     roots
         .iter()

@@ -1,4 +1,4 @@
-//! What the process asks of the operating system.
+//! The things that the process asks of the operating system.
 
 use anyhow::Result;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

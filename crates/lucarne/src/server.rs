@@ -24,15 +24,15 @@ use crate::roots::{self, Remember};
 use crate::signals::{self, Signals, Wish};
 use crate::{commands, describe, descriptors, runtime, tls, verification};
 
-/// How often changed TLS files are looked for.
+/// The time between two looks for changed TLS files.
 const WATCH_TLS: Duration = Duration::from_secs(2);
-/// How often CCADB is asked for new roots.
+/// The time after which CCADB is asked again for new roots.
 const WATCH_CCADB: Duration = Duration::from_secs(24 * 3600);
 
-/// What may be left to do once everything has ended or was given up.
+/// The time for what is left to do once everything has ended or was given up.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// How often a lock or store that did not answer is asked whether a log exists.
+/// The time after which a lock or store that did not answer is asked again whether a log exists.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
 /// When a log that does not exist may be created.
@@ -271,7 +271,7 @@ async fn open_lock(
     Ok(Arc::new(lock))
 }
 
-/// Whether nothing is there. (Of a bucket, creation itself finds out.)
+/// Returns true if nothing is there. (Of a bucket, creation itself finds out.)
 fn is_fresh(place: &DataPlace) -> bool {
     let Some(directory) = place.directory() else {
         return true;
@@ -285,7 +285,7 @@ fn is_fresh(place: &DataPlace) -> bool {
     }
 }
 
-/// Whether no round was ever staged there.
+/// Returns true if no round was ever staged there.
 fn holds_nothing(own: &Path) -> bool {
     match std::fs::read_dir(own.join("journal")) {
         Err(error) => error.kind() == io::ErrorKind::NotFound,
@@ -348,7 +348,7 @@ async fn create_if_missing(
     Ok(None)
 }
 
-/// Whether a store or a server only has to come back.
+/// Returns true if a store or a server only has to come back.
 fn is_passing(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let lock = cause.downcast_ref::<LockError>();
@@ -359,8 +359,8 @@ fn is_passing(error: &anyhow::Error) -> bool {
     })
 }
 
-/// Whether it comes from where the log's data is, and not from the lock, which
-/// all logs share.
+/// Returns true if it comes from where the log's data is, and not from the
+/// lock, which all logs share.
 fn is_of_its_data(error: &anyhow::Error) -> bool {
     let mut causes = error.chain();
     causes.any(|cause| cause.is::<lucarne_storage::Error>() || cause.is::<io::Error>())
@@ -401,13 +401,13 @@ fn start_log(
     Log::start(config, roots, assets, Arc::clone(lock), metrics)
 }
 
-/// What is done beside serving.
+/// The work that is done beside serving.
 struct Upkeep {
     config: Arc<Config>,
     logs: Vec<Arc<Log>>,
     tls: Option<Arc<Tls>>,
     tls_watch: tls::Watch,
-    /// Whether SIGHUP means that nobody watches any more: the demo.
+    /// True if SIGHUP means that nobody watches any more: the demo.
     terminal: bool,
 }
 

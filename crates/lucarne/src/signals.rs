@@ -43,7 +43,7 @@ pub(crate) struct Signals {
 /// this close to each other are one wish.
 pub(crate) const ONE_WISH: Duration = Duration::from_millis(300);
 
-/// What a signal asks for.
+/// The wishes that signals stand for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
     /// Drain and exit; the signal's name.

@@ -1,5 +1,5 @@
-//! What will bite later: things that are allowed, and that an operator should
-//! hear of before the log is in use.
+//! The things that will bite later: they are allowed, but an operator should
+//! hear of them before the log is in use.
 
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;

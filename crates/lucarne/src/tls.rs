@@ -54,7 +54,7 @@ impl Watch {
         Watch { files, seen }
     }
 
-    /// Whether a file changed since the last call.
+    /// Returns true if a file changed since the last call.
     pub(crate) fn changed(&mut self) -> bool {
         let now = stamps(&self.files);
         let changed = now != self.seen;

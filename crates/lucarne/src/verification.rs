@@ -19,7 +19,7 @@ pub enum VerifyBy {
     General,
 }
 
-/// What all logs of the process share. A disagreement is a line at level `ERROR`.
+/// Starts what all logs of the process share. A disagreement is a line at level `ERROR`.
 pub(crate) fn start(by: VerifyBy, registry: &mut Registry) -> Arc<Verification> {
     let verification = match by {
         VerifyBy::Fast => Verification::by_own_arithmetic(),

@@ -16,7 +16,7 @@ pub struct Anything {
     pub arguments: Vec<OsString>,
 }
 
-/// Says what is missing.
+/// Reports what is missing.
 pub(super) fn left_out(what: &'static str, feature: &'static str) -> ExitCode {
     failed(NotBuilt { what, feature })
 }

@@ -31,7 +31,7 @@ pub(crate) use without_load::{demo, load, watch};
 #[cfg(not(feature = "proxy"))]
 pub(crate) use without_proxy::proxy;
 
-/// What a command prints on standard error when it ends with a problem.
+/// Prints, on standard error, the problem that a command ends with.
 pub(crate) fn failed(message: impl std::fmt::Display) -> ExitCode {
     eprintln!("lucarne: {message}");
     ExitCode::FAILURE

@@ -1,4 +1,4 @@
-//! What a log accepts: roots, and certificates below them.
+//! The roots that a log accepts, and the certificates below them.
 
 use std::path::PathBuf;
 

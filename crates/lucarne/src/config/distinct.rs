@@ -8,7 +8,7 @@ use lucarne_settings::{Located, Report, join};
 use super::log::LogSettings;
 use super::place::{DataPlace, LockPlace};
 
-/// What logs claim for themselves, also those with other problems.
+/// The claims of logs to what is theirs alone, also of those with other problems.
 #[derive(Default)]
 pub(super) struct Claims {
     owners: HashMap<(&'static str, String), Owner>,
@@ -28,7 +28,7 @@ pub(super) struct Claimant<'p> {
     pub(super) index: usize,
     /// Such as `logs[rome2026h1]`.
     pub(super) path: &'p str,
-    /// Where it begins.
+    /// The line where it begins.
     pub(super) line: usize,
 }
 

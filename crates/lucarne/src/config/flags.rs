@@ -21,11 +21,11 @@ use super::server::TlsFiles;
 use super::tesseract::Ignored;
 use super::values;
 
-/// What is no fingerprint.
+/// The problem of what is no fingerprint.
 const NO_FINGERPRINT: &str = "is no SHA-256 fingerprint (64 hexadecimal digits)";
 const NO_LOCK: &str = "is missing: of a log in a bucket it names the lock, such as mysql://…, \
                        postgres://…, or s3://bucket/lock";
-/// Where TesseraCT finds a key that no flag names.
+/// The environment variable where TesseraCT finds a key that no flag names.
 const KEY_VARIABLE: &str = "LOG_PRIVATE_KEY";
 /// The same, as `secret` has it.
 const KEY_SOURCE: &str = "env:LOG_PRIVATE_KEY";
@@ -268,7 +268,7 @@ pub(super) fn name_of(key: &str) -> String {
 }
 
 impl Flags {
-    /// Whether any of the flags is given: then there is no file.
+    /// Returns true if any of the flags is given: then there is no file.
     pub fn given(&self) -> bool {
         self.origin.is_some()
     }
@@ -571,7 +571,7 @@ impl Flags {
     }
 }
 
-/// How the log sequences.
+/// The settings of the log's sequencing.
 struct Rounds {
     /// If it is given.
     period: Option<Duration>,

@@ -1,4 +1,4 @@
-//! What TesseraCT's flags say, read as it reads them.
+//! The values of TesseraCT's flags, read as it reads them.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use lucarne_ct::Require;
 
 use super::values::{self, Prefix};
 
-/// What a flag of TesseraCT's says: empty is as if it were not given.
+/// Returns the value of a flag of TesseraCT's: empty is as if it were not given.
 pub(super) fn given(text: &Option<String>) -> Option<&str> {
     text.as_deref().filter(|text| !text.is_empty())
 }

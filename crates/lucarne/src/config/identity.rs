@@ -1,4 +1,4 @@
-//! What makes a log that log: name, prefixes, key, directories.
+//! The identity of a log: name, prefixes, key, directories.
 
 use std::path::PathBuf;
 use std::sync::Arc;

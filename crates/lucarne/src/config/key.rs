@@ -12,7 +12,7 @@ pub(crate) fn read(path: &Path) -> Result<LogKey, String> {
     from_bytes(&bytes_of(path)?)
 }
 
-/// What is in the file at `path`.
+/// Reads the file at `path`.
 pub(super) fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => {
@@ -45,7 +45,7 @@ pub(super) fn from_bytes(bytes: &[u8]) -> Result<LogKey, String> {
     }
 }
 
-/// Who else may read the file at `path`, if anybody.
+/// Returns who else may read the file at `path`, if anybody.
 pub(super) fn readable_by_others(path: &Path) -> Option<&'static str> {
     let mode = std::fs::metadata(path).ok()?.permissions().mode();
     match mode & 0o077 {

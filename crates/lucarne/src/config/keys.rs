@@ -156,7 +156,7 @@ const PREFIX: &str = "is ignored: the URL in `submissionprefix` says it";
 /// The same for keys of one log.
 const IGNORED_LOG: &[(&str, &str)] = &[("httphost", PREFIX), ("httpprefix", PREFIX)];
 
-/// What of Sunlight's is ignored in the map at `path`.
+/// Returns Sunlight's keys that are ignored in the map at `path`.
 fn ignored(path: &str) -> &'static [(&'static str, &'static str)] {
     match path {
         "" => IGNORED_TOP,
@@ -190,7 +190,7 @@ pub(super) fn open<'t>(
     Section::open_advised(node, path, &taken, advice, report)
 }
 
-/// What to say of a key that is not one of `known`.
+/// Returns what to say of a key that is not one of `known`.
 fn unknown(key: &str, known: &[&str]) -> String {
     if let Some((_, advice)) = FOREIGN.iter().find(|(foreign, _)| *foreign == key) {
         return (*advice).to_owned();

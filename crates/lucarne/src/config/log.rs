@@ -18,31 +18,31 @@ use super::{accept, identity, keys, metadata, values};
 /// One log as the operator wants it.
 #[derive(Clone, Debug)]
 pub struct LogSettings {
-    /// Where the log begins in the file.
+    /// The line where the log begins in the file.
     pub line: Option<usize>,
     /// Its name in metrics and messages.
     pub shortname: Located<String>,
     /// Free text for `log.v3.json`.
     pub description: String,
-    /// What else it says of the log.
+    /// Holds what else it says of the log.
     pub metadata: Metadata,
     /// The day on which `serve` may create the log.
     pub inception: Option<Located<Date>>,
     /// The checkpoint origin.
     pub origin: String,
-    /// Where clients submit.
+    /// The prefix under which clients submit.
     pub submission: Located<Prefix>,
-    /// Where clients read.
+    /// The prefix under which clients read.
     pub monitoring: Located<Prefix>,
-    /// Where the key is.
+    /// The place of the key.
     pub secret: Located<Secret>,
     /// The key itself.
     pub key: Arc<LogKey>,
     /// Directory for what can be lost: dedup index, CCADB roots.
     pub cache: Located<PathBuf>,
-    /// Where the log's data is.
+    /// The place of the log's data.
     pub data: Located<DataPlace>,
-    /// Where accepted roots come from.
+    /// The sources of accepted roots.
     pub roots: RootSources,
     /// Shortest distance between rounds.
     pub period: Located<Duration>,
@@ -56,13 +56,13 @@ pub struct LogSettings {
     pub read_cache: u64,
     /// Disk for tiles that are read from a bucket, in bytes.
     pub disk_cache: u64,
-    /// What the log accepts.
+    /// The policy of what the log accepts.
     pub policy: Policy,
-    /// Where it reads the time.
+    /// The clock that it reads the time from.
     pub clock: Clock,
 }
 
-/// Where accepted roots come from; all sources are joined.
+/// The sources of accepted roots, which are all joined.
 #[derive(Clone, Debug, Default)]
 pub struct RootSources {
     /// `roots`: a PEM file.
@@ -126,19 +126,20 @@ impl LogSettings {
         }
     }
 
-    /// Where CCADB roots are kept between starts.
+    /// Returns the file where CCADB roots are kept between starts.
     pub(crate) fn ccadb_file(&self) -> PathBuf {
         self.cache.value.join("ccadb.pem")
     }
 
-    /// Where tiles that are read from a bucket are kept. Its name has the
-    /// key's: another log's tiles must never be served as this one's.
+    /// Returns the directory where tiles that are read from a bucket are kept.
+    /// Its name has the key's: another log's tiles must never be served as this
+    /// one's.
     pub(crate) fn tiles_directory(&self) -> PathBuf {
         let id = hex::encode(&self.key.log_id().0[..8]);
         self.cache.value.join(format!("tiles-{id}"))
     }
 
-    /// What the `log` crate needs to know, with a verification of the log's own.
+    /// Returns what the `log` crate needs to know, with a verification of the log's own.
     pub(crate) fn to_log_config(&self) -> LogConfig {
         LogConfig {
             shortname: self.shortname.value.clone(),
@@ -239,7 +240,7 @@ fn name_or_index(index: usize, node: &Node) -> String {
     }
 }
 
-/// How the log sequences.
+/// The settings of the log's sequencing.
 struct Rounds {
     /// If it is given.
     period: Option<Located<Duration>>,

@@ -13,7 +13,7 @@ use std::path::Path;
 use lucarne_storage::object::{Gcs, S3};
 use url::{Host, Url};
 
-/// Where it is. Nothing of it is secret.
+/// The place of a secret that a cloud keeps. Nothing of it is secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Manager {
     /// AWS Secrets Manager.
@@ -162,7 +162,7 @@ fn plain(name: &str) -> bool {
     name.chars().all(allowed) && name.split('/').all(|part| !part.is_empty())
 }
 
-/// What a URL says after its `?`, in the order of these names.
+/// Returns the parameters after the `?` of a URL, in the order of these names.
 fn parameters<const N: usize>(
     query: &str,
     names: [&str; N],

@@ -1,4 +1,4 @@
-//! What `log.v3.json` says of a log beyond what it does.
+//! The statements of `log.v3.json` about a log beyond what it does.
 
 use lucarne_ct::{CcadbProgramme, Policy, Require};
 use lucarne_log::{IntendedUse, Metadata, PlannedChange, RateLimit, Status};
@@ -26,8 +26,8 @@ pub(super) fn read(reader: &mut Reader<'_, '_>, likely: IntendedUse) -> Metadata
     }
 }
 
-/// What a log is for of which nobody says it: production only if all that a
-/// log for browsers has is there, so that no test ever claims it.
+/// Returns the likely use of a log of which nobody says it: production only if
+/// all that a log for browsers has is there, so that no test ever claims it.
 pub(super) fn likely_use(
     roots: &RootSources,
     policy: &Policy,
@@ -95,7 +95,7 @@ fn rate_limit(reader: &mut Reader<'_, '_>, key: &str) -> Option<RateLimit> {
     })
 }
 
-/// What an endpoint's requests may be counted together by.
+/// The scopes within which an endpoint's requests may be counted together.
 const SCOPES: &[&str] = &["ip", "asn", "subnet", "user-agent", "geography", "global"];
 
 /// A reader of the map `node` under `key`.

@@ -1,5 +1,5 @@
-//! What the operator wants, read from a YAML file (Sunlight's keys and ours)
-//! or from flags (TesseraCT's).
+//! The configuration that the operator wants, read from a YAML file (Sunlight's
+//! keys and ours) or from flags (TesseraCT's).
 //!
 //! Reading never stops at the first problem: the [`Report`] has them all.
 
@@ -42,7 +42,7 @@ pub use values::{Listen, Prefix};
 /// A whole configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where to listen.
+    /// The addresses to listen on.
     pub listen: Vec<Located<Listen>>,
     /// The lock.
     pub checkpoints: Located<LockPlace>,

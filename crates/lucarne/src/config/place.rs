@@ -1,4 +1,4 @@
-//! Where a log's data is, and where its lock: paths, servers, buckets.
+//! The places of a log's data and of its lock: paths, servers, buckets.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use lucarne_storage::{ObjectStoreConfig, SqlLock};
 use super::secret::Secret;
 use super::{key, keys};
 
-/// Where the data of a log is.
+/// The place of a log's data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DataPlace {
     /// In a directory (`localdirectory`).
@@ -50,7 +50,7 @@ impl fmt::Display for DataPlace {
     }
 }
 
-/// Where the lock of all logs is. Shown without passwords.
+/// The place of the lock of all logs. Shown without passwords.
 #[derive(Clone, PartialEq, Eq)]
 pub enum LockPlace {
     /// An SQLite database.

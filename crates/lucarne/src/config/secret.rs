@@ -1,4 +1,4 @@
-//! Where a log's key comes from, `secret`, or a lock's password,
+//! The source of a log's key, `secret`, or of a lock's password,
 //! `checkpointspassword`.
 
 use std::fmt;
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use lucarne_ct::LogKey;
 
-/// How long a command may take.
+/// The time that a command may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// More than any key has.
 const MOST: u64 = 64 << 10;
 
-/// Where the key of a log, or a password, is. Nothing of it is secret.
+/// The place of a log's key, or of a password. Nothing of it is secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Secret {
     /// In a file.
@@ -24,7 +24,7 @@ pub enum Secret {
     Credential(String),
     /// In an environment variable.
     Variable(String),
-    /// What a command prints.
+    /// In the output of a command.
     Command(Vec<String>),
     /// In a cloud's keeping.
     Manager(super::manager::Manager),
@@ -150,7 +150,7 @@ impl Secret {
     }
 }
 
-/// What a command prints, if it succeeds in time.
+/// Returns the output of a command, if it succeeds in time.
 fn output(words: &[String]) -> Result<Vec<u8>, String> {
     let (program, arguments) = words.split_first().ok_or("is empty")?;
     let mut child = Command::new(program)

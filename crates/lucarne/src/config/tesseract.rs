@@ -12,9 +12,9 @@ use super::clouds::Cloud;
 pub(super) struct Foreign {
     /// As TesseraCT has it.
     name: &'static str,
-    /// Whether it can stand without a value.
+    /// True if it can stand without a value.
     switch: bool,
-    /// Why it means nothing: follows "ignored: ".
+    /// The reason why it means nothing: follows "ignored: ".
     pub(super) why: &'static str,
 }
 

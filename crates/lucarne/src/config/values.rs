@@ -1,4 +1,4 @@
-//! How a server's single values are written: addresses, URLs, names, OIDs.
+//! The spelling of a server's single values: addresses, URLs, names, OIDs.
 //! Numbers and times are as in every file of settings.
 
 use std::fmt;
@@ -12,7 +12,7 @@ pub(crate) use lucarne_settings::values::{boolean, date, milliseconds, number, r
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
     text: String,
-    /// What it resolves to; the first that can be bound is used.
+    /// The addresses that it resolves to; the first that can be bound is used.
     pub addresses: Vec<SocketAddr>,
 }
 

@@ -22,7 +22,7 @@ pub(super) fn new(directory: &Path) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// How a log comes to accept what these authorities issue.
+/// Explains how a log comes to accept what these authorities issue.
 fn trust(roots: &Roots) -> String {
     let file = roots.roots_file();
     let file = file.canonicalize().unwrap_or(file);

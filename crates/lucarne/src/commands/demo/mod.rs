@@ -106,7 +106,7 @@ fn configuration(home: &Home) -> Result<(Config, LogSettings)> {
     Ok((config, log))
 }
 
-/// Where a client on this machine reaches what listens at `place`.
+/// Returns the address at which a client on this machine reaches what listens at `place`.
 fn reachable(place: &Listen) -> String {
     let address = place.addresses.first();
     match address.filter(|address| address.ip().is_unspecified()) {

@@ -1,4 +1,4 @@
-//! What the demo shows in the terminal.
+//! The output of the demo in the terminal.
 
 use std::io::IsTerminal;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What the demo submits to its own log, over HTTP like any stranger.
+//! The submissions of the demo to its own log, over HTTP like any stranger's.
 
 use std::ops::Range;
 use std::path::Path;
@@ -250,7 +250,7 @@ fn short(path: &Path) -> String {
     }
 }
 
-/// How to call this very program again.
+/// Returns the command that calls this very program again.
 fn myself() -> String {
     let program = std::env::current_exe();
     program.map_or_else(|_| "lucarne".to_owned(), |program| short(&program))

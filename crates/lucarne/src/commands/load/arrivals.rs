@@ -8,7 +8,7 @@ use lucarne_settings::values;
 
 use crate::commands::duration;
 
-/// What a scenario takes if nothing is asked for.
+/// The load of a scenario if nothing is asked for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Usual {
     /// Users, if neither users nor a rate are asked for.
@@ -65,7 +65,7 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// What the flags ask for, or what is usual.
+    /// Returns the executor that the flags ask for, or the usual one.
     pub(super) fn executor(&self, usual: Usual) -> ExecutorConfig {
         let stages = self.stages.clone();
         match (self.rate, stages.is_empty()) {
@@ -100,7 +100,7 @@ impl Flags {
         }
     }
 
-    /// What carries out a rate.
+    /// Returns the options of the executors that carry out a rate.
     pub fn arrival_rate(&self) -> ArrivalRateOptions {
         let default = ArrivalRateOptions::default();
         ArrivalRateOptions {

@@ -26,7 +26,7 @@ pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
     placed
 }
 
-/// Whether [`write`] could begin, to be known before a long run.
+/// Tests whether [`write`] could begin, to be known before a long run.
 pub(super) fn probe(path: &Path) -> io::Result<()> {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     if fs::metadata(&path).is_ok_and(|found| found.is_dir()) {

@@ -126,7 +126,7 @@ fn exit(verdict: Verdict) -> ExitCode {
     ExitCode::from(verdict.exit_code())
 }
 
-/// Says why nothing was run: something the user wrote is wrong.
+/// Reports why nothing was run: something the user wrote is wrong.
 fn misconfigured(message: impl std::fmt::Display) -> ExitCode {
     super::failed(message);
     exit(Verdict::Configuration)

@@ -1,4 +1,4 @@
-//! What is told of a run, and where.
+//! The output of a run: what is told of it, and where.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use lucarne_load::{Summary, Verdict};
 
 use super::atomic;
 
-/// Where a file's place is standard output.
+/// The place of a file that is standard output.
 const STDOUT: &str = "-";
 
 /// How the summary at the end looks.
@@ -81,7 +81,7 @@ impl Report {
         self.baseline.as_deref().map(read).transpose()
     }
 
-    /// What cannot be written afterwards is found before a run, which may take hours.
+    /// Finds what cannot be written afterwards before a run, which may take hours.
     pub(super) fn writable(&self) -> Result<(), String> {
         let mut seen: Vec<&Path> = Vec::new();
         for path in self.files() {
@@ -150,7 +150,7 @@ impl Report {
     }
 }
 
-/// What a file is made of.
+/// Renders the content of a file.
 type Render = fn(&Summary) -> String;
 
 fn to_json(summary: &Summary) -> String {

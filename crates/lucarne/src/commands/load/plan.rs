@@ -23,7 +23,7 @@ pub struct Options {
     pub output: output::Flags,
 }
 
-/// How long a quick run takes.
+/// The time that a quick run takes.
 const QUICK: Duration = Duration::from_secs(20);
 
 /// Runs the plan.

@@ -1,4 +1,4 @@
-//! What a proxy shall be: what file and flags come to.
+//! The configuration of a proxy: what file and flags come to.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ pub(super) struct Config {
     pub(super) submit_keys: Vec<PathBuf>,
 }
 
-/// Where users come from; nowhere: everybody may use the proxy.
+/// The sources of users; without any, everybody may use the proxy.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UserSources {
     pub(super) file: Option<PathBuf>,
@@ -121,7 +121,7 @@ impl Pair {
     }
 }
 
-/// What comes after `HOST=`, and the hosts; without that it is for all.
+/// Splits text into the hosts before `=` and what comes after; without hosts it is for all.
 fn for_hosts(text: &str) -> Result<(HostPattern, &str), String> {
     match text.split_once('=') {
         // A `=` in a password or in a file's name.
@@ -176,7 +176,7 @@ impl Config {
     }
 }
 
-/// Where certificates are kept.
+/// The places where certificates are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreKind {
     /// In memory.
@@ -213,8 +213,8 @@ pub enum LeafKeys {
 }
 
 impl LeafKeys {
-    /// What is best for keys of this kind. Making an RSA key keeps a processor busy for tens
-    /// of milliseconds, and a page has dozens of hosts; whoever has the proxy's shared key has
+    /// Returns the best choice for keys of this kind. Making an RSA key keeps a processor busy for
+    /// tens of milliseconds, and a page has dozens of hosts; whoever has the proxy's shared key has
     /// the CA's key beside it, and can be every host anyway.
     pub(super) fn best_for(kind: KeyType) -> Self {
         match kind {
@@ -254,7 +254,7 @@ pub(super) fn action(text: &str) -> Result<Action, String> {
     }
 }
 
-/// Where a host is, as it is written: `*.test=127.0.0.1`.
+/// Reads the address of hosts, as it is written: `*.test=127.0.0.1`.
 pub(super) fn place(text: &str) -> Result<(HostPattern, IpAddr), String> {
     let wrong = "is not HOST=ADDRESS, such as *.test=127.0.0.1";
     let (hosts, address) = text.split_once('=').ok_or(wrong)?;

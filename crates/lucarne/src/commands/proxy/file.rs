@@ -365,12 +365,12 @@ fn list<T>(
     located.into_iter().map(|located| located.value).collect()
 }
 
-/// What says of itself why it is wrong, in words that follow the value.
+/// Parses a value that says of itself why it is wrong, in words that follow the value.
 fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error: T::Err| error.to_string())
 }
 
-/// What names the value itself when it is wrong.
+/// Parses a value whose error names the value itself, which is left out.
 fn without_value<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
     let parsed = text.parse().map_err(|error: T::Err| error.to_string());
     parsed.map_err(|why: String| why.trim_start_matches(&format!("{text:?} ")).to_owned())

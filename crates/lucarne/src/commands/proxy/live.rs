@@ -19,9 +19,9 @@ use self::view::{Picture, draw};
 /// This build can show something.
 pub(super) const BUILT: bool = true;
 
-/// How long a key may wait to be noticed.
+/// The time that a key may wait to be noticed.
 const ATTENTION: Duration = Duration::from_millis(100);
-/// How often the picture changes.
+/// The time between two changes of the picture.
 const REFRESH: Duration = Duration::from_millis(500);
 
 /// The terminal, drawn on by a thread of its own until dropped.

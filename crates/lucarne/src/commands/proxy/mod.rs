@@ -39,7 +39,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whether the terminal is drawn on: log lines would be in the way.
+    /// Returns true if the terminal is drawn on: log lines would be in the way.
     pub(crate) fn live(&self) -> bool {
         live::BUILT && !self.flags.no_ui && std::io::stdout().is_terminal()
     }

@@ -35,7 +35,7 @@ fn machine() -> String {
     name.chars().take(32).collect()
 }
 
-/// What mints, into the store that the configuration names.
+/// Makes the minter, on the store that the configuration names.
 pub(super) fn minter(config: &Config, ca: Authority) -> Result<Minter> {
     let leaf_keys = config.leaf_keys;
     let options = MintOptions {
@@ -73,7 +73,7 @@ fn store(config: &Config) -> Result<Arc<dyn CertificateStore>> {
     })
 }
 
-/// Who may use the proxy; `None`: everybody.
+/// Reads the users of the proxy; `None`: everybody may use it.
 pub(super) fn users(sources: &UserSources) -> Result<Option<Users>> {
     let mut lines = sources.given.join("\n");
     if let Some(file) = &sources.file {
@@ -111,8 +111,8 @@ pub(super) fn through(config: &Config) -> Result<Vec<UpstreamRoute>> {
     config.through.iter().map(way).collect()
 }
 
-/// Who is told the secrets of TLS: the file that the environment names, as
-/// with browsers and curl. Nobody, if it names none.
+/// Opens the file that is told the secrets of TLS: the one that the environment
+/// names, as with browsers and curl. `None` if it names none.
 pub(super) fn key_log() -> Result<Option<Arc<dyn KeyLog>>> {
     let file = std::env::var_os("SSLKEYLOGFILE").filter(|file| !file.is_empty());
     let Some(file) = file.map(PathBuf::from) else {
@@ -174,7 +174,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
     read.map_err(|error| anyhow!("cannot read the CAs in {}: {error}", file.display()))
 }
 
-/// Who is shown the servers' certificates.
+/// Makes the observer that is shown the servers' certificates.
 pub(super) async fn observer(
     config: &Config,
     trust: &Trust,

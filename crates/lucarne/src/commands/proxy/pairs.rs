@@ -11,7 +11,7 @@ use lucarne_proxy::{ClientCertificate, HostPattern, Identity, Proxy, Target};
 use super::config::{Config, Pair};
 use crate::tls::{self, both, read};
 
-/// What the files hold, and whether it is what they held.
+/// The pairs that the files hold, and a watch on whether they still hold the same.
 pub(super) struct Pairs {
     shown: Vec<(Pair, ClientCertificate)>,
     own: Vec<(Pair, OwnCertificate)>,
@@ -35,17 +35,17 @@ impl Pairs {
         })
     }
 
-    /// What servers are shown.
+    /// Returns the certificates that servers are shown.
     pub(super) fn shown(&self) -> Vec<ClientCertificate> {
         self.shown.iter().map(|(_, shown)| shown.clone()).collect()
     }
 
-    /// What clients are served.
+    /// Returns the certificates that clients are served.
     pub(super) fn own(&self) -> Vec<OwnCertificate> {
         self.own.iter().map(|(_, own)| own.clone()).collect()
     }
 
-    /// Whether a file is another than it was at the last call.
+    /// Returns true if a file is another than it was at the last call.
     pub(super) fn changed(&mut self) -> bool {
         self.watch.changed()
     }
@@ -114,8 +114,9 @@ fn own(pair: &Pair) -> Result<OwnCertificate> {
     Ok(own.only_for(move |host| covers(&hosts, host)))
 }
 
-/// Whether the certificate is for any of `hosts`, as far as can be told: which
-/// hosts a pattern and a wildcard have in common is seen when they are asked for.
+/// Returns true if the certificate is for any of `hosts`, as far as can be told:
+/// which hosts a pattern and a wildcard have in common is seen when they are
+/// asked for.
 fn can_serve(own: &OwnCertificate, hosts: &HostPattern) -> bool {
     if let Some(host) = hosts.host() {
         return own.covers(&host);

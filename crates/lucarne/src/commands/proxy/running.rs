@@ -136,8 +136,8 @@ fn serve_admin(
     Ok(address)
 }
 
-/// What whoever has started it needs to know. On standard output, which is
-/// not the log: scripts read the addresses there.
+/// Prints what whoever has started it needs to know. On standard output, which
+/// is not the log: scripts read the addresses there.
 fn greet(
     config: &Config,
     directory: &CaDirectory,
@@ -171,7 +171,7 @@ fn greet(
     }
 }
 
-/// How often certificates' files are looked at.
+/// The time between two looks at certificates' files.
 const WATCH: Duration = Duration::from_secs(2);
 
 /// Reads what has changed, and what signals ask to read again, until one asks
@@ -211,7 +211,7 @@ async fn upkeep(
     }
 }
 
-/// What cannot be read stays as it was.
+/// Reads the CA and the users again. What cannot be read stays as it was.
 fn reread(config: &Config, directory: &CaDirectory, proxy: &Proxy) {
     let ca = directory.open().map_err(anyhow::Error::from);
     match ca.and_then(|ca| Ok(proxy.replace_ca(ca)?)) {

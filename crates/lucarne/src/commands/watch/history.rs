@@ -1,4 +1,4 @@
-//! What a watched log has done so far.
+//! The history of a watched log so far.
 
 use std::collections::VecDeque;
 
@@ -33,7 +33,7 @@ pub(super) struct Sight {
     pub(super) timestamp: u64,
     /// Leaves a second, over the last minute or as long as there is.
     pub(super) rate: f64,
-    /// Whether the checkpoint is another than last time.
+    /// True if the checkpoint is another than last time.
     pub(super) new: bool,
 }
 

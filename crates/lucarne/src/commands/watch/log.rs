@@ -17,7 +17,7 @@ pub(super) struct Watched {
     monitor: Option<Monitor>,
 }
 
-/// What a look at it found.
+/// The result of a look at it.
 pub(super) enum Look {
     /// A checkpoint that is right.
     Seen(TreeHead),

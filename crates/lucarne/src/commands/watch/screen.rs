@@ -1,4 +1,4 @@
-//! What `lucarne watch` prints.
+//! The output of `lucarne watch`.
 
 use std::io::{IsTerminal, Write};
 
@@ -9,7 +9,7 @@ use super::history::Sight;
 /// Columns of the sparkline on a terminal.
 pub(super) const SPARK: usize = 24;
 
-/// Where it is printed, and how.
+/// The output: as JSON lines or for people, on a terminal or not.
 pub(super) struct Screen {
     json: bool,
     terminal: bool,

@@ -1,5 +1,5 @@
-//! What the live view looks like. Readable from 80 columns on; a narrower
-//! terminal cuts columns from the right.
+//! The look of the live view. Readable from 80 columns on; a narrower terminal
+//! cuts columns from the right.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-/// What is drawn.
+/// The picture that is drawn.
 pub(super) struct Picture {
     pub(super) title: String,
     pub(super) totals: Totals,
