@@ -54,17 +54,17 @@ pub(crate) struct Options {
     setting: Vec<String>,
 }
 
-/// What one run is about.
+/// The conditions of one run.
 pub(crate) struct Run {
     pub(crate) issuer: Issuer,
     pub(crate) arrivals: Arrivals,
     pub(crate) period: u64,
     pub(crate) syncs: bool,
-    /// Where the log keeps data and lock.
+    /// The place where the log keeps data and lock.
     pub(crate) place: Place,
 }
 
-/// What one run gave.
+/// The figures of one run.
 pub(crate) struct Figures {
     pub(crate) outcome: Outcome,
     before: Usage,

@@ -1,4 +1,4 @@
-//! Who issues what `lucarne load` submits.
+//! The authorities that issue what `lucarne load` submits.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

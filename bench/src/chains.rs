@@ -234,7 +234,7 @@ impl Submissions {
         })
     }
 
-    /// How long the body of the first submission is, in bytes.
+    /// Returns the length of the first submission's body, in bytes.
     pub(crate) fn body_length(&self) -> usize {
         OPENING.len() + self.ends.first().unwrap_or(&0) + self.tail.len()
     }

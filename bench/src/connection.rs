@@ -15,7 +15,7 @@ pub(crate) struct Connection {
     pub(crate) stream: TcpStream,
     /// The request under way: its number and when it should have started.
     pub(crate) request: Option<(u32, Instant)>,
-    /// What the socket did not take yet.
+    /// The bytes that the socket did not take yet.
     unsent: Vec<u8>,
     /// The beginning of a response whose header is not whole yet.
     header: Vec<u8>,

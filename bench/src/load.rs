@@ -15,7 +15,7 @@ use mio::{Events, Interest, Poll, Token};
 
 use crate::connection::{Connection, Pieces};
 
-/// Where requests come from.
+/// The source of requests.
 pub(crate) trait Requests {
     /// The next request and its number, which has the bit [`REPEATED`] if it is
     /// no new work for the server. `None`: there are no more.
@@ -35,7 +35,7 @@ pub(crate) enum Arrivals {
     Open(f64),
 }
 
-/// How much load.
+/// The amount of load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) connections: usize,
@@ -45,7 +45,7 @@ pub(crate) struct Plan {
     pub(crate) duration: Duration,
 }
 
-/// What came of it, in the measured time only.
+/// The outcome, in the measured time only.
 pub(crate) struct Outcome {
     /// Seconds measured.
     pub(crate) seconds: f64,

@@ -29,7 +29,7 @@ pub(crate) struct Options {
     entries: usize,
 }
 
-/// What is read: its name and path.
+/// The resources that are read: name and path.
 const RESOURCES: [(&str, &str); 3] = [
     ("hash tile", "tile/0/000"),
     ("full data tile", "tile/data/000"),

@@ -1,4 +1,4 @@
-//! What a log costs on object stores, beside one on a disk, and what the
+//! The cost of a log on object stores, beside one on a disk, and what the
 //! stores themselves can do.
 
 use std::{process::Command, sync::Arc, time::Duration};
@@ -179,7 +179,7 @@ impl Stand {
         Ok(Place::bucket(&self.bucket()?, None))
     }
 
-    /// What the store does for the load test, which runs where this does.
+    /// Measures what the store does for the load test, which runs where this does.
     fn load(&self, common: &Common) -> Result<String> {
         let bucket = self.bucket()?;
         let output = Command::new(std::path::absolute(&common.binary)?)

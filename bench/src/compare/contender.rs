@@ -15,13 +15,13 @@ use serde::Deserialize;
 use super::variables::Variables;
 use crate::add_chain::wait;
 
-/// What the file says.
+/// The content of the file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Contender {
-    /// What the table calls it.
+    /// Its name in the table.
     pub(crate) name: String,
-    /// Where its commands run; a new directory for each run without it.
+    /// The directory where its commands run; a new one for each run without it.
     directory: Option<String>,
     /// Variables of its own: `${name}`.
     #[serde(default)]
@@ -49,7 +49,7 @@ struct Process {
     ready: String,
 }
 
-/// What a load test must know.
+/// The facts that a load test must know.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Target {
@@ -62,7 +62,7 @@ struct Target {
     key: Option<String>,
 }
 
-/// How long a log may take until it answers.
+/// The time that a log may take until it answers.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Contender {
@@ -128,7 +128,7 @@ impl Contender {
     }
 }
 
-/// What the comparison gives to each log.
+/// The things that the comparison gives to each log.
 pub(crate) struct Given<'a> {
     /// The lucarne binary.
     pub(crate) lucarne: &'a Path,
@@ -237,7 +237,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// What all its processes have used, if they are ours.
+    /// Returns what all its processes have used, if they are ours.
     pub(crate) fn usage(&self) -> Result<Option<Usage>> {
         let mut sum = Usage::default();
         for server in &self.servers {

@@ -1,4 +1,4 @@
-//! What is compared.
+//! The figures that are compared.
 
 use anyhow::{Context, Result};
 use lucarne_load::Summary;

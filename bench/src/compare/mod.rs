@@ -60,7 +60,7 @@ pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What is the same for both logs.
+/// The things that are the same for both logs.
 struct Comparison<'a> {
     common: &'a Common,
     lucarne: PathBuf,

@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, env};
 
 use anyhow::{Context, Result};
 
-/// What `${name}` stands for in a log's file.
+/// The values that `${name}` stands for in a log's file.
 pub(crate) struct Variables {
     file: String,
     values: BTreeMap<String, String>,

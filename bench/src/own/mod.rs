@@ -1,4 +1,4 @@
-//! What `lucarne load` itself costs.
+//! The cost of `lucarne load` itself.
 
 pub(crate) mod server;
 
