@@ -1,4 +1,4 @@
-//! What the dependencies must be, as `deny.toml` says it.
+//! The demands on the dependencies, as `deny.toml` makes them.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -27,7 +27,7 @@ pub(crate) fn run() -> Result<()> {
     check(&mut cargo("deny --locked --offline check"))
 }
 
-/// Where cargo-deny keeps its databases.
+/// Returns the directory where cargo-deny keeps its databases.
 fn advisories() -> Option<PathBuf> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")))?;

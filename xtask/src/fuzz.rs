@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use crate::root;
 use crate::step::{cargo, check};
 
-/// What all targets share when nobody says how long each is to run.
+/// The time that all targets share when nobody says how long each is to run.
 const SHARED: Duration = Duration::from_secs(60);
 
 /// Counters and comparisons for libFuzzer, as clang's `-fsanitize=fuzzer` sets them.

@@ -19,7 +19,7 @@ const THREADS: &str = "4";
 /// A test program that cargo built.
 struct Program {
     executable: PathBuf,
-    /// Where its package is: tests run there, as under `cargo test`.
+    /// The directory of its package: tests run there, as under `cargo test`.
     package: PathBuf,
     /// The package and the target, for people.
     name: String,

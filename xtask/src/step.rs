@@ -21,7 +21,7 @@ pub(crate) fn cargo(arguments: &str) -> Command {
     command
 }
 
-/// Whether this is a run of the continuous integration, where nobody reads along.
+/// Returns true in a run of the continuous integration, where nobody reads along.
 pub(crate) fn in_ci() -> bool {
     std::env::var_os("CI").is_some()
 }

@@ -8,8 +8,8 @@ use anyhow::Result;
 use crate::step::{Steps, cargo, check, in_ci};
 use crate::{deny, fuzz, programs, root};
 
-/// What the default build leaves out. It adds no dependencies: one build with it
-/// is tested, and `.ci/run` makes the default build besides.
+/// The features that the default build leaves out. They add no dependencies: one
+/// build with them is tested, and `.ci/run` makes the default build besides.
 const FEATURES: &str = "--features lucarne/aws-secrets,lucarne/gcp-secrets";
 
 pub(crate) fn everything() -> Result<()> {
