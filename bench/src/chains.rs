@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use base64_simd::STANDARD;
 use clap::ValueEnum;
-use lucarne_mint::{Authority, KeyPair, KeyType, LeafOptions, testing::Pki};
+use lucarne_mint::{Authority, KeyPair, KeyType, LeafOptions, der::Reader, testing::Pki};
 
 use crate::{
     connection::Pieces,
@@ -170,10 +170,11 @@ fn load(text: &str) -> Result<Pki> {
 }
 
 /// Certificates in DER follow each other in the file: each tells its length.
-fn split(mut bytes: &[u8]) -> Vec<Vec<u8>> {
+fn split(bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut leaves = Vec::new();
-    while let Some(element) = lucarne_mint::der::read(&mut bytes) {
-        leaves.push(element.encoded.to_vec());
+    let mut file = Reader::new(bytes);
+    while let Ok(leaf) = file.any("leaf") {
+        leaves.push(leaf.raw.to_vec());
     }
     leaves
 }

@@ -16,7 +16,7 @@ use base64_simd::STANDARD;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::{Request, Response, body::Incoming};
-use lucarne_mint::der;
+use lucarne_mint::der::{DerError, Reader};
 use lucarne_testkit::{Launch, free_port, usage};
 
 use crate::{
@@ -144,10 +144,10 @@ impl Floor {
             .collect();
         let chain = chain?;
         let leaf = chain.first().context("empty chain")?;
-        let mut parts = der::read(&mut &leaf[..]).context("leaf")?.content;
-        let tbs = der::read(&mut parts).context("TBS")?.encoded;
-        der::read(&mut parts).context("algorithm")?;
-        let signature = &der::read(&mut parts).context("signature")?.content[1..];
+        let mut parts = Reader::new(leaf).any("leaf")?.reader();
+        let tbs = parts.any("TBS")?.raw;
+        parts.any("algorithm")?;
+        let signature = &parts.any("signature")?.value[1..];
         self.issuer.verify_sig(tbs, signature)?;
         let sct = self.key.sign(&SystemRandom::new(), leaf)?;
         Ok(format!(
@@ -159,10 +159,11 @@ impl Floor {
 }
 
 /// The SubjectPublicKeyInfo of a version 3 certificate.
-fn spki(mut certificate: &[u8]) -> Option<&[u8]> {
-    let mut tbs = der::read(&mut { der::read(&mut certificate)?.content })?.content;
+fn spki(certificate: &[u8]) -> Result<&[u8], DerError> {
+    let mut certificate = Reader::new(certificate).any("certificate")?.reader();
+    let mut tbs = certificate.any("TBS")?.reader();
     for _version_to_subject in 0..6 {
-        der::read(&mut tbs)?;
+        tbs.any("field")?;
     }
-    Some(der::read(&mut tbs)?.encoded)
+    Ok(tbs.any("key")?.raw)
 }

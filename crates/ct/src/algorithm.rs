@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use lucarne_x509::der::{DerError, Reader, tag};
+use lucarne_x509::oid::{self, content};
+
 use crate::certificate::Certificate;
-use crate::der::{DerError, Reader, tag};
-use crate::oid::{self, SHA1, SHA256};
 use crate::policy::Policy;
 use crate::rejection::{Code, Rejection};
 
@@ -134,19 +135,19 @@ impl<'a> AlgorithmIdentifier<'a> {
     fn algorithm(&self) -> Result<SignatureAlgorithm, Refused> {
         use SignatureAlgorithm::{Ecdsa, Ed25519, RsaPkcs1, RsaPss};
         Ok(match self.oid {
-            RSA_SHA1 | OIW_RSA_SHA1 => RsaPkcs1(HashAlgorithm::Sha1),
-            RSA_SHA256 => RsaPkcs1(HashAlgorithm::Sha256),
-            RSA_SHA384 => RsaPkcs1(HashAlgorithm::Sha384),
-            RSA_SHA512 => RsaPkcs1(HashAlgorithm::Sha512),
-            RSA_PSS => RsaPss(self.pss_hash().ok_or(Refused::Unknown)?),
-            ECDSA_SHA1 => Ecdsa(HashAlgorithm::Sha1),
-            ECDSA_SHA256 => Ecdsa(HashAlgorithm::Sha256),
-            ECDSA_SHA384 => Ecdsa(HashAlgorithm::Sha384),
-            ECDSA_SHA512 => Ecdsa(HashAlgorithm::Sha512),
-            ED25519 => Ed25519,
-            RSA_MD2 => return Err(Refused::Weak("MD2")),
-            RSA_MD4 => return Err(Refused::Weak("MD4")),
-            RSA_MD5 | OIW_RSA_MD5 => return Err(Refused::Weak("MD5")),
+            content::SHA1_WITH_RSA | content::OIW_SHA1_WITH_RSA => RsaPkcs1(HashAlgorithm::Sha1),
+            content::SHA256_WITH_RSA => RsaPkcs1(HashAlgorithm::Sha256),
+            content::SHA384_WITH_RSA => RsaPkcs1(HashAlgorithm::Sha384),
+            content::SHA512_WITH_RSA => RsaPkcs1(HashAlgorithm::Sha512),
+            content::RSA_PSS => RsaPss(self.pss_hash().ok_or(Refused::Unknown)?),
+            content::ECDSA_WITH_SHA1 => Ecdsa(HashAlgorithm::Sha1),
+            content::ECDSA_WITH_SHA256 => Ecdsa(HashAlgorithm::Sha256),
+            content::ECDSA_WITH_SHA384 => Ecdsa(HashAlgorithm::Sha384),
+            content::ECDSA_WITH_SHA512 => Ecdsa(HashAlgorithm::Sha512),
+            content::ED25519 => Ed25519,
+            content::MD2_WITH_RSA => return Err(Refused::Weak("MD2")),
+            content::MD4_WITH_RSA => return Err(Refused::Weak("MD4")),
+            content::MD5_WITH_RSA | content::OIW_MD5_WITH_RSA => return Err(Refused::Weak("MD5")),
             _ => return Err(Refused::Unknown),
         })
     }
@@ -163,10 +164,10 @@ impl<'a> AlgorithmIdentifier<'a> {
             return Some(HashAlgorithm::Sha1);
         };
         match AlgorithmIdentifier::read(hash.value).ok()?.oid {
-            SHA1 => Some(HashAlgorithm::Sha1),
-            SHA256 => Some(HashAlgorithm::Sha256),
-            SHA384 => Some(HashAlgorithm::Sha384),
-            SHA512 => Some(HashAlgorithm::Sha512),
+            content::SHA1 => Some(HashAlgorithm::Sha1),
+            content::SHA256 => Some(HashAlgorithm::Sha256),
+            content::SHA384 => Some(HashAlgorithm::Sha384),
+            content::SHA512 => Some(HashAlgorithm::Sha512),
             _ => None,
         }
     }
@@ -184,29 +185,6 @@ impl fmt::Display for AlgorithmIdentifier<'_> {
     }
 }
 
-// 1.2.840.113549.1.1 (RFC 8017)
-const RSA_MD2: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 2];
-const RSA_MD4: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 3];
-const RSA_MD5: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 4];
-const RSA_SHA1: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 5];
-const RSA_PSS: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 10];
-const RSA_SHA256: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 11];
-const RSA_SHA384: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 12];
-const RSA_SHA512: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 13];
-// 1.2.840.10045.4 (RFC 5758)
-const ECDSA_SHA1: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 1];
-const ECDSA_SHA256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2];
-const ECDSA_SHA384: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 3];
-const ECDSA_SHA512: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 4];
-// 1.3.14.3.2, before PKCS #1 had identifiers of its own
-const OIW_RSA_MD5: &[u8] = &[0x2b, 14, 3, 2, 3];
-const OIW_RSA_SHA1: &[u8] = &[0x2b, 14, 3, 2, 29];
-// 2.16.840.1.101.3.4.2 (RFC 4055)
-const SHA384: &[u8] = &[0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, 2];
-const SHA512: &[u8] = &[0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, 3];
-// 1.3.101 (RFC 8410)
-const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -220,7 +198,7 @@ mod tests {
 
     #[test]
     fn identifiers_are_equal_if_they_say_the_same() {
-        let identifier = |parameters| identifier(RSA_SHA256, parameters);
+        let identifier = |parameters| identifier(content::SHA256_WITH_RSA, parameters);
         let (absent, null, other) = (identifier(&[]), identifier(&[5, 0]), identifier(&[2, 1, 0]));
         let equal = |a: &[u8], b: &[u8]| {
             AlgorithmIdentifier::read(a).unwrap() == AlgorithmIdentifier::read(b).unwrap()
@@ -230,18 +208,21 @@ mod tests {
         assert!(!equal(&absent, &null));
         assert!(!equal(&absent, &other));
         assert!(!equal(&null, &other));
-        assert!(!equal(&absent, &self::identifier(RSA_SHA384, &[])));
+        assert!(!equal(
+            &absent,
+            &self::identifier(content::SHA384_WITH_RSA, &[])
+        ));
     }
 
     #[test]
     fn identifiers_are_those_of_the_standards() {
         for (oid, dotted) in [
-            (RSA_SHA512, "1.2.840.113549.1.1.13"),
-            (ECDSA_SHA1, "1.2.840.10045.4.1"),
-            (ECDSA_SHA512, "1.2.840.10045.4.3.4"),
-            (OIW_RSA_SHA1, "1.3.14.3.2.29"),
-            (SHA512, "2.16.840.1.101.3.4.2.3"),
-            (ED25519, "1.3.101.112"),
+            (content::SHA512_WITH_RSA, "1.2.840.113549.1.1.13"),
+            (content::ECDSA_WITH_SHA1, "1.2.840.10045.4.1"),
+            (content::ECDSA_WITH_SHA512, "1.2.840.10045.4.3.4"),
+            (content::OIW_SHA1_WITH_RSA, "1.3.14.3.2.29"),
+            (content::SHA512, "2.16.840.1.101.3.4.2.3"),
+            (content::ED25519, "1.3.101.112"),
         ] {
             assert_eq!(oid::display(oid), dotted);
         }

@@ -1,10 +1,11 @@
 //! A certificate as a view of its bytes (RFC 5280 section 4.1).
 
+use lucarne_x509::der::{DerError, Reader, Tlv, tag};
+use lucarne_x509::{oid, time};
+
 use crate::algorithm::SignatureAlgorithm;
-use crate::der::{DerError, Reader, Tlv, tag};
 use crate::name::names_match;
 use crate::signature::IssuerKey;
-use crate::{oid, time};
 
 /// A certificate, borrowed from its DER. Every slice is as it stands there.
 ///
@@ -138,13 +139,13 @@ impl<'a> Certificate<'a> {
 
     /// Returns whether this is a version 3 certificate with basicConstraints CA:TRUE.
     pub fn is_authority(&self) -> bool {
-        let constraints = self.extension(oid::BASIC_CONSTRAINTS);
+        let constraints = self.extension(oid::content::BASIC_CONSTRAINTS);
         self.version >= 3 && constraints.is_some_and(|extension| says_ca(extension.value))
     }
 
     /// The extended key usages (DER content octets), `None` if there is no such extension.
     pub fn extended_key_usages(&self) -> Option<impl Iterator<Item = &'a [u8]> + use<'a>> {
-        let value = self.extension(oid::EXT_KEY_USAGE)?.value;
+        let value = self.extension(oid::content::EXTENDED_KEY_USAGE)?.value;
         let mut usages = Reader::new(value)
             .expect(tag::SEQUENCE, "extKeyUsage")
             .ok()

@@ -9,10 +9,11 @@ use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, ParsedPublicKey,
     RSA_PKCS1_2048_8192_SHA256,
 };
+use lucarne_x509::der::{DerError, Reader, tag};
+use lucarne_x509::{oid::content, pem};
 
-use crate::der::{DerError, Reader, tag};
 use crate::entry::sha256;
-use crate::{pem, seed};
+use crate::seed;
 
 /// SHA-256 of a log's SubjectPublicKeyInfo (RFC 6962 section 3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -73,10 +74,6 @@ const SPKI_PREFIX: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
     0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
-/// prime256v1, 1.2.840.10045.3.1.7.
-const PRIME256V1: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
-/// id-ecPublicKey, 1.2.840.10045.2.1.
-const EC_PUBLIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
 
 /// The private key of a log.
 pub struct LogKey {
@@ -185,7 +182,7 @@ fn read_sec1(der: &[u8]) -> Result<[u8; 32], KeyError> {
     let scalar = fields.expect(tag::OCTET_STRING, "privateKey")?.value;
     if let Some(parameters) = fields.optional(tag::context(0), "parameters")? {
         let curve = parameters.reader().expect(tag::OID, "namedCurve")?;
-        if curve.value != PRIME256V1 {
+        if curve.value != content::P256 {
             return Err(KeyError::NotP256);
         }
     }
@@ -202,8 +199,8 @@ fn read_pkcs8(der: &[u8]) -> Result<[u8; 32], KeyError> {
         .expect(tag::SEQUENCE, "privateKeyAlgorithm")?
         .reader();
     let kind = algorithm.expect(tag::OID, "algorithm")?;
-    let is_p256 = kind.value == EC_PUBLIC_KEY
-        && algorithm.expect(tag::OID, "namedCurve")?.value == PRIME256V1;
+    let is_p256 = kind.value == content::EC_PUBLIC_KEY
+        && algorithm.expect(tag::OID, "namedCurve")?.value == content::P256;
     match is_p256 {
         true => read_sec1(fields.expect(tag::OCTET_STRING, "privateKey")?.value),
         false => Err(KeyError::NotP256),

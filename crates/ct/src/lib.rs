@@ -25,7 +25,6 @@ mod certificate;
 mod chain;
 mod checkpoint;
 mod compliance;
-mod der;
 mod entry;
 mod issuer_chain;
 mod key;
@@ -34,8 +33,6 @@ mod leaf;
 mod loglist;
 mod name;
 mod ocsp;
-mod oid;
-mod pem;
 mod policy;
 mod precert;
 mod rejection;
@@ -44,7 +41,6 @@ mod sct;
 mod sct_list;
 mod seed;
 mod signature;
-mod time;
 mod unsigned;
 mod validate;
 mod verification;
@@ -55,7 +51,6 @@ pub use certificate::{Certificate, Extension};
 pub use chain::{Chain, ChainLimits};
 pub use checkpoint::{CheckpointError, CheckpointVerifier, verify_checkpoint};
 pub use compliance::{CtPolicy, Delivery, LifetimeRule, Shortfall, ValidSct, Verdict};
-pub use der::DerError;
 pub use entry::{
     Entry, EntryKind, Fingerprint, FingerprintError, Identity, Issuer, SignedEntry, sha256,
 };
@@ -64,9 +59,9 @@ pub use leaf::{
     Fingerprints, SignedEntryRef, TileLeaf, TileLeafError, TileLeafRef, merkle_tree_leaf,
 };
 pub use loglist::{ListedLog, LogApi, LogList, LogListError, LogState, LogStatus, SkippedLog};
+pub use lucarne_x509::{DerError, Oid, OidError};
 pub use name::{display_name, names_match};
 pub use ocsp::{CertStatus, OcspError, ocsp_status, sct_list_of_ocsp};
-pub use oid::{Oid, OidError};
 pub use policy::{Policy, Require};
 pub use precert::{tbs_without_poison, tbs_without_poison_for, tbs_without_scts};
 pub use rejection::{Code, Rejection};

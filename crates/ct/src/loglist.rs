@@ -14,10 +14,10 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use lucarne_x509::time;
 use serde_json::Value;
 
 use crate::key::{LogId, PublicKey};
-use crate::time;
 
 /// The states of logs: <https://googlechrome.github.io/CertificateTransparency/log_states.html>.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

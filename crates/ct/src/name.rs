@@ -7,8 +7,8 @@
 
 use std::fmt::Write;
 
-use crate::der::{DerError, Reader, Tlv, tag};
-use crate::oid;
+use lucarne_x509::der::{DerError, Reader, Tlv, tag};
+use lucarne_x509::oid;
 
 /// Returns whether two DER Names (tag and length included) name the same entity.
 pub fn names_match(a: &[u8], b: &[u8]) -> bool {
@@ -171,7 +171,7 @@ fn short_name(attribute: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::der::push_header;
+    use lucarne_x509::der::push_header;
 
     fn element(tag: u8, value: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();

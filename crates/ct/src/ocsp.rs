@@ -2,12 +2,12 @@
 //! in them (RFC 6962 section 3.3).
 
 use aws_lc_rs::digest::{self, digest};
+use lucarne_x509::der::{DerError, Reader, Tlv, tag};
+use lucarne_x509::{oid, time};
 
 use crate::algorithm::SignatureAlgorithm;
 use crate::certificate::Certificate;
-use crate::der::{DerError, Reader, Tlv, tag};
 use crate::signature::{IssuerKey, key_bits};
-use crate::{oid, time};
 
 /// ENUMERATED, which only OCSP has here.
 const ENUMERATED: u8 = 0x0a;
@@ -129,7 +129,7 @@ impl<'a> Response<'a> {
             .reader()
             .expect(tag::SEQUENCE, "ResponseBytes")?
             .reader();
-        if bytes.expect(tag::OID, "responseType")?.value != oid::OCSP_BASIC {
+        if bytes.expect(tag::OID, "responseType")?.value != oid::content::OCSP_BASIC {
             return Err(OcspError::Kind);
         }
         let basic = bytes.expect(tag::OCTET_STRING, "response")?;
@@ -159,7 +159,7 @@ impl<'a> Response<'a> {
         };
         let may = |responder: &Certificate<'_>| {
             let usages = responder.extended_key_usages();
-            usages.is_some_and(|mut usages| usages.any(|usage| usage == oid::OCSP_SIGNING))
+            usages.is_some_and(|mut usages| usages.any(|usage| usage == oid::content::OCSP_SIGNING))
                 && responder.not_before().is_some_and(|from| from <= now_ms)
                 && responder.not_after().is_some_and(|until| now_ms <= until)
                 && responder.is_issued_by(issuer)
@@ -247,8 +247,8 @@ impl<'a> Single<'a> {
         let mut id = self.id.reader();
         let algorithm = id.expect(tag::SEQUENCE, "hashAlgorithm")?;
         let hash = match algorithm.reader().expect(tag::OID, "algorithm")?.value {
-            oid::SHA1 => &digest::SHA1_FOR_LEGACY_USE_ONLY,
-            oid::SHA256 => &digest::SHA256,
+            oid::content::SHA1 => &digest::SHA1_FOR_LEGACY_USE_ONLY,
+            oid::content::SHA256 => &digest::SHA256,
             _ => return Ok(false),
         };
         let name = id.expect(tag::OCTET_STRING, "issuerNameHash")?.value;
@@ -279,7 +279,7 @@ fn sct_list(extensions: Tlv<'_>) -> Result<Option<&[u8]>, DerError> {
         .reader();
     while !extensions.is_empty() {
         let mut extension = extensions.expect(tag::SEQUENCE, "Extension")?.reader();
-        let named = extension.expect(tag::OID, "extnID")?.value == oid::OCSP_SCT_LIST;
+        let named = extension.expect(tag::OID, "extnID")?.value == oid::content::OCSP_SCT_LIST;
         extension.optional(tag::BOOLEAN, "critical")?;
         let value = extension.expect(tag::OCTET_STRING, "extnValue")?;
         if named {
@@ -350,7 +350,7 @@ mod tests {
         let found = response(Some(&|der: &mut Der| {
             extension(der, &[0x2b, 1], b"other");
             let list = Der::build(|der| der.put(tag::OCTET_STRING, b"the list"));
-            extension(der, oid::OCSP_SCT_LIST, &list);
+            extension(der, oid::content::OCSP_SCT_LIST, &list);
         }));
         assert_eq!(sct_list_of_ocsp(&found).unwrap(), Some(&b"the list"[..]));
         for without in [

@@ -1,6 +1,6 @@
 //! The policy of what a log takes beyond what the specification demands.
 
-use crate::oid::Oid;
+use lucarne_x509::Oid;
 
 /// The extended key usage that a leaf must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

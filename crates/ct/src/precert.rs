@@ -6,10 +6,11 @@
 //! as the authority wrote it, so that it is the one of the final certificate. From that one
 //! the SCT list is cut out in the same way.
 
+use lucarne_x509::der::{push_header, tag};
+use lucarne_x509::oid;
+
 use crate::certificate::Certificate;
-use crate::der::{push_header, tag};
 use crate::entry::EntryKind;
-use crate::oid;
 use crate::rejection::{Code, Rejection};
 use crate::verified_issuer::PreissuerRewrite;
 
@@ -17,7 +18,7 @@ use crate::verified_issuer::PreissuerRewrite;
 pub(crate) fn check_kind(leaf: &Certificate<'_>, kind: EntryKind) -> Result<(), Rejection> {
     let mut poisons = leaf
         .extensions()
-        .filter(|extension| extension.oid == oid::POISON);
+        .filter(|extension| extension.oid == oid::content::POISON);
     let reject = |code, detail| Err(Rejection::of(0, code, detail));
     match (kind, poisons.next()) {
         (EntryKind::X509, None) => Ok(()),
@@ -72,11 +73,11 @@ pub fn tbs_without_poison_for(
 /// A certificate without such a list gives its TBSCertificate (with minimal lengths around the
 /// extensions).
 pub fn tbs_without_scts(certificate: &Certificate<'_>) -> Vec<u8> {
-    splice_out(certificate, oid::SCT_LIST, None)
+    splice_out(certificate, oid::content::SCT_LIST, None)
 }
 
 pub(crate) fn splice(certificate: &Certificate<'_>, rewrite: Option<&PreissuerRewrite>) -> Vec<u8> {
-    splice_out(certificate, oid::POISON, rewrite)
+    splice_out(certificate, oid::content::POISON, rewrite)
 }
 
 fn splice_out(
@@ -125,7 +126,7 @@ fn spliced_extensions(
     for extension in certificate.extensions() {
         match extension.oid {
             oid if oid == removed => {}
-            oid::AUTHORITY_KEY_IDENTIFIER if rewrite.is_some() => {
+            oid::content::AUTHORITY_KEY_ID if rewrite.is_some() => {
                 list.extend_from_slice(identifier.take().flatten().unwrap_or_default());
             }
             _ => list.extend_from_slice(extension.raw),

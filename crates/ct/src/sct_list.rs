@@ -2,12 +2,12 @@
 //! 3.3), in the certificate, in a stapled OCSP response or in a TLS extension.
 
 use bytes::Bytes;
+use lucarne_x509::der::{DerError, Reader, tag};
+use lucarne_x509::oid;
 
 use crate::certificate::Certificate;
-use crate::der::{DerError, Reader, tag};
 use crate::entry::{SignedEntry, sha256};
 use crate::key::LogId;
-use crate::oid;
 use crate::precert::tbs_without_scts;
 use crate::sct::{Sct, SctError};
 
@@ -116,7 +116,7 @@ impl<'a> Certificate<'a> {
     /// # Errors
     /// An extension whose value is not an OCTET STRING (RFC 6962 section 3.3).
     pub fn embedded_scts(&self) -> Result<Option<&'a [u8]>, DerError> {
-        let Some(extension) = self.extension(oid::SCT_LIST) else {
+        let Some(extension) = self.extension(oid::content::SCT_LIST) else {
             return Ok(None);
         };
         let mut value = Reader::new(extension.value);

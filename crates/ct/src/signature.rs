@@ -4,10 +4,11 @@ use std::sync::OnceLock;
 
 use aws_lc_rs::digest::{self, Digest};
 use aws_lc_rs::signature::{self as aws, ParsedPublicKey, VerificationAlgorithm};
+use lucarne_x509::der::{DerError, Reader, tag};
+use lucarne_x509::oid::content;
 
 use crate::algorithm::{ACCEPTED, HashAlgorithm, SignatureAlgorithm};
 use crate::certificate::Certificate;
-use crate::der::{DerError, Reader, tag};
 use crate::known::{KeyName, Kind};
 use crate::rejection::Code;
 use crate::verification::{KeyInUse, Verification};
@@ -291,17 +292,6 @@ fn padded_sha1(message: &[u8]) -> Result<Digest, aws_lc_rs::error::Unspecified> 
     Digest::import_less_safe(&padded, &digest::SHA256)
 }
 
-/// rsaEncryption and id-RSASSA-PSS, 1.2.840.113549.1.1.1 and .10.
-const RSA_ENCRYPTION: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1];
-const RSASSA_PSS: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 10];
-/// id-ecPublicKey, 1.2.840.10045.2.1, and the named curves.
-const EC_PUBLIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
-const SECP256R1: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
-const SECP384R1: &[u8] = &[0x2b, 0x81, 4, 0, 34];
-const SECP521R1: &[u8] = &[0x2b, 0x81, 4, 0, 35];
-/// id-Ed25519, 1.3.101.112.
-const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
-
 /// Returns what the BIT STRING of the SubjectPublicKeyInfo holds.
 pub(crate) fn key_bits<'a>(certificate: &Certificate<'a>) -> Result<&'a [u8], DerError> {
     let mut fields = certificate.spki_tlv().reader();
@@ -317,16 +307,16 @@ fn read_spki<'a>(certificate: &Certificate<'a>) -> Result<(KeyKind, &'a [u8]), D
     let bit_string = fields.expect(tag::BIT_STRING, "subjectPublicKey")?;
     let bits = bit_string.value.get(1..).unwrap_or_default();
     let kind = match identifier {
-        RSA_ENCRYPTION | RSASSA_PSS => KeyKind::Rsa {
+        content::RSA_ENCRYPTION | content::RSA_PSS => KeyKind::Rsa {
             modulus_bits: modulus_bits(bits)?,
         },
-        EC_PUBLIC_KEY => match algorithm.expect(tag::OID, "namedCurve")?.value {
-            SECP256R1 => KeyKind::P256,
-            SECP384R1 => KeyKind::P384,
-            SECP521R1 => KeyKind::P521,
+        content::EC_PUBLIC_KEY => match algorithm.expect(tag::OID, "namedCurve")?.value {
+            content::P256 => KeyKind::P256,
+            content::P384 => KeyKind::P384,
+            content::P521 => KeyKind::P521,
             _ => KeyKind::Other,
         },
-        ED25519 => KeyKind::Ed25519,
+        content::ED25519 => KeyKind::Ed25519,
         _ => KeyKind::Other,
     };
     Ok((kind, bits))

@@ -13,8 +13,9 @@
 //! order, and in DER. All that is left is (r, n − s), which is as good as (r, s): nobody can tell
 //! which of them the authority made.
 
+use lucarne_x509::der::{DerError, Problem, Tlv, tag};
+
 use crate::certificate::Certificate;
-use crate::der::{DerError, Problem, Tlv, tag};
 use crate::rejection::{Code, Rejection};
 use crate::roots::Roots;
 

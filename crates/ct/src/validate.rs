@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use lucarne_x509::{oid, time};
 use moka::sync::Cache;
 use xxhash_rust::xxh3::Xxh3Builder;
 
@@ -17,9 +18,9 @@ use crate::policy::{Policy, Require};
 use crate::precert::{check_kind, splice};
 use crate::rejection::{Code, Rejection};
 use crate::roots::{Root, Roots};
+use crate::unsigned;
 use crate::verification::Verification;
 use crate::verified_issuer::{PrecertIssuer, PreissuerRewrite, VerifiedIssuer};
-use crate::{oid, time, unsigned};
 
 /// Bytes of certificates that the cache of verified tails may hold. The whole WebPKI has a
 /// few thousand issuing CAs of 2 kB each.
@@ -367,10 +368,8 @@ fn check_policy(leaf: &Certificate<'_>, policy: &Policy, now_ms: u64) -> Result<
     }
     check_not_after(leaf, policy, now_ms)?;
     let refused = leaf.extensions().find(|extension| {
-        let refused = policy.reject_extensions.iter();
-        refused
-            .clone()
-            .any(|oid| oid.as_der_content() == extension.oid)
+        let mut refused = policy.reject_extensions.iter();
+        refused.any(|oid| oid.as_bytes() == extension.oid)
     });
     match refused {
         None => Ok(()),
@@ -385,7 +384,11 @@ fn check_policy(leaf: &Certificate<'_>, policy: &Policy, now_ms: u64) -> Result<
 
 fn check_server_auth(leaf: &Certificate<'_>) -> Result<(), Rejection> {
     let usages = || leaf.extended_key_usages().into_iter().flatten();
-    if usages().any(|usage| usage == oid::SERVER_AUTH || usage == oid::ANY_EXT_KEY_USAGE) {
+    let serves = [
+        oid::content::SERVER_AUTH,
+        oid::content::ANY_EXTENDED_KEY_USAGE,
+    ];
+    if usages().any(|usage| serves.contains(&usage)) {
         return Ok(());
     }
     let found: Vec<_> = usages().map(oid::display).collect();

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use lucarne_x509::oid;
 
 use crate::certificate::Certificate;
 use crate::entry::{Issuer, sha256};
-use crate::oid;
 use crate::signature::IssuerKey;
 
 /// The issuer of leaves, at the bottom of a chain that has verified up to an accepted root.
@@ -61,11 +61,11 @@ impl PreissuerRewrite {
     pub(crate) fn of(signer: &Certificate<'_>) -> Option<Self> {
         let named = signer
             .extended_key_usages()
-            .is_some_and(|mut usages| usages.any(|usage| usage == oid::PRECERT_SIGNING));
+            .is_some_and(|mut usages| usages.any(|usage| usage == oid::content::PRECERT_SIGNING));
         (named && signer.is_authority()).then(|| Self {
             issuer: Bytes::copy_from_slice(signer.issuer()),
             authority_key_identifier: signer
-                .extension(oid::AUTHORITY_KEY_IDENTIFIER)
+                .extension(oid::content::AUTHORITY_KEY_ID)
                 .map(|extension| Bytes::copy_from_slice(extension.raw)),
         })
     }

@@ -1,8 +1,10 @@
 use std::sync::Arc;
 
+use lucarne_x509::der::{DerError, Reader, Tlv, tag};
+
 use crate::{
     Chain, Error, Extension, KeyPair, KeyType, LeafOptions, Lengths, Name, SignatureAlgorithm,
-    Template, Time, Version, der, extension, oid, pem, random, sct_list::sct_list,
+    Template, Time, Version, extension, oid, pem, random, sct_list::sct_list,
 };
 
 /// The properties of a CA to be made. Start from [`named`](Self::named).
@@ -126,7 +128,7 @@ impl Authority {
         let own = certificates
             .first()
             .ok_or(Error::Certificate("there is none"))?;
-        let parts = Parts::read(own).ok_or(Error::Certificate("its DER cannot be read"))?;
+        let parts = Parts::read(own).map_err(|_| Error::Certificate("its DER cannot be read"))?;
         if parts.spki != key.spki() {
             return Err(Error::Mismatch);
         }
@@ -350,25 +352,22 @@ struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    fn read(mut certificate: &'a [u8]) -> Option<Self> {
-        let mut certificate = der::read(&mut certificate)?.content;
-        let mut tbs = der::read(&mut certificate)?.content;
-        let mut ahead = tbs;
-        if der::read(&mut ahead)?.tag == 0xa0 {
-            tbs = ahead;
+    fn read(certificate: &'a [u8]) -> Result<Self, DerError> {
+        let mut certificate = Reader::new(certificate).any("Certificate")?.reader();
+        let mut tbs = certificate.any("tbsCertificate")?.reader();
+        tbs.optional(tag::context(0), "version")?;
+        for field in ["serialNumber", "signature", "issuer", "validity"] {
+            tbs.any(field)?;
         }
-        for _serial_algorithm_issuer_validity in 0..4 {
-            der::read(&mut tbs)?;
-        }
-        let subject = der::read(&mut tbs)?.encoded;
-        let spki = der::read(&mut tbs)?.encoded;
+        let subject = tbs.any("subject")?.raw;
+        let spki = tbs.any("subjectPublicKeyInfo")?.raw;
         let mut key_id = None;
-        while let Some(element) = der::read(&mut tbs) {
-            if element.tag == 0xa3 {
-                key_id = subject_key_id(element.content);
+        while let Ok(element) = tbs.any("extensions") {
+            if element.tag == tag::context(3) {
+                key_id = subject_key_id(element).ok().flatten();
             }
         }
-        Some(Self {
+        Ok(Self {
             subject,
             spki,
             key_id,
@@ -376,18 +375,15 @@ impl<'a> Parts<'a> {
     }
 }
 
-fn subject_key_id(mut extensions: &[u8]) -> Option<&[u8]> {
-    let mut list = der::read(&mut extensions)?.content;
-    while let Some(extension) = der::read(&mut list) {
-        let mut parts = extension.content;
-        if der::read(&mut parts)?.content == oid::SUBJECT_KEY_ID.as_bytes() {
-            let mut value = parts;
-            let mut octets = der::read(&mut value)?;
-            if octets.tag == der::tag::BOOLEAN {
-                octets = der::read(&mut value)?;
-            }
-            return Some(der::read(&mut { octets.content })?.content);
+fn subject_key_id(extensions: Tlv<'_>) -> Result<Option<&[u8]>, DerError> {
+    let mut list = extensions.reader().any("extensions")?.reader();
+    while let Ok(extension) = list.any("Extension") {
+        let mut fields = extension.reader();
+        if fields.any("extnID")?.value == oid::content::SUBJECT_KEY_ID {
+            fields.optional(tag::BOOLEAN, "critical")?;
+            let octets = fields.any("extnValue")?;
+            return Ok(Some(octets.reader().any("KeyIdentifier")?.value));
         }
     }
-    None
+    Ok(None)
 }

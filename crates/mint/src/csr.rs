@@ -1,7 +1,4 @@
-use crate::{Der, Error, KeyPair, Name, Oid, extension};
-
-/// extensionRequest, `1.2.840.113549.1.9.14` (RFC 2985 5.4.2).
-const EXTENSION_REQUEST: &str = "1.2.840.113549.1.9.14";
+use crate::{Der, Error, KeyPair, Name, extension, oid};
 
 /// A certification request (PKCS #10, RFC 2986) for `names` (DNS names and IP
 /// addresses), signed by the key that the certificate is to have, in DER. The
@@ -11,7 +8,6 @@ const EXTENSION_REQUEST: &str = "1.2.840.113549.1.9.14";
 /// # Errors
 /// Only if the cryptographic library fails.
 pub fn certification_request<S: AsRef<str>>(key: &KeyPair, names: &[S]) -> Result<Vec<u8>, Error> {
-    let attribute = Oid::parse(EXTENSION_REQUEST).ok_or(Error::Crypto("naming an attribute"))?;
     let names = extension::subject_alt_name(names);
     let info = Der::build(|der| {
         der.sequence(|der| {
@@ -20,7 +16,7 @@ pub fn certification_request<S: AsRef<str>>(key: &KeyPair, names: &[S]) -> Resul
             der.raw(key.spki());
             der.context(0, |der| {
                 der.sequence(|der| {
-                    der.oid(&attribute);
+                    der.oid(&oid::EXTENSION_REQUEST);
                     der.set(|der| der.sequence(|der| names.write(der)));
                 });
             });

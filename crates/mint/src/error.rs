@@ -1,3 +1,5 @@
+use lucarne_x509::pem::PemError;
+
 /// The reasons why a key or certificate could not be made or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -38,4 +40,10 @@ pub enum Error {
     #[cfg(feature = "store")]
     #[error("TLS cannot use it: {0}")]
     Tls(#[from] rustls::Error),
+}
+
+impl From<PemError> for Error {
+    fn from(error: PemError) -> Self {
+        Error::Pem(error.to_string())
+    }
 }

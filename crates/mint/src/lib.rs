@@ -2,7 +2,8 @@
 //!
 //! Layers, each usable on its own:
 //!
-//! - [`Der`], a DER writer that can also write what DER forbids, and
+//! - [`Der`], a DER writer that can also write what DER forbids (of
+//!   `lucarne-x509`, as are [`oid`], [`pem`] and [`Time`]), and
 //!   [`Template`], a certificate with every field open to the caller. Tests
 //!   mint chains of every odd kind with them.
 //! - [`Authority`], a certificate authority: a key, its certificate and the
@@ -31,34 +32,28 @@ mod authority;
 mod certificate;
 mod chain;
 mod csr;
-pub mod der;
 mod directory;
 mod error;
 pub mod extension;
 mod key;
 mod leaf;
 mod name;
-pub mod oid;
-pub mod pem;
 mod sct_list;
 #[cfg(feature = "store")]
 pub mod store;
 pub mod testing;
-mod time;
 
 pub use authority::{Authority, CaOptions};
 pub use certificate::{Template, Version};
 pub use chain::Chain;
 pub use csr::certification_request;
-pub use der::{Der, Lengths};
 pub use directory::{CaDirectory, CaDirectoryError};
 pub use error::Error;
 pub use extension::Extension;
 pub use key::{KeyPair, KeyType, SignatureAlgorithm};
 pub use leaf::{LeafOptions, Poison};
+pub use lucarne_x509::{Der, Lengths, Oid, Time, TimeForm, der, now_ms, oid, pem};
 pub use name::Name;
-pub use oid::Oid;
-pub use time::{Time, TimeForm, now_ms};
 
 /// Fills `bytes` from the operating system's cryptographic generator.
 pub(crate) fn random(bytes: &mut [u8]) -> Result<(), Error> {

@@ -135,7 +135,7 @@ fn signatures_that_do_not_verify() {
 fn algorithms_refused() {
     let algorithm = |last| {
         oid::algorithm(
-            &Oid::parse(&format!("1.2.840.113549.1.1.{last}")).unwrap(),
+            &format!("1.2.840.113549.1.1.{last}").parse::<Oid>().unwrap(),
             Der::null,
         )
     };
@@ -213,13 +213,13 @@ fn long_chains() {
 
 #[test]
 fn what_a_log_does_not_judge() {
-    let unknown = Extension::new(Oid::parse("1.2.3.4").unwrap(), true, Der::null);
+    let unknown = Extension::new("1.2.3.4".parse::<Oid>().unwrap(), true, Der::null);
     let constraints = [
         extension::permitted_dns(&["elsewhere.test"]),
-        Extension::new(Oid::parse("2.5.29.36").unwrap(), true, |der| {
+        Extension::new("2.5.29.36".parse::<Oid>().unwrap(), true, |der| {
             der.sequence(|der| der.context_primitive(0, &[0]));
         }),
-        Extension::new(Oid::parse("2.5.29.30").unwrap(), true, Der::null),
+        Extension::new("2.5.29.30".parse::<Oid>().unwrap(), true, Der::null),
         unknown.clone(),
     ];
     for constraint in constraints {
@@ -238,7 +238,7 @@ fn what_a_log_does_not_judge() {
         },
         |template| {
             template.extensions.push(Extension::new(
-                Oid::parse("1.2.3").unwrap(),
+                "1.2.3".parse::<Oid>().unwrap(),
                 true,
                 Der::null,
             ))
@@ -261,7 +261,7 @@ fn names_in_another_kind_of_string_match_and_in_another_case_do_not() {
             der.sequence(|der| {
                 der.set(|der| {
                     der.sequence(|der| {
-                        der.oid(&Oid::parse("2.5.4.3").unwrap());
+                        der.oid(&"2.5.4.3".parse::<Oid>().unwrap());
                         der.put(string, name);
                     });
                 });
@@ -360,7 +360,7 @@ fn roots_that_share_a_name() {
 
 #[test]
 fn extended_key_usages() {
-    let any = Oid::parse("2.5.29.37.0").unwrap();
+    let any = "2.5.29.37.0".parse::<Oid>().unwrap();
     for (eku, accepted) in [
         (vec![oid::SERVER_AUTH], true),
         (vec![oid::CLIENT_AUTH, any], true),
@@ -450,7 +450,7 @@ fn extensions_refused_by_configuration() {
         ..Policy::default()
     };
     let log = log(&[pki().root.cert_der()], policy);
-    let extension = Extension::new(Oid::parse("1.2.3.4").unwrap(), false, Der::null);
+    let extension = Extension::new("1.2.3.4".parse::<Oid>().unwrap(), false, Der::null);
     let odd = odd_leaf(&pki().p256, |template| template.extensions.push(extension));
     let found = refused(submit(
         &log,

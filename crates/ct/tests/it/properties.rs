@@ -257,7 +257,7 @@ fn wrapping() -> impl Strategy<Value = Wrapping> {
 
 fn extension() -> impl Strategy<Value = Extension> {
     (1..127u8, any::<bool>(), 0..300usize).prop_map(|(last, critical, length)| {
-        let oid = Oid::parse(&format!("1.2.3.{last}")).unwrap();
+        let oid = format!("1.2.3.{last}").parse::<Oid>().unwrap();
         Extension::new(oid, critical, |der: &mut Der| {
             der.octet_string(&vec![last; length])
         })

@@ -4,12 +4,13 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use lucarne_x509::der::{DerError, Reader, Tlv, tag};
 use rustls::ServerConfig;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::NoServerSessionStorage;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::{Error, Time, der};
+use crate::{Error, Time};
 
 /// The protocols that a server of minted certificates offers by ALPN.
 pub const DEFAULT_ALPN: [&str; 2] = ["h2", "http/1.1"];
@@ -107,26 +108,26 @@ pub(super) struct CertificateFields {
 }
 
 impl CertificateFields {
-    pub(super) fn read(mut certificate: &[u8]) -> Option<Self> {
-        let mut certificate = der::read(&mut certificate)?.content;
-        let mut tbs = der::read(&mut certificate)?.content;
-        let mut serial = der::read(&mut tbs)?;
-        if serial.tag == 0xa0 {
-            serial = der::read(&mut tbs)?; // after the version
-        }
-        for _algorithm_issuer in 0..2 {
-            der::read(&mut tbs)?;
-        }
-        let mut validity = der::read(&mut tbs)?.content;
-        let mut time = || Time::read(der::read(&mut validity)?);
-        let (not_before, not_after) = (system_time(time()?)?, system_time(time()?)?);
-        let serial = serial.content.to_vec();
+    pub(super) fn read(certificate: &[u8]) -> Option<Self> {
+        let (serial, validity) = serial_and_validity(certificate).ok()?;
+        let mut validity = validity.reader();
+        let mut time = |field| system_time(Time::read(validity.any(field).ok()?)?);
         Some(CertificateFields {
-            serial,
-            not_before,
-            not_after,
+            serial: serial.value.to_vec(),
+            not_before: time("notBefore")?,
+            not_after: time("notAfter")?,
         })
     }
+}
+
+fn serial_and_validity(certificate: &[u8]) -> Result<(Tlv<'_>, Tlv<'_>), DerError> {
+    let mut certificate = Reader::new(certificate).any("Certificate")?.reader();
+    let mut tbs = certificate.any("tbsCertificate")?.reader();
+    tbs.optional(tag::context(0), "version")?;
+    let serial = tbs.any("serialNumber")?;
+    tbs.any("signature")?;
+    tbs.any("issuer")?;
+    Ok((serial, tbs.any("validity")?))
 }
 
 fn system_time(time: Time) -> Option<SystemTime> {

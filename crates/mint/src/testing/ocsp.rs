@@ -2,8 +2,8 @@
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
-use crate::der::{read, tag};
-use crate::{Authority, Der, Error, KeyPair, Time, TimeForm};
+use crate::der::{DerError, Reader, tag};
+use crate::{Authority, Der, Error, KeyPair, Time, TimeForm, oid};
 
 const ENUMERATED: u8 = 0x0a;
 
@@ -41,7 +41,7 @@ impl OcspResponse {
         let now = Time::now();
         Some(OcspResponse {
             status,
-            serial: serial(certificate)?.to_vec(),
+            serial: serial(certificate).ok()?.to_vec(),
             this_update: Time::from_unix(now.unix() - 3600),
             next_update: Some(now.plus_days(7)),
             scts: None,
@@ -79,7 +79,7 @@ impl OcspResponse {
     fn single(&self, issuer: &Authority, der: &mut Der) {
         der.sequence(|der| {
             der.sequence(|der| {
-                der.put(tag::OID, &[0x2b, 14, 3, 2, 26]);
+                der.oid(&oid::SHA1);
                 der.null();
             });
             der.octet_string(&sha1(issuer.name().as_der()));
@@ -99,7 +99,7 @@ impl OcspResponse {
             der.context(1, |der| {
                 der.sequence(|der| {
                     der.sequence(|der| {
-                        der.put(tag::OID, &[0x2b, 6, 1, 4, 1, 0xd6, 0x79, 2, 4, 5]);
+                        der.oid(&oid::OCSP_SCT_LIST);
                         der.octet_string(&Der::build(|der| der.octet_string(list)));
                     });
                 });
@@ -114,7 +114,7 @@ fn successful(basic: &[u8]) -> Vec<u8> {
             der.put(ENUMERATED, &[0]);
             der.context(0, |der| {
                 der.sequence(|der| {
-                    der.put(tag::OID, &[0x2b, 6, 1, 5, 5, 7, 48, 1, 1]);
+                    der.oid(&oid::OCSP_BASIC);
                     der.octet_string(basic);
                 });
             });
@@ -132,20 +132,19 @@ fn sha1(bytes: &[u8]) -> Vec<u8> {
 
 /// Returns what the BIT STRING of a SubjectPublicKeyInfo holds.
 fn public_key(key: &KeyPair) -> &[u8] {
-    let bits = || {
-        let mut fields = read(&mut { key.spki() })?.content;
-        read(&mut fields)?;
-        read(&mut fields)?.content.get(1..)
-    };
-    bits().unwrap_or_default()
+    let bits = subject_public_key(key.spki()).ok();
+    bits.and_then(|bits| bits.get(1..)).unwrap_or_default()
 }
 
-fn serial(certificate: &[u8]) -> Option<&[u8]> {
-    let mut fields = read(&mut { certificate })?.content;
-    let mut fields = read(&mut fields)?.content;
-    let first = read(&mut fields)?;
-    match first.tag {
-        tag::INTEGER => Some(first.content),
-        _ => Some(read(&mut fields)?.content),
-    }
+fn subject_public_key(spki: &[u8]) -> Result<&[u8], DerError> {
+    let mut fields = Reader::new(spki).any("SubjectPublicKeyInfo")?.reader();
+    fields.any("algorithm")?;
+    Ok(fields.any("subjectPublicKey")?.value)
+}
+
+fn serial(certificate: &[u8]) -> Result<&[u8], DerError> {
+    let mut certificate = Reader::new(certificate).any("Certificate")?.reader();
+    let mut tbs = certificate.any("tbsCertificate")?.reader();
+    tbs.optional(tag::context(0), "version")?;
+    Ok(tbs.any("serialNumber")?.value)
 }

@@ -1,13 +1,14 @@
 //! Certificates are parsed back and their signatures checked, with nothing of
-//! this crate but its few lines of DER reader.
+//! this crate but the DER reader below it.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::{collections::HashSet, sync::Arc};
 
 use aws_lc_rs::signature::{self, UnparsedPublicKey, VerificationAlgorithm};
+use lucarne_mint::der::{Reader, tag};
 use lucarne_mint::{
-    Authority, CaOptions, Extension, KeyPair, KeyType, LeafOptions, Lengths, Name, Poison,
-    SignatureAlgorithm, Time, TimeForm, Version, der, extension, oid, testing::Pki,
+    Authority, CaOptions, Der, Extension, KeyPair, KeyType, LeafOptions, Lengths, Name, Poison,
+    SignatureAlgorithm, Time, TimeForm, Version, extension, oid, testing::Pki,
 };
 
 /// The pieces of a certificate, borrowed.
@@ -25,38 +26,33 @@ struct Parsed<'a> {
 }
 
 fn parse(certificate: &[u8]) -> Parsed<'_> {
-    let mut input = certificate;
-    let mut outer = der::read(&mut input).unwrap().content;
+    let mut input = Reader::new(certificate);
+    let mut outer = input.any("certificate").unwrap().reader();
     assert!(input.is_empty(), "nothing after the certificate");
-    let tbs = der::read(&mut outer).unwrap();
-    let algorithm = der::read(&mut outer).unwrap().encoded;
-    let signature = &der::read(&mut outer).unwrap().content[1..];
-    let mut fields = tbs.content;
-    if fields[0] == 0xa0 {
-        der::read(&mut fields).unwrap();
-    }
-    let mut next = || der::read(&mut fields).unwrap();
-    let serial = next().content;
-    let [inner, issuer, validity, subject] = std::array::from_fn(|_| next().encoded);
-    let mut spki = next().content;
-    der::read(&mut spki).unwrap();
-    let key = &der::read(&mut spki).unwrap().content[1..];
+    let tbs = outer.any("TBS").unwrap();
+    let algorithm = outer.any("algorithm").unwrap().raw;
+    let signature = &outer.any("signature").unwrap().value[1..];
+    let mut fields = tbs.reader();
+    fields.optional(tag::context(0), "version").unwrap();
+    let mut next = || fields.any("field").unwrap();
+    let serial = next().value;
+    let [inner, issuer, validity, subject] = std::array::from_fn(|_| next().raw);
+    let mut spki = next().reader();
+    spki.any("algorithm").unwrap();
+    let key = &spki.any("key").unwrap().value[1..];
     let mut extensions = Vec::new();
-    if let Some(wrapper) = der::read(&mut fields) {
-        let mut list = der::read(&mut { wrapper.content }).unwrap().content;
-        while let Some(extension) = der::read(&mut list) {
-            let mut parts = extension.content;
-            let oid = der::read(&mut parts).unwrap().content;
-            let mut value = der::read(&mut parts).unwrap();
-            let critical = value.tag == der::tag::BOOLEAN;
-            if critical {
-                value = der::read(&mut parts).unwrap();
-            }
-            extensions.push((oid, critical, value.content));
+    if let Ok(wrapper) = fields.any("extensions") {
+        let mut list = wrapper.reader().any("extensions").unwrap().reader();
+        while let Ok(extension) = list.any("extension") {
+            let mut parts = extension.reader();
+            let oid = parts.any("identifier").unwrap().value;
+            let critical = parts.optional(tag::BOOLEAN, "critical").unwrap();
+            let value = parts.any("value").unwrap().value;
+            extensions.push((oid, critical.is_some(), value));
         }
     }
     Parsed {
-        tbs: tbs.encoded,
+        tbs: tbs.raw,
         serial,
         inner,
         outer: algorithm,
@@ -180,12 +176,11 @@ fn names_and_purposes_are_in_the_leaf() {
         let found = leaf.extensions.iter().find(|e| e.0 == oid.as_bytes());
         found.map(|e| e.2).unwrap()
     };
-    let mut san = der::read(&mut value(&oid::SUBJECT_ALT_NAME))
-        .unwrap()
-        .content;
+    let mut san = Reader::new(value(&oid::SUBJECT_ALT_NAME));
+    let mut san = san.any("names").unwrap().reader();
     let mut found = Vec::new();
-    while let Some(name) = der::read(&mut san) {
-        found.push((name.tag, name.content.to_vec()));
+    while let Ok(name) = san.any("name") {
+        found.push((name.tag, name.value.to_vec()));
     }
     let v6 = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
     let expected: [(u8, &[u8]); 4] = [
@@ -272,10 +267,10 @@ fn odd_certificates_are_as_odd_as_asked() {
     template.lengths = Lengths::Long;
     template.serial = vec![0xff];
     template.not_before = Time::from_unix(0).with_form(TimeForm::Generalized);
-    let md5 = oid::algorithm(&oid::MD5_WITH_RSA, der::Der::null);
+    let md5 = oid::algorithm(&oid::MD5_WITH_RSA, Der::null);
     template.outer_algorithm = Some(md5.clone());
     template.extensions.push(Extension {
-        oid: oid::Oid::parse("1.2.3.4").unwrap(),
+        oid: "1.2.3.4".parse().unwrap(),
         critical: true,
         value: vec![],
     });

@@ -3,10 +3,9 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use lucarne_ct::Certificate;
-use lucarne_mint::der::read;
+use lucarne_mint::der::Reader;
+use lucarne_mint::oid::content::SUBJECT_ALT_NAME;
 
-/// subjectAltName, 2.5.29.17.
-const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 17];
 const DNS_NAME: u8 = 0x82;
 const IP_ADDRESS: u8 = 0x87;
 /// More are not shown.
@@ -17,11 +16,15 @@ pub(crate) fn dns_names(certificate: &Certificate<'_>) -> Vec<String> {
     let Some(extension) = certificate.extension(SUBJECT_ALT_NAME) else {
         return Vec::new();
     };
-    let list = read(&mut { extension.value });
-    let mut list = list.map_or(&[][..], |list| list.content);
+    let Ok(list) = Reader::new(extension.value).any("GeneralNames") else {
+        return Vec::new();
+    };
+    let mut list = list.reader();
     let mut names = Vec::new();
-    while let Some(name) = read(&mut list).filter(|_| names.len() < MOST_NAMES) {
-        match (name.tag, name.content) {
+    while names.len() < MOST_NAMES
+        && let Ok(name) = list.any("GeneralName")
+    {
+        match (name.tag, name.value) {
             (DNS_NAME, text) => names.push(String::from_utf8_lossy(text).into_owned()),
             (IP_ADDRESS, address) => names.extend(ip(address)),
             _ => {}

@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use lucarne_ct::Certificate;
-use lucarne_mint::der;
+use lucarne_mint::der::{DerError, Reader};
+use lucarne_mint::oid::content::{AUTHORITY_KEY_ID, SUBJECT_ALT_NAME};
 use rustls::RootCertStore;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
@@ -14,10 +15,6 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 
 use super::jws::encode;
-
-/// Identifiers of extensions, in DER: subjectAltName, authorityKeyIdentifier.
-const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 0x11];
-const AUTHORITY_KEY_ID: &[u8] = &[0x55, 0x1d, 0x23];
 
 /// A certificate that a server has issued.
 #[derive(Clone, Debug)]
@@ -105,16 +102,14 @@ fn check_chain(
 
 /// The names in a certificate's subjectAltName.
 fn names_of(leaf: &[u8]) -> Option<BTreeSet<String>> {
-    let mut value = Certificate::parse(leaf)
-        .ok()?
-        .extension(SUBJECT_ALT_NAME)?
-        .value;
-    let mut list = der::read(&mut value)?.content;
+    let certificate = Certificate::parse(leaf).ok()?;
+    let value = certificate.extension(SUBJECT_ALT_NAME)?.value;
+    let mut list = Reader::new(value).any("GeneralNames").ok()?.reader();
     let mut names = BTreeSet::new();
-    while let Some(name) = der::read(&mut list) {
+    while let Ok(name) = list.any("GeneralName") {
         names.insert(match name.tag {
-            0x82 => String::from_utf8_lossy(name.content).to_lowercase(),
-            0x87 => address(name.content)?.to_string(),
+            0x82 => String::from_utf8_lossy(name.value).to_lowercase(),
+            0x87 => address(name.value)?.to_string(),
             other => format!("a name of the kind {other:#x}"),
         });
     }
@@ -131,20 +126,16 @@ fn address(octets: &[u8]) -> Option<IpAddr> {
 /// identifier of who issued it, and its serial number.
 pub(super) fn renewal_id(leaf: &[u8]) -> Option<String> {
     let certificate = Certificate::parse(leaf).ok()?;
-    let mut authority = certificate.extension(AUTHORITY_KEY_ID)?.value;
-    let mut authority = der::read(&mut authority)?.content;
-    let key = der::read(&mut authority).filter(|element| element.tag == 0x80)?;
-    let mut tbs = certificate.tbs();
-    let mut tbs = der::read(&mut tbs)?.content;
-    let mut serial = der::read(&mut tbs)?;
-    if serial.tag == 0xa0 {
-        serial = der::read(&mut tbs)?; // that was the version
-    }
-    Some(format!(
-        "{}.{}",
-        encode(key.content),
-        encode(serial.content)
-    ))
+    let authority = certificate.extension(AUTHORITY_KEY_ID)?.value;
+    let key = key_identifier(authority).ok()?;
+    Some(format!("{}.{}", encode(key), encode(certificate.serial())))
+}
+
+fn key_identifier(authority: &[u8]) -> Result<&[u8], DerError> {
+    let mut fields = Reader::new(authority)
+        .any("AuthorityKeyIdentifier")?
+        .reader();
+    Ok(fields.expect(0x80, "keyIdentifier")?.value)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use aws_lc_rs::digest;
 use lucarne_load::{PrepareError, Stop};
 use lucarne_mint::{
-    Der, Extension, KeyPair, KeyType, Lengths, Name, Oid, Template, Time, Version, extension,
+    Der, Extension, KeyPair, KeyType, Lengths, Name, Template, Time, Version, extension, oid,
 };
 use parking_lot::Mutex;
 use rustls::ServerConfig;
@@ -29,8 +29,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const MOST_HEAD: usize = 8 << 10;
 /// The protocol that tells a validation from other connections (RFC 8737 6.2).
 const ALPN: &[u8] = b"acme-tls/1";
-/// id-pe-acmeIdentifier (RFC 8737 6.1).
-const ACME_IDENTIFIER: &str = "1.3.6.1.5.5.7.1.31";
 
 /// The answers to challenges, and where they are given.
 pub(super) struct Responder {
@@ -51,8 +49,6 @@ struct Certificates {
 /// The failure to make the certificate of a challenge.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ResponderError {
-    #[error("no identifier of that extension")]
-    Identifier,
     #[error(transparent)]
     Certificate(#[from] lucarne_mint::Error),
     #[error(transparent)]
@@ -173,8 +169,9 @@ impl Certificates {
     /// A self-signed certificate that holds the digest of the key authorisation.
     fn add(&self, name: &str, authorization: &str) -> Result<(), ResponderError> {
         let digest = digest::digest(&digest::SHA256, authorization.as_bytes());
-        let oid = Oid::parse(ACME_IDENTIFIER).ok_or(ResponderError::Identifier)?;
-        let proof = Extension::new(oid, true, |der: &mut Der| der.octet_string(digest.as_ref()));
+        let proof = Extension::new(oid::ACME_IDENTIFIER, true, |der: &mut Der| {
+            der.octet_string(digest.as_ref())
+        });
         let now = Time::now();
         let subject = Name::common_name("ACME challenge");
         let template = Template {

@@ -198,7 +198,7 @@ fn is_root(der: &[u8]) -> bool {
 fn read_key(path: &Path) -> Result<KeyPair, AuthorityError> {
     let text = fs::read_to_string(path).map_err(|source| AuthorityError::io(path, source))?;
     let wrong = |source| AuthorityError::mint(path, source);
-    for (label, bytes) in pem::decode(&text).map_err(wrong)? {
+    for (label, bytes) in pem::decode(&text).map_err(|error| wrong(error.into()))? {
         let label = label.replace("TEST PRIVATE KEY", "PRIVATE KEY");
         let pkcs8 = match label.as_str() {
             "PRIVATE KEY" => bytes,

@@ -4,7 +4,8 @@
 
 use jiff::Timestamp;
 use jiff::tz::Offset;
-use lucarne_mint::{Authority, Error, LeafOptions, Time, der};
+use lucarne_mint::der::{DerError, Reader, tag};
+use lucarne_mint::{Authority, Error, LeafOptions, Time};
 
 /// The placeholder of a certificate's own label in the names of its options.
 pub(crate) const LABEL: &str = "0123456789abcdef";
@@ -52,8 +53,8 @@ impl CertificateTemplate {
         let mut template = authority.leaf_template(options)?;
         template.serial = vec![0x04; 17];
         let tbs = template.tbs();
-        let [serial, not_before, not_after] =
-            field_offsets(&tbs).ok_or(Error::Certificate("its own template cannot be read"))?;
+        let [serial, not_before, not_after] = field_offsets(&tbs)
+            .map_err(|_| Error::Certificate("its own template cannot be read"))?;
         Ok(Self {
             authority: authority.clone(),
             algorithm: template.algorithm.identifier(),
@@ -74,7 +75,7 @@ impl CertificateTemplate {
     pub(crate) fn mint(&self, fields: &VariableFields) -> Result<Vec<u8>, Error> {
         let key = self.authority.key();
         let mut certificate = Vec::with_capacity(self.tbs.len() + 600);
-        certificate.extend_from_slice(&[der::tag::SEQUENCE, 0x82, 0, 0]);
+        certificate.extend_from_slice(&[tag::SEQUENCE, 0x82, 0, 0]);
         let start = certificate.len();
         certificate.extend_from_slice(&self.tbs);
         self.patch(&mut certificate[start..], fields);
@@ -136,32 +137,26 @@ impl TimeField {
 }
 
 /// The offsets of the contents of the serial number and of the two times.
-fn field_offsets(tbs: &[u8]) -> Option<[usize; 3]> {
-    let here = |rest: &[u8]| tbs.len() - rest.len();
-    let mut fields = der::read(&mut { tbs })?.content;
-    der::read(&mut fields)?; // version
-    let serial = der::read(&mut fields)?;
-    let serial = here(fields) - serial.content.len();
-    der::read(&mut fields)?; // algorithm
-    der::read(&mut fields)?; // issuer
-    let validity = der::read(&mut fields)?;
-    let validity_end = here(fields);
-    let mut times = validity.content;
-    let not_before = der::read(&mut times)?;
-    let before_at = validity_end - times.len() - not_before.content.len();
-    let not_after = der::read(&mut times)?;
-    Some([serial, before_at, validity_end - not_after.content.len()])
+fn field_offsets(tbs: &[u8]) -> Result<[usize; 3], DerError> {
+    let mut fields = Reader::new(tbs).any("tbsCertificate")?.reader();
+    fields.any("version")?;
+    let serial = fields.any("serialNumber")?;
+    fields.any("signature")?;
+    fields.any("issuer")?;
+    let mut times = fields.any("validity")?.reader();
+    let (not_before, not_after) = (times.any("notBefore")?, times.any("notAfter")?);
+    Ok([serial, not_before, not_after].map(|field| field.end() - field.value.len()))
 }
 
 fn time_field(tbs: &[u8], at: usize) -> TimeField {
-    let generalized = tbs[at - 2] == der::tag::GENERALIZED_TIME;
+    let generalized = tbs[at - 2] == tag::GENERALIZED_TIME;
     TimeField { at, generalized }
 }
 
 /// BIT STRING of whole bytes, appended.
 fn bit_string(bytes: &[u8], out: &mut Vec<u8>) {
     let length = (bytes.len() + 1) as u16;
-    out.push(der::tag::BIT_STRING);
+    out.push(tag::BIT_STRING);
     match length {
         0..0x80 => out.push(length as u8),
         0x80..0x100 => out.extend_from_slice(&[0x81, length as u8]),

@@ -360,7 +360,7 @@ enum PublicKeyError {
     #[error("{file}: {source}")]
     Pem {
         file: String,
-        source: lucarne_mint::Error,
+        source: lucarne_mint::pem::PemError,
     },
     #[error("{0}: no block PUBLIC KEY")]
     NoKey(String),

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use lucarne_ct::Fingerprint;
-use lucarne_mint::der;
+use lucarne_mint::der::{DerError, Reader, tag};
 use parking_lot::Mutex;
 use rustls::RootCertStore;
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
@@ -121,7 +121,7 @@ impl Certificates {
     fn serial(&self, leaf: &[u8], fingerprint: Fingerprint) -> (Result<(), String>, bool) {
         /// So many serial numbers are remembered: 100 MB.
         const MOST: usize = 1_000_000;
-        let Some(serial) = serial(leaf) else {
+        let Ok(serial) = serial(leaf) else {
             return (Err("its DER cannot be read".to_owned()), false);
         };
         let mut serials = self.serials.lock();
@@ -145,14 +145,11 @@ impl Certificates {
 }
 
 /// The content of a certificate's serial number.
-fn serial(mut certificate: &[u8]) -> Option<&[u8]> {
-    let mut certificate = der::read(&mut certificate)?.content;
-    let mut tbs = der::read(&mut certificate)?.content;
-    let first = der::read(&mut tbs)?;
-    match first.tag {
-        der::tag::INTEGER => Some(first.content), // of version 1, which is left out
-        _ => Some(der::read(&mut tbs)?.content),
-    }
+fn serial(certificate: &[u8]) -> Result<&[u8], DerError> {
+    let mut certificate = Reader::new(certificate).any("Certificate")?.reader();
+    let mut tbs = certificate.any("tbsCertificate")?.reader();
+    tbs.optional(tag::context(0), "version")?;
+    Ok(tbs.any("serialNumber")?.value)
 }
 
 /// Its name, and who issued it.

@@ -41,7 +41,7 @@ pub(super) fn parse(
     alpn: &[String],
 ) -> Result<Minted, FileError> {
     let (mut private, mut chain) = (None, Vec::new());
-    for (label, der) in pem::decode(text)? {
+    for (label, der) in pem::decode(text).map_err(Error::from)? {
         match label.as_str() {
             "PRIVATE KEY" => private = PrivateKeyDer::try_from(der).ok(),
             "CERTIFICATE" => chain.push(CertificateDer::from(der)),

@@ -1,6 +1,6 @@
-//! A DER writer (ITU-T X.690), and the few lines of reader that a CA needs to
-//! find its own name and key identifier again.
+//! A DER writer, which can also write lengths that DER forbids.
 
+use super::tag;
 use crate::Oid;
 
 /// The forms in which lengths are written.
@@ -12,24 +12,6 @@ pub enum Lengths {
     /// One length byte more than needed, everywhere: valid BER, forbidden in
     /// DER, found in the wild.
     Long,
-}
-
-/// Tags of the universal class, with the constructed bit where it belongs.
-pub mod tag {
-    #![allow(missing_docs)]
-    pub const BOOLEAN: u8 = 0x01;
-    pub const INTEGER: u8 = 0x02;
-    pub const BIT_STRING: u8 = 0x03;
-    pub const OCTET_STRING: u8 = 0x04;
-    pub const NULL: u8 = 0x05;
-    pub const OID: u8 = 0x06;
-    pub const UTF8_STRING: u8 = 0x0c;
-    pub const PRINTABLE_STRING: u8 = 0x13;
-    pub const IA5_STRING: u8 = 0x16;
-    pub const UTC_TIME: u8 = 0x17;
-    pub const GENERALIZED_TIME: u8 = 0x18;
-    pub const SEQUENCE: u8 = 0x30;
-    pub const SET: u8 = 0x31;
 }
 
 /// Writes DER front to back into one buffer. Lengths are put in once the
@@ -118,7 +100,7 @@ impl Der {
 
     /// `[number]` EXPLICIT (or IMPLICIT of a constructed type).
     pub fn context(&mut self, number: u8, content: impl FnOnce(&mut Der)) {
-        self.nest(0xa0 | number, content);
+        self.nest(tag::context(number), content);
     }
 
     /// `[number]` IMPLICIT of a primitive type.
@@ -166,44 +148,9 @@ impl Der {
     }
 }
 
-/// Takes one element off the front of `input`: its tag and content, and the
-/// whole element as it was encoded. `None` where there is no whole element of
-/// single-byte tag and definite length.
-pub fn read<'a>(input: &mut &'a [u8]) -> Option<Element<'a>> {
-    let (&tag, rest) = input.split_first()?;
-    let (&first, mut rest) = rest.split_first()?;
-    let mut length = usize::from(first);
-    if first >= 0x80 {
-        let (octets, after) = rest.split_at_checked(usize::from(first & 0x7f))?;
-        if octets.is_empty() || octets.len() > 4 {
-            return None;
-        }
-        length = octets.iter().fold(0, |n, &b| n << 8 | usize::from(b));
-        rest = after;
-    }
-    let (content, after) = rest.split_at_checked(length)?;
-    let encoded = &input[..input.len() - after.len()];
-    *input = after;
-    Some(Element {
-        tag,
-        content,
-        encoded,
-    })
-}
-
-/// One DER element, borrowed.
-#[derive(Clone, Copy, Debug)]
-pub struct Element<'a> {
-    /// The identifier octet.
-    pub tag: u8,
-    /// The content octets.
-    pub content: &'a [u8],
-    /// Tag, length and content.
-    pub encoded: &'a [u8],
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::Reader;
     use super::*;
 
     #[test]
@@ -225,28 +172,11 @@ mod tests {
                 let bytes = put.into_bytes();
                 assert_eq!(bytes, nest.into_bytes());
                 assert_eq!(bytes.len(), 1 + header + size);
-                let mut rest = &bytes[..];
-                let element = read(&mut rest).unwrap();
-                assert_eq!(element.tag, tag::OCTET_STRING);
-                assert_eq!(element.content, content);
-                assert!(rest.is_empty());
+                let mut reader = Reader::new(&bytes);
+                let element = reader.expect(tag::OCTET_STRING, "content").unwrap();
+                assert_eq!(element.value, content);
+                assert!(reader.is_empty());
             }
-        }
-    }
-
-    #[test]
-    fn reading_stops_at_what_is_not_whole() {
-        for bytes in [
-            &[][..],
-            &[4],
-            &[4, 1],
-            &[4, 0x80],
-            &[4, 0x81],
-            &[4, 0x85, 0, 0, 0, 0, 0],
-        ] {
-            let mut rest = bytes;
-            assert!(read(&mut rest).is_none());
-            assert_eq!(rest, bytes);
         }
     }
 

@@ -1,0 +1,10 @@
+//! DER (ITU-T X.690): a lax reader, and a writer that can also write what DER forbids.
+
+mod length;
+mod reader;
+pub mod tag;
+mod writer;
+
+pub use length::push_header;
+pub use reader::{DerError, Problem, Reader, Tlv};
+pub use writer::{Der, Lengths};

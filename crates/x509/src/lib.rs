@@ -1,0 +1,16 @@
+//! What certificates are made of, for those who read them (`ct`) and those who make them
+//! (`mint`): [`der`], object identifiers ([`oid`]), times ([`time`]) and PEM ([`pem`]).
+//!
+//! Nothing here does I/O or knows a certificate from any other structure. The clock is read by
+//! [`now_ms`] and [`Time::now`] only.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod der;
+pub mod oid;
+pub mod pem;
+pub mod time;
+
+pub use der::{Der, DerError, Lengths};
+pub use oid::{Oid, OidError};
+pub use time::{Time, TimeForm, now_ms};
