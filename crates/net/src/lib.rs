@@ -2,6 +2,8 @@
 //! connections and letting go of them, dialling, whom this machine trusts, and
 //! the product's own few HTTP requests.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 mod accept;
 #[cfg(feature = "client")]
 mod client;

@@ -331,8 +331,8 @@ impl Lock for ObjectLock {
 
     /// Puts an object of its own.
     async fn check(&self) -> Result<(), LockError> {
-        let mut put = Put::new(self.prefix.clone().join("check"), b"", self.deadline());
-        put.deadline = Instant::now() + CHECK;
+        let deadline = Instant::now() + CHECK;
+        let put = Put::new(self.prefix.clone().join("check"), b"", deadline);
         loop {
             match self.put(&put, PutMode::Overwrite).await {
                 Ok(_) => return Ok(()),

@@ -20,7 +20,7 @@ pub struct DerError {
     problem: Problem,
 }
 
-/// What is wrong there.
+/// The fault that was found there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// Nothing is left where the field should be.
