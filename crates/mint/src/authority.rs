@@ -1,10 +1,11 @@
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use lucarne_x509::der::{DerError, Reader, Tlv, tag};
 
+use crate::certificate::random_serial;
 use crate::{
-    Chain, Error, Extension, KeyPair, KeyType, LeafOptions, Lengths, Name, SignatureAlgorithm,
-    Template, Time, Version, extension, oid, pem, random, sct_list::sct_list,
+    Chain, Error, Extension, KeyPair, KeyType, Lengths, Name, SignatureAlgorithm, Template, Time,
+    Version, extension, oid, pem, random,
 };
 
 /// The properties of a CA to be made. Start from [`named`](Self::named).
@@ -65,8 +66,10 @@ pub struct Authority {
     name: Name,
     /// Own certificate first, the root last.
     certificates: Arc<[Vec<u8>]>,
-    /// Extensions of every leaf of this CA that do not depend on the leaf.
-    constant: Arc<[Extension]>,
+    /// The authorityKeyIdentifier of what it issues, where its own certificate has a SKI.
+    key_id: Option<Extension>,
+    /// The places and the policy that CAs of the WebPKI name, once it issued as one.
+    pub(crate) services: Arc<OnceLock<[Extension; 3]>>,
 }
 
 impl Authority {
@@ -83,43 +86,6 @@ impl Authority {
         Self::new(key, vec![certificate])
     }
 
-    /// A CA below this one.
-    ///
-    /// # Errors
-    /// A key type that cannot be generated.
-    pub fn intermediate(&self, options: &CaOptions) -> Result<Self, Error> {
-        let key = KeyPair::generate(options.key)?;
-        let mut template = self.ca_template(options, &key)?;
-        template.extensions.push(extension::extended_key_usage(&[
-            oid::CLIENT_AUTH,
-            oid::SERVER_AUTH,
-        ]));
-        self.subordinate(key, &template)
-    }
-
-    /// A Precertificate Signing Certificate of this CA (RFC 6962 3.1): a CA
-    /// with the Certificate Transparency extended key usage.
-    ///
-    /// # Errors
-    /// A key type that cannot be generated.
-    pub fn precert_signing(&self, options: &CaOptions) -> Result<Self, Error> {
-        let key = KeyPair::generate(options.key)?;
-        let mut template = self.ca_template(options, &key)?;
-        let purpose = extension::extended_key_usage(&[oid::PRECERT_SIGNING]);
-        template.extensions.push(purpose);
-        self.subordinate(key, &template)
-    }
-
-    /// A CA below this one whose certificate is this template, however odd.
-    ///
-    /// # Errors
-    /// A template whose algorithm this CA's key cannot sign with.
-    pub fn subordinate(&self, key: KeyPair, template: &Template) -> Result<Self, Error> {
-        let mut certificates = vec![self.sign(template)?];
-        certificates.extend_from_slice(&self.certificates);
-        Self::new(key, certificates)
-    }
-
     /// An authority of a key and its certificate, followed by those above it.
     ///
     /// # Errors
@@ -134,7 +100,8 @@ impl Authority {
         }
         Ok(Self {
             name: Name::from_der(parts.subject),
-            constant: constant_extensions(parts.key_id, &key),
+            key_id: parts.key_id.map(extension::authority_key_id),
+            services: Arc::default(),
             key: Arc::new(key),
             certificates: certificates.into(),
         })
@@ -200,6 +167,11 @@ impl Authority {
         &self.key
     }
 
+    /// The authorityKeyIdentifier of what it issues.
+    pub(crate) fn authority_key_id(&self) -> Option<&Extension> {
+        self.key_id.as_ref()
+    }
+
     /// The CA's name, as it stands in what it issues.
     pub fn name(&self) -> &Name {
         &self.name
@@ -217,72 +189,6 @@ impl Authority {
         Chain::new([&[leaf], &self.certificates[..]].concat())
     }
 
-    /// Issues a leaf or a precertificate, in DER.
-    ///
-    /// # Errors
-    /// An algorithm that does not fit the CA's key.
-    pub fn issue(&self, options: &LeafOptions) -> Result<Vec<u8>, Error> {
-        self.sign(&self.leaf_template(options)?)
-    }
-
-    /// Returns what [`issue`](Self::issue) signs, to be changed first.
-    ///
-    /// # Errors
-    /// Only if the cryptographic library fails.
-    pub fn leaf_template(&self, options: &LeafOptions) -> Result<Template, Error> {
-        let subject = options.names.iter().find(|name| name.len() <= 64);
-        let mut template = Template {
-            version: Version::V3,
-            serial: options.serial.clone().map_or_else(serial, Ok)?,
-            algorithm: options.algorithm.unwrap_or(self.key.default_algorithm()),
-            inner_algorithm: None,
-            outer_algorithm: None,
-            issuer: self.name.clone(),
-            not_before: options.not_before,
-            not_after: options.not_after,
-            subject: subject.map_or_else(Name::empty, |name| Name::common_name(name)),
-            spki: options.key.spki().to_vec(),
-            extensions: self.leaf_extensions(options)?,
-            lengths: Lengths::Minimal,
-        };
-        if let Some(poison) = options.poison {
-            poison.insert(&mut template.extensions);
-        }
-        Ok(template)
-    }
-
-    fn leaf_extensions(&self, options: &LeafOptions) -> Result<Vec<Extension>, Error> {
-        let rsa = matches!(options.key.kind(), KeyType::Rsa(_));
-        let mut extensions = Vec::with_capacity(12);
-        extensions.push(extension::leaf_key_usage(rsa));
-        if !options.eku.is_empty() {
-            extensions.push(extension::extended_key_usage(&options.eku));
-        }
-        extensions.push(extension::end_entity());
-        extensions.push(extension::subject_key_id(options.key.id()));
-        extensions.extend_from_slice(&self.constant);
-        extensions.push(extension::subject_alt_name(&options.names));
-        if options.scts > 0 && options.poison.is_none() {
-            let issued_ms = u64::try_from(options.not_before.unix()).unwrap_or(0) * 1000;
-            extensions.push(sct_list(options.scts, issued_ms)?);
-        }
-        extensions.extend_from_slice(&options.extra_extensions);
-        Ok(extensions)
-    }
-
-    /// Returns what [`intermediate`](Self::intermediate) signs, less the extended key
-    /// usage, for a CA with this key.
-    ///
-    /// # Errors
-    /// Only if the cryptographic library fails.
-    pub fn ca_template(&self, options: &CaOptions, key: &KeyPair) -> Result<Template, Error> {
-        let mut template = ca_template(options, key)?;
-        template.issuer = self.name.clone();
-        template.algorithm = options.algorithm.unwrap_or(self.key.default_algorithm());
-        template.extensions.extend_from_slice(&self.constant);
-        Ok(template)
-    }
-
     /// Signs a template as it stands.
     ///
     /// # Errors
@@ -293,10 +199,10 @@ impl Authority {
 }
 
 /// A CA certificate without issuer-dependent parts.
-fn ca_template(options: &CaOptions, key: &KeyPair) -> Result<Template, Error> {
+pub(crate) fn ca_template(options: &CaOptions, key: &KeyPair) -> Result<Template, Error> {
     Ok(Template {
         version: Version::V3,
-        serial: serial()?,
+        serial: random_serial()?,
         algorithm: key.default_algorithm(),
         inner_algorithm: None,
         outer_algorithm: None,
@@ -312,36 +218,6 @@ fn ca_template(options: &CaOptions, key: &KeyPair) -> Result<Template, Error> {
         ],
         lengths: Lengths::Minimal,
     })
-}
-
-/// AKI, AIA, CRL DP and policies: the same in all that a CA issues, so made
-/// once. The URLs carry a piece of the key identifier, as those of real CAs do.
-fn constant_extensions(key_id: Option<&[u8]>, key: &KeyPair) -> Arc<[Extension]> {
-    let tag: String = key.id()[..2]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    let mut extensions = Vec::new();
-    extensions.extend(key_id.map(extension::authority_key_id));
-    extensions.extend([
-        extension::authority_info_access(
-            Some(&format!("http://r{tag}.o.example.test")),
-            &format!("http://r{tag}.i.example.test/"),
-        ),
-        extension::policies(&[oid::DOMAIN_VALIDATED]),
-        extension::crl_distribution_point(&format!("http://r{tag}.c.example.test/7.crl")),
-    ]);
-    extensions.into()
-}
-
-/// A serial number of 128 random bits, positive and of fixed length: what RFC
-/// 5280 (at most 20 octets) and the CA/Browser Forum (at least 64 bits from a
-/// CSPRNG) ask for.
-fn serial() -> Result<Vec<u8>, Error> {
-    let mut serial = [0; 17];
-    random(&mut serial)?;
-    serial[0] = 0x04; // never negative, never padded: 128 random bits follow
-    Ok(serial.to_vec())
 }
 
 /// The parts of its own certificate that a CA must know.

@@ -1,4 +1,4 @@
-use crate::{Der, Error, Extension, KeyPair, Lengths, Name, SignatureAlgorithm, Time};
+use crate::{Der, Error, Extension, KeyPair, Lengths, Name, SignatureAlgorithm, Time, random};
 
 /// The version field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,4 +111,14 @@ impl Template {
     pub fn remove_extension(&mut self, oid: &crate::Oid) {
         self.extensions.retain(|e| &e.oid != oid);
     }
+}
+
+/// A serial number of 128 random bits, positive and of fixed length: what RFC
+/// 5280 (at most 20 octets) and the CA/Browser Forum (at least 64 bits from a
+/// CSPRNG) ask for.
+pub(crate) fn random_serial() -> Result<Vec<u8>, Error> {
+    let mut serial = [0; 17];
+    random(&mut serial)?;
+    serial[0] = 0x04; // never negative, never padded: 128 random bits follow
+    Ok(serial.to_vec())
 }

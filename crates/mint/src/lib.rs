@@ -7,8 +7,8 @@
 //!   [`Template`], a certificate with every field open to the caller. Tests
 //!   mint chains of every odd kind with them.
 //! - [`Authority`], a certificate authority: a key, its certificate and the
-//!   certificates above it, able to issue CAs, leaves and precertificates that
-//!   look like those of the WebPKI. Saved and loaded as PEM.
+//!   certificates above it. Saved and loaded as PEM. For tests and load tests it
+//!   issues CAs, leaves and precertificates that look like those of the WebPKI.
 //! - [`store`] (feature `store`, on by default), certificates by host, each made
 //!   once: what an intercepting proxy mints from. [`CaDirectory`] keeps its CA.
 //! - [`testing`], a small public key infrastructure made once per process.
@@ -36,12 +36,11 @@ mod directory;
 mod error;
 pub mod extension;
 mod key;
-mod leaf;
 mod name;
-mod sct_list;
 #[cfg(feature = "store")]
 pub mod store;
 pub mod testing;
+mod webpki;
 
 pub use authority::{Authority, CaOptions};
 pub use certificate::{Template, Version};
@@ -51,9 +50,9 @@ pub use directory::{CaDirectory, CaDirectoryError};
 pub use error::Error;
 pub use extension::Extension;
 pub use key::{KeyPair, KeyType, SignatureAlgorithm};
-pub use leaf::{LeafOptions, Poison};
 pub use lucarne_x509::{Der, Lengths, Oid, Time, TimeForm, der, now_ms, oid, pem};
 pub use name::Name;
+pub use webpki::{LeafOptions, Poison};
 
 /// Fills `bytes` from the operating system's cryptographic generator.
 pub(crate) fn random(bytes: &mut [u8]) -> Result<(), Error> {

@@ -19,6 +19,13 @@ impl Name {
         Self::of(&[(&oid::COMMON_NAME, tag::UTF8_STRING, name)])
     }
 
+    /// A leaf's name: as CN the first of its names that is not too long for one (64
+    /// characters), else empty.
+    pub(crate) fn of_leaf(names: &[String]) -> Self {
+        let short = names.iter().find(|name| name.len() <= 64);
+        short.map_or_else(Self::empty, |name| Self::common_name(name))
+    }
+
     /// A CA's name: C, O and CN.
     pub fn of_ca(country: &str, organization: &str, name: &str) -> Self {
         Self::of(&[

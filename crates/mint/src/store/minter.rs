@@ -10,11 +10,12 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use super::minted::{CertificateFields, DEFAULT_ALPN, Minted};
 use super::pool::KeyPool;
+use super::server_certificate::ServerCertificate;
 use super::{
     CertificateStore, Clock, Fingerprint, Generate, Host, OwnCertificate, StoreError, StoreKey,
     StoreStats,
 };
-use crate::{Authority, Error, KeyPair, KeyType, LeafOptions, Name, Time, oid};
+use crate::{Authority, Error, KeyPair, KeyType, Time};
 
 /// The time by which certificates are backdated, for clients whose clocks are behind.
 const BACKDATE: Duration = Duration::from_secs(3600);
@@ -213,14 +214,14 @@ impl LeafMinter {
         };
         let life = self.options.lifetime.min(left);
         let key = self.key()?;
-        let options = LeafOptions {
+        let certificate = ServerCertificate {
+            names: &host.names(),
             // A short life is not begun long ago: shares of it count.
             not_before: (now - BACKDATE.min(life)).into(),
             not_after: (now + life).into(),
-            eku: vec![oid::SERVER_AUTH],
-            ..LeafOptions::with_key(host.names(), key.clone())
+            key: &key,
         };
-        let leaf = sign(ca, &options)?;
+        let leaf = certificate.issue(ca)?;
         let chain = ca.chain(leaf).into_certificates();
         Minted::new(
             chain.into_iter().map(CertificateDer::from).collect(),
@@ -253,24 +254,6 @@ fn make_ahead(mint: &Arc<LeafMinter>) {
     let _ = std::thread::Builder::new()
         .name("mint-keys".to_owned())
         .spawn(make);
-}
-
-fn sign(ca: &Authority, options: &LeafOptions) -> Result<Vec<u8>, Error> {
-    let mut template = ca.leaf_template(options)?;
-    for oid in [
-        oid::AUTHORITY_INFO_ACCESS,
-        oid::CRL_DISTRIBUTION_POINTS,
-        oid::CERTIFICATE_POLICIES,
-    ] {
-        template.remove_extension(&oid);
-    }
-    // RFC 5280 4.2.1.6: where there is no subject, the name there counts.
-    if template.subject == Name::empty()
-        && let Some(names) = template.extension_mut(&oid::SUBJECT_ALT_NAME)
-    {
-        names.critical = true;
-    }
-    ca.sign(&template)
 }
 
 impl fmt::Debug for Minter {

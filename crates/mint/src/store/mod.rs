@@ -36,6 +36,7 @@ mod none;
 mod options;
 mod own_certificate;
 mod pool;
+mod server_certificate;
 mod single_flight;
 mod stats;
 

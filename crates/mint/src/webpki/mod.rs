@@ -1,0 +1,143 @@
+//! Certificates as CAs of the WebPKI issue them, down to the oddest: what tests submit
+//! and load tests mint. They name revocation services where nobody answers; what is
+//! served to clients comes of [`store`](crate::store).
+
+mod leaf;
+mod sct_list;
+
+pub use leaf::{LeafOptions, Poison};
+
+use crate::authority::ca_template;
+use crate::certificate::random_serial;
+use crate::{
+    Authority, CaOptions, Error, Extension, KeyPair, KeyType, Lengths, Name, Template, Version,
+    extension, oid,
+};
+use sct_list::sct_list;
+
+impl Authority {
+    /// A CA below this one.
+    ///
+    /// # Errors
+    /// A key type that cannot be generated.
+    pub fn intermediate(&self, options: &CaOptions) -> Result<Self, Error> {
+        let key = KeyPair::generate(options.key)?;
+        let mut template = self.ca_template(options, &key)?;
+        template.extensions.push(extension::extended_key_usage(&[
+            oid::CLIENT_AUTH,
+            oid::SERVER_AUTH,
+        ]));
+        self.subordinate(key, &template)
+    }
+
+    /// A Precertificate Signing Certificate of this CA (RFC 6962 3.1): a CA
+    /// with the Certificate Transparency extended key usage.
+    ///
+    /// # Errors
+    /// A key type that cannot be generated.
+    pub fn precert_signing(&self, options: &CaOptions) -> Result<Self, Error> {
+        let key = KeyPair::generate(options.key)?;
+        let mut template = self.ca_template(options, &key)?;
+        let purpose = extension::extended_key_usage(&[oid::PRECERT_SIGNING]);
+        template.extensions.push(purpose);
+        self.subordinate(key, &template)
+    }
+
+    /// A CA below this one whose certificate is this template, however odd.
+    ///
+    /// # Errors
+    /// A template whose algorithm this CA's key cannot sign with.
+    pub fn subordinate(&self, key: KeyPair, template: &Template) -> Result<Self, Error> {
+        let mut certificates = vec![self.sign(template)?];
+        certificates.extend_from_slice(self.certificates());
+        Self::new(key, certificates)
+    }
+
+    /// Issues a leaf or a precertificate, in DER.
+    ///
+    /// # Errors
+    /// An algorithm that does not fit the CA's key.
+    pub fn issue(&self, options: &LeafOptions) -> Result<Vec<u8>, Error> {
+        self.sign(&self.leaf_template(options)?)
+    }
+
+    /// Returns what [`issue`](Self::issue) signs, to be changed first.
+    ///
+    /// # Errors
+    /// Only if the cryptographic library fails.
+    pub fn leaf_template(&self, options: &LeafOptions) -> Result<Template, Error> {
+        let mut template = Template {
+            version: Version::V3,
+            serial: options.serial.clone().map_or_else(random_serial, Ok)?,
+            algorithm: options.algorithm.unwrap_or(self.key().default_algorithm()),
+            inner_algorithm: None,
+            outer_algorithm: None,
+            issuer: self.name().clone(),
+            not_before: options.not_before,
+            not_after: options.not_after,
+            subject: Name::of_leaf(&options.names),
+            spki: options.key.spki().to_vec(),
+            extensions: self.leaf_extensions(options)?,
+            lengths: Lengths::Minimal,
+        };
+        if let Some(poison) = options.poison {
+            poison.insert(&mut template.extensions);
+        }
+        Ok(template)
+    }
+
+    fn leaf_extensions(&self, options: &LeafOptions) -> Result<Vec<Extension>, Error> {
+        let rsa = matches!(options.key.kind(), KeyType::Rsa(_));
+        let mut extensions = Vec::with_capacity(12);
+        extensions.push(extension::leaf_key_usage(rsa));
+        if !options.eku.is_empty() {
+            extensions.push(extension::extended_key_usage(&options.eku));
+        }
+        extensions.push(extension::end_entity());
+        extensions.push(extension::subject_key_id(options.key.id()));
+        extensions.extend(self.constant_extensions());
+        extensions.push(extension::subject_alt_name(&options.names));
+        if options.scts > 0 && options.poison.is_none() {
+            let issued_ms = u64::try_from(options.not_before.unix()).unwrap_or(0) * 1000;
+            extensions.push(sct_list(options.scts, issued_ms)?);
+        }
+        extensions.extend_from_slice(&options.extra_extensions);
+        Ok(extensions)
+    }
+
+    /// Returns what [`intermediate`](Self::intermediate) signs, less the extended key
+    /// usage, for a CA with this key.
+    ///
+    /// # Errors
+    /// Only if the cryptographic library fails.
+    pub fn ca_template(&self, options: &CaOptions, key: &KeyPair) -> Result<Template, Error> {
+        let mut template = ca_template(options, key)?;
+        template.issuer = self.name().clone();
+        template.algorithm = options.algorithm.unwrap_or(self.key().default_algorithm());
+        template.extensions.extend(self.constant_extensions());
+        Ok(template)
+    }
+
+    /// AKI, AIA, policies and CRL DP: the same in all that a CA issues, so made once.
+    fn constant_extensions(&self) -> impl Iterator<Item = Extension> {
+        let services = self.services.get_or_init(|| services(self.key()));
+        self.authority_key_id().into_iter().chain(services).cloned()
+    }
+}
+
+/// AIA, policies and CRL DP. The URLs carry a piece of the key identifier, as those of
+/// real CAs do.
+fn services(key: &KeyPair) -> [Extension; 3] {
+    let tag: String = key.id()[..2]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    [
+        extension::authority_info_access(
+            Some(&format!("http://r{tag}.o.example.test")),
+            &format!("http://r{tag}.i.example.test/"),
+        ),
+        extension::policies(&[oid::DOMAIN_VALIDATED]),
+        extension::crl_distribution_point(&format!("http://r{tag}.c.example.test/7.crl")),
+    ]
+}
