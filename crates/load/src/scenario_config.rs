@@ -25,6 +25,9 @@ pub struct ScenarioConfig {
 }
 
 impl ScenarioConfig {
+    /// The time that iterations may still take after the end, if nothing is said.
+    pub const GRACEFUL_STOP: Duration = Duration::from_secs(30);
+
     /// A scenario that starts at once, with k6's `gracefulStop` of 30 s and no tags.
     pub fn new(
         name: impl Into<String>,
@@ -36,7 +39,7 @@ impl ScenarioConfig {
             kind: String::new(),
             executor,
             start: Duration::ZERO,
-            graceful_stop: Duration::from_secs(30),
+            graceful_stop: ScenarioConfig::GRACEFUL_STOP,
             tags: Vec::new(),
             scenario,
         }

@@ -61,10 +61,21 @@ impl Pause {
     }
 }
 
-impl FromStr for Pause {
-    type Err = String;
+/// The fault of a text that is no [`Pause`], in words that follow the text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PauseError {
+    /// One of its two ends is no length of time.
+    #[error(transparent)]
+    End(#[from] values::ValueError),
+    /// Its longest is shorter than its shortest.
+    #[error("ends before it begins")]
+    Backwards,
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for Pause {
+    type Err = PauseError;
+
+    fn from_str(text: &str) -> Result<Self, PauseError> {
         let (from, to) = text.split_once("..").unwrap_or((text, text));
         let span = |text: &str| values::duration(text.trim()).map(TimeSpan);
         let pause = Self {
@@ -73,7 +84,7 @@ impl FromStr for Pause {
         };
         match pause.from <= pause.to {
             true => Ok(pause),
-            false => Err("ends before it begins".into()),
+            false => Err(PauseError::Backwards),
         }
     }
 }

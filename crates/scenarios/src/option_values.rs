@@ -4,7 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use lucarne_settings::{typed, values};
+use lucarne_settings::typed;
+use lucarne_settings::values::{self, ValueError};
 use serde::{Deserialize, Deserializer};
 
 /// A length of time, written `60s`, `1m30s` or `500ms`.
@@ -20,9 +21,9 @@ impl TimeSpan {
 }
 
 impl FromStr for TimeSpan {
-    type Err = String;
+    type Err = ValueError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, ValueError> {
         values::duration(text).map(Self)
     }
 }
@@ -55,9 +56,9 @@ impl Timestamp {
 }
 
 impl FromStr for Timestamp {
-    type Err = String;
+    type Err = ValueError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, ValueError> {
         values::time(text).map(|unix_ms| Self { unix_ms })
     }
 }

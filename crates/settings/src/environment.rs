@@ -16,7 +16,7 @@ pub fn substitute(node: &mut Node, lookup: &impl Fn(&str) -> Option<String>, rep
             Ok(expanded) if expanded.is_empty() => node.value = Value::Nothing,
             Ok(expanded) => *text = expanded,
             Err(why) => {
-                report.problem(Some(node.line), "", why);
+                report.problem(Some(node.line), "", why.to_string());
                 node.value = Value::Unset;
             }
         },
@@ -34,7 +34,18 @@ pub fn substitute(node: &mut Node, lookup: &impl Fn(&str) -> Option<String>, rep
     }
 }
 
-fn expand(text: &str, lookup: &impl Fn(&str) -> Option<String>) -> Result<String, String> {
+/// The fault of a reference to a variable.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum ReferenceError {
+    #[error("`{0}` has `${{` without its `}}`")]
+    Open(String),
+    #[error("`${{{0}}}` is not a variable: write ${{NAME}} or ${{NAME:-default}}")]
+    Name(String),
+    #[error("the environment has no {0}; set it, or write ${{{0}:-a default}}")]
+    NotSet(String),
+}
+
+fn expand(text: &str, lookup: &impl Fn(&str) -> Option<String>) -> Result<String, ReferenceError> {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find("${") {
@@ -46,7 +57,7 @@ fn expand(text: &str, lookup: &impl Fn(&str) -> Option<String>) -> Result<String
             continue;
         }
         expanded.push_str(before);
-        let end = closing(after).ok_or_else(|| format!("`{text}` has `${{` without its `}}`"))?;
+        let end = closing(after).ok_or_else(|| ReferenceError::Open(text.to_owned()))?;
         let (name, default) = match after[..end].split_once(":-") {
             Some((name, default)) => (name, Some(default)),
             None => (&after[..end], None),
@@ -79,21 +90,17 @@ fn value_of(
     name: &str,
     default: Option<&str>,
     lookup: &impl Fn(&str) -> Option<String>,
-) -> Result<String, String> {
+) -> Result<String, ReferenceError> {
     let letters = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if name.is_empty() || !name.chars().all(letters) {
-        return Err(format!(
-            "`${{{name}}}` is not a variable: write ${{NAME}} or ${{NAME:-default}}"
-        ));
+        return Err(ReferenceError::Name(name.to_owned()));
     }
     if let Some(value) = lookup(name).filter(|value| !value.is_empty()) {
         return Ok(value);
     }
     match default {
         Some(default) => expand(default, lookup),
-        None => Err(format!(
-            "the environment has no {name}; set it, or write ${{{name}:-a default}}"
-        )),
+        None => Err(ReferenceError::NotSet(name.to_owned())),
     }
 }
 
@@ -102,7 +109,7 @@ mod tests {
     use super::*;
     use crate::tree;
 
-    fn expanded(text: &str) -> Result<String, String> {
+    fn expanded(text: &str) -> Result<String, ReferenceError> {
         let lookup = |name: &str| match name {
             "RATE" => Some("500".to_owned()),
             "EMPTY" => Some(String::new()),

@@ -1,6 +1,8 @@
 //! One map of the file being read: looks up keys, parses values, reports what
 //! is wrong and goes on.
 
+use std::convert::Infallible;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use crate::keys;
@@ -210,20 +212,29 @@ impl<'t, 'r> Reader<'t, 'r> {
     }
 
     /// A single value, parsed; what the parser says is reported.
-    pub fn parse<T>(
+    pub fn parse<T, E: Display>(
         &mut self,
         key: &str,
-        parser: impl FnOnce(&str) -> Result<T, String>,
+        parser: impl FnOnce(&str) -> Result<T, E>,
     ) -> Option<Located<T>> {
         let text = self.text(key)?;
         self.parsed(key, text, parser)
     }
 
-    fn parsed<T>(
+    /// The same, where nothing depends on its line.
+    pub fn value<T, E: Display>(
+        &mut self,
+        key: &str,
+        parser: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Option<T> {
+        self.parse(key, parser).map(|located| located.value)
+    }
+
+    fn parsed<T, E: Display>(
         &mut self,
         key: &str,
         text: Located<&str>,
-        parser: impl FnOnce(&str) -> Result<T, String>,
+        parser: impl FnOnce(&str) -> Result<T, E>,
     ) -> Option<Located<T>> {
         match parser(text.value) {
             Ok(value) => Some(Located {
@@ -238,10 +249,10 @@ impl<'t, 'r> Reader<'t, 'r> {
     }
 
     /// A list of values, or a single one, each parsed.
-    pub fn list<T>(
+    pub fn list<T, E: Display>(
         &mut self,
         key: &str,
-        parser: impl Fn(&str) -> Result<T, String>,
+        parser: impl Fn(&str) -> Result<T, E>,
     ) -> Vec<Located<T>> {
         let Some(node) = self.section.get(key) else {
             return Vec::new();
@@ -259,10 +270,26 @@ impl<'t, 'r> Reader<'t, 'r> {
             .collect()
     }
 
+    /// The same, where nothing depends on their lines.
+    pub fn values<T, E: Display>(
+        &mut self,
+        key: &str,
+        parser: impl Fn(&str) -> Result<T, E>,
+    ) -> Vec<T> {
+        let located = self.list(key, parser).into_iter();
+        located.map(|located| located.value).collect()
+    }
+
     /// A path, made absolute against the configuration file's directory.
     pub fn path(&mut self, key: &str) -> Option<Located<PathBuf>> {
         let text = self.text(key)?;
         Some(text.map(|path| self.directory.join(path)))
+    }
+
+    /// A list of such paths, or a single one.
+    pub fn paths(&mut self, key: &str) -> Vec<PathBuf> {
+        let directory = self.directory;
+        self.values(key, |path| Ok::<_, Infallible>(directory.join(path)))
     }
 
     /// A URL as it is written, or a path as in [`path`](Self::path).

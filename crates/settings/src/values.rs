@@ -3,75 +3,129 @@
 //! Each parser says what it wants in words that follow the value:
 //! "`soon` is not a whole number of milliseconds".
 
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
+/// The fault of a text that is no such value, in words that follow the text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ValueError {
+    /// No [`boolean`].
+    #[error("is neither true nor false")]
+    Boolean,
+    /// No [`number`] of these.
+    #[error("is not a whole number of {0}")]
+    Whole(String),
+    /// No [`decimal`].
+    #[error("is not a number")]
+    Number,
+    /// Below the least value, which is this one.
+    #[error("is too small: at least {0}")]
+    TooSmall(String),
+    /// Above the greatest value, which is this one.
+    #[error("is too large: at most {0}")]
+    TooLarge(String),
+    /// No [`date`].
+    #[error("is not a date such as 2026-01-31")]
+    Date,
+    /// No [`time`].
+    #[error("is not a time such as 2026-01-01T00:00:00Z")]
+    Time,
+    /// A [`time`] that has no Unix milliseconds.
+    #[error("is before 1970")]
+    Before1970,
+    /// No [`duration`].
+    #[error("is not a duration such as 60s, 5m, 1m30s or 500ms")]
+    Duration,
+    /// A number where a [`duration`] should be, which is this one.
+    #[error("has no unit: write {0}s or {0}ms")]
+    NoUnit(String),
+    /// A [`duration`] in a unit that there is not.
+    #[error("has the unit `{0}`, which is none of h, m, s, ms, us and ns")]
+    Unit(String),
+    /// A [`duration`] of zero, where a [`length`] is due.
+    #[error("is no time at all")]
+    NoTime,
+    /// A [`duration`] that is not within these.
+    #[error("is not between {} and {}", show_duration(*.0.start()), show_duration(*.0.end()))]
+    NotBetween(RangeInclusive<Duration>),
+}
+
+/// A value that says of itself why it is wrong, in words that follow the text.
+///
+/// # Errors
+/// What the value says.
+pub fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, T::Err> {
+    text.parse()
+}
+
 /// `true` or `false`.
-pub fn boolean(text: &str) -> Result<bool, String> {
+pub fn boolean(text: &str) -> Result<bool, ValueError> {
     match text {
         "true" | "True" | "TRUE" => Ok(true),
         "false" | "False" | "FALSE" => Ok(false),
-        _ => Err("is neither true nor false".into()),
+        _ => Err(ValueError::Boolean),
     }
 }
 
 /// A whole number from `least` to `most`.
-pub fn number(least: u64, most: u64, unit: &str) -> impl Fn(&str) -> Result<u64, String> {
+pub fn number(least: u64, most: u64, unit: &str) -> impl Fn(&str) -> Result<u64, ValueError> {
     move |text| {
         let value: u64 = text
             .parse()
-            .map_err(|_| format!("is not a whole number of {unit}"))?;
+            .map_err(|_| ValueError::Whole(unit.to_owned()))?;
         if value < least {
-            return Err(format!("is too small: at least {least} {unit}"));
+            return Err(ValueError::TooSmall(format!("{least} {unit}")));
         }
         if value > most {
-            return Err(format!("is too large: at most {most} {unit}"));
+            return Err(ValueError::TooLarge(format!("{most} {unit}")));
         }
         Ok(value)
     }
 }
 
 /// A number that may have a fraction, from `least` to `most`.
-pub fn decimal(least: f64, most: f64) -> impl Fn(&str) -> Result<f64, String> {
+pub fn decimal(least: f64, most: f64) -> impl Fn(&str) -> Result<f64, ValueError> {
     move |text| match text.parse::<f64>() {
-        Ok(value) if value < least => Err(format!("is too small: at least {least}")),
-        Ok(value) if value > most => Err(format!("is too large: at most {most}")),
+        Ok(value) if value < least => Err(ValueError::TooSmall(least.to_string())),
+        Ok(value) if value > most => Err(ValueError::TooLarge(most.to_string())),
         Ok(value) if value.is_finite() => Ok(value),
-        _ => Err("is not a number".into()),
+        _ => Err(ValueError::Number),
     }
 }
 
 /// Whole milliseconds, from `least` to `most`.
-pub fn milliseconds(least: u64, most: u64) -> impl Fn(&str) -> Result<Duration, String> {
+pub fn milliseconds(least: u64, most: u64) -> impl Fn(&str) -> Result<Duration, ValueError> {
     let number = number(least, most, "milliseconds");
     move |text| number(text).map(Duration::from_millis)
 }
 
 /// A date such as `2026-01-31`.
-pub fn date(text: &str) -> Result<Date, String> {
+pub fn date(text: &str) -> Result<Date, ValueError> {
     if text.len() == 10
         && let Ok(date) = text.parse()
     {
         return Ok(date);
     }
-    Err("is not a date such as 2026-01-31".into())
+    Err(ValueError::Date)
 }
 
 /// An RFC 3339 time such as `2026-01-01T00:00:00Z`, or a date, which is its
 /// midnight in UTC. In Unix milliseconds.
-pub fn time(text: &str) -> Result<u64, String> {
-    let wrong = "is not a time such as 2026-01-01T00:00:00Z";
+pub fn time(text: &str) -> Result<u64, ValueError> {
     let timestamp = match date(text) {
         Ok(date) => date
             .to_zoned(TimeZone::UTC)
             .map(|zoned| zoned.timestamp())
-            .map_err(|_| wrong.to_owned())?,
-        Err(_) => text.parse::<Timestamp>().map_err(|_| wrong.to_owned())?,
+            .map_err(|_| ValueError::Time)?,
+        Err(_) => text.parse::<Timestamp>().map_err(|_| ValueError::Time)?,
     };
-    u64::try_from(timestamp.as_millisecond()).map_err(|_| "is before 1970".into())
+    u64::try_from(timestamp.as_millisecond()).map_err(|_| ValueError::Before1970)
 }
 
 /// Unix milliseconds as RFC 3339.
@@ -86,36 +140,58 @@ pub fn rfc3339(ms: u64) -> String {
 /// `m`, `s`, `ms`, `us` (or `µs`) and `ns`, each may have a fraction (`1.5s`).
 ///
 /// # Errors
-/// In words that follow the value.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    const WRONG: &str = "is not a duration such as 60s, 5m, 1m30s or 500ms";
+/// If it is none.
+pub fn duration(text: &str) -> Result<Duration, ValueError> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }
     if text.parse::<f64>().is_ok() {
-        return Err(format!("has no unit: write {text}s or {text}ms"));
+        return Err(ValueError::NoUnit(text.to_owned()));
     }
     let mut rest = text;
     let mut seconds = 0.0;
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.');
-        let (number, after) = rest.split_at(digits.ok_or(WRONG)?);
+        let (number, after) = rest.split_at(digits.ok_or(ValueError::Duration)?);
         let letters = after.find(|c: char| c.is_ascii_digit() || c == '.');
         let (unit, after) = after.split_at(letters.unwrap_or(after.len()));
-        let number: f64 = number.parse().map_err(|_| WRONG)?;
-        let unit = unit_seconds(unit).ok_or_else(|| {
-            format!("has the unit `{unit}`, which is none of h, m, s, ms, us and ns")
-        })?;
+        let number: f64 = number.parse().map_err(|_| ValueError::Duration)?;
+        let unit = unit_seconds(unit).ok_or_else(|| ValueError::Unit(unit.to_owned()))?;
         seconds += number * unit;
         rest = after;
     }
     match Duration::try_from_secs_f64(seconds) {
         Ok(duration) if !text.is_empty() => Ok(duration),
-        _ => Err(WRONG.into()),
+        _ => Err(ValueError::Duration),
     }
 }
 
-fn unit_seconds(unit: &str) -> Option<f64> {
+/// A duration above nothing.
+///
+/// # Errors
+/// If it is none.
+pub fn length(text: &str) -> Result<Duration, ValueError> {
+    match duration(text)? {
+        Duration::ZERO => Err(ValueError::NoTime),
+        duration => Ok(duration),
+    }
+}
+
+/// A duration within these bounds.
+pub fn duration_within(
+    bounds: RangeInclusive<Duration>,
+) -> impl Fn(&str) -> Result<Duration, ValueError> {
+    move |text| {
+        let duration = duration(text)?;
+        match bounds.contains(&duration) {
+            true => Ok(duration),
+            false => Err(ValueError::NotBetween(bounds.clone())),
+        }
+    }
+}
+
+/// The seconds of a unit of time, from hours down.
+pub fn unit_seconds(unit: &str) -> Option<f64> {
     Some(match unit {
         "h" => 3600.0,
         "m" => 60.0,
@@ -185,7 +261,7 @@ mod tests {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
         assert_eq!(
-            duration("60").unwrap_err(),
+            duration("60").unwrap_err().to_string(),
             "has no unit: write 60s or 60ms"
         );
     }

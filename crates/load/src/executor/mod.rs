@@ -54,7 +54,7 @@ pub enum ExecutorConfig {
 }
 
 /// More than any machine could offer.
-const MOST_PER_SECOND: f64 = 10_000_000.0;
+pub const MOST_PER_SECOND: f64 = 10_000_000.0;
 const MOST_VUS: f64 = 1_000_000.0;
 
 /// So many per time unit.

@@ -5,6 +5,8 @@
 //! and the whole must be a number, which is a rate in the scenario's `timeUnit`,
 //! or a number divided by a time, which is a rate by itself.
 
+use lucarne_settings::values::unit_seconds;
+
 /// The worth of an expression.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Worth {
@@ -25,34 +27,57 @@ struct Quantity {
 /// The deepest that brackets may go.
 const DEPTH: usize = 32;
 
-const UNITS: [(&str, f64); 6] = [
-    ("ms", 1e-3),
-    ("us", 1e-6),
-    ("s", 1.0),
-    ("m", 60.0),
-    ("h", 3600.0),
-    ("d", 86_400.0),
-];
+/// The fault of a text that works out to no rate, in words that follow the text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ArithmeticError {
+    #[error("has `{0}` where it should have ended")]
+    GoesOn(char),
+    #[error("divides by nothing")]
+    DividesByNothing,
+    #[error("comes to a time, not to a rate")]
+    Time,
+    #[error("comes to neither a number nor a rate: its times do not cancel out")]
+    NeitherNumberNorRate,
+    #[error("adds up a time and something that is none")]
+    Adds,
+    #[error("has too many brackets")]
+    TooDeep,
+    #[error("has `(` without its `)`")]
+    Open,
+    #[error("ends where a number should stand")]
+    Ends,
+    #[error(
+        "has `{0}` where a number should stand: numbers, times such as 47d, + - * / and brackets"
+    )]
+    NoNumber(char),
+    #[error("has `{number}`, which is not a number")]
+    Number {
+        number: String,
+        source: std::num::ParseFloatError,
+    },
+    #[error("has the unit `{0}`, which is none of d, h, m, s, ms and us")]
+    Unit(String),
+}
 
 /// Works out `text`.
 ///
 /// # Errors
-/// In words that follow the text.
-pub(super) fn work_out(text: &str) -> Result<Worth, String> {
+/// If it is no rate.
+pub(super) fn work_out(text: &str) -> Result<Worth, ArithmeticError> {
     let mut reader = Reader {
         rest: text,
         depth: 0,
     };
     let quantity = reader.sum()?;
     if let Some(next) = reader.peek() {
-        return Err(format!("has `{next}` where it should have ended"));
+        return Err(ArithmeticError::GoesOn(next));
     }
     match quantity {
-        Quantity { value, .. } if !value.is_finite() => Err("divides by nothing".into()),
+        Quantity { value, .. } if !value.is_finite() => Err(ArithmeticError::DividesByNothing),
         Quantity { value, power: 0 } => Ok(Worth::Number(value)),
         Quantity { value, power: -1 } => Ok(Worth::PerSecond(value)),
-        Quantity { power: 1, .. } => Err("comes to a time, not to a rate".into()),
-        _ => Err("comes to neither a number nor a rate: its times do not cancel out".into()),
+        Quantity { power: 1, .. } => Err(ArithmeticError::Time),
+        _ => Err(ArithmeticError::NeitherNumberNorRate),
     }
 }
 
@@ -73,12 +98,12 @@ impl Reader<'_> {
         Some(next)
     }
 
-    fn sum(&mut self) -> Result<Quantity, String> {
+    fn sum(&mut self) -> Result<Quantity, ArithmeticError> {
         let mut left = self.product()?;
         while let Some(sign) = self.take(&['+', '-']) {
             let right = self.product()?;
             if left.power != right.power {
-                return Err("adds up a time and something that is none".into());
+                return Err(ArithmeticError::Adds);
             }
             left.value += if sign == '+' {
                 right.value
@@ -89,7 +114,7 @@ impl Reader<'_> {
         Ok(left)
     }
 
-    fn product(&mut self) -> Result<Quantity, String> {
+    fn product(&mut self) -> Result<Quantity, ArithmeticError> {
         let mut left = self.factor()?;
         while let Some(sign) = self.take(&['*', '/']) {
             let right = self.factor()?;
@@ -102,49 +127,52 @@ impl Reader<'_> {
         Ok(left)
     }
 
-    fn factor(&mut self) -> Result<Quantity, String> {
+    fn factor(&mut self) -> Result<Quantity, ArithmeticError> {
         if self.take(&['(']).is_some() {
             self.depth += 1;
             if self.depth > DEPTH {
-                return Err("has too many brackets".into());
+                return Err(ArithmeticError::TooDeep);
             }
             let inner = self.sum()?;
             self.depth -= 1;
             return match self.take(&[')']) {
                 Some(_) => Ok(inner),
-                None => Err("has `(` without its `)`".into()),
+                None => Err(ArithmeticError::Open),
             };
         }
         match self.peek() {
-            None => Err("ends where a number should stand".into()),
+            None => Err(ArithmeticError::Ends),
             Some(next) if next.is_ascii_digit() || next == '.' => self.number(),
-            Some(next) => Err(format!(
-                "has `{next}` where a number should stand: numbers, times such as 47d, + - * / and brackets"
-            )),
+            Some(next) => Err(ArithmeticError::NoNumber(next)),
         }
     }
 
-    fn number(&mut self) -> Result<Quantity, String> {
+    fn number(&mut self) -> Result<Quantity, ArithmeticError> {
         let digits = |c: char| c.is_ascii_digit() || c == '.' || c == '_';
         let end = self.rest.find(|c| !digits(c)).unwrap_or(self.rest.len());
         let (number, after) = self.rest.split_at(end);
         let letters = after.find(|c: char| !c.is_alphabetic());
         let (unit, after) = after.split_at(letters.unwrap_or(after.len()));
         self.rest = after;
-        let value: f64 = (number.replace('_', "").parse())
-            .map_err(|_| format!("has `{number}`, which is not a number"))?;
+        let value: f64 =
+            (number.replace('_', "").parse()).map_err(|source| ArithmeticError::Number {
+                number: number.to_owned(),
+                source,
+            })?;
         if unit.is_empty() {
             return Ok(Quantity { value, power: 0 });
         }
-        match UNITS.iter().find(|(known, _)| *known == unit) {
-            Some((_, seconds)) => Ok(Quantity {
-                value: value * seconds,
-                power: 1,
-            }),
-            None => Err(format!(
-                "has the unit `{unit}`, which is none of d, h, m, s, ms and us"
-            )),
-        }
+        let seconds = match unit {
+            "d" => Some(86_400.0),
+            // The units of rates end at microseconds, by the letters of a keyboard.
+            "ns" | "µs" | "μs" => None,
+            unit => unit_seconds(unit),
+        };
+        let seconds = seconds.ok_or_else(|| ArithmeticError::Unit(unit.to_owned()))?;
+        Ok(Quantity {
+            value: value * seconds,
+            power: 1,
+        })
     }
 }
 
@@ -194,7 +222,7 @@ mod tests {
             ("5 / 0", "divides by nothing"),
             ("1.2.3", "is not a number"),
         ] {
-            let why = work_out(text).unwrap_err();
+            let why = work_out(text).unwrap_err().to_string();
             assert!(why.contains(expected), "{text}: {why}");
         }
         assert!(work_out(&"(".repeat(100_000)).is_err());

@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
+use lucarne_settings::values::ValueError;
 use lucarne_settings::{Located, Node, Reader, Report, Section, Value, nearest, values};
 
-use super::arithmetic::{Worth, work_out};
+use super::arithmetic::{ArithmeticError, Worth, work_out};
 use crate::ExecutorConfig;
-use crate::executor::{ArrivalRateOptions, Rate, Stage};
+use crate::executor::{ArrivalRateOptions, MOST_PER_SECOND, Rate, Stage};
 
 /// The executors.
 pub const EXECUTORS: &[&str] = &[
@@ -60,7 +61,7 @@ const FOREIGN: &[(&str, &str)] = &[
 ];
 
 /// Events per time unit, and users: beyond is a typing error.
-const MOST: f64 = 10_000_000.0;
+const MOST: f64 = MOST_PER_SECOND;
 
 /// Reads when a scenario's iterations begin.
 pub(super) fn read(reader: &mut Reader<'_, '_>) -> Option<ExecutorConfig> {
@@ -81,16 +82,27 @@ pub(super) fn read(reader: &mut Reader<'_, '_>) -> Option<ExecutorConfig> {
     }
 }
 
-fn executor(text: &str) -> Result<&'static str, String> {
+/// The fault of a text that names no executor, in words that follow the text.
+#[derive(Debug, thiserror::Error)]
+enum UnknownExecutor {
+    #[error("{0}")]
+    Foreign(&'static str),
+    #[error("is no executor; did you mean `{0}`?")]
+    Near(&'static str),
+    #[error("is no executor; there are {}", EXECUTORS.join(", "))]
+    Far,
+}
+
+fn executor(text: &str) -> Result<&'static str, UnknownExecutor> {
     if let Some((_, advice)) = FOREIGN.iter().find(|(foreign, _)| *foreign == text) {
-        return Err((*advice).to_owned());
+        return Err(UnknownExecutor::Foreign(advice));
     }
     let found = EXECUTORS.iter().find(|executor| **executor == text);
     found
         .copied()
         .ok_or_else(|| match nearest(text, EXECUTORS) {
-            Some(near) => format!("is no executor; did you mean `{near}`?"),
-            None => format!("is no executor; there are {}", EXECUTORS.join(", ")),
+            Some(near) => UnknownExecutor::Near(near),
+            None => UnknownExecutor::Far,
         })
 }
 
@@ -111,7 +123,7 @@ fn constant_rate(reader: &mut Reader<'_, '_>) -> Option<ExecutorConfig> {
     let per = time_unit(reader);
     let options = options(reader);
     let rate = rate.and_then(|rate| in_unit(reader, "rate", rate, per?));
-    let duration = reader.parse("duration", length);
+    let duration = reader.parse("duration", values::length);
     let duration = match options.iterations {
         Some(_) => duration,
         None => reader.required("duration", duration, "60s"),
@@ -153,7 +165,7 @@ fn ramping_rate(reader: &mut Reader<'_, '_>) -> Option<ExecutorConfig> {
 fn constant_users(reader: &mut Reader<'_, '_>) -> Option<ExecutorConfig> {
     let users = reader.parse("vus", values::number(1, MOST as u64, "users"));
     let iterations = goal(reader);
-    let duration = reader.parse("duration", length);
+    let duration = reader.parse("duration", values::length);
     let duration = reader.required("duration", duration, "60s");
     Some(ExecutorConfig::ConstantVus {
         vus: users.map_or(1, |users| users.value),
@@ -203,35 +215,51 @@ fn goal(reader: &mut Reader<'_, '_>) -> Option<u64> {
 
 fn time_unit(reader: &mut Reader<'_, '_>) -> Option<Duration> {
     match reader.has("timeUnit") {
-        true => reader.parse("timeUnit", length).map(|unit| unit.value),
+        true => reader
+            .parse("timeUnit", values::length)
+            .map(|unit| unit.value),
         false => Some(Duration::from_secs(1)),
     }
 }
 
+/// The fault of a text that is no rate, in words that follow the text.
+#[derive(Debug, thiserror::Error)]
+enum RateError {
+    #[error(transparent)]
+    Value(#[from] ValueError),
+    #[error(transparent)]
+    Arithmetic(#[from] ArithmeticError),
+    #[error("comes to {0}, which is not between 0 and {MOST}")]
+    OutOfBounds(f64),
+    #[error("asks for nothing: a rate must be above 0")]
+    Nothing,
+    #[error("{DIVIDED}")]
+    Divided,
+}
+
+/// The problem of a rate by itself in a scenario that has a unit of its own.
+const DIVIDED: &str = "is divided by a time already; leave out `timeUnit`";
+
 /// A rate, or what works out to one.
-fn worth(text: &str) -> Result<Worth, String> {
+fn worth(text: &str) -> Result<Worth, RateError> {
     let digit = |c: char| c.is_ascii_digit();
     let worth = match values::decimal(0.0, MOST)(text) {
         Ok(number) => return Ok(Worth::Number(number)),
         // Of what is a number, or a word, that is all there is to say.
-        Err(why) if text.parse::<f64>().is_ok() || !text.contains(digit) => return Err(why),
+        Err(why) if text.parse::<f64>().is_ok() || !text.contains(digit) => return Err(why.into()),
         Err(_) => work_out(text)?,
     };
     let (Worth::Number(value) | Worth::PerSecond(value)) = worth;
     match (0.0..=MOST).contains(&value) {
         true => Ok(worth),
-        false => Err(format!(
-            "comes to {value}, which is not between 0 and {MOST}"
-        )),
+        false => Err(RateError::OutOfBounds(value)),
     }
 }
 
 /// A rate above nothing.
-fn positive(worth: Worth) -> Result<Worth, String> {
+fn positive(worth: Worth) -> Result<Worth, RateError> {
     match worth {
-        Worth::Number(0.0) | Worth::PerSecond(0.0) => {
-            Err("asks for nothing: a rate must be above 0".into())
-        }
+        Worth::Number(0.0) | Worth::PerSecond(0.0) => Err(RateError::Nothing),
         worth => Ok(worth),
     }
 }
@@ -248,18 +276,9 @@ fn in_unit(
         Worth::Number(count) => Some(Rate { count, per }),
         Worth::PerSecond(count) if !reader.has("timeUnit") => Some(Rate::per_second(count)),
         Worth::PerSecond(_) => {
-            let message = "is divided by a time already; leave out `timeUnit`";
-            reader.problem(worth.line, key, message);
+            reader.problem(worth.line, key, DIVIDED);
             None
         }
-    }
-}
-
-/// A duration above nothing.
-fn length(text: &str) -> Result<Duration, String> {
-    match values::duration(text)? {
-        Duration::ZERO => Err("is no time at all".into()),
-        duration => Ok(duration),
     }
 }
 
@@ -303,12 +322,10 @@ fn stage(
     let duration = reader.parse("duration", values::duration);
     let duration = reader.required("duration", duration, "30s");
     let target = reader.parse("target", |text| match unit {
-        None => values::decimal(0.0, MOST)(text),
+        None => Ok(values::decimal(0.0, MOST)(text)?),
         Some(unit) => match worth(text)? {
             Worth::Number(target) => Ok(target),
-            Worth::PerSecond(_) if own_unit => {
-                Err("is divided by a time already; leave out `timeUnit`".into())
-            }
+            Worth::PerSecond(_) if own_unit => Err(RateError::Divided),
             Worth::PerSecond(target) => Ok(target * unit.as_secs_f64()),
         },
     });

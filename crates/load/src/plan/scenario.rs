@@ -36,9 +36,6 @@ const FOREIGN: &[(&str, &str)] = &[
     ),
 ];
 
-/// The time that iterations may still take after the end, if not given.
-pub(super) const GRACEFUL_STOP: Duration = Duration::from_secs(30);
-
 /// A scenario as the plan has it.
 pub struct PlannedScenario {
     /// Its name in the plan, and its tag `scenario`.
@@ -131,7 +128,7 @@ pub(super) fn read(entry: &Entry, kinds: &[Kind], report: &mut Report) -> Option
         kind: kind.name.to_owned(),
         executor: executor?,
         start: start.map_or(Duration::ZERO, |start| start.value),
-        graceful_stop: graceful_stop.map_or(GRACEFUL_STOP, |stop| stop.value),
+        graceful_stop: graceful_stop.map_or(ScenarioConfig::GRACEFUL_STOP, |stop| stop.value),
         tags,
         build,
     })

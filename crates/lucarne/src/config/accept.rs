@@ -22,7 +22,7 @@ pub(super) fn roots(reader: &mut Reader<'_, '_>) -> RootSources {
     let programme = reader.parse("ccadbroots", |text| match text {
         "trusted" => Ok(CcadbProgramme::Trusted),
         "testing" => Ok(CcadbProgramme::Testing),
-        _ => Err("is neither `trusted` nor `testing`".into()),
+        _ => Err("is neither `trusted` nor `testing`"),
     });
     let url = reader.url_or_path("rootsurl");
     // As in Sunlight, a log without a roots file takes the roots that CCADB
@@ -60,10 +60,9 @@ fn refused(reader: &mut Reader<'_, '_>) -> Vec<Located<RefusedRoots>> {
         let file = directory.join(text);
         match file.is_file() {
             true => Ok(RefusedRoots::File(file)),
-            false => Err(
-                "is neither a SHA-256 fingerprint (64 hexadecimal digits) nor a file of such"
-                    .into(),
-            ),
+            false => {
+                Err("is neither a SHA-256 fingerprint (64 hexadecimal digits) nor a file of such")
+            }
         }
     })
 }
@@ -100,7 +99,7 @@ pub(super) fn policy(reader: &mut Reader<'_, '_>) -> Policy {
     let require = reader.parse("require", |text| match text {
         "server_auth" => Ok(Require::ServerAuth),
         "any" => Ok(Require::Any),
-        _ => Err("is neither `server_auth` nor `any`".into()),
+        _ => Err("is neither `server_auth` nor `any`"),
     });
     let mut flag = |key, default| {
         let value = reader.parse(key, values::boolean);

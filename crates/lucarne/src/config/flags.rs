@@ -1,6 +1,7 @@
 //! One log from command line flags alone, as TesseraCT's POSIX server takes
 //! them.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +14,11 @@ use lucarne_storage::ObjectStoreConfig;
 
 use super::Config;
 use super::clouds::{Cloud, Clouds};
-use super::go::{at_path, duration, given, origin_prefix, require, short, switch};
+use super::go::{at_path, given, origin_prefix, require, short, switch};
 use super::log::{self, Ccadb, LogSettings, RefusedRoots, RootSources};
 use super::place::{self, DataPlace, LockPlace};
 use super::secret::Secret;
-use super::server::TlsFiles;
+use super::server::{BODY_BYTES, TlsFiles};
 use super::tesseract::Ignored;
 use super::values;
 
@@ -364,7 +365,7 @@ impl Flags {
         let mut limits = Limits::default();
         let bytes = self.max_cert_chain_bytes.as_deref();
         if let Some(bytes) = bytes.and_then(|text| {
-            let number = values::number(1024, 2 << 20, "bytes");
+            let number = values::number(BODY_BYTES.0, BODY_BYTES.1, "bytes");
             parse.value("max-cert-chain-bytes", text, number)
         }) {
             limits.body_bytes = bytes as usize;
@@ -416,8 +417,7 @@ impl Flags {
     /// TesseraCT takes every root of the reports that it fetches.
     fn ccadb(&self, parse: &mut Parse<'_>) -> Option<Ccadb> {
         let interval = self.roots_remote_fetch_interval.as_deref()?;
-        let read = lucarne_settings::values::duration;
-        let interval = parse.value("roots-remote-fetch-interval", interval, read)?;
+        let interval = parse.value("roots-remote-fetch-interval", interval, values::duration)?;
         let source = match &self.roots_remote_fetch_url[..] {
             [] => super::accept::CCADB_TRUSTED,
             [url] => url,
@@ -499,7 +499,7 @@ impl Flags {
             return None;
         }
         let refused = self.roots_reject_fingerprints.iter().filter_map(|text| {
-            let read = |text: &str| text.parse().map_err(|_| NO_FINGERPRINT.to_owned());
+            let read = |text: &str| text.parse().map_err(|_| NO_FINGERPRINT);
             let fingerprint = parse.value("roots-reject-fingerprints", text, read)?;
             Some(unplaced(RefusedRoots::One(fingerprint)))
         });
@@ -513,25 +513,26 @@ impl Flags {
     }
 
     fn rounds(&self, parse: &mut Parse<'_>) -> Rounds {
-        let mut time = |flag, text: &Option<String>, range| {
+        let mut time = |flag, text: &Option<String>, (least, most)| {
             let text = text.as_deref()?;
-            parse.value(flag, text, |text| duration(text, range))
+            let bounds = Duration::from_millis(least)..=Duration::from_millis(most);
+            parse.value(flag, text, values::duration_within(bounds))
         };
-        let minute = Duration::from_secs(60);
-        let shortest = (Duration::from_millis(1), minute);
-        let period = time("checkpoint-interval", &self.checkpoint_interval, shortest);
-        let longest = (Duration::from_millis(100), minute);
+        let period = &self.checkpoint_interval;
+        let period = time("checkpoint-interval", period, log::PERIODS);
         let idle = &self.checkpoint_republish_interval;
-        let idle = time("checkpoint-republish-interval", idle, longest);
+        let idle = time(
+            "checkpoint-republish-interval",
+            idle,
+            log::CHECKPOINT_INTERVALS,
+        );
         let pool = self.pushback_max_outstanding.as_deref();
-        let pool = pool.and_then(|text| {
-            let number = values::number(0, 10_000_000, "entries");
-            parse.value("pushback-max-outstanding", text, number)
-        });
+        let pool =
+            pool.and_then(|text| parse.value("pushback-max-outstanding", text, log::pool_size));
         Rounds {
             period,
             idle: idle.unwrap_or(log::CHECKPOINT_INTERVAL),
-            pool_size: pool.map_or(log::POOL_SIZE, |entries| log::unlimited(entries as usize)),
+            pool_size: pool.unwrap_or(log::POOL_SIZE),
         }
     }
 
@@ -594,15 +595,17 @@ impl Parse<'_> {
         value
     }
 
-    fn or_problem<T>(&mut self, flag: &str, value: Result<T, String>) -> Option<T> {
-        value.map_err(|why| self.problem(flag, why)).ok()
+    fn or_problem<T, E: Display>(&mut self, flag: &str, value: Result<T, E>) -> Option<T> {
+        value
+            .map_err(|why| self.problem(flag, why.to_string()))
+            .ok()
     }
 
-    fn value<T>(
+    fn value<T, E: Display>(
         &mut self,
         flag: &str,
         text: &str,
-        parser: impl FnOnce(&str) -> Result<T, String>,
+        parser: impl FnOnce(&str) -> Result<T, E>,
     ) -> Option<T> {
         let value = parser(text).map_err(|why| format!("`{text}` {why}"));
         self.or_problem(flag, value)

@@ -1,7 +1,5 @@
 //! The values of TesseraCT's flags, read as it reads them.
 
-use std::time::Duration;
-
 use lucarne_ct::Require;
 
 use super::values::{self, Prefix};
@@ -55,17 +53,4 @@ pub(super) fn require(text: &str) -> Result<Require, String> {
         ["ServerAuth"] => Ok(Require::ServerAuth),
         _ => Err("is neither ServerAuth nor Any".into()),
     }
-}
-
-/// A duration as Go writes it, within these bounds.
-pub(super) fn duration(
-    text: &str,
-    (least, most): (Duration, Duration),
-) -> Result<Duration, String> {
-    let duration = lucarne_settings::values::duration(text)?;
-    if (least..=most).contains(&duration) {
-        return Ok(duration);
-    }
-    let show = lucarne_settings::values::show_duration;
-    Err(format!("is not between {} and {}", show(least), show(most)))
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::civil::Date;
 use lucarne_ct::{CcadbProgramme, Fingerprint, LogKey, Policy};
 use lucarne_log::{Clock, LogConfig, Metadata};
+use lucarne_settings::values::ValueError;
 use lucarne_settings::{Located, Node, Reader, Report, Section, Value, join};
 
 use super::distinct::{Claimant, Claims};
@@ -102,6 +103,10 @@ const BUCKET_PERIOD: Duration = Duration::from_secs(1);
 pub(super) const POOL_SIZE: usize = 4000;
 /// Age of an idle checkpoint if `checkpointinterval` is not given.
 pub(super) const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(5);
+/// Bounds of `period`, in milliseconds.
+pub(super) const PERIODS: (u64, u64) = (1, 60_000);
+/// Bounds of `checkpointinterval`, in milliseconds.
+pub(super) const CHECKPOINT_INTERVALS: (u64, u64) = (100, 60_000);
 /// Bytes of the journal if `maxjournal` is not given.
 pub(super) const JOURNAL: u64 = 1 << 30;
 /// Bytes of tiles in memory if `readcache` is not given.
@@ -252,11 +257,12 @@ struct Rounds {
 }
 
 fn rounds(reader: &mut Reader<'_, '_>) -> Rounds {
-    let period = reader.parse("period", values::milliseconds(1, 60_000));
-    let interval = reader.parse("checkpointinterval", values::milliseconds(100, 60_000));
-    let pool_size = reader
-        .parse("poolsize", values::number(0, 10_000_000, "entries"))
-        .map(|located| located.map(|entries| unlimited(entries as usize)));
+    let period = reader.parse("period", values::milliseconds(PERIODS.0, PERIODS.1));
+    let interval = reader.parse(
+        "checkpointinterval",
+        values::milliseconds(CHECKPOINT_INTERVALS.0, CHECKPOINT_INTERVALS.1),
+    );
+    let pool_size = reader.parse("poolsize", pool_size);
     let journal = reader.parse("maxjournal", values::number(1, 1 << 20, "MiB"));
     let mebibytes = reader.parse("readcache", values::number(0, 1 << 20, "MiB"));
     let on_disk = reader.parse("diskcache", values::number(0, 1 << 24, "MiB"));
@@ -273,11 +279,10 @@ fn rounds(reader: &mut Reader<'_, '_>) -> Rounds {
     }
 }
 
-/// As in Sunlight, 0 is no limit.
-pub(super) fn unlimited(entries: usize) -> usize {
-    if entries == 0 {
-        u32::MAX as usize
-    } else {
-        entries
+/// Reads `poolsize`. As in Sunlight, 0 is no limit.
+pub(super) fn pool_size(text: &str) -> Result<usize, ValueError> {
+    match values::number(0, 10_000_000, "entries")(text)? {
+        0 => Ok(u32::MAX as usize),
+        entries => Ok(entries as usize),
     }
 }

@@ -14,7 +14,7 @@ pub(super) fn read(reader: &mut Reader<'_, '_>, likely: IntendedUse) -> Metadata
         "production" => Ok(IntendedUse::Production),
         "test" => Ok(IntendedUse::Test),
         "decommissioned" => Ok(IntendedUse::Decommissioned),
-        _ => Err("is none of `production`, `test` and `decommissioned`".into()),
+        _ => Err("is none of `production`, `test` and `decommissioned`"),
     });
     let active_since = reader.parse("status_timestamp", values::time);
     Metadata {
@@ -62,7 +62,7 @@ fn planned_changes(reader: &mut Reader<'_, '_>) -> Vec<PlannedChange> {
             "active" => Ok(Status::Active),
             "readonly" => Ok(Status::ReadOnly),
             "inactive" => Ok(Status::Inactive),
-            _ => Err("is none of `active`, `readonly` and `inactive`".into()),
+            _ => Err("is none of `active`, `readonly` and `inactive`"),
         });
         let status = change.required("new_status", status, "inactive");
         let date = change.parse("effective_date", values::time);

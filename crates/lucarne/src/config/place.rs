@@ -258,7 +258,7 @@ fn s3(reader: &mut Reader<'_, '_>, bucket: String) -> Option<Bucket> {
     let style = reader.parse("s3style", |text| match text {
         "path" => Ok(false),
         "virtual" => Ok(true),
-        _ => Err("is neither `path` nor `virtual`".into()),
+        _ => Err("is neither `path` nor `virtual`"),
     });
     if reader.has("s3style") && style.is_none() {
         return None;

@@ -7,6 +7,9 @@ use lucarne_settings::{Located, Reader, Report, Section};
 
 use super::{keys, values};
 
+/// Bounds of `maxbody`: no real chain comes near 2 MiB, and 256 of them still make a tile.
+pub(super) const BODY_BYTES: (u64, u64) = (1024, 2 << 20);
+
 /// The files that TLS is served with; read again when they change.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
@@ -36,9 +39,14 @@ pub(super) fn http(top: &Section<'_>, directory: &Path, report: &mut Report) -> 
             *limit = value.value;
         }
     }
-    // No real chain comes near 2 MiB, and 256 of them still make a tile.
     for (key, unit, least, most, limit) in [
-        ("maxbody", "bytes", 1024, 2 << 20, &mut limits.body_bytes),
+        (
+            "maxbody",
+            "bytes",
+            BODY_BYTES.0,
+            BODY_BYTES.1,
+            &mut limits.body_bytes,
+        ),
         (
             "maxconnections",
             "connections",

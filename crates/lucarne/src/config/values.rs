@@ -6,7 +6,9 @@ use std::net::{SocketAddr, ToSocketAddrs};
 
 use crate::verification::VerifyBy;
 
-pub(crate) use lucarne_settings::values::{boolean, date, milliseconds, number, rfc3339, time};
+pub(crate) use lucarne_settings::values::{
+    boolean, date, duration, duration_within, milliseconds, number, rfc3339, time,
+};
 
 /// An address to listen on: `host:port`, `[::1]:port`, or `:port` for all.
 #[derive(Clone, Debug, PartialEq, Eq)]

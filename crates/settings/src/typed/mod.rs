@@ -97,9 +97,7 @@ where
     D: Deserializer<'de>,
     T: FromStr<Err: std::fmt::Display>,
 {
-    text_with(deserializer, |text| {
-        text.parse().map_err(|error: T::Err| format!("{error}"))
-    })
+    text_with(deserializer, values::parsed)
 }
 
 /// The same for an optional one; the field needs `#[serde(default)]`.
@@ -131,9 +129,9 @@ where
     texts.into_iter().map(parse).collect()
 }
 
-fn text_with<'de, D: Deserializer<'de>, T>(
+fn text_with<'de, D: Deserializer<'de>, T, E: std::fmt::Display>(
     deserializer: D,
-    parser: impl FnOnce(&str) -> Result<T, String>,
+    parser: impl FnOnce(&str) -> Result<T, E>,
 ) -> Result<T, D::Error> {
     let text = String::deserialize(deserializer)?;
     parser(&text).map_err(|why| D::Error::custom(format!("`{text}` {why}")))

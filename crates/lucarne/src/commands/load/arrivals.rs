@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lucarne_load::ExecutorConfig;
-use lucarne_load::executor::{ArrivalRateOptions, Rate, Stage};
+use lucarne_load::executor::{ArrivalRateOptions, MOST_PER_SECOND, Rate, Stage};
 use lucarne_settings::values;
 
 use crate::commands::duration;
@@ -119,7 +119,7 @@ fn part(text: &str) -> Result<f64, String> {
 /// `500`, `500/s`, `100/m`, `1/10s`.
 fn rate(text: &str) -> Result<Rate, String> {
     let (count, per) = text.split_once('/').unwrap_or((text, "s"));
-    let count = values::decimal(0.0, 10_000_000.0)(count).map_err(|why| format!("it {why}"))?;
+    let count = values::decimal(0.0, MOST_PER_SECOND)(count).map_err(|why| format!("it {why}"))?;
     let per = match per.starts_with(|c: char| c.is_ascii_digit()) {
         true => duration(per)?,
         false => duration(&format!("1{per}"))?,
@@ -137,7 +137,7 @@ fn stage(text: &str) -> Result<Stage, String> {
         .ok_or("it is not a stage such as 30s:500")?;
     Ok(Stage {
         duration: duration(time)?,
-        target: values::decimal(0.0, 10_000_000.0)(target).map_err(|why| format!("it {why}"))?,
+        target: values::decimal(0.0, MOST_PER_SECOND)(target).map_err(|why| format!("it {why}"))?,
     })
 }
 

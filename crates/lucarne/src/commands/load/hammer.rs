@@ -90,7 +90,7 @@ pub struct Load {
     pub show_ui: bool,
 
     /// Fail if a smaller part of either rate was offered than this, from 0 to 1
-    #[arg(long, value_name = "PART", default_value_t = 0.99)]
+    #[arg(long, value_name = "PART", default_value_t = ArrivalRateOptions::default().min_achieved)]
     pub min_achieved: f64,
 }
 

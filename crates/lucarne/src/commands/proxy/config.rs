@@ -176,6 +176,13 @@ impl Config {
     }
 }
 
+/// Puts a value that is given into its place.
+pub(super) fn put<T>(place: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *place = value;
+    }
+}
+
 /// The places where certificates are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreKind {

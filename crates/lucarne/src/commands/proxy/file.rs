@@ -6,10 +6,10 @@ use std::path::Path;
 use std::str::FromStr;
 
 use lucarne_proxy::{HostPattern, Rule, UpstreamProxy};
-use lucarne_settings::values::{boolean, duration, number};
+use lucarne_settings::values::{boolean, duration, length, number, parsed};
 use lucarne_settings::{Node, Reader, Report, Section, Value, tree};
 
-use super::config::{self, Config, Pair, Through, action, place};
+use super::config::{self, Config, Pair, Through, action, place, put};
 use crate::config::{Secret, listen};
 
 /// Keys at the top of the file.
@@ -102,33 +102,30 @@ fn top(root: &Node, directory: &Path, config: &mut Config, report: &mut Report) 
     observe(&section, directory, config, report);
     let mut reader = Reader::new(section, "", directory, report);
     let reader = &mut reader;
-    config.listen = list(reader, "listen", listen);
-    put(
-        &mut config.admin,
-        reader.parse("admin", listen).map(|l| Some(l.value)),
-    );
+    config.listen = reader.values("listen", listen);
+    put(&mut config.admin, reader.value("admin", listen).map(Some));
     put(&mut config.ca, reader.path("ca").map(|l| l.value));
-    put(&mut config.key_type, one(reader, "keytype", without_value));
+    put(&mut config.key_type, reader.value("keytype", without_value));
     put(
         &mut config.leaf_keys,
-        one(reader, "leafkey", parsed).map(Some),
+        reader.value("leafkey", parsed).map(Some),
     );
-    put(&mut config.lifetime, one(reader, "lifetime", duration));
-    put(&mut config.store, one(reader, "store", parsed).map(Some));
+    put(&mut config.lifetime, reader.value("lifetime", duration));
+    put(&mut config.store, reader.value("store", parsed).map(Some));
     let directory = reader.path("storedirectory").map(|l| Some(l.value));
     put(&mut config.store_directory, directory);
-    let memory = one(reader, "storememory", number(1, 1 << 20, "MiB"));
+    let memory = reader.value("storememory", number(1, 1 << 20, "MiB"));
     put(&mut config.store_memory, memory.map(|mib| mib << 20));
     let rules = &mut config.rules;
-    put(&mut rules.default, one(reader, "default", action));
-    rules.allow = list(reader, "allow", parsed);
-    rules.deny = list(reader, "deny", parsed);
+    put(&mut rules.default, reader.value("default", action));
+    rules.allow = reader.values("allow", parsed);
+    rules.deny = reader.values("deny", parsed);
     if reader.has("ports") {
-        rules.ports = list(reader, "ports", parsed);
+        rules.ports = reader.values("ports", parsed);
     }
-    rules.networks = list(reader, "networks", parsed);
-    rules.resolve = list(reader, "resolve", place);
-    put(&mut rules.private, one(reader, "private", boolean));
+    rules.networks = reader.values("networks", parsed);
+    rules.resolve = reader.values("resolve", place);
+    put(&mut rules.private, reader.value("private", boolean));
     config.users.file = reader.path("users").map(|l| l.value);
 }
 
@@ -183,7 +180,7 @@ fn pair(node: &Node, path: String, directory: &Path, report: &mut Report) -> Opt
 /// The hosts that something is for: all, where nothing is said.
 fn hosts(reader: &mut Reader<'_, '_>) -> Option<HostPattern> {
     match reader.has("host") {
-        true => one(reader, "host", parsed),
+        true => reader.value("host", parsed),
         false => Some(HostPattern::all()),
     }
 }
@@ -266,12 +263,12 @@ fn upstream(top: &Section<'_>, directory: &Path, config: &mut Config, report: &m
     let path = "upstream.certificates";
     config.shown = pairs(&section, "certificates", path, directory, report);
     let reader = &mut Reader::new(section, "upstream", directory, report);
-    config.upstream_ca = list(reader, "ca", |path| Ok(directory.join(path)));
+    config.upstream_ca = reader.paths("ca");
     put(
         &mut config.system_roots,
-        one(reader, "systemroots", boolean),
+        reader.value("systemroots", boolean),
     );
-    put(&mut config.insecure, one(reader, "insecure", boolean));
+    put(&mut config.insecure, reader.value("insecure", boolean));
 }
 
 fn limits(top: &Section<'_>, directory: &Path, config: &mut Config, report: &mut Report) {
@@ -297,7 +294,7 @@ fn limits(top: &Section<'_>, directory: &Path, config: &mut Config, report: &mut
         ("maxhosts", "hosts", 1, 1 << 20, &mut limits.hosts),
         ("maxidle", "hosts", 1, 1 << 16, &mut limits.idle_connections),
     ] {
-        if let Some(value) = one(&mut reader, key, number(least, most, unit)) {
+        if let Some(value) = reader.value(key, number(least, most, unit)) {
             *limit = usize::try_from(value).unwrap_or(usize::MAX);
         }
     }
@@ -310,15 +307,7 @@ fn limits(top: &Section<'_>, directory: &Path, config: &mut Config, report: &mut
         ("idletimeout", &mut limits.idle),
         ("draintimeout", &mut limits.drain),
     ] {
-        put(limit, one(&mut reader, key, some_time));
-    }
-}
-
-/// A time that is not none at all: nothing works within that.
-fn some_time(text: &str) -> Result<std::time::Duration, String> {
-    match duration(text)? {
-        std::time::Duration::ZERO => Err("is no time at all".to_owned()),
-        time => Ok(time),
+        put(limit, reader.value(key, length));
     }
 }
 
@@ -327,8 +316,8 @@ fn observe(top: &Section<'_>, directory: &Path, config: &mut Config, report: &mu
         return;
     };
     config.log_list = reader.url_or_path("loglist").map(|l| l.value);
-    config.submit_to = list(&mut reader, "submitto", parsed);
-    config.submit_keys = list(&mut reader, "submitkey", |path| Ok(directory.join(path)));
+    config.submit_to = reader.values("submitto", parsed);
+    config.submit_keys = reader.paths("submitkey");
 }
 
 fn below<'t, 'r>(
@@ -340,34 +329,6 @@ fn below<'t, 'r>(
 ) -> Option<Reader<'t, 'r>> {
     let section = Section::open(top.get(key)?, key, known, report)?;
     Some(Reader::new(section, key, directory, report))
-}
-
-fn put<T>(place: &mut T, value: Option<T>) {
-    if let Some(value) = value {
-        *place = value;
-    }
-}
-
-fn one<T>(
-    reader: &mut Reader<'_, '_>,
-    key: &str,
-    parser: impl FnOnce(&str) -> Result<T, String>,
-) -> Option<T> {
-    reader.parse(key, parser).map(|located| located.value)
-}
-
-fn list<T>(
-    reader: &mut Reader<'_, '_>,
-    key: &str,
-    parser: impl Fn(&str) -> Result<T, String>,
-) -> Vec<T> {
-    let located = reader.list(key, parser);
-    located.into_iter().map(|located| located.value).collect()
-}
-
-/// Parses a value that says of itself why it is wrong, in words that follow the value.
-fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|error: T::Err| error.to_string())
 }
 
 /// Parses a value whose error names the value itself, which is left out.

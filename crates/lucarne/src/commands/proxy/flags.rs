@@ -9,7 +9,7 @@ use lucarne_proxy::{HostPattern, Network, Ports};
 use lucarne_settings::Report;
 use url::Url;
 
-use super::config::{Config, LeafKeys, Pair, StoreKind, Through};
+use super::config::{Config, LeafKeys, Pair, StoreKind, Through, put};
 use crate::commands::duration;
 use crate::config::Listen;
 
@@ -220,12 +220,6 @@ impl Flags {
         rules.networks.extend(self.allow_network.iter().copied());
         rules.resolve.splice(0..0, self.resolve.iter().cloned());
         rules.private |= self.allow_private;
-    }
-}
-
-fn put<T>(place: &mut T, value: Option<T>) {
-    if let Some(value) = value {
-        *place = value;
     }
 }
 
