@@ -4,9 +4,22 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use clap::builder::Resettable;
+use clap::{Args, Command};
 use lucarne_settings::typed;
 use lucarne_settings::values::{self, ValueError};
 use serde::{Deserialize, Deserializer};
+
+/// The options of which nothing is said: their flags have the defaults. The
+/// environment is left aside, as it is no flag's default.
+pub(crate) fn defaults<O: Args>() -> O {
+    let flags = O::augment_args(Command::new("options").no_binary_name(true));
+    let flags = flags.mut_args(|flag| flag.env(Resettable::Reset));
+    flags
+        .try_get_matches_from([""; 0])
+        .and_then(|nothing| O::from_arg_matches(&nothing))
+        .expect("every flag has a default, or can be left out")
+}
 
 /// A length of time, written `60s`, `1m30s` or `500ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,7 +9,7 @@ use lucarne_settings::typed;
 use serde::Deserialize;
 
 use crate::connection_options::ResolveOverride;
-use crate::option_values::{HttpVersion, TimeSpan};
+use crate::option_values::{HttpVersion, TimeSpan, defaults};
 use crate::rest::Header;
 
 /// Which ACME server is loaded, and with what.
@@ -100,30 +100,7 @@ const POLL: TimeSpan = TimeSpan(std::time::Duration::from_millis(500));
 
 impl Default for AcmeOptions {
     fn default() -> Self {
-        Self {
-            directory: String::new(),
-            flow: Flow::default(),
-            synthetic_id: "aaaa.bbbb".into(),
-            certificates: None,
-            think: TimeSpan::seconds(1),
-            until: Until::default(),
-            accounts: AccountReuse::default(),
-            contact: None,
-            domain: "example.test".into(),
-            names: 1,
-            key: KeyAlgorithm::default(),
-            challenge: ChallengeType::default(),
-            http01_listen: SocketAddr::from(([127, 0, 0, 1], 5002)),
-            tls_alpn01_listen: SocketAddr::from(([127, 0, 0, 1], 5001)),
-            poll: POLL,
-            patience: TimeSpan::seconds(60),
-            headers: Vec::new(),
-            http: HttpVersion::default(),
-            insecure: false,
-            ca: None,
-            timeout: TimeSpan::seconds(60),
-            resolve: Vec::new(),
-        }
+        defaults()
     }
 }
 

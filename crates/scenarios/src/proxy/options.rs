@@ -7,7 +7,7 @@ use lucarne_settings::typed;
 use serde::Deserialize;
 
 use crate::connection_options::StatusRange;
-use crate::option_values::TimeSpan;
+use crate::option_values::{TimeSpan, defaults};
 
 /// Which proxy is asked, for which hosts, and what must be true of the answers.
 #[derive(Clone, Debug, PartialEq, Args, Deserialize)]
@@ -69,22 +69,7 @@ const TEMPLATE: &str = "host-{}.test";
 
 impl Default for ProxyScenarioOptions {
     fn default() -> Self {
-        Self {
-            proxy: String::new(),
-            host: Vec::new(),
-            hosts: 1,
-            template: TEMPLATE.into(),
-            address: None,
-            port: 443,
-            path: "/".into(),
-            expect: Vec::new(),
-            ca: None,
-            insecure: false,
-            once: false,
-            proxy_user: None,
-            timeout: TimeSpan::seconds(60),
-            connect_timeout: TimeSpan::seconds(10),
-        }
+        defaults()
     }
 }
 

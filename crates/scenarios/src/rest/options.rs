@@ -10,7 +10,7 @@ use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::connection_options::{OfferedTls, Pause, ResolveOverride, StatusRange};
-use crate::option_values::{HttpVersion, TimeSpan};
+use crate::option_values::{HttpVersion, TimeSpan, defaults};
 
 /// Which requests are sent, and how.
 #[derive(Clone, Debug, PartialEq, Args, Deserialize)]
@@ -113,35 +113,7 @@ pub(crate) const STRUCTURED: &[&str] = &["vars", "checks", "steps", "requests"];
 
 impl Default for RestOptions {
     fn default() -> Self {
-        Self {
-            url: None,
-            base_url: None,
-            method: None,
-            headers: Vec::new(),
-            body: None,
-            json: None,
-            expect: Vec::new(),
-            think_time: None,
-            jitter: TimeSpan::seconds(0),
-            connections: Connections::default(),
-            http: HttpVersion::default(),
-            insecure: false,
-            ca: None,
-            cert: None,
-            key: None,
-            server_name: None,
-            tls_versions: Vec::new(),
-            cipher_suites: Vec::new(),
-            groups: Vec::new(),
-            resume: false,
-            timeout: TimeSpan::seconds(60),
-            connect_timeout: TimeSpan::seconds(10),
-            resolve: Vec::new(),
-            vars: Pairs::default(),
-            checks: Vec::new(),
-            steps: Vec::new(),
-            requests: Vec::new(),
-        }
+        defaults()
     }
 }
 

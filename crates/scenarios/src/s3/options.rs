@@ -9,7 +9,7 @@ use lucarne_settings::typed;
 use serde::{Deserialize, Deserializer};
 
 use crate::connection_options::ResolveOverride;
-use crate::option_values::{HttpVersion, TimeSpan};
+use crate::option_values::{HttpVersion, TimeSpan, defaults};
 
 /// Which stores are loaded, and with what.
 #[derive(Clone, PartialEq, Args, Deserialize)]
@@ -91,29 +91,7 @@ const CONCURRENCY: [u32; 3] = [1, 8, 32];
 
 impl Default for S3Options {
     fn default() -> Self {
-        Self {
-            endpoint: Vec::new(),
-            bucket: "lucarne-load".into(),
-            create_bucket: false,
-            prefix: "lucarne-load/".into(),
-            keep: false,
-            access_key: Vec::new(),
-            secret_key: Vec::new(),
-            region: "us-east-1".into(),
-            style: AddressingStyle::default(),
-            operations: vec![Operation::Put, Operation::Get],
-            sizes: SIZES.into(),
-            concurrency: CONCURRENCY.into(),
-            cell_duration: TimeSpan::seconds(10),
-            mixed: false,
-            objects: 64,
-            racers: 4,
-            http: HttpVersion::default(),
-            insecure: false,
-            ca: None,
-            timeout: TimeSpan::seconds(60),
-            resolve: Vec::new(),
-        }
+        defaults()
     }
 }
 

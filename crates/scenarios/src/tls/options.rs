@@ -7,7 +7,7 @@ use lucarne_settings::typed;
 use serde::Deserialize;
 
 use crate::connection_options::{OfferedTls, ResolveOverride, StatusRange};
-use crate::option_values::{HttpVersion, TimeSpan};
+use crate::option_values::{HttpVersion, TimeSpan, defaults};
 use crate::rest::Header;
 
 /// Which server's handshakes are measured, and what must be true of them.
@@ -98,30 +98,7 @@ pub struct TlsScenarioOptions {
 
 impl Default for TlsScenarioOptions {
     fn default() -> Self {
-        Self {
-            url: String::new(),
-            path: None,
-            method: "GET".into(),
-            headers: Vec::new(),
-            expect: Vec::new(),
-            resume: false,
-            tls_versions: Vec::new(),
-            cipher_suites: Vec::new(),
-            groups: Vec::new(),
-            server_name: None,
-            insecure: false,
-            ca: None,
-            expiry_margin: None,
-            fingerprint: Vec::new(),
-            min_scts: 0,
-            cert: None,
-            key: None,
-            jitter: TimeSpan::seconds(0),
-            http: HttpVersion::default(),
-            timeout: TimeSpan::seconds(60),
-            connect_timeout: TimeSpan::seconds(10),
-            resolve: Vec::new(),
-        }
+        defaults()
     }
 }
 

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::ct::LogOptions;
 use crate::ct::options::AuditLevel;
-use crate::option_values::{HttpVersion, Ratio, TimeSpan};
+use crate::option_values::{HttpVersion, Ratio, TimeSpan, defaults};
 
 /// What `ct-read` reads, where from, and what it checks.
 ///
@@ -149,30 +149,7 @@ impl Compression {
 
 impl Default for CtReadOptions {
     fn default() -> Self {
-        let read = |kind, weight| WeightedRead { kind, weight };
-        Self {
-            log_url: Vec::new(),
-            origin: Vec::new(),
-            log_public_key: Vec::new(),
-            reads: vec![
-                read(ReadKind::Checkpoints, 1),
-                read(ReadKind::Tiles, 4),
-                read(ReadKind::Entries, 4),
-                read(ReadKind::Issuers, 1),
-            ],
-            full_readers: Ratio(0.0),
-            cache: false,
-            compression: Compression::default(),
-            max_checkpoint_age: TimeSpan::seconds(60),
-            checkpoint_interval: TimeSpan(std::time::Duration::from_millis(500)),
-            clock_tolerance: TimeSpan::seconds(5),
-            expect_restarts: false,
-            bearer_token: None,
-            http: HttpVersion::default(),
-            insecure: false,
-            ca: None,
-            timeout: TimeSpan::seconds(30),
-        }
+        defaults()
     }
 }
 

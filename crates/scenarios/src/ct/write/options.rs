@@ -11,7 +11,7 @@ use crate::ct::authorities::AuthorityFiles;
 use crate::ct::options::AuditLevel;
 use crate::ct::target::configuration;
 use crate::ct::{Issuers, LogOptions};
-use crate::option_values::{HttpVersion, Ratio, TimeSpan, Timestamp};
+use crate::option_values::{HttpVersion, Ratio, TimeSpan, Timestamp, defaults};
 
 /// What `ct-write` sends, where to, and what it checks.
 ///
@@ -140,36 +140,7 @@ pub struct CtWriteOptions {
 
 impl Default for CtWriteOptions {
     fn default() -> Self {
-        Self {
-            log_url: Vec::new(),
-            write_log_url: Vec::new(),
-            origin: Vec::new(),
-            log_public_key: Vec::new(),
-            roots: "load-ca".into(),
-            issuers: Issuers::default(),
-            precerts: Ratio(0.5),
-            duplicates: Ratio(0.1),
-            ahead: 0,
-            not_after_start: None,
-            not_after_limit: None,
-            serial_offset: 0,
-            audit: AuditLevel::default(),
-            mmd: TimeSpan::seconds(10),
-            max_checkpoint_age: TimeSpan::seconds(60),
-            checkpoint_interval: TimeSpan(std::time::Duration::from_millis(500)),
-            clock_tolerance: TimeSpan::seconds(5),
-            expect_restarts: false,
-            bearer_token: None,
-            bearer_token_write: None,
-            intermediate_ca_cert_path: None,
-            intermediate_ca_key_path: None,
-            cert_sign_private_key_path: None,
-            probe_interval: TimeSpan::seconds(1),
-            http: HttpVersion::default(),
-            insecure: false,
-            ca: None,
-            timeout: TimeSpan::seconds(30),
-        }
+        defaults()
     }
 }
 
