@@ -10,6 +10,7 @@ mod describe;
 mod descriptors;
 mod inception;
 mod late;
+mod line_writer;
 mod listen;
 mod logging;
 mod metering;

@@ -1,20 +1,18 @@
 //! The log of the process itself, on standard error.
 //!
-//! Lines go through a bounded queue to a thread of their own. When whoever
-//! reads them stalls, lines are dropped and counted: a round never waits for a
-//! log line.
+//! Lines go through a [`LineWriter`]. When whoever reads them stalls, lines are
+//! dropped and counted: a round never waits for a log line.
 
 use std::io::IsTerminal;
 
+use anyhow::Context;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::registry::Registry;
-use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 
-/// Lines that may wait to be written.
-const QUEUE: usize = 16_384;
+use crate::line_writer::{DroppedLines, Flush, LineWriter};
 
 /// How lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -26,10 +24,10 @@ pub enum Format {
     Json,
 }
 
-/// Keeps the writer alive: dropping it writes out what is queued.
+/// The log of this process: dropping it writes out what is queued.
 pub(crate) struct Logging {
-    _guard: WorkerGuard,
-    dropped: ErrorCounter,
+    _flush: Flush,
+    dropped: DroppedLines,
 }
 
 impl Logging {
@@ -37,7 +35,8 @@ impl Logging {
     /// `target=level,…`.
     ///
     /// # Errors
-    /// If the filter cannot be understood, or logging was started before.
+    /// If the filter cannot be understood, logging was started before, or there is
+    /// no thread for it.
     pub(crate) fn start(format: Format, filter: &str) -> anyhow::Result<Self> {
         let filter = EnvFilter::builder().parse(filter).map_err(|error| {
             anyhow::anyhow!(
@@ -45,12 +44,9 @@ impl Logging {
                  `warn,lucarne_log=debug`"
             )
         })?;
-        let (writer, guard) = NonBlockingBuilder::default()
-            .lossy(true)
-            .buffered_lines_limit(QUEUE)
-            .thread_name("lucarne-log")
-            .finish(std::io::stderr());
-        let dropped = writer.error_counter();
+        let (writer, flush) =
+            LineWriter::start(std::io::stderr()).context("cannot start logging")?;
+        let dropped = writer.dropped();
         let builder = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_writer(writer);
@@ -63,7 +59,7 @@ impl Logging {
         };
         started.map_err(|error| anyhow::anyhow!("cannot start logging: {error}"))?;
         Ok(Logging {
-            _guard: guard,
+            _flush: flush,
             dropped,
         })
     }
@@ -75,11 +71,11 @@ impl Logging {
 }
 
 #[derive(Debug)]
-struct Dropped(ErrorCounter);
+struct Dropped(DroppedLines);
 
 impl Collector for Dropped {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let counter = ConstCounter::new(self.0.dropped_lines() as u64);
+        let counter = ConstCounter::new(self.0.get());
         let metric = encoder.encode_descriptor(
             "lucarne_log_lines_dropped",
             "Log lines dropped because standard error was not read fast enough",
