@@ -375,12 +375,7 @@ fn an_error_of_a_new_logs_disk_is_its_own() {
     let today = Timestamp::now().strftime("inception: %F").to_string();
     let logs = [("small", today), ("large", String::new())];
     let (disk, site) = (BadDisk::new(), Site::prepare(temp_dir(), logs).init());
-    run(async {
-        let mut database = site.database().await;
-        let forget = sqlx::query("DELETE FROM checkpoints WHERE logID = ?");
-        let forget = forget.bind(site.key("small").log_id().0.to_vec());
-        forget.execute(&mut database).await.unwrap();
-    });
+    site.forget("small");
     fs::remove_dir_all(site.data("small")).unwrap();
     disk.fail("/small/");
     let mut server = disk.under(site.launch()).start(site.address()).unwrap();

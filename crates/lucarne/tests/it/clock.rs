@@ -24,11 +24,11 @@ fn a_clock_far_behind_is_waited_for() {
 
     let key = site.key("late");
     let origin = format!("{}/late", site.address());
-    let newest = run(site.signed("late")).unwrap();
+    let newest = site.signed("late").unwrap();
     let (head, signed_ms) = verify_checkpoint(&newest, &origin, key.public_key_spki()).unwrap();
     let future_ms = signed_ms + AHEAD_MS;
     let note = key.sign_checkpoint(&origin, head.size, &head.root, future_ms);
-    run(site.sign("late", note.unwrap().as_bytes()));
+    site.sign("late", note.unwrap().as_bytes());
 
     let mut server = site.start();
     run(async {
@@ -60,13 +60,13 @@ fn a_start_after_days_is_confirmed_with_the_day() {
     let site = Site::create([("idle", String::new())]);
     let key = site.key("idle");
     let origin = format!("{}/idle", site.address());
-    let newest = run(site.signed("idle")).unwrap();
+    let newest = site.signed("idle").unwrap();
     let (head, signed_ms) = verify_checkpoint(&newest, &origin, key.public_key_spki()).unwrap();
     let days_ago_ms = signed_ms - 3 * 24 * 3600 * 1000;
     let note = key.sign_checkpoint(&origin, head.size, &head.root, days_ago_ms);
     let note = note.unwrap();
     std::fs::write(site.data("idle").join("checkpoint"), &note).unwrap();
-    run(site.sign("idle", note.as_bytes()));
+    site.sign("idle", note.as_bytes());
     let mut server = site.start();
     run(async {
         let reason = site.reaches("idle", "stopped").await;
@@ -74,7 +74,7 @@ fn a_start_after_days_is_confirmed_with_the_day() {
         assert_has(&reason, "lucarne serve --confirm-clock");
     });
     assert!(server.stop(PATIENCE).unwrap().success());
-    let signed = run(site.signed("idle")).unwrap();
+    let signed = site.signed("idle").unwrap();
     assert_eq!(signed, note.as_bytes(), "nothing was signed");
 
     // What was confirmed one day is not for another.

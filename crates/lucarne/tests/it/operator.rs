@@ -105,7 +105,7 @@ fn serve_refuses_a_log_that_does_not_exist() {
         assert_eq!(code, 1);
         assert_has(&said, "lock.sqlite: does not exist");
         // With a lock database, the log still does not come into being.
-        run(sunlight_database(&log));
+        sunlight_database(&log);
         let (code, said) = lucarne(log.path(), &["serve", "-c", "lucarne.yaml"]);
         assert_eq!(code, 1);
         assert_has(&said, "A mistyped path or key must not fork a log");
@@ -114,21 +114,16 @@ fn serve_refuses_a_log_that_does_not_exist() {
 }
 
 /// A lock database as Sunlight's documentation has its operators make it.
-async fn sunlight_database(log: &LogUnderTest) {
-    use sqlx::{Connection, SqliteConnection, sqlite::SqliteConnectOptions};
-    let options = SqliteConnectOptions::new()
-        .filename(log.path().join("lock.sqlite"))
-        .create_if_missing(true);
-    let mut connection = SqliteConnection::connect_with(&options).await.unwrap();
+fn sunlight_database(log: &LogUnderTest) {
+    let database = rusqlite::Connection::open(log.path().join("lock.sqlite")).unwrap();
     let schema = "CREATE TABLE checkpoints (logID BLOB PRIMARY KEY, body TEXT)";
-    sqlx::query(schema).execute(&mut connection).await.unwrap();
-    connection.close().await.unwrap();
+    database.execute(schema, ()).unwrap();
 }
 
 #[test]
 fn a_lock_database_of_sunlight_is_accepted_and_inception_creates() {
     let log = prepared(&format!("inception: {}", today()));
-    run(sunlight_database(&log));
+    sunlight_database(&log);
     let (code, said) = lucarne(log.path(), &["check", "-c", "lucarne.yaml"]);
     assert_eq!(code, 0, "{said}");
     assert_has(&said, "`serve` will create it");
@@ -249,13 +244,10 @@ fn no_lock_is_made_from_less_than_there_was() {
 }
 
 /// Puts another checkpoint into the lock.
-async fn sign(log: &LogUnderTest, body: &[u8]) {
-    use sqlx::{Connection, SqliteConnection};
-    let url = format!("sqlite:{}", log.path().join("lock.sqlite").display());
-    let mut database = SqliteConnection::connect(&url).await.unwrap();
-    let row = sqlx::query("UPDATE checkpoints SET body = ?").bind(body);
-    row.execute(&mut database).await.unwrap();
-    database.close().await.unwrap();
+fn sign(log: &LogUnderTest, body: &[u8]) {
+    let database = rusqlite::Connection::open(log.path().join("lock.sqlite")).unwrap();
+    let update = "UPDATE checkpoints SET body = ?";
+    database.execute(update, [body]).unwrap();
 }
 
 /// Every file below a directory, with what is in it.
@@ -297,11 +289,11 @@ fn check_compares_what_serve_compares() {
     assert_eq!(check().0, 0);
 
     // An older lock.
-    run(sign(&log, &old));
+    sign(&log, &old);
     let (code, said) = check();
     assert_eq!(code, 1, "{said}");
     assert_has(&said, "The lock was rolled back");
-    run(sign(&log, &newest));
+    sign(&log, &newest);
 
     // A right edge that is not what was signed.
     let tile = log.data().join("tile/data/000.p/4");

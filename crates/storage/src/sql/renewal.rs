@@ -22,11 +22,10 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{FlockOperation, flock};
-use sqlx::sqlite::{SqliteConnection, SqliteJournalMode};
-use sqlx::{ConnectOptions, Connection, Row};
 
-use super::sqlite::{Identity, blocking, failed, identity, message, options, unusable};
+use super::sqlite::{Identity, connection, failed, identity, message, unusable};
 use crate::{LockError, LogId};
 
 const ACTION: &str = "renew it after a write that failed";
@@ -42,41 +41,40 @@ const ACTION: &str = "renew it after a write that failed";
 /// # Errors
 /// [`LockError::Failed`] if it cannot be copied now, [`LockError::Unusable`] if
 /// a row is neither. It may be tried again.
-pub(super) async fn renew(
+pub(super) fn renew(
     path: &Path,
-    old: &mut SqliteConnection,
+    old: &Connection,
     known: &HashMap<LogId, Vec<u8>>,
     wanted: Option<&(LogId, Vec<u8>)>,
 ) -> Result<Identity, LockError> {
     // Of an attempt before; there may be none.
-    let _ = sqlx::query("ROLLBACK").execute(&mut *old).await;
+    let _ = old.execute("ROLLBACK", ());
     // Nobody commits to what will be replaced.
-    let held = sqlx::query("BEGIN IMMEDIATE").execute(&mut *old).await;
+    let held = old.execute("BEGIN IMMEDIATE", ());
     held.map_err(|e| failed(path, ACTION, message(&e)))?;
-    let copied = copy(path, known, wanted).await;
+    let copied = copy(path, known, wanted);
     if copied.is_err() {
-        let _ = sqlx::query("ROLLBACK").execute(&mut *old).await;
+        let _ = old.execute("ROLLBACK", ());
     }
     copied
 }
 
-async fn copy(
+fn copy(
     path: &Path,
     known: &HashMap<LogId, Vec<u8>>,
     wanted: Option<&(LogId, Vec<u8>)>,
 ) -> Result<Identity, LockError> {
     let at = resolved(path)?;
     let new = beside(&at, ".new");
-    blank(&at, &new).await?;
-    let said = |e: sqlx::Error| failed(path, ACTION, message(&e));
+    blank(&at, &new)?;
+    let said = |e: rusqlite::Error| failed(path, ACTION, message(&e));
     // All that is in it, whoever put it there.
-    let mut reading = options(&at).connect().await.map_err(said)?;
+    let reading = connection(&at).map_err(said)?;
     let name = new.display().to_string();
-    let copied = sqlx::query("VACUUM INTO ?").bind(name);
-    let copied = copied.execute(&mut reading).await;
-    let _ = reading.close().await;
+    let copied = reading.execute("VACUUM INTO ?", [name]);
+    let _ = reading.close();
     copied.map_err(said)?;
-    let rows = rows(&new).await.map_err(said)?;
+    let rows = rows(&new).map_err(said)?;
     for (log, body) in known {
         let found = rows.get(&log[..]);
         let pending = wanted.filter(|(wanted, _)| wanted == log);
@@ -88,53 +86,44 @@ async fn copy(
             ));
         }
     }
-    let shown = path.to_owned();
-    blocking(move || {
-        let finish = || -> io::Result<Identity> {
-            let file = File::open(&new)?;
-            file.sync_all()?;
-            std::fs::rename(&new, beside(&at, ".renewed"))?;
-            sync_directory(&at)?;
-            complete_at(&at)?;
-            Ok(identity(&file.metadata()?))
-        };
-        finish().map_err(|e| failed(&shown, ACTION, e.to_string()))
-    })
-    .await
+    let finish = || -> io::Result<Identity> {
+        let file = File::open(&new)?;
+        file.sync_all()?;
+        std::fs::rename(&new, beside(&at, ".renewed"))?;
+        sync_directory(&at)?;
+        complete_at(&at)?;
+        Ok(identity(&file.metadata()?))
+    };
+    finish().map_err(|e| failed(path, ACTION, e.to_string()))
 }
 
 /// An empty file for the copy, with the rights of the database.
-async fn blank(at: &Path, new: &Path) -> Result<(), LockError> {
-    let (at, new) = (at.to_owned(), new.to_owned());
-    blocking(move || {
-        let make = || -> io::Result<()> {
-            remove(&new)?;
-            let rights = at.metadata()?;
-            let mut options = OpenOptions::new();
-            options
-                .write(true)
-                .create_new(true)
-                .mode(rights.mode() & 0o777);
-            let file = options.open(&new)?;
-            // Only root can give it to another user, and only then is it needed.
-            let _ = std::os::unix::fs::fchown(&file, Some(rights.uid()), Some(rights.gid()));
-            Ok(())
-        };
-        make().map_err(|e| failed(&at, ACTION, e.to_string()))
-    })
-    .await
+fn blank(at: &Path, new: &Path) -> Result<(), LockError> {
+    let make = || -> io::Result<()> {
+        remove(new)?;
+        let rights = at.metadata()?;
+        let mut options = OpenOptions::new();
+        options
+            .write(true)
+            .create_new(true)
+            .mode(rights.mode() & 0o777);
+        let file = options.open(new)?;
+        // Only root can give it to another user, and only then is it needed.
+        let _ = std::os::unix::fs::fchown(&file, Some(rights.uid()), Some(rights.gid()));
+        Ok(())
+    };
+    make().map_err(|e| failed(at, ACTION, e.to_string()))
 }
 
-async fn rows(copy: &Path) -> Result<HashMap<Vec<u8>, Vec<u8>>, sqlx::Error> {
+fn rows(copy: &Path) -> rusqlite::Result<HashMap<Vec<u8>, Vec<u8>>> {
     // The copy has no write-ahead log, and must not get one under this name.
-    let options = options(copy).journal_mode(SqliteJournalMode::Delete);
-    let mut connection = options.read_only(true).connect().await?;
-    let query = sqlx::query("SELECT logID, CAST(body AS BLOB) FROM checkpoints");
-    let rows = query.fetch_all(&mut connection).await?;
-    connection.close().await?;
-    rows.iter()
-        .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
-        .collect()
+    let connection = Connection::open_with_flags(copy, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    let mut query = connection.prepare("SELECT logID, CAST(body AS BLOB) FROM checkpoints")?;
+    let row = |row: &rusqlite::Row<'_>| {
+        let column = |n| -> rusqlite::Result<_> { Ok(row.get_ref(n)?.as_bytes()?.to_vec()) };
+        Ok((column(0)?, column(1)?))
+    };
+    query.query_map((), row)?.collect()
 }
 
 /// Finishes a renewal that a crash cut short, if there was one.
@@ -204,23 +193,22 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("locks.db");
         super::super::sqlite::create(&path).await.unwrap();
-        let mut old = options(&path).connect().await.unwrap();
-        let insert = sqlx::query("INSERT INTO checkpoints VALUES (?, ?)");
-        let insert = insert.bind(&LOG[..]).bind(&b"row"[..]);
-        insert.execute(&mut old).await.unwrap();
+        let old = connection(&path).unwrap();
+        let insert = "INSERT INTO checkpoints VALUES (?, ?)";
+        old.execute(insert, (&LOG[..], &b"row"[..])).unwrap();
         let known = HashMap::from([(LOG, known.to_vec())]);
         let wanted = (LOG, wanted.to_vec());
         let before = path.metadata().unwrap().ino();
-        let renewed = renew(&path, &mut old, &known, Some(&wanted)).await;
+        let renewed = renew(&path, &old, &known, Some(&wanted));
         let after = path.metadata().unwrap();
         assert_eq!(renewed.is_ok(), after.ino() != before);
         assert_eq!(after.mode() & 0o777, 0o600);
-        old.close().await.unwrap();
-        let mut now = options(&path).connect().await.unwrap();
-        let row = sqlx::query_scalar("SELECT body FROM checkpoints");
-        let row: Vec<u8> = row.fetch_one(&mut now).await.unwrap();
+        old.close().unwrap();
+        let now = connection(&path).unwrap();
+        let body = "SELECT body FROM checkpoints";
+        let row: Vec<u8> = now.query_row(body, (), |row| row.get(0)).unwrap();
         assert_eq!(row, b"row");
-        now.close().await.unwrap();
+        now.close().unwrap();
         assert!(!beside(&path, "-wal").exists());
         (directory, renewed.map(|_| ()))
     }

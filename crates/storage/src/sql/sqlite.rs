@@ -9,9 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
-use sqlx::{ConnectOptions, Connection, Row};
-use tokio::sync::{Mutex, OwnedMutexGuard};
+use rusqlite::{Connection, OpenFlags, OptionalExtension};
+use tokio::sync::Mutex;
 
 use super::dialect::{Dialect, SQLITE};
 use super::{Change, Database, renewal};
@@ -60,49 +59,47 @@ pub(super) struct Sqlite {
 
 impl Sqlite {
     pub(super) async fn open(path: &Path) -> Result<Self, LockError> {
-        let at = path.to_owned();
-        let file = blocking(move || {
-            renewal::complete(&at).map_err(|e| unusable(&at, &e))?;
-            DatabaseFile::examine(&at)
-        });
-        let file = file.await?;
-        let mut connection = connect(path).await?;
-        let dialect = dialect(path, &mut connection).await?;
-        let open = Open {
-            file,
-            connection: Some(connection),
-            closed: false,
-            folded: false,
-            unfolded: 0,
-            known: HashMap::new(),
-            doubt: None,
-        };
-        Ok(Self {
-            path: path.to_owned(),
-            dialect,
-            open: Arc::new(Mutex::new(open)),
+        let path = path.to_owned();
+        blocking(move || {
+            renewal::complete(&path).map_err(|e| unusable(&path, &e))?;
+            let file = DatabaseFile::examine(&path)?;
+            let connection = connect(&path)?;
+            let dialect = dialect(&path, &connection)?;
+            let open = Open {
+                file,
+                connection: Some(connection),
+                closed: false,
+                folded: false,
+                unfolded: 0,
+                known: HashMap::new(),
+                doubt: None,
+            };
+            Ok(Self {
+                path,
+                dialect,
+                open: Arc::new(Mutex::new(open)),
+            })
         })
+        .await
     }
 
     /// Waits for the database, and then for what is to be done with it. That
-    /// runs in a task of its own: a caller who leaves does not end it, and the
-    /// next one waits until it is known what became of it.
-    async fn run<T, F>(
+    /// runs on a thread that may block, one for each database: a caller who
+    /// leaves does not end it, and the next one waits until it is known what
+    /// became of it.
+    async fn run<T: Send + 'static>(
         &self,
         action: &'static str,
-        work: impl FnOnce(OwnedMutexGuard<Open>) -> F,
-    ) -> Result<T, LockError>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T, LockError>> + Send + 'static,
-    {
+        work: impl FnOnce(&mut Open) -> Result<T, LockError> + Send + 'static,
+    ) -> Result<T, LockError> {
         let silent = |_| {
             let reason = format!("its disk has not answered for {} s", PATIENCE.as_secs());
             failed(&self.path, action, reason)
         };
         let turn = tokio::time::timeout(PATIENCE, self.open.clone().lock_owned());
-        let open = turn.await.map_err(silent)?;
-        let answer = tokio::time::timeout(PATIENCE, tokio::spawn(work(open)));
+        let mut open = turn.await.map_err(silent)?;
+        let working = tokio::task::spawn_blocking(move || work(&mut open));
+        let answer = tokio::time::timeout(PATIENCE, working);
         let answer = answer.await.map_err(silent)?;
         answer.map_err(|panic| failed(&self.path, action, panic.to_string()))?
     }
@@ -116,19 +113,17 @@ impl Database for Sqlite {
 
     async fn load(&self, log: &LogId) -> Result<Option<Vec<u8>>, LockError> {
         let (log, statement) = (*log, self.dialect.load);
-        let work =
-            move |mut open: OwnedMutexGuard<Open>| async move { open.load(statement, log).await };
-        self.run("load the checkpoint", work).await
+        let load = move |open: &mut Open| open.load(statement, log);
+        self.run("load the checkpoint", load).await
     }
 
     async fn change(&self, change: &Change<'_>) -> Result<bool, LockError> {
         let (action, statement) = (change.action, change.statement);
         let parameters: Vec<_> = change.parameters.iter().map(|p| p.to_vec()).collect();
         let (log, body) = (*change.log, change.body.to_vec());
-        let work = move |mut open: OwnedMutexGuard<Open>| async move {
-            let wanted = Some((log, body));
-            let rows = open.write(action, statement, parameters, wanted).await?;
-            open.fold_now_and_then().await;
+        let work = move |open: &mut Open| {
+            let rows = open.write(action, statement, parameters, Some((log, body)))?;
+            open.fold_now_and_then();
             Ok(rows == 1)
         };
         self.run(action, work).await
@@ -136,11 +131,8 @@ impl Database for Sqlite {
 
     async fn probe(&self) -> Result<(), LockError> {
         let statement = self.dialect.probe;
-        let work = move |mut open: OwnedMutexGuard<Open>| async move {
-            open.write("write", statement, Vec::new(), None).await?;
-            Ok(())
-        };
-        self.run("write", work).await
+        let work = move |open: &mut Open| open.write("write", statement, Vec::new(), None);
+        self.run("write", work).await.map(|_| ())
     }
 
     fn location(&self) -> String {
@@ -148,16 +140,27 @@ impl Database for Sqlite {
     }
 
     async fn close(&self) {
-        let work = |mut open: OwnedMutexGuard<Open>| async move {
+        let work = |open: &mut Open| {
             open.closed = true;
-            if let Some(connection) = open.connection.take() {
-                let closed = connection.close().await;
-                closed.map_err(|e| failed(&open.file.path, "close", message(&e)))?;
+            match open.connection.take().map(Connection::close) {
+                Some(Err((_, e))) => Err(failed(&open.file.path, "close", message(&e))),
+                _ => Ok(()),
             }
-            Ok(())
         };
         if let Err(error) = self.run("close", work).await {
             tracing::warn!(%error, "the lock database is left as it is");
+        }
+    }
+}
+
+/// The last connection folds the write-ahead log when it is closed: not on a
+/// thread that others need.
+impl Drop for Open {
+    fn drop(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            let close = move || drop(connection);
+            // Without a thread it is closed here, with the closure.
+            let _ = std::thread::Builder::new().spawn(close);
         }
     }
 }
@@ -167,7 +170,7 @@ type Wanted = Option<(LogId, Vec<u8>)>;
 
 struct Open {
     file: DatabaseFile,
-    connection: Option<SqliteConnection>,
+    connection: Option<Connection>,
     closed: bool,
     /// True once what an earlier process left in the write-ahead log has been
     /// folded into the database: see [`Open::ready`].
@@ -196,27 +199,27 @@ impl Open {
     ///   writes each page that the log holds again, syncs it, and truncates the
     ///   log. A crash in between leaves the log whole, or ends it before the
     ///   commit that failed, which nobody was told of.
-    async fn ready(&mut self) -> Result<(), LockError> {
+    fn ready(&mut self) -> Result<(), LockError> {
         if self.closed {
             let reason = "it was closed".into();
             return Err(failed(&self.file.path, "use it", reason));
         }
-        if let (Some((reason, wanted)), Some(old)) = (&self.doubt, &mut self.connection) {
+        if let (Some((reason, wanted)), Some(old)) = (&self.doubt, &self.connection) {
             tracing::warn!(
                 path = %self.file.path.display(), reason,
                 "a write to the lock database failed: its rows go into a new file"
             );
             let renewed = renewal::renew(&self.file.path, old, &self.known, wanted.as_ref());
-            self.file.identity = renewed.await?;
+            self.file.identity = renewed?;
             (self.doubt, self.folded, self.unfolded) = (None, true, 0);
             // The old file has no name any more: SQLite leaves it alone.
-            self.disconnect().await;
+            self.connection = None;
         }
         if self.connection.is_none() {
-            self.connection = Some(connect(&self.file.path).await?);
+            self.connection = Some(connect(&self.file.path)?);
         }
         if !self.folded {
-            match self.fold(FOLD_ALL).await {
+            match self.fold(FOLD_ALL) {
                 // Not all of it if somebody else is at work: then nothing was left
                 // behind, and what they append is theirs to answer for.
                 Ok(_) => self.folded = true,
@@ -230,19 +233,13 @@ impl Open {
         Ok(())
     }
 
-    async fn load(
-        &mut self,
-        statement: &'static str,
-        log: LogId,
-    ) -> Result<Option<Vec<u8>>, LockError> {
-        self.ready().await?;
-        let row = sqlx::query_scalar(statement).bind(log.to_vec());
-        let row = match &mut self.connection {
-            Some(connection) => row.fetch_optional(connection).await,
-            None => Err(sqlx::Error::PoolClosed),
-        };
-        let row: Option<Vec<u8>> =
-            row.map_err(|e| failed(&self.file.path, "load the checkpoint", message(&e)))?;
+    fn load(&mut self, statement: &'static str, log: LogId) -> Result<Option<Vec<u8>>, LockError> {
+        self.ready()?;
+        let body = |row: &rusqlite::Row<'_>| Ok(row.get_ref(0)?.as_bytes()?.to_vec());
+        let row = self.connected()?.query_row(statement, [log], body);
+        let row = row
+            .optional()
+            .map_err(|e| failed(&self.file.path, "load the checkpoint", message(&e)))?;
         if let Some(body) = &row {
             self.known.insert(log, body.clone());
         }
@@ -250,30 +247,23 @@ impl Open {
     }
 
     /// Runs a statement that writes; the number of rows that it changed.
-    async fn write(
+    fn write(
         &mut self,
         action: &'static str,
         statement: &'static str,
         parameters: Vec<Vec<u8>>,
         wanted: Wanted,
-    ) -> Result<u64, LockError> {
-        self.ready().await?;
-        self.still_there().await?;
-        let mut query = sqlx::query(statement);
-        for parameter in parameters {
-            query = query.bind(parameter);
-        }
-        let done = match &mut self.connection {
-            Some(connection) => query.execute(connection).await,
-            None => Err(sqlx::Error::PoolClosed),
-        };
-        let done = match done {
-            Ok(done) => done.rows_affected(),
+    ) -> Result<usize, LockError> {
+        self.ready()?;
+        self.file.still_there()?;
+        let parameters = rusqlite::params_from_iter(parameters);
+        let done = match self.connected()?.execute(statement, parameters) {
+            Ok(done) => done,
             Err(error) => {
                 let said = message(&error);
                 if is_read_only(&error) {
                     // The next one may be able to.
-                    self.disconnect().await;
+                    self.connection = None;
                 } else if !is_refusal(&error) {
                     self.doubt = Some((said.clone(), wanted));
                 }
@@ -281,7 +271,7 @@ impl Open {
             }
         };
         // A commit into a file that lost its name meanwhile is none.
-        self.still_there().await?;
+        self.file.still_there()?;
         if let Some((log, body)) = wanted
             && done == 1
         {
@@ -292,12 +282,12 @@ impl Open {
     }
 
     /// SQLite would do it by itself, and not say if it failed.
-    async fn fold_now_and_then(&mut self) {
+    fn fold_now_and_then(&mut self) {
         if self.unfolded < FOLD_AFTER {
             return;
         }
         self.unfolded = 0;
-        if let Err(error) = self.fold(FOLD).await
+        if let Err(error) = self.fold(FOLD)
             && !is_refusal(&error)
         {
             self.doubt = Some((message(&error), None));
@@ -306,29 +296,24 @@ impl Open {
 
     /// Returns whether all of the write-ahead log is in the database now. It is not
     /// while another process reads or writes.
-    async fn fold(&mut self, pragma: &'static str) -> Result<bool, sqlx::Error> {
-        let Some(connection) = &mut self.connection else {
+    fn fold(&self, pragma: &'static str) -> rusqlite::Result<bool> {
+        let Some(connection) = &self.connection else {
             return Ok(false);
         };
-        let row = sqlx::query(pragma).fetch_one(connection).await?;
-        let busy: i64 = row.try_get(0)?;
+        let busy: i64 = connection.query_row(pragma, (), |row| row.get(0))?;
         Ok(busy == 0)
     }
 
-    async fn disconnect(&mut self) {
-        if let Some(old) = self.connection.take() {
-            let _ = old.close().await;
-        }
-    }
-
-    async fn still_there(&self) -> Result<(), LockError> {
-        let file = self.file.clone();
-        blocking(move || file.still_there()).await
+    /// The connection, which [`ready`](Self::ready) has made sure of.
+    fn connected(&self) -> Result<&Connection, LockError> {
+        self.connection
+            .as_ref()
+            .ok_or_else(|| failed(&self.file.path, "use it", "it was closed".into()))
     }
 }
 
 /// Runs what asks the file system where it may block.
-pub(super) async fn blocking<T: Send + 'static>(
+async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, LockError> + Send + 'static,
 ) -> Result<T, LockError> {
     match tokio::task::spawn_blocking(work).await {
@@ -395,6 +380,11 @@ impl DatabaseFile {
 /// Creates the file with Sunlight's table in it. It has its name only once it is
 /// whole: a crash leaves nothing that would have to be removed by hand.
 pub(super) async fn create(path: &Path) -> Result<(), LockError> {
+    let path = path.to_owned();
+    blocking(move || create_file(&path)).await
+}
+
+fn create_file(path: &Path) -> Result<(), LockError> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     crate::posix::make_durably(directory, 0o755).map_err(|e| unusable(path, &e.to_string()))?;
     let failed = |e: io::Error| unusable(path, &format!("the lock database cannot be made: {e}"));
@@ -404,7 +394,7 @@ pub(super) async fn create(path: &Path) -> Result<(), LockError> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
     options.open(&new).map_err(failed)?;
-    create_table(&new).await?;
+    create_table(&new)?;
     // Unlike a rename, this never takes the place of another.
     let named = std::fs::hard_link(&new, path);
     renewal::remove(&new).map_err(failed)?;
@@ -440,38 +430,40 @@ fn nothing_left(path: &Path) -> Result<(), LockError> {
     Ok(())
 }
 
-async fn create_table(path: &Path) -> Result<(), LockError> {
-    let failed = |e: sqlx::Error| unusable(path, &format!("the table cannot be made: {e}"));
-    // Without a write-ahead log, all of it is in the file.
-    let options = options(path).journal_mode(SqliteJournalMode::Delete);
-    let mut connection = options.connect().await.map_err(failed)?;
-    let made = sqlx::query(SQLITE.schema).execute(&mut connection).await;
-    made.map_err(failed)?;
-    connection.close().await.map_err(failed)?;
+fn create_table(path: &Path) -> Result<(), LockError> {
+    let make = || {
+        let connection = Connection::open_with_flags(path, FLAGS)?;
+        // Without a write-ahead log, all of it is in the file.
+        connection.execute_batch("PRAGMA journal_mode = DELETE")?;
+        connection.execute_batch(DURABLE)?;
+        connection.execute(SQLITE.schema, ())?;
+        connection.close().map_err(|(_, e)| e)
+    };
+    make().map_err(|e| unusable(path, &format!("the table cannot be made: {e}")))?;
     let sync = || File::open(path)?.sync_all();
     sync().map_err(|e| unusable(path, &format!("the table cannot be synced: {e}")))
 }
 
-async fn connect(path: &Path) -> Result<SqliteConnection, LockError> {
-    options(path).connect().await.map_err(|e| {
+fn connect(path: &Path) -> Result<Connection, LockError> {
+    connection(path).map_err(|e| {
         let reason = format!("the lock database cannot be opened: {}", message(&e));
         unusable(path, &reason)
     })
 }
 
 /// Which statements fit the table that is there.
-async fn dialect(path: &Path, connection: &mut SqliteConnection) -> Result<Dialect, LockError> {
-    let columns = sqlx::query(SQLITE_COLUMNS).fetch_all(connection).await;
-    let failed = |e: sqlx::Error| unusable(path, &format!("cannot be read: {}", message(&e)));
-    let mut body = None;
-    for column in columns.map_err(failed)? {
-        let name: String = column.try_get(0).map_err(failed)?;
-        if name.eq_ignore_ascii_case("body") {
-            body = Some(column.try_get::<String, _>(1).map_err(failed)?);
-        }
-    }
+fn dialect(path: &Path, connection: &Connection) -> Result<Dialect, LockError> {
+    let column = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let columns = connection
+        .prepare(SQLITE_COLUMNS)
+        .and_then(|mut query| query.query_map((), column)?.collect());
+    let columns: Vec<(String, String)> =
+        columns.map_err(|e| unusable(path, &format!("cannot be read: {}", message(&e))))?;
+    let body = columns
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case("body"));
     match body {
-        Some(declared) if declared.eq_ignore_ascii_case("TEXT") => Ok(SQLITE_TEXT),
+        Some((_, declared)) if declared.eq_ignore_ascii_case("TEXT") => Ok(SQLITE_TEXT),
         Some(_) => Ok(SQLITE),
         None => Err(unusable(
             path,
@@ -481,21 +473,29 @@ async fn dialect(path: &Path, connection: &mut SqliteConnection) -> Result<Diale
     }
 }
 
-pub(super) fn options(path: &Path) -> SqliteConnectOptions {
-    SqliteConnectOptions::new()
-        .filename(path)
-        .create_if_missing(false)
-        // One sync per commit instead of three or four, and readers that do
-        // not wait. FULL: in WAL mode, only that syncs every commit.
-        .journal_mode(SqliteJournalMode::Wal)
-        .synchronous(SqliteSynchronous::Full)
-        // On Apple's systems fsync does not reach the disk; this does.
-        .pragma("fullfsync", "ON")
-        .pragma("checkpoint_fullfsync", "ON")
-        // We do it ourselves, and look whether it succeeds.
-        .pragma("wal_autocheckpoint", "0")
-        .busy_timeout(BUSY_TIMEOUT)
-        .disable_statement_logging()
+/// Opens a file that is there. Each connection is one thread's at a time.
+const FLAGS: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
+
+/// One sync per commit instead of three or four, and readers that do not wait.
+const WAL: &str = "PRAGMA journal_mode = WAL";
+
+const DURABLE: &str = "
+    -- In WAL mode, only FULL syncs every commit.
+    PRAGMA synchronous = FULL;
+    -- On Apple's systems fsync does not reach the disk; this does.
+    PRAGMA fullfsync = ON;
+    PRAGMA checkpoint_fullfsync = ON;
+    -- We do it ourselves, and look whether it succeeds.
+    PRAGMA wal_autocheckpoint = 0;
+";
+
+/// Opens the database at `path`, which is never made here.
+pub(super) fn connection(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open_with_flags(path, FLAGS)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.execute_batch(WAL)?;
+    connection.execute_batch(DURABLE)?;
+    Ok(connection)
 }
 
 pub(super) fn unusable(path: &Path, reason: &str) -> LockError {
@@ -514,30 +514,29 @@ pub(super) fn failed(path: &Path, action: &'static str, reason: String) -> LockE
 }
 
 /// Returns what SQLite said, and what to do about the usual cases.
-pub(super) fn message(error: &sqlx::Error) -> String {
-    let advice = match code(error) {
-        Some(code) => match code & 0xff {
-            5 | 6 => "; another process holds its write lock: find and end it",
-            8 => "; file and directory must be writable by this user",
-            13 => "; free space on its file system",
-            11 | 26 => "; keep the file, and see docs/storage.md",
-            14 => "; its directory must be writable too, for the -wal file",
-            _ => "",
-        },
-        None => "",
+pub(super) fn message(error: &rusqlite::Error) -> String {
+    let Some(code) = code(error) else {
+        return error.to_string();
     };
-    format!("{error}{advice}")
+    let advice = match code & 0xff {
+        5 | 6 => "; another process holds its write lock: find and end it",
+        8 => "; file and directory must be writable by this user",
+        13 => "; free space on its file system",
+        11 | 26 => "; keep the file, and see docs/storage.md",
+        14 => "; its directory must be writable too, for the -wal file",
+        _ => "",
+    };
+    format!("{error} (SQLite's code {code}){advice}")
 }
 
 /// SQLite's own, extended result code.
-fn code(error: &sqlx::Error) -> Option<u32> {
-    let code = error.as_database_error()?.code()?;
-    code.parse().ok()
+fn code(error: &rusqlite::Error) -> Option<i32> {
+    error.sqlite_error().map(|error| error.extended_code)
 }
 
 /// Returns whether SQLite refused before it wrote anything: busy, locked, read-only, or
 /// against a constraint. Of anything else it is not known what it left.
-fn is_refusal(error: &sqlx::Error) -> bool {
+fn is_refusal(error: &rusqlite::Error) -> bool {
     code(error).is_some_and(|code| matches!(code & 0xff, 5 | 6 | 8 | 19))
 }
 
@@ -545,7 +544,7 @@ fn is_refusal(error: &sqlx::Error) -> bool {
 /// file could only be read, and stay so even if the file does not. (This is
 /// SQLITE_READONLY without extension: with one, the file has been moved, say,
 /// and the connections are all that still have it.)
-fn is_read_only(error: &sqlx::Error) -> bool {
+fn is_read_only(error: &rusqlite::Error) -> bool {
     code(error) == Some(8)
 }
 

@@ -6,8 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use lucarne_storage::{Lock, LockError, SqlLock};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
-use sqlx::{ConnectOptions, Connection};
+use rusqlite::Connection;
 use tempfile::TempDir;
 
 const LOG: [u8; 32] = [9; 32];
@@ -39,27 +38,17 @@ impl Place {
     }
 
     /// A database that someone else made.
-    async fn made_with(&self, statement: &'static str) -> SqliteConnection {
-        let mut connection = connect(&self.path(), true).await;
-        sqlx::query(statement)
-            .execute(&mut connection)
-            .await
-            .unwrap();
+    fn made_with(&self, statement: &str) -> Connection {
+        let connection = Connection::open(self.path()).unwrap();
+        connection.execute(statement, ()).unwrap();
         connection
     }
 }
 
-async fn connect(path: &Path, create: bool) -> SqliteConnection {
-    let options = SqliteConnectOptions::new().filename(path);
-    options.create_if_missing(create).connect().await.unwrap()
-}
-
-async fn kind_of_body(path: &Path) -> String {
-    let query = sqlx::query_scalar("SELECT typeof(body) FROM checkpoints");
-    query
-        .fetch_one(&mut connect(path, false).await)
-        .await
-        .unwrap()
+fn kind_of_body(path: &Path) -> String {
+    let query = "SELECT typeof(body) FROM checkpoints";
+    let database = Connection::open(path).unwrap();
+    database.query_row(query, (), |row| row.get(0)).unwrap()
 }
 
 #[tokio::test]
@@ -85,9 +74,7 @@ async fn what_is_no_database_is_refused() {
 #[tokio::test]
 async fn another_database_is_refused() {
     let place = Place::new();
-    place
-        .made_with("CREATE TABLE certificates (body BLOB)")
-        .await;
+    place.made_with("CREATE TABLE certificates (body BLOB)");
     assert!(place.refusal().await.contains("not a lock database"));
 }
 
@@ -137,23 +124,22 @@ async fn places_may_be_urls() {
 async fn databases_of_sunlight_are_accepted() {
     let place = Place::new();
     let statement = "CREATE TABLE checkpoints (logID BLOB PRIMARY KEY, body BLOB NOT NULL) STRICT";
-    place.made_with(statement).await.close().await.unwrap();
+    place.made_with(statement).close().unwrap();
     let lock = SqlLock::open(&place.text()).await.unwrap();
     lock.create(&LOG, b"0").await.unwrap();
     lock.replace(&LOG, b"0", b"1").await.unwrap();
-    assert_eq!(kind_of_body(&place.path()).await, "blob");
+    assert_eq!(kind_of_body(&place.path()), "blob");
 }
 
 #[tokio::test]
 async fn old_databases_of_sunlight_stay_readable_for_it() {
     let place = Place::new();
     let statement = "CREATE TABLE checkpoints (logID BLOB PRIMARY KEY, body TEXT)";
-    let mut connection = place.made_with(statement).await;
+    let connection = place.made_with(statement);
     let body = "origin\n0\nroot\n\n— origin sig\n";
-    let insert = sqlx::query("INSERT INTO checkpoints VALUES (?, ?)");
-    let insert = insert.bind(&LOG[..]).bind(body).execute(&mut connection);
-    insert.await.unwrap();
-    connection.close().await.unwrap();
+    let insert = "INSERT INTO checkpoints VALUES (?, ?)";
+    connection.execute(insert, (LOG, body)).unwrap();
+    connection.close().unwrap();
 
     let lock = SqlLock::open(&place.text()).await.unwrap();
     assert_eq!(lock.load(&LOG).await.unwrap().unwrap(), body.as_bytes());
@@ -161,7 +147,7 @@ async fn old_databases_of_sunlight_stay_readable_for_it() {
         .await
         .unwrap();
     assert_eq!(lock.load(&LOG).await.unwrap().unwrap(), "— new".as_bytes());
-    assert_eq!(kind_of_body(&place.path()).await, "text");
+    assert_eq!(kind_of_body(&place.path()), "text");
     let conflict = lock.replace(&LOG, b"other", b"x").await;
     assert!(matches!(
         conflict,
@@ -197,15 +183,12 @@ async fn a_database_that_another_process_holds_says_so() {
     let place = Place::new();
     let lock = SqlLock::create(&place.text()).await.unwrap();
     lock.create(&LOG, b"0").await.unwrap();
-    let mut other = connect(&place.path(), false).await;
-    sqlx::query("BEGIN IMMEDIATE")
-        .execute(&mut other)
-        .await
-        .unwrap();
+    let other = Connection::open(place.path()).unwrap();
+    other.execute("BEGIN IMMEDIATE", ()).unwrap();
     let error = lock.replace(&LOG, b"0", b"1").await.unwrap_err();
     assert!(error.to_string().contains("write lock"), "{error}");
     assert_eq!(lock.load(&LOG).await.unwrap().unwrap(), b"0");
-    sqlx::query("ROLLBACK").execute(&mut other).await.unwrap();
+    other.execute("ROLLBACK", ()).unwrap();
     lock.replace(&LOG, b"0", b"1").await.unwrap();
 }
 

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use lucarne_ct::LogKey;
 use lucarne_testkit::{Audit, Client, Launch, Place, Server, TempDir, free_port, temp_dir};
+use rusqlite::OptionalExtension;
 use serde_json::Value;
-use sqlx::{Connection, SqliteConnection};
 
 use super::load::Load;
 use super::{LUCARNE, pki};
@@ -193,24 +193,29 @@ impl Site {
     }
 
     /// The lock database, as an operator's shell opens it.
-    pub(crate) async fn database(&self) -> SqliteConnection {
-        let url = format!("sqlite:{}", self.lock().display());
-        SqliteConnection::connect(&url).await.unwrap()
+    fn database(&self) -> rusqlite::Connection {
+        rusqlite::Connection::open(self.lock()).unwrap()
     }
 
     /// The checkpoint that the lock has for a log.
-    pub(crate) async fn signed(&self, log: &str) -> Option<Vec<u8>> {
-        let mut database = self.database().await;
-        let row = sqlx::query_scalar("SELECT body FROM checkpoints WHERE logID = ?");
-        let row = row.bind(self.key(log).log_id().0.to_vec());
-        row.fetch_optional(&mut database).await.unwrap()
+    pub(crate) fn signed(&self, log: &str) -> Option<Vec<u8>> {
+        let query = "SELECT body FROM checkpoints WHERE logID = ?";
+        let log = self.key(log).log_id().0;
+        let row = self.database().query_row(query, [log], |row| row.get(0));
+        row.optional().unwrap()
     }
 
     /// Puts another checkpoint there.
-    pub(crate) async fn sign(&self, log: &str, body: &[u8]) {
-        let mut database = self.database().await;
-        let row = sqlx::query("INSERT OR REPLACE INTO checkpoints VALUES (?, ?)");
-        let row = row.bind(self.key(log).log_id().0.to_vec()).bind(body);
-        row.execute(&mut database).await.unwrap();
+    pub(crate) fn sign(&self, log: &str, body: &[u8]) {
+        let put = "INSERT OR REPLACE INTO checkpoints VALUES (?, ?)";
+        let log = self.key(log).log_id().0;
+        self.database().execute(put, (log, body)).unwrap();
+    }
+
+    /// Takes the log's checkpoint out of the lock.
+    pub(crate) fn forget(&self, log: &str) {
+        let delete = "DELETE FROM checkpoints WHERE logID = ?";
+        let log = self.key(log).log_id().0;
+        self.database().execute(delete, [log]).unwrap();
     }
 }

@@ -13,7 +13,6 @@ use lucarne_ct::{EntryKind, LogKey, Roots, SignedEntryRef, TileLeafRef, verify_c
 use lucarne_mint::{Chain, Time};
 use lucarne_testkit::{Audit, Client, Launch, Server, TempDir, free_port, takeover};
 use serde_json::Value;
-use sqlx::{Connection, SqliteConnection};
 
 use super::common::{LUCARNE, PATIENCE, assert_has, edit, eventually, lucarne, pki, run};
 
@@ -228,14 +227,11 @@ fn chattr(what: &str, data: &Path) -> bool {
 }
 
 /// The row that Sunlight reads.
-async fn locked(file: &Path, key: &LogKey) -> Vec<u8> {
-    let url = format!("sqlite:{}", file.display());
-    let mut database = SqliteConnection::connect(&url).await.unwrap();
-    let row = sqlx::query_scalar("SELECT body FROM checkpoints WHERE logID = ?");
-    let row = row.bind(key.log_id().0.to_vec()).fetch_one(&mut database);
-    let row = row.await.unwrap();
-    database.close().await.unwrap();
-    row
+fn locked(file: &Path, key: &LogKey) -> Vec<u8> {
+    let database = rusqlite::Connection::open(file).unwrap();
+    let query = "SELECT CAST(body AS BLOB) FROM checkpoints WHERE logID = ?";
+    let row = database.query_row(query, [key.log_id().0], |row| row.get(0));
+    row.unwrap()
 }
 
 #[test]
@@ -270,7 +266,7 @@ fn sunlight_in_and_out_again() {
 
     // What Sunlight reads when it starts: the lock, and the right edge.
     let checkpoint = fs::read(data.join("checkpoint")).unwrap();
-    let row = run(locked(&log.path().join("checkpoints.db"), &log.key));
+    let row = locked(&log.path().join("checkpoints.db"), &log.key);
     assert_eq!(row, checkpoint);
     let origin = "localhost/sun2027h1";
     verify_checkpoint(&row, origin, log.key.public_key_spki()).unwrap();
