@@ -50,11 +50,15 @@ pub(crate) fn everything() -> Result<()> {
     Ok(())
 }
 
-/// The smallest build there is: what a feature brings is used behind it only, and
-/// nothing is left over without it. A check tells both.
+/// The smallest builds there are, of a log and of the load engine: what a feature
+/// brings is used behind it only, and nothing is left over without it. A check
+/// tells both.
 fn log_alone() -> Result<()> {
     check(&mut denying(
         "check --package lucarne --no-default-features --features sqlite --locked",
+    ))?;
+    check(&mut denying(
+        "check --package lucarne-load --no-default-features --locked",
     ))
 }
 

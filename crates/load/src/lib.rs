@@ -14,6 +14,7 @@ pub mod heat;
 pub mod histogram;
 pub mod http;
 pub mod iteration;
+pub mod lines;
 pub mod metric;
 pub mod note;
 pub mod outcome;

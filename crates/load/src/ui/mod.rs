@@ -1,11 +1,10 @@
 //! The view of a run while it goes on.
 //!
-//! [`live`] draws the terminal once a second and turns the load by keys; [`lines`] writes one
-//! line a second for logs and pipes. Both return when the run is over.
+//! [`live`] draws the terminal once a second and turns the load by keys, and returns when the run
+//! is over. For logs and pipes there are [`lines`](crate::lines::lines).
 
 mod heat;
 mod keys;
-mod lines;
 mod model;
 mod parts;
 mod table;
@@ -17,7 +16,6 @@ use std::time::Duration;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
 pub use self::keys::{Action, Direction, HELP, Load, action};
-pub use self::lines::{line, lines};
 use self::model::{Model, Steering};
 use crate::Running;
 use crate::controls::Control;

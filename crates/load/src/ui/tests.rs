@@ -8,12 +8,12 @@ use ratatui::backend::TestBackend;
 use ratatui::style::Color;
 
 use super::keys::{Action, Direction, Load};
-use super::lines::line;
 use super::model::{Model, Steering};
 use super::view;
 use crate::Snapshot;
 use crate::controls::Control;
 use crate::executor::Adjustable;
+use crate::lines::line;
 use crate::report::sample;
 use crate::snapshot::{Phase, ScenarioRow};
 

@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Instant;
 
-use lucarne_load::{Run, Running, Verdict, ui};
+#[cfg(feature = "tui")]
+use lucarne_load::ui;
+use lucarne_load::{Run, Running, Verdict, lines};
 
 use super::{command, exit, misconfigured, output};
 use crate::runtime;
@@ -50,13 +52,14 @@ fn show(running: &Running, output: &output::Flags) -> std::io::Result<()> {
     if output.quiet {
         return Ok(());
     }
+    #[cfg(feature = "tui")]
     if !output.no_ui && std::io::stdout().is_terminal() {
         // A terminal that cannot be drawn on can still be written to.
         if ui::live(running).is_ok() {
             return Ok(());
         }
     }
-    ui::lines(running, &mut std::io::stderr())
+    lines::lines(running, &mut std::io::stderr())
 }
 
 /// The first signal lets running iterations end, the second does not wait for
@@ -90,6 +93,7 @@ fn obey_signals(running: &Running) {
 
 fn stop(running: &Running, name: &str, count: u32) {
     if count > 2 {
+        #[cfg(feature = "tui")]
         ui::restore();
         std::process::exit(i32::from(Verdict::Interrupted.exit_code()));
     }
@@ -98,7 +102,7 @@ fn stop(running: &Running, name: &str, count: u32) {
         _ => "cutting off what runs; once more ends at once, without a summary",
     };
     // On a terminal the live view says so itself, and has the screen.
-    if !std::io::stdout().is_terminal() {
+    if cfg!(not(feature = "tui")) || !std::io::stdout().is_terminal() {
         eprintln!("{name}: {what}");
     }
     running.stop();
