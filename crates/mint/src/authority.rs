@@ -4,8 +4,8 @@ use lucarne_x509::der::{DerError, Reader, Tlv, tag};
 
 use crate::certificate::random_serial;
 use crate::{
-    Chain, Error, Extension, KeyPair, KeyType, Lengths, Name, SignatureAlgorithm, Template, Time,
-    Version, extension, oid, pem, random,
+    Chain, Extension, KeyPair, KeyType, Lengths, MintError, Name, SignatureAlgorithm, Template,
+    Time, Version, extension, oid, pem, random,
 };
 
 /// The properties of a CA to be made. Start from [`named`](Self::named).
@@ -44,7 +44,7 @@ impl CaOptions {
     ///
     /// # Errors
     /// No random numbers.
-    pub fn local(key: KeyType) -> Result<Self, Error> {
+    pub fn local(key: KeyType) -> Result<Self, MintError> {
         let mut number = [0; 4];
         random(&mut number)?;
         let number = u32::from_be_bytes(number);
@@ -77,7 +77,7 @@ impl Authority {
     ///
     /// # Errors
     /// A key type that cannot be generated.
-    pub fn root(options: &CaOptions) -> Result<Self, Error> {
+    pub fn root(options: &CaOptions) -> Result<Self, MintError> {
         let key = KeyPair::generate(options.key)?;
         let mut template = ca_template(options, &key)?;
         template.issuer = options.name.clone();
@@ -90,13 +90,14 @@ impl Authority {
     ///
     /// # Errors
     /// A certificate that cannot be read, or that is not of this key.
-    pub fn new(key: KeyPair, certificates: Vec<Vec<u8>>) -> Result<Self, Error> {
+    pub fn new(key: KeyPair, certificates: Vec<Vec<u8>>) -> Result<Self, MintError> {
         let own = certificates
             .first()
-            .ok_or(Error::Certificate("there is none"))?;
-        let parts = Parts::read(own).map_err(|_| Error::Certificate("its DER cannot be read"))?;
+            .ok_or(MintError::Certificate("there is none"))?;
+        let parts =
+            Parts::read(own).map_err(|_| MintError::Certificate("its DER cannot be read"))?;
         if parts.spki != key.spki() {
-            return Err(Error::Mismatch);
+            return Err(MintError::Mismatch);
         }
         Ok(Self {
             name: Name::from_der(parts.subject),
@@ -112,14 +113,14 @@ impl Authority {
     ///
     /// # Errors
     /// Text that is not this.
-    pub fn from_pem(text: &str) -> Result<Self, Error> {
+    pub fn from_pem(text: &str) -> Result<Self, MintError> {
         let (mut keys, mut certificates) = (Vec::new(), Vec::new());
         for (label, der) in pem::decode(text)? {
             match label.as_str() {
                 "PRIVATE KEY" => keys.push(der),
                 "CERTIFICATE" => certificates.push(der),
                 _ => {
-                    return Err(Error::Pem(format!(
+                    return Err(MintError::Pem(format!(
                         "unexpected PEM block {label} in a CA file"
                     )));
                 }
@@ -127,7 +128,7 @@ impl Authority {
         }
         match &keys[..] {
             [key] => Self::new(KeyPair::from_pkcs8(key)?, certificates),
-            _ => Err(Error::Pem(format!(
+            _ => Err(MintError::Pem(format!(
                 "a CA file holds one PRIVATE KEY (PKCS#8), this one {}",
                 keys.len()
             ))),
@@ -139,7 +140,7 @@ impl Authority {
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
-    pub fn to_pem(&self) -> Result<String, Error> {
+    pub fn to_pem(&self) -> Result<String, MintError> {
         let mut text = pem::encode("PRIVATE KEY", &self.key.to_pkcs8()?);
         for certificate in self.certificates.iter() {
             text.push_str(&pem::encode("CERTIFICATE", certificate));
@@ -193,13 +194,13 @@ impl Authority {
     ///
     /// # Errors
     /// An algorithm that does not fit the CA's key.
-    pub fn sign(&self, template: &Template) -> Result<Vec<u8>, Error> {
+    pub fn sign(&self, template: &Template) -> Result<Vec<u8>, MintError> {
         template.sign(&self.key)
     }
 }
 
 /// A CA certificate without issuer-dependent parts.
-pub(crate) fn ca_template(options: &CaOptions, key: &KeyPair) -> Result<Template, Error> {
+pub(crate) fn ca_template(options: &CaOptions, key: &KeyPair) -> Result<Template, MintError> {
     Ok(Template {
         version: Version::V3,
         serial: random_serial()?,

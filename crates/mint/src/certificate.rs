@@ -1,4 +1,4 @@
-use crate::{Der, Error, Extension, KeyPair, Lengths, Name, SignatureAlgorithm, Time, random};
+use crate::{Der, Extension, KeyPair, Lengths, MintError, Name, SignatureAlgorithm, Time, random};
 
 /// The version field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl Template {
     ///
     /// # Errors
     /// A key that cannot sign with [`algorithm`](Self::algorithm).
-    pub fn sign(&self, key: &KeyPair) -> Result<Vec<u8>, Error> {
+    pub fn sign(&self, key: &KeyPair) -> Result<Vec<u8>, MintError> {
         let tbs = self.tbs();
         let signature = key.sign(self.algorithm, &tbs)?;
         let mut der = Der::with_lengths(Lengths::Minimal);
@@ -116,7 +116,7 @@ impl Template {
 /// A serial number of 128 random bits, positive and of fixed length: what RFC
 /// 5280 (at most 20 octets) and the CA/Browser Forum (at least 64 bits from a
 /// CSPRNG) ask for.
-pub(crate) fn random_serial() -> Result<Vec<u8>, Error> {
+pub(crate) fn random_serial() -> Result<Vec<u8>, MintError> {
     let mut serial = [0; 17];
     random(&mut serial)?;
     serial[0] = 0x04; // never negative, never padded: 128 random bits follow

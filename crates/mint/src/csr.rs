@@ -1,4 +1,4 @@
-use crate::{Der, Error, KeyPair, Name, extension, oid};
+use crate::{Der, KeyPair, MintError, Name, extension, oid};
 
 /// A certification request (PKCS #10, RFC 2986) for `names` (DNS names and IP
 /// addresses), signed by the key that the certificate is to have, in DER. The
@@ -7,7 +7,10 @@ use crate::{Der, Error, KeyPair, Name, extension, oid};
 ///
 /// # Errors
 /// Only if the cryptographic library fails.
-pub fn certification_request<S: AsRef<str>>(key: &KeyPair, names: &[S]) -> Result<Vec<u8>, Error> {
+pub fn certification_request<S: AsRef<str>>(
+    key: &KeyPair,
+    names: &[S],
+) -> Result<Vec<u8>, MintError> {
     let names = extension::subject_alt_name(names);
     let info = Der::build(|der| {
         der.sequence(|der| {

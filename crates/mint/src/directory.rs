@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::{Authority, CaOptions, Error, random};
+use crate::{Authority, CaOptions, MintError, random};
 
 const KEY: &str = "ca-key.pem";
 const CERTIFICATE: &str = "ca.pem";
@@ -35,7 +35,7 @@ pub enum CaDirectoryError {
         /// The file.
         path: PathBuf,
         /// The problem with it.
-        source: Error,
+        source: MintError,
     },
     /// Others can read the private key.
     #[error("{} is open to other users (mode {mode:o}): it holds the CA's private key, so run: chmod 600 {}",
@@ -48,7 +48,7 @@ pub enum CaDirectoryError {
     },
     /// No CA can be made.
     #[error("cannot make a CA: {0}")]
-    Make(#[from] Error),
+    Make(#[from] MintError),
 }
 
 impl CaDirectory {

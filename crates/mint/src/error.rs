@@ -3,7 +3,7 @@ use lucarne_x509::pem::PemError;
 /// The reasons why a key or certificate could not be made or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum MintError {
     /// The cryptographic library refused; names what was attempted.
     #[error("the cryptographic library failed: {0}")]
     Crypto(&'static str),
@@ -42,8 +42,8 @@ pub enum Error {
     Tls(#[from] rustls::Error),
 }
 
-impl From<PemError> for Error {
+impl From<PemError> for MintError {
     fn from(error: PemError) -> Self {
-        Error::Pem(error.to_string())
+        MintError::Pem(error.to_string())
     }
 }

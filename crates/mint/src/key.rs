@@ -8,7 +8,7 @@ use aws_lc_rs::{
 };
 
 use crate::{
-    Der, Error, Oid,
+    Der, MintError, Oid,
     oid::{self, algorithm},
 };
 
@@ -153,8 +153,8 @@ impl KeyPair {
     ///
     /// # Errors
     /// RSA of a size that aws-lc does not generate.
-    pub fn generate(kind: KeyType) -> Result<Self, Error> {
-        let failed = |_| Error::Crypto("key generation");
+    pub fn generate(kind: KeyType) -> Result<Self, MintError> {
+        let failed = |_| MintError::Crypto("key generation");
         let private = match kind {
             KeyType::Rsa(bits) => {
                 let size = match bits {
@@ -162,7 +162,7 @@ impl KeyPair {
                     3072 => KeySize::Rsa3072,
                     4096 => KeySize::Rsa4096,
                     8192 => KeySize::Rsa8192,
-                    _ => return Err(Error::RsaSize(bits)),
+                    _ => return Err(MintError::RsaSize(bits)),
                 };
                 Private::Rsa(Box::new(rsa::KeyPair::generate(size).map_err(failed)?))
             }
@@ -212,7 +212,7 @@ impl KeyPair {
     ///
     /// # Errors
     /// Anything else.
-    pub fn from_pkcs8(pkcs8: &[u8]) -> Result<Self, Error> {
+    pub fn from_pkcs8(pkcs8: &[u8]) -> Result<Self, MintError> {
         if let Ok(pair) = rsa::KeyPair::from_pkcs8(pkcs8) {
             let bits = pair.public_modulus_len() as u32 * 8;
             return Ok(Self::new(KeyType::Rsa(bits), Private::Rsa(Box::new(pair))));
@@ -225,7 +225,9 @@ impl KeyPair {
         Ed25519KeyPair::from_pkcs8(pkcs8)
             .map(|pair| Self::new(KeyType::Ed25519, Private::Ed25519(pair)))
             .map_err(|_| {
-                Error::Crypto("reading a PKCS#8 private key (RSA, P-256, P-384, P-521 or Ed25519)")
+                MintError::Crypto(
+                    "reading a PKCS#8 private key (RSA, P-256, P-384, P-521 or Ed25519)",
+                )
             })
     }
 
@@ -233,8 +235,8 @@ impl KeyPair {
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
-    pub fn to_pkcs8(&self) -> Result<Vec<u8>, Error> {
-        let failed = |_| Error::Crypto("writing a PKCS#8 private key");
+    pub fn to_pkcs8(&self) -> Result<Vec<u8>, MintError> {
+        let failed = |_| MintError::Crypto("writing a PKCS#8 private key");
         Ok(match &self.private {
             Private::Ecdsa(pair) => pair.to_pkcs8v1().map_err(failed)?.as_ref().to_vec(),
             Private::Ed25519(pair) => pair.to_pkcs8v1().map_err(failed)?.as_ref().to_vec(),
@@ -277,8 +279,12 @@ impl KeyPair {
     /// # Errors
     /// An algorithm that does not fit the key (each curve signs with the hash
     /// of its own size only).
-    pub fn sign(&self, algorithm: SignatureAlgorithm, message: &[u8]) -> Result<Vec<u8>, Error> {
-        let failed = |_| Error::Crypto("signing");
+    pub fn sign(
+        &self,
+        algorithm: SignatureAlgorithm,
+        message: &[u8],
+    ) -> Result<Vec<u8>, MintError> {
+        let failed = |_| MintError::Crypto("signing");
         match (&self.private, algorithm.rsa_encoding()) {
             (Private::Rsa(pair), Some(encoding)) => {
                 let mut signature = vec![0; pair.public_modulus_len()];
@@ -293,7 +299,7 @@ impl KeyPair {
             (Private::Ed25519(pair), None) if algorithm == SignatureAlgorithm::Ed25519 => {
                 Ok(pair.sign(message).as_ref().to_vec())
             }
-            _ => Err(Error::Algorithm {
+            _ => Err(MintError::Algorithm {
                 key: self.kind,
                 algorithm,
             }),

@@ -24,7 +24,7 @@
 //! let leaf = ca.issue(&LeafOptions::for_names(["www.example.test"])?)?;
 //! let chain = ca.chain(leaf); // leaf and intermediate; the root is left out
 //! assert_eq!(chain.certificates().len(), 2);
-//! # Ok::<(), lucarne_mint::Error>(())
+//! # Ok::<(), lucarne_mint::MintError>(())
 //! ```
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -47,7 +47,7 @@ pub use certificate::{Template, Version};
 pub use chain::Chain;
 pub use csr::certification_request;
 pub use directory::{CaDirectory, CaDirectoryError};
-pub use error::Error;
+pub use error::MintError;
 pub use extension::Extension;
 pub use key::{KeyPair, KeyType, SignatureAlgorithm};
 pub use lucarne_x509::{Der, Lengths, Oid, Time, TimeForm, der, now_ms, oid, pem};
@@ -55,6 +55,6 @@ pub use name::Name;
 pub use webpki::{LeafOptions, Poison};
 
 /// Fills `bytes` from the operating system's cryptographic generator.
-pub(crate) fn random(bytes: &mut [u8]) -> Result<(), Error> {
-    aws_lc_rs::rand::fill(bytes).map_err(|_| Error::Crypto("random numbers"))
+pub(crate) fn random(bytes: &mut [u8]) -> Result<(), MintError> {
+    aws_lc_rs::rand::fill(bytes).map_err(|_| MintError::Crypto("random numbers"))
 }

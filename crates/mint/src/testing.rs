@@ -4,7 +4,7 @@ mod ocsp;
 
 use std::sync::{Arc, OnceLock};
 
-use crate::{Authority, CaOptions, Chain, Error, KeyPair, KeyType, LeafOptions, pem};
+use crate::{Authority, CaOptions, Chain, KeyPair, KeyType, LeafOptions, MintError, pem};
 
 pub use ocsp::{OcspResponse, OcspStatus};
 
@@ -29,7 +29,7 @@ impl Pki {
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
-    pub fn new() -> Result<Self, Error> {
+    pub fn new() -> Result<Self, MintError> {
         let root = Authority::root(&CaOptions::named(
             "Lucarne Test Root X1",
             KeyType::Rsa(2048),
@@ -69,7 +69,7 @@ impl Pki {
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
-    pub fn certificate(&self, issuer: &Authority, name: &str) -> Result<Chain, Error> {
+    pub fn certificate(&self, issuer: &Authority, name: &str) -> Result<Chain, MintError> {
         Ok(issuer.chain(issuer.issue(&self.leaf(name))?))
     }
 
@@ -78,7 +78,7 @@ impl Pki {
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
-    pub fn precertificate(&self, issuer: &Authority, name: &str) -> Result<Chain, Error> {
+    pub fn precertificate(&self, issuer: &Authority, name: &str) -> Result<Chain, MintError> {
         Ok(issuer.chain(issuer.issue(&self.leaf(name).precertificate())?))
     }
 

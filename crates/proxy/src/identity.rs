@@ -22,7 +22,7 @@ impl Identity {
     ///
     /// # Errors
     /// What cannot be read, or a key that is not the certificate's.
-    pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, lucarne_mint::Error> {
+    pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, lucarne_mint::MintError> {
         let (chain, key) = read_pair(certificates, key)?;
         let certified = CertifiedKey::from_der(chain, key, &default_provider())?;
         Ok(Identity(Arc::new(certified)))

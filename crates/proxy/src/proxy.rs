@@ -119,7 +119,7 @@ impl Proxy {
     ///
     /// # Errors
     /// A CA whose certificate cannot be read; then nothing changes.
-    pub fn replace_ca(&self, ca: Authority) -> Result<(), lucarne_mint::Error> {
+    pub fn replace_ca(&self, ca: Authority) -> Result<(), lucarne_mint::MintError> {
         self.0.minter.replace_ca(ca)
     }
 

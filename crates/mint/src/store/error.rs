@@ -16,7 +16,7 @@ pub enum StoreError {
         /// The host asked for.
         host: Host,
         /// The generator's error.
-        source: Arc<crate::Error>,
+        source: Arc<crate::MintError>,
     },
     /// So many certificates are being made that no further one is begun.
     #[error("no certificate for {host}: {limit} others are being made already; try again later")]

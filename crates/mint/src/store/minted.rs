@@ -10,7 +10,7 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::NoServerSessionStorage;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::{Error, Time};
+use crate::{MintError, Time};
 
 /// The protocols that a server of minted certificates offers by ALPN.
 pub const DEFAULT_ALPN: [&str; 2] = ["h2", "http/1.1"];
@@ -51,9 +51,10 @@ impl Minted {
         issuer: CertificateDer<'static>,
         key: PrivateKeyDer<'static>,
         alpn: &[String],
-    ) -> Result<Self, Error> {
-        let leaf = chain.first().ok_or(Error::Leaf("there is none"))?;
-        let fields = CertificateFields::read(leaf).ok_or(Error::Leaf("its DER cannot be read"))?;
+    ) -> Result<Self, MintError> {
+        let leaf = chain.first().ok_or(MintError::Leaf("there is none"))?;
+        let fields =
+            CertificateFields::read(leaf).ok_or(MintError::Leaf("its DER cannot be read"))?;
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()

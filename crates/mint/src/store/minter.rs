@@ -15,7 +15,7 @@ use super::{
     CertificateStore, Clock, Fingerprint, Generate, Host, OwnCertificate, StoreError, StoreKey,
     StoreStats,
 };
-use crate::{Authority, Error, KeyPair, KeyType, Time};
+use crate::{Authority, KeyPair, KeyType, MintError, Time};
 
 /// The time by which certificates are backdated, for clients whose clocks are behind.
 const BACKDATE: Duration = Duration::from_secs(3600);
@@ -105,12 +105,12 @@ impl Minter {
         ca: Authority,
         store: Arc<dyn CertificateStore>,
         options: MintOptions,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, MintError> {
         let kind = options.key_type;
         if let KeyType::Rsa(bits) = kind
             && ![2048, 3072, 4096, 8192].contains(&bits)
         {
-            return Err(Error::RsaSize(bits));
+            return Err(MintError::RsaSize(bits));
         }
         let mint = Arc::new(LeafMinter {
             options,
@@ -156,7 +156,7 @@ impl Minter {
     ///
     /// # Errors
     /// A CA whose certificate cannot be read; then nothing changes.
-    pub fn replace_ca(&self, ca: Authority) -> Result<(), Error> {
+    pub fn replace_ca(&self, ca: Authority) -> Result<(), MintError> {
         self.issuer.store(Arc::new(Issuer::new(ca, &self.mint)?));
         Ok(())
     }
@@ -184,10 +184,10 @@ impl Minter {
 }
 
 impl Issuer {
-    fn new(authority: Authority, mint: &Arc<LeafMinter>) -> Result<Self, Error> {
+    fn new(authority: Authority, mint: &Arc<LeafMinter>) -> Result<Self, MintError> {
         let fields = CertificateFields::read(authority.cert_der());
         let ca_ends = fields
-            .ok_or(Error::Certificate("its validity cannot be read"))?
+            .ok_or(MintError::Certificate("its validity cannot be read"))?
             .not_after;
         let (mint, issuing) = (mint.clone(), authority.clone());
         Ok(Issuer {
@@ -205,10 +205,10 @@ impl LeafMinter {
         ca: &Authority,
         ca_ends: SystemTime,
         host: &Host,
-    ) -> Result<Minted, Error> {
+    ) -> Result<Minted, MintError> {
         let now = self.options.clock.now();
         let Ok(left) = ca_ends.duration_since(now) else {
-            return Err(Error::CaExpired {
+            return Err(MintError::CaExpired {
                 ended: Time::from(ca_ends).unix(),
             });
         };
@@ -231,7 +231,7 @@ impl LeafMinter {
         )
     }
 
-    fn key(&self) -> Result<Arc<KeyPair>, Error> {
+    fn key(&self) -> Result<Arc<KeyPair>, MintError> {
         match self.options.leaf_key {
             LeafKey::PerCertificate => Ok(Arc::new(self.keys.take()?)),
             LeafKey::Shared => {

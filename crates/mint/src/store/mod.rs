@@ -59,7 +59,7 @@ pub use stats::{GenerationTime, StoreStats};
 /// Makes the certificate of a key: blocking work, from microseconds (ECDSA) to
 /// tenths of a second (RSA). A store runs it away from the asynchronous
 /// workers, and only so many at a time.
-pub type Generate = Arc<dyn Fn(&StoreKey) -> Result<Minted, crate::Error> + Send + Sync>;
+pub type Generate = Arc<dyn Fn(&StoreKey) -> Result<Minted, crate::MintError> + Send + Sync>;
 
 /// Keeps certificates, and has each made once however many ask for it.
 ///

@@ -9,7 +9,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use webpki::EndEntityCert;
 
 use super::{Host, Minted};
-use crate::Error;
+use crate::MintError;
 
 /// Reads a certificate chain, the certificate first, and its key, both in PEM.
 ///
@@ -18,20 +18,20 @@ use crate::Error;
 pub fn read_pair(
     certificates: &[u8],
     key: &[u8],
-) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), Error> {
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), MintError> {
     let chain = CertificateDer::pem_slice_iter(certificates)
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| Error::Pem(format!("the certificate is not PEM: {error}")))?;
+        .map_err(|error| MintError::Pem(format!("the certificate is not PEM: {error}")))?;
     if chain.is_empty() {
-        return Err(Error::Pem("there is no CERTIFICATE in it".to_owned()));
+        return Err(MintError::Pem("there is no CERTIFICATE in it".to_owned()));
     }
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| match error {
-        PemError::NoItemsFound => Error::Pem(
+        PemError::NoItemsFound => MintError::Pem(
             "there is no PRIVATE KEY in it (one with a passphrase must be written without it: \
              openssl pkey)"
                 .to_owned(),
         ),
-        error => Error::Pem(format!("the key is not PEM: {error}")),
+        error => MintError::Pem(format!("the key is not PEM: {error}")),
     })?;
     Ok((chain, key))
 }
@@ -50,12 +50,12 @@ impl OwnCertificate {
     ///
     /// # Errors
     /// What cannot be read, or a key that is not the certificate's.
-    pub fn from_pem(certificates: &[u8], key: &[u8], alpn: &[String]) -> Result<Self, Error> {
+    pub fn from_pem(certificates: &[u8], key: &[u8], alpn: &[String]) -> Result<Self, MintError> {
         let (chain, key) = read_pair(certificates, key)?;
         let issuer = chain.get(1).or(chain.first()).cloned();
-        let issuer = issuer.ok_or(Error::Leaf("there is none"))?;
+        let issuer = issuer.ok_or(MintError::Leaf("there is none"))?;
         EndEntityCert::try_from(&chain[0])
-            .map_err(|_| Error::Leaf("it cannot be read as X.509 of version 3"))?;
+            .map_err(|_| MintError::Leaf("it cannot be read as X.509 of version 3"))?;
         let minted = Minted::new(chain, issuer, key, alpn)?;
         Ok(OwnCertificate {
             minted: Arc::new(minted),

@@ -9,7 +9,7 @@ use std::sync::atomic::{
 
 use parking_lot::Mutex;
 
-use crate::{Error, KeyPair, KeyType};
+use crate::{KeyPair, KeyType, MintError};
 
 /// A few keys in store, for a kind that takes longer to make than a client
 /// likes to wait. Each is given out once.
@@ -37,7 +37,7 @@ impl KeyPool {
     ///
     /// # Errors
     /// A kind that cannot be made.
-    pub(super) fn take(self: &Arc<Self>) -> Result<KeyPair, Error> {
+    pub(super) fn take(self: &Arc<Self>) -> Result<KeyPair, MintError> {
         let ready = self.ready.lock().pop_front();
         self.fill();
         ready.map_or_else(|| KeyPair::generate(self.kind), Ok)

@@ -2,7 +2,7 @@
 
 use crate::certificate::random_serial;
 use crate::{
-    Authority, Error, Extension, KeyPair, KeyType, Lengths, Name, Template, Time, Version,
+    Authority, Extension, KeyPair, KeyType, Lengths, MintError, Name, Template, Time, Version,
     extension, oid,
 };
 
@@ -24,11 +24,11 @@ impl ServerCertificate<'_> {
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
-    pub(super) fn issue(&self, ca: &Authority) -> Result<Vec<u8>, Error> {
+    pub(super) fn issue(&self, ca: &Authority) -> Result<Vec<u8>, MintError> {
         ca.sign(&self.template(ca)?)
     }
 
-    fn template(&self, ca: &Authority) -> Result<Template, Error> {
+    fn template(&self, ca: &Authority) -> Result<Template, MintError> {
         let subject = Name::of_leaf(self.names);
         Ok(Template {
             version: Version::V3,

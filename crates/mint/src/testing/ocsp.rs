@@ -3,7 +3,7 @@
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
 use crate::der::{DerError, Reader, tag};
-use crate::{Authority, Der, Error, KeyPair, Time, TimeForm, oid};
+use crate::{Authority, Der, KeyPair, MintError, Time, TimeForm, oid};
 
 const ENUMERATED: u8 = 0x0a;
 
@@ -53,7 +53,7 @@ impl OcspResponse {
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
-    pub fn sign(&self, issuer: &Authority, key: &KeyPair) -> Result<Vec<u8>, Error> {
+    pub fn sign(&self, issuer: &Authority, key: &KeyPair) -> Result<Vec<u8>, MintError> {
         let data = Der::build(|der| {
             der.sequence(|der| {
                 der.context(2, |der| der.octet_string(&sha1(public_key(key))));

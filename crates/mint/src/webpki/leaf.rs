@@ -1,6 +1,8 @@
 use std::sync::Arc;
 
-use crate::{Error, Extension, KeyPair, KeyType, Oid, SignatureAlgorithm, Time, extension, oid};
+use crate::{
+    Extension, KeyPair, KeyType, MintError, Oid, SignatureAlgorithm, Time, extension, oid,
+};
 
 /// The place and the form of the poison in a precertificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +68,9 @@ impl LeafOptions {
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
-    pub fn for_names<S: Into<String>>(names: impl IntoIterator<Item = S>) -> Result<Self, Error> {
+    pub fn for_names<S: Into<String>>(
+        names: impl IntoIterator<Item = S>,
+    ) -> Result<Self, MintError> {
         let key = Arc::new(KeyPair::generate(KeyType::EcdsaP256)?);
         Ok(Self::with_key(names, key))
     }

@@ -10,7 +10,7 @@ pub use leaf::{LeafOptions, Poison};
 use crate::authority::ca_template;
 use crate::certificate::random_serial;
 use crate::{
-    Authority, CaOptions, Error, Extension, KeyPair, KeyType, Lengths, Name, Template, Version,
+    Authority, CaOptions, Extension, KeyPair, KeyType, Lengths, MintError, Name, Template, Version,
     extension, oid,
 };
 use sct_list::sct_list;
@@ -20,7 +20,7 @@ impl Authority {
     ///
     /// # Errors
     /// A key type that cannot be generated.
-    pub fn intermediate(&self, options: &CaOptions) -> Result<Self, Error> {
+    pub fn intermediate(&self, options: &CaOptions) -> Result<Self, MintError> {
         let key = KeyPair::generate(options.key)?;
         let mut template = self.ca_template(options, &key)?;
         template.extensions.push(extension::extended_key_usage(&[
@@ -35,7 +35,7 @@ impl Authority {
     ///
     /// # Errors
     /// A key type that cannot be generated.
-    pub fn precert_signing(&self, options: &CaOptions) -> Result<Self, Error> {
+    pub fn precert_signing(&self, options: &CaOptions) -> Result<Self, MintError> {
         let key = KeyPair::generate(options.key)?;
         let mut template = self.ca_template(options, &key)?;
         let purpose = extension::extended_key_usage(&[oid::PRECERT_SIGNING]);
@@ -47,7 +47,7 @@ impl Authority {
     ///
     /// # Errors
     /// A template whose algorithm this CA's key cannot sign with.
-    pub fn subordinate(&self, key: KeyPair, template: &Template) -> Result<Self, Error> {
+    pub fn subordinate(&self, key: KeyPair, template: &Template) -> Result<Self, MintError> {
         let mut certificates = vec![self.sign(template)?];
         certificates.extend_from_slice(self.certificates());
         Self::new(key, certificates)
@@ -57,7 +57,7 @@ impl Authority {
     ///
     /// # Errors
     /// An algorithm that does not fit the CA's key.
-    pub fn issue(&self, options: &LeafOptions) -> Result<Vec<u8>, Error> {
+    pub fn issue(&self, options: &LeafOptions) -> Result<Vec<u8>, MintError> {
         self.sign(&self.leaf_template(options)?)
     }
 
@@ -65,7 +65,7 @@ impl Authority {
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
-    pub fn leaf_template(&self, options: &LeafOptions) -> Result<Template, Error> {
+    pub fn leaf_template(&self, options: &LeafOptions) -> Result<Template, MintError> {
         let mut template = Template {
             version: Version::V3,
             serial: options.serial.clone().map_or_else(random_serial, Ok)?,
@@ -86,7 +86,7 @@ impl Authority {
         Ok(template)
     }
 
-    fn leaf_extensions(&self, options: &LeafOptions) -> Result<Vec<Extension>, Error> {
+    fn leaf_extensions(&self, options: &LeafOptions) -> Result<Vec<Extension>, MintError> {
         let rsa = matches!(options.key.kind(), KeyType::Rsa(_));
         let mut extensions = Vec::with_capacity(12);
         extensions.push(extension::leaf_key_usage(rsa));
@@ -110,7 +110,7 @@ impl Authority {
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
-    pub fn ca_template(&self, options: &CaOptions, key: &KeyPair) -> Result<Template, Error> {
+    pub fn ca_template(&self, options: &CaOptions, key: &KeyPair) -> Result<Template, MintError> {
         let mut template = ca_template(options, key)?;
         template.issuer = self.name().clone();
         template.algorithm = options.algorithm.unwrap_or(self.key().default_algorithm());

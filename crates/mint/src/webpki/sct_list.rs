@@ -1,9 +1,9 @@
-use crate::{Error, Extension, der::tag, oid, random};
+use crate::{Extension, MintError, der::tag, oid, random};
 
 /// An SCT list extension (RFC 6962 3.3) of `count` SCTs that have the shape
 /// and size of real ones, with `leaf_index` extensions and random signatures
 /// that verify under no key.
-pub(crate) fn sct_list(count: usize, timestamp_ms: u64) -> Result<Extension, Error> {
+pub(crate) fn sct_list(count: usize, timestamp_ms: u64) -> Result<Extension, MintError> {
     let mut list = Vec::with_capacity(count * 130);
     for _ in 0..count {
         let sct = sct(timestamp_ms)?;
@@ -18,7 +18,7 @@ pub(crate) fn sct_list(count: usize, timestamp_ms: u64) -> Result<Extension, Err
 }
 
 /// One serialized SCT (RFC 6962 3.2).
-fn sct(timestamp_ms: u64) -> Result<Vec<u8>, Error> {
+fn sct(timestamp_ms: u64) -> Result<Vec<u8>, MintError> {
     let mut noise = [0; 32 + 3 + 64];
     random(&mut noise)?;
     let mut sct = vec![0]; // version 1

@@ -50,7 +50,7 @@ struct Certificates {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ResponderError {
     #[error(transparent)]
-    Certificate(#[from] lucarne_mint::Error),
+    Certificate(#[from] lucarne_mint::MintError),
     #[error(transparent)]
     Key(#[from] rustls::Error),
 }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use base64_simd::STANDARD;
 use lucarne_ct::{Certificate, EntryKind};
-use lucarne_mint::{Authority, Chain, Der, Error, KeyPair, KeyType, LeafOptions, Time, oid, pem};
+use lucarne_mint::{
+    Authority, Chain, Der, KeyPair, KeyType, LeafOptions, MintError, Time, oid, pem,
+};
 
 use super::profile::{DAY, Profile};
 use super::{Issuers, Roots, roots};
@@ -48,7 +50,7 @@ pub(crate) enum AuthorityError {
     Io { path: PathBuf, source: io::Error },
     /// It is not what it should be.
     #[error("{}: {source}", path.display())]
-    Mint { path: PathBuf, source: Error },
+    Mint { path: PathBuf, source: MintError },
     /// It has no key.
     #[error("{}: there is no private key in it (PEM, PKCS#8 or PKCS#1)", .0.display())]
     NoKey(PathBuf),
@@ -60,7 +62,7 @@ impl AuthorityError {
         Self::Io { path, source }
     }
 
-    fn mint(path: &Path, source: Error) -> Self {
+    fn mint(path: &Path, source: MintError) -> Self {
         let path = path.to_owned();
         Self::Mint { path, source }
     }
@@ -143,7 +145,7 @@ impl Authorities {
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
-    pub(crate) fn probe(&self, kind: EntryKind, not_after: i64) -> Result<Vec<u8>, Error> {
+    pub(crate) fn probe(&self, kind: EntryKind, not_after: i64) -> Result<Vec<u8>, MintError> {
         let mut options = probe_leaf(not_after)?;
         if kind == EntryKind::Precert {
             options = options.precertificate();
@@ -156,7 +158,7 @@ impl Authorities {
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
-    pub(crate) fn forged(&self, not_after: i64) -> Result<Vec<u8>, Error> {
+    pub(crate) fn forged(&self, not_after: i64) -> Result<Vec<u8>, MintError> {
         let mut forged = self.one().issue(&probe_leaf(not_after)?)?;
         // The last byte of the signature, whichever algorithm made it: it stays well-formed.
         if let Some(last) = forged.last_mut() {
@@ -172,7 +174,7 @@ impl Authorities {
 }
 
 /// A leaf until `not_after`, in seconds since 1970.
-pub(crate) fn probe_leaf(not_after: i64) -> Result<LeafOptions, Error> {
+pub(crate) fn probe_leaf(not_after: i64) -> Result<LeafOptions, MintError> {
     let key = Arc::new(KeyPair::generate(KeyType::EcdsaP256)?);
     let mut options = LeafOptions::with_key(["probe.load.example.test"], key);
     let not_before = (Time::now().unix() - 3600).min(not_after - 30 * DAY);

@@ -5,7 +5,7 @@
 use jiff::Timestamp;
 use jiff::tz::Offset;
 use lucarne_mint::der::{DerError, Reader, tag};
-use lucarne_mint::{Authority, Error, LeafOptions, Time};
+use lucarne_mint::{Authority, LeafOptions, MintError, Time};
 
 /// The placeholder of a certificate's own label in the names of its options.
 pub(crate) const LABEL: &str = "0123456789abcdef";
@@ -49,12 +49,12 @@ impl CertificateTemplate {
     ///
     /// # Errors
     /// Those of [`Authority::leaf_template`].
-    pub(crate) fn new(authority: &Authority, options: &LeafOptions) -> Result<Self, Error> {
+    pub(crate) fn new(authority: &Authority, options: &LeafOptions) -> Result<Self, MintError> {
         let mut template = authority.leaf_template(options)?;
         template.serial = vec![0x04; 17];
         let tbs = template.tbs();
         let [serial, not_before, not_after] = field_offsets(&tbs)
-            .map_err(|_| Error::Certificate("its own template cannot be read"))?;
+            .map_err(|_| MintError::Certificate("its own template cannot be read"))?;
         Ok(Self {
             authority: authority.clone(),
             algorithm: template.algorithm.identifier(),
@@ -72,7 +72,7 @@ impl CertificateTemplate {
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
-    pub(crate) fn mint(&self, fields: &VariableFields) -> Result<Vec<u8>, Error> {
+    pub(crate) fn mint(&self, fields: &VariableFields) -> Result<Vec<u8>, MintError> {
         let key = self.authority.key();
         let mut certificate = Vec::with_capacity(self.tbs.len() + 600);
         certificate.extend_from_slice(&[tag::SEQUENCE, 0x82, 0, 0]);

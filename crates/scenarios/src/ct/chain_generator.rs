@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use lucarne_ct::EntryKind;
-use lucarne_mint::{Error, KeyPair, KeyType, LeafOptions};
+use lucarne_mint::{KeyPair, KeyType, LeafOptions, MintError};
 use parking_lot::Mutex;
 
 use super::certificate_template::{
@@ -85,9 +85,9 @@ impl ChainGenerator {
         precerts: f64,
         temporal_interval: TemporalInterval,
         offset: u64,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, MintError> {
         let mut run = [0; 8];
-        aws_lc_rs::rand::fill(&mut run).map_err(|_| Error::Crypto("random numbers"))?;
+        aws_lc_rs::rand::fill(&mut run).map_err(|_| MintError::Crypto("random numbers"))?;
         let mut keys = HashMap::new();
         let given = authorities.leaf_key();
         let profiles: Vec<ProfileTemplates> = authorities
@@ -112,20 +112,20 @@ impl ChainGenerator {
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
-    pub fn stock(&self, count: u64, seed: u64) -> Result<(), Error> {
+    pub fn stock(&self, count: u64, seed: u64) -> Result<(), MintError> {
         let threads = thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
         let share = |thread: u64| {
             let mut random = Random::new(seed, thread ^ 0x57_0c4b);
             let mine = count / threads + u64::from(thread < count % threads);
             (0..mine).map(|_| self.mint(&mut random, now())).collect()
         };
-        let shares: Vec<Result<Vec<Submission>, Error>> = thread::scope(|scope| {
+        let shares: Vec<Result<Vec<Submission>, MintError>> = thread::scope(|scope| {
             let minting: Vec<_> = (0..threads)
                 .map(|thread| scope.spawn(move || share(thread)))
                 .collect();
             let joined = minting.into_iter().map(|thread| thread.join());
             joined
-                .map(|share| share.unwrap_or(Err(Error::Crypto("a minting thread"))))
+                .map(|share| share.unwrap_or(Err(MintError::Crypto("a minting thread"))))
                 .collect()
         });
         for share in shares {
@@ -138,7 +138,7 @@ impl ChainGenerator {
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
-    pub(crate) fn next(&self, random: &mut Random) -> Result<(Submission, bool), Error> {
+    pub(crate) fn next(&self, random: &mut Random) -> Result<(Submission, bool), MintError> {
         let stocked = self.stock.lock().pop();
         match stocked {
             Some(submission) => Ok((submission, true)),
@@ -146,7 +146,7 @@ impl ChainGenerator {
         }
     }
 
-    fn mint(&self, random: &mut Random, now: i64) -> Result<Submission, Error> {
+    fn mint(&self, random: &mut Random, now: i64) -> Result<Submission, MintError> {
         let profile = self.choose(random.below(self.weight));
         let (from, to) = self.temporal_interval.not_after(now, profile.days);
         let not_after = from + random.below((to - from + 1).unsigned_abs()) as i64;
@@ -187,7 +187,7 @@ impl ProfileTemplates {
         temporal_interval: TemporalInterval,
         given: Option<Arc<KeyPair>>,
         keys: &mut HashMap<KeyType, Arc<KeyPair>>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, MintError> {
         let key = match given.or_else(|| keys.get(&profile.subject).cloned()) {
             Some(key) => key,
             None => Arc::new(KeyPair::generate(profile.subject)?),

@@ -8,7 +8,7 @@ use http::Method;
 use lucarne_ct::EntryKind;
 use lucarne_load::Stop;
 use lucarne_load::http::{Body, Client, Request, Response};
-use lucarne_mint::{Authority, CaOptions, Error, KeyType, Time, now_ms};
+use lucarne_mint::{Authority, CaOptions, KeyType, MintError, Time, now_ms};
 use parking_lot::Mutex;
 
 use super::authorities::{Authorities, probe_leaf};
@@ -64,7 +64,7 @@ impl Probes {
         target: &Target,
         authorities: &Authorities,
         outage: Arc<Outage>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, MintError> {
         let mut probes = submissions(target, authorities)?;
         probes.extend(paths(target));
         probes.push(Probe {
@@ -210,7 +210,7 @@ fn roots(ours: &[String], response: &Response) -> Result<(), String> {
 }
 
 /// Submissions that are to be refused.
-fn submissions(target: &Target, authorities: &Authorities) -> Result<Vec<Probe>, Error> {
+fn submissions(target: &Target, authorities: &Authorities) -> Result<Vec<Probe>, MintError> {
     let path = |op: &str| format!("{}/ct/v1/{op}", target.submission.prefix);
     let post = |check, what, op: &str, body: Vec<u8>| Probe {
         check,
@@ -285,7 +285,7 @@ fn submissions(target: &Target, authorities: &Authorities) -> Result<Vec<Probe>,
 }
 
 /// A chain of a root that nobody knows, for a leaf that would be right otherwise.
-fn stranger(not_after: i64) -> Result<Vec<u8>, Error> {
+fn stranger(not_after: i64) -> Result<Vec<u8>, MintError> {
     let root = CaOptions::named("Lucarne Load Unknown Root", KeyType::EcdsaP256);
     let root = Authority::root(&root)?;
     let leaf = root.issue(&probe_leaf(not_after)?)?;

@@ -59,11 +59,11 @@ pub enum RootsError {
         /// The file.
         path: PathBuf,
         /// The problem with it.
-        error: lucarne_mint::Error,
+        error: lucarne_mint::MintError,
     },
     /// Making the authorities failed.
     #[error("making certificate authorities: {0}")]
-    Mint(#[from] lucarne_mint::Error),
+    Mint(#[from] lucarne_mint::MintError),
     /// There are none, and none are to be made.
     #[error("{path} holds no load-test authorities; make them with `lucarne ca new {path}` and give {path}/{ROOTS} to the log", path = _0.display())]
     Missing(PathBuf),
@@ -130,7 +130,7 @@ impl Roots {
         }
     }
 
-    fn make(directory: &Path) -> Result<Self, lucarne_mint::Error> {
+    fn make(directory: &Path) -> Result<Self, lucarne_mint::MintError> {
         let x1 = Authority::root(&ca("Lucarne Load Root X1", KeyType::Rsa(2048), None))?;
         let x2 = Authority::root(&ca("Lucarne Load Root X2", KeyType::EcdsaP384, None))?;
         let below = |root: &Authority, name, key| root.intermediate(&ca(name, key, Some(0)));
@@ -205,7 +205,7 @@ fn ca(name: &str, key: KeyType, path_length: Option<u8>) -> CaOptions {
 
 /// An intermediate below the key of `x2`, whose chain ends in `x1` through a
 /// certificate of `x2`'s key that `x1` has signed.
-fn cross_signed(x1: &Authority, x2: &Authority) -> Result<Authority, lucarne_mint::Error> {
+fn cross_signed(x1: &Authority, x2: &Authority) -> Result<Authority, lucarne_mint::MintError> {
     let options = CaOptions {
         name: x2.name().clone(),
         ..ca("", x2.key().kind(), Some(1))
@@ -231,7 +231,7 @@ fn io_error(path: &Path, error: io::Error) -> RootsError {
 }
 
 /// PEM blocks of certificates, in DER.
-pub(crate) fn certificates(text: &str) -> Result<Vec<Vec<u8>>, lucarne_mint::Error> {
+pub(crate) fn certificates(text: &str) -> Result<Vec<Vec<u8>>, lucarne_mint::MintError> {
     let blocks = pem::decode(text)?.into_iter();
     let certificates = blocks.filter(|(label, _)| label == "CERTIFICATE");
     Ok(certificates.map(|(_, der)| der).collect())

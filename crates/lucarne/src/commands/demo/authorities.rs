@@ -52,7 +52,7 @@ fn options(name: &str, key: KeyType) -> CaOptions {
 
 fn open(
     file: &Path,
-    make: impl FnOnce() -> Result<Authority, lucarne_mint::Error>,
+    make: impl FnOnce() -> Result<Authority, lucarne_mint::MintError>,
 ) -> Result<Authority> {
     let why = || format!("demo authority {}", file.display());
     if file.exists() {

@@ -7,13 +7,13 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use webpki::{EndEntityCert, KeyUsage};
 
 use crate::store::{Fingerprint, Host, Minted, StoreKey};
-use crate::{Error, pem};
+use crate::{MintError, pem};
 
 /// The reasons why the content of a file is not taken.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FileError {
     #[error("it is damaged: {0}")]
-    Damaged(#[from] Error),
+    Damaged(#[from] MintError),
     #[error("it holds no {0}")]
     Lacks(&'static str),
     #[error("its certificate was issued by another CA")]
@@ -41,7 +41,7 @@ pub(super) fn parse(
     alpn: &[String],
 ) -> Result<Minted, FileError> {
     let (mut private, mut chain) = (None, Vec::new());
-    for (label, der) in pem::decode(text).map_err(Error::from)? {
+    for (label, der) in pem::decode(text).map_err(MintError::from)? {
         match label.as_str() {
             "PRIVATE KEY" => private = PrivateKeyDer::try_from(der).ok(),
             "CERTIFICATE" => chain.push(CertificateDer::from(der)),

@@ -9,7 +9,7 @@ use lucarne_mint::store::{
     CertificateStore, Clock, Generate, Host, MintOptions, Minted, Minter, StoreError, StoreKey,
     StoreStats,
 };
-use lucarne_mint::{Authority, CaOptions, Error, KeyType};
+use lucarne_mint::{Authority, CaOptions, KeyType, MintError};
 use parking_lot::Mutex;
 
 pub(crate) fn ca() -> Authority {
@@ -94,7 +94,7 @@ impl Made {
         *self.takes.lock() = Duration::from_millis(milliseconds);
     }
 
-    fn make(&self, key: &StoreKey, generate: &Generate) -> Result<Minted, Error> {
+    fn make(&self, key: &StoreKey, generate: &Generate) -> Result<Minted, MintError> {
         *self.by_key.lock().entry(key.clone()).or_default() += 1;
         let now = self.now.fetch_add(1, SeqCst) + 1;
         self.most.fetch_max(now, SeqCst);
@@ -103,7 +103,7 @@ impl Made {
         let failure = *self.fails.lock();
         let made = match failure {
             None => generate(key),
-            Some(Failure::Error) => Err(Error::Crypto("as the test wants")),
+            Some(Failure::Error) => Err(MintError::Crypto("as the test wants")),
             Some(Failure::Panic) => {
                 self.now.fetch_sub(1, SeqCst);
                 panic!("as the test wants");
