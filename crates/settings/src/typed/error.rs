@@ -9,7 +9,7 @@ use crate::section::join;
 
 /// The error of a node that is not what a type wants.
 #[derive(Debug)]
-pub struct Error {
+pub struct SettingsError {
     /// The line of the innermost value at fault.
     pub line: Option<usize>,
     /// Its key, below the node that was read.
@@ -20,9 +20,9 @@ pub struct Error {
     pub missing: bool,
 }
 
-impl Error {
+impl SettingsError {
     fn new(message: String) -> Self {
-        Error {
+        SettingsError {
             line: None,
             key: String::new(),
             message,
@@ -41,39 +41,39 @@ impl Error {
     }
 }
 
-impl de::Error for Error {
+impl de::Error for SettingsError {
     fn custom<T: fmt::Display>(message: T) -> Self {
-        Error::new(message.to_string())
+        SettingsError::new(message.to_string())
     }
 
     fn missing_field(field: &'static str) -> Self {
-        Error {
+        SettingsError {
             key: field.to_owned(),
             missing: true,
-            ..Error::new("is missing".to_owned())
+            ..SettingsError::new("is missing".to_owned())
         }
     }
 
     fn duplicate_field(field: &'static str) -> Self {
-        Error {
+        SettingsError {
             key: field.to_owned(),
-            ..Error::new("is given twice".to_owned())
+            ..SettingsError::new("is given twice".to_owned())
         }
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
-        Error {
+        SettingsError {
             key: field.to_owned(),
-            ..Error::new(keys::unknown(field, expected))
+            ..SettingsError::new(keys::unknown(field, expected))
         }
     }
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
-        Error::new(format!("`{variant}` is none of {}", expected.join(", ")))
+        SettingsError::new(format!("`{variant}` is none of {}", expected.join(", ")))
     }
 
     fn invalid_type(_: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
-        Error::new(format!("must be {expected}"))
+        SettingsError::new(format!("must be {expected}"))
     }
 
     fn invalid_value(found: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
@@ -83,11 +83,11 @@ impl de::Error for Error {
             de::Unexpected::Signed(number) => format!("`{number}`"),
             other => other.to_string(),
         };
-        Error::new(format!("{found} is not {expected}"))
+        SettingsError::new(format!("{found} is not {expected}"))
     }
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for SettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.key.as_str() {
             "" => f.write_str(&self.message),
@@ -96,4 +96,4 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for SettingsError {}

@@ -19,7 +19,7 @@ use crate::section::{Section, join};
 use crate::tree::{Entry, Node, Value};
 use crate::values;
 
-pub use error::Error;
+pub use error::SettingsError;
 
 /// Reads `node` into a `T`, whose keys are `known`. `path` is where it stands,
 /// for messages. `None` if anything was reported.

@@ -7,24 +7,24 @@ use serde::de::{
     Visitor,
 };
 
-use super::Error;
+use super::SettingsError;
 use crate::tree::{Entry, Node, Value};
 use crate::values;
 
 impl Node {
-    fn scalar(&self) -> Result<&str, Error> {
+    fn scalar(&self) -> Result<&str, SettingsError> {
         match &self.value {
             Value::Scalar(text) => Ok(text),
-            other => Err(Error::custom(format!(
+            other => Err(SettingsError::custom(format!(
                 "must be a single value, but is {}",
                 other.kind()
             ))),
         }
     }
 
-    fn parse<T: std::str::FromStr>(&self, what: &str) -> Result<T, Error> {
+    fn parse<T: std::str::FromStr>(&self, what: &str) -> Result<T, SettingsError> {
         let text = self.scalar()?;
-        let wrong = |_| Error::custom(format!("`{text}` is not {what}"));
+        let wrong = |_| SettingsError::custom(format!("`{text}` is not {what}"));
         text.parse().map_err(wrong)
     }
 }
@@ -32,14 +32,14 @@ impl Node {
 /// Numbers are parsed as the type wants them: a text may look like a number.
 macro_rules! numbers {
     ($($method:ident $visit:ident $what:literal)*) => {$(
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingsError> {
             visitor.$visit(self.parse($what)?)
         }
     )*};
 }
 
 impl<'de> Deserializer<'de> for &'de Node {
-    type Error = Error;
+    type Error = SettingsError;
 
     numbers! {
         deserialize_i8 visit_i8 "a whole number from -128 to 127"
@@ -56,7 +56,7 @@ impl<'de> Deserializer<'de> for &'de Node {
 
     /// For types that look at the value first: a scalar is guessed, as
     /// programs do that read YAML without knowing what they want.
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingsError> {
         match &self.value {
             Value::Nothing | Value::Unset => visitor.visit_none(),
             Value::List(_) => self.deserialize_seq(visitor),
@@ -75,40 +75,40 @@ impl<'de> Deserializer<'de> for &'de Node {
         }
     }
 
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingsError> {
         let text = self.scalar()?;
         let value = values::boolean(text);
-        visitor.visit_bool(value.map_err(|why| Error::custom(format!("`{text}` {why}")))?)
+        visitor.visit_bool(value.map_err(|why| SettingsError::custom(format!("`{text}` {why}")))?)
     }
 
-    fn deserialize_char<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_char<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingsError> {
         visitor.visit_char(self.parse("a single letter")?)
     }
 
-    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingsError> {
         visitor.visit_borrowed_str(self.scalar()?)
     }
 
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingsError> {
         self.deserialize_str(visitor)
     }
 
-    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingsError> {
         visitor.visit_borrowed_bytes(self.scalar()?.as_bytes())
     }
 
-    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingsError> {
         self.deserialize_bytes(visitor)
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingsError> {
         match self.value {
             Value::Nothing => visitor.visit_none(),
             _ => visitor.visit_some(self),
         }
     }
 
-    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingsError> {
         visitor.visit_unit()
     }
 
@@ -116,7 +116,7 @@ impl<'de> Deserializer<'de> for &'de Node {
         self,
         _: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Error> {
+    ) -> Result<V::Value, SettingsError> {
         visitor.visit_unit()
     }
 
@@ -124,12 +124,12 @@ impl<'de> Deserializer<'de> for &'de Node {
         self,
         _: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Error> {
+    ) -> Result<V::Value, SettingsError> {
         visitor.visit_newtype_struct(self)
     }
 
     /// A single value is a list of one.
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingsError> {
         visitor.visit_seq(Items {
             rest: match &self.value {
                 Value::List(items) => items,
@@ -141,7 +141,11 @@ impl<'de> Deserializer<'de> for &'de Node {
         })
     }
 
-    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_tuple<V: Visitor<'de>>(
+        self,
+        _: usize,
+        visitor: V,
+    ) -> Result<V::Value, SettingsError> {
         self.deserialize_seq(visitor)
     }
 
@@ -150,17 +154,17 @@ impl<'de> Deserializer<'de> for &'de Node {
         _: &'static str,
         _: usize,
         visitor: V,
-    ) -> Result<V::Value, Error> {
+    ) -> Result<V::Value, SettingsError> {
         self.deserialize_seq(visitor)
     }
 
-    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingsError> {
         let entries = match &self.value {
             Value::Map(entries) => entries.as_slice(),
             Value::Nothing => &[],
             other => {
                 let message = format!("must be a map of keys, but is {}", other.kind());
-                return Err(Error::custom(message));
+                return Err(SettingsError::custom(message));
             }
         };
         visitor.visit_map(Entries {
@@ -174,7 +178,7 @@ impl<'de> Deserializer<'de> for &'de Node {
         _: &'static str,
         _: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Error> {
+    ) -> Result<V::Value, SettingsError> {
         self.deserialize_map(visitor)
     }
 
@@ -184,18 +188,24 @@ impl<'de> Deserializer<'de> for &'de Node {
         _: &'static str,
         _: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Error> {
+    ) -> Result<V::Value, SettingsError> {
         match &self.value {
             Value::Map(entries) if entries.len() == 1 => visitor.visit_enum(Variant(&entries[0])),
             _ => visitor.visit_enum(self.scalar()?.into_deserializer()),
         }
     }
 
-    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_identifier<V: Visitor<'de>>(
+        self,
+        visitor: V,
+    ) -> Result<V::Value, SettingsError> {
         self.deserialize_str(visitor)
     }
 
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_ignored_any<V: Visitor<'de>>(
+        self,
+        visitor: V,
+    ) -> Result<V::Value, SettingsError> {
         visitor.visit_unit()
     }
 }
@@ -207,12 +217,12 @@ struct Items<'de> {
 }
 
 impl<'de> SeqAccess<'de> for Items<'de> {
-    type Error = Error;
+    type Error = SettingsError;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(
         &mut self,
         seed: T,
-    ) -> Result<Option<T::Value>, Error> {
+    ) -> Result<Option<T::Value>, SettingsError> {
         let Some((node, rest)) = self.rest.split_first() else {
             return Ok(None);
         };
@@ -234,19 +244,19 @@ struct Entries<'de> {
 }
 
 impl<'de> MapAccess<'de> for Entries<'de> {
-    type Error = Error;
+    type Error = SettingsError;
 
     /// A key with nothing under it is as good as not written.
     fn next_key_seed<K: DeserializeSeed<'de>>(
         &mut self,
         seed: K,
-    ) -> Result<Option<K::Value>, Error> {
+    ) -> Result<Option<K::Value>, SettingsError> {
         let written = |entry: &&Entry| !matches!(entry.value.value, Value::Nothing | Value::Unset);
         self.value = self.rest.find(written);
         let Some(entry) = self.value else {
             return Ok(None);
         };
-        let key: StrDeserializer<'de, Error> = entry.key.as_str().into_deserializer();
+        let key: StrDeserializer<'de, SettingsError> = entry.key.as_str().into_deserializer();
         let key = seed.deserialize(key).map_err(|mut error| {
             error.line.get_or_insert(entry.line);
             error
@@ -254,9 +264,12 @@ impl<'de> MapAccess<'de> for Entries<'de> {
         key.map(Some)
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
+    fn next_value_seed<V: DeserializeSeed<'de>>(
+        &mut self,
+        seed: V,
+    ) -> Result<V::Value, SettingsError> {
         let entry = self.value.take();
-        let entry = entry.ok_or_else(|| Error::custom("a value without its key"))?;
+        let entry = entry.ok_or_else(|| SettingsError::custom("a value without its key"))?;
         let value = seed.deserialize(&entry.value);
         value.map_err(|error| error.under(&entry.key, entry.value.line))
     }
@@ -265,30 +278,37 @@ impl<'de> MapAccess<'de> for Entries<'de> {
 struct Variant<'de>(&'de Entry);
 
 impl<'de> EnumAccess<'de> for Variant<'de> {
-    type Error = Error;
+    type Error = SettingsError;
     type Variant = &'de Node;
 
     fn variant_seed<V: DeserializeSeed<'de>>(
         self,
         seed: V,
-    ) -> Result<(V::Value, Self::Variant), Error> {
-        let name: StrDeserializer<'de, Error> = self.0.key.as_str().into_deserializer();
+    ) -> Result<(V::Value, Self::Variant), SettingsError> {
+        let name: StrDeserializer<'de, SettingsError> = self.0.key.as_str().into_deserializer();
         Ok((seed.deserialize(name)?, &self.0.value))
     }
 }
 
 impl<'de> VariantAccess<'de> for &'de Node {
-    type Error = Error;
+    type Error = SettingsError;
 
-    fn unit_variant(self) -> Result<(), Error> {
+    fn unit_variant(self) -> Result<(), SettingsError> {
         Ok(())
     }
 
-    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Error> {
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(
+        self,
+        seed: T,
+    ) -> Result<T::Value, SettingsError> {
         seed.deserialize(self)
     }
 
-    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Error> {
+    fn tuple_variant<V: Visitor<'de>>(
+        self,
+        _: usize,
+        visitor: V,
+    ) -> Result<V::Value, SettingsError> {
         self.deserialize_seq(visitor)
     }
 
@@ -296,7 +316,7 @@ impl<'de> VariantAccess<'de> for &'de Node {
         self,
         _: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Error> {
+    ) -> Result<V::Value, SettingsError> {
         self.deserialize_map(visitor)
     }
 }
