@@ -52,7 +52,7 @@ pub enum ReadError {
 pub enum Fatal {
     /// The storage failed.
     #[error(transparent)]
-    Storage(#[from] lucarne_storage::Error),
+    Storage(#[from] lucarne_storage::AssetError),
     /// The lock failed.
     #[error(transparent)]
     Lock(#[from] lucarne_storage::LockError),
@@ -124,11 +124,11 @@ pub enum Fatal {
 impl Fatal {
     /// Returns whether a store or a server only has to come back.
     pub(crate) fn is_passing(&self) -> bool {
-        use lucarne_storage::{Error, LockError};
+        use lucarne_storage::{AssetError, LockError};
         matches!(
             self,
             Self::Away(_)
-                | Self::Storage(Error::Unavailable { .. } | Error::Silent { .. })
+                | Self::Storage(AssetError::Unavailable { .. } | AssetError::Silent { .. })
                 | Self::Lock(LockError::Failed { .. })
         )
     }

@@ -311,7 +311,7 @@ pub(crate) fn not_new(fatal: Fatal, size: u64, assets: &dyn Assets, lock: &dyn L
              was moved away, is not mounted, or was deleted. Put the newest one back; nothing is \
              signed until then",
             match error {
-                lucarne_storage::Error::NoBucket { .. } => "bucket",
+                lucarne_storage::AssetError::NoBucket { .. } => "bucket",
                 _ => "directory",
             },
             assets.location(),

@@ -473,7 +473,7 @@ async fn remove_superseded(
     assets: &dyn Assets,
     from: u64,
     to: u64,
-) -> Result<(), lucarne_storage::Error> {
+) -> Result<(), lucarne_storage::AssetError> {
     let full: Vec<String> = tiles_between(from, to)
         .chain(data_tiles_between(from, to))
         .filter(lucarne_tlog::Tile::is_full)
@@ -537,7 +537,7 @@ impl Shared {
     }
 
     /// Tidying up has failed: that stops no log, and is done another time.
-    fn neglect(&self, error: &lucarne_storage::Error) {
+    fn neglect(&self, error: &lucarne_storage::AssetError) {
         tracing::warn!(log = self.config.shortname, %error, "not tidied up, left for later");
         self.metrics.neglected.inc();
     }

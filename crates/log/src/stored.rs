@@ -16,9 +16,9 @@ use crate::ReadError;
 use crate::compress::gunzip;
 use crate::tree::{DataEdge, Tree};
 
-impl From<lucarne_storage::Error> for ReadError {
-    fn from(error: lucarne_storage::Error) -> Self {
-        use lucarne_storage::Error::{Silent, Unavailable};
+impl From<lucarne_storage::AssetError> for ReadError {
+    fn from(error: lucarne_storage::AssetError) -> Self {
+        use lucarne_storage::AssetError::{Silent, Unavailable};
         match error {
             Unavailable { .. } | Silent { .. } => ReadError::Unavailable(error.to_string()),
             error => ReadError::Storage(error.to_string()),
@@ -29,10 +29,10 @@ impl From<lucarne_storage::Error> for ReadError {
 /// Returns what was read, if anything: a file whose blocks cannot be read is as good as
 /// none, which other failures do not tell.
 pub(crate) fn if_readable(
-    read: Result<Option<Bytes>, lucarne_storage::Error>,
-) -> Result<Option<Bytes>, lucarne_storage::Error> {
+    read: Result<Option<Bytes>, lucarne_storage::AssetError>,
+) -> Result<Option<Bytes>, lucarne_storage::AssetError> {
     match read {
-        Err(lucarne_storage::Error::Io { .. }) => Ok(None),
+        Err(lucarne_storage::AssetError::Io { .. }) => Ok(None),
         read => read,
     }
 }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use lucarne_storage::{
-    Asset, Assets, CachedAssets, Error, ForReader, Lock, LockError, LogId, Observer, PosixAssets,
-    SqlLock, Stats, object,
+    Asset, AssetError, Assets, CachedAssets, ForReader, Lock, LockError, LogId, Observer,
+    PosixAssets, SqlLock, Stats, object,
 };
 
 use crate::config::{DataPlace, LockPlace};
@@ -24,7 +24,7 @@ use crate::late::Late;
 pub(crate) async fn assets(
     place: &DataPlace,
     observer: Arc<dyn Observer>,
-) -> Result<Arc<dyn Assets>, Error> {
+) -> Result<Arc<dyn Assets>, AssetError> {
     match place {
         DataPlace::Directory(directory) => {
             let directory = directory.clone();
@@ -38,7 +38,7 @@ pub(crate) async fn assets(
 ///
 /// # Errors
 /// See [`PosixAssets::create`] and [`object::open`].
-pub(crate) async fn new_assets(place: &DataPlace) -> Result<Arc<dyn Assets>, Error> {
+pub(crate) async fn new_assets(place: &DataPlace) -> Result<Arc<dyn Assets>, AssetError> {
     match place {
         DataPlace::Directory(directory) => {
             let directory = directory.clone();
@@ -49,8 +49,8 @@ pub(crate) async fn new_assets(place: &DataPlace) -> Result<Arc<dyn Assets>, Err
 }
 
 async fn blocking(
-    open: impl FnOnce() -> Result<PosixAssets, Error> + Send + 'static,
-) -> Result<Arc<dyn Assets>, Error> {
+    open: impl FnOnce() -> Result<PosixAssets, AssetError> + Send + 'static,
+) -> Result<Arc<dyn Assets>, AssetError> {
     match tokio::task::spawn_blocking(open).await {
         Ok(opened) => Ok(Arc::new(opened?)),
         Err(panic) => std::panic::resume_unwind(panic.into_panic()),
@@ -111,7 +111,7 @@ pub(crate) struct LateAssets {
     place: DataPlace,
     cache: ReadCache,
     observer: Arc<dyn Observer>,
-    late: Late<Arc<dyn Assets>, Error>,
+    late: Late<Arc<dyn Assets>, AssetError>,
     none_yet: Stats,
 }
 
@@ -126,7 +126,7 @@ impl LateAssets {
         }
     }
 
-    async fn open(&self) -> Result<&dyn Assets, Error> {
+    async fn open(&self) -> Result<&dyn Assets, AssetError> {
         let open = || {
             let (place, observer) = (self.place.clone(), self.observer.clone());
             let ReadCache { directory, bytes } = self.cache.clone();
@@ -136,10 +136,10 @@ impl LateAssets {
                     return Ok(assets);
                 }
                 let cached = CachedAssets::new(assets, &directory, bytes, observer);
-                Ok::<Arc<dyn Assets>, Error>(Arc::new(cached))
+                Ok::<Arc<dyn Assets>, AssetError>(Arc::new(cached))
             }
         };
-        let silent = || Error::Silent {
+        let silent = || AssetError::Silent {
             directory: self.place.to_string(),
         };
         let opened = self.late.get_or_open(open, silent).await?;
@@ -149,19 +149,19 @@ impl LateAssets {
 
 #[async_trait]
 impl Assets for LateAssets {
-    async fn stage(&self, new_size: u64, record: Bytes) -> Result<(), Error> {
+    async fn stage(&self, new_size: u64, record: Bytes) -> Result<(), AssetError> {
         self.open().await?.stage(new_size, record).await
     }
 
-    async fn staged(&self) -> Result<Vec<Bytes>, Error> {
+    async fn staged(&self) -> Result<Vec<Bytes>, AssetError> {
         self.open().await?.staged().await
     }
 
-    async fn publish(&self, assets: Vec<Asset>) -> Result<(), Error> {
+    async fn publish(&self, assets: Vec<Asset>) -> Result<(), AssetError> {
         self.open().await?.publish(assets).await
     }
 
-    async fn settle(&self, size: u64) -> Result<(), Error> {
+    async fn settle(&self, size: u64) -> Result<(), AssetError> {
         self.open().await?.settle(size).await
     }
 
@@ -170,11 +170,11 @@ impl Assets for LateAssets {
         opened.is_some_and(|assets| assets.publishes_durably())
     }
 
-    async fn get(&self, path: &str) -> Result<Option<Bytes>, Error> {
+    async fn get(&self, path: &str) -> Result<Option<Bytes>, AssetError> {
         self.open().await?.get(path).await
     }
 
-    async fn get_for_reader(&self, path: &str) -> Result<Option<ForReader>, Error> {
+    async fn get_for_reader(&self, path: &str) -> Result<Option<ForReader>, AssetError> {
         self.open().await?.get_for_reader(path).await
     }
 
@@ -190,15 +190,15 @@ impl Assets for LateAssets {
         }
     }
 
-    async fn remove_partials(&self, tiles: &[String]) -> Result<(), Error> {
+    async fn remove_partials(&self, tiles: &[String]) -> Result<(), AssetError> {
         self.open().await?.remove_partials(tiles).await
     }
 
-    async fn partials(&self, tile_path: &str) -> Result<Vec<u16>, Error> {
+    async fn partials(&self, tile_path: &str) -> Result<Vec<u16>, AssetError> {
         self.open().await?.partials(tile_path).await
     }
 
-    async fn headroom(&self) -> Result<Option<u64>, Error> {
+    async fn headroom(&self) -> Result<Option<u64>, AssetError> {
         self.open().await?.headroom().await
     }
 

@@ -352,8 +352,8 @@ async fn create_if_missing(
 fn is_passing(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let lock = cause.downcast_ref::<LockError>();
-        let storage = cause.downcast_ref::<lucarne_storage::Error>();
-        use lucarne_storage::Error::{Silent, Unavailable};
+        let storage = cause.downcast_ref::<lucarne_storage::AssetError>();
+        use lucarne_storage::AssetError::{Silent, Unavailable};
         matches!(lock, Some(LockError::Failed { .. }))
             || matches!(storage, Some(Unavailable { .. } | Silent { .. }))
     })
@@ -363,7 +363,7 @@ fn is_passing(error: &anyhow::Error) -> bool {
 /// lock, which all logs share.
 fn is_of_its_data(error: &anyhow::Error) -> bool {
     let mut causes = error.chain();
-    causes.any(|cause| cause.is::<lucarne_storage::Error>() || cause.is::<io::Error>())
+    causes.any(|cause| cause.is::<lucarne_storage::AssetError>() || cause.is::<io::Error>())
 }
 
 /// Decides it once lock and store answer.

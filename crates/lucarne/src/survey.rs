@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use lucarne_ct::{Roots, verify_checkpoint};
 use lucarne_log::Log;
-use lucarne_storage::{Assets, Error, Lock, PosixAssets};
+use lucarne_storage::{AssetError, Assets, Lock, PosixAssets};
 use tokio::task::JoinSet;
 
 use crate::config::{Config, DataPlace, LockPlace, LogSettings, Report, rfc3339};
@@ -243,7 +243,7 @@ async fn existing(
     let assets: Arc<dyn Assets> = match (log.data.value.directory(), bucket) {
         (Some(directory), _) => match PosixAssets::examine(directory) {
             Ok(assets) => Arc::new(assets),
-            Err(error @ Error::InUse { .. }) => {
+            Err(error @ AssetError::InUse { .. }) => {
                 let message = format!(
                     "{error}. Lock, journal and data are not compared while it runs: its \
                          /health says how they are"

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::{Error, OpenFile, Stats};
+use crate::{AssetError, OpenFile, Stats};
 
 /// The public files of one log, and the journal that makes its rounds durable.
 ///
@@ -36,9 +36,9 @@ pub trait Assets: Send + Sync + 'static {
     /// # Errors
     ///
     /// After any error it is unknown whether the record is durable. Nothing
-    /// more can be staged ([`Error::Poisoned`]) until [`staged`](Self::staged)
+    /// more can be staged ([`AssetError::Poisoned`]) until [`staged`](Self::staged)
     /// has been called again, that is, until the log has been reopened.
-    async fn stage(&self, new_size: u64, record: Bytes) -> Result<(), Error>;
+    async fn stage(&self, new_size: u64, record: Bytes) -> Result<(), AssetError>;
 
     /// All whole records that are not settled yet, oldest first, and possibly
     /// some that are. Opens the journal anew: the first call of a recovery.
@@ -47,8 +47,8 @@ pub trait Assets: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`Error::Damaged`] for damage anywhere else, with file and offset.
-    async fn staged(&self) -> Result<Vec<Bytes>, Error>;
+    /// [`AssetError::Damaged`] for damage anywhere else, with file and offset.
+    async fn staged(&self) -> Result<Vec<Bytes>, AssetError>;
 
     /// Makes each file visible to readers, atomically, but not necessarily
     /// durable. Files of one call may appear in any order; those of a later
@@ -57,10 +57,10 @@ pub trait Assets: Send + Sync + 'static {
     /// # Errors
     ///
     /// Some of the files may then have been published. Publishing them again
-    /// is allowed. [`Error::Overtaken`] if the published checkpoint is not the
+    /// is allowed. [`AssetError::Overtaken`] if the published checkpoint is not the
     /// one that was read, since [`staged`](Self::staged) was called, or
     /// published last: then it stays.
-    async fn publish(&self, assets: Vec<Asset>) -> Result<(), Error>;
+    async fn publish(&self, assets: Vec<Asset>) -> Result<(), AssetError>;
 
     /// Makes everything durable that was published before the call, then drops
     /// staged records with `new_size <= size` (in whole segments, so some may
@@ -76,7 +76,7 @@ pub trait Assets: Send + Sync + 'static {
     /// reopened with [`staged`](Self::staged) and has published them again.
     /// (Where all that is published [is durable](Self::publishes_durably), an
     /// error only means that staged records stay.)
-    async fn settle(&self, size: u64) -> Result<(), Error>;
+    async fn settle(&self, size: u64) -> Result<(), AssetError>;
 
     /// Returns whether what [`publish`](Self::publish) has returned for is durable: in
     /// object stores, but not on a disk. Then [`settle`](Self::settle) costs
@@ -87,12 +87,12 @@ pub trait Assets: Send + Sync + 'static {
     }
 
     /// The bytes of a file exactly as stored, or `None` if there is none.
-    async fn get(&self, path: &str) -> Result<Option<Bytes>, Error>;
+    async fn get(&self, path: &str) -> Result<Option<Bytes>, AssetError>;
 
     /// As [`get`](Self::get), for a reader who asked for what a published
     /// checkpoint covers: what never changes may come from a cache. It is for
     /// the caller to see that it is what the log wrote.
-    async fn get_for_reader(&self, path: &str) -> Result<Option<ForReader>, Error> {
+    async fn get_for_reader(&self, path: &str) -> Result<Option<ForReader>, AssetError> {
         Ok(self.get(path).await?.map(ForReader::from))
     }
 
@@ -110,14 +110,14 @@ pub trait Assets: Send + Sync + 'static {
     /// Removes every file under `<tile>.p/` for each of these full tile paths
     /// (`tile/0/x001/234`). Only to be called once the full tiles are settled.
     /// After an error it may be called again for the same tiles.
-    async fn remove_partials(&self, tiles: &[String]) -> Result<(), Error>;
+    async fn remove_partials(&self, tiles: &[String]) -> Result<(), AssetError>;
 
     /// The widths that are present under `<tile_path>.p/`, ascending.
-    async fn partials(&self, tile_path: &str) -> Result<Vec<u16>, Error>;
+    async fn partials(&self, tile_path: &str) -> Result<Vec<u16>, AssetError>;
 
     /// Bytes that can still be written; `None` where that has no meaning. An
     /// object store is asked for its checkpoint, to see whether it answers.
-    async fn headroom(&self) -> Result<Option<u64>, Error>;
+    async fn headroom(&self) -> Result<Option<u64>, AssetError>;
 
     /// Returns what has been written so far, for metrics.
     fn stats(&self) -> &Stats;

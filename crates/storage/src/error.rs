@@ -5,7 +5,7 @@ use std::io;
 /// The reasons why assets could not be written or read. Each says what
 /// happened, to which file, and what to do.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum AssetError {
     /// No space, inodes or quota left.
     #[error(
         "cannot {action} {path}: the disk is full ({source}). \
@@ -236,7 +236,7 @@ pub struct NotBuilt {
     pub feature: &'static str,
 }
 
-impl Error {
+impl AssetError {
     /// Sorts an error of the operating system: `action` as in "cannot `action`
     /// `path`".
     pub(crate) fn io(action: &'static str, path: impl Into<String>, source: io::Error) -> Self {

@@ -38,7 +38,7 @@ mod stats;
 
 pub use assets::{Asset, AssetKind, Assets, Encoding, ForReader};
 pub use cache::CachedAssets;
-pub use error::{Error, NotBuilt};
+pub use error::{AssetError, NotBuilt};
 pub use lock::{Lock, LockError, LogId};
 pub use memory::{MemoryAssets, MemoryLock};
 #[cfg(feature = "object-stores")]

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::{Asset, Assets, Error, Lock, LockError, LogId, Stats, path};
+use crate::{Asset, AssetError, Assets, Lock, LockError, LogId, Stats, path};
 
 /// A call on [`MemoryAssets`], for [`MemoryAssets::inject`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum Operation {
     Get,
 }
 
-type Fault = dyn Fn(Operation) -> Option<Error> + Send + Sync;
+type Fault = dyn Fn(Operation) -> Option<AssetError> + Send + Sync;
 
 /// Assets in memory. Clones share their content, so that a clone stands for
 /// the same directory opened again.
@@ -57,7 +57,7 @@ impl MemoryAssets {
     /// Makes calls fail from now on: `fault` is asked before each and returns
     /// the error to fail with. A failed `stage` or `settle` poisons as it does
     /// on disk.
-    pub fn inject(&self, fault: impl Fn(Operation) -> Option<Error> + Send + Sync + 'static) {
+    pub fn inject(&self, fault: impl Fn(Operation) -> Option<AssetError> + Send + Sync + 'static) {
         *self.inner.fault.lock() = Some(Arc::new(fault));
     }
 
@@ -88,14 +88,14 @@ impl MemoryAssets {
         copy
     }
 
-    fn fault(&self, operation: Operation) -> Result<(), Error> {
+    fn fault(&self, operation: Operation) -> Result<(), AssetError> {
         let fault = self.inner.fault.lock().clone();
         fault.and_then(|f| f(operation)).map_or(Ok(()), Err)
     }
 
-    fn journaled(&self, operation: Operation) -> Result<(), Error> {
+    fn journaled(&self, operation: Operation) -> Result<(), AssetError> {
         if let Some(reason) = &self.inner.journal.lock().poisoned {
-            return Err(Error::Poisoned {
+            return Err(AssetError::Poisoned {
                 location: self.location(),
                 reason: reason.clone(),
             });
@@ -108,7 +108,7 @@ impl MemoryAssets {
 
 #[async_trait]
 impl Assets for MemoryAssets {
-    async fn stage(&self, new_size: u64, record: Bytes) -> Result<(), Error> {
+    async fn stage(&self, new_size: u64, record: Bytes) -> Result<(), AssetError> {
         self.journaled(Operation::Stage)?;
         self.inner.stats.appended(record.len() as u64);
         self.inner.stats.synced();
@@ -116,14 +116,14 @@ impl Assets for MemoryAssets {
         Ok(())
     }
 
-    async fn staged(&self) -> Result<Vec<Bytes>, Error> {
+    async fn staged(&self) -> Result<Vec<Bytes>, AssetError> {
         self.fault(Operation::Staged)?;
         let mut journal = self.inner.journal.lock();
         journal.poisoned = None;
         Ok(journal.records.iter().map(|(_, r)| r.clone()).collect())
     }
 
-    async fn publish(&self, assets: Vec<Asset>) -> Result<(), Error> {
+    async fn publish(&self, assets: Vec<Asset>) -> Result<(), AssetError> {
         for asset in &assets {
             path::check(&asset.path)?;
         }
@@ -135,7 +135,7 @@ impl Assets for MemoryAssets {
         Ok(())
     }
 
-    async fn settle(&self, size: u64) -> Result<(), Error> {
+    async fn settle(&self, size: u64) -> Result<(), AssetError> {
         self.journaled(Operation::Settle)?;
         self.inner.stats.synced();
         let mut journal = self.inner.journal.lock();
@@ -143,13 +143,13 @@ impl Assets for MemoryAssets {
         Ok(())
     }
 
-    async fn get(&self, path: &str) -> Result<Option<Bytes>, Error> {
+    async fn get(&self, path: &str) -> Result<Option<Bytes>, AssetError> {
         path::check(path)?;
         self.fault(Operation::Get)?;
         Ok(self.inner.files.lock().get(path).cloned())
     }
 
-    async fn remove_partials(&self, tiles: &[String]) -> Result<(), Error> {
+    async fn remove_partials(&self, tiles: &[String]) -> Result<(), AssetError> {
         for tile in tiles {
             path::check(tile)?;
             let prefix = format!("{tile}.p/");
@@ -164,7 +164,7 @@ impl Assets for MemoryAssets {
         Ok(())
     }
 
-    async fn partials(&self, tile_path: &str) -> Result<Vec<u16>, Error> {
+    async fn partials(&self, tile_path: &str) -> Result<Vec<u16>, AssetError> {
         path::check(tile_path)?;
         let prefix = format!("{tile_path}.p/");
         let files = self.inner.files.lock();
@@ -174,7 +174,7 @@ impl Assets for MemoryAssets {
         Ok(widths)
     }
 
-    async fn headroom(&self) -> Result<Option<u64>, Error> {
+    async fn headroom(&self) -> Result<Option<u64>, AssetError> {
         Ok(None)
     }
 

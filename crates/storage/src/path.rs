@@ -1,15 +1,15 @@
 //! Which paths an asset may have.
 
-use crate::Error;
+use crate::AssetError;
 
 /// Checks that `path` names a file below the public root: components of
 /// letters, digits, `-`, `_` and `.`, none of them empty or starting with a
 /// dot. That excludes absolute paths, `..`, and our own `.lucarne/`.
-pub(crate) fn check(path: &str) -> Result<&str, Error> {
+pub(crate) fn check(path: &str) -> Result<&str, AssetError> {
     if !path.is_empty() && path.len() <= 512 && path.split('/').all(component) {
         return Ok(path);
     }
-    Err(Error::BadPath {
+    Err(AssetError::BadPath {
         path: path.chars().take(512).collect(),
     })
 }

@@ -14,7 +14,7 @@ use object_store::client::{HttpClient, HttpConnector, HttpError, HttpRequestBody
 use serde_json::Value;
 
 use crate::object::{RequestPolicy, connect, failure, http::Connector};
-use crate::{Error, Stats};
+use crate::{AssetError, Stats};
 
 /// Before each repetition. Longer bad moments are for whoever starts us anew.
 const PAUSES: [Duration; 3] = [
@@ -179,9 +179,9 @@ fn server(endpoint: Option<&str>, usual: impl FnOnce() -> String) -> Result<Stri
     Ok(url.as_str().trim_end_matches('/').to_owned())
 }
 
-fn misconfigured(error: Error) -> SecretError {
+fn misconfigured(error: AssetError) -> SecretError {
     SecretError::Configuration(match error {
-        Error::Configuration { problem } => problem,
+        AssetError::Configuration { problem } => problem,
         other => other.to_string(),
     })
 }

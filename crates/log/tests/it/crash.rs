@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex};
 use crate::fixture::{Submission, World, audit, persistently, place, reached, submit_all};
 use lucarne_log::State;
 use lucarne_storage::memory::Operation;
-use lucarne_storage::{Error, Lock};
+use lucarne_storage::{AssetError, Lock};
 
-fn broken(operation: Operation) -> Error {
-    Error::Poisoned {
+fn broken(operation: Operation) -> AssetError {
+    AssetError::Poisoned {
         location: "memory".into(),
         reason: format!("{operation:?} was made to fail"),
     }

@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use self::disk::Disk;
-use crate::{Asset, Assets, Error, ForReader, Observer, Stats};
+use crate::{Asset, AssetError, Assets, ForReader, Observer, Stats};
 
 /// Assets of which readers get what never changes from a directory, bounded in
 /// bytes, as soon as somebody has asked for it once.
@@ -62,19 +62,19 @@ fn is_immutable(path: &str) -> bool {
 
 #[async_trait]
 impl Assets for CachedAssets {
-    async fn stage(&self, new_size: u64, record: Bytes) -> Result<(), Error> {
+    async fn stage(&self, new_size: u64, record: Bytes) -> Result<(), AssetError> {
         self.assets.stage(new_size, record).await
     }
 
-    async fn staged(&self) -> Result<Vec<Bytes>, Error> {
+    async fn staged(&self) -> Result<Vec<Bytes>, AssetError> {
         self.assets.staged().await
     }
 
-    async fn publish(&self, assets: Vec<Asset>) -> Result<(), Error> {
+    async fn publish(&self, assets: Vec<Asset>) -> Result<(), AssetError> {
         self.assets.publish(assets).await
     }
 
-    async fn settle(&self, size: u64) -> Result<(), Error> {
+    async fn settle(&self, size: u64) -> Result<(), AssetError> {
         self.assets.settle(size).await
     }
 
@@ -82,11 +82,11 @@ impl Assets for CachedAssets {
         self.assets.publishes_durably()
     }
 
-    async fn get(&self, path: &str) -> Result<Option<Bytes>, Error> {
+    async fn get(&self, path: &str) -> Result<Option<Bytes>, AssetError> {
         self.assets.get(path).await
     }
 
-    async fn get_for_reader(&self, path: &str) -> Result<Option<ForReader>, Error> {
+    async fn get_for_reader(&self, path: &str) -> Result<Option<ForReader>, AssetError> {
         if !is_immutable(path) {
             return self.assets.get_for_reader(path).await;
         }
@@ -113,15 +113,15 @@ impl Assets for CachedAssets {
         self.observer.cache_holds(self.disk.bytes());
     }
 
-    async fn remove_partials(&self, tiles: &[String]) -> Result<(), Error> {
+    async fn remove_partials(&self, tiles: &[String]) -> Result<(), AssetError> {
         self.assets.remove_partials(tiles).await
     }
 
-    async fn partials(&self, tile_path: &str) -> Result<Vec<u16>, Error> {
+    async fn partials(&self, tile_path: &str) -> Result<Vec<u16>, AssetError> {
         self.assets.partials(tile_path).await
     }
 
-    async fn headroom(&self) -> Result<Option<u64>, Error> {
+    async fn headroom(&self) -> Result<Option<u64>, AssetError> {
         self.assets.headroom().await
     }
 

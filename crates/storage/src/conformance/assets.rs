@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::AssetsBackend;
-use crate::{Asset, AssetKind, Assets, Encoding, Error};
+use crate::{Asset, AssetError, AssetKind, Assets, Encoding};
 
 type Backend<'b> = &'b dyn AssetsBackend;
 
@@ -223,11 +223,20 @@ pub async fn paths_outside_are_refused(backend: Backend<'_>) {
     ] {
         let asset = Asset::new(path, "x", AssetKind::HashTile);
         let refused = assets.publish(vec![asset]).await;
-        assert!(matches!(refused, Err(Error::BadPath { .. })), "{path:?}");
-        assert!(matches!(assets.get(path).await, Err(Error::BadPath { .. })));
+        assert!(
+            matches!(refused, Err(AssetError::BadPath { .. })),
+            "{path:?}"
+        );
+        assert!(matches!(
+            assets.get(path).await,
+            Err(AssetError::BadPath { .. })
+        ));
         let tiles = [path.to_owned()];
         let refused = assets.remove_partials(&tiles).await;
-        assert!(matches!(refused, Err(Error::BadPath { .. })), "{path:?}");
+        assert!(
+            matches!(refused, Err(AssetError::BadPath { .. })),
+            "{path:?}"
+        );
     }
 }
 

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::{Asset, Assets, Error, PosixAssets, Stats};
+use crate::{Asset, AssetError, Assets, PosixAssets, Stats};
 
 /// The fate of a file that was written but not settled when the power fails. All of
 /// these happen on real file systems; which one, nobody knows.
@@ -89,7 +89,7 @@ impl PowerLoss {
     }
 
     /// Notes what is at each path now, unless it has changed before.
-    async fn note(&self, paths: Vec<String>) -> Result<Noted, Error> {
+    async fn note(&self, paths: Vec<String>) -> Result<Noted, AssetError> {
         let mut noted = Vec::new();
         for path in paths {
             let before = self.inner.get(&path).await?;
@@ -124,15 +124,15 @@ fn newest_segment(directory: &Path) -> Option<PathBuf> {
 
 #[async_trait]
 impl Assets for PowerLoss {
-    async fn stage(&self, new_size: u64, record: Bytes) -> Result<(), Error> {
+    async fn stage(&self, new_size: u64, record: Bytes) -> Result<(), AssetError> {
         self.inner.stage(new_size, record).await
     }
 
-    async fn staged(&self) -> Result<Vec<Bytes>, Error> {
+    async fn staged(&self) -> Result<Vec<Bytes>, AssetError> {
         self.inner.staged().await
     }
 
-    async fn publish(&self, assets: Vec<Asset>) -> Result<(), Error> {
+    async fn publish(&self, assets: Vec<Asset>) -> Result<(), AssetError> {
         let noted = self.note(assets.iter().map(|a| a.path.clone()).collect());
         let noted = noted.await?;
         let result = self.inner.publish(assets).await;
@@ -141,7 +141,7 @@ impl Assets for PowerLoss {
         result
     }
 
-    async fn settle(&self, size: u64) -> Result<(), Error> {
+    async fn settle(&self, size: u64) -> Result<(), AssetError> {
         // What is published while this runs stays unsettled.
         let before = std::mem::take(&mut *self.before.lock());
         let result = self.inner.settle(size).await;
@@ -151,11 +151,11 @@ impl Assets for PowerLoss {
         result
     }
 
-    async fn get(&self, path: &str) -> Result<Option<Bytes>, Error> {
+    async fn get(&self, path: &str) -> Result<Option<Bytes>, AssetError> {
         self.inner.get(path).await
     }
 
-    async fn remove_partials(&self, tiles: &[String]) -> Result<(), Error> {
+    async fn remove_partials(&self, tiles: &[String]) -> Result<(), AssetError> {
         for tile in tiles {
             for width in self.inner.partials(tile).await? {
                 self.note(vec![format!("{tile}.p/{width}")]).await?;
@@ -164,11 +164,11 @@ impl Assets for PowerLoss {
         self.inner.remove_partials(tiles).await
     }
 
-    async fn partials(&self, tile_path: &str) -> Result<Vec<u16>, Error> {
+    async fn partials(&self, tile_path: &str) -> Result<Vec<u16>, AssetError> {
         self.inner.partials(tile_path).await
     }
 
-    async fn headroom(&self) -> Result<Option<u64>, Error> {
+    async fn headroom(&self) -> Result<Option<u64>, AssetError> {
         self.inner.headroom().await
     }
 

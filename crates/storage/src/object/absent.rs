@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use super::{Bucket, ObjectStoreConfig};
-use crate::{Assets, Error, Lock, LockError, NotBuilt, Observer};
+use crate::{AssetError, Assets, Lock, LockError, NotBuilt, Observer};
 
 /// Opens nothing.
 ///
 /// # Errors
 ///
-/// [`Error::NotBuilt`].
+/// [`AssetError::NotBuilt`].
 pub async fn open(
     config: &ObjectStoreConfig,
     _observer: Arc<dyn Observer>,
-) -> Result<Arc<dyn Assets>, Error> {
+) -> Result<Arc<dyn Assets>, AssetError> {
     Err(left_out(config).into())
 }
 
@@ -32,7 +32,7 @@ pub async fn lock(
     })
 }
 
-pub(super) fn check(config: &ObjectStoreConfig) -> Result<(), Error> {
+pub(super) fn check(config: &ObjectStoreConfig) -> Result<(), AssetError> {
     Err(left_out(config).into())
 }
 

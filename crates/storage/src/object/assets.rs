@@ -20,7 +20,7 @@ use self::checkpoint::Published;
 use super::http::{Immutable, Tries};
 use super::journal::{self, Journal, Name};
 use super::{ObjectStoreConfig, RequestPolicy, failure};
-use crate::{Asset, AssetKind, Assets, Error, Observer, Stats, path};
+use crate::{Asset, AssetError, AssetKind, Assets, Observer, Stats, path};
 
 /// Assets in a bucket of S3, Google Cloud Storage or Azure. See the
 /// [module](super) on what happens if two processes open the same one.
@@ -42,10 +42,10 @@ impl ObjectAssets {
     ///
     /// # Errors
     ///
-    /// [`Error::Configuration`], [`Error::NoBucket`], [`Error::Refused`],
-    /// [`Error::ClockSkew`] or [`Error::Unavailable`]. A prefix without any
+    /// [`AssetError::Configuration`], [`AssetError::NoBucket`], [`AssetError::Refused`],
+    /// [`AssetError::ClockSkew`] or [`AssetError::Unavailable`]. A prefix without any
     /// object is none: whether that is right, the lock knows.
-    pub async fn open(config: &ObjectStoreConfig) -> Result<Self, Error> {
+    pub async fn open(config: &ObjectStoreConfig) -> Result<Self, AssetError> {
         Self::open_observed(config, Arc::new(())).await
     }
 
@@ -57,7 +57,7 @@ impl ObjectAssets {
     pub async fn open_observed(
         config: &ObjectStoreConfig,
         observer: Arc<dyn Observer>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, AssetError> {
         config.check_prefix()?;
         let stats = Arc::new(Stats::observed(observer));
         let hasty = ObjectStoreConfig {
@@ -82,9 +82,9 @@ impl ObjectAssets {
         Ok(assets)
     }
 
-    fn key(&self, path: &str) -> Result<Path, Error> {
+    fn key(&self, path: &str) -> Result<Path, AssetError> {
         let key = Path::parse(format!("{}{path}", self.key_prefix));
-        key.map_err(|_| Error::BadPath { path: path.into() })
+        key.map_err(|_| AssetError::BadPath { path: path.into() })
     }
 
     /// The path within the log.
@@ -92,11 +92,11 @@ impl ObjectAssets {
         key.as_ref().strip_prefix(&self.key_prefix)
     }
 
-    fn failed(&self, action: &'static str, path: &str, error: &object_store::Error) -> Error {
+    fn failed(&self, action: &'static str, path: &str, error: &object_store::Error) -> AssetError {
         failure::sort(action, format!("{path} in {}", self.location), error)
     }
 
-    async fn put(&self, asset: Asset) -> Result<(), Error> {
+    async fn put(&self, asset: Asset) -> Result<(), AssetError> {
         let size = asset.bytes.len() as u64;
         if asset.kind == AssetKind::Checkpoint {
             self.replace_checkpoint(asset.bytes).await?;
@@ -116,7 +116,7 @@ impl ObjectAssets {
         path: &str,
         object: PutPayload,
         options: PutOptions,
-    ) -> Result<(), Error> {
+    ) -> Result<(), AssetError> {
         let put = self.try_write(path, object, options).await?;
         put.map_err(|error| self.failed("write", path, &error))?;
         Ok(())
@@ -129,7 +129,7 @@ impl ObjectAssets {
         path: &str,
         object: PutPayload,
         mut options: PutOptions,
-    ) -> Result<object_store::Result<PutResult>, Error> {
+    ) -> Result<object_store::Result<PutResult>, AssetError> {
         let key = self.key(path)?;
         options.extensions.insert(Tries::default());
         let conditional = options.mode != PutMode::Overwrite;
@@ -152,7 +152,7 @@ impl ObjectAssets {
     }
 
     /// The bytes of an object as they are stored.
-    async fn read(&self, path: &str) -> Result<Option<Bytes>, Error> {
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, AssetError> {
         self.read_from(&self.store, path).await
     }
 
@@ -160,7 +160,7 @@ impl ObjectAssets {
         &self,
         store: &Arc<dyn ObjectStore>,
         path: &str,
-    ) -> Result<Option<Bytes>, Error> {
+    ) -> Result<Option<Bytes>, AssetError> {
         let key = self.key(path)?;
         let mut options = GetOptions::default();
         options.extensions.insert(Tries::default());
@@ -173,7 +173,7 @@ impl ObjectAssets {
     }
 
     /// Returns what is staged, oldest first. A paged listing: 1,000 names a request.
-    async fn list_journal(&self) -> Result<Vec<Name>, Error> {
+    async fn list_journal(&self) -> Result<Vec<Name>, AssetError> {
         let mut objects = self.store.list(Some(&self.key(JOURNAL)?));
         let mut names = Vec::new();
         while let Some(object) = objects.next().await {
@@ -191,24 +191,24 @@ impl ObjectAssets {
     }
 
     /// The record, unless it has been removed since it was listed.
-    async fn read_staged(&self, name: Name) -> Result<Option<Bytes>, Error> {
+    async fn read_staged(&self, name: Name) -> Result<Option<Bytes>, AssetError> {
         let path = staged_path(name);
         let Some(object) = self.read(&path).await? else {
             return Ok(None);
         };
         journal::record(object)
             .map(Some)
-            .map_err(|(offset, detail)| Error::Damaged {
+            .map_err(|(offset, detail)| AssetError::Damaged {
                 file: format!("{path} in {}", self.location),
                 offset,
                 detail: detail.into(),
             })
     }
 
-    fn usable(&self) -> Result<(), Error> {
+    fn usable(&self) -> Result<(), AssetError> {
         match self.journal.poison_found() {
             None => Ok(()),
-            Some(reason) => Err(Error::Poisoned {
+            Some(reason) => Err(AssetError::Poisoned {
                 location: self.location(),
                 reason,
             }),
@@ -217,7 +217,7 @@ impl ObjectAssets {
 
     /// Deletes in batches as large as the store takes (S3: 1,000), and says of
     /// each object that it is gone.
-    async fn delete(&self, keys: Vec<Path>, mut gone: impl FnMut(&Path)) -> Result<(), Error> {
+    async fn delete(&self, keys: Vec<Path>, mut gone: impl FnMut(&Path)) -> Result<(), AssetError> {
         let keys: BoxStream<'static, _> = stream::iter(keys.into_iter().map(Ok)).boxed();
         let mut results = self.store.delete_stream(keys);
         let mut failure = None;
@@ -237,7 +237,7 @@ impl ObjectAssets {
         &self,
         directory: &str,
         tiles: &BTreeSet<&str>,
-    ) -> Result<Vec<Path>, Error> {
+    ) -> Result<Vec<Path>, AssetError> {
         let (Some(first), Some(last)) = (tiles.first(), tiles.last()) else {
             return Ok(Vec::new());
         };
@@ -292,7 +292,7 @@ fn headers(kind: AssetKind) -> Attributes {
 
 #[async_trait]
 impl Assets for ObjectAssets {
-    async fn stage(&self, new_size: u64, record: Bytes) -> Result<(), Error> {
+    async fn stage(&self, new_size: u64, record: Bytes) -> Result<(), AssetError> {
         self.usable()?;
         if self.journal.is_closed() {
             self.journal.open(self.list_journal().await?);
@@ -317,7 +317,7 @@ impl Assets for ObjectAssets {
         Ok(())
     }
 
-    async fn staged(&self) -> Result<Vec<Bytes>, Error> {
+    async fn staged(&self) -> Result<Vec<Bytes>, AssetError> {
         self.published.forget().await;
         let read = async {
             let names = self.list_journal().await?;
@@ -333,14 +333,14 @@ impl Assets for ObjectAssets {
                 Ok(records)
             }
             Err(error) => {
-                let error: Error = error;
+                let error: AssetError = error;
                 self.journal.poison(error.to_string());
                 Err(error)
             }
         }
     }
 
-    async fn publish(&self, assets: Vec<Asset>) -> Result<(), Error> {
+    async fn publish(&self, assets: Vec<Asset>) -> Result<(), AssetError> {
         for asset in &assets {
             path::check(&asset.path)?;
         }
@@ -350,11 +350,11 @@ impl Assets for ObjectAssets {
     }
 
     /// Only staged objects are to be deleted.
-    async fn settle(&self, size: u64) -> Result<(), Error> {
+    async fn settle(&self, size: u64) -> Result<(), AssetError> {
         self.usable()?;
         let settled = self.journal.settled(size);
         let keys = settled.iter().map(|name| self.key(&staged_path(*name)));
-        let keys = keys.collect::<Result<Vec<Path>, Error>>()?;
+        let keys = keys.collect::<Result<Vec<Path>, AssetError>>()?;
         self.delete(keys, |key| {
             if let Some(name) = key.filename().and_then(Name::parse) {
                 self.journal.removed(&name);
@@ -367,14 +367,14 @@ impl Assets for ObjectAssets {
         true
     }
 
-    async fn get(&self, path: &str) -> Result<Option<Bytes>, Error> {
+    async fn get(&self, path: &str) -> Result<Option<Bytes>, AssetError> {
         match path::check(path)? {
             checkpoint::PATH => self.checkpoint().await,
             path => self.read(path).await,
         }
     }
 
-    async fn remove_partials(&self, tiles: &[String]) -> Result<(), Error> {
+    async fn remove_partials(&self, tiles: &[String]) -> Result<(), AssetError> {
         let mut directories: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for tile in tiles {
             let tile = path::check(tile)?;
@@ -388,7 +388,7 @@ impl Assets for ObjectAssets {
         Ok(())
     }
 
-    async fn partials(&self, tile_path: &str) -> Result<Vec<u16>, Error> {
+    async fn partials(&self, tile_path: &str) -> Result<Vec<u16>, AssetError> {
         let directory = format!("{}.p", path::check(tile_path)?);
         let mut objects = self.store.list(Some(&self.key(&directory)?));
         let mut widths = Vec::new();
@@ -405,7 +405,7 @@ impl Assets for ObjectAssets {
         Ok(widths)
     }
 
-    async fn headroom(&self) -> Result<Option<u64>, Error> {
+    async fn headroom(&self) -> Result<Option<u64>, AssetError> {
         self.read_from(&self.hasty, "checkpoint").await?;
         Ok(None)
     }

@@ -6,7 +6,7 @@ use url::Url;
 
 use super::config::configuration;
 use super::{Azure, Bucket, Gcs, ObjectStoreConfig, S3};
-use crate::Error;
+use crate::AssetError;
 
 /// Examples of how each kind is written, for messages.
 const EXAMPLES: &str = "s3://bucket/prefix?region=eu-central-1, \
@@ -34,8 +34,8 @@ impl ObjectStoreConfig {
     ///
     /// # Errors
     ///
-    /// [`Error::Configuration`], which never shows what may be a secret.
-    pub fn from_url(text: &str) -> Result<Self, Error> {
+    /// [`AssetError::Configuration`], which never shows what may be a secret.
+    pub fn from_url(text: &str) -> Result<Self, AssetError> {
         let malformed = || configuration(format!("it is no URL of a bucket: write {EXAMPLES}"));
         let url = Url::parse(text).map_err(|_| malformed())?;
         if !url.username().is_empty() || url.password().is_some() || url.port().is_some() {
@@ -138,7 +138,7 @@ impl Parameters {
     }
 
     /// Returns whether the bucket is in the host's name.
-    fn style(&mut self) -> Result<bool, Error> {
+    fn style(&mut self) -> Result<bool, AssetError> {
         match self.take("style").as_deref() {
             None | Some("path") => Ok(false),
             Some("virtual") => Ok(true),
@@ -146,7 +146,7 @@ impl Parameters {
         }
     }
 
-    fn finish(self) -> Result<(), Error> {
+    fn finish(self) -> Result<(), AssetError> {
         match self.0.first() {
             None => Ok(()),
             Some((unknown, _)) => Err(configuration(format!(

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::opening;
-use crate::{Error, path};
+use crate::{AssetError, path};
 
 /// The place of the objects of one log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,15 +162,15 @@ impl ObjectStoreConfig {
     ///
     /// # Errors
     ///
-    /// [`Error::Configuration`], or [`Error::NotBuilt`].
-    pub fn validate(&self) -> Result<(), Error> {
+    /// [`AssetError::Configuration`], or [`AssetError::NotBuilt`].
+    pub fn validate(&self) -> Result<(), AssetError> {
         self.check_prefix()?;
         opening::check(self)
     }
 
     /// Checks that what is listed is what was put: no key that the store's client
     /// would rewrite.
-    pub(super) fn check_prefix(&self) -> Result<(), Error> {
+    pub(super) fn check_prefix(&self) -> Result<(), AssetError> {
         let prefix = &self.key_prefix;
         let plain =
             prefix.is_empty() || path::check(prefix.strip_suffix('/').unwrap_or(prefix)).is_ok();
@@ -207,8 +207,8 @@ impl ObjectStoreConfig {
     }
 }
 
-pub(super) fn configuration(problem: impl Into<String>) -> Error {
-    Error::Configuration {
+pub(super) fn configuration(problem: impl Into<String>) -> AssetError {
+    AssetError::Configuration {
         problem: problem.into(),
     }
 }

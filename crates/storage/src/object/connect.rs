@@ -13,11 +13,11 @@ use super::config::configuration;
 use super::http::Connector;
 use super::profile::Profile;
 use super::{Azure, Bucket, Gcs, ObjectStoreConfig, RequestPolicy, S3};
-use crate::{Error, Stats};
+use crate::{AssetError, Stats};
 
 impl ObjectStoreConfig {
     /// A client of the store; nothing is sent yet.
-    pub(crate) fn connect(&self, stats: Arc<Stats>) -> Result<Arc<dyn ObjectStore>, Error> {
+    pub(crate) fn connect(&self, stats: Arc<Stats>) -> Result<Arc<dyn ObjectStore>, AssetError> {
         let connector = Connector {
             policy: self.policy,
             stats,
@@ -57,7 +57,7 @@ impl RequestPolicy {
     }
 }
 
-type Connected = Result<Arc<dyn ObjectStore>, Error>;
+type Connected = Result<Arc<dyn ObjectStore>, AssetError>;
 
 impl S3 {
     fn connect(&self, connector: Connector, retry: RetryConfig) -> Connected {
@@ -69,7 +69,7 @@ impl S3 {
         &self,
         connector: Connector,
         retry: RetryConfig,
-    ) -> Result<(AmazonS3, String), Error> {
+    ) -> Result<(AmazonS3, String), AssetError> {
         let mut builder = AmazonS3Builder::from_env()
             .with_bucket_name(named("bucket", &self.bucket)?)
             .with_retry(retry)
@@ -129,7 +129,7 @@ impl Gcs {
         &self,
         connector: Connector,
         retry: RetryConfig,
-    ) -> Result<GoogleCloudStorage, Error> {
+    ) -> Result<GoogleCloudStorage, AssetError> {
         let mut builder = GoogleCloudStorageBuilder::from_env()
             .with_bucket_name(named("bucket", &self.bucket)?)
             .with_retry(retry)
@@ -171,7 +171,7 @@ impl Azure {
     }
 }
 
-fn named<'n>(what: &str, name: &'n str) -> Result<&'n str, Error> {
+fn named<'n>(what: &str, name: &'n str) -> Result<&'n str, AssetError> {
     match name.is_empty() || name.contains('/') {
         true => Err(configuration(format!("{name:?} is no name of a {what}"))),
         false => Ok(name),
@@ -179,7 +179,7 @@ fn named<'n>(what: &str, name: &'n str) -> Result<&'n str, Error> {
 }
 
 /// An endpoint is shown in messages: it has no place for secrets.
-pub(crate) fn endpoint_url(endpoint: &str, allow_http: bool) -> Result<Url, Error> {
+pub(crate) fn endpoint_url(endpoint: &str, allow_http: bool) -> Result<Url, AssetError> {
     let url = Url::parse(endpoint).map_err(|_| {
         configuration("the endpoint is no URL: it should read like https://minio.example:9000")
     })?;

@@ -2,10 +2,10 @@
 
 use std::error::Error as StdError;
 
-use crate::Error;
+use crate::AssetError;
 
 /// Sorts an error: `action` as in "cannot `action` `place`".
-pub(crate) fn sort(action: &'static str, place: String, error: &object_store::Error) -> Error {
+pub(crate) fn sort(action: &'static str, place: String, error: &object_store::Error) -> AssetError {
     let Reason {
         status,
         code,
@@ -13,14 +13,14 @@ pub(crate) fn sort(action: &'static str, place: String, error: &object_store::Er
     } = Reason::of(error);
     let is = |codes: &[&str]| codes.contains(&code.as_str());
     if is(&["NoSuchBucket", "ContainerNotFound", "InvalidBucketName"]) {
-        return Error::NoBucket {
+        return AssetError::NoBucket {
             action,
             place,
             detail,
         };
     }
     if is(&["RequestTimeTooSkewed", "RequestExpired"]) {
-        return Error::ClockSkew {
+        return AssetError::ClockSkew {
             action,
             place,
             detail,
@@ -28,7 +28,7 @@ pub(crate) fn sort(action: &'static str, place: String, error: &object_store::Er
     }
     // As rustls words it; the error itself does not come through.
     if status == 0 && detail.contains("invalid peer certificate") {
-        return Error::Untrusted {
+        return AssetError::Untrusted {
             action,
             place,
             detail,
@@ -44,20 +44,20 @@ pub(crate) fn sort(action: &'static str, place: String, error: &object_store::Er
         "ExpiredToken",
     ]);
     if refused || matches!(status, 401 | 403) {
-        return Error::Refused {
+        return AssetError::Refused {
             action,
             place,
             detail,
         };
     }
     if (300..500).contains(&status) && !matches!(status, 408 | 429) {
-        return Error::Store {
+        return AssetError::Store {
             action,
             place,
             detail,
         };
     }
-    Error::Unavailable {
+    AssetError::Unavailable {
         action,
         place,
         detail,
@@ -87,8 +87,8 @@ pub(crate) fn is_absent(error: &object_store::Error) -> bool {
 pub(super) fn is_passing(error: &object_store::Error) -> bool {
     use object_store::Error::{AlreadyExists, NotFound};
     match sort("", String::new(), error) {
-        Error::Refused { .. } => true,
-        Error::NoBucket { .. } => false,
+        AssetError::Refused { .. } => true,
+        AssetError::NoBucket { .. } => false,
         _ => matches!(error, AlreadyExists { .. } | NotFound { .. }),
     }
 }
@@ -170,7 +170,7 @@ pub(crate) fn line(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn sorted(answer: &str) -> Error {
+    fn sorted(answer: &str) -> AssetError {
         let error = object_store::Error::Generic {
             store: "S3",
             source: format!("Server returned non-2xx status code: {answer}").into(),
@@ -184,22 +184,28 @@ mod tests {
         let slow = "503 Service Unavailable: <Error><Code>SlowDown</Code></Error>";
         assert!(matches!(
             sorted(&xml("NoSuchBucket")),
-            Error::NoBucket { .. }
+            AssetError::NoBucket { .. }
         ));
         assert!(matches!(
             sorted(&xml("RequestTimeTooSkewed")),
-            Error::ClockSkew { .. }
+            AssetError::ClockSkew { .. }
         ));
         assert!(matches!(
             sorted(&xml("AccessDenied")),
-            Error::Refused { .. }
+            AssetError::Refused { .. }
         ));
-        assert!(matches!(sorted("403 Forbidden: "), Error::Refused { .. }));
-        assert!(matches!(sorted("400 Bad Request: x"), Error::Store { .. }));
+        assert!(matches!(
+            sorted("403 Forbidden: "),
+            AssetError::Refused { .. }
+        ));
+        assert!(matches!(
+            sorted("400 Bad Request: x"),
+            AssetError::Store { .. }
+        ));
         assert!(matches!(
             sorted("503 Slow Down: "),
-            Error::Unavailable { .. }
+            AssetError::Unavailable { .. }
         ));
-        assert!(matches!(sorted(slow), Error::Unavailable { .. }));
+        assert!(matches!(sorted(slow), AssetError::Unavailable { .. }));
     }
 }

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use super::{ObjectAssets, ObjectStoreConfig};
-use crate::{Assets, Error, Lock, LockError, ObjectLock, Observer};
+use crate::{AssetError, Assets, Lock, LockError, ObjectLock, Observer};
 
 /// Opens the data of a log.
 ///
 /// # Errors
 ///
-/// As [`ObjectAssets::open_observed`]; [`Error::NotBuilt`] in a build without
+/// As [`ObjectAssets::open_observed`]; [`AssetError::NotBuilt`] in a build without
 /// the feature `object-stores`.
 pub async fn open(
     config: &ObjectStoreConfig,
     observer: Arc<dyn Observer>,
-) -> Result<Arc<dyn Assets>, Error> {
+) -> Result<Arc<dyn Assets>, AssetError> {
     let assets = ObjectAssets::open_observed(config, observer).await?;
     Ok(Arc::new(assets))
 }
@@ -34,6 +34,6 @@ pub async fn lock(
 }
 
 /// Checks whether it could be a bucket, as far as that can be told without asking it.
-pub(super) fn check(config: &ObjectStoreConfig) -> Result<(), Error> {
+pub(super) fn check(config: &ObjectStoreConfig) -> Result<(), AssetError> {
     config.connect(Arc::default()).map(drop)
 }

@@ -424,7 +424,7 @@ impl From<tokio::time::error::Elapsed> for Failure {
 impl Failure {
     /// Returns whether the next attempt would fail alike.
     fn is_final(&self) -> bool {
-        use crate::Error::{NoBucket, Refused, Untrusted};
+        use crate::AssetError::{NoBucket, Refused, Untrusted};
         let Self::Store(error) = self else {
             return false;
         };
@@ -470,21 +470,21 @@ impl Failure {
 /// The store's answer, and what to do.
 fn said(error: &Error) -> String {
     let detail = failure::detail(error);
-    use crate::Error::{NoBucket, Store, Unavailable};
+    use crate::AssetError::{NoBucket, Store, Unavailable};
     match (error, failure::sort("", String::new(), error)) {
         // For a put, absence is that of the bucket.
         (_, NoBucket { .. }) | (Error::NotFound { .. }, Store { .. } | Unavailable { .. }) => {
             format!("{detail}; there is no such bucket: check its name, region and endpoint")
         }
-        (_, crate::Error::ClockSkew { .. }) => format!(
+        (_, crate::AssetError::ClockSkew { .. }) => format!(
             "this machine's clock and the store's are too far apart ({detail}); set the clock"
         ),
         (Error::PermissionDenied { .. } | Error::Unauthenticated { .. }, _)
-        | (_, crate::Error::Refused { .. }) => format!(
+        | (_, crate::AssetError::Refused { .. }) => format!(
             "the store refuses ({detail}). Check the credentials, and that they may get, put and \
              delete objects under this prefix"
         ),
-        (_, crate::Error::Untrusted { .. }) => format!(
+        (_, crate::AssetError::Untrusted { .. }) => format!(
             "the store's certificate is not trusted ({detail}). If the endpoint is right, its \
              authority goes into the system's certificates, or into a file that SSL_CERT_FILE names"
         ),

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::Error;
+use crate::AssetError;
 
 /// Holds the directory for this process. The kernel lets go of it when the
 /// process ends, however it ends; the file stays and means nothing by itself.
@@ -17,11 +17,11 @@ pub(super) struct DirectoryLock {
 
 impl DirectoryLock {
     /// Takes [`LOCK`](super::LOCK) for the log in `directory`.
-    pub(super) fn take(directory: &Path) -> Result<Self, Error> {
+    pub(super) fn take(directory: &Path) -> Result<Self, AssetError> {
         let path = directory.join(super::LOCK);
         let failed = |action| {
             let path = path.display().to_string();
-            move |e| Error::io(action, path, e)
+            move |e| AssetError::io(action, path, e)
         };
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
@@ -43,7 +43,7 @@ impl DirectoryLock {
     }
 
     /// The same without writing anything; `None` where no process ever took it.
-    pub(super) fn look(directory: &Path) -> Result<Option<Self>, Error> {
+    pub(super) fn look(directory: &Path) -> Result<Option<Self>, AssetError> {
         let path = directory.join(super::LOCK);
         match File::open(&path) {
             Ok(mut file) => {
@@ -51,23 +51,23 @@ impl DirectoryLock {
                 Ok(Some(Self { file }))
             }
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(Error::io("open", path.display().to_string(), e)),
+            Err(e) => Err(AssetError::io("open", path.display().to_string(), e)),
         }
     }
 }
 
 /// Locks the file, or says who has.
-fn hold(file: &mut File, directory: &Path, path: &Path) -> Result<(), Error> {
+fn hold(file: &mut File, directory: &Path, path: &Path) -> Result<(), AssetError> {
     match flock(&*file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::WOULDBLOCK) => {
             let mut pid = String::new();
             let _ = file.read_to_string(&mut pid);
-            Err(Error::InUse {
+            Err(AssetError::InUse {
                 directory: directory.display().to_string(),
                 pid: pid.trim().parse().ok(),
             })
         }
-        Err(e) => Err(Error::io("lock", path.display().to_string(), e.into())),
+        Err(e) => Err(AssetError::io("lock", path.display().to_string(), e.into())),
     }
 }

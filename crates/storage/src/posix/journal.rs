@@ -14,7 +14,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::segment::{Salt, Segment, record_header, segment_header};
-use crate::{Error, Stats};
+use crate::{AssetError, Stats};
 
 pub(super) struct Journal {
     directory: PathBuf,
@@ -76,7 +76,7 @@ impl Journal {
 
     /// Reads all segments and begins a new one. Clears the poison: descriptors
     /// are new, and so is the file that is written from now on.
-    pub(super) fn open(&self) -> Result<Vec<Bytes>, Error> {
+    pub(super) fn open(&self) -> Result<Vec<Bytes>, AssetError> {
         let mut state = self.state.lock();
         match self.read() {
             Ok((open, records)) => {
@@ -91,7 +91,7 @@ impl Journal {
     }
 
     /// One append, one sync. When it returns, the record is durable.
-    pub(super) fn append(&self, new_size: u64, record: &[u8]) -> Result<(), Error> {
+    pub(super) fn append(&self, new_size: u64, record: &[u8]) -> Result<(), AssetError> {
         let mut state = self.state.lock();
         if let State::Closed = *state {
             *state = State::Open(self.read()?.0);
@@ -106,14 +106,14 @@ impl Journal {
             }
             Err(failure) => failure,
         };
-        let error = Error::io(action, open.active.path.display().to_string(), error);
+        let error = AssetError::io(action, open.active.path.display().to_string(), error);
         *state = State::Poisoned(error.to_string());
         Err(error)
     }
 
     /// Makes the segment that is to follow the active one, without syncing
     /// anything; `None` if the active one has no record yet.
-    pub(super) fn prepare(&self) -> Result<Option<Next>, Error> {
+    pub(super) fn prepare(&self) -> Result<Option<Next>, AssetError> {
         let number = match &*self.state.lock() {
             State::Open(open) if open.active.newest.is_some() => open.active.number + 1,
             State::Poisoned(reason) => return Err(self.poisoned(reason)),
@@ -128,7 +128,7 @@ impl Journal {
 
     /// Appends to `next` from now on. Its header and its directory entry must
     /// be durable.
-    pub(super) fn rotate(&self, next: Next) -> Result<(), Error> {
+    pub(super) fn rotate(&self, next: Next) -> Result<(), AssetError> {
         let mut state = self.state.lock();
         let open = self.opened(&mut state)?;
         let full = std::mem::replace(&mut open.active, next.0);
@@ -143,7 +143,7 @@ impl Journal {
     /// the one before it may be torn. That they are gone need not be durable:
     /// records that come back are settled ones, which
     /// [`Assets::staged`](crate::Assets::staged) may return.
-    pub(super) fn drop_settled(&self, size: u64) -> Result<(), Error> {
+    pub(super) fn drop_settled(&self, size: u64) -> Result<(), AssetError> {
         let mut state = self.state.lock();
         let State::Open(open) = &mut *state else {
             return Ok(());
@@ -166,7 +166,7 @@ impl Journal {
         }
     }
 
-    fn opened<'s>(&self, state: &'s mut State) -> Result<&'s mut Open, Error> {
+    fn opened<'s>(&self, state: &'s mut State) -> Result<&'s mut Open, AssetError> {
         match state {
             State::Open(open) => Ok(open),
             State::Poisoned(reason) => Err(self.poisoned(reason)),
@@ -174,14 +174,14 @@ impl Journal {
         }
     }
 
-    fn poisoned(&self, reason: &str) -> Error {
-        Error::Poisoned {
+    fn poisoned(&self, reason: &str) -> AssetError {
+        AssetError::Poisoned {
             location: self.directory.display().to_string(),
             reason: reason.to_owned(),
         }
     }
 
-    fn read(&self) -> Result<(Open, Vec<Bytes>), Error> {
+    fn read(&self) -> Result<(Open, Vec<Bytes>), AssetError> {
         let mut files = self.segments()?;
         while let Some(unused) = files.pop_if(SegmentFile::never_used) {
             remove(&unused.path)?;
@@ -197,7 +197,7 @@ impl Journal {
     }
 
     /// Returns what [`open`](Self::open) would return, without touching a file.
-    pub(super) fn look(&self) -> Result<Vec<Bytes>, Error> {
+    pub(super) fn look(&self) -> Result<Vec<Bytes>, AssetError> {
         if !self.directory.exists() {
             return Ok(Vec::new());
         }
@@ -207,8 +207,8 @@ impl Journal {
     }
 
     /// All segments, oldest first.
-    fn segments(&self) -> Result<Vec<SegmentFile>, Error> {
-        let failed = |e| Error::io("list", self.directory.display().to_string(), e);
+    fn segments(&self) -> Result<Vec<SegmentFile>, AssetError> {
+        let failed = |e| AssetError::io("list", self.directory.display().to_string(), e);
         let mut files = Vec::new();
         for entry in std::fs::read_dir(&self.directory).map_err(failed)? {
             let path = entry.map_err(failed)?.path();
@@ -219,7 +219,7 @@ impl Journal {
         files.sort_unstable();
         let mut segments = Vec::new();
         for (number, path) in files {
-            let failed = |e| Error::io("read", path.display().to_string(), e);
+            let failed = |e| AssetError::io("read", path.display().to_string(), e);
             let bytes = Bytes::from(std::fs::read(&path).map_err(failed)?);
             segments.push(SegmentFile {
                 number,
@@ -230,10 +230,10 @@ impl Journal {
         Ok(segments)
     }
 
-    fn sync(&self, action: &'static str, path: &Path, file: &File) -> Result<(), Error> {
+    fn sync(&self, action: &'static str, path: &Path, file: &File) -> Result<(), AssetError> {
         self.stats.synced();
         file.sync_all()
-            .map_err(|e| Error::io(action, path.display().to_string(), e))
+            .map_err(|e| AssetError::io(action, path.display().to_string(), e))
     }
 }
 
@@ -247,7 +247,7 @@ struct SegmentFile {
 type SegmentSize = (PathBuf, u64);
 
 /// Each segment with its size, and all whole records.
-fn whole(files: &[SegmentFile]) -> Result<(Vec<SegmentSize>, Vec<Bytes>), Error> {
+fn whole(files: &[SegmentFile]) -> Result<(Vec<SegmentSize>, Vec<Bytes>), AssetError> {
     let mut sizes = Vec::new();
     let mut records = Vec::new();
     for (at, file) in files.iter().enumerate() {
@@ -268,13 +268,13 @@ impl SegmentFile {
         Segment::never_used(&self.bytes)
     }
 
-    fn parse(&self) -> Result<Segment, Error> {
+    fn parse(&self) -> Result<Segment, AssetError> {
         Segment::parse(&self.bytes).map_err(|damage| self.damaged(damage.offset, damage.detail))
     }
 
     /// A tear is what a crash left if this was the last segment then, that is,
     /// if there is none after it or the one after it was begun by a recovery.
-    fn allow_tear(&self, offset: usize, next: Option<&SegmentFile>) -> Result<(), Error> {
+    fn allow_tear(&self, offset: usize, next: Option<&SegmentFile>) -> Result<(), AssetError> {
         if let Some(next) = next
             && next.parse()?.sealed
         {
@@ -289,8 +289,8 @@ impl SegmentFile {
         Ok(())
     }
 
-    fn damaged(&self, offset: usize, detail: &str) -> Error {
-        Error::Damaged {
+    fn damaged(&self, offset: usize, detail: &str) -> AssetError {
+        AssetError::Damaged {
             file: self.path.display().to_string(),
             offset: offset as u64,
             detail: detail.to_owned(),
@@ -300,7 +300,7 @@ impl SegmentFile {
 
 impl Active {
     /// A new segment, synced by the caller.
-    fn create(directory: &Path, number: u64, sealed: bool) -> Result<Self, Error> {
+    fn create(directory: &Path, number: u64, sealed: bool) -> Result<Self, AssetError> {
         let path = directory.join(format!("{number:016}"));
         let salt = Salt::random();
         let create = || -> io::Result<File> {
@@ -308,7 +308,7 @@ impl Active {
             file.write_all(&segment_header(salt, sealed))?;
             Ok(file)
         };
-        let file = create().map_err(|e| Error::io("begin", path.display().to_string(), e))?;
+        let file = create().map_err(|e| AssetError::io("begin", path.display().to_string(), e))?;
         Ok(Self {
             number,
             path,
@@ -347,13 +347,13 @@ fn number(path: &Path) -> Option<u64> {
     (name.len() == 16).then_some(name)?.parse().ok()
 }
 
-fn remove(path: &Path) -> Result<(), Error> {
+fn remove(path: &Path) -> Result<(), AssetError> {
     match std::fs::remove_file(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        result => result.map_err(|e| Error::io("remove", path.display().to_string(), e)),
+        result => result.map_err(|e| AssetError::io("remove", path.display().to_string(), e)),
     }
 }
 
-pub(super) fn open_directory(path: &Path) -> Result<File, Error> {
-    File::open(path).map_err(|e| Error::io("open", path.display().to_string(), e))
+pub(super) fn open_directory(path: &Path) -> Result<File, AssetError> {
+    File::open(path).map_err(|e| AssetError::io("open", path.display().to_string(), e))
 }

@@ -33,7 +33,7 @@ use self::journal::{Journal, open_directory};
 use self::publisher::Publisher;
 use self::settle::Durability;
 use crate::blocking_pool::{BlockingPool, NoResult};
-use crate::{Asset, Assets, Error, ForReader, Stats};
+use crate::{Asset, AssetError, Assets, ForReader, Stats};
 
 /// Assets in a directory of a POSIX file system. While it lives, no other
 /// process can open the directory.
@@ -80,10 +80,10 @@ impl PosixAssets {
     ///
     /// # Errors
     ///
-    /// [`Error::Missing`] if there is none (it is never made here, so that a
+    /// [`AssetError::Missing`] if there is none (it is never made here, so that a
     /// disk that was not mounted does not look like a new log),
-    /// [`Error::InUse`] if a process has it open.
-    pub fn open(directory: impl AsRef<Path>) -> Result<Self, Error> {
+    /// [`AssetError::InUse`] if a process has it open.
+    pub fn open(directory: impl AsRef<Path>) -> Result<Self, AssetError> {
         Self::open_with(directory.as_ref(), None)
     }
 
@@ -93,7 +93,7 @@ impl PosixAssets {
     /// # Errors
     ///
     /// As [`open`](Self::open).
-    pub fn examine(directory: impl AsRef<Path>) -> Result<Self, Error> {
+    pub fn examine(directory: impl AsRef<Path>) -> Result<Self, AssetError> {
         let given = directory.as_ref().to_owned();
         let path = existing(&given)?;
         let lock = DirectoryLock::look(&path)?;
@@ -132,13 +132,13 @@ impl PosixAssets {
     }
 
     /// Makes the directory where it does not exist, and opens it.
-    pub fn create(directory: impl AsRef<Path>) -> Result<Self, Error> {
+    pub fn create(directory: impl AsRef<Path>) -> Result<Self, AssetError> {
         make_durably(directory.as_ref(), 0o755)?;
         Self::open(directory)
     }
 
     /// `durability`: the one that fits the file system, unless a test wants one.
-    fn open_with(path: &Path, durability: Option<Durability>) -> Result<Self, Error> {
+    fn open_with(path: &Path, durability: Option<Durability>) -> Result<Self, AssetError> {
         let given = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let path = existing(path)?;
         let own = path.join(".lucarne");
@@ -161,28 +161,32 @@ impl PosixAssets {
     async fn blocking<T: Send + 'static>(
         &self,
         pool: &BlockingPool,
-        work: impl FnOnce(&Directory) -> Result<T, Error> + Send + 'static,
-    ) -> Result<T, Error> {
+        work: impl FnOnce(&Directory) -> Result<T, AssetError> + Send + 'static,
+    ) -> Result<T, AssetError> {
         let directory = self.directory.clone();
         match pool.run(move || work(&directory)).await {
             Ok(result) => result,
-            Err(NoResult::Silent) => Err(Error::Silent {
+            Err(NoResult::Silent) => Err(AssetError::Silent {
                 directory: self.location(),
             }),
             Err(NoResult::Panicked(e)) => {
-                Err(Error::io("finish work on", self.location(), e.into()))
+                Err(AssetError::io("finish work on", self.location(), e.into()))
             }
         }
     }
 }
 
 impl Directory {
-    fn writable(&self) -> Result<&Self, Error> {
+    fn writable(&self) -> Result<&Self, AssetError> {
         match self.read_only {
             false => Ok(self),
             true => {
                 let error = io::ErrorKind::ReadOnlyFilesystem.into();
-                Err(Error::io("write", self.path.display().to_string(), error))
+                Err(AssetError::io(
+                    "write",
+                    self.path.display().to_string(),
+                    error,
+                ))
             }
         }
     }
@@ -190,7 +194,7 @@ impl Directory {
 
 #[async_trait]
 impl Assets for PosixAssets {
-    async fn stage(&self, new_size: u64, record: Bytes) -> Result<(), Error> {
+    async fn stage(&self, new_size: u64, record: Bytes) -> Result<(), AssetError> {
         self.blocking(&self.rounds, move |d| {
             d.writable()?.still_there()?;
             d.publisher.recovering(false);
@@ -199,7 +203,7 @@ impl Assets for PosixAssets {
         .await
     }
 
-    async fn staged(&self) -> Result<Vec<Bytes>, Error> {
+    async fn staged(&self) -> Result<Vec<Bytes>, AssetError> {
         self.blocking(&self.rounds, |d| {
             if d.read_only {
                 return d.journal.look();
@@ -212,31 +216,31 @@ impl Assets for PosixAssets {
         .await
     }
 
-    async fn publish(&self, assets: Vec<Asset>) -> Result<(), Error> {
+    async fn publish(&self, assets: Vec<Asset>) -> Result<(), AssetError> {
         self.blocking(&self.rounds, move |d| {
             d.writable()?.publisher.publish(&assets)
         })
         .await
     }
 
-    async fn settle(&self, size: u64) -> Result<(), Error> {
+    async fn settle(&self, size: u64) -> Result<(), AssetError> {
         self.blocking(&self.settling, move |d| d.writable()?.settle(size))
             .await
     }
 
-    async fn get(&self, path: &str) -> Result<Option<Bytes>, Error> {
+    async fn get(&self, path: &str) -> Result<Option<Bytes>, AssetError> {
         let path = path.to_owned();
         self.blocking(&self.reading, move |d| d.publisher.read(&path))
             .await
     }
 
-    async fn get_for_reader(&self, path: &str) -> Result<Option<ForReader>, Error> {
+    async fn get_for_reader(&self, path: &str) -> Result<Option<ForReader>, AssetError> {
         let path = path.to_owned();
         self.blocking(&self.reading, move |d| d.publisher.read_for_reader(&path))
             .await
     }
 
-    async fn remove_partials(&self, tiles: &[String]) -> Result<(), Error> {
+    async fn remove_partials(&self, tiles: &[String]) -> Result<(), AssetError> {
         let tiles = tiles.to_vec();
         self.blocking(&self.settling, move |d| {
             d.writable()?;
@@ -247,17 +251,17 @@ impl Assets for PosixAssets {
         .await
     }
 
-    async fn partials(&self, tile_path: &str) -> Result<Vec<u16>, Error> {
+    async fn partials(&self, tile_path: &str) -> Result<Vec<u16>, AssetError> {
         let tile = tile_path.to_owned();
         self.blocking(&self.reading, move |d| d.publisher.partials(&tile))
             .await
     }
 
-    async fn headroom(&self) -> Result<Option<u64>, Error> {
+    async fn headroom(&self) -> Result<Option<u64>, AssetError> {
         self.blocking(&self.probing, |d| {
             d.still_there()?;
             let status = rustix::fs::fstatvfs(d.publisher.root())
-                .map_err(|e| Error::io("examine", d.path.display().to_string(), e.into()))?;
+                .map_err(|e| AssetError::io("examine", d.path.display().to_string(), e.into()))?;
             Ok(Some(status.f_bavail.saturating_mul(status.f_frsize)))
         })
         .await
@@ -276,16 +280,18 @@ impl Directory {
     /// Refuses if the path leads to another directory than the one that is open,
     /// or its lock to another file: rounds would go where nobody finds them
     /// again, and another process could begin one log a second time.
-    fn still_there(&self) -> Result<(), Error> {
+    fn still_there(&self) -> Result<(), AssetError> {
         let held = |lock: &DirectoryLock| is_same(&self.path.join(LOCK), lock.file());
         let same = is_same(&self.given, self.publisher.root())
             .and_then(|same| Ok(same && self.lock.as_ref().map_or(Ok(true), held)?));
         match same {
             Ok(true) => Ok(()),
-            Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                Err(Error::io("examine", self.given.display().to_string(), e))
-            }
-            _ => Err(Error::Moved {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(AssetError::io(
+                "examine",
+                self.given.display().to_string(),
+                e,
+            )),
+            _ => Err(AssetError::Moved {
                 directory: self.given.display().to_string(),
             }),
         }
@@ -302,23 +308,23 @@ fn is_same(path: &Path, file: &File) -> io::Result<bool> {
 const LOCK: &str = ".lucarne/lock";
 
 /// The directory as an absolute path without links; it must be there.
-fn existing(path: &Path) -> Result<PathBuf, Error> {
+fn existing(path: &Path) -> Result<PathBuf, AssetError> {
     let failed = |e: io::Error| match e.kind() {
-        io::ErrorKind::NotFound => Error::Missing {
+        io::ErrorKind::NotFound => AssetError::Missing {
             directory: path.display().to_string(),
         },
-        _ => Error::io("open", path.display().to_string(), e),
+        _ => AssetError::io("open", path.display().to_string(), e),
     };
     let real = path.canonicalize().map_err(failed)?;
     if !real.is_dir() {
         let error = io::ErrorKind::NotADirectory.into();
-        return Err(Error::io("open", real.display().to_string(), error));
+        return Err(AssetError::io("open", real.display().to_string(), error));
     }
     Ok(real)
 }
 
 /// `mkdir -p`, each new entry synced into its parent.
-pub(crate) fn make_durably(path: &Path, mode: u32) -> Result<(), Error> {
+pub(crate) fn make_durably(path: &Path, mode: u32) -> Result<(), AssetError> {
     if path.is_dir() {
         return Ok(());
     }
@@ -327,7 +333,7 @@ pub(crate) fn make_durably(path: &Path, mode: u32) -> Result<(), Error> {
         _ => Path::new("."),
     };
     make_durably(parent, 0o755)?;
-    let failed = |e| Error::io("make the directory", path.display().to_string(), e);
+    let failed = |e| AssetError::io("make the directory", path.display().to_string(), e);
     match DirBuilder::new().mode(mode).create(path) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
             if !path.is_dir() {

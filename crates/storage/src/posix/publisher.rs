@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, fstat, mkdirat, openat, renameat, statat
 use rustix::io::Errno;
 
 use crate::openfile::{OpenFile, Stamp};
-use crate::{Asset, AssetKind, Error, ForReader, Stats, path};
+use crate::{Asset, AssetError, AssetKind, ForReader, Stats, path};
 
 /// The directory where files are written before they are renamed: our own, so
 /// that readers never see one, and one sweep at start clears what a crash left.
@@ -45,7 +45,7 @@ pub(super) struct Publisher {
 
 impl Publisher {
     /// For the public root `path`, in which [`TEMPORARY`] exists.
-    pub(super) fn new(path: &Path, stats: Arc<Stats>) -> Result<Self, Error> {
+    pub(super) fn new(path: &Path, stats: Arc<Stats>) -> Result<Self, AssetError> {
         let mut publisher = Self::look(path, stats)?;
         publisher.sweep()?;
         publisher.umask = publisher.probe()?;
@@ -53,8 +53,8 @@ impl Publisher {
     }
 
     /// One that only reads.
-    pub(super) fn look(path: &Path, stats: Arc<Stats>) -> Result<Self, Error> {
-        let failed = |e| Error::io("open", path.display().to_string(), e);
+    pub(super) fn look(path: &Path, stats: Arc<Stats>) -> Result<Self, AssetError> {
+        let failed = |e| AssetError::io("open", path.display().to_string(), e);
         let root = File::open(path).map_err(failed)?;
         let device = fstat(&root).map_err(|e| failed(e.into()))?.st_dev;
         Ok(Self {
@@ -84,7 +84,7 @@ impl Publisher {
         self.path.join(path)
     }
 
-    pub(super) fn publish(&self, assets: &[Asset]) -> Result<(), Error> {
+    pub(super) fn publish(&self, assets: &[Asset]) -> Result<(), AssetError> {
         for asset in assets {
             path::check(&asset.path)?;
         }
@@ -105,7 +105,7 @@ impl Publisher {
         self.recovering.store(recovering, Relaxed);
     }
 
-    fn write(&self, asset: &Asset) -> Result<(), Error> {
+    fn write(&self, asset: &Asset) -> Result<(), AssetError> {
         let never_changes = !matches!(asset.kind, AssetKind::Checkpoint | AssetKind::LogJson);
         if never_changes && !self.recovering.load(Relaxed) && self.is_there(asset, false) {
             self.unsettled.lock().insert(asset.path.clone());
@@ -135,9 +135,9 @@ impl Publisher {
 
     /// A file that nobody may replace (`chattr +i`, as Sunlight sets it) is as
     /// good as one just written if the disk, and not only memory, has its bytes.
-    fn accept_immutable(&self, asset: &Asset) -> Result<(), Error> {
+    fn accept_immutable(&self, asset: &Asset) -> Result<(), AssetError> {
         if !self.is_there(asset, true) {
-            return Err(Error::Immutable {
+            return Err(AssetError::Immutable {
                 path: self.absolute(&asset.path).display().to_string(),
             });
         }
@@ -169,7 +169,7 @@ impl Publisher {
     }
 
     /// No sync: what a power failure takes of it, the journal brings back.
-    fn write_temporary(&self, bytes: &[u8]) -> Result<String, Error> {
+    fn write_temporary(&self, bytes: &[u8]) -> Result<String, AssetError> {
         let name = format!("{TEMPORARY}/{}", self.counter.fetch_add(1, Relaxed));
         let write = || -> io::Result<()> {
             let mut file = self.create(&name)?;
@@ -192,7 +192,7 @@ impl Publisher {
     }
 
     /// Makes `directory` and those above it, unless known to exist.
-    fn ensure(&self, directory: &str) -> Result<(), Error> {
+    fn ensure(&self, directory: &str) -> Result<(), AssetError> {
         if directory.is_empty() || self.directories.lock().contains(directory) {
             return Ok(());
         }
@@ -204,7 +204,7 @@ impl Publisher {
         let status = statat(&self.root, directory, AtFlags::empty())
             .map_err(|e| self.failed("examine", directory)(e.into()))?;
         if status.st_dev != self.device {
-            return Err(Error::OtherFileSystem {
+            return Err(AssetError::OtherFileSystem {
                 path: self.absolute(directory).display().to_string(),
                 directory: self.path.display().to_string(),
             });
@@ -223,12 +223,12 @@ impl Publisher {
         }
     }
 
-    pub(super) fn read(&self, path: &str) -> Result<Option<Bytes>, Error> {
+    pub(super) fn read(&self, path: &str) -> Result<Option<Bytes>, AssetError> {
         Ok(self.read_with_file(path)?.map(|(bytes, ..)| bytes))
     }
 
     /// As [`read`](Self::read); a large file stays open to be sent.
-    pub(super) fn read_for_reader(&self, path: &str) -> Result<Option<ForReader>, Error> {
+    pub(super) fn read_for_reader(&self, path: &str) -> Result<Option<ForReader>, AssetError> {
         let Some((bytes, file, stamp)) = self.read_with_file(path)? else {
             return Ok(None);
         };
@@ -240,7 +240,10 @@ impl Publisher {
     }
 
     /// The bytes of a file, and what the file was before they were read.
-    fn read_with_file(&self, path: &str) -> Result<Option<(Bytes, File, Option<Stamp>)>, Error> {
+    fn read_with_file(
+        &self,
+        path: &str,
+    ) -> Result<Option<(Bytes, File, Option<Stamp>)>, AssetError> {
         path::check(path)?;
         let read = || -> io::Result<(Bytes, File, Option<Stamp>)> {
             let mut file = self.open(path)?;
@@ -263,7 +266,7 @@ impl Publisher {
     }
 
     /// Removes `<tile>.p` and what is in it.
-    pub(super) fn remove_partials(&self, tile: &str) -> Result<(), Error> {
+    pub(super) fn remove_partials(&self, tile: &str) -> Result<(), AssetError> {
         path::check(tile)?;
         let directory = format!("{tile}.p");
         for name in self.list(&directory)? {
@@ -283,7 +286,7 @@ impl Publisher {
         }
     }
 
-    pub(super) fn partials(&self, tile: &str) -> Result<Vec<u16>, Error> {
+    pub(super) fn partials(&self, tile: &str) -> Result<Vec<u16>, AssetError> {
         path::check(tile)?;
         let names = self.list(&format!("{tile}.p"))?;
         let mut widths: Vec<u16> = names.iter().filter_map(|name| path::width(name)).collect();
@@ -296,7 +299,7 @@ impl Publisher {
         std::mem::take(&mut self.unsettled.lock())
     }
 
-    fn list(&self, directory: &str) -> Result<Vec<String>, Error> {
+    fn list(&self, directory: &str) -> Result<Vec<String>, AssetError> {
         let failed = self.failed("list", directory);
         let entries = match std::fs::read_dir(self.absolute(directory)) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -316,7 +319,7 @@ impl Publisher {
     }
 
     /// Clears what a crash left.
-    fn sweep(&self) -> Result<(), Error> {
+    fn sweep(&self) -> Result<(), AssetError> {
         for name in self.list(TEMPORARY)? {
             let path = format!("{TEMPORARY}/{name}");
             unlinkat(&self.root, &path, AtFlags::empty())
@@ -326,7 +329,7 @@ impl Publisher {
     }
 
     /// Shows that files can be made, and whether a umask takes from their mode.
-    fn probe(&self) -> Result<bool, Error> {
+    fn probe(&self) -> Result<bool, AssetError> {
         let name = format!("{TEMPORARY}/probe");
         let probe = || -> io::Result<bool> {
             let mode = Mode::from_raw_mode(fstat(self.create(&name)?)?.st_mode);
@@ -336,9 +339,9 @@ impl Publisher {
         probe().map_err(self.failed("write", &name))
     }
 
-    fn failed(&self, action: &'static str, path: &str) -> impl FnOnce(io::Error) -> Error {
+    fn failed(&self, action: &'static str, path: &str) -> impl FnOnce(io::Error) -> AssetError {
         let path = self.absolute(path).display().to_string();
-        move |e| Error::io(action, path, e)
+        move |e| AssetError::io(action, path, e)
     }
 }
 

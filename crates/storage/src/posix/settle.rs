@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::Directory;
 use super::journal::{Next, open_directory};
-use crate::Error;
+use crate::AssetError;
 
 /// The ways in which files are made durable.
 #[derive(Clone, Copy, Debug)]
@@ -54,13 +54,13 @@ impl Directory {
     ///
     /// Any failure poisons the journal: what was taken note of is forgotten,
     /// and a second sync would not report the failure of the first.
-    pub(super) fn settle(&self, size: u64) -> Result<(), Error> {
+    pub(super) fn settle(&self, size: u64) -> Result<(), AssetError> {
         let _one_at_a_time = self.settling.lock();
         self.settle_alone(size)
             .inspect_err(|error| self.journal.poison(error.to_string()))
     }
 
-    fn settle_alone(&self, size: u64) -> Result<(), Error> {
+    fn settle_alone(&self, size: u64) -> Result<(), AssetError> {
         let next = self.journal.prepare()?;
         let published = self.publisher.take_unsettled();
         if next.is_some() || !published.is_empty() {
@@ -72,7 +72,7 @@ impl Directory {
         self.journal.drop_settled(size)
     }
 
-    fn sync(&self, published: &HashSet<String>, next: Option<&Next>) -> Result<(), Error> {
+    fn sync(&self, published: &HashSet<String>, next: Option<&Next>) -> Result<(), AssetError> {
         match self.durability {
             Durability::FileSystem => self.sync_file_system(),
             Durability::EachFile => self.sync_each_file(published, next),
@@ -87,16 +87,16 @@ impl Directory {
     /// was opened or last reported, which is all we need to know. Older
     /// kernels do not, and are not supported.
     #[cfg(target_os = "linux")]
-    fn sync_file_system(&self) -> Result<(), Error> {
+    fn sync_file_system(&self) -> Result<(), AssetError> {
         self.stats.synced();
         rustix::fs::syncfs(self.publisher.root()).map_err(|e| {
             let path = self.path.display().to_string();
-            Error::io("sync the file system of", path, e.into())
+            AssetError::io("sync the file system of", path, e.into())
         })
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn sync_file_system(&self) -> Result<(), Error> {
+    fn sync_file_system(&self) -> Result<(), AssetError> {
         unreachable!("Durability::of never says FileSystem here")
     }
 
@@ -105,7 +105,7 @@ impl Directory {
         &self,
         published: &HashSet<String>,
         next: Option<&Next>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), AssetError> {
         let mut directories = BTreeSet::new();
         for path in published {
             let path = self.publisher.absolute(path);
@@ -113,7 +113,7 @@ impl Directory {
                 Ok(file) => self.sync_one(&path, &file)?,
                 // A partial tile, removed meanwhile.
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-                Err(e) => return Err(Error::io("open", path.display().to_string(), e)),
+                Err(e) => return Err(AssetError::io("open", path.display().to_string(), e)),
             }
             let above = path.ancestors().skip(1);
             directories.extend(
@@ -129,16 +129,17 @@ impl Directory {
         for path in directories.iter().rev() {
             match open_directory(path) {
                 Ok(directory) => self.sync_one(path, &directory)?,
-                Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
+                Err(AssetError::Io { source, .. })
+                    if source.kind() == std::io::ErrorKind::NotFound => {}
                 Err(e) => return Err(e),
             }
         }
         Ok(())
     }
 
-    fn sync_one(&self, path: &std::path::Path, file: &File) -> Result<(), Error> {
+    fn sync_one(&self, path: &std::path::Path, file: &File) -> Result<(), AssetError> {
         self.stats.synced();
         file.sync_all()
-            .map_err(|e| Error::io("sync", path.display().to_string(), e))
+            .map_err(|e| AssetError::io("sync", path.display().to_string(), e))
     }
 }

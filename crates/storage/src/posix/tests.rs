@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use super::{Durability, PosixAssets};
 use crate::conformance::AssetsBackend;
-use crate::{Asset, AssetKind, Assets, Error};
+use crate::{Asset, AssetError, AssetKind, Assets};
 
 struct EachFile(TempDir);
 
@@ -38,11 +38,14 @@ async fn a_failed_settle_ends_the_journal_until_it_is_reopened() {
     std::fs::remove_dir_all(&obstacle).unwrap();
     std::fs::write(&obstacle, "a file where a directory was").unwrap();
 
-    assert!(matches!(assets.settle(1).await, Err(Error::Io { .. })));
+    assert!(matches!(assets.settle(1).await, Err(AssetError::Io { .. })));
     let again = assets.settle(1).await;
-    assert!(matches!(again, Err(Error::Poisoned { .. })), "{again:?}");
+    assert!(
+        matches!(again, Err(AssetError::Poisoned { .. })),
+        "{again:?}"
+    );
     let staging = assets.stage(2, "next".into()).await;
-    assert!(matches!(staging, Err(Error::Poisoned { .. })));
+    assert!(matches!(staging, Err(AssetError::Poisoned { .. })));
 
     std::fs::remove_file(&obstacle).unwrap();
     assert_eq!(assets.staged().await.unwrap(), ["round"]);

@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used)]
 
 use bytes::Bytes;
-use lucarne_storage::{Asset, AssetKind, Assets, Error, Lock, LockError, PosixAssets, SqlLock};
+use lucarne_storage::{
+    Asset, AssetError, AssetKind, Assets, Lock, LockError, PosixAssets, SqlLock,
+};
 use lucarne_testkit::SmallDisk;
 
 /// A disk of 1 MiB for `test`: see [`SmallDisk::inside`].
@@ -40,13 +42,13 @@ async fn a_full_disk_loses_nothing_that_was_acknowledged() {
         "{message}"
     );
     let next = assets.stage(acknowledged + 2, Bytes::new()).await;
-    assert!(matches!(next, Err(Error::Poisoned { .. })), "{next:?}");
+    assert!(matches!(next, Err(AssetError::Poisoned { .. })), "{next:?}");
 
     // Still full: reopening says so, and may be tried again.
     disk.fill();
     assert!(assets.staged().await.unwrap_err().is_full());
     let unopened = assets.stage(acknowledged + 1, Bytes::new()).await;
-    assert!(matches!(unopened, Err(Error::Poisoned { .. })));
+    assert!(matches!(unopened, Err(AssetError::Poisoned { .. })));
     disk.free();
     std::fs::remove_file(reserve).unwrap();
     let records = assets.staged().await.unwrap();
@@ -114,7 +116,7 @@ async fn a_read_only_file_system_is_refused_with_the_path() {
     disk.make_read_only();
 
     let error = PosixAssets::open(&log).err().unwrap();
-    assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
+    assert!(matches!(error, AssetError::ReadOnly { .. }), "{error}");
     let message = error.to_string();
     assert!(message.contains(&log.display().to_string()), "{message}");
     assert!(message.contains("mount options"), "{message}");
@@ -176,5 +178,8 @@ async fn a_tile_directory_on_another_file_system_is_refused() {
     disk.mount_another(&tiles);
     let tile = Asset::new("tile/0/000", "x", AssetKind::HashTile);
     let error = assets.publish(vec![tile]).await.unwrap_err();
-    assert!(matches!(error, Error::OtherFileSystem { .. }), "{error}");
+    assert!(
+        matches!(error, AssetError::OtherFileSystem { .. }),
+        "{error}"
+    );
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use lucarne_storage::conformance::{Fate, PowerLoss};
-use lucarne_storage::{Asset, AssetKind, Assets, Error, PosixAssets};
+use lucarne_storage::{Asset, AssetError, AssetKind, Assets, PosixAssets};
 use tempfile::TempDir;
 
 const RECORDS: [&str; 3] = ["the first", "", "the third and last"];
@@ -18,7 +18,7 @@ const RECORDS: [&str; 3] = ["the first", "", "the third and last"];
 pub(crate) fn open(directory: &TempDir) -> PosixAssets {
     for _ in 0..10_000 {
         match PosixAssets::open(directory.path()) {
-            Err(Error::InUse { pid, .. }) if pid == Some(std::process::id()) => {
+            Err(AssetError::InUse { pid, .. }) if pid == Some(std::process::id()) => {
                 std::thread::sleep(Duration::from_millis(1));
             }
             opened => return opened.unwrap(),
@@ -104,7 +104,7 @@ async fn a_flipped_bit_is_found_and_its_place_named() {
         flipped[byte] ^= 1 << (byte % 8);
         let directory = with_segment(&flipped);
         match open(&directory).staged().await {
-            Err(Error::Damaged { file, offset, .. }) => {
+            Err(AssetError::Damaged { file, offset, .. }) => {
                 assert!(byte < last && offset <= byte as u64);
                 assert!(file.ends_with(".lucarne/journal/0000000000000001"));
             }
@@ -136,7 +136,10 @@ async fn the_end_of_a_finished_segment_is_no_tear() {
     bytes.pop();
     std::fs::write(first, bytes).unwrap();
     let refused = open(&directory).staged().await;
-    assert!(matches!(refused, Err(Error::Damaged { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(AssetError::Damaged { .. })),
+        "{refused:?}"
+    );
 }
 
 #[tokio::test]
@@ -160,7 +163,7 @@ fn a_missing_directory_is_never_made_by_opening() {
     let parent = TempDir::new().unwrap();
     let path = parent.path().join("logs/2026h1");
     let refused = PosixAssets::open(&path).err().unwrap();
-    assert!(matches!(refused, Error::Missing { .. }));
+    assert!(matches!(refused, AssetError::Missing { .. }));
     assert!(refused.to_string().contains("lucarne init"), "{refused}");
     assert!(!path.exists());
     PosixAssets::create(&path).unwrap();
@@ -368,9 +371,15 @@ async fn a_directory_that_was_moved_away_is_noticed() {
     assets.stage(1, "round".into()).await.unwrap();
     let moved = async || {
         let staging = assets.stage(2, "lost".into()).await;
-        assert!(matches!(staging, Err(Error::Moved { .. })), "{staging:?}");
+        assert!(
+            matches!(staging, Err(AssetError::Moved { .. })),
+            "{staging:?}"
+        );
         let probing = assets.headroom().await;
-        assert!(matches!(probing, Err(Error::Moved { .. })), "{probing:?}");
+        assert!(
+            matches!(probing, Err(AssetError::Moved { .. })),
+            "{probing:?}"
+        );
     };
     std::fs::rename(&here, &away).unwrap();
     moved().await;

@@ -18,7 +18,7 @@ use tokio::sync::Mutex;
 
 use super::{ObjectAssets, failure, headers};
 use crate::object::http::{Conditional, Tries};
-use crate::{AssetKind, Error};
+use crate::{AssetError, AssetKind};
 
 /// The path of the checkpoint.
 pub(super) const PATH: &str = "checkpoint";
@@ -64,7 +64,7 @@ impl Published {
 impl ObjectAssets {
     /// Reads the checkpoint. The first time after [`Published::forget`], this is
     /// what the next one will replace; whoever looks later changes nothing.
-    pub(super) async fn checkpoint(&self) -> Result<Option<Bytes>, Error> {
+    pub(super) async fn checkpoint(&self) -> Result<Option<Bytes>, AssetError> {
         let found = self.read_checkpoint().await?;
         let bytes = found.bytes.clone();
         self.published.0.lock().await.last.get_or_insert(found);
@@ -74,9 +74,9 @@ impl ObjectAssets {
     /// Replaces the checkpoint that was read or put last.
     ///
     /// # Errors
-    /// [`Error::Overtaken`] if another one is there. After any error the next
+    /// [`AssetError::Overtaken`] if another one is there. After any error the next
     /// call reads what is there first.
-    pub(super) async fn replace_checkpoint(&self, new: Bytes) -> Result<(), Error> {
+    pub(super) async fn replace_checkpoint(&self, new: Bytes) -> Result<(), AssetError> {
         let mut state = self.published.0.lock().await;
         let conditional = match state.conditional {
             Some(conditional) => conditional,
@@ -116,7 +116,7 @@ impl ObjectAssets {
     }
 
     /// For stores without conditions: what was put last, if it is still there.
-    async fn still(&self, last: Version, new: &Bytes) -> Result<Version, Error> {
+    async fn still(&self, last: Version, new: &Bytes) -> Result<Version, AssetError> {
         let found = self.read_checkpoint().await?;
         let ours = found.bytes == last.bytes || found.bytes.as_ref() == Some(new);
         match ours {
@@ -125,7 +125,7 @@ impl ObjectAssets {
         }
     }
 
-    async fn read_checkpoint(&self) -> Result<Version, Error> {
+    async fn read_checkpoint(&self) -> Result<Version, AssetError> {
         let key = self.key(PATH)?;
         let mut options = GetOptions::default();
         options.extensions.insert(Tries::default());
@@ -152,7 +152,7 @@ impl ObjectAssets {
     }
 
     /// Tries to replace an object that is not there.
-    async fn has_conditions(&self) -> Result<bool, Error> {
+    async fn has_conditions(&self) -> Result<bool, AssetError> {
         let absent = UpdateVersion {
             e_tag: Some("\"d41d8cd98f00b204e9800998ecf8427e\"".into()),
             version: Some("1".into()),
@@ -181,8 +181,8 @@ impl ObjectAssets {
         Ok(false)
     }
 
-    fn overtaken(&self) -> Error {
-        Error::Overtaken {
+    fn overtaken(&self) -> AssetError {
+        AssetError::Overtaken {
             place: format!("{PATH} in {}", self.location),
         }
     }

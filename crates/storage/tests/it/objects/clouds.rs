@@ -2,7 +2,7 @@
 
 use lucarne_storage::object::Bucket;
 use lucarne_storage::{
-    Asset, AssetKind, Assets, Encoding, Error, LockError, ObjectAssets, ObjectLock,
+    Asset, AssetError, AssetKind, Assets, Encoding, LockError, ObjectAssets, ObjectLock,
     ObjectStoreConfig,
 };
 use lucarne_testkit::Client;
@@ -24,7 +24,7 @@ async fn a_missing_bucket_is_told() {
     for config in [&mut gcs, &mut azure] {
         rename(config, "no-such-bucket");
         let error = ObjectAssets::open(config).await.err().unwrap();
-        assert!(matches!(error, Error::NoBucket { .. }), "{error:?}");
+        assert!(matches!(error, AssetError::NoBucket { .. }), "{error:?}");
         assert!(error.to_string().contains("no-such-bucket"), "{error}");
         let error = ObjectLock::connect(config).await.err().unwrap();
         assert!(error.to_string().contains("no such bucket"), "{error}");
@@ -63,7 +63,7 @@ async fn an_unknown_access_key_is_neither_an_outage_nor_an_empty_bucket() {
         let mut config = super::config(&bucket, "a/");
         super::s3(&mut config).keys.as_mut().unwrap().access_key = "nobody".into();
         let error = ObjectAssets::open(&config).await.err().unwrap();
-        assert!(matches!(error, Error::Refused { .. }), "{error:?}");
+        assert!(matches!(error, AssetError::Refused { .. }), "{error:?}");
         let error = ObjectLock::connect(&config).await.err().unwrap();
         assert!(matches!(error, LockError::Unusable { .. }), "{error:?}");
         assert!(error.to_string().contains("credentials"), "{error}");
@@ -79,7 +79,7 @@ async fn a_wrong_key_of_azure_is_named_and_not_shown() {
         azure.key = Some(wrong.into());
     }
     let error = ObjectAssets::open(&config).await.err().unwrap();
-    assert!(matches!(error, Error::Refused { .. }), "{error:?}");
+    assert!(matches!(error, AssetError::Refused { .. }), "{error:?}");
     let message = error.to_string();
     assert!(message.contains("Check the credentials"), "{message}");
     assert!(!message.contains(wrong), "{message}");

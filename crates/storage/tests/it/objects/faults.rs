@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use lucarne_storage::object::RequestPolicy;
-use lucarne_storage::{Asset, AssetKind, Assets, Error, ObjectAssets, ObjectStoreConfig};
+use lucarne_storage::{Asset, AssetError, AssetKind, Assets, ObjectAssets, ObjectStoreConfig};
 use lucarne_testkit::{Bucket, Fate, StoreProxy};
 
 /// A bucket of versitygw, reached through a proxy.
@@ -86,22 +86,28 @@ async fn a_long_outage_is_told_and_nothing_acknowledged_is_lost() {
     assets.stage(1, "first".into()).await.unwrap();
     way.proxy.judge(|_| Fate::Status(503));
     let error = assets.stage(2, "second".into()).await.unwrap_err();
-    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    assert!(matches!(error, AssetError::Unavailable { .. }), "{error:?}");
     let message = error.to_string();
     assert!(
         message.contains("SlowDown") && message.contains(&way.bucket.name),
         "{message}"
     );
     let next = assets.stage(3, "third".into()).await;
-    assert!(matches!(next, Err(Error::Poisoned { .. })), "{next:?}");
+    assert!(matches!(next, Err(AssetError::Poisoned { .. })), "{next:?}");
     let publish = assets.publish(tile("tile/0/000")).await;
-    assert!(matches!(publish, Err(Error::Unavailable { .. })));
+    assert!(matches!(publish, Err(AssetError::Unavailable { .. })));
     // Absent is only what the store says is absent.
     let get = assets.get("checkpoint").await;
-    assert!(matches!(get, Err(Error::Unavailable { .. })), "{get:?}");
+    assert!(
+        matches!(get, Err(AssetError::Unavailable { .. })),
+        "{get:?}"
+    );
     assert!(assets.staged().await.is_err());
     let still = assets.stage(3, "third".into()).await;
-    assert!(matches!(still, Err(Error::Poisoned { .. })), "{still:?}");
+    assert!(
+        matches!(still, Err(AssetError::Poisoned { .. })),
+        "{still:?}"
+    );
 
     way.proxy.judge(|_| Fate::Pass);
     assert_eq!(staged(&assets).await, ["first"]);
@@ -207,7 +213,7 @@ async fn wrong_credentials_are_told() {
     let keys = super::s3(&mut config).keys.as_mut().unwrap();
     keys.secret_key = "not the secret".into();
     let error = ObjectAssets::open(&config).await.err().unwrap();
-    assert!(matches!(error, Error::Refused { .. }), "{error:?}");
+    assert!(matches!(error, AssetError::Refused { .. }), "{error:?}");
     let message = error.to_string();
     assert!(message.contains("Check the credentials"), "{message}");
     assert!(!message.contains("not the secret"), "{message}");
@@ -221,7 +227,7 @@ async fn a_missing_bucket_is_told_from_an_empty_one() {
         ObjectAssets::open(&config).await.unwrap();
         super::s3(&mut config).bucket = "no-such-bucket".into();
         let error = ObjectAssets::open(&config).await.err().unwrap();
-        assert!(matches!(error, Error::NoBucket { .. }), "{error:?}");
+        assert!(matches!(error, AssetError::NoBucket { .. }), "{error:?}");
         assert!(error.to_string().contains("no-such-bucket"), "{error}");
     }
 }
@@ -234,7 +240,7 @@ async fn a_server_that_is_not_there_is_told() {
     super::s3(&mut config).endpoint = Some(nowhere.clone());
     config.policy.retries = 1;
     let error = ObjectAssets::open(&config).await.err().unwrap();
-    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    assert!(matches!(error, AssetError::Unavailable { .. }), "{error:?}");
     assert!(error.to_string().contains(&nowhere), "{error}");
 }
 
@@ -251,7 +257,7 @@ async fn a_damaged_round_is_told_with_its_key() {
     *bytes.last_mut().unwrap() ^= 1;
     std::fs::write(object.path(), bytes).unwrap();
     let error = assets.staged().await.unwrap_err();
-    assert!(matches!(error, Error::Damaged { .. }), "{error:?}");
+    assert!(matches!(error, AssetError::Damaged { .. }), "{error:?}");
     let name = object.file_name().into_string().unwrap();
     assert!(error.to_string().contains(&name), "{error}");
 }
