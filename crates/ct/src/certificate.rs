@@ -3,10 +3,6 @@
 use lucarne_x509::der::{DerError, Reader, Tlv, tag};
 use lucarne_x509::{oid, time};
 
-use crate::algorithm::SignatureAlgorithm;
-use crate::name::names_match;
-use crate::signature::IssuerKey;
-
 /// A certificate, borrowed from its DER. Every slice is as it stands there.
 ///
 /// Well-formed means: the frame of RFC 5280 is there, nothing follows the certificate, and
@@ -154,20 +150,6 @@ impl<'a> Certificate<'a> {
             let usage = usages.as_mut()?.expect(tag::OID, "KeyPurposeId").ok()?;
             Some(usage.value)
         }))
-    }
-
-    /// Returns whether `issuer` has issued this certificate: it has the name that stands here, and
-    /// its key has signed. A signature that cannot be verified (an algorithm that is not known,
-    /// MD5, SHA-1) proves nothing.
-    pub fn is_issued_by(&self, issuer: &Certificate<'_>) -> bool {
-        let Some(algorithm) = SignatureAlgorithm::read(self.algorithm()) else {
-            return false;
-        };
-        let key = || IssuerKey::new(issuer);
-        names_match(self.issuer(), issuer.subject())
-            && key()
-                .verify_message(self.tbs(), self.signature(), algorithm)
-                .is_ok()
     }
 
     pub(crate) fn whole_tlv(&self) -> Tlv<'a> {

@@ -98,7 +98,8 @@ impl LogKey {
         let seed = seed
             .try_into()
             .map_err(|_| KeyError::SeedLength { found })?;
-        Self::from_scalar(&seed::log_scalar(seed)?)
+        let scalar = seed::log_scalar(seed).ok_or(KeyError::Derivation)?;
+        Self::from_scalar(&scalar)
     }
 
     /// The first private key of a PEM file: SEC 1 (`EC PRIVATE KEY`, as `openssl ecparam`

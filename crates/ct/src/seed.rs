@@ -1,9 +1,6 @@
 //! Sunlight's derivation of a log key from a seed file: HKDF, then C2SP det-keygen.
 
-use aws_lc_rs::hmac;
-use aws_lc_rs::{error::Unspecified, hkdf};
-
-use crate::key::KeyError;
+use aws_lc_rs::{hkdf, hmac};
 
 /// Length of Sunlight's seed files.
 pub(crate) const SEED_LEN: usize = 32;
@@ -14,24 +11,26 @@ const ORDER: [u8; 32] = [
     0xbc, 0xe6, 0xfa, 0xad, 0xa7, 0x17, 0x9e, 0x84, 0xf3, 0xb9, 0xca, 0xc2, 0xfc, 0x63, 0x25, 0x51,
 ];
 
-/// The P-256 scalar of the log key that a Sunlight seed stands for.
-pub(crate) fn log_scalar(seed: &[u8; SEED_LEN]) -> Result<[u8; 32], KeyError> {
-    let stretched = stretch(seed).map_err(|_| KeyError::Derivation)?;
-    det_keygen(&stretched)
+/// The P-256 scalar of the log key that a Sunlight seed stands for. `None`, by a chance of 2^-64:
+/// the seed gives none.
+pub(crate) fn log_scalar(seed: &[u8; SEED_LEN]) -> Option<[u8; 32]> {
+    det_keygen(&stretch(seed)?)
 }
 
 /// HKDF-SHA-256 with Sunlight's salt and info.
-fn stretch(seed: &[u8]) -> Result<[u8; 32], Unspecified> {
+fn stretch(seed: &[u8]) -> Option<[u8; 32]> {
     let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, b"sunlight");
     let mut out = [0; 32];
     salt.extract(seed)
-        .expand(&[b"ECDSA P-256 log key"], hkdf::HKDF_SHA256)?
-        .fill(&mut out)?;
-    Ok(out)
+        .expand(&[b"ECDSA P-256 log key"], hkdf::HKDF_SHA256)
+        .ok()?
+        .fill(&mut out)
+        .ok()?;
+    Some(out)
 }
 
 /// C2SP det-keygen for P-256: the first output of HMAC_DRBG that is a scalar, of two at most.
-fn det_keygen(seed: &[u8]) -> Result<[u8; 32], KeyError> {
+fn det_keygen(seed: &[u8]) -> Option<[u8; 32]> {
     let material = [seed, b"det ECDSA key gen P-256"].concat();
     let mut generator = HmacDrbg::new(&material);
     let first = generator.generate();
@@ -42,10 +41,7 @@ fn det_keygen(seed: &[u8]) -> Result<[u8; 32], KeyError> {
             generator.generate()
         }
     };
-    match candidate < ORDER && candidate != [0; 32] {
-        true => Ok(candidate),
-        false => Err(KeyError::Derivation),
-    }
+    (candidate < ORDER && candidate != [0; 32]).then_some(candidate)
 }
 
 /// HMAC_DRBG with SHA-256 (NIST SP 800-90A section 10.1.2), as RFC 6979 uses it.

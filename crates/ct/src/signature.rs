@@ -10,6 +10,7 @@ use lucarne_x509::oid::content;
 use crate::algorithm::{ACCEPTED, HashAlgorithm, SignatureAlgorithm};
 use crate::certificate::Certificate;
 use crate::known::{KeyName, Kind};
+use crate::name::names_match;
 use crate::rejection::Code;
 use crate::verification::{KeyInUse, Verification};
 
@@ -290,6 +291,22 @@ fn padded_sha1(message: &[u8]) -> Result<Digest, aws_lc_rs::error::Unspecified> 
     let mut padded = [0; 32];
     padded[12..].copy_from_slice(sha1.as_ref());
     Digest::import_less_safe(&padded, &digest::SHA256)
+}
+
+impl Certificate<'_> {
+    /// Returns whether `issuer` has issued this certificate: it has the name that stands here, and
+    /// its key has signed. A signature that cannot be verified (an algorithm that is not known,
+    /// MD5, SHA-1) proves nothing.
+    pub fn is_issued_by(&self, issuer: &Certificate<'_>) -> bool {
+        let Some(algorithm) = SignatureAlgorithm::read(self.algorithm()) else {
+            return false;
+        };
+        let key = || IssuerKey::new(issuer);
+        names_match(self.issuer(), issuer.subject())
+            && key()
+                .verify_message(self.tbs(), self.signature(), algorithm)
+                .is_ok()
+    }
 }
 
 /// Returns what the BIT STRING of the SubjectPublicKeyInfo holds.
