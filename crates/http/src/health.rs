@@ -6,7 +6,6 @@ use lucarne_log::{Log, State};
 use serde::Serialize;
 
 use crate::reply::{Response, plain, value};
-use crate::site::Site;
 
 #[derive(Serialize)]
 struct Report<'a> {
@@ -31,9 +30,9 @@ struct Check {
 
 /// 200 if every log that should run is healthy, else 503; which and why is in
 /// the body. A retired log need not run, but has to be readable.
-pub(crate) async fn answer(site: &Site) -> Response {
+pub(crate) async fn answer<'a>(logs: impl Iterator<Item = &'a Log>) -> Response {
     // Side by side: a log whose disk does not answer keeps no other waiting.
-    let logs = join_all(site.logs().map(report)).await;
+    let logs = join_all(logs.map(report)).await;
     let healthy = logs.iter().all(|log| log.healthy);
     let (status, words) = match healthy {
         true => (StatusCode::OK, "ok"),

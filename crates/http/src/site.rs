@@ -159,7 +159,7 @@ impl Site {
         let response = match path {
             _ if method == Method::OPTIONS => submission::options("GET, HEAD, OPTIONS"),
             _ if method != Method::GET && method != Method::HEAD => read_only(method),
-            "/health" => health::answer(self).await,
+            "/health" => health::answer(self.logs()).await,
             "/metrics" => {
                 let text = self.render_metrics();
                 plain(StatusCode::OK, &value::METRICS, &value::NO_STORE, text)
