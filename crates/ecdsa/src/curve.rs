@@ -3,8 +3,8 @@
 use std::sync::LazyLock;
 
 use crate::integer::{adc, mac, sbb};
+use crate::modulus::Modulus;
 use crate::point::Affine;
-use crate::residue::Modulus;
 use crate::table::{FEW, Table};
 
 /// A curve of prime order.

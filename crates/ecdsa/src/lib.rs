@@ -33,6 +33,7 @@
 mod curve;
 mod integer;
 mod inverse;
+mod modulus;
 mod point;
 mod residue;
 mod signature;

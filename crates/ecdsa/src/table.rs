@@ -2,8 +2,9 @@
 
 use crate::curve::Curve;
 use crate::integer::{add, bits, from_bytes, less};
+use crate::modulus::Modulus;
 use crate::point::{Affine, Xyzz, normalise};
-use crate::residue::{Modulus, Residue};
+use crate::residue::Residue;
 use crate::signature::Signature;
 
 /// Bits of a scalar that one addition settles, for a key among many. A table has 2^6 multiples for
