@@ -1,6 +1,6 @@
 //! Roots out of the CSV reports of the Common CA Database (CCADB).
 
-use crate::roots::{Roots, SkippedRoot};
+use crate::roots::{RootError, Roots, SkippedRoot};
 
 /// Which records of a report become roots: Sunlight's `ccadbroots`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,12 +88,12 @@ impl Roots {
         Ok((roots, skipped))
     }
 
-    fn add_from_field(&mut self, pem: &[u8]) -> Result<(), String> {
+    fn add_from_field(&mut self, pem: &[u8]) -> Result<(), RootError> {
         let pem: Vec<u8> = pem.iter().copied().filter(|byte| *byte != b'\'').collect();
         let (found, skipped) = Self::from_pem(&pem);
         match (found.is_empty(), skipped.into_iter().next()) {
             (true, Some(skipped)) => Err(skipped.reason),
-            (true, None) => Err("the record has no certificate in PEM".to_owned()),
+            (true, None) => Err(RootError::NoPem),
             (false, _) => {
                 self.merge(&found);
                 Ok(())

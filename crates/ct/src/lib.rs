@@ -58,14 +58,16 @@ pub use key::{KeyError, LogId, LogKey, PublicKey};
 pub use leaf::{
     Fingerprints, SignedEntryRef, TileLeaf, TileLeafError, TileLeafRef, merkle_tree_leaf,
 };
-pub use loglist::{ListedLog, LogApi, LogList, LogListError, LogState, LogStatus, SkippedLog};
+pub use loglist::{
+    ListedLog, ListedLogError, LogApi, LogList, LogListError, LogState, LogStatus, SkippedLog,
+};
 pub use lucarne_x509::{DerError, Oid, OidError};
 pub use name::{display_name, names_match};
 pub use ocsp::{CertStatus, OcspError, ocsp_status, sct_list_of_ocsp};
 pub use policy::{Policy, Require};
 pub use precert::{tbs_without_poison, tbs_without_poison_for, tbs_without_scts};
 pub use rejection::{Code, Rejection};
-pub use roots::{Root, Roots, SkippedRoot};
+pub use roots::{Root, RootError, Roots, SkippedRoot};
 pub use sct::{Sct, SctError};
 pub use sct_list::{SctList, encode_sct_list};
 pub use validate::{Examined, Validator};

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use lucarne_x509::time;
 use serde_json::Value;
 
-use crate::key::{LogId, PublicKey};
+use crate::key::{KeyError, LogId, PublicKey};
 
 /// The states of logs: <https://googlechrome.github.io/CertificateTransparency/log_states.html>.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -134,13 +134,65 @@ pub struct SkippedLog {
     /// Its description, or its place in the list.
     pub log: String,
     /// The reason why it was left out.
-    pub why: String,
+    pub why: ListedLogError,
 }
 
 impl fmt::Display for SkippedLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the log `{}` is left out: {}", self.log, self.why)
     }
+}
+
+/// The reasons why a log of a list cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ListedLogError {
+    /// Its operator is nobody.
+    #[error("its operator has no `name`")]
+    NoOperator,
+    /// The log of this description has the same key.
+    #[error("`{0}` has the same key")]
+    SameKey(String),
+    /// Anybody can sign as this log.
+    #[error("its private key is public, so its SCTs prove nothing")]
+    PublicPrivateKey,
+    /// Without a text of this name.
+    #[error("it has no text `{0}`")]
+    NoText(&'static str),
+    /// The text of this name is not base64.
+    #[error("`{0}` is not base64")]
+    NotBase64(&'static str),
+    /// Its key is none.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// Its ID is another key's.
+    #[error("`log_id` is not the SHA-256 of `key`")]
+    ForeignId,
+    /// Its state is no object.
+    #[error("`state` is not an object")]
+    State,
+    /// A state that nobody knows.
+    #[error("`{0}` is not a known state")]
+    UnknownState(String),
+    /// Several states.
+    #[error("`state` names more than one")]
+    States,
+    /// A temporal interval without an inside.
+    #[error("`temporal_interval` ends before it starts")]
+    Backwards,
+    /// A previous operator is nobody.
+    #[error("a previous operator has no `name`")]
+    NoPreviousOperator,
+    /// Without a time of this name.
+    #[error("there is no text `{0}`")]
+    NoTime(&'static str),
+    /// Not a time.
+    #[error("`{key}`: `{value}` is not a time in UTC")]
+    Time {
+        /// The name of the text.
+        key: &'static str,
+        /// The text.
+        value: String,
+    },
 }
 
 /// The reasons why something is not a log list.
@@ -214,7 +266,7 @@ impl LogList {
             for log in logs.into_iter().flatten() {
                 let place = self.logs.len() + self.skipped.len() + 1;
                 let read = name
-                    .ok_or_else(|| "its operator has no `name`".to_owned())
+                    .ok_or(ListedLogError::NoOperator)
                     .and_then(|name| read_log(log, name, is_static))
                     .and_then(|log| self.add(log));
                 if let Err(why) = read {
@@ -226,13 +278,13 @@ impl LogList {
         }
     }
 
-    fn add(&mut self, log: ListedLog) -> Result<(), String> {
+    fn add(&mut self, log: ListedLog) -> Result<(), ListedLogError> {
         if let Some(place) = self.by_id.get(&log.log_id) {
             let other = &self.logs[*place].description;
-            return Err(format!("`{other}` has the same key"));
+            return Err(ListedLogError::SameKey(other.clone()));
         }
         if MIMICS.contains(&log.log_id.to_string().as_str()) {
-            return Err("its private key is public, so its SCTs prove nothing".to_owned());
+            return Err(ListedLogError::PublicPrivateKey);
         }
         self.by_id.insert(log.log_id, self.logs.len());
         self.logs.push(Arc::new(log));
@@ -279,16 +331,16 @@ fn text<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object.get(key).and_then(Value::as_str)
 }
 
-fn read_log(log: &Value, operator: &str, is_static: bool) -> Result<ListedLog, String> {
-    let need = |key| text(log, key).ok_or_else(|| format!("it has no text `{key}`"));
+fn read_log(log: &Value, operator: &str, is_static: bool) -> Result<ListedLog, ListedLogError> {
+    let need = |key| text(log, key).ok_or(ListedLogError::NoText(key));
     let base64 = |key| {
         let decoded = base64_simd::STANDARD.decode_to_vec(need(key)?);
-        decoded.map_err(|_| format!("`{key}` is not base64"))
+        decoded.map_err(|_| ListedLogError::NotBase64(key))
     };
     let (id, spki) = (base64("log_id")?, base64("key")?);
-    let key = PublicKey::from_spki_of_any_log(&spki).map_err(|error| error.to_string())?;
+    let key = PublicKey::from_spki_of_any_log(&spki)?;
     if key.log_id().0[..] != id {
-        return Err("`log_id` is not the SHA-256 of `key`".to_owned());
+        return Err(ListedLogError::ForeignId);
     }
     let api = match is_static {
         false => LogApi::Rfc6962 {
@@ -314,23 +366,24 @@ fn read_log(log: &Value, operator: &str, is_static: bool) -> Result<ListedLog, S
 }
 
 /// `"state": {"usable": {"timestamp": "…"}}`: exactly one.
-fn read_state(log: &Value) -> Result<Option<LogState>, String> {
+fn read_state(log: &Value) -> Result<Option<LogState>, ListedLogError> {
     let Some(state) = log.get("state") else {
         return Ok(None);
     };
-    let states = state.as_object().ok_or("`state` is not an object")?;
+    let states = state.as_object().ok_or(ListedLogError::State)?;
     let mut states = states.iter();
     match (states.next(), states.next()) {
         (None, _) => Ok(None),
         (Some((name, state)), None) => Ok(Some(LogState {
-            status: LogStatus::of(name).ok_or_else(|| format!("`{name}` is not a known state"))?,
+            status: LogStatus::of(name)
+                .ok_or_else(|| ListedLogError::UnknownState(name.clone()))?,
             since_ms: read_time(state, "timestamp")?,
         })),
-        _ => Err("`state` names more than one".to_owned()),
+        _ => Err(ListedLogError::States),
     }
 }
 
-fn read_interval(log: &Value) -> Result<Option<Range<u64>>, String> {
+fn read_interval(log: &Value) -> Result<Option<Range<u64>>, ListedLogError> {
     let Some(interval) = log.get("temporal_interval") else {
         return Ok(None);
     };
@@ -338,27 +391,30 @@ fn read_interval(log: &Value) -> Result<Option<Range<u64>>, String> {
     let end = read_time(interval, "end_exclusive")?;
     match start < end {
         true => Ok(Some(start..end)),
-        false => Err("`temporal_interval` ends before it starts".to_owned()),
+        false => Err(ListedLogError::Backwards),
     }
 }
 
-fn previous_operators(log: &Value) -> Result<Vec<(String, u64)>, String> {
+fn previous_operators(log: &Value) -> Result<Vec<(String, u64)>, ListedLogError> {
     let list = log.get("previous_operators").and_then(Value::as_array);
     let mut previous = list
         .into_iter()
         .flatten()
         .map(|operator| {
-            let name = text(operator, "name").ok_or("a previous operator has no `name`")?;
+            let name = text(operator, "name").ok_or(ListedLogError::NoPreviousOperator)?;
             Ok((name.to_owned(), read_time(operator, "end_time")?))
         })
-        .collect::<Result<Vec<_>, String>>()?;
+        .collect::<Result<Vec<_>, ListedLogError>>()?;
     previous.sort_by_key(|(_, until)| *until);
     Ok(previous)
 }
 
-fn read_time(object: &Value, key: &str) -> Result<u64, String> {
-    let value = text(object, key).ok_or_else(|| format!("there is no text `{key}`"))?;
-    time::rfc3339(value).ok_or_else(|| format!("`{key}`: `{value}` is not a time in UTC"))
+fn read_time(object: &Value, key: &'static str) -> Result<u64, ListedLogError> {
+    let value = text(object, key).ok_or(ListedLogError::NoTime(key))?;
+    time::rfc3339(value).ok_or_else(|| ListedLogError::Time {
+        key,
+        value: value.to_owned(),
+    })
 }
 
 #[cfg(test)]

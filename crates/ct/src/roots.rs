@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use lucarne_x509::der::DerError;
 use lucarne_x509::pem;
 
 use crate::certificate::Certificate;
@@ -35,8 +36,8 @@ pub struct Root {
 }
 
 impl Root {
-    fn new(der: &[u8]) -> Result<Self, String> {
-        let certificate = Certificate::parse(der).map_err(|error| error.to_string())?;
+    fn new(der: &[u8]) -> Result<Self, DerError> {
+        let certificate = Certificate::parse(der)?;
         let key_hash = key_hash(&certificate);
         let signer = VerifiedIssuer {
             issuers: Arc::from([Arc::new(Issuer::new(Bytes::copy_from_slice(der)))]),
@@ -88,6 +89,23 @@ impl Root {
     }
 }
 
+/// The reasons why something cannot be a root.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RootError {
+    /// Not a certificate.
+    #[error(transparent)]
+    Certificate(#[from] DerError),
+    /// A damaged PEM block.
+    #[error("{0}")]
+    Pem(&'static str),
+    /// A PEM block of this label.
+    #[error("a block {0:?} where a CERTIFICATE was expected")]
+    Label(String),
+    /// A record of CCADB's that has none.
+    #[error("the record has no certificate in PEM")]
+    NoPem,
+}
+
 /// A certificate of a roots file that could not be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkippedRoot {
@@ -96,7 +114,7 @@ pub struct SkippedRoot {
     /// The line where it begins, counted from 1.
     pub line: usize,
     /// The reason why it was skipped.
-    pub reason: String,
+    pub reason: RootError,
 }
 
 impl std::fmt::Display for SkippedRoot {
@@ -135,21 +153,19 @@ impl Roots {
         (roots, skipped)
     }
 
-    fn add_block(&mut self, block: &pem::Block) -> Result<(), String> {
+    fn add_block(&mut self, block: &pem::Block) -> Result<(), RootError> {
         match (block.label.as_str(), &block.contents) {
             ("CERTIFICATE" | "X509 CERTIFICATE", Ok(der)) => self.add(der),
-            ("CERTIFICATE" | "X509 CERTIFICATE", Err(why)) => Err((*why).to_owned()),
-            (label, _) => Err(format!(
-                "a block {label:?} where a CERTIFICATE was expected"
-            )),
+            ("CERTIFICATE" | "X509 CERTIFICATE", Err(why)) => Err(RootError::Pem(why)),
+            (label, _) => Err(RootError::Label(label.to_owned())),
         }
     }
 
     /// Adds one certificate, unless it is there already.
     ///
     /// # Errors
-    /// The problem with the certificate, for people.
-    pub fn add(&mut self, der: &[u8]) -> Result<(), String> {
+    /// If it is no certificate.
+    pub fn add(&mut self, der: &[u8]) -> Result<(), RootError> {
         let root = Root::new(der)?;
         self.insert(Arc::new(root));
         Ok(())

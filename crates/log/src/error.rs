@@ -2,6 +2,8 @@
 
 use lucarne_ct::Rejection;
 
+use crate::verify::VerifyError;
+
 /// The reasons why a submission got no SCT.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SubmitError {
@@ -88,7 +90,7 @@ pub enum Fatal {
     #[error(
         "verification before signing failed: {0}; nothing was signed, the round never happened"
     )]
-    Verify(String),
+    Verify(VerifyError),
     /// A task panicked: a defect of Lucarne.
     #[error("internal error: {0}; the log recovers from its journal. Please report it")]
     Internal(String),

@@ -51,3 +51,4 @@ pub use metrics::Metrics;
 pub use read_cache::StoredFile;
 pub use record::{Record, RecordError, Step};
 pub use state::{Check, Health, Published, State, Stats};
+pub use verify::{EntryError, VerifyError};

@@ -362,5 +362,5 @@ fn cut(tile: Tile, full: &StoredFile) -> Result<Bytes, ReadError> {
     let plain = full
         .unpacked()
         .map_err(|error| damaged(error.to_string()))?;
-    stored::prefix(tile, plain).map_err(damaged)
+    stored::prefix(tile, plain).map_err(|error| damaged(error.to_string()))
 }

@@ -571,7 +571,8 @@ fn replay(tree: &mut Tree, record: Record, assets: &dyn Assets) -> Result<Vec<As
             assets.location()
         ))
     };
-    let (leaves, ends) = stored::leaves(&record.entries).map_err(damaged)?;
+    let (leaves, ends) =
+        stored::leaves(&record.entries).map_err(|error| damaged(error.to_string()))?;
     let first = tree.size();
     let tiles = NewTiles {
         hashes: tree.append_leaves(&leaves),

@@ -13,6 +13,7 @@ use crate::compress::{gzip, unpacks_to};
 use crate::read_cache::StoredFile;
 use crate::record::{RecordWriter, Step};
 use crate::tree::{DataEdge, NewTiles, Tree};
+use crate::verify::VerifyError;
 
 /// A round as it will be published. Only [`Verified`](crate::verify::Verified)
 /// rounds go further.
@@ -141,11 +142,13 @@ pub(crate) fn tile_assets(tiles: NewTiles, edge: &mut DataEdge) -> Result<Vec<As
 
 fn compressed(tile: &Tile, plain: &Bytes) -> Result<Bytes, Fatal> {
     debug_assert_eq!(tile.level(), Level::Data);
-    let unsound =
-        |problem: String| Fatal::Verify(format!("{}: compression: {problem}", tile.path()));
-    let packed = gzip(plain).map_err(|error| unsound(error.to_string()))?;
-    if !unpacks_to(&packed, plain).map_err(|error| unsound(error.to_string()))? {
-        return Err(unsound("what comes out is not what went in".into()));
+    let unsound = |error| {
+        let path = tile.path();
+        Fatal::Verify(VerifyError::Compression { path, error })
+    };
+    let packed = gzip(plain).map_err(unsound)?;
+    if !unpacks_to(&packed, plain).map_err(unsound)? {
+        return Err(Fatal::Verify(VerifyError::Unpacked(tile.path())));
     }
     Ok(packed.into())
 }

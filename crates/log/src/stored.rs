@@ -8,7 +8,7 @@
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
-use lucarne_ct::TileLeafRef;
+use lucarne_ct::{TileLeafError, TileLeafRef};
 use lucarne_storage::Assets;
 use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile, leaf_hash};
 
@@ -55,9 +55,12 @@ pub(crate) async fn tile(assets: &dyn Assets, tile: Tile) -> Result<Option<Bytes
 }
 
 fn unpacked(tile: Tile, path: String, bytes: Bytes) -> Result<Bytes, ReadError> {
-    let plain = gunzip(bytes).map_err(|error| format!("gzip: {error}"));
+    let plain = gunzip(bytes).map_err(TileError::Gzip);
     let bytes = plain.and_then(|plain| prefix(tile, plain));
-    bytes.map_err(|problem| ReadError::Damaged { path, problem })
+    bytes.map_err(|error| ReadError::Damaged {
+        path,
+        problem: error.to_string(),
+    })
 }
 
 /// The tiles that hold this one: itself, the full one, wider partial ones.
@@ -73,8 +76,19 @@ pub(crate) async fn candidates(assets: &dyn Assets, tile: Tile) -> Result<Vec<Ti
     Ok(tiles)
 }
 
+/// The problem with the bytes of a tile.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TileError {
+    #[error("gzip: {0}")]
+    Gzip(#[source] std::io::Error),
+    #[error("{found} bytes, where {due} are due")]
+    Length { found: usize, due: usize },
+    #[error("entry {0}: {1}")]
+    Entry(u16, #[source] TileLeafError),
+}
+
 /// Cuts a tile down to its width.
-pub(crate) fn prefix(tile: Tile, bytes: Bytes) -> Result<Bytes, String> {
+pub(crate) fn prefix(tile: Tile, bytes: Bytes) -> Result<Bytes, TileError> {
     let length = match tile.level() {
         Level::Hashes(_) => usize::from(tile.width()) * Hash::LENGTH,
         Level::Data => match entry_ends(&bytes, tile.width())?.last() {
@@ -83,17 +97,20 @@ pub(crate) fn prefix(tile: Tile, bytes: Bytes) -> Result<Bytes, String> {
         },
     };
     if bytes.len() < length {
-        return Err(format!("{} bytes, where {length} are due", bytes.len()));
+        return Err(TileError::Length {
+            found: bytes.len(),
+            due: length,
+        });
     }
     Ok(bytes.slice(..length))
 }
 
 /// Returns the end of each of the first `count` entries of a data tile.
-pub(crate) fn entry_ends(bytes: &[u8], count: u16) -> Result<Vec<u32>, String> {
+pub(crate) fn entry_ends(bytes: &[u8], count: u16) -> Result<Vec<u32>, TileError> {
     let mut rest = bytes;
     (0..count)
         .map(|n| {
-            TileLeafRef::read(&mut rest).map_err(|error| format!("entry {n}: {error}"))?;
+            TileLeafRef::read(&mut rest).map_err(|error| TileError::Entry(n, error))?;
             Ok((bytes.len() - rest.len()) as u32)
         })
         .collect()
@@ -122,7 +139,7 @@ impl<'b> Leaves<'b> {
 }
 
 impl Iterator for Leaves<'_> {
-    type Item = Result<Hash, String>;
+    type Item = Result<Hash, TileLeafError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
@@ -130,7 +147,7 @@ impl Iterator for Leaves<'_> {
         }
         let leaf = match TileLeafRef::read(&mut self.rest) {
             Ok(leaf) => leaf,
-            Err(error) => return Some(Err(error.to_string())),
+            Err(error) => return Some(Err(error)),
         };
         self.buffer.clear();
         leaf.merkle_tree_leaf(&mut self.buffer);
@@ -139,7 +156,7 @@ impl Iterator for Leaves<'_> {
 }
 
 /// Leaf hashes, and where each entry ends.
-pub(crate) fn leaves(entries: &[u8]) -> Result<(Vec<Hash>, Vec<u32>), String> {
+pub(crate) fn leaves(entries: &[u8]) -> Result<(Vec<Hash>, Vec<u32>), TileLeafError> {
     let mut read = Leaves::of(entries);
     let (mut leaves, mut ends) = (Vec::new(), Vec::new());
     while let Some(leaf) = read.next() {
@@ -181,7 +198,7 @@ async fn data_edge(assets: &dyn Assets, size: u64, hashes: &[Hash]) -> Result<Da
         path: tile.path(),
         problem,
     };
-    let (leaves, ends) = leaves(&bytes).map_err(damaged)?;
+    let (leaves, ends) = leaves(&bytes).map_err(|error| damaged(error.to_string()))?;
     if leaves != hashes {
         return Err(damaged("does not hold the entries that were hashed".into()));
     }

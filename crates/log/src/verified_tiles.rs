@@ -15,7 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use lucarne_ct::Fingerprint;
+use lucarne_ct::{Fingerprint, TileLeafError};
 use lucarne_storage::{Assets, Encoding, ForReader};
 use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile, tile_root};
 use tokio::sync::Semaphore;
@@ -73,42 +73,70 @@ enum Expected {
     Certificate(Fingerprint),
 }
 
+/// The difference between a file and what is expected of it.
+#[derive(Debug, thiserror::Error)]
+enum Unexpected {
+    #[error("its hashes do not lead to the signed root")]
+    Root,
+    #[error("{0} bytes, where 8192 are due")]
+    Length(usize),
+    #[error("gzip: {0}")]
+    Gzip(#[source] std::io::Error),
+    #[error("its SHA-256 is not the one that names it")]
+    Certificate,
+    #[error("entry {0} is not the one in the tree")]
+    Foreign(usize),
+    #[error("entry {0}: {1}")]
+    Entry(usize, #[source] TileLeafError),
+    #[error("{found} entries, where {due} are due")]
+    Entries { found: usize, due: usize },
+    #[error("{0} bytes after its last entry")]
+    Extra(usize),
+    #[error(transparent)]
+    Task(#[from] tokio::task::JoinError),
+}
+
 impl Expected {
     /// The file uncompressed, or what is wrong with it.
-    fn check(&self, stored: Bytes) -> Result<Bytes, String> {
+    fn check(&self, stored: Bytes) -> Result<Bytes, Unexpected> {
         match self {
             Expected::Root(root) => match tile_root(&stored) {
                 Some(found) if found == *root => Ok(stored),
-                Some(_) => Err("its hashes do not lead to the signed root".into()),
-                None => Err(format!("{} bytes, where 8192 are due", stored.len())),
+                Some(_) => Err(Unexpected::Root),
+                None => Err(Unexpected::Length(stored.len())),
             },
             Expected::Entries { leaves, wider } => {
-                let plain = gunzip(stored).map_err(|error| format!("gzip: {error}"))?;
+                let plain = gunzip(stored).map_err(Unexpected::Gzip)?;
                 begins_with(plain, leaves, *wider)
             }
             Expected::Certificate(fingerprint) => match Fingerprint::of(&stored) {
                 found if found == *fingerprint => Ok(stored),
-                _ => Err("its SHA-256 is not the one that names it".into()),
+                _ => Err(Unexpected::Certificate),
             },
         }
     }
 }
 
 /// The entries that have these leaf hashes, if they are what the tile begins with.
-fn begins_with(plain: Bytes, leaves: &[u8], wider: bool) -> Result<Bytes, String> {
+fn begins_with(plain: Bytes, leaves: &[u8], wider: bool) -> Result<Bytes, Unexpected> {
     let (due, _) = leaves.as_chunks::<{ Hash::LENGTH }>();
     let mut entries = stored::Leaves::of(&plain);
     for (n, due) in due.iter().enumerate() {
         match entries.next() {
             Some(Ok(found)) if found.0 == *due => {}
-            Some(Ok(_)) => return Err(format!("entry {n} is not the one in the tree")),
-            Some(Err(error)) => return Err(format!("entry {n}: {error}")),
-            None => return Err(format!("{n} entries, where {} are due", due.len())),
+            Some(Ok(_)) => return Err(Unexpected::Foreign(n)),
+            Some(Err(error)) => return Err(Unexpected::Entry(n, error)),
+            None => {
+                return Err(Unexpected::Entries {
+                    found: n,
+                    due: due.len(),
+                });
+            }
         }
     }
     let end = entries.end();
     match plain.len() - end {
-        extra if extra > 0 && !wider => Err(format!("{extra} bytes after its last entry")),
+        extra if extra > 0 && !wider => Err(Unexpected::Extra(extra)),
         _ => Ok(plain.slice(..end)),
     }
 }
@@ -312,7 +340,7 @@ impl VerifiedTiles {
             return Err(error);
         }
         let path = file.path();
-        let mut found = Err(String::new());
+        let mut problem = String::new();
         for attempt in [Attempt::First, Attempt::Second] {
             let stored = match attempt {
                 Attempt::First => assets.get_for_reader(&path).await?,
@@ -322,11 +350,13 @@ impl VerifiedTiles {
                 damaged.forget(file);
                 return Ok(None);
             };
-            found = self.check(&expected, stored).await;
-            let Err(problem) = &found else {
-                damaged.forget(file);
-                break;
-            };
+            match self.check(&expected, stored).await {
+                Ok(found) => {
+                    damaged.forget(file);
+                    return Ok(Some(found));
+                }
+                Err(unexpected) => problem = unexpected.to_string(),
+            }
             damaged.count();
             tracing::warn!(
                 path,
@@ -336,13 +366,11 @@ impl VerifiedTiles {
             );
             assets.forget_for_readers(&path).await;
         }
-        found
-            .map(Some)
-            .map_err(|problem| damaged.name(file, problem))
+        Err(damaged.name(file, problem))
     }
 
     /// Unpacks and hashes where it holds up nobody.
-    async fn check(&self, expected: &Expected, stored: ForReader) -> Result<Found, String> {
+    async fn check(&self, expected: &Expected, stored: ForReader) -> Result<Found, Unexpected> {
         let bytes = stored.bytes.clone();
         let plain = match expected {
             Expected::Entries { .. } => {
@@ -353,7 +381,7 @@ impl VerifiedTiles {
                     let _permit = permit;
                     expected.check(bytes)
                 });
-                checking.await.map_err(|error| error.to_string())??
+                checking.await??
             }
             _ => expected.check(bytes)?,
         };

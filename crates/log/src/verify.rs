@@ -11,14 +11,120 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use lucarne_ct::{
-    Certificate, Entry, SignedEntryRef, TileLeafRef, tbs_without_poison, tbs_without_poison_for,
+    Certificate, DerError, Entry, SignedEntryRef, TileLeafError, TileLeafRef, tbs_without_poison,
+    tbs_without_poison_for,
 };
 use lucarne_tlog::{Frontier, Hash, Level, TILE_WIDTH, Tile, leaf_hash, tile_root};
 
 use crate::Fatal;
-use crate::record::Record;
+use crate::record::{Record, RecordError};
 use crate::round::Round;
 use crate::tree::Tree;
+
+/// The difference between a round and what it should be.
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    /// The record is none.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// The record is another round's.
+    #[error("the record's header differs")]
+    Header,
+    /// The tree has changed since it was signed.
+    #[error("the tree before the round no longer has the root that was signed")]
+    Before,
+    /// The round leads to another size.
+    #[error("the size differs")]
+    Size,
+    /// The two ways to the root lead to two.
+    #[error("the root by tiles is {tiles}, by leaves {leaves}")]
+    Root {
+        /// By the tiles.
+        tiles: Hash,
+        /// By the frontier.
+        leaves: Hash,
+    },
+    /// An entry is not what was submitted.
+    #[error("entry {index}: {problem}")]
+    Entry {
+        /// Its index.
+        index: u64,
+        /// The problem with it.
+        problem: EntryError,
+    },
+    /// So many bytes follow the entries.
+    #[error("{0} bytes after the last entry")]
+    Extra(usize),
+    /// There are tiles of a level that has none.
+    #[error("tiles of level {0} that nothing asks for")]
+    ExtraTiles(u8),
+    /// A hash is not in its tile.
+    #[error("hash {position} of level {level} is not in its tile")]
+    Hash {
+        /// Its place in its level.
+        position: u64,
+        /// Its level.
+        level: u8,
+    },
+    /// A tile that should be full is not.
+    #[error("tile {index} of level {level} is not whole")]
+    NotWhole {
+        /// Its index.
+        index: u64,
+        /// Its level.
+        level: u8,
+    },
+    /// The data tile of this path has something else.
+    #[error("{0} is not what was staged")]
+    Data(String),
+    /// Entries are in no data tile.
+    #[error("the data tiles do not hold all that was staged")]
+    MissingData,
+    /// A data tile cannot be compressed.
+    #[error("{path}: compression: {error}")]
+    Compression {
+        /// The tile's path.
+        path: String,
+        /// The problem.
+        #[source]
+        error: std::io::Error,
+    },
+    /// A compressed data tile unpacks to something else.
+    #[error("{0}: compression: what comes out is not what went in")]
+    Unpacked(String),
+}
+
+/// The difference between an entry and what was submitted.
+#[derive(Debug, thiserror::Error)]
+pub enum EntryError {
+    /// It cannot be read back.
+    #[error(transparent)]
+    Leaf(#[from] TileLeafError),
+    /// It has this index.
+    #[error("carries index {0}")]
+    Index(u64),
+    /// It has another time.
+    #[error("carries another timestamp")]
+    Timestamp,
+    /// Another certificate would be logged.
+    #[error("is not what was submitted")]
+    Identity,
+    /// Its precertificate is another.
+    #[error("the precertificate is not what was submitted")]
+    Precertificate,
+    /// Its chain is another.
+    #[error("the chain is not what was submitted")]
+    Chain,
+    /// Its certificate, or its issuer's, cannot be read.
+    #[error(transparent)]
+    Certificate(#[from] DerError),
+    /// A precertificate that nobody issued.
+    #[error("no issuer")]
+    NoIssuer,
+    /// What is logged does not come from the precertificate.
+    #[error("the TBSCertificate is not that of its precertificate")]
+    Tbs,
+}
 
 /// A round that may be staged and signed. There is no other way to one than
 /// [`Verified::check`].
@@ -45,28 +151,27 @@ impl Verified {
 }
 
 /// The frontier after the round; otherwise, what is wrong.
-fn check_round(before: &Tree, entries: &[Arc<Entry>], round: &Round) -> Result<Frontier, String> {
-    let record = Record::parse(round.record.clone()).map_err(|error| error.to_string())?;
-    check(record.step == round.step, || {
-        "the record's header differs".into()
-    })?;
+fn check_round(
+    before: &Tree,
+    entries: &[Arc<Entry>],
+    round: &Round,
+) -> Result<Frontier, VerifyError> {
+    let record = Record::parse(round.record.clone())?;
+    check(record.step == round.step, || VerifyError::Header)?;
     // Consistency with the last signed head: the frontier still gives its root.
     check(before.frontier.root() == round.step.old_root, || {
-        "the tree before the round no longer has the root that was signed".into()
+        VerifyError::Before
     })?;
 
     let leaves = leaves(&record, entries)?;
     let mut frontier = before.frontier.clone();
     leaves.iter().for_each(|leaf| frontier.push(*leaf));
-    check(frontier.size() == round.step.new_size, || {
-        "the size differs".into()
-    })?;
+    check(frontier.size() == round.step.new_size, || VerifyError::Size)?;
     check(frontier.root() == round.step.new_root, || {
-        format!(
-            "the root by tiles is {}, by leaves {}",
-            round.step.new_root,
-            frontier.root()
-        )
+        VerifyError::Root {
+            tiles: round.step.new_root,
+            leaves: frontier.root(),
+        }
     })?;
     hash_tiles(before, &leaves, &round.tiles.hashes)?;
     data_tiles(before, &record, &round.tiles.data)?;
@@ -74,22 +179,19 @@ fn check_round(before: &Tree, entries: &[Arc<Entry>], round: &Round) -> Result<F
 }
 
 /// Reads the entries back and hashes them.
-fn leaves(record: &Record, entries: &[Arc<Entry>]) -> Result<Vec<Hash>, String> {
+fn leaves(record: &Record, entries: &[Arc<Entry>]) -> Result<Vec<Hash>, VerifyError> {
     let mut rest = record.entries.as_ref();
     let mut buffer = Vec::with_capacity(4096);
     let mut leaves = Vec::with_capacity(entries.len());
     for (index, entry) in (record.step.old_size..).zip(entries) {
-        let leaf =
-            TileLeafRef::read(&mut rest).map_err(|error| format!("entry {index}: {error}"))?;
-        same_entry(&leaf, entry, index, record.step.timestamp_ms)
-            .map_err(|problem| format!("entry {index}: {problem}"))?;
+        let wrong = |problem| VerifyError::Entry { index, problem };
+        let leaf = TileLeafRef::read(&mut rest).map_err(|error| wrong(error.into()))?;
+        same_entry(&leaf, entry, index, record.step.timestamp_ms).map_err(wrong)?;
         buffer.clear();
         leaf.merkle_tree_leaf(&mut buffer);
         leaves.push(leaf_hash(&buffer));
     }
-    check(rest.is_empty(), || {
-        format!("{} bytes after the last entry", rest.len())
-    })?;
+    check(rest.is_empty(), || VerifyError::Extra(rest.len()))?;
     Ok(leaves)
 }
 
@@ -98,46 +200,39 @@ fn same_entry(
     entry: &Entry,
     index: u64,
     timestamp_ms: u64,
-) -> Result<(), String> {
-    check(leaf.index == index, || {
-        format!("carries index {}", leaf.index)
-    })?;
-    check(leaf.timestamp == timestamp_ms, || {
-        "carries another timestamp".into()
-    })?;
+) -> Result<(), EntryError> {
+    check(leaf.index == index, || EntryError::Index(leaf.index))?;
+    check(leaf.timestamp == timestamp_ms, || EntryError::Timestamp)?;
     // The identity was computed from the submitted bytes before their
     // signature was verified: equal identities tie the leaf to what the CA signed.
-    check(leaf.identity() == entry.identity, || {
-        "is not what was submitted".into()
-    })?;
+    check(leaf.identity() == entry.identity, || EntryError::Identity)?;
     check(
         leaf.precertificate == entry.precertificate.as_deref(),
-        || "the precertificate is not what was submitted".into(),
+        || EntryError::Precertificate,
     )?;
     check(
         leaf.fingerprints
             .eq(entry.issuers.iter().map(|issuer| issuer.fingerprint)),
-        || "the chain is not what was submitted".into(),
+        || EntryError::Chain,
     )?;
     same_tbs(leaf, entry)
 }
 
 /// Nessie 2024: the TBSCertificate that is logged must come from the
 /// precertificate beside it, by itself or by its signing certificate.
-fn same_tbs(leaf: &TileLeafRef<'_>, entry: &Entry) -> Result<(), String> {
+fn same_tbs(leaf: &TileLeafRef<'_>, entry: &Entry) -> Result<(), EntryError> {
     let (SignedEntryRef::Precert { tbs, .. }, Some(der)) = (leaf.signed, leaf.precertificate)
     else {
         return Ok(());
     };
-    let parse = |der| Certificate::parse(der).map_err(|error| format!("{error}"));
-    let precertificate = parse(der)?;
+    let precertificate = Certificate::parse(der)?;
     if tbs_without_poison(&precertificate) == tbs {
         return Ok(());
     }
-    let signer = entry.issuers.first().ok_or("no issuer")?;
+    let signer = entry.issuers.first().ok_or(EntryError::NoIssuer)?;
     check(
-        tbs_without_poison_for(&precertificate, &parse(&signer.der)?) == tbs,
-        || "the TBSCertificate is not that of its precertificate".into(),
+        tbs_without_poison_for(&precertificate, &Certificate::parse(&signer.der)?) == tbs,
+        || EntryError::Tbs,
     )
 }
 
@@ -146,13 +241,13 @@ fn hash_tiles(
     before: &Tree,
     leaves: &[Hash],
     tiles: &[(Tile, bytes::Bytes)],
-) -> Result<(), String> {
+) -> Result<(), VerifyError> {
     let mut level_hashes: Vec<Hash> = leaves.to_vec();
     let mut first = before.size();
     for level in 0..=lucarne_tlog::MAX_LEVEL {
         if level_hashes.is_empty() {
             return check(tiles.iter().all(|(tile, _)| below(tile, level)), || {
-                format!("tiles of level {level} that nothing asks for")
+                VerifyError::ExtraTiles(level)
             });
         }
         let here: HashMap<u64, &[u8]> = tiles
@@ -168,8 +263,9 @@ fn hash_tiles(
             let found = here
                 .get(&(position / TILE_WIDTH))
                 .and_then(|bytes| bytes.get(offset..offset + Hash::LENGTH));
-            check(found == Some(hash.0.as_slice()), || {
-                format!("hash {position} of level {level} is not in its tile")
+            check(found == Some(hash.0.as_slice()), || VerifyError::Hash {
+                position,
+                level,
             })?;
         }
         let completed = first / TILE_WIDTH..(first + level_hashes.len() as u64) / TILE_WIDTH;
@@ -178,7 +274,7 @@ fn hash_tiles(
             .map(|index| {
                 here.get(&index)
                     .and_then(|bytes| tile_root(bytes))
-                    .ok_or_else(|| format!("tile {index} of level {level} is not whole"))
+                    .ok_or(VerifyError::NotWhole { index, level })
             })
             .collect::<Result<_, _>>()?;
     }
@@ -194,7 +290,7 @@ fn data_tiles(
     before: &Tree,
     record: &Record,
     tiles: &[(Tile, bytes::Bytes)],
-) -> Result<(), String> {
+) -> Result<(), VerifyError> {
     // The first tile begins with the old partial one, the others with new entries.
     let mut old = before.data.bytes.as_ref();
     let mut new = record.entries.as_ref();
@@ -202,15 +298,13 @@ fn data_tiles(
         let rest = bytes
             .strip_prefix(old)
             .and_then(|here| new.strip_prefix(here));
-        new = rest.ok_or_else(|| format!("{} is not what was staged", tile.path()))?;
+        new = rest.ok_or_else(|| VerifyError::Data(tile.path()))?;
         old = &[];
     }
-    check(new.is_empty(), || {
-        "the data tiles do not hold all that was staged".into()
-    })
+    check(new.is_empty(), || VerifyError::MissingData)
 }
 
-fn check(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
+fn check<E>(holds: bool, otherwise: impl FnOnce() -> E) -> Result<(), E> {
     if holds { Ok(()) } else { Err(otherwise()) }
 }
 

@@ -44,12 +44,12 @@ fn garbage_between_certificates() {
     assert_eq!(skipped.len(), 3, "{skipped:?}");
     assert_eq!(skipped[0].index, 1);
     assert!(
-        skipped[1].reason.contains("RSA PRIVATE KEY"),
+        skipped[1].reason.to_string().contains("RSA PRIVATE KEY"),
         "{}",
         skipped[1]
     );
     assert!(
-        skipped[2].reason.contains("the file ends"),
+        skipped[2].reason.to_string().contains("the file ends"),
         "{}",
         skipped[2]
     );
@@ -142,7 +142,10 @@ fn ccadb_reports() {
     let (trusted, skipped) = read(CcadbProgramme::Trusted);
     assert_eq!(ders(&trusted), expected(&[0, 1, 4]));
     assert_eq!(skipped.len(), 1);
-    assert_eq!(skipped[0].reason, "the record has no certificate in PEM");
+    assert_eq!(
+        skipped[0].reason.to_string(),
+        "the record has no certificate in PEM"
+    );
     let (testing, _) = read(CcadbProgramme::Testing);
     assert_eq!(ders(&testing), expected(&[0, 1, 2, 4]));
 
