@@ -1,4 +1,5 @@
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
@@ -49,6 +50,14 @@ pub enum EndpointError {
         /// The system's own words.
         reason: String,
     },
+}
+
+impl EndpointError {
+    /// The reason why the certificates in `file` cannot be used.
+    pub(super) fn certificates(file: &Path, reason: &dyn std::fmt::Display) -> Self {
+        let file = file.display();
+        Self::Trust(format!("cannot use the certificates in {file}: {reason}"))
+    }
 }
 
 impl Endpoint {

@@ -1,6 +1,5 @@
 //! The trust, and the offer, of a handshake.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use lucarne_settings::nearest;
@@ -35,7 +34,7 @@ pub(super) fn config(options: &ClientOptions) -> Result<Arc<ClientConfig>, Endpo
         Some(identity) => {
             let (certificates, key) = load(identity)?;
             let config = builder.with_client_auth_cert(certificates, key);
-            config.map_err(|error| unusable(&identity.certificates, &error))?
+            config.map_err(|error| EndpointError::certificates(&identity.certificates, &error))?
         }
     };
     config.alpn_protocols = vec![options.version.alpn().to_vec()];
@@ -114,12 +113,16 @@ fn load(
     identity: &Identity,
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), EndpointError> {
     let file = &identity.certificates;
-    let certificates = CertificateDer::pem_file_iter(file).map_err(|e| unusable(file, &e))?;
+    let certificates =
+        CertificateDer::pem_file_iter(file).map_err(|e| EndpointError::certificates(file, &e))?;
     let certificates: Vec<_> = certificates
         .collect::<Result<_, _>>()
-        .map_err(|error| unusable(file, &error))?;
+        .map_err(|error| EndpointError::certificates(file, &error))?;
     if certificates.is_empty() {
-        return Err(unusable(file, &"there is no PEM certificate in it"));
+        return Err(EndpointError::certificates(
+            file,
+            &"there is no PEM certificate in it",
+        ));
     }
     let file = &identity.key;
     let key = PrivateKeyDer::from_pem_file(file).map_err(|error| {
@@ -127,11 +130,6 @@ fn load(
         EndpointError::Trust(format!("cannot use the key in {file}: {error}"))
     })?;
     Ok((certificates, key))
-}
-
-pub(super) fn unusable(file: &Path, reason: &dyn std::fmt::Display) -> EndpointError {
-    let file = file.display();
-    EndpointError::Trust(format!("cannot use the certificates in {file}: {reason}"))
 }
 
 /// Accepts every certificate. Signatures of the handshake are still checked:

@@ -13,7 +13,6 @@ use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
 use super::EndpointError;
-use super::tls::unusable;
 
 /// The certificates that are trusted: the system's, and those of a PEM file.
 ///
@@ -35,17 +34,21 @@ impl Trust {
         let mut roots = RootCertStore::clone(&system_roots().store);
         let mut named = Vec::new();
         if let Some(file) = file {
-            for certificate in
-                CertificateDer::pem_file_iter(file).map_err(|e| unusable(file, &e))?
+            for certificate in CertificateDer::pem_file_iter(file)
+                .map_err(|e| EndpointError::certificates(file, &e))?
             {
-                let certificate = certificate.map_err(|error| unusable(file, &error))?;
+                let certificate =
+                    certificate.map_err(|error| EndpointError::certificates(file, &error))?;
                 roots
                     .add(certificate.clone())
-                    .map_err(|error| unusable(file, &error))?;
+                    .map_err(|error| EndpointError::certificates(file, &error))?;
                 named.push(certificate);
             }
             if named.is_empty() {
-                return Err(unusable(file, &"there is no PEM certificate in it"));
+                return Err(EndpointError::certificates(
+                    file,
+                    &"there is no PEM certificate in it",
+                ));
             }
         }
         let provider = rustls::crypto::aws_lc_rs::default_provider();
