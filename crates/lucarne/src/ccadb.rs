@@ -22,7 +22,7 @@ pub(crate) fn fetch(source: &str) -> Result<Vec<u8>> {
     let read = || match source.split_once("://") {
         Some(("file", path)) => Ok(std::fs::read(path)?),
         Some(("http" | "https", _)) => {
-            let client = BlockingClient::new(Client::of_system(TIMEOUT)?)?;
+            let client = BlockingClient::new(Client::of_system(TIMEOUT))?;
             Ok(client.get(source, MOST_BYTES)?.into())
         }
         Some((scheme, _)) => bail!("`{scheme}://` is not http, https or file"),

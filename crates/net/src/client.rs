@@ -24,7 +24,7 @@ use tokio::time::timeout;
 use tower_service::Service;
 use url::Url;
 
-use crate::roots::system_roots;
+use crate::roots::{system_roots, trusting};
 
 /// The name that servers are told.
 const AGENT: &str = concat!("lucarne/", env!("CARGO_PKG_VERSION"));
@@ -89,12 +89,10 @@ impl Client {
 
     /// A client that trusts what this machine trusts, and uses the proxies that
     /// the environment names, as curl does (`HTTPS_PROXY`, `NO_PROXY`, …).
-    ///
-    /// # Errors
-    /// If TLS cannot be set up.
-    pub fn of_system(timeout: Duration) -> Result<Self, rustls::Error> {
+    pub fn of_system(timeout: Duration) -> Self {
         let proxies = Arc::new(Matcher::from_env());
-        Ok(Self::through(Some(proxies), system_tls()?, timeout))
+        let tls = trusting(system_roots().store.clone());
+        Self::through(Some(proxies), tls, timeout)
     }
 
     fn through(proxies: Option<Arc<Matcher>>, mut tls: ClientConfig, timeout: Duration) -> Self {
@@ -174,14 +172,6 @@ impl Client {
         };
         Ok((answer, head.headers))
     }
-}
-
-fn system_tls() -> Result<ClientConfig, rustls::Error> {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    Ok(ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(system_roots().store.clone())
-        .with_no_client_auth())
 }
 
 /// The same client for threads that run no tasks: demo, start, commands.
@@ -346,7 +336,10 @@ mod tests {
     }
 
     fn client() -> Client {
-        Client::new(&system_tls().unwrap(), Duration::from_secs(10))
+        Client::new(
+            &trusting(system_roots().store.clone()),
+            Duration::from_secs(10),
+        )
     }
 
     #[tokio::test]

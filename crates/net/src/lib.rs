@@ -18,4 +18,4 @@ pub use client::{Answer, BlockingClient, Client, ClientError};
 pub use dial::{first_of, interleave};
 pub use open_connections::{OpenConnection, OpenConnections};
 pub use request_id::RequestId;
-pub use roots::{SystemRoots, system_roots};
+pub use roots::{SystemRoots, system_roots, trusting};

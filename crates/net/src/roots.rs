@@ -3,8 +3,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
+use rustls::{ClientConfig, RootCertStore};
 
 /// The certificate authorities that this machine trusts.
 #[derive(Debug)]
@@ -31,4 +31,14 @@ pub fn system_roots() -> &'static SystemRoots {
             certificates: found.certs,
         }
     })
+}
+
+/// TLS with servers whose certificates lead to one of `roots`.
+pub fn trusting(roots: Arc<RootCertStore>) -> ClientConfig {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap_or_else(|_| unreachable!("the provider has ciphers for TLS 1.2 and 1.3"))
+        .with_root_certificates(roots)
+        .with_no_client_auth()
 }

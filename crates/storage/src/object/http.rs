@@ -20,7 +20,7 @@ use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector as Tcp;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use lucarne_net::system_roots;
+use lucarne_net::{system_roots, trusting};
 use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody,
@@ -93,7 +93,7 @@ impl Transport {
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(CONNECT));
         let https = hyper_rustls::HttpsConnectorBuilder::new()
-            .with_tls_config(tls())
+            .with_tls_config(trusting(system_roots().store.clone()))
             .https_or_http()
             .enable_http1()
             .wrap_connector(tcp);
@@ -281,14 +281,4 @@ impl Default for Budget {
     fn default() -> Self {
         Self(AtomicI64::new(Self::MOST))
     }
-}
-
-/// TLS with those whom this machine trusts.
-fn tls() -> rustls::ClientConfig {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap_or_else(|_| unreachable!("the provider has ciphers for TLS 1.2 and 1.3"))
-        .with_root_certificates(system_roots().store.clone())
-        .with_no_client_auth()
 }

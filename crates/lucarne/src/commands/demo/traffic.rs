@@ -42,7 +42,7 @@ impl Traffic {
             url: format!("{base}/{path}/"),
             home,
             base,
-            client: BlockingClient::new(Client::of_system(PATIENCE)?)?,
+            client: BlockingClient::new(Client::of_system(PATIENCE))?,
             window: (
                 log.policy.not_after_start.unwrap_or(0),
                 log.policy.not_after_limit.unwrap_or(u64::MAX),

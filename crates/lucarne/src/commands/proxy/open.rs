@@ -180,12 +180,8 @@ pub(super) async fn observer(
     trust: &Trust,
     roots: Arc<Roots>,
 ) -> Result<Arc<Observer>> {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let tls = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(trust.roots.clone())
-        .with_no_client_auth();
-    let mut options = observe::ObserveOptions::new(Arc::new(tls));
+    let tls = Arc::new(lucarne_net::trusting(trust.roots.clone()));
+    let mut options = observe::ObserveOptions::new(tls);
     options.log_list = config.log_list.as_deref().map(log_list).transpose()?;
     options.submit_to = submit_to(config)?;
     options.roots = roots;
