@@ -20,8 +20,8 @@ Usage: cargo xtask <command>
 
 Commands:
   test                  everything that must pass before a change lands: format,
-                        clippy, tests, doc tests, documentation, a log alone,
-                        dependencies, a minute of fuzzing
+                        clippy, tests, doc tests, documentation, the default build,
+                        a log alone, dependencies, a minute of fuzzing
   test --tests          the tests alone, all programs of all crates side by side;
                         RUST_TEST_THREADS says how many tests at a time in each
   fuzz [--seconds N] [TARGET...]

@@ -8,10 +8,6 @@ use anyhow::Result;
 use crate::step::{Steps, cargo, check, in_ci};
 use crate::{deny, fuzz, programs, root};
 
-/// The features that the default build leaves out. They add no dependencies: one
-/// build with them is tested, and `.ci/run` makes the default build besides.
-const FEATURES: &str = "--features lucarne/aws-secrets,lucarne/gcp-secrets";
-
 pub(crate) fn everything() -> Result<()> {
     let mut steps = Steps::default();
     // It installs what this machine lets us. A test that then misses a server
@@ -33,10 +29,10 @@ pub(crate) fn everything() -> Result<()> {
         check(&mut linted("test --workspace --doc --locked"))
     })?;
     steps.run("documentation", || {
-        let mut doc = cargo(&format!("doc --workspace --no-deps --locked {FEATURES}"));
+        let mut doc = cargo("doc --workspace --no-deps --locked");
         check(doc.env("RUSTDOCFLAGS", "--deny warnings"))
     })?;
-    steps.run("a log alone", log_alone)?;
+    steps.run("the default build, a log alone", builds)?;
     match deny::require() {
         Err(reason) => steps.skip("dependencies", &reason),
         Ok(()) => steps.run("dependencies", deny::run)?,
@@ -50,14 +46,16 @@ pub(crate) fn everything() -> Result<()> {
     Ok(())
 }
 
-/// The smallest builds there are, of a log and of the load engine: what a feature
-/// brings is used behind it only, and nothing is left over without it. A check
-/// tells both.
-fn log_alone() -> Result<()> {
-    check(&mut denying(
+/// The builds that others make, where no test asks for a feature of a dependency
+/// besides: the default one, and the smallest there are, of a log and of the load
+/// engine. What a feature brings is used behind it only, and nothing is left over
+/// without it. A check tells both.
+fn builds() -> Result<()> {
+    check(&mut linted("check --package lucarne --locked"))?;
+    check(&mut linted(
         "check --package lucarne --no-default-features --features sqlite --locked",
     ))?;
-    check(&mut denying(
+    check(&mut linted(
         "check --package lucarne-load --no-default-features --locked",
     ))
 }
@@ -71,11 +69,6 @@ pub(crate) fn tests() -> Result<()> {
 /// the rest is rustc: what `cargo clippy` does to a check, done to a build. All
 /// is compiled once, where a check before the build would double the time.
 fn linted(arguments: &str) -> Command {
-    denying(&format!("{arguments} {FEATURES}"))
-}
-
-/// The same, without those features.
-fn denying(arguments: &str) -> Command {
     let mut command = cargo(arguments);
     command.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
     // How `cargo clippy` tells the driver of flags behind its `--`.

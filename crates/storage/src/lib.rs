@@ -31,7 +31,7 @@ mod observe;
 mod openfile;
 mod path;
 mod posix;
-#[cfg(any(feature = "aws-secrets", feature = "gcp-secrets"))]
+#[cfg(feature = "object-stores")]
 pub mod secrets;
 mod sql;
 mod stats;

@@ -82,7 +82,6 @@ pub enum SecretError {
 /// # Errors
 ///
 /// Any [`SecretError`].
-#[cfg(feature = "aws-secrets")]
 pub async fn aws(name: &str, place: &crate::object::S3) -> Result<Bytes, SecretError> {
     use object_store::aws::AwsAuthorizer;
 
@@ -122,7 +121,6 @@ pub async fn aws(name: &str, place: &crate::object::S3) -> Result<Bytes, SecretE
     service.ask(request).await
 }
 
-#[cfg(feature = "aws-secrets")]
 fn question(name: &str) -> String {
     serde_json::json!({ "SecretId": name }).to_string()
 }
@@ -134,7 +132,6 @@ fn question(name: &str) -> String {
 /// # Errors
 ///
 /// Any [`SecretError`].
-#[cfg(feature = "gcp-secrets")]
 pub async fn gcp(version: &str, place: &crate::object::Gcs) -> Result<Bytes, SecretError> {
     let mut settings = place.clone();
     settings.bucket = "none".into();
@@ -294,7 +291,6 @@ const UNKNOWN: [&str; 7] = [
 mod tests {
     use super::*;
 
-    #[cfg(feature = "aws-secrets")]
     #[test]
     fn no_name_breaks_the_question() {
         for name in ["ct/2026h1", "a\"b", "a\\", "\", \"VersionId\": \"x"] {

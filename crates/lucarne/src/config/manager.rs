@@ -5,7 +5,7 @@
 //! - `gcpsecret://projects/P/secrets/S` (`endpoint=`, `credentials=`), and
 //!   `/versions/V` if not the latest.
 //!
-//! Fetching is behind the cargo features `aws-secrets` and `gcp-secrets`.
+//! Fetching is behind the cargo feature `object-stores`.
 
 use std::fmt;
 use std::path::Path;
@@ -82,29 +82,24 @@ impl Manager {
     /// In words that follow [`Display`](fmt::Display).
     pub(super) fn fetch(&self) -> Result<Vec<u8>, String> {
         match self {
-            #[cfg(feature = "aws-secrets")]
+            #[cfg(feature = "object-stores")]
             Manager::Aws { name, place } => aws_value(&fetching::answer(
                 lucarne_storage::secrets::aws(name, place),
             )?),
-            #[cfg(feature = "gcp-secrets")]
+            #[cfg(feature = "object-stores")]
             Manager::Gcp { version, place } => gcp_value(&fetching::answer(
                 lucarne_storage::secrets::gcp(version, place),
             )?),
-            #[cfg(not(feature = "aws-secrets"))]
-            Manager::Aws { .. } => Err(missing("aws-secrets")),
-            #[cfg(not(feature = "gcp-secrets"))]
-            Manager::Gcp { .. } => Err(missing("gcp-secrets")),
+            #[cfg(not(feature = "object-stores"))]
+            Manager::Aws { .. } | Manager::Gcp { .. } => Err(MISSING.into()),
         }
     }
 }
 
-#[cfg(not(all(feature = "aws-secrets", feature = "gcp-secrets")))]
-fn missing(feature: &str) -> String {
-    format!(
-        "cannot be fetched: this lucarne was built without the cargo feature `{feature}`. Build it \
-         with `--features {feature}`, or let a command fetch the key (`exec:`)"
-    )
-}
+#[cfg(not(feature = "object-stores"))]
+const MISSING: &str = "cannot be fetched: this lucarne was built without the cargo feature \
+     `object-stores`. Build it with `--features object-stores`, or let a command fetch the key \
+     (`exec:`)";
 
 fn aws(name: &str, query: &str) -> Result<Manager, String> {
     let [region, endpoint, profile] = parameters(query, ["region", "endpoint", "profile"])?;
@@ -178,7 +173,7 @@ fn parameters<const N: usize>(
     Ok(values)
 }
 
-#[cfg(any(feature = "aws-secrets", feature = "gcp-secrets"))]
+#[cfg(feature = "object-stores")]
 mod fetching {
     use lucarne_storage::secrets::SecretError;
 
@@ -207,7 +202,7 @@ mod fetching {
     }
 }
 
-#[cfg(feature = "aws-secrets")]
+#[cfg(feature = "object-stores")]
 fn aws_value(answer: &serde_json::Value) -> Result<Vec<u8>, String> {
     match (
         answer["SecretString"].as_str(),
@@ -220,7 +215,7 @@ fn aws_value(answer: &serde_json::Value) -> Result<Vec<u8>, String> {
 }
 
 /// The checksum, if there is one, is that of the value as it was stored.
-#[cfg(feature = "gcp-secrets")]
+#[cfg(feature = "object-stores")]
 fn gcp_value(answer: &serde_json::Value) -> Result<Vec<u8>, String> {
     let payload = &answer["payload"];
     let data = payload["data"]
@@ -240,7 +235,7 @@ fn gcp_value(answer: &serde_json::Value) -> Result<Vec<u8>, String> {
 }
 
 /// CRC-32C (RFC 3720, section 12.1), bit by bit: keys are small.
-#[cfg(feature = "gcp-secrets")]
+#[cfg(feature = "object-stores")]
 fn crc32c(bytes: &[u8]) -> u32 {
     const POLYNOMIAL: u32 = 0x82f6_3b78;
     let step = |crc: u32, _| (crc >> 1) ^ (POLYNOMIAL & (crc & 1).wrapping_neg());
@@ -254,6 +249,17 @@ mod tests {
 
     fn parse(text: &str) -> Result<Manager, String> {
         Manager::parse(text, Path::new("/etc/lucarne")).unwrap()
+    }
+
+    #[cfg(not(feature = "object-stores"))]
+    #[test]
+    fn a_manager_that_is_not_built_in_is_refused_by_its_feature() {
+        let refused = parse("gcpsecret://projects/p/secrets/s").unwrap().fetch();
+        assert!(
+            refused
+                .unwrap_err()
+                .contains("cargo feature `object-stores`")
+        );
     }
 
     #[test]
@@ -337,7 +343,7 @@ mod tests {
     }
 
     /// RFC 3720, appendix B.4.
-    #[cfg(feature = "gcp-secrets")]
+    #[cfg(feature = "object-stores")]
     #[test]
     fn checksums_are_those_of_the_rfc() {
         assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa);

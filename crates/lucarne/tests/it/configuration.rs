@@ -563,18 +563,6 @@ fn bad_files() {
     insta::assert_snapshot!("bad_files", page);
 }
 
-/// The default build; secret_managers.rs has the others.
-#[cfg(not(feature = "gcp-secrets"))]
-#[test]
-fn a_manager_that_is_not_built_in_is_named() {
-    let said = said(&with("").replace("a.bin", "gcpsecret://projects/p/secrets/s"));
-    let expected = "lucarne.yaml:6: logs[a].secret: GCP secret \
-                    `projects/p/secrets/s/versions/latest` cannot be fetched: this lucarne was \
-                    built without the cargo feature `gcp-secrets`. Build it with `--features \
-                    gcp-secrets`, or let a command fetch the key (`exec:`)";
-    assert_eq!(said, expected);
-}
-
 #[test]
 fn warnings() {
     let directory = files();

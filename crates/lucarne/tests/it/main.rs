@@ -29,7 +29,6 @@ mod plans;
 mod proxy_clients;
 mod proxy_files;
 mod proxy_observe;
-#[cfg(all(feature = "aws-secrets", feature = "gcp-secrets"))]
 mod secret_managers;
 mod serve;
 mod takeover;

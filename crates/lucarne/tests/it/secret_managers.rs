@@ -1,5 +1,5 @@
 //! Keys in AWS Secrets Manager (moto's server) and GCP Secret Manager (a
-//! double), behind the features `aws-secrets` and `gcp-secrets`.
+//! double).
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
