@@ -31,7 +31,6 @@ mod observe;
 mod openfile;
 mod path;
 mod posix;
-#[cfg(feature = "object-stores")]
 pub mod secrets;
 mod sql;
 mod stats;

@@ -4,13 +4,12 @@
 //!   the name; or the ARN alone,
 //! - `gcpsecret://projects/P/secrets/S` (`endpoint=`, `credentials=`), and
 //!   `/versions/V` if not the latest.
-//!
-//! Fetching is behind the cargo feature `object-stores`.
 
 use std::fmt;
 use std::path::Path;
 
 use lucarne_storage::object::{Gcs, S3};
+use lucarne_storage::secrets::{self, SecretError};
 use url::{Host, Url};
 
 /// The place of a secret that a cloud keeps. Nothing of it is secret.
@@ -82,24 +81,11 @@ impl Manager {
     /// In words that follow [`Display`](fmt::Display).
     pub(super) fn fetch(&self) -> Result<Vec<u8>, String> {
         match self {
-            #[cfg(feature = "object-stores")]
-            Manager::Aws { name, place } => aws_value(&fetching::answer(
-                lucarne_storage::secrets::aws(name, place),
-            )?),
-            #[cfg(feature = "object-stores")]
-            Manager::Gcp { version, place } => gcp_value(&fetching::answer(
-                lucarne_storage::secrets::gcp(version, place),
-            )?),
-            #[cfg(not(feature = "object-stores"))]
-            Manager::Aws { .. } | Manager::Gcp { .. } => Err(MISSING.into()),
+            Manager::Aws { name, place } => aws_value(&answer(secrets::aws(name, place))?),
+            Manager::Gcp { version, place } => gcp_value(&answer(secrets::gcp(version, place))?),
         }
     }
 }
-
-#[cfg(not(feature = "object-stores"))]
-const MISSING: &str = "cannot be fetched: this lucarne was built without the cargo feature \
-     `object-stores`. Build it with `--features object-stores`, or let a command fetch the key \
-     (`exec:`)";
 
 fn aws(name: &str, query: &str) -> Result<Manager, String> {
     let [region, endpoint, profile] = parameters(query, ["region", "endpoint", "profile"])?;
@@ -173,55 +159,48 @@ fn parameters<const N: usize>(
     Ok(values)
 }
 
-#[cfg(feature = "object-stores")]
-mod fetching {
-    use lucarne_storage::secrets::SecretError;
-
-    /// Waits for the answer, wherever this is called.
-    pub(super) fn answer<B: AsRef<[u8]> + Send>(
-        asked: impl Future<Output = Result<B, SecretError>> + Send,
-    ) -> Result<serde_json::Value, String> {
-        let body = std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| {
-                let runtime = tokio::runtime::Builder::new_current_thread()
-                    .enable_all()
-                    .build()
-                    .map_err(|error| format!("cannot be fetched: {error}"))?;
-                runtime.block_on(asked).map_err(|error| error.to_string())
-            });
-            let joined = waiting.join();
-            joined.map_err(|_| "cannot be fetched: that is a bug, and said above".to_owned())?
-        })?;
-        serde_json::from_slice(body.as_ref()).map_err(|_| "came back as no JSON".to_owned())
-    }
-
-    /// `SecretBinary` and `payload.data`, in base64.
-    pub(super) fn decoded(text: &str) -> Result<Vec<u8>, String> {
-        let decoded = base64_simd::STANDARD.decode_to_vec(text);
-        decoded.map_err(|_| "came back as no base64".to_owned())
-    }
+/// Waits for the answer, wherever this is called.
+fn answer<B: AsRef<[u8]> + Send>(
+    asked: impl Future<Output = Result<B, SecretError>> + Send,
+) -> Result<serde_json::Value, String> {
+    let body = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .map_err(|error| format!("cannot be fetched: {error}"))?;
+            runtime.block_on(asked).map_err(|error| error.to_string())
+        });
+        let joined = waiting.join();
+        joined.map_err(|_| "cannot be fetched: that is a bug, and said above".to_owned())?
+    })?;
+    serde_json::from_slice(body.as_ref()).map_err(|_| "came back as no JSON".to_owned())
 }
 
-#[cfg(feature = "object-stores")]
+/// `SecretBinary` and `payload.data`, in base64.
+fn decoded(text: &str) -> Result<Vec<u8>, String> {
+    let decoded = base64_simd::STANDARD.decode_to_vec(text);
+    decoded.map_err(|_| "came back as no base64".to_owned())
+}
+
 fn aws_value(answer: &serde_json::Value) -> Result<Vec<u8>, String> {
     match (
         answer["SecretString"].as_str(),
         answer["SecretBinary"].as_str(),
     ) {
         (Some(text), _) => Ok(text.as_bytes().to_vec()),
-        (None, Some(binary)) => fetching::decoded(binary),
+        (None, Some(binary)) => decoded(binary),
         (None, None) => Err("came back without a value".into()),
     }
 }
 
 /// The checksum, if there is one, is that of the value as it was stored.
-#[cfg(feature = "object-stores")]
 fn gcp_value(answer: &serde_json::Value) -> Result<Vec<u8>, String> {
     let payload = &answer["payload"];
     let data = payload["data"]
         .as_str()
         .ok_or("came back without a value")?;
-    let value = fetching::decoded(data)?;
+    let value = decoded(data)?;
     // An integer of 64 bits is a string in Google's JSON.
     let sum = match &payload["dataCrc32c"] {
         serde_json::Value::Null => return Ok(value),
@@ -235,7 +214,6 @@ fn gcp_value(answer: &serde_json::Value) -> Result<Vec<u8>, String> {
 }
 
 /// CRC-32C (RFC 3720, section 12.1), bit by bit: keys are small.
-#[cfg(feature = "object-stores")]
 fn crc32c(bytes: &[u8]) -> u32 {
     const POLYNOMIAL: u32 = 0x82f6_3b78;
     let step = |crc: u32, _| (crc >> 1) ^ (POLYNOMIAL & (crc & 1).wrapping_neg());
@@ -249,17 +227,6 @@ mod tests {
 
     fn parse(text: &str) -> Result<Manager, String> {
         Manager::parse(text, Path::new("/etc/lucarne")).unwrap()
-    }
-
-    #[cfg(not(feature = "object-stores"))]
-    #[test]
-    fn a_manager_that_is_not_built_in_is_refused_by_its_feature() {
-        let refused = parse("gcpsecret://projects/p/secrets/s").unwrap().fetch();
-        assert!(
-            refused
-                .unwrap_err()
-                .contains("cargo feature `object-stores`")
-        );
     }
 
     #[test]
@@ -343,7 +310,6 @@ mod tests {
     }
 
     /// RFC 3720, appendix B.4.
-    #[cfg(feature = "object-stores")]
     #[test]
     fn checksums_are_those_of_the_rfc() {
         assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa);

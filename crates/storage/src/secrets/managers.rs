@@ -1,5 +1,3 @@
-//! Keys in a cloud's keeping: AWS Secrets Manager, GCP Secret Manager.
-//!
 //! One request each, by the client and the credentials that object stores are
 //! reached with; again, a little later, where the cloud has a bad moment.
 
@@ -10,10 +8,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use object_store::ClientOptions;
+use object_store::aws::AwsAuthorizer;
 use object_store::client::{HttpClient, HttpConnector, HttpError, HttpRequestBody};
 use serde_json::Value;
 
-use crate::object::{RequestPolicy, connect, failure, http::Connector};
+use super::SecretError;
+use crate::object::{Gcs, RequestPolicy, S3, connect, failure, http::Connector};
 use crate::{AssetError, Stats};
 
 /// Before each repetition. Longer bad moments are for whoever starts us anew.
@@ -23,57 +23,6 @@ const PAUSES: [Duration; 3] = [
     Duration::from_millis(1600),
 ];
 
-/// The reasons why a secret does not come, in words that follow its name.
-#[derive(Debug, thiserror::Error)]
-pub enum SecretError {
-    /// The configured service cannot be asked.
-    #[error("cannot be asked for: {0}")]
-    Configuration(String),
-    /// Nothing says who it is that asks.
-    #[error(
-        "cannot be asked for without credentials ({0}). Set them in the environment, or give this \
-         machine a role that has them"
-    )]
-    Credentials(String),
-    /// There is none of this name.
-    #[error("is not at {server} ({detail}). Check its name, and where it is")]
-    Absent {
-        /// The service that was asked.
-        server: String,
-        /// The error it gave.
-        detail: String,
-    },
-    /// The credentials are not known, or may not read it.
-    #[error(
-        "is refused by {server} ({detail}). Check the credentials, and that they have the \
-         permission {permission}"
-    )]
-    Refused {
-        /// The service that was asked.
-        server: String,
-        /// Holds what it takes to read a secret.
-        permission: &'static str,
-        /// The server's answer.
-        detail: String,
-    },
-    /// No answer in time, or that there is none now.
-    #[error("cannot be fetched: {server} does not serve us now ({detail})")]
-    Unavailable {
-        /// The service that was asked.
-        server: String,
-        /// The error it gave, or what kept it from saying anything.
-        detail: String,
-    },
-    /// Any other answer.
-    #[error("cannot be fetched: {server} answers {detail}")]
-    Answer {
-        /// The service that was asked.
-        server: String,
-        /// The error it gave.
-        detail: String,
-    },
-}
-
 /// Asks AWS Secrets Manager for the current version of a secret, by its name or
 /// ARN: the body of its answer, which is JSON with `SecretString` or
 /// `SecretBinary`. Of `place`, the bucket does not matter; without an endpoint
@@ -82,9 +31,7 @@ pub enum SecretError {
 /// # Errors
 ///
 /// Any [`SecretError`].
-pub async fn aws(name: &str, place: &crate::object::S3) -> Result<Bytes, SecretError> {
-    use object_store::aws::AwsAuthorizer;
-
+pub async fn aws(name: &str, place: &S3) -> Result<Bytes, SecretError> {
     const SERVICE: &str = "secretsmanager";
     let mut settings = place.clone();
     settings.bucket = "none".into();
@@ -132,7 +79,7 @@ fn question(name: &str) -> String {
 /// # Errors
 ///
 /// Any [`SecretError`].
-pub async fn gcp(version: &str, place: &crate::object::Gcs) -> Result<Bytes, SecretError> {
+pub async fn gcp(version: &str, place: &Gcs) -> Result<Bytes, SecretError> {
     let mut settings = place.clone();
     settings.bucket = "none".into();
     let client = settings
