@@ -1,0 +1,65 @@
+//! Where the files of a log are read from: a directory, a bucket, a URL.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use lucarne_tlog::{Level, Tile};
+
+use super::finding::Problem;
+use crate::compress::gunzip;
+use crate::stored::{TileError, prefix};
+
+/// The public files of a log, read and never written.
+#[async_trait]
+pub trait Files: Send + Sync + 'static {
+    /// The bytes of a file exactly as they are stored or served, or `None` if
+    /// there is none.
+    ///
+    /// # Errors
+    /// In words, if there was no answer that says either.
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, String>;
+}
+
+/// The bytes of a tile, uncompressed: those of the full tile will do for a partial
+/// one, which may be gone by then.
+pub(super) async fn tile(files: &dyn Files, tile: Tile) -> Result<Bytes, Problem> {
+    let whole = [Some(tile), (!tile.is_full()).then(|| tile.full())];
+    for stored in whole.into_iter().flatten() {
+        let found = files.read(&stored.path()).await;
+        if let Some(bytes) = found.map_err(Problem::Unreadable)? {
+            return plain(tile, stored, bytes);
+        }
+    }
+    Err(Problem::Missing)
+}
+
+fn plain(tile: Tile, stored: Tile, bytes: Bytes) -> Result<Bytes, Problem> {
+    match tile.level() {
+        Level::Hashes(_) if stored == tile => {
+            let due = usize::from(tile.width()) * lucarne_tlog::Hash::LENGTH;
+            match bytes.len() == due {
+                true => Ok(bytes),
+                false => Err(Problem::Length {
+                    found: bytes.len(),
+                    due,
+                }),
+            }
+        }
+        // What stands after the entries is looked at where they are read.
+        Level::Data if stored == tile => gunzip(bytes).map_err(Problem::Gzip),
+        Level::Hashes(_) => prefix(tile, bytes).map_err(Problem::from),
+        Level::Data => {
+            let plain = gunzip(bytes).map_err(Problem::Gzip)?;
+            prefix(tile, plain).map_err(Problem::from)
+        }
+    }
+}
+
+impl From<TileError> for Problem {
+    fn from(error: TileError) -> Self {
+        match error {
+            TileError::Gzip(error) => Problem::Gzip(error),
+            TileError::Length { found, due } => Problem::Length { found, due },
+            TileError::Entry(_, error) => Problem::Entry(error),
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! 256 entries, or the last ones of the tree, before three witnesses: the tree
+//! above them, their hash tile, and their own bytes. Where two agree, the third
+//! is to blame, down to the byte.
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use lucarne_ct::{Fingerprint, TileLeafRef};
+use lucarne_tlog::{Hash, Level, TILE_WIDTH, Tile, leaf_hash, tile_root};
+
+use super::finding::{Finding, Problem};
+
+/// The knowledge of a hash tile that the tree above it gives.
+#[derive(Clone, Debug)]
+pub(super) enum Expected {
+    /// A full tile's root.
+    Root(Hash),
+    /// Each hash of a partial tile, which is part of the right edge.
+    Hashes(Bytes),
+    /// Nothing: the tile above is itself wrong.
+    Unknown,
+}
+
+impl Expected {
+    /// Returns whether these hashes are the ones expected; `None` if nothing is known.
+    pub(super) fn holds(&self, hashes: &[u8]) -> Option<bool> {
+        match self {
+            Expected::Root(root) => Some(tile_root(hashes) == Some(*root)),
+            Expected::Hashes(expected) => Some(hashes == expected.as_ref()),
+            Expected::Unknown => None,
+        }
+    }
+}
+
+/// A hash tile of level 0 and the data tile of the same entries, as they were read.
+pub(super) struct LeafTile {
+    /// The data tile.
+    pub(super) tile: Tile,
+    /// What the tree above knows.
+    pub(super) expected: Expected,
+    /// The bytes of the hash tile.
+    pub(super) hashes: Result<Bytes, Problem>,
+    /// The bytes of the data tile, unpacked.
+    pub(super) entries: Result<Bytes, Problem>,
+}
+
+/// What was seen in a data tile beside its hashes.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// What is wrong, in the order of the entries.
+    pub(super) findings: Vec<Finding>,
+    /// The time of the first entry and of the last one, Unix milliseconds.
+    pub(super) times: Option<(u64, u64)>,
+    /// The issuers that entries refer to.
+    pub(super) issuers: HashSet<Fingerprint>,
+}
+
+/// The entries of a data tile, hashed.
+#[derive(Default)]
+struct Hashed {
+    hashes: Vec<u8>,
+    /// The place where each begins.
+    offsets: Vec<usize>,
+}
+
+impl LeafTile {
+    /// Compares the three.
+    pub(super) fn check(self) -> Seen {
+        let mut seen = Seen::default();
+        let LeafTile {
+            tile,
+            expected,
+            hashes,
+            entries,
+        } = self;
+        let hash_path = || {
+            let hashes = Tile::new(Level::Hashes(0), tile.index(), tile.width());
+            hashes.map(|tile| tile.path()).unwrap_or_default()
+        };
+        let first = tile.index() * TILE_WIDTH;
+        let hashed = match entries {
+            Ok(entries) => seen.read(tile, &entries),
+            Err(problem) => {
+                seen.found(tile.path(), None, Some(first), problem);
+                None
+            }
+        };
+        let hashes = match hashes {
+            Ok(hashes) => Some(hashes),
+            Err(problem) => {
+                seen.found(hash_path(), None, Some(first), problem);
+                None
+            }
+        };
+        match (hashes, hashed) {
+            (Some(hashes), Some(hashed)) => {
+                seen.compare(tile, hash_path, &expected, &hashes, &hashed);
+            }
+            (Some(alone), None) if expected.holds(&alone) == Some(false) => {
+                seen.found(hash_path(), None, Some(first), Problem::Root);
+            }
+            (None, Some(alone)) if expected.holds(&alone.hashes) == Some(false) => {
+                seen.found(tile.path(), None, Some(first), Problem::Root);
+            }
+            _ => {}
+        }
+        seen
+    }
+}
+
+impl Seen {
+    /// Nothing was seen, for checking itself failed.
+    pub(super) fn unchecked(tile: Tile, error: &dyn std::fmt::Display) -> Self {
+        let mut seen = Seen::default();
+        let problem = Problem::Unreadable(format!("checking it failed: {error}"));
+        seen.found(tile.path(), None, Some(tile.start_leaf()), problem);
+        seen
+    }
+
+    /// Compares the time of the first entry with that of the last one before it.
+    pub(super) fn after(&mut self, tile: Tile, before_ms: &mut u64) {
+        let Some((first, last)) = self.times else {
+            return;
+        };
+        if first < *before_ms {
+            let problem = Problem::Timestamp {
+                timestamp_ms: first,
+                before_ms: *before_ms,
+            };
+            self.found(tile.path(), Some(0), Some(tile.start_leaf()), problem);
+        }
+        *before_ms = last;
+    }
+
+    fn found(&mut self, path: String, offset: Option<u64>, entry: Option<u64>, problem: Problem) {
+        self.findings.push(Finding {
+            path,
+            offset,
+            entry,
+            problem,
+        });
+    }
+
+    /// Reads and hashes the entries; `None` if some are not to be read.
+    fn read(&mut self, tile: Tile, entries: &[u8]) -> Option<Hashed> {
+        let mut rest = entries;
+        let mut buffer = Vec::new();
+        let mut hashed = Hashed::default();
+        let first = tile.index() * TILE_WIDTH;
+        for index in first..first + u64::from(tile.width()) {
+            let offset = entries.len() - rest.len();
+            let here = |problem| (tile.path(), Some(offset as u64), Some(index), problem);
+            let leaf = match TileLeafRef::read(&mut rest) {
+                Ok(leaf) => leaf,
+                Err(error) => {
+                    let (path, offset, entry, problem) = here(error.into());
+                    self.found(path, offset, entry, problem);
+                    return None;
+                }
+            };
+            if leaf.index != index {
+                let (path, offset, entry, problem) = here(Problem::Index(leaf.index));
+                self.found(path, offset, entry, problem);
+            }
+            let (begin, before_ms) = self.times.unwrap_or((leaf.timestamp, leaf.timestamp));
+            if leaf.timestamp < before_ms {
+                let (path, offset, entry, problem) = here(Problem::Timestamp {
+                    timestamp_ms: leaf.timestamp,
+                    before_ms,
+                });
+                self.found(path, offset, entry, problem);
+            }
+            self.times = Some((begin, leaf.timestamp));
+            self.issuers.extend(leaf.fingerprints);
+            buffer.clear();
+            leaf.merkle_tree_leaf(&mut buffer);
+            hashed.hashes.extend_from_slice(&leaf_hash(&buffer).0);
+            hashed.offsets.push(offset);
+        }
+        if !rest.is_empty() {
+            let offset = (entries.len() - rest.len()) as u64;
+            let extra = Problem::Extra(rest.len());
+            self.found(tile.path(), Some(offset), None, extra);
+        }
+        Some(hashed)
+    }
+
+    /// Names whichever of the two differs from what the tree confirms.
+    fn compare(
+        &mut self,
+        tile: Tile,
+        hash_path: impl Fn() -> String,
+        expected: &Expected,
+        hashes: &[u8],
+        hashed: &Hashed,
+    ) {
+        let first = tile.index() * TILE_WIDTH;
+        let differing = hashes
+            .chunks(Hash::LENGTH)
+            .zip(hashed.hashes.chunks(Hash::LENGTH))
+            .position(|(stored, computed)| stored != computed);
+        let by_tree = (expected.holds(hashes), expected.holds(&hashed.hashes));
+        match (differing, by_tree) {
+            (None, (Some(false), _)) => {
+                self.found(hash_path(), None, Some(first), Problem::Foreign);
+            }
+            (None, _) => {}
+            (Some(at), (_, Some(true))) => {
+                let stored = &hashes[at * Hash::LENGTH..];
+                let computed = &hashed.hashes[at * Hash::LENGTH..];
+                let byte = stored.iter().zip(computed).position(|(a, b)| a != b);
+                let offset = (at * Hash::LENGTH + byte.unwrap_or_default()) as u64;
+                let entry = Some(first + at as u64);
+                self.found(hash_path(), Some(offset), entry, Problem::Hash);
+            }
+            (Some(at), (Some(true), _)) => {
+                let offset = hashed.offsets.get(at).map(|offset| *offset as u64);
+                let entry = Some(first + at as u64);
+                self.found(tile.path(), offset, entry, Problem::Leaf);
+            }
+            // Nothing confirms either: both are named, from where they part.
+            (Some(at), _) => {
+                let entry = Some(first + at as u64);
+                let offset = (at * Hash::LENGTH) as u64;
+                self.found(hash_path(), Some(offset), entry, Problem::Root);
+                let offset = hashed.offsets.get(at).map(|offset| *offset as u64);
+                self.found(tile.path(), offset, entry, Problem::Root);
+            }
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! The walk down: what the signed root says of each tile of level 0.
+//!
+//! The right edge leads to the root. A full tile is right if its root is an entry
+//! of the tile above. One that is wrong is computed anew from the tiles beneath it:
+//! if that gives what the tile above demands, the first byte in which it differs is
+//! named, and the walk goes on with what was computed.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use lucarne_tlog::{
+    Checkpoint, Hash, Level, MAX_LEVEL, RightEdge, TILE_WIDTH, Tile, leaf_hash, tile_root,
+};
+
+use super::files::{Files, tile};
+use super::finding::{Finding, Problem};
+use super::leaf_tile::Expected;
+
+/// The tiles above level 0 that lead to the current place of the walk.
+pub(super) struct Parents {
+    files: Arc<dyn Files>,
+    size: u64,
+    /// Of the signed tree; `None` if the tiles do not lead to its root.
+    edge: Option<RightEdge>,
+    /// The full tile of each level that was looked at last, and its hashes, if
+    /// they are known.
+    last: [Option<(u64, Option<Bytes>)>; MAX_LEVEL as usize + 1],
+    /// What was found wrong and not yet told.
+    findings: Vec<Finding>,
+}
+
+impl Parents {
+    /// Reads the right edge of the signed tree.
+    pub(super) async fn of(files: Arc<dyn Files>, signed: &Checkpoint) -> Self {
+        let mut parents = Parents {
+            files,
+            size: signed.size,
+            edge: None,
+            last: Default::default(),
+            findings: Vec::new(),
+        };
+        parents.edge = parents.right_edge(signed).await;
+        parents
+    }
+
+    /// Takes what was found wrong since the last call.
+    pub(super) fn take_findings(&mut self) -> Vec<Finding> {
+        std::mem::take(&mut self.findings)
+    }
+
+    /// Returns what is known of the hash tile of level 0 with this index.
+    pub(super) async fn expected(&mut self, index: u64) -> Expected {
+        let partial = Tile::rightmost_partial(Level::Hashes(0), self.size);
+        match (&self.edge, partial) {
+            (Some(edge), Some(last)) if last.index() == index => {
+                Expected::Hashes(joined(edge.partial(0)))
+            }
+            (None, Some(last)) if last.index() == index => Expected::Unknown,
+            _ => {
+                let root = self.hash(1, index).await;
+                root.map_or(Expected::Unknown, Expected::Root)
+            }
+        }
+    }
+
+    /// The hash at `position` of a level, if it is known.
+    async fn hash(&mut self, level: u8, position: u64) -> Option<Hash> {
+        let (index, place) = (position / TILE_WIDTH, (position % TILE_WIDTH) as usize);
+        let partial = Tile::rightmost_partial(Level::Hashes(level), self.size);
+        if partial.is_some_and(|last| last.index() == index) {
+            return self.edge.as_ref()?.partial(level).get(place).copied();
+        }
+        let kept = self.last.get(usize::from(level))?;
+        let hashes = match kept {
+            Some((kept, hashes)) if *kept == index => hashes.clone(),
+            _ => {
+                let hashes = Box::pin(self.full(level, index)).await;
+                self.last[usize::from(level)] = Some((index, hashes.clone()));
+                hashes
+            }
+        };
+        Hash::from_slice(hashes?.get(place * Hash::LENGTH..(place + 1) * Hash::LENGTH)?)
+    }
+
+    /// The hashes of a full tile, from itself or from beneath it.
+    async fn full(&mut self, level: u8, index: u64) -> Option<Bytes> {
+        let expected = self.hash(level + 1, index).await;
+        let here = Tile::new(Level::Hashes(level), index, TILE_WIDTH as u16)?;
+        let read = tile(&*self.files, here).await;
+        if let (Ok(bytes), Some(expected)) = (&read, expected)
+            && tile_root(bytes) == Some(expected)
+        {
+            return Some(bytes.clone());
+        }
+        let computed = self.computed(here).await;
+        let confirmed = match (&computed, expected) {
+            (Some(computed), Some(expected)) => Some(tile_root(computed) == Some(expected)),
+            _ => None,
+        };
+        let (offset, problem) = match (read, &computed) {
+            (Err(problem), _) => (None, problem),
+            // The tile above is wrong, and was named: nothing speaks against this one.
+            (Ok(bytes), Some(computed)) if bytes == *computed && expected.is_none() => {
+                return Some(bytes);
+            }
+            (Ok(bytes), Some(computed)) if bytes == *computed => (None, Problem::Foreign),
+            (Ok(bytes), Some(computed)) if confirmed == Some(true) => {
+                (first_difference(&bytes, computed), Problem::Hash)
+            }
+            _ => (None, Problem::Root),
+        };
+        self.found(here, offset, problem);
+        computed.filter(|_| confirmed == Some(true))
+    }
+
+    /// The hashes of a tile of a level above 0, from the full tiles beneath it.
+    async fn computed(&self, of: Tile) -> Option<Bytes> {
+        let Level::Hashes(level) = of.level() else {
+            return None;
+        };
+        let below = Level::Hashes(level.checked_sub(1)?);
+        let mut hashes = Vec::with_capacity(usize::from(of.width()) * Hash::LENGTH);
+        for child in 0..u64::from(of.width()) {
+            let child = Tile::new(below, of.index() * TILE_WIDTH + child, TILE_WIDTH as u16)?;
+            let bytes = tile(&*self.files, child).await.ok()?;
+            hashes.extend_from_slice(&tile_root(&bytes)?.0);
+        }
+        Some(hashes.into())
+    }
+
+    /// The right edge from its own tiles or, where these do not lead to the signed
+    /// root, from what lies beneath them.
+    async fn right_edge(&mut self, signed: &Checkpoint) -> Option<RightEdge> {
+        let (mut own, mut computed) = (Vec::new(), Vec::new());
+        for here in RightEdge::tiles(signed.size) {
+            own.push((here, tile(&*self.files, here).await));
+        }
+        if let Some(edge) = edge(signed, |here| {
+            let (_, bytes) = own.iter().find(|(tile, _)| *tile == here)?;
+            bytes.as_ref().ok().cloned()
+        }) {
+            return Some(edge);
+        }
+        for (here, _) in &own {
+            let hashes = match here.level() {
+                Level::Hashes(0) => self.leaf_hashes(*here).await,
+                _ => self.computed(*here).await,
+            };
+            computed.push((*here, hashes));
+        }
+        let edge = edge(signed, |here| {
+            let (_, bytes) = computed.iter().find(|(tile, _)| *tile == here)?;
+            bytes.clone()
+        });
+        for ((here, own), (_, computed)) in own.into_iter().zip(computed) {
+            let (offset, problem) = match (own, computed) {
+                (Err(problem), _) => (None, problem),
+                (Ok(own), Some(computed)) if edge.is_some() => {
+                    match first_difference(&own, &computed) {
+                        Some(offset) => (Some(offset), Problem::Hash),
+                        None => continue,
+                    }
+                }
+                // One of them is wrong, and which cannot be told.
+                _ => (None, Problem::Root),
+            };
+            self.found(here, offset, problem);
+        }
+        edge
+    }
+
+    /// The hashes of the partial tile of level 0, from its entries.
+    async fn leaf_hashes(&self, of: Tile) -> Option<Bytes> {
+        let data = Tile::new(Level::Data, of.index(), of.width())?;
+        let entries = tile(&*self.files, data).await.ok()?;
+        let mut rest = entries.as_ref();
+        let (mut hashes, mut buffer) = (Vec::new(), Vec::new());
+        for _ in 0..of.width() {
+            let leaf = lucarne_ct::TileLeafRef::read(&mut rest).ok()?;
+            buffer.clear();
+            leaf.merkle_tree_leaf(&mut buffer);
+            hashes.extend_from_slice(&leaf_hash(&buffer).0);
+        }
+        Some(hashes.into())
+    }
+
+    fn found(&mut self, tile: Tile, offset: Option<u64>, problem: Problem) {
+        let leaves = match tile.level() {
+            Level::Hashes(level) => TILE_WIDTH.pow(u32::from(level)),
+            Level::Data => 1,
+        };
+        let place = offset.unwrap_or_default() / Hash::LENGTH as u64;
+        self.findings.push(Finding {
+            path: tile.path(),
+            offset,
+            entry: Some((tile.index() * TILE_WIDTH + place) * leaves),
+            problem,
+        });
+    }
+}
+
+/// The right edge of these tiles, if it leads to the signed root.
+fn edge(signed: &Checkpoint, mut read: impl FnMut(Tile) -> Option<Bytes>) -> Option<RightEdge> {
+    let edge = RightEdge::load(signed.size, |tile| {
+        read(tile).map(|bytes| bytes.to_vec()).ok_or("is not there")
+    });
+    edge.ok().filter(|edge| edge.root() == signed.root)
+}
+
+fn joined(hashes: &[Hash]) -> Bytes {
+    hashes.iter().flat_map(|hash| hash.0).collect()
+}
+
+fn first_difference(one: &[u8], other: &[u8]) -> Option<u64> {
+    let at = one.iter().zip(other).position(|(a, b)| a != b);
+    at.map(|at| at as u64)
+}

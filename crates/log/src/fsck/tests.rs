@@ -1,0 +1,138 @@
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use lucarne_ct::{Entry, Issuer, SignedEntry};
+use lucarne_tlog::EMPTY_ROOT;
+use parking_lot::RwLock;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use super::*;
+use crate::round::{Round, tile_assets};
+use crate::tree::Tree;
+use crate::verify::Verified;
+
+/// A log's files, of which each bit can be turned.
+#[derive(Default)]
+struct Stored(RwLock<BTreeMap<String, Bytes>>);
+
+#[async_trait]
+impl Files for Stored {
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, String> {
+        Ok(self.0.read().get(path).cloned())
+    }
+}
+
+impl Stored {
+    fn flip(&self, path: &str, bit: usize) {
+        let mut files = self.0.write();
+        let mut bytes = files[path].to_vec();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        files.insert(path.to_owned(), bytes.into());
+    }
+}
+
+/// A log of `size` entries, without the partial tiles that it no longer needs.
+fn log(size: u32) -> (Arc<Stored>, Checkpoint) {
+    let issuer = Arc::new(Issuer::new(Bytes::from_static(b"ca")));
+    let issuers: Arc<[Arc<Issuer>]> = [issuer].into();
+    let entries: Vec<_> = (0..size).map(|n| entry(n, issuers.clone())).collect();
+    let stored = Stored::default();
+    let mut tree = Tree::empty();
+    for entries in entries.chunks(1000) {
+        let round = Round::encode(&tree, entries, Vec::new(), tree.timestamp_ms + 1);
+        let mut round = Verified::check(&tree, entries, round).unwrap().into_round();
+        let assets = tile_assets(round.tiles, &mut round.tree.data).unwrap();
+        let files = assets.into_iter().map(|asset| (asset.path, asset.bytes));
+        stored.0.write().extend(files);
+        tree = round.tree;
+    }
+    stored.0.write().insert(
+        format!("issuer/{}", Fingerprint::of(b"ca")),
+        Bytes::from_static(b"ca"),
+    );
+    let wanted = |path: &str| match Tile::parse(path) {
+        Ok(tile) => Tile::widest(tile.level(), tile.index(), tree.size()) == Some(tile),
+        Err(_) => true,
+    };
+    stored.0.write().retain(|path, _| wanted(path));
+    let signed = Checkpoint {
+        origin: "log.example".into(),
+        size: tree.size(),
+        root: tree.root,
+    };
+    (Arc::new(stored), signed)
+}
+
+fn entry(n: u32, issuers: Arc<[Arc<Issuer>]>) -> Arc<Entry> {
+    let certificate = Bytes::from(n.to_be_bytes().repeat(6));
+    let signed = SignedEntry::X509 { certificate };
+    Arc::new(Entry {
+        identity: signed.identity(),
+        signed,
+        precertificate: None,
+        issuers,
+    })
+}
+
+async fn findings(stored: &Arc<Stored>, signed: &Checkpoint) -> Vec<Finding> {
+    let (mut found, mut entries) = (Vec::new(), 0);
+    fsck(stored.clone(), signed, 8, |checked| {
+        entries = checked.entries;
+        found.extend(checked.findings);
+    })
+    .await;
+    assert_eq!(entries, signed.size);
+    found
+}
+
+#[tokio::test]
+async fn a_log_as_it_was_written_is_right() {
+    for size in [0, 1, 255, 256, 257, 1000, 65_536, 66_000] {
+        let (stored, signed) = log(size);
+        assert_eq!(signed.root == EMPTY_ROOT, size == 0);
+        let found = findings(&stored, &signed).await;
+        assert!(found.is_empty(), "{size}: {}", found[0]);
+    }
+}
+
+/// Whichever bit of whichever file is turned: that file is named, and no other.
+#[tokio::test]
+async fn a_flipped_bit_is_found_in_its_file() {
+    let (stored, signed) = log(66_000);
+    let paths: Vec<_> = stored.0.read().keys().cloned().collect();
+    let seed = 14;
+    let mut random = StdRng::seed_from_u64(seed);
+    for round in 0..40 {
+        let path = &paths[random.random_range(0..paths.len())];
+        let bit = random.random_range(0..8 * stored.0.read()[path].len());
+        stored.flip(path, bit);
+        let found = findings(&stored, &signed).await;
+        let named: Vec<_> = found.iter().map(|finding| &finding.path).collect();
+        assert!(
+            !named.is_empty() && named.iter().all(|name| *name == path),
+            "seed {seed}, round {round}: bit {bit} of {path}: {named:?}"
+        );
+        if let (Some(offset), false) = (found[0].offset, path.contains("data")) {
+            assert_eq!(offset, bit as u64 / 8, "{}", found[0]);
+        }
+        stored.flip(path, bit);
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_missing_is_named() {
+    let (stored, signed) = log(66_000);
+    let paths: Vec<_> = stored.0.read().keys().cloned().collect();
+    for path in paths.iter().step_by(37).chain(paths.last()) {
+        let bytes = stored.0.write().remove(path).unwrap();
+        let found = findings(&stored, &signed).await;
+        assert!(!found.is_empty(), "{path}");
+        for finding in &found {
+            assert_eq!(&finding.path, path, "{finding}");
+            assert!(matches!(finding.problem, Problem::Missing), "{finding}");
+        }
+        stored.0.write().insert(path.clone(), bytes);
+    }
+}
