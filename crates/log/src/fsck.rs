@@ -23,41 +23,74 @@ pub use finding::{Finding, Problem};
 use leaf_tile::{Expected, LeafTile, Seen};
 use parents::Parents;
 
+/// The place that a check begins at, or has got to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FsckPosition {
+    /// The index of the first data tile that is not checked yet.
+    pub tile: u64,
+    /// The time of the last entry before it, Unix milliseconds.
+    pub timestamp_ms: u64,
+}
+
 /// The entries of one data tile, checked.
 #[derive(Debug)]
 pub struct Checked {
-    /// Entries that have been looked at so far, from the first.
+    /// Entries from the first of the log to the last of this tile.
     pub entries: u64,
-    /// The problems with these, and with what leads to them.
+    /// The place to go on from.
+    pub next: FsckPosition,
+    /// The problems with these entries, and with what leads to them.
     pub findings: Vec<Finding>,
 }
 
-/// Checks the tree that `signed` describes, in the order of its entries, with
-/// `at_once` data tiles being read and hashed at a time, and tells of each. That
-/// `signed` is signed is for the caller to know.
-pub async fn fsck(
+/// Checks the tree that `signed` describes, in the order of its entries and from
+/// this place on, with `at_once` data tiles being read and hashed at a time. That
+/// `signed` is signed is for the caller to know, who also sets the pace: nothing
+/// is read that is not asked for.
+pub fn fsck(
     files: Arc<dyn Files>,
-    signed: &Checkpoint,
+    signed: Checkpoint,
+    from: FsckPosition,
     at_once: usize,
-    mut tell: impl FnMut(Checked),
-) {
-    let parents = Parents::of(files.clone(), signed).await;
-    let checked = jobs(parents, signed.size)
-        .map(|job| check(files.clone(), job))
+) -> impl Stream<Item = Checked> + Send {
+    let reading = files.clone();
+    let parents = async move {
+        let parents = Parents::of(reading, &signed).await;
+        jobs(parents, from.tile, signed.size)
+    };
+    let (each, issuers_of) = (files.clone(), files);
+    let tiles = stream::once(parents)
+        .flatten()
+        .map(move |job| check(each.clone(), job))
         .buffered(at_once.max(1));
-    futures_util::pin_mut!(checked);
-    let (mut issuers, mut before_ms) = (HashSet::new(), 0);
-    while let Some((tile, mut seen)) = checked.next().await {
+    let (mut issuers, mut before_ms) = (HashSet::new(), from.timestamp_ms);
+    tiles.then(move |(tile, mut seen)| {
         seen.after(tile, &mut before_ms);
-        for issuer in seen.issuers.difference(&issuers) {
-            seen.findings
-                .extend(wrong_issuer(&*files, tile, issuer).await);
-        }
-        issuers.extend(seen.issuers);
-        tell(Checked {
-            entries: tile.end_leaf(),
-            findings: seen.findings,
-        });
+        let unknown = seen.issuers.difference(&issuers).copied();
+        let unknown: Vec<Fingerprint> = unknown.collect();
+        issuers.extend(&unknown);
+        conclude(issuers_of.clone(), tile, before_ms, seen.findings, unknown)
+    })
+}
+
+/// What is told of a tile, once its issuers have been looked at as well.
+async fn conclude(
+    files: Arc<dyn Files>,
+    tile: Tile,
+    timestamp_ms: u64,
+    mut findings: Vec<Finding>,
+    issuers: Vec<Fingerprint>,
+) -> Checked {
+    for issuer in &issuers {
+        findings.extend(wrong_issuer(&*files, tile, issuer).await);
+    }
+    Checked {
+        entries: tile.end_leaf(),
+        next: FsckPosition {
+            tile: tile.index() + 1,
+            timestamp_ms,
+        },
+        findings,
     }
 }
 
@@ -68,9 +101,9 @@ struct Job {
     findings: Vec<Finding>,
 }
 
-/// The data tiles of a tree of `size` entries.
-fn jobs(parents: Parents, size: u64) -> impl Stream<Item = Job> {
-    stream::unfold((parents, 0), move |(mut parents, index)| async move {
+/// The data tiles of a tree of `size` entries, from the one with index `first` on.
+fn jobs(parents: Parents, first: u64, size: u64) -> impl Stream<Item = Job> + Send {
+    stream::unfold((parents, first), move |(mut parents, index)| async move {
         let tile = Tile::widest(Level::Data, index, size)?;
         let expected = parents.expected(index).await;
         let findings = parents.take_findings();

@@ -45,7 +45,7 @@ mod verify;
 pub use clock::Clock;
 pub use config::LogConfig;
 pub use error::{Fatal, ReadError, SubmitError};
-pub use fsck::{Checked, Files, Finding, Problem, fsck};
+pub use fsck::{Checked, Files, Finding, FsckPosition, Problem, fsck};
 pub use log::Log;
 pub use lucarne_storage::{Encoding, OpenFile};
 pub use metadata::{IntendedUse, Metadata, PlannedChange, RateLimit, Status};

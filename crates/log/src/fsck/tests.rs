@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::pin::pin;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -78,11 +79,16 @@ fn entry(n: u32, issuers: Arc<[Arc<Issuer>]>) -> Arc<Entry> {
 
 async fn findings(stored: &Arc<Stored>, signed: &Checkpoint) -> Vec<Finding> {
     let (mut found, mut entries) = (Vec::new(), 0);
-    fsck(stored.clone(), signed, 8, |checked| {
+    let mut tiles = pin!(fsck(
+        stored.clone(),
+        signed.clone(),
+        FsckPosition::default(),
+        8
+    ));
+    while let Some(checked) = tiles.next().await {
         entries = checked.entries;
         found.extend(checked.findings);
-    })
-    .await;
+    }
     assert_eq!(entries, signed.size);
     found
 }
@@ -135,4 +141,40 @@ async fn a_file_that_is_missing_is_named() {
         }
         stored.0.write().insert(path.clone(), bytes);
     }
+}
+
+/// What is checked in parts is checked as in one go: nothing is left out between
+/// them, and time does not begin anew.
+#[tokio::test]
+async fn a_check_goes_on_where_it_was_left() {
+    let (stored, signed) = log(2000);
+    let first = pin!(fsck(
+        stored.clone(),
+        signed.clone(),
+        FsckPosition::default(),
+        3
+    ));
+    let left = first.take(3).collect::<Vec<_>>().await;
+    let next = left.last().unwrap().next;
+    assert_eq!((next.tile, left[2].entries), (3, 768));
+    assert!(next.timestamp_ms > 0);
+    for path in ["tile/data/001", "tile/data/005"] {
+        stored.0.write().remove(path).unwrap();
+    }
+    let rest = fsck(stored.clone(), signed.clone(), next, 3);
+    let rest = rest.collect::<Vec<_>>().await;
+    let named = rest.iter().flat_map(|checked| &checked.findings);
+    let named: Vec<_> = named.map(|finding| &finding.path).collect();
+    assert_eq!(named, ["tile/data/005"]);
+    assert_eq!(rest.last().unwrap().entries, 2000);
+
+    let late = FsckPosition {
+        timestamp_ms: u64::MAX,
+        ..next
+    };
+    let rest = fsck(stored, signed, late, 3).collect::<Vec<_>>().await;
+    assert!(matches!(
+        rest[0].findings[0].problem,
+        Problem::Timestamp { before_ms, .. } if before_ms == u64::MAX
+    ));
 }
