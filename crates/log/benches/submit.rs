@@ -34,6 +34,7 @@ fn start(runtime: &Runtime, cache: &std::path::Path) -> Arc<Log> {
             cache: cache.into(),
             journal_bytes: 1 << 30,
             read_cache_bytes: 1 << 20,
+            scrub: None,
             clock: Clock::system(),
         };
         let (assets, lock) = (MemoryAssets::new(), MemoryLock::new());

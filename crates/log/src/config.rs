@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lucarne_ct::{LogKey, Policy, Roots, Validator, Verification};
 
-use crate::{Clock, Metadata};
+use crate::{Clock, Metadata, ScrubConfig};
 
 /// The settings of one log. Names follow Sunlight's configuration keys.
 #[derive(Clone, Debug)]
@@ -46,6 +46,8 @@ pub struct LogConfig {
     pub journal_bytes: u64,
     /// Bytes of memory for tiles that are read.
     pub read_cache_bytes: u64,
+    /// The reading of all files again and again; `None` if nobody does.
+    pub scrub: Option<ScrubConfig>,
     /// The clock that the log reads the time from: [`Clock::system`], except in tests.
     pub clock: Clock,
 }

@@ -34,6 +34,8 @@ pub(crate) struct Damaged {
 
 struct Damage {
     problem: String,
+    /// Entries of the log lead to it: that it is gone is damage as well.
+    needed: bool,
     at: Instant,
     /// The number of those found before it.
     number: u64,
@@ -58,8 +60,11 @@ impl Damaged {
     /// Names a file that was damaged each time it was read.
     pub(crate) fn name(&self, file: FileId, problem: String) -> ReadError {
         let mut files = self.files.lock();
-        if files.len() < MOST_NAMES || files.contains_key(&file) {
+        let before = files.get(&file);
+        let needed = before.is_some_and(|before| before.needed);
+        if files.len() < MOST_NAMES || before.is_some() {
             let damage = Damage {
+                needed,
                 problem: problem.clone(),
                 at: Instant::now(),
                 number: self.found.get(),
@@ -71,7 +76,33 @@ impl Damaged {
         ReadError::Damaged { path, problem }
     }
 
-    /// Takes a file off the list: it is whole, or no longer there.
+    /// Says of a file that was named in which words, and that entries lead to it:
+    /// it stays named while it is missing.
+    pub(crate) fn need(&self, file: FileId, problem: String) {
+        self.name(file, problem);
+        if let Some(damage) = self.files.lock().get_mut(&file) {
+            damage.needed = true;
+        }
+    }
+
+    /// Takes a file off the list that is no longer there.
+    ///
+    /// # Errors
+    /// If it is needed.
+    pub(crate) fn absent(&self, file: FileId) -> Result<(), ReadError> {
+        let files = self.files.lock();
+        let needed = files.get(&file).is_some_and(|damage| damage.needed);
+        drop(files);
+        match needed {
+            true => Err(self.name(file, "is missing, although entries lead to it".into())),
+            false => {
+                self.forget(file);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes a file off the list that is whole.
     pub(crate) fn forget(&self, file: FileId) {
         let mut files = self.files.lock();
         files.remove(&file);
@@ -152,6 +183,19 @@ mod tests {
         assert!(damaged.just_now(file(1)).is_none());
         damaged.respite = Duration::ZERO;
         assert!(damaged.just_now(file(0)).is_none());
+    }
+
+    #[test]
+    fn a_file_that_is_needed_stays_named_while_it_is_missing() {
+        let damaged = Damaged::default();
+        damaged.name(file(0), "is short".into());
+        damaged.need(file(1), "is short".into());
+        assert!(damaged.absent(file(0)).is_ok());
+        assert!(damaged.absent(file(1)).is_err());
+        let words = damaged.in_words().unwrap();
+        assert_eq!(words, "tile/0/001: is missing, although entries lead to it");
+        damaged.forget(file(1));
+        assert_eq!(damaged.in_words(), None);
     }
 
     #[test]

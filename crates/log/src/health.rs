@@ -121,6 +121,9 @@ async fn probe(log: &Shared, state: State) -> Vec<Check> {
         let ahead_ms = log.jumps.ahead_ms(now_ms, Instant::now());
         checks.push(clock_check(now_ms, signed_ms, ahead_ms));
     }
+    if log.config.scrub.is_some() {
+        checks.push(log.scrub.check(log.config.clock.now_ms()));
+    }
     if let Some(session) = log.session.load().as_ref() {
         checks.push(dedup_check(log, &session.dedup));
     }

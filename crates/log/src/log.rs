@@ -8,11 +8,13 @@ use lucarne_ct::{Chain, EntryKind, Fingerprint, Roots, Sct};
 use lucarne_storage::{Asset, AssetKind, Assets, Lock};
 use lucarne_tlog::{EMPTY_ROOT, Tile};
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::health::Prober;
 use crate::read_cache::StoredFile;
 use crate::recover;
+use crate::scrub::scrub;
 use crate::shared::Shared;
 use crate::supervise::seen;
 use crate::{Fatal, Health, LogConfig, Metrics, Published, ReadError, State, Stats, SubmitError};
@@ -23,6 +25,7 @@ pub struct Log {
     shared: Arc<Shared>,
     prober: Prober,
     finished: watch::Receiver<bool>,
+    scrubber: Option<AbortHandle>,
 }
 
 impl Log {
@@ -113,8 +116,13 @@ impl Log {
             supervised.supervise().await;
             let _ = done.send(true);
         });
+        let scrubber = shared.config.scrub.clone().map(|config| {
+            let scrubbing = tokio::spawn(scrub(shared.clone(), config));
+            scrubbing.abort_handle()
+        });
         Arc::new(Log {
             shared,
+            scrubber,
             prober: Prober::default(),
             finished,
         })
@@ -220,6 +228,9 @@ impl Log {
     /// Takes no more submissions, finishes the round, answers the waiters.
     pub async fn shutdown(&self) {
         self.shared.closing.store(true, Ordering::SeqCst);
+        if let Some(scrubber) = &self.scrubber {
+            scrubber.abort();
+        }
         if let Some(session) = self.shared.session.load().as_ref() {
             session.pool.close();
         }

@@ -68,6 +68,10 @@ pub struct Metrics {
     read_cache: Family<LogLabels, Gauge>,
     damaged_reads: Family<LogLabels, Counter>,
     damaged_files: Family<LogLabels, Gauge>,
+    scrub_read: Family<LogLabels, Counter>,
+    scrub_entries: Family<LogLabels, Gauge>,
+    scrub_ended: Family<LogLabels, Gauge>,
+    scrub_findings: Family<LogLabels, Counter>,
 }
 
 impl Metrics {
@@ -95,6 +99,10 @@ impl Metrics {
             read_cache: Family::default(),
             damaged_reads: Family::default(),
             damaged_files: Family::default(),
+            scrub_read: Family::default(),
+            scrub_entries: Family::default(),
+            scrub_ended: Family::default(),
+            scrub_findings: Family::default(),
         };
         metrics.describe(registry.sub_registry_with_prefix("lucarne"));
         metrics
@@ -210,6 +218,32 @@ impl Metrics {
             "Tiles and issuers that were damaged when they were last read; /health names them",
             self.damaged_files.clone(),
         );
+        self.describe_scrubber(r);
+    }
+
+    fn describe_scrubber(&self, r: &mut Registry) {
+        r.register_with_unit(
+            "scrub_read",
+            "Read by the scrubber, as stored",
+            Unit::Bytes,
+            self.scrub_read.clone(),
+        );
+        r.register(
+            "scrub_entries",
+            "Entries that the scrubber has checked in its pass",
+            self.scrub_entries.clone(),
+        );
+        r.register_with_unit(
+            "scrub_ended_timestamp",
+            "Unix time when the last whole pass of the scrubber ended",
+            Unit::Seconds,
+            self.scrub_ended.clone(),
+        );
+        r.register(
+            "scrub_findings",
+            "Problems that the scrubber has found; /health names the files",
+            self.scrub_findings.clone(),
+        );
     }
 
     /// Returns the counters of the reads of one log.
@@ -278,6 +312,10 @@ impl Metrics {
             headroom: self.headroom.get_or_create_owned(&label),
             neglected: self.neglected.get_or_create_owned(&label),
             read_cache: self.read_cache.get_or_create_owned(&label),
+            scrub_read: self.scrub_read.get_or_create_owned(&label),
+            scrub_entries: self.scrub_entries.get_or_create_owned(&label),
+            scrub_ended: self.scrub_ended.get_or_create_owned(&label),
+            scrub_findings: self.scrub_findings.get_or_create_owned(&label),
         }
     }
 }
@@ -310,6 +348,10 @@ pub(crate) struct LogMetrics {
     pub(crate) headroom: Gauge,
     pub(crate) neglected: Counter,
     pub(crate) read_cache: Gauge,
+    pub(crate) scrub_read: Counter,
+    pub(crate) scrub_entries: Gauge,
+    pub(crate) scrub_ended: Gauge,
+    pub(crate) scrub_findings: Counter,
 }
 
 /// The counters of what readers asked for, by where it was.

@@ -71,6 +71,14 @@ impl FileId {
             FileId::Issuer(fingerprint) => format!("issuer/{fingerprint}"),
         }
     }
+
+    /// The file at a path in storage; `None` if it is neither tile nor issuer.
+    pub(crate) fn parse(path: &str) -> Option<FileId> {
+        match path.strip_prefix("issuer/") {
+            Some(name) => name.parse().ok().map(FileId::Issuer),
+            None => Tile::parse(path).ok().map(FileId::Tile),
+        }
+    }
 }
 
 /// The key of what is kept.

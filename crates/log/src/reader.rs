@@ -264,11 +264,37 @@ impl Reader {
         };
         for file in oldest {
             // What comes of it is among what is damaged, or no longer.
-            match file {
-                FileId::Issuer(of) => drop(self.tiles.issuer(&of).await),
-                FileId::Tile(tile) if tile.is_full() => drop(self.tiles.full(&edge, tile).await),
-                FileId::Tile(tile) => drop(self.tiles.entries(&edge, tile).await),
-            }
+            let _ = self.look_at(&edge, file).await;
+        }
+    }
+
+    /// Takes a file out of memory that somebody has found damaged in storage, and
+    /// names it in these words unless it is whole when it is read again.
+    pub(crate) async fn distrust(&self, file: FileId, problem: String) {
+        self.cache.invalidate(&CacheKey::File(file));
+        if let FileId::Tile(tile) = file {
+            self.cache.invalidate(&CacheKey::Zstd(tile));
+        }
+        let looked = async {
+            let view = self.view.load_full();
+            let view = view.ok_or(ReadError::Storage(String::new()))?;
+            self.look_at(&self.edge(&view).await?, file).await
+        };
+        if looked.await.is_err() {
+            self.tiles.damaged().need(file, problem);
+        }
+    }
+
+    /// Reads a file from storage, whatever is in memory of it, unless it is known
+    /// to be whole.
+    async fn look_at(&self, edge: &Arc<RightEdge>, file: FileId) -> Result<(), ReadError> {
+        match file {
+            FileId::Issuer(of) => match self.tiles.issuer(&of).await? {
+                Some(_) => Ok(()),
+                None => Err(ReadError::Storage(format!("{} is missing", file.path()))),
+            },
+            FileId::Tile(tile) if tile.is_full() => self.tiles.full(edge, tile).await.map(drop),
+            FileId::Tile(tile) => self.tiles.partial(edge, tile).await,
         }
     }
 

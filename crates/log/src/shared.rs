@@ -16,6 +16,7 @@ use crate::jump::ClockJumps;
 use crate::metrics::LogMetrics;
 use crate::reader::Reader;
 use crate::recent::RecentStats;
+use crate::scrub::ScrubStatus;
 use crate::session::Session;
 use crate::{LogConfig, Metrics, State};
 
@@ -39,6 +40,7 @@ pub(crate) struct Shared {
     pub(crate) index_failed: AtomicBool,
     pub(crate) wake: Notify,
     pub(crate) jumps: ClockJumps,
+    pub(crate) scrub: ScrubStatus,
 }
 
 impl Shared {
@@ -68,6 +70,7 @@ impl Shared {
             index_failed: AtomicBool::new(false),
             wake: Notify::new(),
             jumps: ClockJumps::default(),
+            scrub: ScrubStatus::default(),
             config,
             assets,
             lock,

@@ -63,7 +63,7 @@ pub struct Stats {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// Stable name: `state`, `lock`, `storage`, `files`, `verification`,
-    /// `checkpoint_age`, `clock`, `dedup`.
+    /// `checkpoint_age`, `clock`, `scrub`, `dedup`.
     pub name: &'static str,
     /// True if the answer is good.
     pub ok: bool,

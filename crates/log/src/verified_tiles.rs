@@ -66,6 +66,8 @@ struct Found {
 enum Expected {
     /// A full hash tile with this root.
     Root(Hash),
+    /// A partial hash tile.
+    Hashes(Bytes),
     /// A data tile whose entries have these leaf hashes, one after the other;
     /// or one that begins with them, if it is a wider one.
     Entries { leaves: Bytes, wider: bool },
@@ -104,6 +106,10 @@ impl Expected {
                 Some(found) if found == *root => Ok(stored),
                 Some(_) => Err(Unexpected::Root),
                 None => Err(Unexpected::Length(stored.len())),
+            },
+            Expected::Hashes(hashes) => match stored == hashes {
+                true => Ok(stored),
+                false => Err(Unexpected::Root),
             },
             Expected::Entries { leaves, wider } => {
                 let plain = gunzip(stored).map_err(Unexpected::Gzip)?;
@@ -237,6 +243,29 @@ impl VerifiedTiles {
         Err(problem.unwrap_or_else(|| self.missing(FileId::Tile(tile))))
     }
 
+    /// Reads a partial tile, of which memory has the hashes: readers are not served
+    /// from it, but a recovery is.
+    ///
+    /// # Errors
+    /// As [`full`](Self::full).
+    pub(crate) async fn partial(&self, edge: &Arc<RightEdge>, tile: Tile) -> Result<(), ReadError> {
+        let file = FileId::Tile(tile);
+        if tile.full().covered_by(edge.size()) && self.0.assets.get(&file.path()).await?.is_none() {
+            // The full one has taken its place.
+            self.0.damaged.forget(file);
+            return Ok(());
+        }
+        let expected = match tile.level() {
+            Level::Hashes(_) => Expected::Hashes(self.hashes(edge, tile).await?),
+            Level::Data => Expected::Entries {
+                leaves: self.leaves(edge, tile).await?,
+                wider: false,
+            },
+        };
+        let found = self.fetch(file, expected).await?;
+        found.map(drop).ok_or_else(|| self.missing(file))
+    }
+
     /// The certificate with this fingerprint, if there is one. It is not kept.
     ///
     /// # Errors
@@ -347,7 +376,7 @@ impl VerifiedTiles {
                 Attempt::Second => assets.get(&path).await?.map(ForReader::from),
             };
             let Some(stored) = stored else {
-                damaged.forget(file);
+                damaged.absent(file)?;
                 return Ok(None);
             };
             match self.check(&expected, stored).await {

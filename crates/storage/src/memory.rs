@@ -175,6 +175,7 @@ impl Assets for MemoryAssets {
     }
 
     async fn headroom(&self) -> Result<Option<u64>, AssetError> {
+        self.fault(Operation::Get)?;
         Ok(None)
     }
 

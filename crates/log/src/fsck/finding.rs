@@ -72,6 +72,20 @@ pub enum Problem {
     Issuer,
 }
 
+impl Finding {
+    /// The problem and its place, without the path.
+    pub(crate) fn in_words(&self) -> String {
+        let mut words = self.problem.to_string();
+        if let Some(offset) = self.offset {
+            words += &format!(", byte {offset}");
+        }
+        if let Some(entry) = self.entry {
+            words += &format!(", entry {entry}");
+        }
+        words
+    }
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.path)?;

@@ -44,6 +44,7 @@ impl World {
             cache: cache.into(),
             journal_bytes: 1 << 30,
             read_cache_bytes: 1 << 20,
+            scrub: None,
             clock: Clock::system(),
         };
         let (assets, lock) = (MemoryAssets::new(), MemoryLock::new());

@@ -8,3 +8,4 @@ mod objects;
 mod overload;
 mod power;
 mod refuse;
+mod scrub;

@@ -162,6 +162,7 @@ impl LogSettings {
             cache: self.cache.value.join("dedup"),
             journal_bytes: self.journal,
             read_cache_bytes: self.read_cache,
+            scrub: self.scrub.clone(),
             clock: self.clock.clone(),
         }
     }

@@ -114,6 +114,7 @@ fn config(name: &str, address: SocketAddr, directory: &Path) -> LogConfig {
         cache: directory.join(name),
         journal_bytes: 1 << 30,
         read_cache_bytes: 64 << 20,
+        scrub: None,
         clock: Clock::system(),
     }
 }

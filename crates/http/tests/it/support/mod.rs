@@ -52,6 +52,7 @@ pub fn config(name: &str, cache: &std::path::Path) -> LogConfig {
         cache: cache.to_owned(),
         journal_bytes: 1 << 30,
         read_cache_bytes: 64 << 20,
+        scrub: None,
         clock: Clock::system(),
     }
 }

@@ -1,0 +1,147 @@
+//! The scrubber of a running log: whatever nobody reads is found all the same.
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use lucarne_log::{Check, Log, ReadError, ScrubConfig};
+use lucarne_storage::memory::Operation;
+use lucarne_storage::{AssetError, Assets};
+use lucarne_tlog::Tile;
+
+use crate::fixture::{Submission, World, submit_all};
+
+/// A log of more than one tile whose scrubber never rests, and its paths.
+async fn scrubbed() -> (World, Arc<Log>, Vec<String>) {
+    let mut world = World::new().await;
+    let rate = NonZeroU64::new(1 << 40).unwrap();
+    let position = world.cache.path().join("scrub");
+    world.config.scrub = Some(ScrubConfig {
+        delay: Duration::ZERO,
+        interval: Duration::from_millis(20),
+        ..ScrubConfig::new(rate, position)
+    });
+    let log = world.run().await;
+    let submissions: Vec<_> = (0..300).map(Submission::number).collect();
+    submit_all(&log, &submissions).await;
+    let size = log.published().unwrap().size;
+    let current = |path: &String| match Tile::parse(path) {
+        Ok(tile) => Tile::widest(tile.level(), tile.index(), size) == Some(tile),
+        Err(_) => path.starts_with("issuer/"),
+    };
+    let paths = world.assets.paths().into_iter().filter(current).collect();
+    (world, log, paths)
+}
+
+async fn check(log: &Log, name: &str) -> Check {
+    let checks = log.health().await.checks;
+    checks.into_iter().find(|check| check.name == name).unwrap()
+}
+
+/// Waits until the check of the log's files says what is wished.
+async fn files(log: &Log, wished: impl Fn(&Check) -> bool) -> Check {
+    let mut said = check(log, "files").await;
+    for _ in 0..100 {
+        if wished(&said) {
+            return said;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        said = check(log, "files").await;
+    }
+    panic!("{said:?}")
+}
+
+async fn read(log: &Log, path: &str) -> Result<(), ReadError> {
+    match path.strip_prefix("issuer/") {
+        Some(name) => log.issuer(&name.parse().unwrap()).await.map(drop),
+        None => log.tile(Tile::parse(path).unwrap()).await.map(drop),
+    }
+}
+
+fn flipped(bytes: &Bytes) -> Bytes {
+    let mut bytes = bytes.to_vec();
+    // Behind the header of gzip, where each bit matters.
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    bytes.into()
+}
+
+/// Each kind of file: named with its place though nobody read it, not served, and
+/// served again once it has been put back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rot_that_nobody_reads_is_named_and_not_served() {
+    let (world, log, paths) = scrubbed().await;
+    files(&log, |check| check.ok).await;
+    assert!(paths.len() > 5, "{paths:?}");
+    for path in &paths {
+        let good = world.assets.get(path).await.unwrap().unwrap();
+        for bad in [Some(flipped(&good)), None] {
+            world.assets.tamper(path, bad.clone());
+            let said = files(&log, |check| !check.ok).await;
+            assert!(said.detail.contains(path.as_str()), "{path}: {said:?}");
+            // The right edge is in memory, and what a partial tile holds with it.
+            if !path.contains(".p/") {
+                let error = read(&log, path).await.unwrap_err();
+                assert!(
+                    matches!(error, ReadError::Damaged { .. }),
+                    "{path}: {error}"
+                );
+            }
+            world.assets.tamper(path, Some(good.clone()));
+            files(&log, |check| check.ok).await;
+            read(&log, path).await.unwrap();
+        }
+    }
+    let said = check(&log, "scrub").await;
+    assert!(
+        said.ok && said.detail.contains("last whole pass"),
+        "{said:?}"
+    );
+    log.shutdown().await;
+}
+
+/// A hash that is wrong is named with the entry that it is of.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_wrong_byte_is_named() {
+    let (world, log, _) = scrubbed().await;
+    let mut bytes = world
+        .assets
+        .get("tile/0/000")
+        .await
+        .unwrap()
+        .unwrap()
+        .to_vec();
+    bytes[32 * 77 + 5] ^= 0x10;
+    world.assets.tamper("tile/0/000", Some(bytes.into()));
+    let said = files(&log, |check| check.detail.contains("byte")).await;
+    let place = format!("byte {}, entry 77", 32 * 77 + 5);
+    assert!(said.detail.contains(&place), "{said:?}");
+    log.shutdown().await;
+}
+
+/// A store that is away is no rot: nothing is named, and the scrubber says that
+/// it sees nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_does_not_answer_is_not_taken_for_rot() {
+    let (world, log, _) = scrubbed().await;
+    files(&log, |check| check.ok).await;
+    world.assets.inject(|operation| {
+        let failed = AssetError::Poisoned {
+            location: "memory".into(),
+            reason: "it is away".into(),
+        };
+        (operation == Operation::Get).then_some(failed)
+    });
+    let mut said = check(&log, "scrub").await;
+    for _ in 0..50 {
+        if !said.ok {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        said = check(&log, "scrub").await;
+    }
+    assert!(!said.ok && said.detail.contains("it is away"), "{said:?}");
+    assert!(check(&log, "files").await.ok);
+    log.shutdown().await;
+}
