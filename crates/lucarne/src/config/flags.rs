@@ -20,7 +20,7 @@ use super::place::{self, DataPlace, LockPlace};
 use super::secret::Secret;
 use super::server::{BODY_BYTES, TlsFiles};
 use super::tesseract::Ignored;
-use super::values;
+use super::{scrub, values};
 
 /// The problem of what is no fingerprint.
 const NO_FINGERPRINT: &str = "is no SHA-256 fingerprint (64 hexadecimal digits)";
@@ -464,6 +464,7 @@ impl Flags {
         let (prefix, served, data) = (prefix?, served?, data?);
         let within = data.directory().map(|it| it.join(".lucarne/cache"));
         let cache = self.cache.clone().or(within);
+        let scrub = scrub::Keys::default().of(&data);
         Some(LogSettings {
             line: None,
             shortname: unplaced(short(prefix.origin())),
@@ -484,6 +485,7 @@ impl Flags {
             journal: log::JOURNAL,
             read_cache: log::READ_CACHE,
             disk_cache: log::DISK_CACHE,
+            scrub,
             policy,
             clock: Clock::system(),
         })

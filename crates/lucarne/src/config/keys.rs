@@ -84,6 +84,8 @@ pub const SHARED: &[&str] = &[
     "maxjournal",
     "readcache",
     "diskcache",
+    "scrub",
+    "scrubwindow",
     "intended_use",
     "submission_rate_limit",
     "monitoring_rate_limit",

@@ -12,6 +12,7 @@ use lucarne_settings::{Located, Node, Reader, Report, Section, Value, join};
 
 use super::distinct::{Claimant, Claims};
 use super::place::DataPlace;
+use super::scrub::{self, Scrub};
 use super::secret::Secret;
 use super::values::Prefix;
 use super::{accept, identity, keys, metadata, values};
@@ -57,6 +58,8 @@ pub struct LogSettings {
     pub read_cache: u64,
     /// Disk for tiles that are read from a bucket, in bytes.
     pub disk_cache: u64,
+    /// The reading of all its files again and again, if anybody does.
+    pub scrub: Option<Scrub>,
     /// The policy of what the log accepts.
     pub policy: Policy,
     /// The clock that it reads the time from.
@@ -162,7 +165,7 @@ impl LogSettings {
             cache: self.cache.value.join("dedup"),
             journal_bytes: self.journal,
             read_cache_bytes: self.read_cache,
-            scrub: self.scrub.clone(),
+            scrub: self.scrub.map(|scrub| scrub.config(&self.cache.value)),
             clock: self.clock.clone(),
         }
     }
@@ -205,6 +208,7 @@ pub(super) fn read(
     let submission = identity.submission?;
     let origin = submission.value.origin().to_owned();
     let data = identity.data?;
+    let scrub = rounds.scrub.of(&data.value);
     let period = rounds.period.unwrap_or(Located {
         value: default_period(&data.value),
         line: None,
@@ -229,6 +233,7 @@ pub(super) fn read(
         journal: rounds.journal,
         read_cache: rounds.read_cache,
         disk_cache: rounds.disk_cache,
+        scrub,
         policy,
         clock: Clock::system(),
     })
@@ -255,6 +260,7 @@ struct Rounds {
     journal: u64,
     read_cache: u64,
     disk_cache: u64,
+    scrub: scrub::Keys,
 }
 
 fn rounds(reader: &mut Reader<'_, '_>) -> Rounds {
@@ -277,6 +283,7 @@ fn rounds(reader: &mut Reader<'_, '_>) -> Rounds {
         journal: journal.map_or(JOURNAL, |located| located.value << 20),
         read_cache: mebibytes.map_or(READ_CACHE, |located| located.value << 20),
         disk_cache: on_disk.map_or(DISK_CACHE, |located| located.value << 20),
+        scrub: scrub::read(reader),
     }
 }
 

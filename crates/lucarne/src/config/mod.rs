@@ -15,6 +15,7 @@ mod log;
 mod manager;
 mod metadata;
 mod place;
+mod scrub;
 mod secret;
 mod server;
 mod tesseract;

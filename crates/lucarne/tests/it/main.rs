@@ -29,6 +29,7 @@ mod plans;
 mod proxy_clients;
 mod proxy_files;
 mod proxy_observe;
+mod scrub;
 mod secret_managers;
 mod serve;
 mod takeover;

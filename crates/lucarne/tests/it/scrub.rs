@@ -1,0 +1,72 @@
+//! The scrubber of `serve`: rot that no reader comes across.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use lucarne_testkit::Client;
+
+use crate::common::load::Load;
+use crate::common::{PATIENCE, assert_has, eventually, log, ready, run};
+
+const ENTRIES: usize = 300;
+
+/// The answer of the whole server to `/health`.
+async fn health(site: &Client) -> String {
+    let answer = site.get("health").await.unwrap();
+    String::from_utf8(answer.body.to_vec()).unwrap()
+}
+
+/// A bit is turned in an issuer and in a data tile of a log that is down. Nobody
+/// reads either, and both are named; neither is served before it is back.
+#[test]
+fn what_rots_unread_is_named_until_it_is_mended() {
+    let log = log("period: 20\nscrub: 50MB/s");
+    let mut server = log.start().unwrap();
+    run(async {
+        ready(&log).await;
+        let load = Arc::new(Load::new(&log));
+        while load.count() < ENTRIES {
+            assert_eq!(load.submit(&load.fresh()).await, Some(true));
+        }
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+
+    let issuers = std::fs::read_dir(log.data().join("issuer")).unwrap();
+    let issuer = issuers.last().unwrap().unwrap().file_name();
+    let issuer = format!("issuer/{}", issuer.to_str().unwrap());
+    let paths = ["tile/data/000".to_owned(), issuer];
+    let good = paths.each_ref().map(|path| {
+        let file = log.data().join(path);
+        let good = std::fs::read(&file).unwrap();
+        let mut bad = good.clone();
+        bad[good.len() / 2] ^= 1;
+        std::fs::write(file, bad).unwrap();
+        good
+    });
+
+    let mut server = log.start().unwrap();
+    run(async {
+        let site = Client::new(format!("http://{}", log.address()));
+        // A pass begins ten seconds after the start.
+        eventually("both are named", async || {
+            let health = health(&site).await;
+            paths.iter().all(|path| health.contains(path))
+        })
+        .await;
+        let metrics = site.get("metrics").await.unwrap();
+        let metrics = String::from_utf8(metrics.body.to_vec()).unwrap();
+        assert_has(&metrics, "lucarne_scrub_findings_total{log=");
+        for path in &paths {
+            assert_eq!(log.client().get(path).await.unwrap().status, 503, "{path}");
+        }
+        for (path, good) in paths.iter().zip(&good) {
+            std::fs::write(log.data().join(path), good).unwrap();
+        }
+        ready(&log).await;
+        for path in &paths {
+            assert_eq!(log.client().get(path).await.unwrap().status, 200, "{path}");
+        }
+        assert_has(&health(&site).await, "the last whole pass ended");
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
