@@ -12,6 +12,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::health::Prober;
+use crate::look::{self, Looked};
 use crate::read_cache::StoredFile;
 use crate::recover;
 use crate::scrub::scrub;
@@ -87,6 +88,20 @@ impl Log {
         lock: &dyn Lock,
     ) -> Result<(), Fatal> {
         recover::examine(config, assets, lock).await
+    }
+
+    /// Compares lock, journal and storage as the start of a log does, beside a
+    /// process that may run the log, and writes nothing. The dedup index, which is
+    /// that process's, is left out.
+    ///
+    /// # Errors
+    /// If one of them cannot be looked at now.
+    pub async fn look(
+        config: &LogConfig,
+        assets: &dyn Assets,
+        lock: &dyn Lock,
+    ) -> Result<Looked, Fatal> {
+        look::look(config, assets, lock).await
     }
 
     /// The newest checkpoint that storage, journal and index are evidence for:

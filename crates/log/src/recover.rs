@@ -92,20 +92,24 @@ pub(crate) async fn published(
 }
 
 /// The state of lock, journal and storage together, before anything is written.
-struct Judged {
+pub(crate) struct Judged {
     /// Holds what the lock has signed.
-    head: VerifiedCheckpoint,
-    published: Option<VerifiedCheckpoint>,
+    pub(crate) head: VerifiedCheckpoint,
+    pub(crate) published: Option<VerifiedCheckpoint>,
     /// The tree before the first round of `path`.
     tree: Tree,
     /// The rounds from there to the signed head.
-    path: Vec<Record>,
+    pub(crate) path: Vec<Record>,
     /// The last of them, if Sunlight left it.
     bundle: Option<Bundle>,
 }
 
 /// Compares lock, journal and storage. Writes nothing.
-async fn judge(config: &LogConfig, assets: &dyn Assets, lock: &dyn Lock) -> Result<Judged, Fatal> {
+pub(crate) async fn judge(
+    config: &LogConfig,
+    assets: &dyn Assets,
+    lock: &dyn Lock,
+) -> Result<Judged, Fatal> {
     let head = committed(config, lock).await?;
     let missing = |fatal| not_new(fatal, head.checkpoint.size, assets, lock);
     // Before the checkpoint is read, which it replaces later.
@@ -429,9 +433,8 @@ fn no_round_beyond(
     assets: &dyn Assets,
     lock: &dyn Lock,
 ) -> Result<(), Fatal> {
-    let refuted = records.iter().map(|record| &record.step).find(|step| {
-        step.old_size > head.size || (step.old_size == head.size && step.old_root != head.root)
-    });
+    let mut steps = records.iter().map(|record| &record.step);
+    let refuted = steps.find(|step| is_beyond(step, (head.size, head.root)));
     let Some(step) = refuted else {
         return Ok(());
     };
@@ -451,20 +454,33 @@ fn no_round_beyond(
     )))
 }
 
+/// Returns whether the tree that the step begins at, which was signed by then, is
+/// none that leads to this size and root.
+pub(crate) fn is_beyond(step: &Step, (size, root): (u64, Hash)) -> bool {
+    step.old_size > size || (step.old_size == size && step.old_root != root)
+}
+
 /// The rounds that lead to the signed head, oldest first. Walking back by size
 /// and root leaves out every round that was staged and never committed.
 fn rounds_to(head: &Checkpoint, records: Vec<Record>) -> Vec<Record> {
-    let (mut size, mut root) = (head.size, head.root);
-    let mut path = Vec::new();
-    for record in records.into_iter().rev() {
-        let step = record.step;
+    let steps: Vec<Step> = records.iter().map(|record| record.step).collect();
+    let on_path = steps_to((head.size, head.root), &steps);
+    let records = records.into_iter().zip(on_path);
+    records
+        .filter_map(|(record, on_path)| on_path.then_some(record))
+        .collect()
+}
+
+/// Returns of each step whether it is one of those that lead to this size and root.
+pub(crate) fn steps_to((mut size, mut root): (u64, Hash), steps: &[Step]) -> Vec<bool> {
+    let mut on_path = vec![false; steps.len()];
+    for (on_path, step) in on_path.iter_mut().zip(steps).rev() {
         if step.new_size == size && step.new_root == root && step.old_size < size {
             (size, root) = (step.old_size, step.old_root);
-            path.push(record);
+            *on_path = true;
         }
     }
-    path.reverse();
-    path
+    on_path
 }
 
 /// Returns size and root of the tree that these rounds begin at.

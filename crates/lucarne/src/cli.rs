@@ -77,6 +77,10 @@ pub enum Command {
     #[command(subcommand)]
     Lock(Lock),
 
+    /// The journal, which holds the rounds that are durable
+    #[command(subcommand)]
+    Journal(Journal),
+
     /// Make the key of a log
     ///
     /// Writes 32 random bytes, mode 0600, and prints Log ID and public key.
@@ -118,6 +122,13 @@ pub struct File {
 /// What can be done to the lock.
 #[derive(Debug, Subcommand)]
 pub enum Lock {
+    /// Show what the lock holds of each log, beside what is published
+    ///
+    /// Compares both, and the rounds of the journal between them, with the code by which a start
+    /// does. Reads only, and may be run beside the server.
+    #[command(after_help = LOOKING_CODES)]
+    Show(Look),
+
     /// Make the lock of a log that has lost it, from the log's own data
     ///
     /// Puts the newest checkpoint that data and journal lead to into a lock that has none of this
@@ -125,6 +136,37 @@ pub enum Lock {
     /// ever were: not restored from a backup, and no copy. Refuses where the data, the journal or
     /// the index in the cache know more, and never overwrites a checkpoint.
     Restore(Box<Restore>),
+}
+
+/// What can be done to the journal.
+#[derive(Debug, Subcommand)]
+pub enum Journal {
+    /// List the rounds of the journal, and where each lies
+    ///
+    /// Says of each round whether it follows the one before, and what became of it: published,
+    /// signed, staged, or passed over. Reads only, and may be run beside the server.
+    #[command(after_help = LOOKING_CODES)]
+    List(Look),
+}
+
+/// The exit codes of the commands that look at logs.
+const LOOKING_CODES: &str = "Exit codes: 0 all is well; 1 something is wrong, which was said; \
+                             2 something could not be looked at.";
+
+/// What is to be looked at.
+#[derive(Debug, clap::Args)]
+pub struct Look {
+    /// Short name of the log [default: all]
+    #[arg(value_name = "SHORTNAME")]
+    pub name: Option<String>,
+
+    /// Configuration file
+    #[arg(short, long, value_name = "FILE", default_value = "lucarne.yaml")]
+    pub config: PathBuf,
+
+    /// For programs: one object of JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Whose lock is to be made.

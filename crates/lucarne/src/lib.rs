@@ -27,12 +27,14 @@ mod verification;
 
 use std::process::ExitCode;
 
-use cli::{Cli, Command};
+use cli::{Cli, Command, Journal, Lock};
 
 /// Does what the command line asks for.
 pub fn run(cli: &Cli) -> ExitCode {
     let level = match &cli.command {
         Command::Demo(_) | Command::Load(_) | Command::Watch(_) => "warn",
+        // What they find is printed by themselves.
+        Command::Lock(Lock::Show(_)) | Command::Journal(_) => "error",
         // Lines would be drawn into the picture.
         Command::Proxy(options) if options.live() => "off",
         // What object_store says of each repetition, the metrics and /health say better.
@@ -51,7 +53,9 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Serve(options) => commands::serve::run(options, &logging),
         Command::Check(file) => commands::check::run(&file.config),
         Command::Init(file) => commands::init::run(&file.config),
-        Command::Lock(command) => commands::lock::run(command),
+        Command::Lock(Lock::Show(options)) => commands::lock::show(options),
+        Command::Lock(Lock::Restore(options)) => commands::lock::restore(options),
+        Command::Journal(Journal::List(options)) => commands::journal::list(options),
         Command::Keygen(keygen) => commands::keygen::run(&keygen.file),
         Command::Demo(options) => commands::demo::run(options, &logging),
         Command::Load(load) => commands::load::run(load),

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use lucarne_storage::{
-    Asset, AssetError, Assets, CachedAssets, ForReader, Lock, LockError, LogId, Observer,
-    PosixAssets, SqlLock, Stats, object,
+    Asset, AssetError, Assets, CachedAssets, ForReader, JournalContents, Lock, LockError, LogId,
+    Observer, PosixAssets, SqlLock, Stats, object,
 };
 
 use crate::config::{DataPlace, LockPlace};
@@ -89,6 +89,46 @@ pub(crate) async fn new_lock(place: &LockPlace) -> Result<Arc<dyn Lock>, LockErr
         LockPlace::Sqlite(path) => Arc::new(SqlLock::create(&sqlite(path)).await?),
         LockPlace::Server(url) => Arc::new(SqlLock::create(url).await?),
         LockPlace::Bucket(config) => object::lock(config, Arc::new(())).await?,
+    })
+}
+
+/// Opens the data of a log to look at them beside whatever process has them open.
+/// Nothing is written.
+///
+/// # Errors
+/// See [`PosixAssets::watch`] and [`object::open`].
+pub(crate) async fn watched_assets(place: &DataPlace) -> Result<Arc<dyn Assets>, AssetError> {
+    match place {
+        DataPlace::Directory(directory) => {
+            let directory = directory.clone();
+            blocking(move || PosixAssets::watch(directory)).await
+        }
+        DataPlace::Bucket(config) => object::open(config, Arc::new(())).await,
+    }
+}
+
+/// Returns what the journal of a log has, and where, beside whatever process has it
+/// open.
+///
+/// # Errors
+/// If it cannot be read.
+pub(crate) async fn journal(place: &DataPlace) -> Result<JournalContents, AssetError> {
+    match place {
+        DataPlace::Directory(directory) => PosixAssets::watch(directory)?.journal().await,
+        DataPlace::Bucket(config) => object::journal(config).await,
+    }
+}
+
+/// Opens a lock, which must be there, to look into it beside whatever process
+/// commits to it. Nothing is written.
+///
+/// # Errors
+/// See [`lock`].
+pub(crate) async fn watched_lock(place: &LockPlace) -> Result<Arc<dyn Lock>, LockError> {
+    Ok(match place {
+        LockPlace::Sqlite(path) => Arc::new(SqlLock::look(&sqlite(path)).await?),
+        LockPlace::Server(url) => Arc::new(SqlLock::look(url).await?),
+        LockPlace::Bucket(config) => object::look_into_lock(config)?,
     })
 }
 

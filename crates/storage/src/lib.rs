@@ -22,6 +22,7 @@ mod cache;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod error;
+mod journal_contents;
 mod lock;
 pub mod memory;
 pub mod object;
@@ -38,6 +39,7 @@ mod stats;
 pub use assets::{Asset, AssetKind, Assets, Encoding, ForReader};
 pub use cache::CachedAssets;
 pub use error::{AssetError, NotBuilt};
+pub use journal_contents::{JournalContents, StagedRecord, TornTail};
 pub use lock::{Lock, LockError, LogId};
 pub use memory::{MemoryAssets, MemoryLock};
 #[cfg(feature = "object-stores")]

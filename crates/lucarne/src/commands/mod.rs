@@ -8,10 +8,12 @@ pub(crate) mod check;
 #[cfg(feature = "load")]
 pub(crate) mod demo;
 pub(crate) mod init;
+pub(crate) mod journal;
 pub(crate) mod keygen;
 #[cfg(feature = "load")]
 pub(crate) mod load;
 pub(crate) mod lock;
+mod looking;
 #[cfg(feature = "proxy")]
 pub(crate) mod proxy;
 pub(crate) mod serve;

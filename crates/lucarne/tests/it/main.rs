@@ -21,6 +21,7 @@ mod keygen;
 mod load;
 mod load_bad_input;
 mod load_faults;
+mod lock_tools;
 mod monitoring;
 mod object_faults;
 mod object_tls;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Bucket, ObjectStoreConfig};
-use crate::{AssetError, Assets, Lock, LockError, NotBuilt, Observer};
+use crate::{AssetError, Assets, JournalContents, Lock, LockError, NotBuilt, Observer};
 
 /// Opens nothing.
 ///
@@ -30,6 +30,27 @@ pub async fn lock(
         location: config.location(),
         reason: left_out(config).to_string(),
     })
+}
+
+/// Opens nothing.
+///
+/// # Errors
+///
+/// [`LockError::Unusable`].
+pub fn look_into_lock(config: &ObjectStoreConfig) -> Result<Arc<dyn Lock>, LockError> {
+    Err(LockError::Unusable {
+        location: config.location(),
+        reason: left_out(config).to_string(),
+    })
+}
+
+/// Opens nothing.
+///
+/// # Errors
+///
+/// [`AssetError::NotBuilt`].
+pub async fn journal(config: &ObjectStoreConfig) -> Result<JournalContents, AssetError> {
+    Err(left_out(config).into())
 }
 
 pub(super) fn check(config: &ObjectStoreConfig) -> Result<(), AssetError> {

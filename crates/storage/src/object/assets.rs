@@ -20,7 +20,9 @@ use self::checkpoint::Published;
 use super::http::{Immutable, Tries};
 use super::journal::{self, Journal, Name};
 use super::{ObjectStoreConfig, RequestPolicy, failure};
-use crate::{Asset, AssetError, AssetKind, Assets, Observer, Stats, path};
+use crate::{
+    Asset, AssetError, AssetKind, Assets, JournalContents, Observer, StagedRecord, Stats, path,
+};
 
 /// Assets in a bucket of S3, Google Cloud Storage or Azure. See the
 /// [module](super) on what happens if two processes open the same one.
@@ -203,6 +205,35 @@ impl ObjectAssets {
                 offset,
                 detail: detail.into(),
             })
+    }
+
+    /// Returns what the journal has, and where: reads only, whatever process stages
+    /// and removes rounds meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// If the store does not answer, or refuses. (Damage is among the contents.)
+    pub async fn journal(&self) -> Result<JournalContents, AssetError> {
+        let names = self.list_journal().await?;
+        let mut read = stream::iter(names)
+            .map(async |name| (staged_path(name), self.read_staged(name).await))
+            .buffered(self.parallel);
+        let mut contents = JournalContents::default();
+        while let Some((file, record)) = read.next().await {
+            match record {
+                Ok(Some(record)) => contents.records.push(StagedRecord {
+                    file,
+                    offset: 0,
+                    bytes: journal::length(&record),
+                    record,
+                }),
+                // Removed since it was listed.
+                Ok(None) => {}
+                Err(damage @ AssetError::Damaged { .. }) => contents.damage.push(damage),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(contents)
     }
 
     fn usable(&self) -> Result<(), AssetError> {

@@ -159,6 +159,11 @@ pub(super) fn header(record: &[u8]) -> Bytes {
     header.into()
 }
 
+/// Returns the length of the object that has the record.
+pub(super) fn length(record: &[u8]) -> u64 {
+    (HEADER + record.len()) as u64
+}
+
 /// The record in an object, or where it is damaged, and how.
 pub(super) fn record(object: Bytes) -> Result<Bytes, (u64, &'static str)> {
     let sum = match object.first_chunk::<HEADER>() {

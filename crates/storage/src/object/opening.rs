@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{ObjectAssets, ObjectStoreConfig};
-use crate::{AssetError, Assets, Lock, LockError, ObjectLock, Observer};
+use crate::{AssetError, Assets, JournalContents, Lock, LockError, ObjectLock, Observer};
 
 /// Opens the data of a log.
 ///
@@ -31,6 +31,27 @@ pub async fn lock(
 ) -> Result<Arc<dyn Lock>, LockError> {
     let lock = ObjectLock::connect_observed(config, observer).await?;
     Ok(Arc::new(lock))
+}
+
+/// Opens a lock to look into it: nothing is put there, and so nothing is found
+/// out about the store.
+///
+/// # Errors
+///
+/// As [`ObjectLock::look`]; [`LockError::Unusable`] in a build without the
+/// feature `object-stores`.
+pub fn look_into_lock(config: &ObjectStoreConfig) -> Result<Arc<dyn Lock>, LockError> {
+    Ok(Arc::new(ObjectLock::look(config)?))
+}
+
+/// Returns what the journal of a log has, and where.
+///
+/// # Errors
+///
+/// As [`ObjectAssets::journal`]; [`AssetError::NotBuilt`] in a build without the
+/// feature `object-stores`.
+pub async fn journal(config: &ObjectStoreConfig) -> Result<JournalContents, AssetError> {
+    ObjectAssets::open(config).await?.journal().await
 }
 
 /// Checks whether it could be a bucket, as far as that can be told without asking it.

@@ -98,6 +98,22 @@ impl ObjectLock {
         config: &ObjectStoreConfig,
         observer: Arc<dyn Observer>,
     ) -> Result<Self, LockError> {
+        let lock = Self::reach(config, observer)?;
+        race::run(&lock).await?;
+        Ok(lock)
+    }
+
+    /// Reaches the lock to look into it. Nothing is put there: whether the store
+    /// could hold a lock is not found out.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Unusable`] for a configuration that cannot be one.
+    pub fn look(config: &ObjectStoreConfig) -> Result<Self, LockError> {
+        Self::reach(config, Arc::new(()))
+    }
+
+    fn reach(config: &ObjectStoreConfig, observer: Arc<dyn Observer>) -> Result<Self, LockError> {
         let location = config.location();
         // The client repeats for half the time that its answer is waited for: what
         // the store said arrives here, where a repetition cut off would be silence.
@@ -118,7 +134,7 @@ impl ObjectLock {
                 let reason = error.to_string();
                 LockError::Unusable { location, reason }
             })?;
-        Self::open_within(limits, store, &config.key_prefix, location).await
+        Ok(Self::at(limits, store, &config.key_prefix, location))
     }
 
     /// Opens the lock under a prefix of a bucket, which must not be in the
@@ -138,25 +154,20 @@ impl ObjectLock {
         location: String,
     ) -> Result<Self, LockError> {
         let limits = Limits::of(&RequestPolicy::default());
-        Self::open_within(limits, store, prefix, location).await
+        let lock = Self::at(limits, store, prefix, location);
+        race::run(&lock).await?;
+        Ok(lock)
     }
 
-    async fn open_within(
-        limits: Limits,
-        store: Arc<dyn ObjectStore>,
-        prefix: &str,
-        location: String,
-    ) -> Result<Self, LockError> {
-        let lock = Self {
+    fn at(limits: Limits, store: Arc<dyn ObjectStore>, prefix: &str, location: String) -> Self {
+        Self {
             store,
             prefix: Path::from(prefix),
             location,
             md5: AtomicBool::new(false),
             limits,
             newest: Mutex::default(),
-        };
-        race::run(&lock).await?;
-        Ok(lock)
+        }
     }
 
     /// The end of a call that begins now.

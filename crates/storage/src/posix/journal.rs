@@ -13,6 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
+use super::contents::steadily;
 use super::segment::{Salt, Segment, record_header, segment_header};
 use crate::{AssetError, Stats};
 
@@ -201,13 +202,15 @@ impl Journal {
         if !self.directory.exists() {
             return Ok(Vec::new());
         }
-        let mut files = self.segments()?;
-        while files.pop_if(SegmentFile::never_used).is_some() {}
-        Ok(whole(&files)?.1)
+        steadily(|| {
+            let mut files = self.segments()?;
+            while files.pop_if(SegmentFile::never_used).is_some() {}
+            Ok(whole(&files)?.1)
+        })
     }
 
     /// All segments, oldest first.
-    fn segments(&self) -> Result<Vec<SegmentFile>, AssetError> {
+    pub(super) fn segments(&self) -> Result<Vec<SegmentFile>, AssetError> {
         let failed = |e| AssetError::io("list", self.directory.display().to_string(), e);
         let mut files = Vec::new();
         for entry in std::fs::read_dir(&self.directory).map_err(failed)? {
@@ -237,10 +240,11 @@ impl Journal {
     }
 }
 
-struct SegmentFile {
+/// A segment as it lies on the disk.
+pub(super) struct SegmentFile {
     number: u64,
-    path: PathBuf,
-    bytes: Bytes,
+    pub(super) path: PathBuf,
+    pub(super) bytes: Bytes,
 }
 
 /// A segment, and the greatest `new_size` in it.
@@ -264,7 +268,7 @@ fn whole(files: &[SegmentFile]) -> Result<(Vec<SegmentSize>, Vec<Bytes>), AssetE
 
 impl SegmentFile {
     /// Returns whether no record was ever appended to it. (`&mut`, as `pop_if` has it.)
-    fn never_used(&mut self) -> bool {
+    pub(super) fn never_used(&mut self) -> bool {
         Segment::never_used(&self.bytes)
     }
 
@@ -278,7 +282,7 @@ impl SegmentFile {
         if let Some(next) = next
             && next.parse()?.sealed
         {
-            return Err(self.damaged(offset, "a record that was whole is not any more"));
+            return Err(self.torn(offset));
         }
         tracing::warn!(
             file = %self.path.display(),
@@ -289,7 +293,17 @@ impl SegmentFile {
         Ok(())
     }
 
-    fn damaged(&self, offset: usize, detail: &str) -> AssetError {
+    /// Returns whether the segment after it says that it was whole.
+    pub(super) fn must_be_whole(&self, next: Option<&SegmentFile>) -> bool {
+        let next = next.and_then(|next| next.parse().ok());
+        next.is_some_and(|next| next.sealed)
+    }
+
+    pub(super) fn torn(&self, offset: usize) -> AssetError {
+        self.damaged(offset, "a record that was whole is not any more")
+    }
+
+    pub(super) fn damaged(&self, offset: usize, detail: &str) -> AssetError {
         AssetError::Damaged {
             file: self.path.display().to_string(),
             offset: offset as u64,

@@ -9,6 +9,7 @@
 //!     tmp/                files on their way; empty between calls
 //! ```
 
+mod contents;
 mod directory_lock;
 mod journal;
 mod publisher;
@@ -33,7 +34,7 @@ use self::journal::{Journal, open_directory};
 use self::publisher::Publisher;
 use self::settle::Durability;
 use crate::blocking_pool::{BlockingPool, NoResult};
-use crate::{Asset, AssetError, Assets, ForReader, Stats};
+use crate::{Asset, AssetError, Assets, ForReader, JournalContents, Stats};
 
 /// Assets in a directory of a POSIX file system. While it lives, no other
 /// process can open the directory.
@@ -97,9 +98,39 @@ impl PosixAssets {
         let given = directory.as_ref().to_owned();
         let path = existing(&given)?;
         let lock = DirectoryLock::look(&path)?;
-        let publisher = Publisher::look(&path, Arc::new(Stats::default()))?;
+        Self::read_only((path, given), lock)
+    }
+
+    /// Opens the directory of an existing log to be read beside whatever process
+    /// has it open: nothing in it is made, held or written, and all that would
+    /// fails.
+    ///
+    /// # Errors
+    ///
+    /// [`AssetError::Missing`] if there is none.
+    pub fn watch(directory: impl AsRef<Path>) -> Result<Self, AssetError> {
+        let given = directory.as_ref().to_owned();
+        let path = existing(&given)?;
+        Self::read_only((path, given), None)
+    }
+
+    fn read_only(
+        paths: (PathBuf, PathBuf),
+        lock: Option<DirectoryLock>,
+    ) -> Result<Self, AssetError> {
+        let publisher = Publisher::look(&paths.0, Arc::new(Stats::default()))?;
         let durability = Durability::of(publisher.root());
-        Ok(Self::of((path, given), publisher, durability, lock, true))
+        Ok(Self::of(paths, publisher, durability, lock, true))
+    }
+
+    /// Returns what the journal has, and where. Touches no file, whatever process
+    /// appends to it or cuts it meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// If its files cannot be read. (Damage is among the contents.)
+    pub async fn journal(&self) -> Result<JournalContents, AssetError> {
+        self.blocking(&self.rounds, |d| d.journal.contents()).await
     }
 
     fn of(

@@ -6,6 +6,8 @@
 mod connections;
 mod database_url;
 mod dialect;
+#[cfg(feature = "sqlite")]
+mod looking;
 #[cfg(feature = "mysql")]
 mod mysql;
 mod opening;
@@ -53,6 +55,17 @@ impl SqlLock {
     /// be reached.
     pub async fn open(place: &str) -> Result<Self, LockError> {
         let database = opening::open(&DatabaseUrl::parse(place)?).await?;
+        Ok(Self { database })
+    }
+
+    /// Opens an existing lock to look into it, beside whatever process commits to
+    /// it: [`load`](Lock::load) is all that it can do.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub async fn look(place: &str) -> Result<Self, LockError> {
+        let database = opening::look(&DatabaseUrl::parse(place)?).await?;
         Ok(Self { database })
     }
 

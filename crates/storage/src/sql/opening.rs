@@ -2,6 +2,8 @@
 
 use super::Database;
 use super::database_url::DatabaseUrl;
+#[cfg(feature = "sqlite")]
+use super::looking::Looking;
 #[cfg(feature = "mysql")]
 use super::mysql::MySql;
 #[cfg(feature = "postgres")]
@@ -32,6 +34,16 @@ pub(super) async fn open(place: &DatabaseUrl) -> Result<Box<dyn Database>, LockE
         DatabaseUrl::Postgres(url) => Ok(Box::new(Server::<Postgres>::open(url).await?)),
         #[cfg(not(all(feature = "sqlite", feature = "mysql", feature = "postgres")))]
         absent => Err(absent.left_out()),
+    }
+}
+
+/// See [`SqlLock::look`](super::SqlLock::look). A server is asked no more than
+/// when it is opened, which writes nothing.
+pub(super) async fn look(place: &DatabaseUrl) -> Result<Box<dyn Database>, LockError> {
+    match place {
+        #[cfg(feature = "sqlite")]
+        DatabaseUrl::Sqlite(path) => Ok(Box::new(Looking::into(path).await?)),
+        server => open(server).await,
     }
 }
 

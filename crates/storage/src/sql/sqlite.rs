@@ -34,7 +34,7 @@ const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
 /// The time that a commit waits for other processes that write to the database (a
 /// backup, an operator's shell).
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The time that a caller waits for its turn, and then for its answer. What it gave
 /// up goes on, and nobody overtakes it.
@@ -313,7 +313,7 @@ impl Open {
 }
 
 /// Runs what asks the file system where it may block.
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, LockError> + Send + 'static,
 ) -> Result<T, LockError> {
     match tokio::task::spawn_blocking(work).await {
@@ -324,14 +324,14 @@ async fn blocking<T: Send + 'static>(
 
 /// A file, and which one it was when it was opened.
 #[derive(Clone, Debug)]
-struct DatabaseFile {
+pub(super) struct DatabaseFile {
     path: PathBuf,
     identity: Identity,
 }
 
 impl DatabaseFile {
     /// Refuses whatever is not an existing SQLite file.
-    fn examine(path: &Path) -> Result<Self, LockError> {
+    pub(super) fn examine(path: &Path) -> Result<Self, LockError> {
         let metadata = path.metadata().map_err(|e| match e.kind() {
             io::ErrorKind::NotFound => unusable(
                 path,
@@ -452,7 +452,7 @@ fn connect(path: &Path) -> Result<Connection, LockError> {
 }
 
 /// Which statements fit the table that is there.
-fn dialect(path: &Path, connection: &Connection) -> Result<Dialect, LockError> {
+pub(super) fn dialect(path: &Path, connection: &Connection) -> Result<Dialect, LockError> {
     let column = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
     let columns = connection
         .prepare(SQLITE_COLUMNS)

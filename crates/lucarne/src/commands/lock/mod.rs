@@ -1,20 +1,23 @@
 //! `lucarne lock`: what an operator does to the lock.
 
+mod show;
+
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use lucarne_log::Log;
 use lucarne_storage::LockError;
 
-use super::failed;
-use crate::cli::{Lock, Restore};
+use super::{failed, looking};
+use crate::cli::Restore;
 use crate::commands::init;
 use crate::config::{Config, LogSettings, rfc3339};
 use crate::{inception, open, runtime};
 
-/// Runs one of the commands.
-pub(crate) fn run(command: &Lock) -> ExitCode {
-    let Lock::Restore(options) = command;
+pub(crate) use show::run as show;
+
+/// Runs `lucarne lock restore`.
+pub(crate) fn restore(options: &Restore) -> ExitCode {
     let (config, report) = match options.flags.given() {
         true => options.flags.read(),
         false => Config::read(&options.config),
@@ -30,7 +33,7 @@ pub(crate) fn run(command: &Lock) -> ExitCode {
     };
     let restored = runtime::run(async {
         let log = chosen(&config, options)?;
-        restore(&config, log).await
+        from_data(&config, log).await
     });
     match restored {
         Ok(said) => {
@@ -43,23 +46,16 @@ pub(crate) fn run(command: &Lock) -> ExitCode {
 
 /// The log that is named, or the only one.
 fn chosen<'c>(config: &'c Config, options: &Restore) -> Result<&'c LogSettings> {
-    let names = || {
-        let names = config.logs.iter().map(|log| log.shortname.value.as_str());
-        names.collect::<Vec<_>>().join(", ")
-    };
     match (&options.name, &config.logs[..]) {
+        (Some(name), _) => looking::named(config, name),
         (None, [log]) => Ok(log),
-        (None, _) => bail!("say which log: {}", names()),
-        (Some(name), logs) => {
-            let found = logs.iter().find(|log| log.shortname.value == *name);
-            found.with_context(|| format!("there is no log `{name}`; there are {}", names()))
-        }
+        (None, _) => bail!("say which log: {}", looking::names(config)),
     }
 }
 
 /// Puts the newest checkpoint that the log's data have into its lock, which
 /// must have none.
-async fn restore(config: &Config, log: &LogSettings) -> Result<String> {
+async fn from_data(config: &Config, log: &LogSettings) -> Result<String> {
     let (name, place) = (&log.shortname.value, &config.checkpoints.value);
     match open::lock(place, std::sync::Arc::new(())).await {
         Ok(lock) => {

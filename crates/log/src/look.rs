@@ -1,0 +1,213 @@
+//! What lock, journal and storage say, for whoever looks at them beside the log.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use lucarne_ct::verify_checkpoint;
+use lucarne_storage::{AssetError, Assets, Lock};
+use lucarne_tlog::{Checkpoint, Hash, SignedNote};
+use tokio::time::Instant;
+
+use crate::recover::{self, Judged, is_beyond, steps_to};
+use crate::{Fatal, LogConfig, Step};
+
+/// The time for a log that is looked at while it signs: what seems wrong is looked
+/// at again as long as the lock goes on.
+const LOOKING: Duration = Duration::from_secs(10);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// A checkpoint as it was found somewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Size and root that it says, if it is a checkpoint at all.
+    pub head: Option<(u64, Hash)>,
+    /// When it was signed, in Unix milliseconds; or why it is none of this log.
+    pub signed: Result<u64, String>,
+}
+
+impl Found {
+    /// Reads a note that may be a checkpoint of this log.
+    pub fn read(note: &[u8], config: &LogConfig) -> Found {
+        let parsed = SignedNote::parse(note).ok();
+        let parsed = parsed.and_then(|note| Checkpoint::parse(&note.text).ok());
+        let verified = verify_checkpoint(note, &config.origin, config.key.public_key_spki());
+        Found {
+            head: parsed.map(|parsed| (parsed.size, parsed.root)),
+            signed: verified
+                .map(|(_, timestamp_ms)| timestamp_ms)
+                .map_err(|error| error.to_string()),
+        }
+    }
+
+    /// Returns size and root, if the signature is the log's.
+    pub fn verified(&self) -> Option<(u64, Hash)> {
+        self.head.filter(|_| self.signed.is_ok())
+    }
+}
+
+/// A log as lock, journal and storage have it.
+#[derive(Clone, Debug)]
+pub struct Looked {
+    /// The checkpoint in the lock.
+    pub lock: Option<Found>,
+    /// The published one.
+    pub published: Option<Found>,
+    /// The rounds of the journal that lead from the published one to that of the lock.
+    pub bridge: Vec<Step>,
+    /// What the log's start would be refused with.
+    pub refusal: Option<String>,
+}
+
+/// See [`Log::look`](crate::Log::look).
+pub(crate) async fn look(
+    config: &LogConfig,
+    assets: &dyn Assets,
+    lock: &dyn Lock,
+) -> Result<Looked, Fatal> {
+    let log_id = config.key.log_id().0;
+    let end = Instant::now() + LOOKING;
+    loop {
+        let held = lock.load(&log_id).await?;
+        let fatal = match recover::judge(config, assets, lock).await {
+            Ok(judged) => return sound(config, assets, judged).await,
+            Err(fatal) if !is_verdict(&fatal) => return Err(fatal),
+            Err(fatal) => fatal,
+        };
+        // A log that signs meanwhile is not wrong: its parts were read one after
+        // the other.
+        if lock.load(&log_id).await? != held {
+            if Instant::now() > end {
+                return Err(Fatal::Away(
+                    "the log signs faster than it can be looked at: look again".into(),
+                ));
+            }
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        }
+        return Ok(Looked {
+            lock: held.map(|note| Found::read(&note, config)),
+            published: published(config, assets).await?,
+            bridge: Vec::new(),
+            refusal: Some(fatal.to_string()),
+        });
+    }
+}
+
+async fn sound(config: &LogConfig, assets: &dyn Assets, judged: Judged) -> Result<Looked, Fatal> {
+    let published = match &judged.published {
+        Some(published) => Some(Found::read(&published.note, config)),
+        // Absent, or damaged: the next start puts the lock's there.
+        None => published(config, assets).await?,
+    };
+    let from = judged
+        .published
+        .map_or(0, |published| published.checkpoint.size);
+    let steps = judged.path.iter().map(|record| record.step);
+    Ok(Looked {
+        lock: Some(Found::read(&judged.head.note, config)),
+        published,
+        bridge: steps.filter(|step| step.new_size > from).collect(),
+        refusal: None,
+    })
+}
+
+async fn published(config: &LogConfig, assets: &dyn Assets) -> Result<Option<Found>, Fatal> {
+    let note: Option<Bytes> = match assets.get("checkpoint").await {
+        Err(error) if error.is_absence() => None,
+        note => note?,
+    };
+    Ok(note.map(|note| Found::read(&note, config)))
+}
+
+/// Returns whether it says what is wrong with the log, and not that it could not be
+/// looked at.
+fn is_verdict(fatal: &Fatal) -> bool {
+    matches!(
+        fatal,
+        Fatal::Inconsistent(_)
+            | Fatal::NotCreated { .. }
+            | Fatal::Storage(AssetError::Damaged { .. })
+    )
+}
+
+/// What became of a round of the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// The published checkpoint covers it.
+    Published,
+    /// The lock has signed it, and it is still to be published.
+    Signed,
+    /// Staged upon the signed tree: it is just being signed, or never was.
+    Staged,
+    /// Leads to nothing that was signed, or is older than the published tree: a
+    /// recovery passes it over.
+    PassedOver,
+    /// Goes on from a tree that the lock does not know: the lock is not the newest.
+    Beyond,
+}
+
+/// Judges the rounds of a journal, oldest first, by what the lock has signed and
+/// what is published.
+pub fn standings(
+    steps: &[Step],
+    signed: Option<(u64, Hash)>,
+    published: Option<(u64, Hash)>,
+) -> Vec<Standing> {
+    let Some(signed) = signed else {
+        return vec![Standing::Beyond; steps.len()];
+    };
+    let published = published.map_or(0, |(size, _)| size);
+    let on_path = steps_to(signed, steps);
+    let judge = |(step, on_path): (&Step, bool)| match on_path {
+        true if step.new_size <= published => Standing::Published,
+        true => Standing::Signed,
+        false if is_beyond(step, signed) => Standing::Beyond,
+        false if (step.old_size, step.old_root) == signed => Standing::Staged,
+        false => Standing::PassedOver,
+    };
+    steps.iter().zip(on_path).map(judge).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(old: (u64, u8), new: (u64, u8)) -> Step {
+        Step {
+            old_size: old.0,
+            new_size: new.0,
+            timestamp_ms: 0,
+            old_root: Hash([old.1; 32]),
+            new_root: Hash([new.1; 32]),
+        }
+    }
+
+    #[test]
+    fn rounds_stand_where_lock_and_checkpoint_put_them() {
+        use Standing::{Beyond, PassedOver, Published, Signed, Staged};
+        let steps = [
+            step((0, 0), (2, 2)),
+            // Staged, and then another one upon the same tree.
+            step((2, 2), (4, 9)),
+            step((2, 2), (4, 4)),
+            step((4, 4), (7, 7)),
+            step((7, 7), (8, 8)),
+        ];
+        let head = |size: u8| Some((u64::from(size), Hash([size; 32])));
+        let found = |signed, published| standings(&steps, signed, published);
+        assert_eq!(
+            found(head(7), head(4)),
+            [Published, PassedOver, Published, Signed, Staged]
+        );
+        assert_eq!(
+            found(head(4), head(2)),
+            [Published, PassedOver, Signed, Staged, Beyond]
+        );
+        assert_eq!(
+            found(Some((4, Hash([9; 32]))), head(2))[2..],
+            [PassedOver, Beyond, Beyond]
+        );
+        assert_eq!(found(None, None), [Beyond; 5]);
+    }
+}

@@ -1,0 +1,113 @@
+//! `lucarne lock show`: what the lock holds, beside what is published.
+
+use std::process::ExitCode;
+
+use lucarne_log::{Fatal, Log, Looked, Step};
+use serde_json::json;
+
+use crate::cli::Look;
+use crate::commands::looking::{self, Report, Verdict};
+use crate::config::{Config, LogSettings};
+use crate::open;
+
+/// Rounds that are named one by one.
+const NAMED: usize = 8;
+
+/// Prints what lock and storage have of the logs.
+pub(crate) fn run(options: &Look) -> ExitCode {
+    looking::run(options, async |config, log| look(config, log).await)
+}
+
+async fn look(config: &Config, log: &LogSettings) -> Report {
+    match ask(config, log).await {
+        Ok((lock, data, looked)) => report(log, &lock, &data, &looked),
+        Err(error) => Report::unseen(log, error),
+    }
+}
+
+/// The places of lock and data, and what is there.
+async fn ask(config: &Config, log: &LogSettings) -> Result<(String, String, Looked), Fatal> {
+    let lock = open::watched_lock(&config.checkpoints.value).await?;
+    let assets = open::watched_assets(&log.data.value).await?;
+    let looked = Log::look(&log.to_log_config(), &*assets, &*lock).await?;
+    lock.close().await;
+    Ok((lock.location(), assets.location(), looked))
+}
+
+fn report(log: &LogSettings, lock: &str, data: &str, looked: &Looked) -> Report {
+    let name = &log.shortname.value;
+    let problem = problem(looked);
+    let verdict = match problem {
+        None => Verdict::Fine,
+        Some(_) => Verdict::Wrong,
+    };
+    let mut text = format!(
+        "log {name}\n  lock         {lock}\n{}  published    {data}\n{}",
+        looking::lines(looked.lock.as_ref()),
+        looking::lines(looked.published.as_ref()),
+    );
+    if looked.refusal.is_none() {
+        text += &format!("  between      {}\n", between(&looked.bridge));
+    }
+    text += &match &problem {
+        None => "  ✓ as a running log leaves it\n".to_owned(),
+        Some(problem) => format!("  ✗ {problem}\n"),
+    };
+    let json = json!({
+        "name": name,
+        "log_id": log.key.log_id().to_string(),
+        "lock": {"location": lock, "checkpoint": looking::value(looked.lock.as_ref())},
+        "published": {"location": data, "checkpoint": looking::value(looked.published.as_ref())},
+        "consistent": looked.refusal.is_none(),
+        "between": looked.bridge.iter().map(|step| json!({
+            "old_size": step.old_size,
+            "new_size": step.new_size,
+            "timestamp_ms": step.timestamp_ms,
+        })).collect::<Vec<_>>(),
+        "problem": problem,
+    });
+    Report {
+        verdict,
+        text,
+        json,
+    }
+}
+
+/// What is not as a running log leaves it.
+fn problem(looked: &Looked) -> Option<String> {
+    if let Some(refusal) = &looked.refusal {
+        return Some(refusal.clone());
+    }
+    match &looked.published {
+        None => Some(
+            "nothing is published: the next start publishes the lock's checkpoint. Find out what \
+             removed it"
+                .to_owned(),
+        ),
+        Some(published) => published.signed.as_ref().err().map(|why| {
+            format!(
+                "the published checkpoint is damaged ({why}): the next start publishes the lock's \
+                 again. Check the disk"
+            )
+        }),
+    }
+}
+
+/// The rounds in words.
+fn between(rounds: &[Step]) -> String {
+    let (Some(first), Some(last)) = (rounds.first(), rounds.last()) else {
+        return "nothing: what the lock has signed is published".to_owned();
+    };
+    let mut sizes: Vec<String> = vec![first.old_size.to_string()];
+    sizes.extend(rounds.iter().map(|step| step.new_size.to_string()));
+    if sizes.len() > NAMED {
+        sizes.splice(NAMED / 2..sizes.len() - NAMED / 2, ["…".to_owned()]);
+    }
+    format!(
+        "{} round{} of the journal ({}), signed up to {} and to be published at the next start",
+        rounds.len(),
+        if rounds.len() == 1 { "" } else { "s" },
+        sizes.join(" → "),
+        last.new_size
+    )
+}

@@ -1,0 +1,165 @@
+//! What the commands that look at logs have in common: which logs, how a finding
+//! is said, and with what code they end.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use lucarne_log::Found;
+use serde_json::{Value, json};
+
+use super::failed;
+use crate::cli::Look;
+use crate::config::{Config, LogSettings, rfc3339};
+use crate::runtime;
+
+/// How a look ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Fine,
+    Wrong,
+    /// It could not be looked at.
+    Unseen,
+}
+
+impl Verdict {
+    /// As one word, for programs.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Verdict::Fine => "fine",
+            Verdict::Wrong => "wrong",
+            Verdict::Unseen => "unseen",
+        }
+    }
+}
+
+/// What was found of one log.
+pub(crate) struct Report {
+    pub(crate) verdict: Verdict,
+    /// For people: lines.
+    pub(crate) text: String,
+    /// For programs.
+    pub(crate) json: Value,
+}
+
+impl Report {
+    /// That a log could not be looked at.
+    pub(crate) fn unseen(log: &LogSettings, error: impl std::fmt::Display) -> Report {
+        let name = &log.shortname.value;
+        Report {
+            verdict: Verdict::Unseen,
+            text: format!("log {name}\n  ✗ could not be looked at: {error}\n"),
+            json: json!({"name": name, "error": error.to_string()}),
+        }
+    }
+}
+
+/// Looks at the logs that are asked for, prints what was found of each, and ends
+/// with the worst of it.
+pub(crate) fn run(options: &Look, look: impl AsyncFn(&Config, &LogSettings) -> Report) -> ExitCode {
+    let (config, report) = Config::read(&options.config);
+    let (Some(config), []) = (config, report.problems()) else {
+        for line in report.problem_lines() {
+            eprintln!("problem: {line}");
+        }
+        failed("nothing was looked at; correct this first");
+        return exit_code(Verdict::Unseen);
+    };
+    let logs = match chosen(&config, options.name.as_deref()) {
+        Ok(logs) => logs,
+        Err(error) => {
+            failed(error);
+            return exit_code(Verdict::Unseen);
+        }
+    };
+    let looked = runtime::run(async {
+        let mut reports = Vec::new();
+        for log in logs {
+            reports.push(look(&config, log).await);
+        }
+        Ok(reports)
+    });
+    match looked {
+        Ok(reports) => print(reports, options.json),
+        Err(error) => {
+            failed(error);
+            exit_code(Verdict::Unseen)
+        }
+    }
+}
+
+fn print(reports: Vec<Report>, json: bool) -> ExitCode {
+    let verdicts = [Verdict::Wrong, Verdict::Unseen];
+    let is_there = |verdict: &Verdict| reports.iter().any(|report| report.verdict == *verdict);
+    let worst = verdicts.into_iter().find(is_there).unwrap_or(Verdict::Fine);
+    if json {
+        let logs = reports.into_iter().map(|mut report| {
+            report.json["verdict"] = report.verdict.word().into();
+            report.json
+        });
+        println!("{}", json!({"logs": logs.collect::<Vec<_>>()}));
+    } else {
+        let texts: Vec<String> = reports.into_iter().map(|report| report.text).collect();
+        print!("{}", texts.join("\n"));
+    }
+    exit_code(worst)
+}
+
+fn exit_code(verdict: Verdict) -> ExitCode {
+    match verdict {
+        Verdict::Fine => ExitCode::SUCCESS,
+        Verdict::Wrong => ExitCode::FAILURE,
+        Verdict::Unseen => ExitCode::from(2),
+    }
+}
+
+/// The log that is named, or all.
+fn chosen<'c>(config: &'c Config, name: Option<&str>) -> Result<Vec<&'c LogSettings>> {
+    match name {
+        None => Ok(config.logs.iter().collect()),
+        Some(name) => Ok(vec![named(config, name)?]),
+    }
+}
+
+/// The log of this name.
+pub(crate) fn named<'c>(config: &'c Config, name: &str) -> Result<&'c LogSettings> {
+    let found = config.logs.iter().find(|log| log.shortname.value == name);
+    found.ok_or_else(|| anyhow::anyhow!("there is no log `{name}`; there are {}", names(config)))
+}
+
+/// The names of all logs, for messages.
+pub(crate) fn names(config: &Config) -> String {
+    let names = config.logs.iter().map(|log| log.shortname.value.as_str());
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// A checkpoint in lines, each indented.
+pub(crate) fn lines(found: Option<&Found>) -> String {
+    let Some(found) = found else {
+        return "    none\n".to_owned();
+    };
+    let mut lines = String::new();
+    if let Some((size, root)) = &found.head {
+        lines += &format!("    size       {size}\n    root       {root}\n");
+    }
+    lines += &match &found.signed {
+        Ok(at) => format!(
+            "    signed     {}, verified with the log's key\n",
+            rfc3339(*at)
+        ),
+        Err(why) => format!("    signature  ✗ not this log's: {why}\n"),
+    };
+    lines
+}
+
+/// A checkpoint for programs.
+pub(crate) fn value(found: Option<&Found>) -> Value {
+    found.map_or(Value::Null, |found| {
+        json!({
+            "size": found.head.map(|(size, _)| size),
+            "root": found.head.map(|(_, root)| root.to_string()),
+            "timestamp_ms": found.signed.as_ref().ok(),
+            "verified": found.signed.is_ok(),
+            "problem": found.signed.as_ref().err(),
+        })
+    })
+}

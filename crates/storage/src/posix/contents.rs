@@ -1,0 +1,90 @@
+//! The journal, looked into beside the process that writes it.
+
+use std::time::Duration;
+
+use super::journal::{Journal, SegmentFile};
+use super::segment::{RECORD_HEADER, SEGMENT_HEADER, Segment};
+use crate::{AssetError, JournalContents, StagedRecord, TornTail};
+
+/// Looks at a journal that seems damaged, or of which a file is gone since it
+/// was listed. A process that appends and cuts beside whoever reads explains
+/// both; real damage stays.
+const LOOKS: usize = 5;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Looks again until it looks well, or has often enough.
+pub(super) fn steadily<T>(look: impl Fn() -> Result<T, AssetError>) -> Result<T, AssetError> {
+    for _ in 1..LOOKS {
+        if let Ok(seen) = look() {
+            return Ok(seen);
+        }
+        std::thread::sleep(PAUSE);
+    }
+    look()
+}
+
+impl Journal {
+    /// Returns every record with its place, touching no file.
+    pub(super) fn contents(&self) -> Result<JournalContents, AssetError> {
+        if !self.directory().exists() {
+            return Ok(JournalContents::default());
+        }
+        let sound = || {
+            let mut contents = self.read_contents()?;
+            match contents.damage.pop() {
+                None => Ok(contents),
+                Some(damage) => Err(damage),
+            }
+        };
+        steadily(sound).or_else(|_| self.read_contents())
+    }
+
+    fn read_contents(&self) -> Result<JournalContents, AssetError> {
+        let mut files = self.segments()?;
+        while files.pop_if(SegmentFile::never_used).is_some() {}
+        let mut contents = JournalContents::default();
+        for (at, file) in files.iter().enumerate() {
+            add(&mut contents, file, files.get(at + 1));
+        }
+        Ok(contents)
+    }
+}
+
+/// Adds what one segment has.
+fn add(contents: &mut JournalContents, file: &SegmentFile, next: Option<&SegmentFile>) {
+    let segment = match Segment::parse(&file.bytes) {
+        Ok(segment) => segment,
+        Err(damage) => {
+            contents
+                .damage
+                .push(file.damaged(damage.offset, damage.detail));
+            // What lies before it is whole.
+            match Segment::parse(&file.bytes.slice(..damage.offset)) {
+                Ok(segment) => segment,
+                Err(_) => return,
+            }
+        }
+    };
+    let path = file.path.display().to_string();
+    let mut offset = SEGMENT_HEADER as u64;
+    for (_, record) in segment.records {
+        let bytes = (RECORD_HEADER + record.len()) as u64;
+        contents.records.push(StagedRecord {
+            file: path.clone(),
+            offset,
+            bytes,
+            record,
+        });
+        offset += bytes;
+    }
+    if let Some(torn) = segment.torn_at {
+        match file.must_be_whole(next) {
+            true => contents.damage.push(file.torn(torn)),
+            false => contents.torn.push(TornTail {
+                file: path,
+                offset: torn as u64,
+                bytes: (file.bytes.len() - torn) as u64,
+            }),
+        }
+    }
+}

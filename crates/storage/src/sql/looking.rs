@@ -1,0 +1,112 @@
+//! A lock database of SQLite, looked into beside the process that commits to it.
+
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OpenFlags, OptionalExtension};
+
+use super::dialect::{Dialect, SQLITE};
+use super::sqlite::{BUSY_TIMEOUT, DatabaseFile, blocking, dialect, failed, message, unusable};
+use super::{Change, Database, renewal};
+use crate::{LockError, LogId};
+
+/// Opens the database for each read, and lets go of it: no commit and no folding
+/// of the write-ahead log waits for it.
+pub(super) struct Looking {
+    path: PathBuf,
+}
+
+impl Looking {
+    /// Finds the database.
+    pub(super) async fn into(path: &Path) -> Result<Self, LockError> {
+        let path = path.to_owned();
+        blocking(move || {
+            let renewed = renewal::beside(&path, ".renewed");
+            if renewed.exists() {
+                let reason = format!(
+                    "its rows are in {}, which a crash kept from taking its name: the next start \
+                     of Lucarne sees to that",
+                    renewed.display()
+                );
+                return Err(unusable(&path, &reason));
+            }
+            DatabaseFile::examine(&path)?;
+            dialect(&path, &connect(&path)?)?;
+            Ok(Self { path })
+        })
+        .await
+    }
+
+    fn read_only(&self, action: &'static str) -> LockError {
+        failed(&self.path, action, "it was opened to be looked into".into())
+    }
+}
+
+#[async_trait]
+impl Database for Looking {
+    fn dialect(&self) -> &Dialect {
+        &SQLITE
+    }
+
+    async fn load(&self, log: &LogId) -> Result<Option<Vec<u8>>, LockError> {
+        let (path, log) = (self.path.clone(), *log);
+        blocking(move || {
+            let body = |row: &rusqlite::Row<'_>| Ok(row.get_ref(0)?.as_bytes()?.to_vec());
+            connect(&path)?
+                .query_row(SQLITE.load, [log], body)
+                .optional()
+                .map_err(|e| failed(&path, "load the checkpoint", message(&e)))
+        })
+        .await
+    }
+
+    async fn change(&self, change: &Change<'_>) -> Result<bool, LockError> {
+        Err(self.read_only(change.action))
+    }
+
+    async fn probe(&self) -> Result<(), LockError> {
+        Err(self.read_only("write"))
+    }
+
+    fn location(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    async fn close(&self) {}
+}
+
+fn connect(path: &Path) -> Result<Connection, LockError> {
+    let open = || {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX
+            | OpenFlags::SQLITE_OPEN_URI;
+        let connection = Connection::open_with_flags(uri(path), flags)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        Ok(connection)
+    };
+    open().map_err(|e: rusqlite::Error| {
+        let reason = format!("the lock database cannot be read: {}", message(&e));
+        unusable(path, &reason)
+    })
+}
+
+/// The database as one to read. Where it has no write-ahead log, nobody has it
+/// open, and SQLite would make one only to read it, which would be left behind: it
+/// is taken as it is.
+fn uri(path: &Path) -> String {
+    let mut uri = String::from("file:");
+    for c in path.display().to_string().chars() {
+        match c {
+            '%' => uri.push_str("%25"),
+            '?' => uri.push_str("%3f"),
+            '#' => uri.push_str("%23"),
+            c => uri.push(c),
+        }
+    }
+    uri.push_str("?mode=ro");
+    let left = |suffix| renewal::beside(path, suffix).exists();
+    if !left("-wal") && !left("-journal") {
+        uri.push_str("&immutable=1");
+    }
+    uri
+}
