@@ -13,6 +13,7 @@ mod parents;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use futures_util::future::join;
 use futures_util::stream::{self, Stream, StreamExt};
 use lucarne_ct::Fingerprint;
 use lucarne_tlog::{Checkpoint, Level, Tile};
@@ -123,7 +124,7 @@ async fn check(files: Arc<dyn Files>, job: Job) -> (Tile, Seen) {
         let hashes = Tile::new(Level::Hashes(0), tile.index(), tile.width());
         files::tile(&*files, hashes.ok_or(Problem::Missing)?).await
     };
-    let (hashes, entries) = futures_util::join!(hashes, files::tile(&*files, tile));
+    let (hashes, entries) = join(hashes, files::tile(&*files, tile)).await;
     let leaves = LeafTile {
         tile,
         expected: job.expected,
