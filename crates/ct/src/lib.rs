@@ -26,6 +26,7 @@ mod chain;
 mod checkpoint;
 mod compliance;
 mod entry;
+mod given_key;
 mod issuer_chain;
 mod key;
 mod known;
@@ -54,6 +55,7 @@ pub use compliance::{CtPolicy, Delivery, LifetimeRule, Shortfall, ValidSct, Verd
 pub use entry::{
     Entry, EntryKind, Fingerprint, FingerprintError, Identity, Issuer, SignedEntry, sha256,
 };
+pub use given_key::{PublicKeyError, given_public_key};
 pub use key::{KeyError, LogId, LogKey, PublicKey};
 pub use leaf::{
     Fingerprints, SignedEntryRef, TileLeaf, TileLeafError, TileLeafRef, merkle_tree_leaf,

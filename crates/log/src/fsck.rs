@@ -19,7 +19,7 @@ use lucarne_ct::Fingerprint;
 use lucarne_tlog::{Checkpoint, Level, Tile};
 use tokio::task::spawn_blocking;
 
-pub use files::Files;
+pub use files::{Files, superseded};
 pub use finding::{Finding, Problem};
 use leaf_tile::{Expected, LeafTile, Seen};
 use parents::Parents;

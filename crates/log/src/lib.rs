@@ -47,7 +47,7 @@ mod verify;
 pub use clock::Clock;
 pub use config::LogConfig;
 pub use error::{Fatal, ReadError, SubmitError};
-pub use fsck::{Checked, Files, Finding, FsckPosition, Problem, fsck};
+pub use fsck::{Checked, Files, Finding, FsckPosition, Problem, fsck, superseded};
 pub use log::Log;
 pub use look::{Found, Looked, Standing, standings};
 pub use lucarne_storage::{Encoding, OpenFile};

@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
@@ -72,6 +73,14 @@ pub enum Command {
     /// Does nothing to what exists, and says what it did. Needed once for
     /// every log, unless the log's `inception` is the day of its first start.
     Init(File),
+
+    /// Check every file of a log against its signed tree
+    ///
+    /// Reads all tiles and issuers of a log of the configuration, or of any static CT log in a
+    /// directory, a bucket or behind a URL (`--at`), also while it runs, and writes nothing there.
+    /// Exit code 0 if all is right, 1 if something is wrong, 2 if that cannot be told: something was
+    /// not to be read, or the check did not come to its end.
+    Fsck(Box<Fsck>),
 
     /// The lock, which holds the last signed checkpoint of each log
     #[command(subcommand)]
@@ -207,6 +216,43 @@ pub struct Serve {
     /// Flags that make a configuration by themselves.
     #[command(flatten)]
     pub flags: Flags,
+}
+
+/// Which log is checked, and how.
+#[derive(Debug, clap::Args)]
+pub struct Fsck {
+    /// Short name of the log; can be left out if there is one
+    #[arg(value_name = "SHORTNAME")]
+    pub name: Option<String>,
+
+    /// Configuration file
+    #[arg(short, long, value_name = "FILE", default_value = "lucarne.yaml")]
+    pub config: PathBuf,
+
+    /// A log that no configuration names: its directory, its bucket (s3://bucket/prefix?region=…), or
+    /// the URL of its monitoring prefix
+    #[arg(long, value_name = "PLACE", conflicts_with_all = ["name", "config"])]
+    pub at: Option<String>,
+
+    /// Origin of the log [default: as in its log.v3.json]
+    #[arg(long, value_name = "NAME", requires = "at")]
+    pub origin: Option<String>,
+
+    /// Public key of the log: base64 of its DER, or a PEM file [default: as in its log.v3.json]
+    #[arg(long, value_name = "KEY|FILE", requires = "at")]
+    pub log_public_key: Option<String>,
+
+    /// Data tiles that are read and hashed at a time [default: two for each core]
+    #[arg(long, value_name = "N")]
+    pub at_once: Option<NonZeroUsize>,
+
+    /// A file that keeps how far the check has got: the next one goes on from there
+    #[arg(long, value_name = "FILE")]
+    pub state: Option<PathBuf>,
+
+    /// One JSON object a line
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Which file to make.

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use lucarne_tlog::{Level, Tile};
 
-use super::finding::Problem;
+use super::finding::{Finding, Problem};
 use crate::compress::gunzip;
 use crate::stored::{TileError, prefix};
 
@@ -30,6 +30,32 @@ pub(super) async fn tile(files: &dyn Files, tile: Tile) -> Result<Bytes, Problem
         }
     }
     Err(Problem::Missing)
+}
+
+/// Holds a partial tile that is stored, and that a tree of `size` entries needs no
+/// more, against the one that has taken its place.
+pub async fn superseded(files: &dyn Files, partial: Tile, size: u64) -> Option<Finding> {
+    let wider = Tile::widest(partial.level(), partial.index(), size)?;
+    let compared = async {
+        let read = files.read(&partial.path()).await;
+        let bytes = match read.map_err(Problem::Unreadable)? {
+            Some(bytes) => plain(partial, partial, bytes)?,
+            // It was removed meanwhile.
+            None => return Ok(()),
+        };
+        let due = prefix(partial, tile(files, wider).await?)?;
+        match bytes == due {
+            true => Ok(()),
+            false => Err(Problem::Partial),
+        }
+    };
+    let problem = compared.await.err()?;
+    Some(Finding {
+        path: partial.path(),
+        offset: None,
+        entry: None,
+        problem,
+    })
 }
 
 fn plain(tile: Tile, stored: Tile, bytes: Bytes) -> Result<Bytes, Problem> {

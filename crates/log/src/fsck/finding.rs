@@ -67,9 +67,34 @@ pub enum Problem {
     /// It leads to another root, and nothing tells which byte is to blame.
     #[error("does not lead to the signed root")]
     Root,
+    /// A partial tile is not the beginning of the wider one.
+    #[error("is not what the wider tile begins with")]
+    Partial,
     /// A certificate that entries refer to has another fingerprint.
     #[error("is not the certificate of that fingerprint")]
     Issuer,
+}
+
+impl Problem {
+    /// Its stable name.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Problem::Missing => "missing",
+            Problem::Unreadable(_) => "unreadable",
+            Problem::Length { .. } => "length",
+            Problem::Gzip(_) => "gzip",
+            Problem::Entry(_) => "entry",
+            Problem::Extra(_) => "extra",
+            Problem::Index(_) => "index",
+            Problem::Timestamp { .. } => "timestamp",
+            Problem::Leaf => "leaf",
+            Problem::Hash => "hash",
+            Problem::Foreign => "foreign",
+            Problem::Root => "root",
+            Problem::Partial => "partial",
+            Problem::Issuer => "issuer",
+        }
+    }
 }
 
 impl Finding {

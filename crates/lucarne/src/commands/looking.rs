@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use lucarne_log::Found;
 use serde_json::{Value, json};
 
@@ -120,14 +120,23 @@ fn chosen<'c>(config: &'c Config, name: Option<&str>) -> Result<Vec<&'c LogSetti
     }
 }
 
+/// The log that is named, or the only one.
+pub(crate) fn the_one<'c>(config: &'c Config, name: Option<&str>) -> Result<&'c LogSettings> {
+    match (name, &config.logs[..]) {
+        (Some(name), _) => named(config, name),
+        (None, [log]) => Ok(log),
+        (None, _) => bail!("say which log: {}", names(config)),
+    }
+}
+
 /// The log of this name.
-pub(crate) fn named<'c>(config: &'c Config, name: &str) -> Result<&'c LogSettings> {
+fn named<'c>(config: &'c Config, name: &str) -> Result<&'c LogSettings> {
     let found = config.logs.iter().find(|log| log.shortname.value == name);
     found.ok_or_else(|| anyhow::anyhow!("there is no log `{name}`; there are {}", names(config)))
 }
 
 /// The names of all logs, for messages.
-pub(crate) fn names(config: &Config) -> String {
+fn names(config: &Config) -> String {
     let names = config.logs.iter().map(|log| log.shortname.value.as_str());
     names.collect::<Vec<_>>().join(", ")
 }

@@ -3,10 +3,12 @@
 
 #[cfg(not(all(feature = "load", feature = "proxy")))]
 mod absent;
+mod atomic;
 pub(crate) mod ca;
 pub(crate) mod check;
 #[cfg(feature = "load")]
 pub(crate) mod demo;
+pub(crate) mod fsck;
 pub(crate) mod init;
 pub(crate) mod journal;
 pub(crate) mod keygen;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base64_simd::STANDARD;
-use lucarne_ct::{CheckpointError, CheckpointVerifier};
+use lucarne_ct::{CheckpointError, CheckpointVerifier, given_public_key};
 use lucarne_load::PrepareError;
 use lucarne_load::http::{
     Client, ClientOptions, Endpoint, EndpointError, Request, Response, Version,
@@ -137,7 +137,10 @@ impl LogOptions {
         let client = Arc::new(self.client());
         let given = resolve(url, &client).await?;
         let origin = self.origin.get(number);
-        let key = self.log_public_key.get(number).map(|key| public_key(key));
+        let key = self
+            .log_public_key
+            .get(number)
+            .map(|key| given_public_key(key));
         let key = key
             .transpose()
             .map_err(|error| configuration(error.to_string()))?;
@@ -349,44 +352,6 @@ impl LogMetadata {
     }
 }
 
-/// The error of a log's key that is given.
-#[derive(Debug, thiserror::Error)]
-enum PublicKeyError {
-    #[error("the public key {text:?} is neither base64 nor a file that can be read ({source})")]
-    Unreadable {
-        text: String,
-        source: std::io::Error,
-    },
-    #[error("{file}: {source}")]
-    Pem {
-        file: String,
-        source: lucarne_mint::pem::PemError,
-    },
-    #[error("{0}: no block PUBLIC KEY")]
-    NoKey(String),
-}
-
-/// A log's key as it is given: base64 of its DER, or a PEM file.
-fn public_key(text: &str) -> Result<Vec<u8>, PublicKeyError> {
-    if let Ok(spki) = STANDARD.decode_to_vec(text.trim()) {
-        return Ok(spki);
-    }
-    let file = std::fs::read_to_string(text).map_err(|source| PublicKeyError::Unreadable {
-        text: text.to_owned(),
-        source,
-    })?;
-    let blocks = lucarne_mint::pem::decode(&file).map_err(|source| PublicKeyError::Pem {
-        file: text.to_owned(),
-        source,
-    })?;
-    let mut keys = blocks
-        .into_iter()
-        .filter(|(label, _)| label == "PUBLIC KEY");
-    keys.next()
-        .map(|(_, spki)| spki)
-        .ok_or_else(|| PublicKeyError::NoKey(text.to_owned()))
-}
-
 /// The log is not as it must be.
 pub(crate) fn faulty(url: &str, finding: Finding) -> PrepareError {
     PrepareError::Faulty {
@@ -423,20 +388,5 @@ mod tests {
         let proxy = "http://127.0.0.1:7";
         assert_eq!(metadata.prefixes(proxy), (proxy, proxy));
         assert_eq!(parse("{}").origin(), None);
-    }
-
-    #[test]
-    fn keys_in_two_forms() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("key.pem");
-        std::fs::write(&file, lucarne_mint::pem::encode("PUBLIC KEY", &[1, 2, 3])).unwrap();
-        assert_eq!(public_key(file.to_str().unwrap()).unwrap(), [1, 2, 3]);
-        assert_eq!(public_key("AQID").unwrap(), [1, 2, 3]);
-        assert!(
-            public_key("/nowhere/key.pem")
-                .unwrap_err()
-                .to_string()
-                .contains("/nowhere")
-        );
     }
 }

@@ -1,7 +1,6 @@
 //! `lucarne load`: load tests from plans and from flags.
 
 mod arrivals;
-mod atomic;
 mod check;
 mod command;
 mod execute;

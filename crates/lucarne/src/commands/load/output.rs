@@ -6,7 +6,7 @@ use lucarne_load::report::{self, baseline};
 use lucarne_load::summary::SCHEMA;
 use lucarne_load::{Summary, Verdict};
 
-use super::atomic;
+use crate::commands::atomic;
 
 /// The place of a file that is standard output.
 const STDOUT: &str = "-";

@@ -1,10 +1,10 @@
 //! `lucarne lock`: what an operator does to the lock.
 
-mod show;
+pub(crate) mod show;
 
 use std::process::ExitCode;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use lucarne_log::Log;
 use lucarne_storage::LockError;
 
@@ -13,8 +13,6 @@ use crate::cli::Restore;
 use crate::commands::init;
 use crate::config::{Config, LogSettings, rfc3339};
 use crate::{inception, open, runtime};
-
-pub(crate) use show::run as show;
 
 /// Runs `lucarne lock restore`.
 pub(crate) fn restore(options: &Restore) -> ExitCode {
@@ -32,7 +30,7 @@ pub(crate) fn restore(options: &Restore) -> ExitCode {
         }
     };
     let restored = runtime::run(async {
-        let log = chosen(&config, options)?;
+        let log = looking::the_one(&config, options.name.as_deref())?;
         from_data(&config, log).await
     });
     match restored {
@@ -41,15 +39,6 @@ pub(crate) fn restore(options: &Restore) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => failed(format_args!("nothing was changed: {error:#}")),
-    }
-}
-
-/// The log that is named, or the only one.
-fn chosen<'c>(config: &'c Config, options: &Restore) -> Result<&'c LogSettings> {
-    match (&options.name, &config.logs[..]) {
-        (Some(name), _) => looking::named(config, name),
-        (None, [log]) => Ok(log),
-        (None, _) => bail!("say which log: {}", looking::names(config)),
     }
 }
 

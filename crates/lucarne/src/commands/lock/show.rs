@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use lucarne_log::{Fatal, Log, Looked, Step};
+use lucarne_log::{Fatal, Found, Log, Looked};
 use serde_json::json;
 
 use crate::cli::Look;
@@ -12,6 +12,8 @@ use crate::open;
 
 /// Rounds that are named one by one.
 const NAMED: usize = 8;
+/// What lies between lock and publication most of the time.
+const NOTHING: &str = "nothing: what the lock has signed is published";
 
 /// Prints what lock and storage have of the logs.
 pub(crate) fn run(options: &Look) -> ExitCode {
@@ -25,8 +27,11 @@ async fn look(config: &Config, log: &LogSettings) -> Report {
     }
 }
 
-/// The places of lock and data, and what is there.
-async fn ask(config: &Config, log: &LogSettings) -> Result<(String, String, Looked), Fatal> {
+/// Returns the places of lock and data, and what is there.
+pub(crate) async fn ask(
+    config: &Config,
+    log: &LogSettings,
+) -> Result<(String, String, Looked), Fatal> {
     let lock = open::watched_lock(&config.checkpoints.value).await?;
     let assets = open::watched_assets(&log.data.value).await?;
     let looked = Log::look(&log.to_log_config(), &*assets, &*lock).await?;
@@ -47,7 +52,9 @@ fn report(log: &LogSettings, lock: &str, data: &str, looked: &Looked) -> Report 
         looking::lines(looked.published.as_ref()),
     );
     if looked.refusal.is_none() {
-        text += &format!("  between      {}\n", between(&looked.bridge));
+        let ahead = ahead(looked);
+        let between = ahead.as_deref().unwrap_or(NOTHING);
+        text += &format!("  between      {between}\n");
     }
     text += &match &problem {
         None => "  ✓ as a running log leaves it\n".to_owned(),
@@ -73,8 +80,8 @@ fn report(log: &LogSettings, lock: &str, data: &str, looked: &Looked) -> Report 
     }
 }
 
-/// What is not as a running log leaves it.
-fn problem(looked: &Looked) -> Option<String> {
+/// Returns what is not as a running log leaves it.
+pub(crate) fn problem(looked: &Looked) -> Option<String> {
     if let Some(refusal) = &looked.refusal {
         return Some(refusal.clone());
     }
@@ -93,21 +100,29 @@ fn problem(looked: &Looked) -> Option<String> {
     }
 }
 
-/// The rounds in words.
-fn between(rounds: &[Step]) -> String {
+/// Returns what the lock has signed and is not published, in words.
+pub(crate) fn ahead(looked: &Looked) -> Option<String> {
+    let rounds = &looked.bridge;
     let (Some(first), Some(last)) = (rounds.first(), rounds.last()) else {
-        return "nothing: what the lock has signed is published".to_owned();
+        let size = |found: &Option<Found>| Some(found.as_ref()?.verified()?.0);
+        let (lock, published) = (size(&looked.lock)?, size(&looked.published)?);
+        return (lock > published).then(|| {
+            format!(
+                "the checkpoint of {lock} entries, whose tiles are all there; the next start \
+                 publishes it"
+            )
+        });
     };
     let mut sizes: Vec<String> = vec![first.old_size.to_string()];
     sizes.extend(rounds.iter().map(|step| step.new_size.to_string()));
     if sizes.len() > NAMED {
         sizes.splice(NAMED / 2..sizes.len() - NAMED / 2, ["…".to_owned()]);
     }
-    format!(
+    Some(format!(
         "{} round{} of the journal ({}), signed up to {} and to be published at the next start",
         rounds.len(),
         if rounds.len() == 1 { "" } else { "s" },
         sizes.join(" → "),
         last.new_size
-    )
+    ))
 }

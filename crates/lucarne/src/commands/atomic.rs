@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Writes `text` to `path`: beside it first, then in its place. What is no
 /// file (a pipe, `/dev/stdout`) is written to as it is.
-pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
+pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
     // A link stays one; what it points to is replaced.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
@@ -27,7 +27,7 @@ pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// Tests whether [`write`] could begin, to be known before a long run.
-pub(super) fn probe(path: &Path) -> io::Result<()> {
+pub(crate) fn probe(path: &Path) -> io::Result<()> {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     if fs::metadata(&path).is_ok_and(|found| found.is_dir()) {
         return Err(io::ErrorKind::IsADirectory.into());

@@ -1,0 +1,72 @@
+//! A log's public key as people give it to a command.
+
+use base64_simd::STANDARD;
+
+/// The error of a log's key that is given.
+#[derive(Debug, thiserror::Error)]
+pub enum PublicKeyError {
+    /// It is neither.
+    #[error("the public key {text:?} is neither base64 nor a file that can be read ({source})")]
+    Unreadable {
+        /// What was given.
+        text: String,
+        /// The file system's answer.
+        source: std::io::Error,
+    },
+    /// The file is not PEM.
+    #[error("{file}: {source}")]
+    Pem {
+        /// The file.
+        file: String,
+        /// The problem with it.
+        source: lucarne_x509::pem::PemError,
+    },
+    /// The file has other things in it.
+    #[error("{0}: no block PUBLIC KEY")]
+    NoKey(String),
+}
+
+/// The SubjectPublicKeyInfo of a log's key as it is given: base64 of its DER, or a
+/// PEM file.
+///
+/// # Errors
+/// If it is neither. That it is a key is not looked at.
+pub fn given_public_key(text: &str) -> Result<Vec<u8>, PublicKeyError> {
+    if let Ok(spki) = STANDARD.decode_to_vec(text.trim()) {
+        return Ok(spki);
+    }
+    let file = std::fs::read_to_string(text).map_err(|source| PublicKeyError::Unreadable {
+        text: text.to_owned(),
+        source,
+    })?;
+    let blocks = lucarne_x509::pem::decode(&file).map_err(|source| PublicKeyError::Pem {
+        file: text.to_owned(),
+        source,
+    })?;
+    let mut keys = blocks
+        .into_iter()
+        .filter(|(label, _)| label == "PUBLIC KEY");
+    keys.next()
+        .map(|(_, spki)| spki)
+        .ok_or_else(|| PublicKeyError::NoKey(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_in_two_forms() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("key.pem");
+        std::fs::write(&file, lucarne_x509::pem::encode("PUBLIC KEY", &[1, 2, 3])).unwrap();
+        assert_eq!(given_public_key(file.to_str().unwrap()).unwrap(), [1, 2, 3]);
+        assert_eq!(given_public_key("AQID").unwrap(), [1, 2, 3]);
+        assert!(
+            given_public_key("/nowhere/key.pem")
+                .unwrap_err()
+                .to_string()
+                .contains("/nowhere")
+        );
+    }
+}

@@ -1,0 +1,134 @@
+//! The files of a directory that its signed tree does not lead to.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use lucarne_ct::Fingerprint;
+use lucarne_log::{Files, Finding, Problem, superseded};
+use lucarne_tlog::Tile;
+
+use super::report::Report;
+
+/// Most leftovers that are named; more are counted.
+const MOST_NAMED: usize = 20;
+
+/// The files below a directory, by what they are.
+#[derive(Default)]
+struct Listed {
+    /// Partial tiles that a wider one has taken the place of.
+    superseded: Vec<Tile>,
+    issuers: Vec<Fingerprint>,
+    /// Tiles of entries that were added since the checkpoint was read.
+    newer: u64,
+    /// Sunlight's `tile/names`.
+    names: u64,
+    /// Names that are none of a log.
+    others: Vec<String>,
+}
+
+/// Checks what is beside the tree of `size` entries, and says what is left over.
+///
+/// # Errors
+/// If the directory cannot be listed.
+pub(super) async fn look(
+    directory: &Path,
+    files: Arc<dyn Files>,
+    size: u64,
+    report: &mut Report,
+) -> Result<()> {
+    let root = directory.to_owned();
+    let listed = tokio::task::spawn_blocking(move || Listed::of(&root, size)).await?;
+    let listed = listed.with_context(|| format!("cannot list {}", directory.display()))?;
+    for tile in &listed.superseded {
+        if let Some(finding) = superseded(&*files, *tile, size).await {
+            report.finding(&finding);
+        }
+    }
+    for issuer in &listed.issuers {
+        if let Some(finding) = issuer_of_another_name(&*files, issuer).await {
+            report.finding(&finding);
+        }
+    }
+    if !listed.superseded.is_empty() {
+        let count = listed.superseded.len();
+        report.note(&format!("{count} partial tiles are no longer needed"));
+    }
+    if listed.newer > 0 {
+        let count = listed.newer;
+        report.note(&format!("{count} tiles are newer than the checkpoint"));
+    }
+    if listed.names > 0 {
+        let count = listed.names;
+        report.note(&format!(
+            "{count} names tiles are not checked: nothing signs them"
+        ));
+    }
+    for path in listed.others.iter().take(MOST_NAMED) {
+        report.note(&format!("{path} is no file of a log"));
+    }
+    if listed.others.len() > MOST_NAMED {
+        let more = listed.others.len() - MOST_NAMED;
+        report.note(&format!("and {more} more are no files of a log"));
+    }
+    Ok(())
+}
+
+/// Returns what is wrong with an issuer that no entry has to refer to.
+async fn issuer_of_another_name(files: &dyn Files, issuer: &Fingerprint) -> Option<Finding> {
+    let path = format!("issuer/{issuer}");
+    let problem = match files.read(&path).await {
+        Ok(Some(der)) if Fingerprint::of(&der) != *issuer => Problem::Issuer,
+        Err(error) => Problem::Unreadable(error),
+        Ok(_) => return None,
+    };
+    Some(Finding {
+        path,
+        offset: None,
+        entry: None,
+        problem,
+    })
+}
+
+impl Listed {
+    fn of(root: &Path, size: u64) -> io::Result<Self> {
+        let mut listed = Listed::default();
+        let mut folders = vec![PathBuf::new()];
+        while let Some(folder) = folders.pop() {
+            for file in std::fs::read_dir(root.join(&folder))? {
+                let file = file?;
+                let path = folder.join(file.file_name());
+                // What a log keeps for itself is for its start to look at.
+                if path.starts_with(".lucarne") {
+                    continue;
+                }
+                match file.file_type()?.is_dir() {
+                    true => folders.push(path),
+                    false => listed.add(&path.to_string_lossy(), size),
+                }
+            }
+        }
+        Ok(listed)
+    }
+
+    fn add(&mut self, path: &str, size: u64) {
+        if let Some(name) = path.strip_prefix("issuer/") {
+            match name.parse() {
+                Ok(issuer) => self.issuers.push(issuer),
+                Err(_) => self.others.push(path.to_owned()),
+            }
+            return;
+        }
+        match Tile::parse(path) {
+            Ok(tile) if !tile.covered_by(size) => self.newer += 1,
+            Ok(tile) if Tile::widest(tile.level(), tile.index(), size) != Some(tile) => {
+                self.superseded.push(tile);
+            }
+            Ok(_) => {}
+            Err(_) if path.starts_with("tile/names/") => self.names += 1,
+            Err(_) if matches!(path, "checkpoint" | "log.v3.json") => {}
+            Err(_) => self.others.push(path.to_owned()),
+        }
+    }
+}

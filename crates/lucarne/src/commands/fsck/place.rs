@@ -1,0 +1,145 @@
+//! The log that is to be checked: where it is, and by whose key.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use lucarne_ct::{CheckpointVerifier, given_public_key};
+use lucarne_log::Files;
+use lucarne_net::Client;
+use lucarne_storage::ObjectStoreConfig;
+
+use super::files::{Bucket, Directory, Prefix};
+use crate::cli::Fsck;
+use crate::commands::looking::the_one;
+use crate::config::{Config, DataPlace, LogSettings};
+use crate::open;
+
+/// The longest wait for an answer of a server.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A log as it lies somewhere.
+pub(super) struct Place {
+    /// For messages.
+    pub(super) location: String,
+    pub(super) files: Arc<dyn Files>,
+    /// Where what is beside the tree can be listed.
+    pub(super) directory: Option<PathBuf>,
+    pub(super) verifier: CheckpointVerifier,
+    /// The lock and the journal beside the data are known too.
+    pub(super) configured: Option<(Config, LogSettings)>,
+    /// The key is the one that the place itself names.
+    pub(super) by_its_own_key: bool,
+}
+
+impl Place {
+    /// The place that the options name.
+    ///
+    /// # Errors
+    /// If there is none, or its key is not known.
+    pub(super) async fn of(options: &Fsck) -> Result<Place> {
+        match &options.at {
+            Some(at) => Place::anywhere(at, options).await,
+            None => Place::configured(options).await,
+        }
+    }
+
+    async fn configured(options: &Fsck) -> Result<Place> {
+        let (config, report) = Config::read(&options.config);
+        let config = match (config, report.problems()) {
+            (Some(config), []) => config,
+            _ => bail!("{}", report.problem_lines().join("\n")),
+        };
+        let log = the_one(&config, options.name.as_deref())?.clone();
+        let (files, directory, location) = opened(&log.data.value).await?;
+        Ok(Place {
+            location,
+            files,
+            directory,
+            verifier: CheckpointVerifier::new(&log.origin, log.key.public_key_spki())?,
+            configured: Some((config, log)),
+            by_its_own_key: false,
+        })
+    }
+
+    async fn anywhere(at: &str, options: &Fsck) -> Result<Place> {
+        let (files, directory, location) = if ObjectStoreConfig::is_url(at) {
+            let config = ObjectStoreConfig::from_url(at)?;
+            opened(&DataPlace::Bucket(Box::new(config))).await?
+        } else if at.starts_with("http://") || at.starts_with("https://") {
+            let url = format!("{}/", at.trim_end_matches('/'));
+            let client = Client::of_system(PATIENCE);
+            let files = Prefix {
+                url: url.clone(),
+                client,
+            };
+            (Arc::new(files) as Arc<dyn Files>, None, url)
+        } else {
+            opened(&DataPlace::Directory(at.into())).await?
+        };
+        let key = options.log_public_key.as_deref().map(given_public_key);
+        let (key, origin) = (key.transpose()?, options.origin.clone());
+        let by_its_own_key = key.is_none();
+        let (key, origin) = match (key, origin) {
+            (Some(key), Some(origin)) => (key, origin),
+            (key, origin) => {
+                let said = described(&*files, &location).await?;
+                (key.unwrap_or(said.0), origin.unwrap_or(said.1))
+            }
+        };
+        Ok(Place {
+            location,
+            files,
+            directory,
+            verifier: CheckpointVerifier::new(&origin, &key)?,
+            configured: None,
+            by_its_own_key,
+        })
+    }
+}
+
+type Opened = (Arc<dyn Files>, Option<PathBuf>, String);
+
+/// Opens data to be read. A directory is read as it is, whoever has it open.
+async fn opened(place: &DataPlace) -> Result<Opened> {
+    Ok(match place {
+        DataPlace::Directory(path) => {
+            let directory = existing(path)?;
+            let location = directory.display().to_string();
+            let files = Arc::new(Directory(directory.clone()));
+            (files, Some(directory), location)
+        }
+        DataPlace::Bucket(_) => {
+            let assets = open::watched_assets(place).await?;
+            let location = assets.location();
+            (Arc::new(Bucket(assets)), None, location)
+        }
+    })
+}
+
+fn existing(path: &Path) -> Result<PathBuf> {
+    let metadata = std::fs::metadata(path);
+    let metadata = metadata.with_context(|| format!("cannot read {}", path.display()))?;
+    match metadata.is_dir() {
+        true => Ok(path.to_owned()),
+        false => bail!("{} is no directory", path.display()),
+    }
+}
+
+/// The key and the origin that the log's own description names.
+async fn described(files: &dyn Files, location: &str) -> Result<(Vec<u8>, String)> {
+    const LACKING: &str = "give --origin and --log-public-key";
+    let read = files.read("log.v3.json").await.map_err(anyhow::Error::msg);
+    let json = read.with_context(|| format!("cannot read log.v3.json of {location}; {LACKING}"))?;
+    let json = json.with_context(|| format!("there is no log.v3.json in {location}; {LACKING}"))?;
+    let said: serde_json::Value = serde_json::from_slice(&json)
+        .with_context(|| format!("log.v3.json of {location} is not JSON; {LACKING}"))?;
+    let text = |name: &str| said.get(name).and_then(serde_json::Value::as_str);
+    let key = text("key").and_then(|key| base64_simd::STANDARD.decode_to_vec(key).ok());
+    let origin = text("submission_url").and_then(|url| url.split_once("://"));
+    match (key, origin) {
+        (Some(key), Some((_, origin))) => Ok((key, origin.trim_end_matches('/').to_owned())),
+        _ => bail!("log.v3.json of {location} names no key or no submission_url; {LACKING}"),
+    }
+}

@@ -1,0 +1,160 @@
+//! What a check says: to people in lines, to programs in JSON, a line each.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use lucarne_log::{Finding, Problem};
+use serde_json::json;
+
+/// The interval of progress on a terminal, and elsewhere.
+const EVERY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+
+/// Tells what is found while it is found.
+pub(super) struct Report {
+    json: bool,
+    terminal: bool,
+    began: Instant,
+    told: Instant,
+    /// Files that are wrong.
+    pub(super) wrong: u64,
+    /// Files of which that cannot be told.
+    pub(super) unread: u64,
+}
+
+impl Report {
+    pub(super) fn new(json: bool) -> Self {
+        Report {
+            json,
+            terminal: std::io::stderr().is_terminal(),
+            began: Instant::now(),
+            told: Instant::now(),
+            wrong: 0,
+            unread: 0,
+        }
+    }
+
+    /// Tells of a file.
+    pub(super) fn finding(&mut self, finding: &Finding) {
+        match finding.problem {
+            Problem::Unreadable(_) => self.unread += 1,
+            _ => self.wrong += 1,
+        }
+        self.line(
+            &finding.to_string(),
+            &json!({
+                "path": finding.path,
+                "offset": finding.offset,
+                "entry": finding.entry,
+                "problem": finding.problem.code(),
+                "detail": finding.problem.to_string(),
+            }),
+        );
+    }
+
+    /// Tells of something that is wrong and no file's.
+    pub(super) fn wrong(&mut self, problem: &'static str, detail: &str) {
+        self.wrong += 1;
+        self.line(detail, &json!({ "problem": problem, "detail": detail }));
+    }
+
+    /// Tells of something that could not be looked at.
+    pub(super) fn unread(&mut self, problem: &'static str, detail: &str) {
+        self.unread += 1;
+        self.line(detail, &json!({ "problem": problem, "detail": detail }));
+    }
+
+    /// Tells of something that is not wrong, and worth knowing.
+    pub(super) fn note(&mut self, detail: &str) {
+        self.line(&format!("note: {detail}"), &json!({ "note": detail }));
+    }
+
+    /// Tells how far it is, now and then.
+    pub(super) fn progress(&mut self, checked: u64, first: u64, of: u64, bytes: u64) {
+        let every = match self.terminal {
+            true => EVERY.0,
+            false => EVERY.1,
+        };
+        if self.told.elapsed() < every {
+            return;
+        }
+        self.told = Instant::now();
+        let rate = Rate::of(checked - first, bytes, self.began.elapsed());
+        let left = (of - checked) as f64 / rate.entries.max(1.0);
+        let line = format!("{checked} of {of} entries, {rate}, {} left", time(left));
+        match self.terminal {
+            true => eprint!("\r\x1b[K{line}"),
+            false => eprintln!("{line}"),
+        }
+    }
+
+    /// Ends with one line that says it all.
+    pub(super) fn end(&mut self, verdict: &str, checked: (u64, u64), bytes: u64, of: u64) {
+        let (first, last) = checked;
+        let took = self.began.elapsed();
+        let rate = Rate::of(last - first, bytes, took);
+        self.line(
+            &format!(
+                "{verdict}: {} wrong, {} not to be read; {last} of {of} entries checked in {}, {rate}",
+                self.wrong,
+                self.unread,
+                time(took.as_secs_f64())
+            ),
+            &json!({
+                "verdict": verdict,
+                "wrong": self.wrong,
+                "unread": self.unread,
+                "entries": last,
+                "size": of,
+                "bytes": bytes,
+                "seconds": took.as_secs_f64(),
+            }),
+        );
+    }
+
+    fn line(&self, text: &str, json: &serde_json::Value) {
+        if self.terminal {
+            eprint!("\r\x1b[K");
+        }
+        let mut out = std::io::stdout().lock();
+        // Whoever reads no more has heard enough: the exit code tells the rest.
+        let _ = match self.json {
+            true => writeln!(out, "{json}"),
+            false => writeln!(out, "{text}"),
+        };
+    }
+}
+
+struct Rate {
+    entries: f64,
+    bytes: f64,
+}
+
+impl Rate {
+    fn of(entries: u64, bytes: u64, took: Duration) -> Self {
+        let seconds = took.as_secs_f64().max(1e-9);
+        Rate {
+            entries: entries as f64 / seconds,
+            bytes: bytes as f64 / seconds,
+        }
+    }
+}
+
+impl std::fmt::Display for Rate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{:.0} entries/s, {:.1} MB/s",
+            self.entries,
+            self.bytes / 1e6
+        )
+    }
+}
+
+/// Seconds as people say them.
+fn time(seconds: f64) -> String {
+    match seconds {
+        s if s < 60.0 => format!("{s:.1} s"),
+        s if s < 7200.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}

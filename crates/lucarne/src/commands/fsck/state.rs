@@ -1,0 +1,137 @@
+//! How far a check has got, in a file, so that the next one goes on from there.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use bytes::Bytes;
+use lucarne_log::FsckPosition;
+use serde_json::{Value, json};
+
+use crate::commands::atomic;
+
+/// The tree that is being checked, and how far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct State {
+    /// The signed note of that tree, byte for byte. A check that goes on keeps to it:
+    /// half of one tree and half of another are no whole.
+    pub(super) note: Bytes,
+    pub(super) next: FsckPosition,
+    /// Problems that were found so far, and files that could not be read.
+    pub(super) wrong: u64,
+    pub(super) unread: u64,
+}
+
+impl State {
+    /// Nothing of this tree is checked yet.
+    pub(super) fn begin(note: Bytes) -> Self {
+        State {
+            note,
+            next: FsckPosition::default(),
+            wrong: 0,
+            unread: 0,
+        }
+    }
+
+    /// What an earlier check left there; `None` if there was none.
+    ///
+    /// # Errors
+    /// If the file is none of these.
+    pub(super) fn read(path: &Path) -> Result<Option<State>> {
+        let text = match std::fs::read(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => bail!("cannot read {}: {error}", path.display()),
+        };
+        let state = serde_json::from_slice(&text)
+            .ok()
+            .and_then(|json| parse(&json));
+        let state = state.with_context(|| {
+            format!(
+                "{} is not the state of a check: remove it to begin anew",
+                path.display()
+            )
+        })?;
+        Ok(Some(state))
+    }
+
+    /// Writes it down in place of what was there.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub(super) fn write(&self, path: &Path) -> Result<()> {
+        let note = std::str::from_utf8(&self.note).unwrap_or_default();
+        let json = json!({
+            "checkpoint": note,
+            "tile": self.next.tile,
+            "timestamp_ms": self.next.timestamp_ms,
+            "wrong": self.wrong,
+            "unread": self.unread,
+        });
+        let written = atomic::write(path, &format!("{json}\n"));
+        written.with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// Removes the file of a check that came to its end.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub(super) fn remove(path: &Path) -> Result<()> {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                bail!("cannot remove {}: {error}", path.display())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn parse(json: &Value) -> Option<State> {
+    let number = |name: &str| json.get(name)?.as_u64();
+    Some(State {
+        note: json.get("checkpoint")?.as_str()?.to_owned().into(),
+        next: FsckPosition {
+            tile: number("tile")?,
+            timestamp_ms: number("timestamp_ms")?,
+        },
+        wrong: number("wrong")?,
+        unread: number("unread")?,
+    })
+}
+
+/// Refuses a state that the log of today does not go on from.
+///
+/// # Errors
+/// If the log was larger then, or another of the same size.
+pub(super) fn grown(then: &lucarne_tlog::Checkpoint, now: &lucarne_tlog::Checkpoint) -> Result<()> {
+    ensure!(
+        then.size <= now.size && (then.size < now.size || then.root == now.root),
+        "the log is not the one that the state is of: it had {} entries (root {}), and has {} now \
+         (root {}), both signed by its key. Keep both: this is evidence of a fork or a rollback",
+        then.size,
+        then.root,
+        now.size,
+        now.root
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_read_as_it_was_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state");
+        assert_eq!(State::read(&path).unwrap(), None);
+        let mut state = State::begin(Bytes::from_static(b"log\n5\n\xE2\x80\x94 log x\n"));
+        state.next.tile = 7;
+        state.wrong = 2;
+        state.write(&path).unwrap();
+        assert_eq!(State::read(&path).unwrap(), Some(state));
+        State::remove(&path).unwrap();
+        State::remove(&path).unwrap();
+        std::fs::write(&path, "{}").unwrap();
+        assert!(State::read(&path).is_err());
+    }
+}

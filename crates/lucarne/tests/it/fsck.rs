@@ -1,0 +1,287 @@
+//! `lucarne fsck`, as an operator and a stranger run it.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use base64_simd::STANDARD;
+use lucarne_testkit::{Launch, LogUnderTest, Place, Server};
+use serde_json::Value;
+
+use crate::common::load::Load;
+use crate::common::{LUCARNE, PATIENCE, assert_has, log, log_at, lucarne, ready, run};
+
+const ENTRIES: usize = 300;
+
+/// A server whose log has two data tiles.
+fn grown(log: &LogUnderTest) -> Server {
+    let server = log.start().unwrap();
+    run(async {
+        ready(log).await;
+        let load = Arc::new(Load::new(log));
+        let each = async |load: Arc<Load>| {
+            while load.count() < ENTRIES {
+                assert_eq!(load.submit(&load.fresh()).await, Some(true));
+            }
+        };
+        let tasks: Vec<_> = (0..16).map(|_| tokio::spawn(each(load.clone()))).collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+    });
+    server
+}
+
+/// Exit code and JSON lines of a check.
+fn checked(directory: &Path, args: &[&str]) -> (i32, Vec<Value>) {
+    let launch = Launch::new(LUCARNE).args(["fsck"]).args(args);
+    said(launch.directory(directory))
+}
+
+fn said(launch: Launch) -> (i32, Vec<Value>) {
+    let output = launch.args(["--json"]).run().unwrap();
+    print!("{}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let lines = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    (output.status.code().unwrap(), lines.collect())
+}
+
+/// The last line of a check, which says it all.
+fn last(lines: &[Value]) -> &Value {
+    lines.last().unwrap()
+}
+
+/// By its configuration, in its directory and behind its URL, while it runs: all
+/// is right, and nothing is written.
+#[test]
+fn a_running_log_is_right_from_everywhere() {
+    let log = log("period: 20");
+    let mut server = grown(&log);
+    let key = STANDARD.encode_to_string(log.public_key());
+    let (data, url, origin) = (log.data(), log.url(), log.origin());
+    let known = ["--log-public-key", &key, "--origin", &origin];
+    for (place, of_itself) in [
+        (&[][..], false),
+        (&["--at", data.to_str().unwrap()], true),
+        (&["--at", &url], true),
+        (
+            &[&["--at", url.trim_end_matches('/')][..], &known].concat(),
+            false,
+        ),
+    ] {
+        let (code, lines) = checked(log.path(), place);
+        let end = last(&lines);
+        assert_eq!(code, 0, "{place:?}: {lines:?}");
+        assert_eq!(end["verdict"], "right", "{place:?}");
+        assert_eq!(end["entries"], end["size"], "{place:?}");
+        assert!(end["size"].as_u64().unwrap() >= ENTRIES as u64, "{end}");
+        assert!(end["bytes"].as_u64().unwrap() > 50_000, "{end}");
+        let note = lines[0]["note"].as_str().unwrap_or_default();
+        assert_eq!(
+            note.contains("names itself"),
+            of_itself,
+            "{place:?}: {note}"
+        );
+    }
+    assert!(server.stop(PATIENCE).unwrap().success());
+    let (code, said) = lucarne(log.path(), &["fsck"]);
+    assert_eq!(code, 0, "{said}");
+    assert_has(&said, "right: 0 wrong, 0 not to be read; ");
+}
+
+/// Each fault by itself: the file, the byte and the entry, and exit code 1.
+#[test]
+fn what_is_wrong_is_named_to_the_byte() {
+    let log = log("period: 20");
+    let mut server = grown(&log);
+    assert!(server.stop(PATIENCE).unwrap().success());
+    let issuers = std::fs::read_dir(log.data().join("issuer")).unwrap();
+    let issuer = issuers.last().unwrap().unwrap().file_name();
+    let issuer = format!("issuer/{}", issuer.to_str().unwrap());
+    let flip = |byte: usize| {
+        move |mut bytes: Vec<u8>| {
+            bytes[byte] ^= 4;
+            Some(bytes)
+        }
+    };
+    type Fault = Box<dyn Fn(Vec<u8>) -> Option<Vec<u8>>>;
+    let faults: [(&str, Fault, &str, Value, u64); 6] = [
+        (
+            "tile/0/000",
+            Box::new(flip(32 * 40 + 3)),
+            "hash",
+            1283.into(),
+            40,
+        ),
+        ("tile/0/000", Box::new(|_| None), "missing", Value::Null, 0),
+        (
+            "tile/data/000",
+            Box::new(flip(5000)),
+            "gzip",
+            Value::Null,
+            0,
+        ),
+        (
+            "tile/data/000",
+            Box::new(|_| None),
+            "missing",
+            Value::Null,
+            0,
+        ),
+        (&issuer, Box::new(flip(70)), "issuer", Value::Null, 0),
+        (&issuer, Box::new(|_| None), "missing", Value::Null, 0),
+    ];
+    for (path, fault, problem, offset, entry) in faults {
+        let file = log.data().join(path);
+        let good = std::fs::read(&file).unwrap();
+        match fault(good.clone()) {
+            Some(bad) => std::fs::write(&file, bad).unwrap(),
+            None => std::fs::remove_file(&file).unwrap(),
+        }
+        let (code, lines) = checked(log.path(), &[]);
+        assert_eq!(code, 1, "{path} {problem}: {lines:?}");
+        let found = lines.iter().find(|line| line["path"] == path).unwrap();
+        assert_eq!(found["problem"], problem, "{found}");
+        assert_eq!(found["offset"], offset, "{found}");
+        // Of the tile whose entries are the first that lead to an issuer.
+        let place = found["entry"].as_u64().unwrap();
+        match path == issuer {
+            true => assert!(place.is_multiple_of(256), "{found}"),
+            false => assert_eq!(place, entry, "{found}"),
+        }
+        assert_eq!(last(&lines)["verdict"], "wrong");
+        std::fs::write(&file, good).unwrap();
+    }
+    assert_eq!(checked(log.path(), &[]).0, 0);
+}
+
+/// What does not belong there is said and is no fault; a superseded tile that is
+/// not the beginning of the one in its place is.
+#[test]
+fn what_lies_beside_the_tree_is_looked_at() {
+    let log = log("period: 20");
+    let mut server = grown(&log);
+    assert!(server.stop(PATIENCE).unwrap().success());
+    std::fs::write(log.data().join("tile/data/notes.txt"), "mine").unwrap();
+    let partial = log.data().join("tile/0/000.p");
+    std::fs::create_dir_all(&partial).unwrap();
+    let full = std::fs::read(log.data().join("tile/0/000")).unwrap();
+    std::fs::write(partial.join("7"), &full[..7 * 32]).unwrap();
+    let (code, lines) = checked(log.path(), &[]);
+    assert_eq!(code, 0, "{lines:?}");
+    let said = serde_json::to_string(&lines).unwrap();
+    assert_has(&said, "tile/data/notes.txt is no file of a log");
+    assert_has(&said, "no longer needed");
+
+    std::fs::write(partial.join("7"), &full[32..8 * 32]).unwrap();
+    let (code, lines) = checked(log.path(), &[]);
+    assert_eq!(code, 1, "{lines:?}");
+    let found = lines.iter().find(|line| line["path"] == "tile/0/000.p/7");
+    assert_eq!(found.unwrap()["problem"], "partial");
+}
+
+/// Nothing that could not be looked at has passed: exit code 2.
+#[test]
+fn what_cannot_be_told_is_not_right() {
+    let log = log("period: 20");
+    let mut server = grown(&log);
+    let (url, data) = (log.url(), log.data());
+    let other = STANDARD.encode_to_string(
+        lucarne_ct::LogKey::from_seed(&[9; 32])
+            .unwrap()
+            .public_key_spki(),
+    );
+    for (args, why) in [
+        (&["--at", &url, "--log-public-key", &other][..], "signature"),
+        (&["--at", &url, "--origin", "log.example/other"], "origin"),
+        (&["--at", "/nowhere"], "/nowhere"),
+        (&["nosuchlog"], "there is no log `nosuchlog`"),
+    ] {
+        let (code, said) = lucarne(log.path(), &[&["fsck"][..], args].concat());
+        assert_eq!(code, 2, "{args:?}: {said}");
+        assert_has(&said, "the log was not checked");
+        assert_has(&said, why);
+    }
+    assert!(server.stop(PATIENCE).unwrap().success());
+    let (code, said) = lucarne(log.path(), &["fsck", "--at", &url]);
+    assert_eq!(code, 2, "{said}");
+    // A file that is there and is not to be read: a directory in its place.
+    let tile = data.join("tile/0/000");
+    std::fs::remove_file(&tile).unwrap();
+    std::fs::create_dir(&tile).unwrap();
+    let (code, lines) = checked(log.path(), &[]);
+    assert_eq!(code, 2, "{lines:?}");
+    assert_eq!(last(&lines)["verdict"], "not to be told");
+}
+
+/// A check that goes on keeps to the tree that it began with, and to the log.
+#[test]
+fn a_check_goes_on_from_its_state() {
+    let log = log("period: 20");
+    let mut server = grown(&log);
+    let note = std::fs::read_to_string(log.data().join("checkpoint")).unwrap();
+    let state = log.path().join("state.json");
+    let left = |tile: u64, note: &str| {
+        let json = serde_json::json!({
+            "checkpoint": note, "tile": tile, "timestamp_ms": 0, "wrong": 0, "unread": 0,
+        });
+        std::fs::write(&state, json.to_string()).unwrap();
+    };
+    run(async {
+        let load = Load::new(&log);
+        for _ in 0..5 {
+            assert_eq!(load.submit(&load.fresh()).await, Some(true));
+        }
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+    let args = ["--state", state.to_str().unwrap()];
+
+    left(1, &note);
+    // Before the place to go on from: not looked at again.
+    let tile = log.data().join("tile/data/000");
+    let good = std::fs::read(&tile).unwrap();
+    std::fs::write(&tile, "rotten").unwrap();
+    let (code, lines) = checked(log.path(), &args);
+    assert_eq!(code, 0, "{lines:?}");
+    assert_has(
+        &serde_json::to_string(&lines).unwrap(),
+        "more entries than the tree",
+    );
+    assert!(!state.exists(), "it came to its end");
+    std::fs::write(&tile, good).unwrap();
+
+    left(0, &note.replacen(&log.origin(), "log.example/other", 1));
+    let (code, text) = lucarne(log.path(), &["fsck", args[0], args[1]]);
+    assert_eq!(code, 2, "{text}");
+    // A log that is behind the state was rolled back.
+    let now = std::fs::read_to_string(log.data().join("checkpoint")).unwrap();
+    left(0, &now);
+    std::fs::write(log.data().join("checkpoint"), &note).unwrap();
+    let (code, text) = lucarne(log.path(), &["fsck", args[0], args[1]]);
+    assert_eq!(code, 2, "{text}");
+    assert_has(&text, "evidence of a fork or a rollback");
+    // Without the state, the lock is there to tell.
+    let (code, lines) = said(log.launch("fsck"));
+    assert_eq!(code, 0, "its tiles are there: {lines:?}");
+    let notes = serde_json::to_string(&lines).unwrap();
+    assert_has(&notes, "not published yet: the checkpoint of 305 entries");
+    std::fs::remove_file(log.data().join("tile/0/001.p/49")).unwrap();
+    let (code, lines) = said(log.launch("fsck"));
+    assert_eq!(code, 1, "{lines:?}");
+    let problem = lines.iter().find(|line| line["problem"] == "lock");
+    let detail = problem.unwrap()["detail"].as_str().unwrap();
+    assert_has(detail, "neither journal nor storage");
+}
+
+/// The same in a bucket.
+#[test]
+fn a_log_in_a_bucket() {
+    let log = log_at(run(Place::s3_alone()).unwrap(), "period: 100");
+    let mut server = grown(&log);
+    let (code, lines) = said(log.launch("fsck"));
+    assert_eq!(code, 0, "{lines:?}");
+    assert_eq!(last(&lines)["verdict"], "right");
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
