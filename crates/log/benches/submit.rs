@@ -35,6 +35,7 @@ fn start(runtime: &Runtime, cache: &std::path::Path) -> Arc<Log> {
             journal_bytes: 1 << 30,
             read_cache_bytes: 1 << 20,
             scrub: None,
+            known: None,
             clock: Clock::system(),
         };
         let (assets, lock) = (MemoryAssets::new(), MemoryLock::new());

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lucarne_ct::{LogKey, Policy, Roots, Validator, Verification};
 
-use crate::{Clock, Metadata, ScrubConfig};
+use crate::{Clock, KnownCheckpoints, Metadata, ScrubConfig};
 
 /// The settings of one log. Names follow Sunlight's configuration keys.
 #[derive(Clone, Debug)]
@@ -48,6 +48,9 @@ pub struct LogConfig {
     pub read_cache_bytes: u64,
     /// The reading of all files again and again; `None` if nobody does.
     pub scrub: Option<ScrubConfig>,
+    /// The places outside where this log's newest checkpoint may be known: asked at
+    /// each opening.
+    pub known: Option<Arc<dyn KnownCheckpoints>>,
     /// The clock that the log reads the time from: [`Clock::system`], except in tests.
     pub clock: Clock,
 }

@@ -2,6 +2,7 @@
 
 use lucarne_ct::Rejection;
 
+use crate::known::KnownError;
 use crate::verify::VerifyError;
 
 /// The reasons why a submission got no SCT.
@@ -86,6 +87,9 @@ pub enum Fatal {
     /// Lock, journal and storage contradict each other.
     #[error("{0}")]
     Inconsistent(String),
+    /// What is known outside was signed by this log, and is not here.
+    #[error(transparent)]
+    Known(#[from] KnownError),
     /// Verify-before-sign failed: nothing was signed.
     #[error(
         "verification before signing failed: {0}; nothing was signed, the round never happened"

@@ -12,9 +12,10 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::health::Prober;
+use crate::known::{KnownCheckpoint, KnownError};
 use crate::look::{self, Looked};
 use crate::read_cache::StoredFile;
-use crate::recover;
+use crate::recover::{self, Newest};
 use crate::scrub::scrub;
 use crate::shared::Shared;
 use crate::supervise::seen;
@@ -104,15 +105,28 @@ impl Log {
         look::look(config, assets, lock).await
     }
 
+    /// Compares lock, journal and storage with checkpoints that are known outside,
+    /// beside a process that may run the log. Returns what speaks against them.
+    ///
+    /// # Errors
+    /// If they contradict each other, or one of them cannot be looked at now.
+    pub async fn hold_against(
+        config: &LogConfig,
+        assets: Arc<dyn Assets>,
+        lock: &dyn Lock,
+        known: &[KnownCheckpoint],
+    ) -> Result<Vec<KnownError>, Fatal> {
+        look::hold_against(config, assets, lock, known).await
+    }
+
     /// The newest checkpoint that storage, journal and index are evidence for:
     /// what belongs into the lock of a log that has lost it. Writes nothing.
     ///
     /// # Errors
     /// If nothing is published, if one of them knows more than the others, or
     /// if they contradict each other.
-    pub async fn newest(config: &LogConfig, assets: Arc<dyn Assets>) -> Result<Published, Fatal> {
-        let newest = recover::newest(config, assets).await?;
-        Ok(newest.published())
+    pub async fn newest(config: &LogConfig, assets: Arc<dyn Assets>) -> Result<Newest, Fatal> {
+        recover::newest(config, assets).await
     }
 
     /// Starts a log: returns at once, opening goes on in the background.

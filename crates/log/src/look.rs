@@ -1,5 +1,6 @@
 //! What lock, journal and storage say, for whoever looks at them beside the log.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,6 +9,7 @@ use lucarne_storage::{AssetError, Assets, Lock};
 use lucarne_tlog::{Checkpoint, Hash, SignedNote};
 use tokio::time::Instant;
 
+use crate::known::{KnownCheckpoint, KnownError};
 use crate::recover::{self, Judged, is_beyond, steps_to};
 use crate::{Fatal, LogConfig, Step};
 
@@ -65,32 +67,63 @@ pub(crate) async fn look(
     assets: &dyn Assets,
     lock: &dyn Lock,
 ) -> Result<Looked, Fatal> {
+    match steadily(config, assets, lock).await? {
+        Ok(judged) => sound(config, assets, judged).await,
+        Err((held, fatal)) => Ok(Looked {
+            lock: held.map(|note| Found::read(&note, config)),
+            published: published(config, assets).await?,
+            bridge: Vec::new(),
+            refusal: Some(fatal.to_string()),
+        }),
+    }
+}
+
+/// See [`Log::hold_against`](crate::Log::hold_against). What is known was asked for
+/// before, so that a log that goes on knows it.
+pub(crate) async fn hold_against(
+    config: &LogConfig,
+    assets: Arc<dyn Assets>,
+    lock: &dyn Lock,
+    known: &[KnownCheckpoint],
+) -> Result<Vec<KnownError>, Fatal> {
+    let judged = steadily(config, &*assets, lock).await?;
+    let judged = judged.map_err(|(_, fatal)| fatal)?;
+    let history = judged.history(assets);
+    let mut against = Vec::new();
+    for known in known {
+        against.extend(history.hold_against(known).await.err());
+    }
+    Ok(against)
+}
+
+/// What the lock held, and what is wrong with that.
+type Refused = (Option<Vec<u8>>, Fatal);
+
+/// Judges a log that may sign meanwhile.
+async fn steadily(
+    config: &LogConfig,
+    assets: &dyn Assets,
+    lock: &dyn Lock,
+) -> Result<Result<Judged, Refused>, Fatal> {
     let log_id = config.key.log_id().0;
     let end = Instant::now() + LOOKING;
     loop {
         let held = lock.load(&log_id).await?;
         let fatal = match recover::judge(config, assets, lock).await {
-            Ok(judged) => return sound(config, assets, judged).await,
+            Ok(judged) => return Ok(Ok(judged)),
             Err(fatal) if !is_verdict(&fatal) => return Err(fatal),
             Err(fatal) => fatal,
         };
-        // A log that signs meanwhile is not wrong: its parts were read one after
-        // the other.
-        if lock.load(&log_id).await? != held {
-            if Instant::now() > end {
-                return Err(Fatal::Away(
-                    "the log signs faster than it can be looked at: look again".into(),
-                ));
-            }
-            tokio::time::sleep(PAUSE).await;
-            continue;
+        // A log that goes on is not wrong: its parts were read one after the other.
+        if lock.load(&log_id).await? == held {
+            return Ok(Err((held, fatal)));
         }
-        return Ok(Looked {
-            lock: held.map(|note| Found::read(&note, config)),
-            published: published(config, assets).await?,
-            bridge: Vec::new(),
-            refusal: Some(fatal.to_string()),
-        });
+        if Instant::now() > end {
+            return Err(Fatal::Away(
+                "the log signs faster than it can be looked at: look again".into(),
+            ));
+        }
+        tokio::time::sleep(PAUSE).await;
     }
 }
 

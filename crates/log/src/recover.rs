@@ -12,6 +12,7 @@ use lucarne_ct::{CheckpointError, Fingerprint, verify_checkpoint};
 use lucarne_storage::{Asset, AssetKind, Assets, Lock, MemoryLock};
 use lucarne_tlog::{Checkpoint, EMPTY_ROOT, Frontier, Hash, Level, SignedNote, TILE_WIDTH, Tile};
 
+use crate::known::{History, KnownCheckpoint, KnownError};
 use crate::record::{Record, Step};
 use crate::round::{issuer_asset, tile_assets};
 use crate::sunlight::Bundle;
@@ -163,11 +164,51 @@ pub(crate) async fn examine(
     lock: &dyn Lock,
 ) -> Result<(), Fatal> {
     let judged = judge(config, &*assets, lock).await?;
+    examine_judged(config, assets, lock, &judged).await
+}
+
+async fn examine_judged(
+    config: &LogConfig,
+    assets: Arc<dyn Assets>,
+    lock: &dyn Lock,
+    judged: &Judged,
+) -> Result<(), Fatal> {
     let mut grown = judged.tree.clone();
-    for record in judged.path {
-        replay(&mut grown, record, &*assets)?;
+    for record in &judged.path {
+        replay(&mut grown, record.clone(), &*assets)?;
     }
     catchup::examine(config, lock, assets, &judged.tree, grown.size()).await
+}
+
+impl Judged {
+    /// The history that was judged.
+    pub(crate) fn history(&self, assets: Arc<dyn Assets>) -> History<'_> {
+        let steps = self.path.iter().map(|record| record.step);
+        let rounds = steps.map(|step| (step.new_size, step.new_root)).collect();
+        History::new(assets, &self.tree.edge, rounds)
+    }
+}
+
+/// The newest tree that a log's own data are evidence for.
+pub struct Newest {
+    judged: Judged,
+    assets: Arc<dyn Assets>,
+}
+
+impl Newest {
+    /// Its checkpoint.
+    pub fn published(&self) -> Published {
+        self.judged.head.published()
+    }
+
+    /// Compares it with what is known outside.
+    ///
+    /// # Errors
+    /// See [`KnownError`].
+    pub async fn hold_against(&self, known: &KnownCheckpoint) -> Result<(), KnownError> {
+        let history = self.judged.history(self.assets.clone());
+        history.hold_against(known).await
+    }
 }
 
 /// The newest tree that there is evidence for, without a lock: the published
@@ -179,10 +220,7 @@ pub(crate) async fn examine(
 /// # Errors
 /// If nothing is published, or storage has more than that, or contradicts
 /// itself.
-pub(crate) async fn newest(
-    config: &LogConfig,
-    assets: Arc<dyn Assets>,
-) -> Result<VerifiedCheckpoint, Fatal> {
+pub(crate) async fn newest(config: &LogConfig, assets: Arc<dyn Assets>) -> Result<Newest, Fatal> {
     let location = assets.location();
     let published = published(config, &*assets).await?.ok_or_else(|| {
         Fatal::Inconsistent(format!(
@@ -210,8 +248,9 @@ pub(crate) async fn newest(
     // Whoever starts the log will compare all of it with that: so it is now.
     let lock = MemoryLock::new();
     lock.create(&config.key.log_id().0, &head.note).await?;
-    examine(config, assets, &lock).await?;
-    Ok(head)
+    let judged = judge(config, &*assets, &lock).await?;
+    examine_judged(config, assets.clone(), &lock, &judged).await?;
+    Ok(Newest { judged, assets })
 }
 
 /// Returns the step to which the journal leads from `published`, if to any. Of

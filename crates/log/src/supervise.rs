@@ -8,11 +8,12 @@ use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use crate::dedup::Dedup;
+use crate::known::{self, History};
 use crate::recover::Recovered;
 use crate::sequencer::Sequencer;
 use crate::session::Session;
 use crate::shared::Shared;
-use crate::{Fatal, LogConfig, State, catchup, recover};
+use crate::{Fatal, KnownCheckpoint, LogConfig, State, catchup, recover};
 
 /// First pause before a stopped log is opened again; doubled each time.
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
@@ -153,10 +154,41 @@ impl Shared {
     }
 
     async fn open(&self) -> Result<(Recovered, Dedup), Fatal> {
-        let recovered = self.recover().await?;
+        let known = async { Ok(known::ask(&self.config).await) };
+        let (recovered, known) = tokio::try_join!(self.recover(), known)?;
+        self.hold_against(&recovered, &known).await?;
         self.reader.recovered();
         let dedup = catchup::open(self, &recovered.tree).await?;
         Ok((recovered, dedup))
+    }
+
+    /// Refuses to sign where others have seen more of this log, or something else.
+    async fn hold_against(
+        &self,
+        recovered: &Recovered,
+        known: &[KnownCheckpoint],
+    ) -> Result<(), Fatal> {
+        let log = self.config.shortname.as_str();
+        let tree = &recovered.tree;
+        let history = History::of(self.reader.tiles(), &tree.edge);
+        for known in known {
+            match history.hold_against(known).await {
+                Ok(())
+                    if known.size() == tree.size() && known.timestamp_ms() > tree.timestamp_ms =>
+                {
+                    tracing::warn!(
+                        log,
+                        place = known.place(),
+                        "a newer checkpoint of the same tree is known there: the lock is not the \
+                         newest, but no entry is missing"
+                    );
+                }
+                Ok(()) => {}
+                Err(error) if error.refuses() => return Err(error.into()),
+                Err(error) => tracing::warn!(log, %error),
+            }
+        }
+        Ok(())
     }
 
     async fn recover(&self) -> Result<Recovered, Fatal> {

@@ -142,9 +142,9 @@ pub enum Lock {
     ///
     /// Puts the newest checkpoint that data and journal lead to into a lock that has none of this
     /// log; makes the lock first where there is none. Right only if the data are the newest that
-    /// ever were: not restored from a backup, and no copy. Refuses where the data, the journal or
-    /// the index in the cache know more, and never overwrites a checkpoint.
-    Restore(Box<Restore>),
+    /// ever were: not restored from a backup, and no copy. Refuses where the tiles, the journal or
+    /// the index in the cache know more, or anybody outside does, and never overwrites a checkpoint.
+    Rebuild(Box<Rebuild>),
 }
 
 /// What can be done to the journal.
@@ -181,7 +181,7 @@ pub struct Look {
 /// Whose lock is to be made.
 #[derive(Debug, clap::Args)]
 #[command(args_override_self = true)]
-pub struct Restore {
+pub struct Rebuild {
     /// Short name of the log; can be left out if there is one
     #[arg(value_name = "SHORTNAME")]
     pub name: Option<String>,
@@ -189,6 +189,15 @@ pub struct Restore {
     /// Configuration file
     #[arg(short, long, value_name = "FILE", default_value = "lucarne.yaml")]
     pub config: PathBuf,
+
+    /// Hold it against the checkpoint that is known there, too, beside the log's
+    /// `known_checkpoints`; may be repeated
+    #[arg(long, value_name = "URL|FILE")]
+    pub known: Vec<String>,
+
+    /// Go on though that place, one of those, does not answer; may be repeated
+    #[arg(long, value_name = "URL|FILE")]
+    pub without: Vec<String>,
 
     /// Flags that make a configuration by themselves.
     #[command(flatten)]

@@ -9,6 +9,7 @@ pub mod config;
 mod describe;
 mod descriptors;
 mod inception;
+mod known;
 mod late;
 mod line_writer;
 mod listen;
@@ -54,7 +55,7 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Check(file) => commands::check::run(&file.config),
         Command::Init(file) => commands::init::run(&file.config),
         Command::Lock(Lock::Show(options)) => commands::lock::show::run(options),
-        Command::Lock(Lock::Restore(options)) => commands::lock::restore(options),
+        Command::Lock(Lock::Rebuild(options)) => commands::lock::rebuild::run(options),
         Command::Journal(Journal::List(options)) => commands::journal::list(options),
         Command::Fsck(options) => commands::fsck::run(options),
         Command::Keygen(keygen) => commands::keygen::run(&keygen.file),

@@ -9,7 +9,7 @@ use clap::{Arg, CommandFactory};
 use crate::cli::Cli;
 
 /// The commands that take those programs' flags.
-const TAKE_OVER: [&[&str]; 2] = [&["serve"], &["lock", "restore"]];
+const TAKE_OVER: [&[&str]; 2] = [&["serve"], &["lock", "rebuild"]];
 
 /// The arguments, the long flags of those commands with two dashes. What is not
 /// the name of one stays as it is: `-cFILE`, and values that begin with a dash.
@@ -78,8 +78,8 @@ mod tests {
                 "lucarne serve --origin=a.example/b --storage_dir data --private-key k",
             ),
             (
-                "lucarne --log warn lock restore -origin=o -not_after_start=-",
-                "lucarne --log warn lock restore --origin=o --not_after_start=-",
+                "lucarne --log warn lock rebuild -origin=o -not_after_start=-",
+                "lucarne --log warn lock rebuild --origin=o --not_after_start=-",
             ),
             (
                 "lucarne serve -testcert -c sunlight.yaml",

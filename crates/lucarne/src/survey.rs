@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lucarne_ct::{Roots, verify_checkpoint};
-use lucarne_log::Log;
+use lucarne_log::{Answer, KnownCheckpoints, Log};
 use lucarne_storage::{AssetError, Assets, Lock, PosixAssets};
 use tokio::task::JoinSet;
 
 use crate::config::{Config, DataPlace, LockPlace, LogSettings, Report, rfc3339};
 use crate::inception::{self, Birth};
+use crate::known::KnownPlaces;
 use crate::open;
 use crate::roots::has_merge_delay_monitor;
 
@@ -202,6 +203,7 @@ pub(crate) async fn stores(config: &Config, report: &mut Report) {
     if let Err(error) = lock.check().await {
         report.problem(config.checkpoints.line, "checkpoints", error.to_string());
     }
+    let mut asking = ask_outside(config);
     for (log, bucket) in config.logs.iter().zip(buckets) {
         match lock.load(&log.key.log_id().0).await {
             Ok(Some(checkpoint)) => existing(log, &*lock, &checkpoint, bucket, report).await,
@@ -212,7 +214,58 @@ pub(crate) async fn stores(config: &Config, report: &mut Report) {
             Err(error) => report.problem(log.line, log.key_path(""), error.to_string()),
         }
     }
+    while let Some(asked) = asking.join_next().await {
+        if let Ok((index, answers)) = asked {
+            known(&config.logs[index], answers, &*lock, report).await;
+        }
+    }
     lock.close().await;
+}
+
+/// Asks the places where checkpoints of logs are known, all at once: the answers,
+/// each with the log's index.
+fn ask_outside(config: &Config) -> JoinSet<(usize, Vec<Answer>)> {
+    let mut asking = JoinSet::new();
+    for (index, log) in config.logs.iter().enumerate() {
+        let places = KnownPlaces::of(log);
+        asking.spawn(async move { (index, places.ask().await) });
+    }
+    asking
+}
+
+/// Holds a log against what others have seen of it.
+async fn known(log: &LogSettings, answers: Vec<Answer>, lock: &dyn Lock, report: &mut Report) {
+    let (line, key) = (log.line, log.key_path("known_checkpoints"));
+    let settings = log.to_log_config();
+    let mut known = Vec::new();
+    for answer in answers {
+        let place = answer.place.clone();
+        match answer.verify(&settings) {
+            Ok(checkpoint) => known.push(checkpoint),
+            Err(problem) => report.warning(line, key.as_str(), format!("{place}: {problem}")),
+        }
+    }
+    // What keeps the data from being read has been said.
+    let Ok(assets) = open::watched_assets(&log.data.value).await else {
+        return;
+    };
+    if known.is_empty() {
+        return;
+    }
+    match Log::hold_against(&settings, assets, lock, &known).await {
+        Ok(against) => {
+            for error in against {
+                match error.refuses() {
+                    true => report.problem(line, key.as_str(), error.to_string()),
+                    false => report.warning(line, key.as_str(), error.to_string()),
+                }
+            }
+        }
+        Err(error) => {
+            let message = format!("could not be compared with what is known outside: {error}");
+            report.warning(line, key, message);
+        }
+    }
 }
 
 /// A log that the lock knows: what its start would find.

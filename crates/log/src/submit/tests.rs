@@ -45,6 +45,7 @@ impl World {
             journal_bytes: 1 << 30,
             read_cache_bytes: 1 << 20,
             scrub: None,
+            known: None,
             clock: Clock::system(),
         };
         let (assets, lock) = (MemoryAssets::new(), MemoryLock::new());

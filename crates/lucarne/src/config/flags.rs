@@ -487,6 +487,7 @@ impl Flags {
             disk_cache: log::DISK_CACHE,
             scrub,
             policy,
+            known: Vec::new(),
             clock: Clock::system(),
         })
     }

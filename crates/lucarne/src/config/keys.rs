@@ -48,6 +48,7 @@ pub const IDENTITY: &[&str] = &[
     "azurekeyprefix",
     "name",
     "seed",
+    "known_checkpoints",
     "status_timestamp",
     "planned_changes",
 ];

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::civil::Date;
 use lucarne_ct::{CcadbProgramme, Fingerprint, LogKey, Policy};
-use lucarne_log::{Clock, LogConfig, Metadata};
+use lucarne_log::{Clock, KnownCheckpoints, LogConfig, Metadata};
 use lucarne_settings::values::ValueError;
 use lucarne_settings::{Located, Node, Reader, Report, Section, Value, join};
 
@@ -16,6 +16,7 @@ use super::scrub::{self, Scrub};
 use super::secret::Secret;
 use super::values::Prefix;
 use super::{accept, identity, keys, metadata, values};
+use crate::known::KnownPlaces;
 
 /// One log as the operator wants it.
 #[derive(Clone, Debug)]
@@ -62,6 +63,8 @@ pub struct LogSettings {
     pub scrub: Option<Scrub>,
     /// The policy of what the log accepts.
     pub policy: Policy,
+    /// The URLs of checkpoints outside, which this log's must not be behind.
+    pub known: Vec<Located<String>>,
     /// The clock that it reads the time from.
     pub clock: Clock,
 }
@@ -147,6 +150,11 @@ impl LogSettings {
         self.cache.value.join(format!("tiles-{id}"))
     }
 
+    fn known_places(&self) -> Option<Arc<dyn KnownCheckpoints>> {
+        let places = KnownPlaces::of(self);
+        (!self.known.is_empty()).then(|| Arc::new(places) as _)
+    }
+
     /// Returns what the `log` crate needs to know, with a verification of the log's own.
     pub(crate) fn to_log_config(&self) -> LogConfig {
         LogConfig {
@@ -166,6 +174,7 @@ impl LogSettings {
             journal_bytes: self.journal,
             read_cache_bytes: self.read_cache,
             scrub: self.scrub.map(|scrub| scrub.config(&self.cache.value)),
+            known: self.known_places(),
             clock: self.clock.clone(),
         }
     }
@@ -186,6 +195,7 @@ pub(super) fn read(
     let mut reader = Reader::new(section.or(defaults), &path, directory, report);
     let identity = identity::read(&mut reader);
     let inception = reader.parse("inception", values::date);
+    let known = reader.list("known_checkpoints", values::checkpoint_url);
     let description = reader.text("description").map(|text| text.value.to_owned());
     let rounds = rounds(&mut reader);
     let roots = accept::roots(&mut reader);
@@ -235,6 +245,7 @@ pub(super) fn read(
         disk_cache: rounds.disk_cache,
         scrub,
         policy,
+        known,
         clock: Clock::system(),
     })
 }

@@ -37,8 +37,8 @@ pub use server::TlsFiles;
 pub use tesseract::Ignored;
 #[cfg(any(feature = "load", feature = "proxy"))]
 pub(crate) use values::listen;
-pub(crate) use values::rfc3339;
 pub use values::{Listen, Prefix};
+pub(crate) use values::{checkpoint_url, rfc3339};
 
 /// A whole configuration.
 #[derive(Clone, Debug)]

@@ -114,6 +114,12 @@ pub(crate) fn prefix(text: &str) -> Result<Prefix, String> {
     })
 }
 
+/// The URL of a log's checkpoint: itself, or the prefix that it is under.
+pub(crate) fn checkpoint_url(text: &str) -> Result<String, String> {
+    let under = prefix(text.strip_suffix("/checkpoint").unwrap_or(text))?;
+    Ok(format!("{}checkpoint", under.url))
+}
+
 /// A log's short name: it labels metrics and messages.
 pub(crate) fn shortname(text: &str) -> Result<String, String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -166,6 +172,19 @@ mod tests {
         ] {
             assert!(prefix(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn checkpoints_are_named_by_themselves_or_by_their_prefix() {
+        for text in [
+            "https://cdn.example/a",
+            "https://cdn.example/a/",
+            "https://cdn.example/a/checkpoint",
+        ] {
+            let url = checkpoint_url(text).unwrap();
+            assert_eq!(url, "https://cdn.example/a/checkpoint", "{text}");
+        }
+        assert!(checkpoint_url("cdn.example/checkpoint").is_err());
     }
 
     #[test]

@@ -178,13 +178,13 @@ fn stop(server: &mut lucarne_testkit::Server) {
 fn a_lost_lock_is_made_from_the_published_checkpoint() {
     let log = log(WINDOW);
     grow(&log, 3, stop);
-    let restore = ["lock", "restore", "-c", "lucarne.yaml", "test"];
-    let (code, said) = lucarne(log.path(), &restore);
+    let rebuild = ["lock", "rebuild", "-c", "lucarne.yaml", "test"];
+    let (code, said) = lucarne(log.path(), &rebuild);
     assert_eq!(code, 1, "{said}");
     assert_has(&said, "none is ever overwritten");
 
     lose_the_lock(log.path());
-    let (code, said) = lucarne(log.path(), &restore);
+    let (code, said) = lucarne(log.path(), &rebuild);
     assert_eq!(code, 0, "{said}");
     assert_has(&said, "is now at 3 entries");
     let (code, said) = lucarne(log.path(), &["check", "-c", "lucarne.yaml"]);
@@ -207,7 +207,7 @@ fn a_lost_lock_is_as_new_as_the_journal() {
         fs::remove_file(log.data().join(tile)).unwrap();
     }
     lose_the_lock(log.path());
-    let (code, said) = lucarne(log.path(), &["lock", "restore", "-c", "lucarne.yaml"]);
+    let (code, said) = lucarne(log.path(), &["lock", "rebuild", "-c", "lucarne.yaml"]);
     assert_eq!(code, 0, "{said}");
     assert_has(&said, "is now at 4 entries");
     grow(&log, 1, stop);
@@ -226,8 +226,8 @@ fn no_lock_is_made_from_less_than_there_was() {
     fs::remove_dir_all(log.data().join(".lucarne/journal")).unwrap();
     fs::write(log.data().join("checkpoint"), old).unwrap();
     lose_the_lock(log.path());
-    let restore = ["lock", "restore", "-c", "lucarne.yaml"];
-    let (code, said) = lucarne(log.path(), &restore);
+    let rebuild = ["lock", "rebuild", "-c", "lucarne.yaml"];
+    let (code, said) = lucarne(log.path(), &rebuild);
     assert_eq!(code, 1, "{said}");
     assert_has(&said, "has tile/0/000.p/4, beyond the 2 entries");
     assert!(!log.path().join("lock.sqlite").exists());
@@ -237,7 +237,7 @@ fn no_lock_is_made_from_less_than_there_was() {
             fs::remove_file(log.data().join(tile).join(width)).unwrap();
         }
     }
-    let (code, said) = lucarne(log.path(), &restore);
+    let (code, said) = lucarne(log.path(), &rebuild);
     assert_eq!(code, 1, "{said}");
     assert_has(&said, "has seen 4 entries of this log");
     assert!(!log.path().join("lock.sqlite").exists());

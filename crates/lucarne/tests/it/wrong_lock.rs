@@ -374,7 +374,7 @@ fn a_lost_lock_is_made_anew_wherever_it_was() {
         let sql = |statement| drop(database.admin(&name, statement).unwrap());
         let row = |_: &Site| sql("DELETE FROM checkpoints");
         let table = |_: &Site| sql("DROP TABLE checkpoints");
-        is_restored(place, &[&row, &table]);
+        is_rebuilt(place, &[&row, &table]);
     }
     let bucket = run(Bucket::versitygw()).unwrap();
     let object = |site: &Site| {
@@ -382,20 +382,20 @@ fn a_lost_lock_is_made_anew_wherever_it_was() {
         let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
         run(bucket.delete(&format!("lock/{id}"))).unwrap();
     };
-    is_restored(Place::bucket(&bucket, None), &[&object]);
+    is_rebuilt(Place::bucket(&bucket, None), &[&object]);
 }
 
-/// After each loss, nothing starts before the lock is restored, and then the
+/// After each loss, nothing starts before the lock is rebuilt, and then the
 /// log goes on from where it was.
-fn is_restored(place: Place, losses: &[&dyn Fn(&Site)]) {
+fn is_rebuilt(place: Place, losses: &[&dyn Fn(&Site)]) {
     let at = format!("{place:?}, {}", place.checkpoints);
     let site = Site::create_at(place, [("ill", String::new())]);
-    let restore = ["lock", "restore", "-c", "lucarne.yaml"];
+    let rebuild = ["lock", "rebuild", "-c", "lucarne.yaml"];
     let mut entries = 0;
     for lose in losses {
         grow(&site, 3);
         entries += 3;
-        let (code, said) = site.lucarne(&restore);
+        let (code, said) = site.lucarne(&rebuild);
         assert_eq!(code, 1, "{at}: {said}");
         assert_has(&said, "none is ever overwritten");
         lose(&site);
@@ -403,7 +403,7 @@ fn is_restored(place: Place, losses: &[&dyn Fn(&Site)]) {
             let (code, said) = site.lucarne(&[command]);
             assert_eq!(code, 1, "{at}: {said}");
         }
-        let (code, said) = site.lucarne(&restore);
+        let (code, said) = site.lucarne(&rebuild);
         assert_eq!(code, 0, "{at}: {said}");
         assert_has(&said, &format!("is now at {entries} entries"));
         let (code, said) = site.lucarne(&["check"]);

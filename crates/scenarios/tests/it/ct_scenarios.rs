@@ -115,6 +115,7 @@ fn config(name: &str, address: SocketAddr, directory: &Path) -> LogConfig {
         journal_bytes: 1 << 30,
         read_cache_bytes: 64 << 20,
         scrub: None,
+        known: None,
         clock: Clock::system(),
     }
 }

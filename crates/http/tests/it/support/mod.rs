@@ -53,6 +53,7 @@ pub fn config(name: &str, cache: &std::path::Path) -> LogConfig {
         journal_bytes: 1 << 30,
         read_cache_bytes: 64 << 20,
         scrub: None,
+        known: None,
         clock: Clock::system(),
     }
 }

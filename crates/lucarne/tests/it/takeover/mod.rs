@@ -388,10 +388,10 @@ fn tesseract_by_its_flags() {
         "--enable_publication_awaiter",
     ];
     // It has no lock: that is made once, from what it has published.
-    let (code, said) = lucarne(log.path(), &[&["lock", "restore"], &flags[..]].concat());
+    let (code, said) = lucarne(log.path(), &[&["lock", "rebuild"], &flags[..]].concat());
     assert_eq!(code, 0, "{said}");
     assert_has(&said, "is now at 2091 entries");
-    let (code, said) = lucarne(log.path(), &[&["lock", "restore"], &flags[..]].concat());
+    let (code, said) = lucarne(log.path(), &[&["lock", "rebuild"], &flags[..]].concat());
     assert_eq!(code, 1, "{said}");
     assert_has(&said, "none is ever overwritten");
 

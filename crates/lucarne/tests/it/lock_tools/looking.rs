@@ -1,39 +1,14 @@
-//! The commands by which an operator looks at lock and journal, and makes a lock
-//! that was lost.
-#![allow(clippy::unwrap_used)]
+//! What lock and journal hold, looked at beside the server.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::common::site::Site;
-use crate::common::{PATIENCE, assert_has, pki, run, submission};
-use lucarne_testkit::{Client, Place, Server};
+use lucarne_testkit::Place;
 use serde_json::Value;
 
-fn site() -> Site {
-    Site::create([("ill", String::new()), ("well", String::new())])
-}
-
-/// One run in which log `ill` takes this many new submissions, one after the other.
-fn grow(site: &Site, entries: usize) {
-    let mut server = site.start();
-    run(async {
-        site.ready("ill").await;
-        take(&site.client_of("ill"), entries).await;
-    });
-    stop(&mut server);
-}
-
-fn stop(server: &mut Server) {
-    assert!(server.stop(PATIENCE).unwrap().success());
-}
-
-async fn take(client: &Client, entries: usize) {
-    for _ in 0..entries {
-        let answer = client.post("ct/v1/add-chain", submission(&pki().p256));
-        assert_eq!(answer.await.unwrap().status, 200);
-    }
-}
+use super::{everything, grow, site, stop, take};
+use crate::common::site::Site;
+use crate::common::{assert_has, run};
 
 /// Leaves log `ill` as a power cut between commit and publication does: the lock
 /// and the journal have four entries, what is published has two.
@@ -52,23 +27,6 @@ fn leave_a_gap(site: &Site) {
             fs::remove_file(site.data("ill").join(tile).join(width)).unwrap();
         }
     }
-}
-
-/// Every file below a directory, with what is in it. What SQLite shares between
-/// processes is no content.
-fn everything(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.push((path.clone(), Vec::new()));
-            found.extend(everything(&path));
-        } else if !path.to_string_lossy().ends_with("-shm") {
-            found.push((path.clone(), fs::read(&path).unwrap()));
-        }
-    }
-    found.sort();
-    found
 }
 
 /// Runs a command that looks, and sees that it has changed no file.

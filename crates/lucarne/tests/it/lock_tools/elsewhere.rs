@@ -1,0 +1,105 @@
+//! Places outside that may have seen a log's checkpoint.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lucarne_tlog::Hash;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::common::aside::Aside;
+use crate::common::site::Site;
+
+/// How a place answers.
+#[derive(Clone, Debug)]
+pub(super) enum Answer {
+    /// With this.
+    Checkpoint(Vec<u8>),
+    NotFound,
+    /// Never.
+    Silence,
+    /// Byte by byte, without end.
+    Trickle,
+    /// With more than a checkpoint has.
+    Flood,
+}
+
+/// A mirror of a log, under `/mirror/`.
+pub(super) struct Elsewhere {
+    server: Aside,
+    answer: Arc<Mutex<Answer>>,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Elsewhere {
+    pub(super) fn new(answer: Answer) -> Elsewhere {
+        let answer = Arc::new(Mutex::new(answer));
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let (answers, noted) = (answer.clone(), asked.clone());
+        let server = Aside::serve(move |stream| {
+            let answer = answers.lock().unwrap().clone();
+            let noted = noted.clone();
+            async move { serve(stream, answer, &noted).await }
+        });
+        Elsewhere {
+            server,
+            answer,
+            asked,
+        }
+    }
+
+    /// The monitoring prefix there.
+    pub(super) fn prefix(&self) -> String {
+        format!("http://{}/mirror", self.server.address)
+    }
+
+    /// The URL of the checkpoint there.
+    pub(super) fn url(&self) -> String {
+        format!("{}/checkpoint", self.prefix())
+    }
+
+    pub(super) fn answers(&self, answer: Answer) {
+        *self.answer.lock().unwrap() = answer;
+    }
+
+    /// The paths that were asked for.
+    pub(super) fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+async fn serve(mut stream: TcpStream, answer: Answer, asked: &Mutex<Vec<String>>) {
+    let mut request = vec![0; 4096];
+    let length = stream.read(&mut request).await.unwrap_or(0);
+    let request = String::from_utf8_lossy(&request[..length]).into_owned();
+    let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
+    asked.lock().unwrap().push(path);
+    let head = |status: &str, length: usize| {
+        format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n")
+    };
+    let whole = match answer {
+        Answer::Checkpoint(note) => [head("200 OK", note.len()).into_bytes(), note].concat(),
+        Answer::NotFound => head("404 Not Found", 0).into_bytes(),
+        Answer::Flood => [head("200 OK", 1 << 20).into_bytes(), vec![b'x'; 1 << 20]].concat(),
+        Answer::Silence => return std::future::pending().await,
+        Answer::Trickle => return trickle(stream, head("200 OK", 1 << 16)).await,
+    };
+    let _ = stream.write_all(&whole).await;
+    let _ = stream.shutdown().await;
+}
+
+async fn trickle(mut stream: TcpStream, head: String) {
+    let _ = stream.write_all(head.as_bytes()).await;
+    while stream.write_all(b"x").await.is_ok() {
+        // Never long enough for a timeout between two bytes.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// A checkpoint that log `ill` has signed of a tree that it does not have.
+pub(super) fn forged(site: &Site, size: u64, timestamp_ms: u64) -> Vec<u8> {
+    let origin = format!("{}/ill", site.address());
+    let key = site.key("ill");
+    let note = key.sign_checkpoint(&origin, size, &Hash([7; 32]), timestamp_ms);
+    note.unwrap().into_bytes()
+}

@@ -1,0 +1,57 @@
+//! The commands by which an operator looks at lock and journal, and makes a lock
+//! that was lost; and what others have seen of a log, at its start.
+#![allow(clippy::unwrap_used)]
+
+mod elsewhere;
+mod looking;
+mod rebuilding;
+mod start;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::common::site::Site;
+use crate::common::{PATIENCE, pki, run, submission};
+use lucarne_testkit::{Client, Server};
+
+fn site() -> Site {
+    Site::create([("ill", String::new()), ("well", String::new())])
+}
+
+/// One run in which log `ill` takes this many new submissions, one after the other.
+fn grow(site: &Site, entries: usize) {
+    let mut server = site.start();
+    run(async {
+        site.ready("ill").await;
+        take(&site.client_of("ill"), entries).await;
+    });
+    stop(&mut server);
+}
+
+fn stop(server: &mut Server) {
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
+
+async fn take(client: &Client, entries: usize) {
+    for _ in 0..entries {
+        let answer = client.post("ct/v1/add-chain", submission(&pki().p256));
+        assert_eq!(answer.await.unwrap().status, 200);
+    }
+}
+
+/// Every file below a directory, with what is in it. What SQLite shares between
+/// processes is no content.
+fn everything(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.push((path.clone(), Vec::new()));
+            found.extend(everything(&path));
+        } else if !path.to_string_lossy().ends_with("-shm") {
+            found.push((path.clone(), fs::read(&path).unwrap()));
+        }
+    }
+    found.sort();
+    found
+}

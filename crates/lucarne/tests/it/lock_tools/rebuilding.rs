@@ -1,0 +1,153 @@
+//! A lock that was lost is made anew, and held against what others have seen.
+
+use std::fs;
+
+use super::elsewhere::{Answer, Elsewhere, forged};
+use super::{grow, site, stop, take};
+use crate::common::site::Site;
+use crate::common::{assert_has, run};
+
+const REBUILD: [&str; 3] = ["lock", "rebuild", "ill"];
+
+/// A log whose row in the lock is gone.
+fn lost() -> (Site, Vec<u8>) {
+    let site = site();
+    grow(&site, 4);
+    let newest = site.signed("ill").unwrap();
+    site.forget("ill");
+    (site, newest)
+}
+
+/// The arguments refuse, with these words, and nothing is made.
+fn refuses(site: &Site, more: &[&str], words: &[&str]) {
+    let (code, said) = site.lucarne(&[&REBUILD[..], more].concat());
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "nothing was changed");
+    words.iter().for_each(|words| assert_has(&said, words));
+    assert_eq!(site.signed("ill"), None);
+}
+
+fn rebuilds(site: &Site, more: &[&str]) -> String {
+    let (code, said) = site.lucarne(&[&REBUILD[..], more].concat());
+    assert_eq!(code, 0, "{said}");
+    assert_has(&said, "is now at 4 entries");
+    said
+}
+
+fn goes_on(site: &Site) {
+    let mut server = site.start();
+    run(async {
+        site.ready("ill").await;
+        take(&site.client_of("ill"), 1).await;
+    });
+    stop(&mut server);
+}
+
+#[test]
+fn a_newer_checkpoint_outside_refuses() {
+    let (site, newest) = lost();
+    let elsewhere = Elsewhere::new(Answer::Checkpoint(forged(&site, 5, 1)));
+    let well = Elsewhere::new(Answer::Checkpoint(newest));
+    let known = ["--known", &well.url(), "--known", &elsewhere.prefix()];
+    let words = [
+        &elsewhere.url(),
+        "has a checkpoint of 5 entries",
+        "storage here have 4",
+        "(known_checkpoint_newer)",
+    ];
+    refuses(&site, &known, &words);
+    // Whoever answers cannot be gone without.
+    let url = elsewhere.url();
+    let without = [&known[..], &["--without", &url]].concat();
+    refuses(&site, &without, &["(known_checkpoint_newer)"]);
+    // So it is in the configuration.
+    let text = fs::read_to_string(site.configuration()).unwrap();
+    let named = format!(
+        "secret: ill.seed\n    known_checkpoints: {}",
+        elsewhere.url()
+    );
+    fs::write(
+        site.configuration(),
+        text.replace("secret: ill.seed", &named),
+    )
+    .unwrap();
+    refuses(&site, &[], &["(known_checkpoint_newer)"]);
+}
+
+#[test]
+fn another_history_outside_refuses() {
+    let (site, _) = lost();
+    let file = site.path().join("seen");
+    for size in [4, 3] {
+        fs::write(&file, forged(&site, size, 1)).unwrap();
+        refuses(
+            &site,
+            &["--known", "seen"],
+            &["seen", "(known_checkpoint_fork)"],
+        );
+    }
+}
+
+#[test]
+fn who_does_not_answer_refuses_unless_gone_without() {
+    let (site, newest) = lost();
+    let silent = Elsewhere::new(Answer::Silence);
+    let other = Elsewhere::new(Answer::Checkpoint(site.signed("well").unwrap()));
+    let well = Elsewhere::new(Answer::Checkpoint(newest));
+    let known = ["--known", &well.prefix(), "--known", &silent.prefix()];
+    let words = [&silent.url(), "no answer within 5 s", "--without"];
+    refuses(&site, &known, &words);
+    refuses(
+        &site,
+        &["--known", &other.url()],
+        &["no checkpoint of this log"],
+    );
+    refuses(&site, &["--known", "nowhere"], &["nowhere: No such file"]);
+    let url = other.url();
+    let stranger = [&known[..], &["--without", &url]].concat();
+    refuses(&site, &stranger, &["none of the places that are asked"]);
+    let said = rebuilds(
+        &site,
+        &[&known[..], &["--without", &silent.prefix()]].concat(),
+    );
+    assert_has(&said, &format!("{} was gone without", silent.url()));
+    assert_has(&said, &format!("{} has 4 entries", well.url()));
+    goes_on(&site);
+    let (code, said) = site.lucarne(&[&REBUILD[..], &known].concat());
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "none is ever overwritten");
+}
+
+/// What was signed last of the same tree is what the lock had.
+#[test]
+fn the_checkpoint_that_was_signed_last_is_the_one() {
+    let site = Site::create([("ill", "checkpointinterval: 200".to_owned())]);
+    grow(&site, 4);
+    let old = fs::read(site.data("ill").join("checkpoint")).unwrap();
+    // Signed again while nothing is submitted.
+    let mut server = site.start();
+    run(async {
+        site.ready("ill").await;
+        crate::common::eventually("it is signed again", async || {
+            site.signed("ill").unwrap() != old
+        })
+        .await;
+    });
+    stop(&mut server);
+    let newest = site.signed("ill").unwrap();
+    fs::write(site.data("ill").join("checkpoint"), &old).unwrap();
+    site.forget("ill");
+    let elsewhere = Elsewhere::new(Answer::Checkpoint(newest.clone()));
+    rebuilds(&site, &["--known", &elsewhere.prefix()]);
+    assert_eq!(site.signed("ill").unwrap(), newest);
+    goes_on(&site);
+}
+
+/// Without anything outside, the operator is told what must be true.
+#[test]
+fn what_nobody_vouches_for_is_said() {
+    let (site, newest) = lost();
+    let said = rebuilds(&site, &[]);
+    assert_has(&said, "If anybody has seen more of this log");
+    assert_eq!(site.signed("ill").unwrap(), newest);
+}
