@@ -5,7 +5,8 @@
 //! to blame, and its first wrong byte is named. Nothing is written, and nothing that
 //! could not be read counts as right.
 
-mod files;
+pub(crate) mod beneath;
+pub(crate) mod files;
 mod finding;
 mod leaf_tile;
 mod parents;

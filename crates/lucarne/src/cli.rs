@@ -82,6 +82,13 @@ pub enum Command {
     /// not to be read, or the check did not come to its end.
     Fsck(Box<Fsck>),
 
+    /// Put wrong files of a log right
+    ///
+    /// Checks a log as `fsck` does. A file that is wrong is made anew from what lies beneath it, or
+    /// taken from another place that holds the same log (`--from`), and only if it leads to the
+    /// signed root then. The wrong one is kept in `.lucarne/damaged`. May be run beside the server.
+    Repair(Box<Repair>),
+
     /// The lock, which holds the last signed checkpoint of each log
     #[command(subcommand)]
     Lock(Lock),
@@ -262,6 +269,23 @@ pub struct Fsck {
     /// One JSON object a line
     #[arg(long)]
     pub json: bool,
+}
+
+/// Which log is put right, and what with.
+#[derive(Debug, clap::Args)]
+pub struct Repair {
+    /// What is checked.
+    #[command(flatten)]
+    pub fsck: Fsck,
+
+    /// Another place that holds the same log: a directory, a bucket, the URL of a monitoring prefix.
+    /// What it has is not believed, but held against the signed root. May be repeated
+    #[arg(long, value_name = "PLACE")]
+    pub from: Vec<String>,
+
+    /// Write nothing; say what would be done
+    #[arg(long, conflicts_with = "state")]
+    pub dry_run: bool,
 }
 
 /// Which file to make.

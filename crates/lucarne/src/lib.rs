@@ -58,6 +58,7 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Lock(Lock::Rebuild(options)) => commands::lock::rebuild::run(options),
         Command::Journal(Journal::List(options)) => commands::journal::list(options),
         Command::Fsck(options) => commands::fsck::run(options),
+        Command::Repair(options) => commands::fsck::repair(options),
         Command::Keygen(keygen) => commands::keygen::run(&keygen.file),
         Command::Demo(options) => commands::demo::run(options, &logging),
         Command::Load(load) => commands::load::run(load),

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use lucarne_storage::{
     Asset, AssetError, Assets, CachedAssets, ForReader, JournalContents, Lock, LockError, LogId,
-    Observer, PosixAssets, SqlLock, Stats, object,
+    Observer, PosixAssets, PosixRepairs, Repairs, SqlLock, Stats, object,
 };
 
 use crate::config::{DataPlace, LockPlace};
@@ -104,6 +104,18 @@ pub(crate) async fn watched_assets(place: &DataPlace) -> Result<Arc<dyn Assets>,
             blocking(move || PosixAssets::watch(directory)).await
         }
         DataPlace::Bucket(config) => object::open(config, Arc::new(())).await,
+    }
+}
+
+/// Opens the data of a log to put damaged files right, beside whatever process has
+/// them open.
+///
+/// # Errors
+/// See [`PosixRepairs::open`] and [`object::repairs`].
+pub(crate) async fn repairs(place: &DataPlace) -> Result<Arc<dyn Repairs>, AssetError> {
+    match place {
+        DataPlace::Directory(directory) => Ok(Arc::new(PosixRepairs::open(directory)?)),
+        DataPlace::Bucket(config) => object::repairs(config).await,
     }
 }
 

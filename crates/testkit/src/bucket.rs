@@ -92,15 +92,49 @@ impl Bucket {
         Ok(())
     }
 
+    /// Puts an object, as who has its keys can.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn put(&self, key: &str, bytes: &[u8]) -> Result<()> {
+        let (signer, keys) = (self.signer()?, self.keys());
+        let url = signer.put_object(Some(&keys), key).sign(PATIENCE);
+        let answer = self.ask_with("PUT", &url, bytes).await?;
+        let answer = String::from_utf8_lossy(&answer);
+        ensure!(answer.starts_with("HTTP/1.1 200"), "{key}: {answer}");
+        Ok(())
+    }
+
+    /// The bytes of an object, without their headers.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn get(&self, key: &str) -> Result<Vec<u8>> {
+        let (signer, keys) = (self.signer()?, self.keys());
+        let url = signer.get_object(Some(&keys), key).sign(PATIENCE);
+        let answer = self.ask_with("GET", &url, &[]).await?;
+        let head = answer.windows(4).position(|four| four == b"\r\n\r\n");
+        let words = || String::from_utf8_lossy(&answer).into_owned();
+        ensure!(answer.starts_with(b"HTTP/1.1 200"), "{key}: {}", words());
+        Ok(answer[head.with_context(words)? + 4..].to_vec())
+    }
+
     /// The answer to a request without a body.
     async fn ask(&self, method: &str, url: &url::Url) -> Result<String> {
-        let request = format!(
-            "{method} {} HTTP/1.1\r\nhost: {}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
-            below(url),
-            self.store.address
-        );
-        let answer = raw_exchange(self.store.address, request.as_bytes(), PATIENCE).await?;
+        let answer = self.ask_with(method, url, &[]).await?;
         Ok(String::from_utf8_lossy(&answer).into_owned())
+    }
+
+    async fn ask_with(&self, method: &str, url: &url::Url, body: &[u8]) -> Result<Vec<u8>> {
+        let mut request = format!(
+            "{method} {} HTTP/1.1\r\nhost: {}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+            below(url),
+            self.store.address,
+            body.len()
+        )
+        .into_bytes();
+        request.extend_from_slice(body);
+        raw_exchange(self.store.address, &request, PATIENCE).await
     }
 
     fn signer(&self) -> Result<rusty_s3::Bucket> {

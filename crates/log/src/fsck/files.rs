@@ -21,7 +21,7 @@ pub trait Files: Send + Sync + 'static {
 
 /// The bytes of a tile, uncompressed: those of the full tile will do for a partial
 /// one, which may be gone by then.
-pub(super) async fn tile(files: &dyn Files, tile: Tile) -> Result<Bytes, Problem> {
+pub(crate) async fn tile(files: &dyn Files, tile: Tile) -> Result<Bytes, Problem> {
     let whole = [Some(tile), (!tile.is_full()).then(|| tile.full())];
     for stored in whole.into_iter().flatten() {
         let found = files.read(&stored.path()).await;

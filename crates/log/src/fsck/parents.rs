@@ -8,10 +8,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use lucarne_tlog::{
-    Checkpoint, Hash, Level, MAX_LEVEL, RightEdge, TILE_WIDTH, Tile, leaf_hash, tile_root,
-};
+use lucarne_tlog::{Checkpoint, Hash, Level, MAX_LEVEL, RightEdge, TILE_WIDTH, Tile, tile_root};
 
+use super::beneath::{Depth, beneath};
 use super::files::{Files, tile};
 use super::finding::{Finding, Problem};
 use super::leaf_tile::Expected;
@@ -92,7 +91,7 @@ impl Parents {
         {
             return Some(bytes.clone());
         }
-        let computed = self.computed(here).await;
+        let computed = beneath(&*self.files, here, Depth::Next).await;
         let confirmed = match (&computed, expected) {
             (Some(computed), Some(expected)) => Some(tile_root(computed) == Some(expected)),
             _ => None,
@@ -113,21 +112,6 @@ impl Parents {
         computed.filter(|_| confirmed == Some(true))
     }
 
-    /// The hashes of a tile of a level above 0, from the full tiles beneath it.
-    async fn computed(&self, of: Tile) -> Option<Bytes> {
-        let Level::Hashes(level) = of.level() else {
-            return None;
-        };
-        let below = Level::Hashes(level.checked_sub(1)?);
-        let mut hashes = Vec::with_capacity(usize::from(of.width()) * Hash::LENGTH);
-        for child in 0..u64::from(of.width()) {
-            let child = Tile::new(below, of.index() * TILE_WIDTH + child, TILE_WIDTH as u16)?;
-            let bytes = tile(&*self.files, child).await.ok()?;
-            hashes.extend_from_slice(&tile_root(&bytes)?.0);
-        }
-        Some(hashes.into())
-    }
-
     /// The right edge from its own tiles or, where these do not lead to the signed
     /// root, from what lies beneath them.
     async fn right_edge(&mut self, signed: &Checkpoint) -> Option<RightEdge> {
@@ -142,46 +126,33 @@ impl Parents {
             return Some(edge);
         }
         for (here, _) in &own {
-            let hashes = match here.level() {
-                Level::Hashes(0) => self.leaf_hashes(*here).await,
-                _ => self.computed(*here).await,
-            };
-            computed.push((*here, hashes));
+            computed.push((*here, beneath(&*self.files, *here, Depth::Next).await));
         }
         let edge = edge(signed, |here| {
             let (_, bytes) = computed.iter().find(|(tile, _)| *tile == here)?;
             bytes.clone()
         });
+        let mut untold = Vec::new();
         for ((here, own), (_, computed)) in own.into_iter().zip(computed) {
-            let (offset, problem) = match (own, computed) {
-                (Err(problem), _) => (None, problem),
-                (Ok(own), Some(computed)) if edge.is_some() => {
-                    match first_difference(&own, &computed) {
-                        Some(offset) => (Some(offset), Problem::Hash),
-                        None => continue,
+            match (own, computed) {
+                (Err(problem), _) => self.found(here, None, problem),
+                (Ok(own), Some(computed)) => match first_difference(&own, &computed) {
+                    Some(offset) if edge.is_some() => {
+                        self.found(here, Some(offset), Problem::Hash);
                     }
-                }
-                // One of them is wrong, and which cannot be told.
-                _ => (None, Problem::Root),
-            };
-            self.found(here, offset, problem);
+                    Some(_) => self.found(here, None, Problem::Root),
+                    None => untold.push(here),
+                },
+                (Ok(_), None) => untold.push(here),
+            }
+        }
+        if edge.is_none() && self.findings.is_empty() {
+            // One of them is wrong, and which cannot be told.
+            for here in untold {
+                self.found(here, None, Problem::Root);
+            }
         }
         edge
-    }
-
-    /// The hashes of the partial tile of level 0, from its entries.
-    async fn leaf_hashes(&self, of: Tile) -> Option<Bytes> {
-        let data = Tile::new(Level::Data, of.index(), of.width())?;
-        let entries = tile(&*self.files, data).await.ok()?;
-        let mut rest = entries.as_ref();
-        let (mut hashes, mut buffer) = (Vec::new(), Vec::new());
-        for _ in 0..of.width() {
-            let leaf = lucarne_ct::TileLeafRef::read(&mut rest).ok()?;
-            buffer.clear();
-            leaf.merkle_tree_leaf(&mut buffer);
-            hashes.extend_from_slice(&leaf_hash(&buffer).0);
-        }
-        Some(hashes.into())
     }
 
     fn found(&mut self, tile: Tile, offset: Option<u64>, problem: Problem) {

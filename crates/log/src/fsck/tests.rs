@@ -1,69 +1,19 @@
-use std::collections::BTreeMap;
 use std::pin::pin;
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use lucarne_ct::{Entry, Issuer, SignedEntry};
 use lucarne_tlog::EMPTY_ROOT;
-use parking_lot::RwLock;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::*;
-use crate::round::{Round, tile_assets};
-use crate::tree::Tree;
-use crate::verify::Verified;
-
-/// A log's files, of which each bit can be turned.
-#[derive(Default)]
-struct Stored(RwLock<BTreeMap<String, Bytes>>);
-
-#[async_trait]
-impl Files for Stored {
-    async fn read(&self, path: &str) -> Result<Option<Bytes>, String> {
-        Ok(self.0.read().get(path).cloned())
-    }
-}
-
-impl Stored {
-    fn flip(&self, path: &str, bit: usize) {
-        let mut files = self.0.write();
-        let mut bytes = files[path].to_vec();
-        bytes[bit / 8] ^= 1 << (bit % 8);
-        files.insert(path.to_owned(), bytes.into());
-    }
-}
+use crate::stored_log::Stored;
 
 /// A log of `size` entries, without the partial tiles that it no longer needs.
 fn log(size: u32) -> (Arc<Stored>, Checkpoint) {
     let issuer = Arc::new(Issuer::new(Bytes::from_static(b"ca")));
     let issuers: Arc<[Arc<Issuer>]> = [issuer].into();
-    let entries: Vec<_> = (0..size).map(|n| entry(n, issuers.clone())).collect();
-    let stored = Stored::default();
-    let mut tree = Tree::empty();
-    for entries in entries.chunks(1000) {
-        let round = Round::encode(&tree, entries, Vec::new(), tree.timestamp_ms + 1);
-        let mut round = Verified::check(&tree, entries, round).unwrap().into_round();
-        let assets = tile_assets(round.tiles, &mut round.tree.data).unwrap();
-        let files = assets.into_iter().map(|asset| (asset.path, asset.bytes));
-        stored.0.write().extend(files);
-        tree = round.tree;
-    }
-    stored.0.write().insert(
-        format!("issuer/{}", Fingerprint::of(b"ca")),
-        Bytes::from_static(b"ca"),
-    );
-    let wanted = |path: &str| match Tile::parse(path) {
-        Ok(tile) => Tile::widest(tile.level(), tile.index(), tree.size()) == Some(tile),
-        Err(_) => true,
-    };
-    stored.0.write().retain(|path, _| wanted(path));
-    let signed = Checkpoint {
-        origin: "log.example".into(),
-        size: tree.size(),
-        root: tree.root,
-    };
-    (Arc::new(stored), signed)
+    Stored::log((0..size).map(|n| entry(n, issuers.clone())))
 }
 
 fn entry(n: u32, issuers: Arc<[Arc<Issuer>]>) -> Arc<Entry> {

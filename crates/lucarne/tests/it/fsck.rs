@@ -14,7 +14,7 @@ use crate::common::{LUCARNE, PATIENCE, assert_has, log, log_at, lucarne, ready, 
 const ENTRIES: usize = 300;
 
 /// A server whose log has two data tiles.
-fn grown(log: &LogUnderTest) -> Server {
+pub(crate) fn grown(log: &LogUnderTest) -> Server {
     let server = log.start().unwrap();
     run(async {
         ready(log).await;
@@ -33,12 +33,12 @@ fn grown(log: &LogUnderTest) -> Server {
 }
 
 /// Exit code and JSON lines of a check.
-fn checked(directory: &Path, args: &[&str]) -> (i32, Vec<Value>) {
+pub(crate) fn checked(directory: &Path, args: &[&str]) -> (i32, Vec<Value>) {
     let launch = Launch::new(LUCARNE).args(["fsck"]).args(args);
     said(launch.directory(directory))
 }
 
-fn said(launch: Launch) -> (i32, Vec<Value>) {
+pub(crate) fn said(launch: Launch) -> (i32, Vec<Value>) {
     let output = launch.args(["--json"]).run().unwrap();
     print!("{}", String::from_utf8_lossy(&output.stderr));
     let lines = String::from_utf8(output.stdout).unwrap();
@@ -49,7 +49,7 @@ fn said(launch: Launch) -> (i32, Vec<Value>) {
 }
 
 /// The last line of a check, which says it all.
-fn last(lines: &[Value]) -> &Value {
+pub(crate) fn last(lines: &[Value]) -> &Value {
     lines.last().unwrap()
 }
 

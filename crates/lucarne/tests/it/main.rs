@@ -31,6 +31,7 @@ mod plans;
 mod proxy_clients;
 mod proxy_files;
 mod proxy_observe;
+mod repair;
 mod scrub;
 mod secret_managers;
 mod serve;

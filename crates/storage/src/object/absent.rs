@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Bucket, ObjectStoreConfig};
-use crate::{AssetError, Assets, JournalContents, Lock, LockError, NotBuilt, Observer};
+use crate::{AssetError, Assets, JournalContents, Lock, LockError, NotBuilt, Observer, Repairs};
 
 /// Opens nothing.
 ///
@@ -50,6 +50,15 @@ pub fn look_into_lock(config: &ObjectStoreConfig) -> Result<Arc<dyn Lock>, LockE
 ///
 /// [`AssetError::NotBuilt`].
 pub async fn journal(config: &ObjectStoreConfig) -> Result<JournalContents, AssetError> {
+    Err(left_out(config).into())
+}
+
+/// Opens nothing.
+///
+/// # Errors
+///
+/// [`AssetError::NotBuilt`].
+pub async fn repairs(config: &ObjectStoreConfig) -> Result<Arc<dyn Repairs>, AssetError> {
     Err(left_out(config).into())
 }
 

@@ -1,6 +1,7 @@
 //! [`ObjectAssets`]: the objects, and the requests for them.
 
 mod checkpoint;
+mod repairs;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{ObjectAssets, ObjectStoreConfig};
-use crate::{AssetError, Assets, JournalContents, Lock, LockError, ObjectLock, Observer};
+use crate::{AssetError, Assets, JournalContents, Lock, LockError, ObjectLock, Observer, Repairs};
 
 /// Opens the data of a log.
 ///
@@ -52,6 +52,16 @@ pub fn look_into_lock(config: &ObjectStoreConfig) -> Result<Arc<dyn Lock>, LockE
 /// feature `object-stores`.
 pub async fn journal(config: &ObjectStoreConfig) -> Result<JournalContents, AssetError> {
     ObjectAssets::open(config).await?.journal().await
+}
+
+/// Opens the data of a log to put damaged objects right.
+///
+/// # Errors
+///
+/// As [`ObjectAssets::open`]; [`AssetError::NotBuilt`] in a build without the
+/// feature `object-stores`.
+pub async fn repairs(config: &ObjectStoreConfig) -> Result<Arc<dyn Repairs>, AssetError> {
+    Ok(Arc::new(ObjectAssets::open(config).await?))
 }
 
 /// Checks whether it could be a bucket, as far as that can be told without asking it.

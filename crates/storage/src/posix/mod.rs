@@ -13,6 +13,7 @@ mod contents;
 mod directory_lock;
 mod journal;
 mod publisher;
+mod repairs;
 mod segment;
 mod settle;
 #[cfg(test)]
@@ -32,6 +33,7 @@ use parking_lot::Mutex;
 use self::directory_lock::DirectoryLock;
 use self::journal::{Journal, open_directory};
 use self::publisher::Publisher;
+pub use self::repairs::PosixRepairs;
 use self::settle::Durability;
 use crate::blocking_pool::{BlockingPool, NoResult};
 use crate::{Asset, AssetError, Assets, ForReader, JournalContents, Stats};

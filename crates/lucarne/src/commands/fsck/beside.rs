@@ -2,13 +2,13 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use lucarne_ct::Fingerprint;
 use lucarne_log::{Files, Finding, Problem, superseded};
 use lucarne_tlog::Tile;
 
+use super::mending::Mending;
 use super::report::Report;
 
 /// Most leftovers that are named; more are counted.
@@ -31,24 +31,33 @@ struct Listed {
 /// Checks what is beside the tree of `size` entries, and says what is left over.
 ///
 /// # Errors
-/// If the directory cannot be listed.
+/// If the directory cannot be listed, or a right file not be written.
 pub(super) async fn look(
     directory: &Path,
-    files: Arc<dyn Files>,
+    files: &dyn Files,
     size: u64,
+    mending: Option<&Mending>,
     report: &mut Report,
 ) -> Result<()> {
     let root = directory.to_owned();
     let listed = tokio::task::spawn_blocking(move || Listed::of(&root, size)).await?;
     let listed = listed.with_context(|| format!("cannot list {}", directory.display()))?;
     for tile in &listed.superseded {
-        if let Some(finding) = superseded(&*files, *tile, size).await {
-            report.finding(&finding);
+        match (superseded(files, *tile, size).await, mending) {
+            (Some(finding), Some(mending)) => {
+                report.mended(mending.superseded(files, (*tile, size), finding).await?);
+            }
+            (Some(finding), None) => report.finding(&finding),
+            (None, _) => {}
         }
     }
     for issuer in &listed.issuers {
-        if let Some(finding) = issuer_of_another_name(&*files, issuer).await {
-            report.finding(&finding);
+        match (issuer_of_another_name(files, issuer).await, mending) {
+            (Some(finding), Some(mending)) => {
+                report.mended(mending.issuer(issuer, finding).await?);
+            }
+            (Some(finding), None) => report.finding(&finding),
+            (None, _) => {}
         }
     }
     if !listed.superseded.is_empty() {

@@ -1,12 +1,14 @@
-//! `lucarne fsck`: every file of a log against its signed tree.
+//! `lucarne fsck` and `lucarne repair`: every file of a log against its signed tree,
+//! and right ones in place of the wrong.
 
 mod beside;
 mod files;
+mod mending;
 mod place;
 mod report;
 mod state;
 
-use std::pin::pin;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,14 +16,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use futures_util::StreamExt;
-use lucarne_log::{Checked, Looked, fsck};
+use futures_util::stream::BoxStream;
+use lucarne_log::{Files, FsckPosition, Looked, Repaired, fsck};
+use lucarne_storage::AssetError;
 use lucarne_tlog::{Checkpoint, TILE_WIDTH};
 
 use self::files::Counted;
+use self::mending::Mending;
 use self::place::Place;
 use self::report::Report;
 use self::state::State;
-use crate::cli::Fsck;
+use crate::cli::{Fsck, Repair};
 use crate::commands::atomic;
 use crate::commands::lock::show;
 use crate::config::rfc3339;
@@ -35,7 +40,16 @@ const NOTED_EVERY: Duration = Duration::from_secs(5);
 
 /// Checks a log.
 pub(crate) fn run(options: &Fsck) -> ExitCode {
-    match runtime::run(check(options)) {
+    ended(check(options, None))
+}
+
+/// Checks a log, and puts right what it can.
+pub(crate) fn repair(options: &Repair) -> ExitCode {
+    ended(check(&options.fsck, Some(options)))
+}
+
+fn ended(check: impl Future<Output = Result<ExitCode>>) -> ExitCode {
+    match runtime::run(check) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("lucarne: the log was not checked: {error:#}");
@@ -44,9 +58,13 @@ pub(crate) fn run(options: &Fsck) -> ExitCode {
     }
 }
 
-async fn check(options: &Fsck) -> Result<ExitCode> {
-    let place = Place::of(options).await?;
-    let mut report = Report::new(options.json);
+async fn check(options: &Fsck, repair: Option<&Repair>) -> Result<ExitCode> {
+    let mut place = Place::of(options).await?;
+    let mending = match repair {
+        Some(repair) => Some(Mending::of(&mut place, repair).await?),
+        None => None,
+    };
+    let mut report = Report::new(options.json, repair.is_some_and(|repair| repair.dry_run));
     if place.by_its_own_key {
         let location = &place.location;
         report.note(&format!(
@@ -67,14 +85,23 @@ async fn check(options: &Fsck) -> Result<ExitCode> {
     }
     let (signed, signed_ms) = place.verifier.verify(&state.note)?;
     (report.wrong, report.unread) = (state.wrong, state.unread);
-    let walk = tree(&place, options, &signed, &mut state, &mut report).await?;
+    let counted = Arc::new(Counted::new(place.files.clone()));
+    let tiles = tiles(
+        counted.clone(),
+        mending.as_ref(),
+        &signed,
+        state.next,
+        options,
+    );
+    let kept = (options.state.as_deref(), &mut state);
+    let walk = walk(tiles, &counted, kept, signed.size, &mut report).await?;
     if state.next.timestamp_ms > signed_ms {
         let (entry, tree) = (rfc3339(state.next.timestamp_ms), rfc3339(signed_ms));
         let detail = format!("the last entry is of {entry}, after the tree was signed at {tree}");
         report.wrong("timestamp", &detail);
     }
     if walk.whole {
-        surroundings(&place, (&signed, &published), &mut report).await?;
+        surroundings(&place, (&signed, &published), mending.as_ref(), &mut report).await?;
     }
     let (verdict, code) = verdict(walk.whole, &report);
     report.end(verdict, (walk.first, walk.last), walk.bytes, signed.size);
@@ -104,52 +131,66 @@ async fn published(place: &Place) -> Result<(Bytes, Checkpoint)> {
     Ok((note, checkpoint))
 }
 
-/// Checks the tree from where `state` has got to, unless somebody stops it.
-async fn tree(
-    place: &Place,
-    options: &Fsck,
+/// The tiles of the tree, checked, and put right where that is wanted.
+fn tiles(
+    files: Arc<dyn Files>,
+    mending: Option<&Mending>,
     signed: &Checkpoint,
-    state: &mut State,
-    report: &mut Report,
-) -> Result<Walk> {
+    from: FsckPosition,
+    options: &Fsck,
+) -> BoxStream<'static, Result<Repaired, AssetError>> {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     let at_once = options.at_once.map_or(2 * cores, usize::from);
-    let counted = Arc::new(Counted::new(place.files.clone()));
-    let first = (state.next.tile * TILE_WIDTH).min(signed.size);
+    match mending {
+        Some(mending) => mending.repair(files, signed, from, at_once).boxed(),
+        None => fsck(files, signed.clone(), from, at_once)
+            .map(|checked| {
+                let cures = Vec::new();
+                Ok(Repaired { checked, cures })
+            })
+            .boxed(),
+    }
+}
+
+/// Goes through the tiles from where `state` has got to, unless somebody stops it.
+async fn walk(
+    mut tiles: BoxStream<'static, Result<Repaired, AssetError>>,
+    counted: &Counted,
+    (kept, state): (Option<&Path>, &mut State),
+    size: u64,
+    report: &mut Report,
+) -> Result<Walk> {
+    let first = (state.next.tile * TILE_WIDTH).min(size);
     let (mut last, mut noted) = (first, Instant::now());
     let mut signals = Signals::listen()?;
-    let mut tiles = pin!(fsck(counted.clone(), signed.clone(), state.next, at_once));
     let whole = loop {
-        let checked = tokio::select! {
+        let repaired = tokio::select! {
             biased;
             () = stopped(&mut signals) => break false,
-            checked = tiles.next() => checked,
+            repaired = tiles.next() => repaired,
         };
-        let Some(Checked {
-            entries,
-            next,
-            findings,
-        }) = checked
-        else {
+        let Some(Repaired { checked, cures }) = repaired.transpose()? else {
             break true;
         };
-        findings.iter().for_each(|finding| report.finding(finding));
-        last = entries;
+        cures.iter().for_each(|cure| report.cure(cure));
+        let findings = checked.findings.iter();
+        findings.for_each(|finding| report.finding(finding));
+        last = checked.entries;
         *state = State {
             note: state.note.clone(),
-            next,
+            next: checked.next,
             wrong: report.wrong,
             unread: report.unread,
         };
-        report.progress(last, first, signed.size, counted.bytes());
-        if let Some(path) = &options.state
+        report.progress(last, first, size, counted.bytes());
+        if let Some(path) = kept
             && noted.elapsed() >= NOTED_EVERY
         {
             state.write(path)?;
             noted = Instant::now();
         }
     };
-    match (&options.state, whole) {
+    match (kept, whole) {
         (Some(path), true) => State::remove(path)?,
         (Some(path), false) => state.write(path)?,
         (None, _) => {}
@@ -170,6 +211,7 @@ async fn stopped(signals: &mut Signals) {
 async fn surroundings(
     place: &Place,
     (signed, published): (&Checkpoint, &Checkpoint),
+    mending: Option<&Mending>,
     report: &mut Report,
 ) -> Result<()> {
     if published.size > signed.size {
@@ -184,8 +226,8 @@ async fn surroundings(
             Err(error) => report.unread("lock", &format!("the lock was not read: {error:#}")),
         }
     }
-    if let Some(directory) = &place.directory {
-        beside::look(directory, place.files.clone(), signed.size, report).await?;
+    if let Some(directory) = place.directory() {
+        beside::look(directory, &*place.files, signed.size, mending, report).await?;
     }
     Ok(())
 }
@@ -201,7 +243,7 @@ fn lock_and_journal(looked: &Looked, report: &mut Report) {
 
 /// The last word, and the exit code that goes with it.
 fn verdict(whole: bool, report: &Report) -> (&'static str, ExitCode) {
-    match (whole, report.wrong, report.unread) {
+    match (whole, report.still_wrong(), report.unread) {
         (_, 1.., _) => ("wrong", ExitCode::FAILURE),
         (false, _, _) => ("interrupted", ExitCode::from(UNTOLD)),
         (true, 0, 1..) => ("not to be told", ExitCode::from(UNTOLD)),

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use lucarne_ct::{CheckpointVerifier, given_public_key};
 use lucarne_log::Files;
 use lucarne_net::Client;
-use lucarne_storage::ObjectStoreConfig;
+use lucarne_storage::{ObjectStoreConfig, Repairs};
 
 use super::files::{Bucket, Directory, Prefix};
 use crate::cli::Fsck;
@@ -24,8 +24,8 @@ pub(super) struct Place {
     /// For messages.
     pub(super) location: String,
     pub(super) files: Arc<dyn Files>,
-    /// Where what is beside the tree can be listed.
-    pub(super) directory: Option<PathBuf>,
+    /// What can be written to, and is no URL.
+    data: Option<DataPlace>,
     pub(super) verifier: CheckpointVerifier,
     /// The lock and the journal beside the data are known too.
     pub(super) configured: Option<(Config, LogSettings)>,
@@ -45,6 +45,24 @@ impl Place {
         }
     }
 
+    /// The directory in which what is beside the tree can be listed.
+    pub(super) fn directory(&self) -> Option<&Path> {
+        match &self.data {
+            Some(DataPlace::Directory(directory)) => Some(directory),
+            _ => None,
+        }
+    }
+
+    /// Where right files can be put.
+    ///
+    /// # Errors
+    /// If that is not there, or behind a URL.
+    pub(super) async fn repairs(&self) -> Result<Arc<dyn Repairs>> {
+        let data = self.data.as_ref();
+        let data = data.with_context(|| format!("nothing can be written to {}", self.location))?;
+        Ok(open::repairs(data).await?)
+    }
+
     async fn configured(options: &Fsck) -> Result<Place> {
         let (config, report) = Config::read(&options.config);
         let config = match (config, report.problems()) {
@@ -52,11 +70,11 @@ impl Place {
             _ => bail!("{}", report.problem_lines().join("\n")),
         };
         let log = the_one(&config, options.name.as_deref())?.clone();
-        let (files, directory, location) = opened(&log.data.value).await?;
+        let (files, location) = opened(&log.data.value).await?;
         Ok(Place {
             location,
             files,
-            directory,
+            data: Some(log.data.value.clone()),
             verifier: CheckpointVerifier::new(&log.origin, log.key.public_key_spki())?,
             configured: Some((config, log)),
             by_its_own_key: false,
@@ -64,20 +82,7 @@ impl Place {
     }
 
     async fn anywhere(at: &str, options: &Fsck) -> Result<Place> {
-        let (files, directory, location) = if ObjectStoreConfig::is_url(at) {
-            let config = ObjectStoreConfig::from_url(at)?;
-            opened(&DataPlace::Bucket(Box::new(config))).await?
-        } else if at.starts_with("http://") || at.starts_with("https://") {
-            let url = format!("{}/", at.trim_end_matches('/'));
-            let client = Client::of_system(PATIENCE);
-            let files = Prefix {
-                url: url.clone(),
-                client,
-            };
-            (Arc::new(files) as Arc<dyn Files>, None, url)
-        } else {
-            opened(&DataPlace::Directory(at.into())).await?
-        };
+        let (files, data, location) = files_at(at).await?;
         let key = options.log_public_key.as_deref().map(given_public_key);
         let (key, origin) = (key.transpose()?, options.origin.clone());
         let by_its_own_key = key.is_none();
@@ -91,7 +96,7 @@ impl Place {
         Ok(Place {
             location,
             files,
-            directory,
+            data,
             verifier: CheckpointVerifier::new(&origin, &key)?,
             configured: None,
             by_its_own_key,
@@ -99,21 +104,42 @@ impl Place {
     }
 }
 
-type Opened = (Arc<dyn Files>, Option<PathBuf>, String);
+type Opened = (Arc<dyn Files>, Option<DataPlace>, String);
+
+/// Opens the files of a log anywhere to be read, with what they are called in messages.
+///
+/// # Errors
+/// If there is nothing.
+pub(super) async fn files_at(at: &str) -> Result<Opened> {
+    if at.starts_with("http://") || at.starts_with("https://") {
+        let url = format!("{}/", at.trim_end_matches('/'));
+        let client = Client::of_system(PATIENCE);
+        let files = Prefix {
+            url: url.clone(),
+            client,
+        };
+        return Ok((Arc::new(files), None, url));
+    }
+    let place = match ObjectStoreConfig::is_url(at) {
+        true => DataPlace::Bucket(Box::new(ObjectStoreConfig::from_url(at)?)),
+        false => DataPlace::Directory(at.into()),
+    };
+    let (files, location) = opened(&place).await?;
+    Ok((files, Some(place), location))
+}
 
 /// Opens data to be read. A directory is read as it is, whoever has it open.
-async fn opened(place: &DataPlace) -> Result<Opened> {
+async fn opened(place: &DataPlace) -> Result<(Arc<dyn Files>, String)> {
     Ok(match place {
         DataPlace::Directory(path) => {
             let directory = existing(path)?;
             let location = directory.display().to_string();
-            let files = Arc::new(Directory(directory.clone()));
-            (files, Some(directory), location)
+            (Arc::new(Directory(directory)), location)
         }
         DataPlace::Bucket(_) => {
             let assets = open::watched_assets(place).await?;
             let location = assets.location();
-            (Arc::new(Bucket(assets)), None, location)
+            (Arc::new(Bucket(assets)), location)
         }
     })
 }

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use lucarne_log::{Finding, Problem};
+use lucarne_log::{Cure, Finding, Problem};
 use serde_json::json;
 
 /// The interval of progress on a terminal, and elsewhere.
@@ -19,10 +19,14 @@ pub(super) struct Report {
     pub(super) wrong: u64,
     /// Files of which that cannot be told.
     pub(super) unread: u64,
+    /// Files that were wrong.
+    repaired: u64,
+    /// Nothing is written.
+    dry_run: bool,
 }
 
 impl Report {
-    pub(super) fn new(json: bool) -> Self {
+    pub(super) fn new(json: bool, dry_run: bool) -> Self {
         Report {
             json,
             terminal: std::io::stderr().is_terminal(),
@@ -30,6 +34,8 @@ impl Report {
             told: Instant::now(),
             wrong: 0,
             unread: 0,
+            repaired: 0,
+            dry_run,
         }
     }
 
@@ -39,16 +45,33 @@ impl Report {
             Problem::Unreadable(_) => self.unread += 1,
             _ => self.wrong += 1,
         }
-        self.line(
-            &finding.to_string(),
-            &json!({
-                "path": finding.path,
-                "offset": finding.offset,
-                "entry": finding.entry,
-                "problem": finding.problem.code(),
-                "detail": finding.problem.to_string(),
-            }),
-        );
+        self.line(&finding.to_string(), &described(finding));
+    }
+
+    /// Tells of a file that was wrong.
+    pub(super) fn cure(&mut self, cure: &Cure) {
+        self.repaired += 1;
+        let (finding, from) = (&cure.finding, &cure.from);
+        let done = match self.dry_run {
+            true => "can be repaired",
+            false => "repaired",
+        };
+        let mut line = format!("{done} from {from}: {finding}");
+        if let Some(kept) = &cure.kept {
+            line += &format!("; it is kept as {kept}");
+        }
+        let mut json = described(finding);
+        json["repaired_from"] = from.as_str().into();
+        json["kept"] = cure.kept.as_deref().into();
+        self.line(&line, &json);
+    }
+
+    /// Tells of a file that was wrong, or still is.
+    pub(super) fn mended(&mut self, mended: Result<Cure, Finding>) {
+        match mended {
+            Ok(cure) => self.cure(&cure),
+            Err(finding) => self.finding(&finding),
+        }
     }
 
     /// Tells of something that is wrong and no file's.
@@ -94,13 +117,15 @@ impl Report {
         let rate = Rate::of(last - first, bytes, took);
         self.line(
             &format!(
-                "{verdict}: {} wrong, {} not to be read; {last} of {of} entries checked in {}, {rate}",
+                "{verdict}: {}{} wrong, {} not to be read; {last} of {of} entries checked in {}, {rate}",
+                self.repairs(),
                 self.wrong,
                 self.unread,
                 time(took.as_secs_f64())
             ),
             &json!({
                 "verdict": verdict,
+                "repaired": self.repaired,
                 "wrong": self.wrong,
                 "unread": self.unread,
                 "entries": last,
@@ -109,6 +134,23 @@ impl Report {
                 "seconds": took.as_secs_f64(),
             }),
         );
+    }
+
+    /// The number of files that are wrong now.
+    pub(super) fn still_wrong(&self) -> u64 {
+        match self.dry_run {
+            true => self.wrong + self.repaired,
+            false => self.wrong,
+        }
+    }
+
+    /// What was put right, for the last line.
+    fn repairs(&self) -> String {
+        match (self.repaired, self.dry_run) {
+            (0, _) => String::new(),
+            (repaired, true) => format!("{repaired} to be repaired, "),
+            (repaired, false) => format!("{repaired} repaired, "),
+        }
     }
 
     fn line(&self, text: &str, json: &serde_json::Value) {
@@ -122,6 +164,17 @@ impl Report {
             false => writeln!(out, "{text}"),
         };
     }
+}
+
+/// A finding for programs.
+fn described(finding: &Finding) -> serde_json::Value {
+    json!({
+        "path": finding.path,
+        "offset": finding.offset,
+        "entry": finding.entry,
+        "problem": finding.problem.code(),
+        "detail": finding.problem.to_string(),
+    })
 }
 
 struct Rate {

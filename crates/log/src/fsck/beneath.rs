@@ -1,0 +1,51 @@
+//! The hashes that a tile must have, from what lies beneath it.
+
+use bytes::Bytes;
+use lucarne_tlog::{Hash, Level, TILE_WIDTH, Tile, leaf_hash, tile_root};
+
+use super::files::{Files, tile};
+
+/// How far down is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// To the tiles or the entries right beneath.
+    Next,
+    /// To the entries, however many there are.
+    Entries,
+}
+
+/// The hashes of a hash tile; `None` if what lies beneath cannot be read.
+pub(crate) async fn beneath(files: &dyn Files, of: Tile, depth: Depth) -> Option<Bytes> {
+    let Level::Hashes(level) = of.level() else {
+        return None;
+    };
+    let Some(below) = level.checked_sub(1) else {
+        return leaf_hashes(files, of).await;
+    };
+    let mut hashes = Vec::with_capacity(usize::from(of.width()) * Hash::LENGTH);
+    let first = of.index() * TILE_WIDTH;
+    for index in first..first + u64::from(of.width()) {
+        let child = Tile::new(Level::Hashes(below), index, TILE_WIDTH as u16)?;
+        let bytes = match depth {
+            Depth::Next => tile(files, child).await.ok()?,
+            Depth::Entries => Box::pin(beneath(files, child, depth)).await?,
+        };
+        hashes.extend_from_slice(&tile_root(&bytes)?.0);
+    }
+    Some(hashes.into())
+}
+
+/// The hashes of a tile of level 0, from its entries.
+async fn leaf_hashes(files: &dyn Files, of: Tile) -> Option<Bytes> {
+    let data = Tile::new(Level::Data, of.index(), of.width())?;
+    let entries = tile(files, data).await.ok()?;
+    let mut rest = entries.as_ref();
+    let (mut hashes, mut buffer) = (Vec::new(), Vec::new());
+    for _ in 0..of.width() {
+        let leaf = lucarne_ct::TileLeafRef::read(&mut rest).ok()?;
+        buffer.clear();
+        leaf.merkle_tree_leaf(&mut buffer);
+        hashes.extend_from_slice(&leaf_hash(&buffer).0);
+    }
+    Some(hashes.into())
+}

@@ -1,0 +1,126 @@
+//! What is offered in place of wrong files: by the files beneath them, and by other
+//! places.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use lucarne_tlog::{Checkpoint, Level, SignedNote, Tile};
+
+use super::unsigned;
+use crate::Files;
+use crate::compress::gzip;
+use crate::fsck::beneath::{Depth, beneath};
+use crate::fsck::files::tile;
+use crate::stored::prefix;
+
+/// A place that may hold the same log: a mirror, a copy, a monitoring prefix.
+#[derive(Clone)]
+pub struct Source {
+    /// For messages.
+    pub place: String,
+    /// Its files. None of them is believed.
+    pub files: Arc<dyn Files>,
+}
+
+/// Where what is offered comes from.
+pub(super) enum Origin<'s> {
+    /// What lies right beneath, in the log itself.
+    Beneath,
+    /// Another place, and what lies beneath where that has nothing.
+    Source(&'s Source),
+    /// The entries beneath, which may be many.
+    Entries,
+}
+
+impl<'s> Origin<'s> {
+    /// All of them, the cheapest first.
+    pub(super) fn all(sources: &'s [Source]) -> impl Iterator<Item = Origin<'s>> {
+        let sources = sources.iter().map(Origin::Source);
+        [Origin::Beneath]
+            .into_iter()
+            .chain(sources)
+            .chain([Origin::Entries])
+    }
+
+    /// What it offers in place of these files, as it would be stored.
+    pub(super) async fn offers(
+        &self,
+        own: &Arc<dyn Files>,
+        wrong: &[String],
+    ) -> Vec<(String, Bytes)> {
+        let mut offers = Vec::new();
+        for path in wrong {
+            let offer = match (Tile::parse(path), self) {
+                (Ok(tile), _) => self.tile(&**own, tile).await,
+                (Err(_), Origin::Source(source)) if path.starts_with("issuer/") => {
+                    source.files.read(path).await.ok().flatten()
+                }
+                (Err(_), _) => None,
+            };
+            offers.extend(offer.map(|bytes| (path.clone(), bytes)));
+        }
+        offers
+    }
+
+    /// `None` also if that is what is there: another file is to blame.
+    async fn tile(&self, own: &dyn Files, wanted: Tile) -> Option<Bytes> {
+        let plain = match self {
+            Origin::Beneath => beneath(own, wanted, Depth::Next).await?,
+            Origin::Entries => beneath(own, wanted, Depth::Entries).await?,
+            Origin::Source(source) => match source.tile(own, wanted).await {
+                Some(bytes) => bytes,
+                None => beneath(own, wanted, Depth::Next).await?,
+            },
+        };
+        match tile(own, wanted).await {
+            Ok(there) if there == plain => None,
+            _ => stored(wanted, plain),
+        }
+    }
+}
+
+impl Source {
+    /// The bytes of a tile, uncompressed.
+    async fn tile(&self, own: &dyn Files, wanted: Tile) -> Option<Bytes> {
+        let bytes = match tile(&*self.files, wanted).await {
+            Ok(bytes) => bytes,
+            Err(_) => self.cut_from_wider(wanted).await?,
+        };
+        match wanted.level() {
+            Level::Hashes(_) => Some(bytes),
+            Level::Data => {
+                let right = unsigned::is_right(own, &*self.files, &bytes, wanted.width()).await;
+                right.then_some(bytes)
+            }
+        }
+    }
+
+    /// A partial tile from a wider one: the log may have grown there since.
+    async fn cut_from_wider(&self, wanted: Tile) -> Option<Bytes> {
+        let note = self.files.read("checkpoint").await.ok()??;
+        // A hint, and so not verified.
+        let checkpoint = Checkpoint::parse(&SignedNote::parse(&note).ok()?.text).ok()?;
+        let wider = Tile::widest(wanted.level(), wanted.index(), checkpoint.size)?;
+        prefix(wanted, tile(&*self.files, wider).await.ok()?).ok()
+    }
+}
+
+/// The bytes of a tile as a log stores them. Compression is signed by nobody: it is
+/// made anew.
+pub(super) fn stored(tile: Tile, plain: Bytes) -> Option<Bytes> {
+    match tile.level() {
+        Level::Hashes(_) => Some(plain),
+        Level::Data => gzip(&plain).ok().map(Bytes::from),
+    }
+}
+
+impl fmt::Display for Origin<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Beneath => f.write_str("what lies beneath it"),
+            Origin::Source(source) => f.write_str(&source.place),
+            Origin::Entries => f.write_str("the entries beneath it"),
+        }
+    }
+}

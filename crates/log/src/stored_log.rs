@@ -1,0 +1,79 @@
+//! The files of a log for tests, as rounds write them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use lucarne_ct::Entry;
+use lucarne_storage::{Asset, AssetError, Repairs};
+use lucarne_tlog::{Checkpoint, Tile};
+use parking_lot::RwLock;
+
+use crate::Files;
+use crate::round::{Round, issuer_asset, tile_assets};
+use crate::tree::Tree;
+use crate::verify::Verified;
+
+/// A log's files, of which each bit can be turned.
+#[derive(Default)]
+pub(crate) struct Stored(pub(crate) RwLock<BTreeMap<String, Bytes>>);
+
+#[async_trait]
+impl Files for Stored {
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, String> {
+        Ok(self.0.read().get(path).cloned())
+    }
+}
+
+#[async_trait]
+impl Repairs for Stored {
+    async fn replace(&self, asset: Asset) -> Result<Option<String>, AssetError> {
+        self.0.write().insert(asset.path, asset.bytes);
+        Ok(None)
+    }
+}
+
+impl Stored {
+    /// A log of these entries, without the partial tiles that it no longer needs, and
+    /// the tree that is signed.
+    pub(crate) fn log(entries: impl IntoIterator<Item = Arc<Entry>>) -> (Arc<Stored>, Checkpoint) {
+        let entries: Vec<_> = entries.into_iter().collect();
+        let stored = Stored::default();
+        let mut tree = Tree::empty();
+        for entries in entries.chunks(1000) {
+            let round = Round::encode(&tree, entries, Vec::new(), tree.timestamp_ms + 1);
+            let mut round = Verified::check(&tree, entries, round).unwrap().into_round();
+            let assets = tile_assets(round.tiles, &mut round.tree.data).unwrap();
+            let issuers = entries.iter().flat_map(|entry| entry.issuers.iter());
+            let issuers = issuers.map(|issuer| issuer_asset(&issuer.fingerprint, &issuer.der));
+            let files = assets.into_iter().chain(issuers);
+            let files = files.map(|asset| (asset.path, asset.bytes));
+            stored.0.write().extend(files);
+            tree = round.tree;
+        }
+        let wanted = |path: &str| match Tile::parse(path) {
+            Ok(tile) => Tile::widest(tile.level(), tile.index(), tree.size()) == Some(tile),
+            Err(_) => true,
+        };
+        stored.0.write().retain(|path, _| wanted(path));
+        let signed = Checkpoint {
+            origin: "log.example".into(),
+            size: tree.size(),
+            root: tree.root,
+        };
+        (Arc::new(stored), signed)
+    }
+
+    /// The same files once more.
+    pub(crate) fn copy(&self) -> Arc<Stored> {
+        Arc::new(Stored(RwLock::new(self.0.read().clone())))
+    }
+
+    pub(crate) fn flip(&self, path: &str, bit: usize) {
+        let mut files = self.0.write();
+        let mut bytes = files[path].to_vec();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        files.insert(path.to_owned(), bytes.into());
+    }
+}

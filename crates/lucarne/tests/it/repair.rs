@@ -1,0 +1,187 @@
+//! `lucarne repair`, beside the server and from copies.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::process::Command;
+
+use lucarne_testkit::{Bucket, Launch, LogUnderTest, Place};
+use serde_json::Value;
+
+use crate::common::{LUCARNE, PATIENCE, assert_has, log, log_at, lucarne, ready, run};
+use crate::fsck::{checked, grown, last, said};
+
+/// Turns a bit in the middle; returns what was there.
+fn flip(file: &Path) -> Vec<u8> {
+    let good = std::fs::read(file).unwrap();
+    let mut bad = good.clone();
+    bad[good.len() / 2] ^= 1;
+    std::fs::write(file, bad).unwrap();
+    good
+}
+
+fn copy(from: &Path, to: &Path) {
+    let status = Command::new("cp").arg("-a").args([from, to]).status();
+    assert!(status.unwrap().success());
+}
+
+/// Exit code and JSON lines of `lucarne repair` on the log of this configuration.
+fn repaired(log: &LogUnderTest, args: &[&str]) -> (i32, Vec<Value>) {
+    said(log.launch("repair").args(args))
+}
+
+/// The line about this file.
+fn about<'l>(lines: &'l [Value], path: &str) -> &'l Value {
+    lines.iter().find(|line| line["path"] == path).unwrap()
+}
+
+/// Hash tiles are made anew without anybody's help; entries and issuers need a copy.
+/// Readers get the right bytes from then on, and the wrong ones are kept.
+#[test]
+fn a_running_log_is_put_right_from_a_copy() {
+    let log = log("period: 20");
+    let mut server = grown(&log);
+    let copied = log.path().join("copy");
+    copy(&log.data(), &copied);
+    let issuers = std::fs::read_dir(log.data().join("issuer")).unwrap();
+    let issuer = issuers.last().unwrap().unwrap().file_name();
+    let issuer = format!("issuer/{}", issuer.to_str().unwrap());
+    let paths = ["tile/0/000", "tile/data/000", &issuer];
+    let wrong = paths.map(|path| {
+        let good = flip(&log.data().join(path));
+        (path, good, std::fs::read(log.data().join(path)).unwrap())
+    });
+
+    let (code, lines) = repaired(&log, &["--dry-run", "--from", copied.to_str().unwrap()]);
+    assert_eq!(code, 1, "{lines:?}");
+    assert_eq!(last(&lines)["repaired"], 3);
+    for (path, _, bad) in &wrong {
+        assert_eq!(
+            std::fs::read(log.data().join(path)).unwrap(),
+            *bad,
+            "{path}"
+        );
+    }
+
+    // Entries are nowhere else, and without them their hashes are not either.
+    let (code, lines) = repaired(&log, &[]);
+    assert_eq!(code, 1, "{lines:?}");
+    assert_eq!(about(&lines, "tile/data/000")["problem"], "gzip");
+    assert_eq!(last(&lines)["verdict"], "wrong");
+
+    let (code, lines) = repaired(&log, &["--from", copied.to_str().unwrap()]);
+    assert_eq!(code, 0, "{lines:?}");
+    assert_eq!(last(&lines)["verdict"], "right");
+    for (path, good, bad) in &wrong {
+        let line = about(&lines, path);
+        let kept = line["kept"].as_str().unwrap();
+        assert!(kept.contains(".lucarne/damaged/"), "{line}");
+        assert_eq!(std::fs::read(kept).unwrap(), *bad, "{line}");
+        assert_eq!(
+            std::fs::read(log.data().join(path)).unwrap(),
+            *good,
+            "{line}"
+        );
+    }
+    run(async {
+        ready(&log).await;
+        for (path, good, _) in &wrong {
+            let answer = log.client().get(path).await.unwrap();
+            assert_eq!(answer.status, 200, "{path}");
+            assert_eq!(&answer.body[..], &good[..], "{path}");
+        }
+    });
+    assert_eq!(checked(log.path(), &[]).0, 0);
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
+
+/// A hash tile needs nobody, and its line says where it comes from.
+#[test]
+fn a_hash_tile_is_made_anew() {
+    let log = log("period: 20");
+    let mut server = grown(&log);
+    assert!(server.stop(PATIENCE).unwrap().success());
+    let tile = log.data().join("tile/0/000");
+    let good = flip(&tile);
+    let (code, text) = lucarne(log.path(), &["repair"]);
+    assert_eq!(code, 0, "{text}");
+    assert_has(
+        &text,
+        "repaired from what lies beneath it: tile/0/000, byte ",
+    );
+    assert_has(&text, "it is kept as ");
+    assert_has(&text, "right: 1 repaired, 0 wrong");
+    assert_eq!(std::fs::read(&tile).unwrap(), good);
+    // Wrong again, and kept beside the first.
+    flip(&tile);
+    std::fs::remove_file(log.data().join("tile/0/001.p/44")).unwrap();
+    let (code, lines) = repaired(&log, &[]);
+    assert_eq!(code, 0, "{lines:?}");
+    let kept = about(&lines, "tile/0/000")["kept"].as_str().unwrap();
+    assert!(kept.ends_with("tile/0/000-2"), "{kept}");
+    assert_eq!(about(&lines, "tile/0/001.p/44")["kept"], Value::Null);
+}
+
+/// A copy is put right from the URL of the log; the URL itself cannot be.
+#[test]
+fn a_mirror_is_put_right_from_the_log() {
+    let log = log("period: 20");
+    let mut server = grown(&log);
+    let mirror = log.path().join("mirror");
+    copy(&log.data(), &mirror);
+    let url = log.url();
+    for path in ["tile/data/000", "tile/data/001.p/44", "tile/0/001.p/44"] {
+        flip(&mirror.join(path));
+    }
+    let partial = mirror.join("tile/0/000.p");
+    std::fs::create_dir_all(&partial).unwrap();
+    std::fs::write(partial.join("7"), [1; 7 * 32]).unwrap();
+    let at = |place: &str| {
+        let launch = Launch::new(LUCARNE).args(["repair", "--at", place, "--from", &url]);
+        said(launch.directory(log.path()))
+    };
+    let (code, lines) = at(mirror.to_str().unwrap());
+    assert_eq!(code, 0, "{lines:?}");
+    assert_eq!(last(&lines)["repaired"], 4);
+    let line = about(&lines, "tile/0/000.p/7");
+    assert_eq!(line["repaired_from"], "the wider tile");
+    let differing = Command::new("diff")
+        .args(["-r", "-x", ".lucarne", "-x", "*.p", "-x", "checkpoint"])
+        .args([log.data(), mirror])
+        .output();
+    let differing = differing.unwrap();
+    assert!(differing.status.success(), "{differing:?}");
+
+    let (code, text) = lucarne(log.path(), &["repair", "--at", &url]);
+    assert_eq!(code, 2, "{text}");
+    assert_has(&text, "nothing can be written to");
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
+
+/// In a bucket, beside the server: an object that was overwritten with other bytes.
+#[test]
+fn a_log_in_a_bucket_is_put_right() {
+    let (bucket, place) = run(async {
+        let bucket = Bucket::versitygw().await.unwrap();
+        let place = Place::bucket(&bucket, None);
+        (bucket, place)
+    });
+    let log = log_at(place, "period: 100");
+    let mut server = grown(&log);
+    let key = |path: &str| format!("data/{path}");
+    let good = run(bucket.get(&key("tile/0/000"))).unwrap();
+    let mut bad = good.clone();
+    bad[100] ^= 8;
+    run(bucket.put(&key("tile/0/000"), &bad)).unwrap();
+    let (code, lines) = repaired(&log, &[]);
+    assert_eq!(code, 0, "{lines:?}");
+    assert_eq!(about(&lines, "tile/0/000")["offset"], 100);
+    run(async {
+        assert_eq!(bucket.get(&key("tile/0/000")).await.unwrap(), good);
+        let kept = bucket.get(&key(".lucarne/damaged/tile/0/000-1")).await;
+        assert_eq!(kept.unwrap(), bad);
+        ready(&log).await;
+        let answer = log.client().get("tile/0/000").await.unwrap();
+        assert_eq!(&answer.body[..], &good[..]);
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+}

@@ -1,0 +1,40 @@
+//! Objects put right beside the process that serves them.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use object_store::PutOptions;
+
+use super::{ObjectAssets, headers, immutable};
+use crate::repairs::KEPT;
+use crate::{Asset, AssetError, Repairs, path};
+
+#[async_trait]
+impl Repairs for ObjectAssets {
+    async fn replace(&self, asset: Asset) -> Result<Option<String>, AssetError> {
+        path::check(&asset.path)?;
+        let kept = match self.read(&asset.path).await? {
+            Some(bytes) => Some(self.keep(&asset.path, bytes).await?),
+            None => None,
+        };
+        let mut options = PutOptions::from(headers(asset.kind));
+        options.extensions = immutable();
+        self.write(&asset.path, asset.bytes.into(), options).await?;
+        Ok(kept)
+    }
+}
+
+impl ObjectAssets {
+    /// Puts these bytes where they stay, under the first number that is free.
+    async fn keep(&self, path: &str, bytes: Bytes) -> Result<String, AssetError> {
+        let mut number = 1;
+        loop {
+            let name = format!("{KEPT}/{path}-{number}");
+            if self.read(&name).await?.is_none() {
+                self.write(&name, bytes.into(), PutOptions::default())
+                    .await?;
+                return Ok(format!("{name} in {}", self.location));
+            }
+            number += 1;
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Files of a directory put right beside the process that has it open.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+
+use super::journal::open_directory;
+use super::{existing, make_durably};
+use crate::repairs::KEPT;
+use crate::{Asset, AssetError, Repairs, path};
+
+/// The directory of a log whose files are put right. Whoever reads one meanwhile
+/// gets the old bytes or the new ones.
+pub struct PosixRepairs {
+    directory: PathBuf,
+}
+
+impl PosixRepairs {
+    /// The directory of a log, which must be there.
+    ///
+    /// # Errors
+    ///
+    /// [`AssetError::Missing`] if there is none.
+    pub fn open(directory: impl AsRef<Path>) -> Result<Self, AssetError> {
+        let directory = existing(directory.as_ref())?;
+        Ok(PosixRepairs { directory })
+    }
+
+    fn put(&self, asset: &Asset) -> Result<Option<String>, AssetError> {
+        let place = self.directory.join(path::check(&asset.path)?);
+        let kept = self.directory.join(KEPT).join(&asset.path);
+        make_durably(&self.directory.join(".lucarne"), 0o700)?;
+        for folder in [&place, &kept].into_iter().filter_map(|file| file.parent()) {
+            make_durably(folder, 0o755)?;
+        }
+        // Not in `.lucarne/tmp`, which the log's process sweeps.
+        let new = kept.with_extension("new");
+        write(&new, &asset.bytes).map_err(failed("write", &new))?;
+        let kept = keep(&place, &kept).map_err(failed("keep", &place))?;
+        fs::rename(&new, &place).map_err(failed("replace", &place))?;
+        sync_parent(&place)?;
+        Ok(kept.map(|kept| kept.display().to_string()))
+    }
+}
+
+#[async_trait]
+impl Repairs for PosixRepairs {
+    async fn replace(&self, asset: Asset) -> Result<Option<String>, AssetError> {
+        let (directory, path) = (self.directory.clone(), asset.path.clone());
+        let put = tokio::task::spawn_blocking(move || PosixRepairs { directory }.put(&asset));
+        let lost = |error| Err(AssetError::io("replace", path, io::Error::other(error)));
+        put.await.unwrap_or_else(lost)
+    }
+}
+
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(bytes)?;
+    file.set_permissions(Permissions::from_mode(0o644))?;
+    file.sync_all()
+}
+
+/// Gives what is at `place` a second name, the first of `kept-1`, `kept-2` and so on
+/// that is free, and returns it.
+fn keep(place: &Path, kept: &Path) -> io::Result<Option<PathBuf>> {
+    for number in 1.. {
+        let name = PathBuf::from(format!("{}-{number}", kept.display()));
+        if name.symlink_metadata().is_ok() {
+            continue;
+        }
+        // What is no file, or where there are no links, is moved: readers find nothing
+        // there for a moment.
+        let linked = fs::hard_link(place, &name).or_else(|_| fs::rename(place, &name));
+        return match linked {
+            Ok(()) => {
+                sync_parent(&name).map_err(io::Error::other)?;
+                Ok(Some(name))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        };
+    }
+    Ok(None)
+}
+
+fn sync_parent(path: &Path) -> Result<(), AssetError> {
+    let parent = path.parent().unwrap_or(path);
+    let synced = open_directory(parent)?.sync_all();
+    synced.map_err(failed("sync", parent))
+}
+
+/// `EPERM` of a file that the process may write is `chattr +i`.
+fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> AssetError {
+    let path = path.display().to_string();
+    move |error| match error.raw_os_error() {
+        Some(number) if number == rustix::io::Errno::PERM.raw_os_error() => {
+            AssetError::Immutable { path }
+        }
+        _ => AssetError::io(action, path, error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::AssetKind;
+
+    #[test]
+    fn what_was_there_is_kept_each_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        let repairs = PosixRepairs::open(&root).unwrap();
+        let put = |bytes: &'static [u8]| {
+            let asset = Asset::new("tile/0/000", bytes, AssetKind::HashTile);
+            repairs.put(&asset).unwrap()
+        };
+        assert_eq!(put(b"first"), None);
+        for (bytes, before, number) in [(b"again", b"first", 1), (b"third", b"again", 2)] {
+            let kept = root.join(format!(".lucarne/damaged/tile/0/000-{number}"));
+            assert_eq!(put(bytes), Some(kept.display().to_string()));
+            assert_eq!(fs::read(kept).unwrap(), before);
+            assert_eq!(fs::read(root.join("tile/0/000")).unwrap(), bytes);
+        }
+        // A folder in the place of a file, too.
+        fs::remove_file(root.join("tile/0/000")).unwrap();
+        fs::create_dir_all(root.join("tile/0/000/x")).unwrap();
+        let kept = put(b"right").unwrap();
+        assert!(Path::new(&kept).join("x").is_dir());
+        let names = fs::read_dir(root.join(".lucarne/damaged/tile/0")).unwrap();
+        assert_eq!(names.count(), 3, "nothing is left beside them");
+    }
+
+    #[test]
+    fn a_path_leads_nowhere_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let repairs = PosixRepairs::open(directory.path()).unwrap();
+        for path in ["../x", ".lucarne/lock", "/etc/passwd"] {
+            let asset = Asset::new(path, &b"x"[..], AssetKind::HashTile);
+            assert!(matches!(
+                repairs.put(&asset),
+                Err(AssetError::BadPath { .. })
+            ));
+        }
+    }
+}
