@@ -2,10 +2,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use lucarne_ct::{CcadbProgramme, Roots};
+use lucarne_ct::CcadbProgramme;
 
 fuzz_target!(|report: &[u8]| {
     for programme in [CcadbProgramme::Trusted, CcadbProgramme::Testing] {
-        let _ = Roots::from_ccadb_csv(report, programme);
+        let _ = programme.roots(report);
     }
 });

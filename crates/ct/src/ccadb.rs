@@ -48,7 +48,7 @@ const INCLUDED: &[&str] = &[
     "Removed",
 ];
 
-impl Roots {
+impl CcadbProgramme {
     /// The roots of a CCADB report in CSV, and the records that could not be used.
     ///
     /// Reports name their columns in the first record. Read are:
@@ -56,20 +56,17 @@ impl Roots {
     /// | column | meaning |
     /// |---|---|
     /// | `X.509 Certificate (PEM)`, `PEM Info`, `PEM` or `Certificate PEM` | the certificate, sometimes within single quotes; demanded |
-    /// | `Apple Status`, `Google Chrome Status` (or `Chrome Status`), `Microsoft Status`, `Mozilla Status` | `Included`, `Change Requested`, `Removed`, …; at least one is demanded by [`CcadbProgramme::Trusted`] |
+    /// | `Apple Status`, `Google Chrome Status` (or `Chrome Status`), `Microsoft Status`, `Mozilla Status` | `Included`, `Change Requested`, `Removed`, …; at least one is demanded by [`Trusted`](Self::Trusted) |
     /// | `Certificate Record Type` | `Root Certificate` or `Intermediate Certificate`; where it exists, intermediates are passed over |
     ///
     /// Titles are compared without regard to case; other columns do not matter.
     ///
     /// # Errors
     /// Not CSV, or without the columns that are demanded.
-    pub fn from_ccadb_csv(
-        report: &[u8],
-        programme: CcadbProgramme,
-    ) -> Result<(Self, Vec<SkippedRoot>), CcadbError> {
+    pub fn roots(self, report: &[u8]) -> Result<(Roots, Vec<SkippedRoot>), CcadbError> {
         let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(report);
-        let columns = Columns::find(reader.byte_headers()?, programme)?;
-        let (mut roots, mut skipped) = (Self::new(), Vec::new());
+        let columns = Columns::find(reader.byte_headers()?, self)?;
+        let (mut roots, mut skipped) = (Roots::new(), Vec::new());
         for (index, record) in reader.byte_records().enumerate() {
             let record = record?;
             if !columns.wanted(&record) {
@@ -77,7 +74,7 @@ impl Roots {
             }
             let line = record.position().map_or(0, |place| place.line() as usize);
             let pem = record.get(columns.certificate).unwrap_or_default();
-            if let Err(reason) = roots.add_from_field(pem) {
+            if let Err(reason) = add_from_field(&mut roots, pem) {
                 skipped.push(SkippedRoot {
                     index,
                     line,
@@ -87,17 +84,17 @@ impl Roots {
         }
         Ok((roots, skipped))
     }
+}
 
-    fn add_from_field(&mut self, pem: &[u8]) -> Result<(), RootError> {
-        let pem: Vec<u8> = pem.iter().copied().filter(|byte| *byte != b'\'').collect();
-        let (found, skipped) = Self::from_pem(&pem);
-        match (found.is_empty(), skipped.into_iter().next()) {
-            (true, Some(skipped)) => Err(skipped.reason),
-            (true, None) => Err(RootError::NoPem),
-            (false, _) => {
-                self.merge(&found);
-                Ok(())
-            }
+fn add_from_field(roots: &mut Roots, pem: &[u8]) -> Result<(), RootError> {
+    let pem: Vec<u8> = pem.iter().copied().filter(|byte| *byte != b'\'').collect();
+    let (found, skipped) = Roots::from_pem(&pem);
+    match (found.is_empty(), skipped.into_iter().next()) {
+        (true, Some(skipped)) => Err(skipped.reason),
+        (true, None) => Err(RootError::NoPem),
+        (false, _) => {
+            roots.merge(&found);
+            Ok(())
         }
     }
 }

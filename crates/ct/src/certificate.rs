@@ -181,6 +181,21 @@ impl<'a> Certificate<'a> {
     pub(crate) fn extensions_tlv(&self) -> Option<(Tlv<'a>, Tlv<'a>)> {
         self.extensions
     }
+
+    /// The SignedCertificateTimestampList embedded in the certificate, `None` if there is none.
+    /// What is inside is for [`SctList::parse`] to say.
+    ///
+    /// # Errors
+    /// An extension whose value is not an OCTET STRING (RFC 6962 section 3.3).
+    pub fn embedded_scts(&self) -> Result<Option<&'a [u8]>, DerError> {
+        let Some(extension) = self.extension(oid::content::SCT_LIST) else {
+            return Ok(None);
+        };
+        let mut value = Reader::new(extension.value);
+        let list = value.expect(tag::OCTET_STRING, "SignedCertificateTimestampList")?;
+        value.finish("SignedCertificateTimestampList")?;
+        Ok(Some(list.value))
+    }
 }
 
 /// The fields of a TBSCertificate.

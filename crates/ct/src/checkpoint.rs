@@ -1,48 +1,15 @@
 //! The signature of a checkpoint: a tree head signature of RFC 6962 section 3.5 in a signed
 //! note (static-ct-api, "Checkpoints").
 
-use lucarne_tlog::{Checkpoint, Hash, NoteError, NoteSignature, SignedNote};
+use lucarne_tlog::{Checkpoint, Hash, NoteError, SignedNote};
 
-use crate::key::{KeyError, LogKey, PublicKey};
+use crate::public_key::{KeyError, PublicKey};
 
 /// The signature type of RFC 6962 tree heads in signed notes.
-const TREE_HEAD: u8 = 5;
-
-impl LogKey {
-    /// Signs a tree head and gives the whole `checkpoint` file.
-    ///
-    /// `origin` is the submission prefix without scheme and trailing slash, `timestamp` is in
-    /// milliseconds since 1970.
-    ///
-    /// # Errors
-    /// [`KeyError::Signing`].
-    pub fn sign_checkpoint(
-        &self,
-        origin: &str,
-        size: u64,
-        root: &Hash,
-        timestamp: u64,
-    ) -> Result<String, KeyError> {
-        let digitally_signed = self.digitally_sign(&tree_head(timestamp, size, root))?;
-        let checkpoint = Checkpoint {
-            origin: origin.to_owned(),
-            size,
-            root: *root,
-        };
-        let note = SignedNote {
-            text: checkpoint.to_string(),
-            signatures: vec![NoteSignature {
-                name: origin.to_owned(),
-                key_id: lucarne_tlog::note::key_id(origin, TREE_HEAD, &self.log_id().0),
-                signature: [&timestamp.to_be_bytes(), &digitally_signed[..]].concat(),
-            }],
-        };
-        Ok(note.encode())
-    }
-}
+pub(crate) const TREE_HEAD: u8 = 5;
 
 /// TreeHeadSignature: version v1, signature_type tree_hash, timestamp, size, root.
-fn tree_head(timestamp: u64, size: u64, root: &Hash) -> Vec<u8> {
+pub(crate) fn tree_head(timestamp: u64, size: u64, root: &Hash) -> Vec<u8> {
     let mut message = Vec::with_capacity(50);
     message.extend_from_slice(&[0, 1]);
     message.extend_from_slice(&timestamp.to_be_bytes());
@@ -144,6 +111,7 @@ pub fn verify_checkpoint(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::LogKey;
 
     const ORIGIN: &str = "log.example/2026h2";
 

@@ -262,6 +262,16 @@ impl UnverifiedCertificate<'_> {
         let issuer = display_name(self.certificate.issuer());
         Rejection::of(self.index, error.code(), error.detail(&issuer))
     }
+
+    pub(crate) fn verify_with(
+        &self,
+        signer: &VerifiedIssuer,
+        verification: &Verification,
+    ) -> Result<(), Rejection> {
+        let key = &signer.key;
+        let verified = key.verify(&self.certificate, self.algorithm, verification);
+        verified.map_err(|error| self.reject(error))
+    }
 }
 
 /// The root whose key verifies this signature. The certificate is not itself an accepted root,

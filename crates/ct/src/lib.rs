@@ -36,6 +36,7 @@ mod name;
 mod ocsp;
 mod policy;
 mod precert;
+mod public_key;
 mod rejection;
 mod roots;
 mod sct;
@@ -56,7 +57,7 @@ pub use entry::{
     Entry, EntryKind, Fingerprint, FingerprintError, Identity, Issuer, SignedEntry, sha256,
 };
 pub use given_key::{PublicKeyError, given_public_key};
-pub use key::{KeyError, LogId, LogKey, PublicKey};
+pub use key::LogKey;
 pub use leaf::{
     Fingerprints, SignedEntryRef, TileLeaf, TileLeafError, TileLeafRef, merkle_tree_leaf,
 };
@@ -68,9 +69,11 @@ pub use name::{display_name, names_match};
 pub use ocsp::{CertStatus, OcspError, ocsp_status, sct_list_of_ocsp};
 pub use policy::{Policy, Require};
 pub use precert::{tbs_without_poison, tbs_without_poison_for, tbs_without_scts};
+pub use public_key::{KeyError, LogId, PublicKey};
 pub use rejection::{Code, Rejection};
 pub use roots::{Root, RootError, Roots, SkippedRoot};
 pub use sct::{Sct, SctError};
-pub use sct_list::{SctList, encode_sct_list};
+pub use sct_list::{SctList, delivered_entry, embedded_entry, encode_sct_list};
+pub use signature::is_issued_by;
 pub use validate::{Examined, Validator};
 pub use verification::{Disagreement, Verification, VerificationStats};

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use lucarne_x509::time;
 use serde_json::Value;
 
-use crate::key::{KeyError, LogId, PublicKey};
+use crate::public_key::{KeyError, LogId, PublicKey};
 
 /// The states of logs: <https://googlechrome.github.io/CertificateTransparency/log_states.html>.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

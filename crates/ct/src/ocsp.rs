@@ -7,6 +7,7 @@ use lucarne_x509::{oid, time};
 
 use crate::algorithm::SignatureAlgorithm;
 use crate::certificate::Certificate;
+use crate::signature::is_issued_by;
 use crate::signature::{IssuerKey, key_bits};
 
 /// ENUMERATED, which only OCSP has here.
@@ -162,7 +163,7 @@ impl<'a> Response<'a> {
             usages.is_some_and(|mut usages| usages.any(|usage| usage == oid::content::OCSP_SIGNING))
                 && responder.not_before().is_some_and(|from| from <= now_ms)
                 && responder.not_after().is_some_and(|until| now_ms <= until)
-                && responder.is_issued_by(issuer)
+                && is_issued_by(responder, issuer)
         };
         has_signed(issuer) || self.responders().any(|one| may(&one) && has_signed(&one))
     }

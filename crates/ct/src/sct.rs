@@ -6,8 +6,8 @@ use base64_simd::STANDARD;
 use serde::Deserialize;
 
 use crate::entry::SignedEntry;
-use crate::key::{KeyError, LogId, LogKey, PublicKey};
-use crate::leaf::{leaf_index, leaf_index_extension, timestamped_entry};
+use crate::leaf::{leaf_index, timestamped_entry};
+use crate::public_key::{LogId, PublicKey};
 
 /// A log's promise to a submitter, version 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,36 +50,8 @@ pub enum SctError {
     Signature,
 }
 
-impl LogKey {
-    /// Signs the SCT of an entry.
-    ///
-    /// `timestamp` is in milliseconds since 1970, `index` is the entry's place in the tree.
-    ///
-    /// # Errors
-    /// [`KeyError::Signing`].
-    pub fn sign_sct(
-        &self,
-        timestamp: u64,
-        signed: &SignedEntry,
-        index: u64,
-    ) -> Result<Sct, KeyError> {
-        let message = signed_data(timestamp, signed, &leaf_index_extension(index));
-        Ok(self.signed_sct(timestamp, index, self.digitally_sign(&message)?))
-    }
-
-    /// The SCT that [`sign_sct`](Self::sign_sct) made, again, from its signature.
-    pub fn signed_sct(&self, timestamp: u64, index: u64, signature: Vec<u8>) -> Sct {
-        Sct {
-            log_id: self.log_id(),
-            timestamp,
-            extensions: leaf_index_extension(index).to_vec(),
-            signature,
-        }
-    }
-}
-
 /// Returns what an SCT signs: version v1, signature_type certificate_timestamp, TimestampedEntry.
-fn signed_data(timestamp: u64, signed: &SignedEntry, extensions: &[u8]) -> Vec<u8> {
+pub(crate) fn signed_data(timestamp: u64, signed: &SignedEntry, extensions: &[u8]) -> Vec<u8> {
     let mut message = Vec::with_capacity(2048);
     message.extend_from_slice(&[0, 0]);
     timestamped_entry(timestamp, signed.into(), extensions, &mut message);
@@ -145,6 +117,48 @@ impl Sct {
             false => Err(SctError::Signature),
         }
     }
+
+    /// Reads a SignedCertificateTimestamp (RFC 6962 section 3.2).
+    ///
+    /// # Errors
+    /// [`SctError::Version`], [`SctError::Encoding`].
+    pub fn from_tls(bytes: &[u8]) -> Result<Self, SctError> {
+        let mut rest = bytes;
+        let short = || SctError::Encoding("it is too short");
+        match take::<1>(&mut rest).ok_or_else(short)? {
+            [0] => {}
+            [version] => return Err(SctError::Version(version)),
+        }
+        let log_id = LogId(take(&mut rest).ok_or_else(short)?);
+        let timestamp = u64::from_be_bytes(take(&mut rest).ok_or_else(short)?);
+        let extensions = opaque(&mut rest).ok_or_else(short)?.to_vec();
+        // DigitallySigned: two bytes of algorithms, then the signature.
+        let (_, mut after) = rest.split_first_chunk::<2>().ok_or_else(short)?;
+        opaque(&mut after).ok_or_else(short)?;
+        match after {
+            [] => Ok(Self {
+                log_id,
+                timestamp,
+                extensions,
+                signature: rest.to_vec(),
+            }),
+            _ => Err(SctError::Encoding("bytes are left after its signature")),
+        }
+    }
+
+    /// The SignedCertificateTimestamp of RFC 6962 section 3.2.
+    ///
+    /// # Errors
+    /// [`SctError::Encoding`] if the extensions are longer than 2^16-1 bytes.
+    pub fn to_tls(&self) -> Result<Vec<u8>, SctError> {
+        let mut out = Vec::with_capacity(43 + self.extensions.len() + self.signature.len());
+        out.push(0);
+        out.extend_from_slice(&self.log_id.0);
+        out.extend_from_slice(&self.timestamp.to_be_bytes());
+        push_opaque(&self.extensions, &mut out)?;
+        out.extend_from_slice(&self.signature);
+        Ok(out)
+    }
 }
 
 /// Borrowed from the JSON where nothing in it is escaped.
@@ -160,9 +174,32 @@ struct Answer<'a> {
     signature: Cow<'a, str>,
 }
 
+fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (taken, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(*taken)
+}
+
+/// `opaque<0..2^16-1>`.
+pub(crate) fn opaque<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = u16::from_be_bytes(take(bytes)?);
+    let (value, rest) = bytes.split_at_checked(usize::from(length))?;
+    *bytes = rest;
+    Some(value)
+}
+
+pub(crate) fn push_opaque(value: &[u8], out: &mut Vec<u8>) -> Result<(), SctError> {
+    let length = u16::try_from(value.len());
+    let length = length.map_err(|_| SctError::Encoding("more than 65,535 bytes"))?;
+    out.extend_from_slice(&length.to_be_bytes());
+    out.extend_from_slice(value);
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::LogKey;
     use bytes::Bytes;
 
     #[test]

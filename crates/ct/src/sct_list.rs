@@ -2,14 +2,11 @@
 //! 3.3), in the certificate, in a stapled OCSP response or in a TLS extension.
 
 use bytes::Bytes;
-use lucarne_x509::der::{DerError, Reader, tag};
-use lucarne_x509::oid;
 
 use crate::certificate::Certificate;
 use crate::entry::{SignedEntry, sha256};
-use crate::key::LogId;
 use crate::precert::tbs_without_scts;
-use crate::sct::{Sct, SctError};
+use crate::sct::{Sct, SctError, opaque, push_opaque};
 
 /// A SignedCertificateTimestampList, borrowed. It can be told apart; what its members are is
 /// found out by [`iter`](Self::iter).
@@ -65,111 +62,26 @@ pub fn encode_sct_list(scts: &[Sct]) -> Result<Vec<u8>, SctError> {
     Ok(out)
 }
 
-impl Sct {
-    /// Reads a SignedCertificateTimestamp (RFC 6962 section 3.2).
-    ///
-    /// # Errors
-    /// [`SctError::Version`], [`SctError::Encoding`].
-    pub fn from_tls(bytes: &[u8]) -> Result<Self, SctError> {
-        let mut rest = bytes;
-        let short = || SctError::Encoding("it is too short");
-        match take::<1>(&mut rest).ok_or_else(short)? {
-            [0] => {}
-            [version] => return Err(SctError::Version(version)),
-        }
-        let log_id = LogId(take(&mut rest).ok_or_else(short)?);
-        let timestamp = u64::from_be_bytes(take(&mut rest).ok_or_else(short)?);
-        let extensions = opaque(&mut rest).ok_or_else(short)?.to_vec();
-        // DigitallySigned: two bytes of algorithms, then the signature.
-        let (_, mut after) = rest.split_first_chunk::<2>().ok_or_else(short)?;
-        opaque(&mut after).ok_or_else(short)?;
-        match after {
-            [] => Ok(Self {
-                log_id,
-                timestamp,
-                extensions,
-                signature: rest.to_vec(),
-            }),
-            _ => Err(SctError::Encoding("bytes are left after its signature")),
-        }
-    }
-
-    /// The SignedCertificateTimestamp of RFC 6962 section 3.2.
-    ///
-    /// # Errors
-    /// [`SctError::Encoding`] if the extensions are longer than 2^16-1 bytes.
-    pub fn to_tls(&self) -> Result<Vec<u8>, SctError> {
-        let mut out = Vec::with_capacity(43 + self.extensions.len() + self.signature.len());
-        out.push(0);
-        out.extend_from_slice(&self.log_id.0);
-        out.extend_from_slice(&self.timestamp.to_be_bytes());
-        push_opaque(&self.extensions, &mut out)?;
-        out.extend_from_slice(&self.signature);
-        Ok(out)
+/// What the logs have signed whose SCTs are embedded in `certificate`, which `issuer` has issued:
+/// the TBSCertificate without the SCT list and the issuer's key hash (RFC 6962 section 3.2).
+pub fn embedded_entry(certificate: &Certificate<'_>, issuer: &Certificate<'_>) -> SignedEntry {
+    SignedEntry::Precert {
+        issuer_key_hash: sha256(&[issuer.spki()]),
+        tbs: Bytes::from(tbs_without_scts(certificate)),
     }
 }
 
-impl<'a> Certificate<'a> {
-    /// The SignedCertificateTimestampList embedded in the certificate, `None` if there is none.
-    /// What is inside is for [`SctList::parse`] to say.
-    ///
-    /// # Errors
-    /// An extension whose value is not an OCTET STRING (RFC 6962 section 3.3).
-    pub fn embedded_scts(&self) -> Result<Option<&'a [u8]>, DerError> {
-        let Some(extension) = self.extension(oid::content::SCT_LIST) else {
-            return Ok(None);
-        };
-        let mut value = Reader::new(extension.value);
-        let list = value.expect(tag::OCTET_STRING, "SignedCertificateTimestampList")?;
-        value.finish("SignedCertificateTimestampList")?;
-        Ok(Some(list.value))
+/// What the logs have signed whose SCTs come beside `certificate`, by OCSP or TLS.
+pub fn delivered_entry(certificate: &Certificate<'_>) -> SignedEntry {
+    SignedEntry::X509 {
+        certificate: Bytes::copy_from_slice(certificate.raw()),
     }
-}
-
-impl SignedEntry {
-    /// Returns what the logs have signed whose SCTs are embedded in `certificate`, which `issuer`
-    /// has issued: the TBSCertificate without the SCT list and the issuer's key hash (RFC 6962
-    /// section 3.2).
-    pub fn of_embedded(certificate: &Certificate<'_>, issuer: &Certificate<'_>) -> Self {
-        SignedEntry::Precert {
-            issuer_key_hash: sha256(&[issuer.spki()]),
-            tbs: Bytes::from(tbs_without_scts(certificate)),
-        }
-    }
-
-    /// Returns what the logs have signed whose SCTs come beside `certificate`, by OCSP or TLS.
-    pub fn of_delivered(certificate: &Certificate<'_>) -> Self {
-        SignedEntry::X509 {
-            certificate: Bytes::copy_from_slice(certificate.raw()),
-        }
-    }
-}
-
-fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
-    let (taken, rest) = bytes.split_first_chunk()?;
-    *bytes = rest;
-    Some(*taken)
-}
-
-/// `opaque<0..2^16-1>`.
-fn opaque<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let length = u16::from_be_bytes(take(bytes)?);
-    let (value, rest) = bytes.split_at_checked(usize::from(length))?;
-    *bytes = rest;
-    Some(value)
-}
-
-fn push_opaque(value: &[u8], out: &mut Vec<u8>) -> Result<(), SctError> {
-    let length = u16::try_from(value.len());
-    let length = length.map_err(|_| SctError::Encoding("more than 65,535 bytes"))?;
-    out.extend_from_slice(&length.to_be_bytes());
-    out.extend_from_slice(value);
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::public_key::LogId;
     use proptest::prelude::*;
 
     fn sct() -> impl Strategy<Value = Sct> {

@@ -293,20 +293,18 @@ fn padded_sha1(message: &[u8]) -> Result<Digest, aws_lc_rs::error::Unspecified> 
     Digest::import_less_safe(&padded, &digest::SHA256)
 }
 
-impl Certificate<'_> {
-    /// Returns whether `issuer` has issued this certificate: it has the name that stands here, and
-    /// its key has signed. A signature that cannot be verified (an algorithm that is not known,
-    /// MD5, SHA-1) proves nothing.
-    pub fn is_issued_by(&self, issuer: &Certificate<'_>) -> bool {
-        let Some(algorithm) = SignatureAlgorithm::read(self.algorithm()) else {
-            return false;
-        };
-        let key = || IssuerKey::new(issuer);
-        names_match(self.issuer(), issuer.subject())
-            && key()
-                .verify_message(self.tbs(), self.signature(), algorithm)
-                .is_ok()
-    }
+/// Returns whether `issuer` has issued `certificate`: it has the name that stands there, and its
+/// key has signed. A signature that cannot be verified (an algorithm that is not known, MD5, SHA-1)
+/// proves nothing.
+pub fn is_issued_by(certificate: &Certificate<'_>, issuer: &Certificate<'_>) -> bool {
+    let Some(algorithm) = SignatureAlgorithm::read(certificate.algorithm()) else {
+        return false;
+    };
+    let key = || IssuerKey::new(issuer);
+    names_match(certificate.issuer(), issuer.subject())
+        && key()
+            .verify_message(certificate.tbs(), certificate.signature(), algorithm)
+            .is_ok()
 }
 
 /// Returns what the BIT STRING of the SubjectPublicKeyInfo holds.

@@ -330,18 +330,6 @@ fn entry(
     })
 }
 
-impl UnverifiedCertificate<'_> {
-    fn verify_with(
-        &self,
-        signer: &VerifiedIssuer,
-        verification: &Verification,
-    ) -> Result<(), Rejection> {
-        let key = &signer.key;
-        let verified = key.verify(&self.certificate, self.algorithm, verification);
-        verified.map_err(|error| self.reject(error))
-    }
-}
-
 /// Everything after the leaf, and where its certificates end. The key is compared byte for
 /// byte, so that the hash of the cache may be a fast one: seeded, lest somebody choose
 /// intermediates that collide.

@@ -26,6 +26,7 @@ use bytes::Bytes;
 use lucarne_ct::{Fingerprint, Identity};
 use lucarne_storage::{Asset, AssetKind, Assets};
 use lucarne_tlog::{data_tiles_between, tiles_between};
+use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -37,7 +38,7 @@ use crate::pool::{SealedRound, Sequenced};
 use crate::recover::{self, Recovered};
 use crate::round::{Round, issuer_asset, new_issuers, tile_assets};
 use crate::session::Session;
-use crate::shared::Shared;
+use crate::shared::{Shared, milliseconds};
 use crate::tree::Tree;
 use crate::verify::Verified;
 
@@ -229,7 +230,7 @@ impl Sequencer {
         started: Instant,
     ) -> Result<(), Fatal> {
         let verified = self.prepare(&sealed, timestamp_ms).await?;
-        let prepared = self.log.lap(started, &self.log.metrics.prepare);
+        let prepared = lap(started, &self.log.metrics.prepare);
         let Round {
             step,
             record,
@@ -249,10 +250,10 @@ impl Sequencer {
         self.log.assets.stage(step.new_size, record).await?;
         let (mut batch, tree) = compressed.await.map_err(panicked)??;
         batch.extend(issuers.iter().map(|i| issuer_asset(&i.fingerprint, &i.der)));
-        let staged = self.log.lap(prepared, &self.log.metrics.stage);
+        let staged = lap(prepared, &self.log.metrics.stage);
         self.commit(&tree, timestamp_ms).await?;
         self.tree = Arc::new(tree);
-        let committed = self.log.lap(staged, &self.log.metrics.commit);
+        let committed = lap(staged, &self.log.metrics.commit);
 
         // The point of no return is behind us: from here on, any failure is
         // made good by rolling forward.
@@ -270,7 +271,7 @@ impl Sequencer {
             .reader
             .issuers_published(issuers.iter().map(|i| i.fingerprint));
         self.publish_checkpoint().await?;
-        let done = self.log.lap(committed, &self.log.metrics.publish);
+        let done = lap(committed, &self.log.metrics.publish);
         self.tell(
             sealed.entries.len(),
             published,
@@ -500,11 +501,6 @@ async fn index(
     Ok(())
 }
 
-/// Milliseconds, to the microsecond.
-fn milliseconds(duration: Duration) -> f64 {
-    duration.as_micros() as f64 / 1000.0
-}
-
 fn joined<T>(result: Result<Result<T, Fatal>, tokio::task::JoinError>) -> Result<T, Fatal> {
     result.map_err(panicked)?
 }
@@ -512,52 +508,9 @@ fn joined<T>(result: Result<Result<T, Fatal>, tokio::task::JoinError>) -> Result
 fn panicked(error: tokio::task::JoinError) -> Fatal {
     Fatal::Internal(error.to_string())
 }
-
-impl Shared {
-    /// Makes durable what is published up to `size`, and cuts the journal.
-    ///
-    /// # Errors
-    /// Only where something could be lost: where all that is published is
-    /// durable anyway, the journal is cut another time.
-    pub(crate) async fn settle(&self, size: u64) -> Result<(), Fatal> {
-        let started = Instant::now();
-        match self.assets.settle(size).await {
-            Err(error) if self.assets.publishes_durably() => self.neglect(&error),
-            settled => {
-                settled?;
-                tracing::debug!(
-                    log = self.config.shortname,
-                    size,
-                    ms = milliseconds(started.elapsed()),
-                    "settled"
-                );
-            }
-        }
-        Ok(())
-    }
-
-    /// Tidying up has failed: that stops no log, and is done another time.
-    fn neglect(&self, error: &lucarne_storage::AssetError) {
-        tracing::warn!(log = self.config.shortname, %error, "not tidied up, left for later");
-        self.metrics.neglected.inc();
-    }
-
-    pub(crate) fn index_is_silent(&self) -> Fatal {
-        Fatal::Dedup {
-            path: self.config.cache.display().to_string(),
-            problem: "its disk does not answer".into(),
-            damaged: false,
-        }
-    }
-
-    /// Observes the time since `start`, and gives the time it is now.
-    fn lap(
-        &self,
-        start: Instant,
-        histogram: &prometheus_client::metrics::histogram::Histogram,
-    ) -> Instant {
-        let now = Instant::now();
-        histogram.observe(now.duration_since(start).as_secs_f64());
-        now
-    }
+/// Observes the time since `start`, and gives the time it is now.
+fn lap(start: Instant, histogram: &Histogram) -> Instant {
+    let now = Instant::now();
+    histogram.observe(now.duration_since(start).as_secs_f64());
+    now
 }

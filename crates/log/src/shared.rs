@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use lucarne_ct::{Roots, Validator};
@@ -18,7 +18,7 @@ use crate::reader::Reader;
 use crate::recent::RecentStats;
 use crate::scrub::ScrubStatus;
 use crate::session::Session;
-use crate::{LogConfig, Metrics, State};
+use crate::{Fatal, LogConfig, Metrics, State};
 
 /// One log, as everybody who works for it sees it.
 pub(crate) struct Shared {
@@ -93,4 +93,45 @@ impl Shared {
         self.metrics.up.set(i64::from(state == State::Running));
         *self.state.lock() = state;
     }
+
+    /// Makes durable what is published up to `size`, and cuts the journal.
+    ///
+    /// # Errors
+    /// Only where something could be lost: where all that is published is
+    /// durable anyway, the journal is cut another time.
+    pub(crate) async fn settle(&self, size: u64) -> Result<(), Fatal> {
+        let started = Instant::now();
+        match self.assets.settle(size).await {
+            Err(error) if self.assets.publishes_durably() => self.neglect(&error),
+            settled => {
+                settled?;
+                tracing::debug!(
+                    log = self.config.shortname,
+                    size,
+                    ms = milliseconds(started.elapsed()),
+                    "settled"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Tidying up has failed: that stops no log, and is done another time.
+    pub(crate) fn neglect(&self, error: &lucarne_storage::AssetError) {
+        tracing::warn!(log = self.config.shortname, %error, "not tidied up, left for later");
+        self.metrics.neglected.inc();
+    }
+
+    pub(crate) fn index_is_silent(&self) -> Fatal {
+        Fatal::Dedup {
+            path: self.config.cache.display().to_string(),
+            problem: "its disk does not answer".into(),
+            damaged: false,
+        }
+    }
+}
+
+/// Milliseconds, to the microsecond.
+pub(crate) fn milliseconds(duration: Duration) -> f64 {
+    duration.as_micros() as f64 / 1000.0
 }

@@ -127,10 +127,10 @@ fn sunlights(log: &LogSettings) -> Roots {
 
 fn fetch(ccadb: &Ccadb) -> anyhow::Result<(Roots, Vec<SkippedRoot>)> {
     let csv = ccadb::fetch(&ccadb.source)?;
-    let read = match Roots::from_ccadb_csv(&csv, ccadb.programme) {
+    let read = match ccadb.programme.roots(&csv) {
         // A report without any programme's status is CCADB's list of those
         // that are included: all of it counts.
-        Err(CcadbError::NoColumn(_)) => Roots::from_ccadb_csv(&csv, CcadbProgramme::Testing),
+        Err(CcadbError::NoColumn(_)) => CcadbProgramme::Testing.roots(&csv),
         read => read,
     };
     let (roots, skipped) = read.with_context(|| ccadb.source.clone())?;

@@ -23,50 +23,48 @@ pub(crate) type Link = Either<TcpStream, TokioIo<Upgraded>>;
 /// Bytes to and from a proxy.
 type ToProxy = Either<TcpStream, TlsStream<TcpStream>>;
 
-impl Upstream {
-    /// Connects to the proxy itself, to have plain requests passed on.
-    pub(crate) async fn reach(
-        &self,
-        proxy: &UpstreamProxy,
-        target: &Target,
-    ) -> Result<ToProxy, Failure> {
-        self.dialer.permit_elsewhere(target)?;
-        let unreached = |failure| UpstreamFailure::Unreached(Box::new(failure)).of(proxy);
-        let tcp = self.dialer.connect_to_proxy(&proxy.target).await;
-        let tcp = tcp.map_err(unreached)?;
-        if !proxy.tls {
-            return Ok(Either::Left(tcp));
-        }
-        let connector = &self.nobody.http1;
-        let secured = self.secure(connector, tcp, &proxy.target.host).await;
-        secured.map(Either::Right).map_err(unreached)
+/// Connects to the proxy itself, to have plain requests passed on.
+pub(crate) async fn reach(
+    upstream: &Upstream,
+    proxy: &UpstreamProxy,
+    target: &Target,
+) -> Result<ToProxy, Failure> {
+    upstream.dialer.permit_elsewhere(target)?;
+    let unreached = |failure| UpstreamFailure::Unreached(Box::new(failure)).of(proxy);
+    let tcp = upstream.dialer.connect_to_proxy(&proxy.target).await;
+    let tcp = tcp.map_err(unreached)?;
+    if !proxy.tls {
+        return Ok(Either::Left(tcp));
     }
+    let connector = &upstream.nobody.http1;
+    let secured = upstream.secure(connector, tcp, &proxy.target.host).await;
+    secured.map(Either::Right).map_err(unreached)
+}
 
-    /// A tunnel to `target`, which the proxy is asked for by CONNECT; `via`:
-    /// the proxies that the client's wish came by, this one included.
-    pub(crate) async fn tunnel(
-        &self,
-        proxy: &UpstreamProxy,
-        target: &Target,
-        via: &HeaderValue,
-    ) -> Result<Upgraded, Failure> {
-        let stream = self.reach(proxy, target).await?;
-        let broke = |error: hyper::Error| broke(&error, proxy);
-        let mut sender = self.speak_http1(stream).await?;
-        let request = ask(proxy, target, via)?;
-        let asking = sender.send_request(request);
-        let response = match timeout(self.answer, asking).await {
-            Ok(answered) => answered.map_err(broke)?,
-            Err(_) => {
-                let late = Failure::Timeout(Step::Answer, self.answer);
-                return Err(UpstreamFailure::Unreached(Box::new(late)).of(proxy));
-            }
-        };
-        if !response.status().is_success() {
-            return Err(refused(&response, proxy));
+/// A tunnel to `target`, which the proxy is asked for by CONNECT; `via`:
+/// the proxies that the client's wish came by, this one included.
+pub(crate) async fn tunnel(
+    upstream: &Upstream,
+    proxy: &UpstreamProxy,
+    target: &Target,
+    via: &HeaderValue,
+) -> Result<Upgraded, Failure> {
+    let stream = reach(upstream, proxy, target).await?;
+    let broke = |error: hyper::Error| broke(&error, proxy);
+    let mut sender = upstream.speak_http1(stream).await?;
+    let request = ask(proxy, target, via)?;
+    let asking = sender.send_request(request);
+    let response = match timeout(upstream.answer, asking).await {
+        Ok(answered) => answered.map_err(broke)?,
+        Err(_) => {
+            let late = Failure::Timeout(Step::Answer, upstream.answer);
+            return Err(UpstreamFailure::Unreached(Box::new(late)).of(proxy));
         }
-        hyper::upgrade::on(response).await.map_err(broke)
+    };
+    if !response.status().is_success() {
+        return Err(refused(&response, proxy));
     }
+    hyper::upgrade::on(response).await.map_err(broke)
 }
 
 fn ask(

@@ -24,7 +24,7 @@ use crate::limits::{FIELDS, Limits, STREAM_WINDOW};
 use crate::observe::Observer;
 use crate::pattern::HostPattern;
 use crate::pool::{Connection, Http1, Http2, Pool, Route};
-use crate::relay::Link;
+use crate::relay::{self, Link};
 use crate::rules::Rules;
 use crate::stream::Rewind;
 use crate::target::Target;
@@ -155,7 +155,7 @@ impl Upstream {
         let link = match self.proxy_for(target) {
             None => Either::Left(self.dialer.connect(target).await?),
             Some(proxy) => {
-                let tunnel = self.tunnel(proxy, target, via).await?;
+                let tunnel = relay::tunnel(self, proxy, target, via).await?;
                 Either::Right(TokioIo::new(tunnel))
             }
         };
@@ -172,7 +172,7 @@ impl Upstream {
         via: &HeaderValue,
     ) -> Result<Connection, Failure> {
         if let Some(proxy) = route.forwarder() {
-            let stream = self.reach(proxy, &route.target).await?;
+            let stream = relay::reach(self, proxy, &route.target).await?;
             return self.speak_http1(stream).await.map(Connection::Http1);
         }
         let link = self.link(&route.target, via).await?;

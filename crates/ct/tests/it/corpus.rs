@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use lucarne_ct::{
     Certificate, Chain, Code, Entry, EntryKind, Policy, PublicKey, Rejection, Require, Roots,
-    SctList, SignedEntry, SignedEntryRef, TileLeafRef, Validator, encode_sct_list,
+    SctList, SignedEntryRef, TileLeafRef, Validator, embedded_entry, encode_sct_list,
     tbs_without_poison,
 };
 
@@ -358,7 +358,7 @@ fn embedded_scts() {
         let scts = scts.unwrap();
         assert_eq!(encode_sct_list(&scts).unwrap(), list, "{}", row.file);
         lists += 1;
-        let entry = SignedEntry::of_embedded(&leaf, &issuer);
+        let entry = embedded_entry(&leaf, &issuer);
         for sct in scts.iter().filter(|_| row.accept) {
             let Some(key) = keys.iter().find(|key| key.log_id() == sct.log_id) else {
                 continue;

@@ -4,8 +4,8 @@
 
 use crate::minting::{now_ms, pki};
 use lucarne_ct::{
-    Certificate, LogKey, PublicKey, Sct, SctError, SctList, SignedEntry, encode_sct_list,
-    tbs_without_poison, tbs_without_scts,
+    Certificate, LogKey, PublicKey, Sct, SctError, SctList, SignedEntry, delivered_entry,
+    embedded_entry, encode_sct_list, tbs_without_poison, tbs_without_scts,
 };
 use lucarne_mint::{Authority, Extension, KeyPair, KeyType, SignatureAlgorithm, Template, oid};
 
@@ -17,7 +17,7 @@ fn sct_extension(scts: &[Sct]) -> Extension {
 /// A certificate with the SCTs of these logs, its list at `place` among the extensions.
 fn with_scts(ca: &Authority, mut template: Template, logs: &[&LogKey], place: usize) -> Vec<u8> {
     let bare = ca.sign(&template).unwrap();
-    let entry = SignedEntry::of_embedded(
+    let entry = embedded_entry(
         &Certificate::parse(&bare).unwrap(),
         &Certificate::parse(ca.cert_der()).unwrap(),
     );
@@ -52,14 +52,14 @@ fn what_a_log_signed_for_the_precertificate_verifies_for_the_certificate() {
                 tbs_without_poison(&precertificate)
             );
             let issuer = Certificate::parse(ca.cert_der()).unwrap();
-            let entry = SignedEntry::of_embedded(&certificate, &issuer);
+            let entry = embedded_entry(&certificate, &issuer);
             for (sct, log) in scts_of(&certificate).iter().zip(&logs) {
                 sct.verify(&log.public_key().unwrap(), &entry).unwrap();
                 // Not for another issuer, nor as if it had come beside the certificate.
                 let root = Certificate::parse(pki().root.cert_der()).unwrap();
                 for other in [
-                    SignedEntry::of_embedded(&certificate, &root),
-                    SignedEntry::of_delivered(&certificate),
+                    embedded_entry(&certificate, &root),
+                    delivered_entry(&certificate),
                 ] {
                     let refused = sct.verify(&log.public_key().unwrap(), &other);
                     assert!(matches!(refused, Err(SctError::Signature)));

@@ -126,7 +126,7 @@ fn ccadb_reports() {
         quoted(3),
         quoted(4),
     );
-    let read = |programme| Roots::from_ccadb_csv(report.as_bytes(), programme).unwrap();
+    let read = |programme: CcadbProgramme| programme.roots(report.as_bytes()).unwrap();
     let ders = |roots: &Roots| {
         roots
             .iter()
@@ -149,8 +149,8 @@ fn ccadb_reports() {
     let (testing, _) = read(CcadbProgramme::Testing);
     assert_eq!(ders(&testing), expected(&[0, 1, 2, 4]));
 
-    let other = Roots::from_ccadb_csv(b"a,b\n1,2\n", CcadbProgramme::Testing).unwrap_err();
+    let other = CcadbProgramme::Testing.roots(b"a,b\n1,2\n").unwrap_err();
     assert!(matches!(other, CcadbError::NoColumn(_)), "{other}");
-    let no_status = Roots::from_ccadb_csv(b"PEM\n1\n", CcadbProgramme::Trusted).unwrap_err();
+    let no_status = CcadbProgramme::Trusted.roots(b"PEM\n1\n").unwrap_err();
     assert!(matches!(no_status, CcadbError::NoColumn(_)), "{no_status}");
 }

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use lucarne_ct::{
-    Certificate, Fingerprint, SignedEntryRef, TileLeafRef, names_match, tbs_without_poison,
-    tbs_without_poison_for,
+    Certificate, Fingerprint, SignedEntryRef, TileLeafRef, is_issued_by, names_match,
+    tbs_without_poison, tbs_without_poison_for,
 };
 
 use crate::Files;
@@ -69,7 +69,7 @@ fn belongs(leaf: &TileLeafRef<'_>, issuers: &HashMap<Fingerprint, Bytes>) -> Opt
             let signer = chain.first()?;
             let from_it = tbs_without_poison(&precertificate) == tbs
                 || tbs_without_poison_for(&precertificate, signer) == tbs;
-            if !from_it || !precertificate.is_issued_by(signer) {
+            if !from_it || !is_issued_by(&precertificate, signer) {
                 return Some(false);
             }
             precertificate

@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
 use crate::common::{LUCARNE, PATIENCE, assert_has, eventually, log, pki, ready, run};
-use lucarne_ct::{Certificate, LogKey, SignedEntry, encode_sct_list};
+use lucarne_ct::{Certificate, LogKey, embedded_entry, encode_sct_list};
 use lucarne_mint::{Extension, KeyPair, LeafOptions, oid, pem};
 use lucarne_testkit::{Client, Launch, Response, Server, temp_dir, tls_client, tls_server};
 use rustls::{ClientConnection, ServerConnection};
@@ -27,7 +27,7 @@ fn certificate(name: &str, logs: &[u8]) -> (Vec<u8>, Arc<KeyPair>) {
         let bare = ca.sign(&template).unwrap();
         let bare = Certificate::parse(&bare).unwrap();
         let issuer = Certificate::parse(ca.cert_der()).unwrap();
-        let entry = SignedEntry::of_embedded(&bare, &issuer);
+        let entry = embedded_entry(&bare, &issuer);
         let sign = |n: &u8| log_key(*n).sign_sct(1_790_000_000_000, &entry, 7).unwrap();
         let list = encode_sct_list(&logs.iter().map(sign).collect::<Vec<_>>()).unwrap();
         let extension = Extension::new(oid::SCT_LIST, false, |der| der.octet_string(&list));

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use lucarne_ct::{Certificate, Issuer, Roots, names_match};
+use lucarne_ct::{Certificate, Issuer, Roots, is_issued_by, names_match};
 
 /// Certificates above a leaf, from its issuer up, each kept once in memory.
 pub(crate) type Issuers = Arc<[Arc<Issuer>]>;
@@ -87,7 +87,7 @@ fn issuer_of(
     });
     let mut named = named.take(MOST_NAMESAKES).inspect(|_| *is_namesake = true);
     let signer = named.find(|issuer| {
-        Certificate::parse(&issuer.der).is_ok_and(|issuer| below.is_issued_by(&issuer))
+        Certificate::parse(&issuer.der).is_ok_and(|issuer| is_issued_by(below, &issuer))
     });
     signer.cloned()
 }

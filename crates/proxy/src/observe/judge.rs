@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lucarne_ct::{
     Certificate, CtPolicy, Delivery, ListedLog, LogList, PublicKey, Sct, SctError, SctList,
-    SignedEntry, ValidSct, Verdict, sct_list_of_ocsp,
+    SignedEntry, ValidSct, Verdict, delivered_entry, embedded_entry, sct_list_of_ocsp,
 };
 
 use super::issuer::Path;
@@ -383,14 +383,14 @@ impl Entries {
         let issuer = path.issuer.as_ref();
         let embedded = issuer.and_then(|issuer| {
             let issuer = Certificate::parse(&issuer.der).ok()?;
-            Some(SignedEntry::of_embedded(leaf, &issuer))
+            Some(embedded_entry(leaf, &issuer))
         });
         Entries {
             embedded: embedded.ok_or(match path.is_namesake {
                 true => Finding::OtherIssuer,
                 false => Finding::NoIssuer,
             }),
-            delivered: SignedEntry::of_delivered(leaf),
+            delivered: delivered_entry(leaf),
             stapled: *staple == Staple::Good,
         }
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use http::StatusCode;
-use lucarne_ct::{Certificate, Fingerprint, Issuer, ListedLog, PublicKey, Sct, SignedEntry};
+use lucarne_ct::{Certificate, Fingerprint, Issuer, ListedLog, PublicKey, Sct, delivered_entry};
 use lucarne_mint::now_ms;
 use lucarne_net::{Answer, Client};
 use tokio::sync::mpsc;
@@ -193,7 +193,7 @@ impl Submitter {
         let Ok(leaf) = Certificate::parse(&pending.leaf) else {
             return Verified::No("the certificate cannot be read".to_owned());
         };
-        match sct.verify(key, &SignedEntry::of_delivered(&leaf)) {
+        match sct.verify(key, &delivered_entry(&leaf)) {
             Ok(()) if sct.timestamp > now_ms().saturating_add(MOST_AHEAD_MS) => {
                 Verified::No("its time has not come yet".to_owned())
             }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lucarne_ct::{
-    Certificate, Delivery, Issuer, LogKey, LogList, Roots, Sct, SignedEntry, encode_sct_list,
+    Certificate, Delivery, Issuer, LogKey, LogList, Roots, Sct, embedded_entry, encode_sct_list,
 };
 use lucarne_mint::testing::Pki;
 use lucarne_mint::{Authority, Extension, LeafOptions, Template, now_ms, oid};
@@ -56,7 +56,7 @@ fn embedded_scts(template: &Template, logs: &[u8], timestamp_ms: u64) -> Vec<Sct
     let bare = ca().sign(template).unwrap();
     let bare = Certificate::parse(&bare).unwrap();
     let issuer = Certificate::parse(ca().cert_der()).unwrap();
-    let entry = SignedEntry::of_embedded(&bare, &issuer);
+    let entry = embedded_entry(&bare, &issuer);
     let sign = |n: &u8| log_key(*n).sign_sct(timestamp_ms, &entry, 7).unwrap();
     logs.iter().map(sign).collect()
 }

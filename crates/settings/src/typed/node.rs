@@ -11,29 +11,27 @@ use super::SettingsError;
 use crate::tree::{Entry, Node, Value};
 use crate::values;
 
-impl Node {
-    fn scalar(&self) -> Result<&str, SettingsError> {
-        match &self.value {
-            Value::Scalar(text) => Ok(text),
-            other => Err(SettingsError::custom(format!(
-                "must be a single value, but is {}",
-                other.kind()
-            ))),
-        }
+fn scalar(node: &Node) -> Result<&str, SettingsError> {
+    match &node.value {
+        Value::Scalar(text) => Ok(text),
+        other => Err(SettingsError::custom(format!(
+            "must be a single value, but is {}",
+            other.kind()
+        ))),
     }
+}
 
-    fn parse<T: std::str::FromStr>(&self, what: &str) -> Result<T, SettingsError> {
-        let text = self.scalar()?;
-        let wrong = |_| SettingsError::custom(format!("`{text}` is not {what}"));
-        text.parse().map_err(wrong)
-    }
+fn parse<T: std::str::FromStr>(node: &Node, what: &str) -> Result<T, SettingsError> {
+    let text = scalar(node)?;
+    let wrong = |_| SettingsError::custom(format!("`{text}` is not {what}"));
+    text.parse().map_err(wrong)
 }
 
 /// Numbers are parsed as the type wants them: a text may look like a number.
 macro_rules! numbers {
     ($($method:ident $visit:ident $what:literal)*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingsError> {
-            visitor.$visit(self.parse($what)?)
+            visitor.$visit(parse(self, $what)?)
         }
     )*};
 }
@@ -76,17 +74,17 @@ impl<'de> Deserializer<'de> for &'de Node {
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingsError> {
-        let text = self.scalar()?;
+        let text = scalar(self)?;
         let value = values::boolean(text);
         visitor.visit_bool(value.map_err(|why| SettingsError::custom(format!("`{text}` {why}")))?)
     }
 
     fn deserialize_char<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingsError> {
-        visitor.visit_char(self.parse("a single letter")?)
+        visitor.visit_char(parse(self, "a single letter")?)
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingsError> {
-        visitor.visit_borrowed_str(self.scalar()?)
+        visitor.visit_borrowed_str(scalar(self)?)
     }
 
     fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingsError> {
@@ -94,7 +92,7 @@ impl<'de> Deserializer<'de> for &'de Node {
     }
 
     fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingsError> {
-        visitor.visit_borrowed_bytes(self.scalar()?.as_bytes())
+        visitor.visit_borrowed_bytes(scalar(self)?.as_bytes())
     }
 
     fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingsError> {
@@ -191,7 +189,7 @@ impl<'de> Deserializer<'de> for &'de Node {
     ) -> Result<V::Value, SettingsError> {
         match &self.value {
             Value::Map(entries) if entries.len() == 1 => visitor.visit_enum(Variant(&entries[0])),
-            _ => visitor.visit_enum(self.scalar()?.into_deserializer()),
+            _ => visitor.visit_enum(scalar(self)?.into_deserializer()),
         }
     }
 

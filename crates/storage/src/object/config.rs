@@ -1,5 +1,9 @@
 //! Which store, and how patient to be with it.
 
+mod bucket_url;
+#[cfg(feature = "object-stores")]
+pub(crate) mod connect;
+
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -28,8 +28,8 @@ use object_store::client::{
 };
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::RequestPolicy;
-use crate::{Operation, Outcome, Stats};
+use super::{RequestPolicy, requests};
+use crate::{Outcome, Stats};
 
 const AGENT: &str = concat!("lucarne/", env!("CARGO_PKG_VERSION"));
 
@@ -110,11 +110,11 @@ impl Transport {
 
     /// One request on the wire, counted.
     async fn attempt(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let operation = Operation::of(&request);
+        let operation = requests::operation(&request);
         let start = Instant::now();
         let answer = self.exchange(request).await;
         let outcome = match &answer {
-            Ok(response) => Outcome::of(response.status()),
+            Ok(response) => requests::outcome(response.status()),
             Err(_) => Outcome::Lost,
         };
         let stats = &self.options.stats;

@@ -27,10 +27,7 @@
 mod absent;
 #[cfg(feature = "object-stores")]
 mod assets;
-mod bucket_url;
-mod config;
-#[cfg(feature = "object-stores")]
-pub(crate) mod connect;
+pub(crate) mod config;
 #[cfg(feature = "object-stores")]
 pub(crate) mod failure;
 #[cfg(feature = "object-stores")]

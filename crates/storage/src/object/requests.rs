@@ -4,33 +4,30 @@ use http::{Method, Request, StatusCode};
 
 use crate::{Operation, Outcome};
 
-impl Operation {
-    /// As S3, Google's XML API and Azure say it.
-    pub(super) fn of<B>(request: &Request<B>) -> Self {
-        let query = request.uri().query().unwrap_or_default();
-        let listing = query.contains("list-type=") || query.contains("comp=list");
-        match *request.method() {
-            Method::GET if listing => Self::List,
-            Method::GET | Method::HEAD => Self::Get,
-            Method::PUT => Self::Put,
-            Method::DELETE => Self::Delete,
-            Method::POST if query.starts_with("delete") || query.contains("comp=batch") => {
-                Self::Delete
-            }
-            _ => Self::Other,
+/// The operation that a request is, as S3, Google's XML API and Azure say it.
+pub(super) fn operation<B>(request: &Request<B>) -> Operation {
+    let query = request.uri().query().unwrap_or_default();
+    let listing = query.contains("list-type=") || query.contains("comp=list");
+    match *request.method() {
+        Method::GET if listing => Operation::List,
+        Method::GET | Method::HEAD => Operation::Get,
+        Method::PUT => Operation::Put,
+        Method::DELETE => Operation::Delete,
+        Method::POST if query.starts_with("delete") || query.contains("comp=batch") => {
+            Operation::Delete
         }
+        _ => Operation::Other,
     }
 }
 
-impl Outcome {
-    pub(super) fn of(status: StatusCode) -> Self {
-        match status.as_u16() {
-            ..300 => Self::Done,
-            404 => Self::Absent,
-            304 | 409 | 412 => Self::Conflict,
-            408 | 429 | 500.. => Self::Unavailable,
-            _ => Self::Refused,
-        }
+/// The outcome that an answer's status is.
+pub(super) fn outcome(status: StatusCode) -> Outcome {
+    match status.as_u16() {
+        ..300 => Outcome::Done,
+        404 => Outcome::Absent,
+        304 | 409 | 412 => Outcome::Conflict,
+        408 | 429 | 500.. => Outcome::Unavailable,
+        _ => Outcome::Refused,
     }
 }
 
@@ -41,7 +38,7 @@ mod tests {
     #[test]
     fn requests_are_told_apart() {
         let of = |method: &str, uri: &str| {
-            Operation::of(&Request::builder().method(method).uri(uri).body(()).unwrap())
+            operation(&Request::builder().method(method).uri(uri).body(()).unwrap())
         };
         assert_eq!(
             of("GET", "http://h/b?list-type=2&prefix=x"),

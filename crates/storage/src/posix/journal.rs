@@ -5,6 +5,8 @@
 //! [`Journal::rotate`] begin a new one, never continue an old one, so that no
 //! byte is ever written behind one of doubtful state.
 
+mod contents;
+
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
 use std::path::{Path, PathBuf};
@@ -13,7 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::contents::steadily;
+use self::contents::steadily;
 use super::segment::{Salt, Segment, record_header, segment_header};
 use crate::{AssetError, Stats};
 

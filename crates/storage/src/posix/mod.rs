@@ -9,7 +9,6 @@
 //!     tmp/                files on their way; empty between calls
 //! ```
 
-mod contents;
 mod directory_lock;
 mod journal;
 mod publisher;

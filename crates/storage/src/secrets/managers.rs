@@ -13,7 +13,9 @@ use object_store::client::{HttpClient, HttpConnector, HttpError, HttpRequestBody
 use serde_json::Value;
 
 use super::SecretError;
-use crate::object::{Gcs, RequestPolicy, S3, connect, failure, http::Connector};
+use crate::object::config::connect;
+use crate::object::http::Connector;
+use crate::object::{Gcs, RequestPolicy, S3, failure};
 use crate::{AssetError, Stats};
 
 /// Before each repetition. Longer bad moments are for whoever starts us anew.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::observe::judge::{Finding, Standing};
-use lucarne_ct::{Shortfall, Verdict};
+use lucarne_ct::{Shortfall, Verdict, delivered_entry};
 use lucarne_mint::testing::{OcspResponse, OcspStatus};
 use lucarne_mint::{CaOptions, KeyPair, KeyType, Time};
 
@@ -229,7 +229,7 @@ async fn what_proves_nothing_takes_no_revocation_back() {
 fn scts_that_come_beside_the_certificate() {
     let list = list(&LOGS);
     let leaf = certificate("stapled.example", &[]);
-    let entry = SignedEntry::of_delivered(&Certificate::parse(&leaf).unwrap());
+    let entry = delivered_entry(&Certificate::parse(&leaf).unwrap());
     let sign = |n| log_key(n).sign_sct(1, &entry, 7).unwrap();
     let deliveries = SctDeliveries {
         ocsp: signed(&staple(&leaf, OcspStatus::Good, &[sign(1)])).ocsp,

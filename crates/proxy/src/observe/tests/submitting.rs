@@ -5,6 +5,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use lucarne_ct::delivered_entry;
 use lucarne_mint::Time;
 use parking_lot::Mutex;
 use std::time::Instant;
@@ -82,7 +83,7 @@ async fn respond(
         assert!(!answers.is_empty(), "a leaf alone is not taken");
     }
     if answers.is_empty() {
-        let entry = SignedEntry::of_delivered(&Certificate::parse(&leaf).unwrap());
+        let entry = delivered_entry(&Certificate::parse(&leaf).unwrap());
         let sct = log_key(key).sign_sct(now_ms(), &entry, 42).unwrap();
         return Ok(Response::new(Full::from(sct.to_json())));
     }

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use url::Url;
 
-use super::config::configuration;
-use super::{Azure, Bucket, Gcs, ObjectStoreConfig, S3};
+use super::{Azure, Bucket, Gcs, ObjectStoreConfig, S3, configuration};
 use crate::AssetError;
 
 /// Examples of how each kind is written, for messages.

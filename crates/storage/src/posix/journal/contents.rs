@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::journal::{Journal, SegmentFile};
-use super::segment::{RECORD_HEADER, SEGMENT_HEADER, Segment};
+use super::{Journal, SegmentFile};
+use crate::posix::segment::{RECORD_HEADER, SEGMENT_HEADER, Segment};
 use crate::{AssetError, JournalContents, StagedRecord, TornTail};
 
 /// Looks at a journal that seems damaged, or of which a file is gone since it
@@ -25,7 +25,7 @@ pub(super) fn steadily<T>(look: impl Fn() -> Result<T, AssetError>) -> Result<T,
 
 impl Journal {
     /// Returns every record with its place, touching no file.
-    pub(super) fn contents(&self) -> Result<JournalContents, AssetError> {
+    pub(in crate::posix) fn contents(&self) -> Result<JournalContents, AssetError> {
         if !self.directory().exists() {
             return Ok(JournalContents::default());
         }

@@ -9,10 +9,9 @@ use object_store::gcp::{GoogleCloudStorage, GoogleCloudStorageBuilder};
 use object_store::{BackoffConfig, ObjectStore, RetryConfig};
 use url::Url;
 
-use super::config::configuration;
-use super::http::Connector;
-use super::profile::Profile;
-use super::{Azure, Bucket, Gcs, ObjectStoreConfig, RequestPolicy, S3};
+use super::{Azure, Bucket, Gcs, ObjectStoreConfig, RequestPolicy, S3, configuration};
+use crate::object::http::Connector;
+use crate::object::profile::Profile;
 use crate::{AssetError, Stats};
 
 impl ObjectStoreConfig {
