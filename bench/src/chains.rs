@@ -18,7 +18,7 @@ use crate::{
     load::{REPEATED, Requests},
 };
 
-/// Who signed the leaves.
+/// The CA that signed the leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Issuer {
     /// RSA-2048
@@ -219,7 +219,7 @@ pub(crate) struct Submissions {
 }
 
 impl Submissions {
-    /// Which of the leaves to send: a new one, or one of those sent before.
+    /// The leaves to send: a new one, or one of those sent before.
     fn choose(&mut self) -> Option<u32> {
         // xorshift64*: plenty for choosing, and nothing to wait for.
         self.random ^= self.random >> 12;

@@ -25,7 +25,7 @@ pub(crate) trait Requests {
 /// Marks the number of a request that repeats an earlier one.
 pub(crate) const REPEATED: u32 = 1 << 31;
 
-/// When requests are sent.
+/// The times at which requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Arrivals {
     /// The next one on a connection as soon as the last is answered.

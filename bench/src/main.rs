@@ -35,7 +35,7 @@ struct Options {
     command: Command,
 }
 
-/// What all measurements share.
+/// The options that all measurements share.
 #[derive(Clone, clap::Args)]
 struct Common {
     /// The lucarne binary to measure

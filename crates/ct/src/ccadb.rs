@@ -2,7 +2,7 @@
 
 use crate::roots::{RootError, Roots, SkippedRoot};
 
-/// Which records of a report become roots: Sunlight's `ccadbroots`.
+/// The records of a report that become roots: Sunlight's `ccadbroots`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CcadbProgramme {
     /// Those that at least one root programme includes, or once included: certificates of

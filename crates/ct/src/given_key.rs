@@ -8,7 +8,7 @@ pub enum PublicKeyError {
     /// It is neither.
     #[error("the public key {text:?} is neither base64 nor a file that can be read ({source})")]
     Unreadable {
-        /// What was given.
+        /// The text that was given.
         text: String,
         /// The file system's answer.
         source: std::io::Error,

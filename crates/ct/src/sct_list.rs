@@ -62,7 +62,7 @@ pub fn encode_sct_list(scts: &[Sct]) -> Result<Vec<u8>, SctError> {
     Ok(out)
 }
 
-/// What the logs have signed whose SCTs are embedded in `certificate`, which `issuer` has issued:
+/// The entry that the logs have signed whose SCTs are embedded in `certificate`, which `issuer` has issued:
 /// the TBSCertificate without the SCT list and the issuer's key hash (RFC 6962 section 3.2).
 pub fn embedded_entry(certificate: &Certificate<'_>, issuer: &Certificate<'_>) -> SignedEntry {
     SignedEntry::Precert {
@@ -71,7 +71,7 @@ pub fn embedded_entry(certificate: &Certificate<'_>, issuer: &Certificate<'_>) -
     }
 }
 
-/// What the logs have signed whose SCTs come beside `certificate`, by OCSP or TLS.
+/// The entry that the logs have signed whose SCTs come beside `certificate`, by OCSP or TLS.
 pub fn delivered_entry(certificate: &Certificate<'_>) -> SignedEntry {
     SignedEntry::X509 {
         certificate: Bytes::copy_from_slice(certificate.raw()),

@@ -1,4 +1,4 @@
-//! Which encoding of a data tile a reader gets (RFC 9110, 12.5.3).
+//! The encoding of a data tile that a reader gets (RFC 9110, 12.5.3).
 
 /// An encoding that a data tile can be sent in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use http::Uri;
 use lucarne_ct::Fingerprint;
 use lucarne_tlog::{Level, Tile, TilePathError};
 
-/// Which of a log's two APIs a prefix stands for.
+/// The one of a log's two APIs that a prefix stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Roles {
     pub(crate) submission: bool,

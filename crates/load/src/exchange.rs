@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 /// connection has no `connect`, plain HTTP no `tls`.
 #[derive(Debug, Clone)]
 pub struct Exchange {
-    /// When it was begun, before connecting.
+    /// The time at which it was begun, before connecting.
     pub started: Instant,
-    /// When it was over, whether well or not.
+    /// The time at which it was over, whether well or not.
     pub finished: Instant,
     /// Until the TCP connection stood.
     pub connect: Option<Duration>,

@@ -113,12 +113,12 @@ impl Iteration {
         self.intended += by;
     }
 
-    /// When it was due.
+    /// The time at which it was due.
     pub fn intended(&self) -> Instant {
         self.intended
     }
 
-    /// When it was begun; not before it was due.
+    /// The time at which it was begun; not before it was due.
     pub fn started(&self) -> Instant {
         self.started
     }

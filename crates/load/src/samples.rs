@@ -35,7 +35,7 @@ pub(crate) struct Samples {
     pub(crate) span: Span,
 }
 
-/// When the first request was sent, the last one, and when the last one was over.
+/// The times at which the first request was sent, the last one, and the last one was over.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Span {
     pub(crate) first_sent: Option<Instant>,

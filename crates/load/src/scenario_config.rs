@@ -12,7 +12,7 @@ pub struct ScenarioConfig {
     pub name: String,
     /// The registered name of the scenario.
     pub kind: String,
-    /// When iterations begin.
+    /// The executor: when iterations begin.
     pub executor: ExecutorConfig,
     /// The time from the run's begin to its own.
     pub start: Duration,

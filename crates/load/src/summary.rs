@@ -42,7 +42,7 @@ pub struct Summary {
     pub command: Vec<String>,
     /// The environment it ran in.
     pub environment: Environment,
-    /// When the first arrival was due, in Unix milliseconds.
+    /// The time at which the first arrival was due, in Unix milliseconds.
     pub started: u64,
     /// Seconds from the first arrival to the last completion.
     pub duration: f64,
@@ -92,7 +92,7 @@ pub struct ScenarioSummary {
     pub name: String,
     /// The registered name of the scenario.
     pub kind: String,
-    /// When: `500/s for 60s`.
+    /// The executor in words: `500/s for 60s`.
     pub executor: String,
     /// Its tags in the plan.
     #[serde(with = "tag_map")]

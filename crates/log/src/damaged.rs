@@ -1,4 +1,4 @@
-//! Which files of a log's storage are not what the log wrote, for the operator.
+//! The files of a log's storage that are not what the log wrote, for the operator.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

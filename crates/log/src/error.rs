@@ -87,7 +87,7 @@ pub enum Fatal {
     /// Lock, journal and storage contradict each other.
     #[error("{0}")]
     Inconsistent(String),
-    /// What is known outside was signed by this log, and is not here.
+    /// This log has signed something that is known outside, and is not here.
     #[error(transparent)]
     Known(#[from] KnownError),
     /// Verify-before-sign failed: nothing was signed.

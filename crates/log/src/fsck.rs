@@ -75,7 +75,7 @@ pub fn fsck(
     })
 }
 
-/// What is told of a tile, once its issuers have been looked at as well.
+/// Concludes what is told of a tile, once its issuers have been looked at as well.
 async fn conclude(
     files: Arc<dyn Files>,
     tile: Tile,

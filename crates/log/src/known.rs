@@ -24,12 +24,12 @@ pub trait KnownCheckpoints: Debug + Send + Sync {
     async fn ask(&self) -> Vec<Answer>;
 }
 
-/// What one place answered.
+/// The answer of one place.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// Its URL or path.
     pub place: String,
-    /// What should be a checkpoint; or why there is none.
+    /// The bytes that should be a checkpoint; or why there are none.
     pub note: Result<Bytes, String>,
 }
 
@@ -95,7 +95,7 @@ pub enum KnownError {
         place: String,
         /// Its entries.
         known: u64,
-        /// When it was signed, Unix milliseconds.
+        /// The time at which it was signed, Unix milliseconds.
         timestamp_ms: u64,
         /// The entries that are signed here.
         here: u64,
@@ -111,12 +111,12 @@ pub enum KnownError {
         known: u64,
         /// Its root.
         root: Hash,
-        /// When it was signed, Unix milliseconds.
+        /// The time at which it was signed, Unix milliseconds.
         timestamp_ms: u64,
-        /// What is here instead.
+        /// The history that is here instead, in words.
         here: String,
     },
-    /// What is here cannot be read well enough to tell.
+    /// The tiles here cannot be read well enough to tell.
     #[error(
         "whether the {known} entries that {place} has a checkpoint of are how this log begins cannot be told: {problem} (known_checkpoint_untold)"
     )]

@@ -1,4 +1,4 @@
-//! What lock, journal and storage say, for whoever looks at them beside the log.
+//! A look at lock, journal and storage, for whoever does not run the log.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub struct Found {
     /// Size and root that it says, if it is a checkpoint at all.
     pub head: Option<(u64, Hash)>,
-    /// When it was signed, in Unix milliseconds; or why it is none of this log.
+    /// The time at which it was signed, in Unix milliseconds; or why it is none of this log.
     pub signed: Result<u64, String>,
 }
 
@@ -57,7 +57,7 @@ pub struct Looked {
     pub published: Option<Found>,
     /// The rounds of the journal that lead from the published one to that of the lock.
     pub bridge: Vec<Step>,
-    /// What the log's start would be refused with.
+    /// The words with which the log's start would be refused.
     pub refusal: Option<String>,
 }
 
@@ -96,7 +96,7 @@ pub(crate) async fn hold_against(
     Ok(against)
 }
 
-/// What the lock held, and what is wrong with that.
+/// The note that the lock held, and what is wrong with that.
 type Refused = (Option<Vec<u8>>, Fatal);
 
 /// Judges a log that may sign meanwhile.
@@ -164,7 +164,7 @@ fn is_verdict(fatal: &Fatal) -> bool {
     )
 }
 
-/// What became of a round of the journal.
+/// The standing of a round of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// The published checkpoint covers it.

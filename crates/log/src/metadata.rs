@@ -66,7 +66,7 @@ impl Status {
 /// A status that the log will have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedChange {
-    /// Which.
+    /// The rate limit.
     pub new_status: Status,
     /// From when on, in milliseconds since 1970.
     pub effective_ms: u64,

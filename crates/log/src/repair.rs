@@ -44,7 +44,7 @@ pub struct Repair {
 /// A file that was wrong and is right.
 #[derive(Debug)]
 pub struct Cure {
-    /// What was wrong with it.
+    /// The fault that it had.
     pub finding: Finding,
     /// Where the right bytes come from, in words.
     pub from: String,
@@ -55,9 +55,9 @@ pub struct Cure {
 /// The entries of one data tile, checked, and what has been put right.
 #[derive(Debug)]
 pub struct Repaired {
-    /// What is still wrong.
+    /// The check, with what is still wrong.
     pub checked: Checked,
-    /// What was wrong, and is not any more.
+    /// The files that were wrong, and are not any more.
     pub cures: Vec<Cure>,
 }
 
@@ -85,7 +85,7 @@ struct Walk {
     repair: Repair,
     /// The first tile that has not been told.
     at: FsckPosition,
-    /// What was put in place of which file. It is not put there twice: its disk does not
+    /// The bytes that were put in place of which file. They are not put there twice: its disk does not
     /// keep what is written.
     cured: HashSet<(String, Fingerprint)>,
 }

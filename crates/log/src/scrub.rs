@@ -78,7 +78,7 @@ struct Status {
     pass: Option<(u64, u64)>,
     /// The time when the last whole pass ended, Unix milliseconds.
     ended_ms: Option<u64>,
-    /// What was found in the last whole pass.
+    /// The findings of the last whole pass.
     findings: u64,
     /// The reason why nothing can be checked now.
     away: Option<String>,

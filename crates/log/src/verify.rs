@@ -121,7 +121,7 @@ pub enum EntryError {
     /// A precertificate that nobody issued.
     #[error("no issuer")]
     NoIssuer,
-    /// What is logged does not come from the precertificate.
+    /// The entry does not come from the precertificate.
     #[error("the TBSCertificate is not that of its precertificate")]
     Tbs,
 }

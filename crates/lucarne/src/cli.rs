@@ -135,7 +135,7 @@ pub struct File {
     pub config: PathBuf,
 }
 
-/// What can be done to the lock.
+/// The commands about the lock.
 #[derive(Debug, Subcommand)]
 pub enum Lock {
     /// Show what the lock holds of each log, beside what is published
@@ -154,7 +154,7 @@ pub enum Lock {
     Rebuild(Box<Rebuild>),
 }
 
-/// What can be done to the journal.
+/// The commands about the journal.
 #[derive(Debug, Subcommand)]
 pub enum Journal {
     /// List the rounds of the journal, and where each lies
@@ -169,7 +169,7 @@ pub enum Journal {
 const LOOKING_CODES: &str = "Exit codes: 0 all is well; 1 something is wrong, which was said; \
                              2 something could not be looked at.";
 
-/// What is to be looked at.
+/// The logs that are looked at.
 #[derive(Debug, clap::Args)]
 pub struct Look {
     /// Short name of the log [default: all]
@@ -185,7 +185,7 @@ pub struct Look {
     pub json: bool,
 }
 
-/// Whose lock is to be made.
+/// The log whose lock is to be made.
 #[derive(Debug, clap::Args)]
 #[command(args_override_self = true)]
 pub struct Rebuild {
@@ -234,7 +234,7 @@ pub struct Serve {
     pub flags: Flags,
 }
 
-/// Which log is checked, and how.
+/// The log that is checked, and how.
 #[derive(Debug, clap::Args)]
 pub struct Fsck {
     /// Short name of the log; can be left out if there is one
@@ -271,10 +271,10 @@ pub struct Fsck {
     pub json: bool,
 }
 
-/// Which log is put right, and what with.
+/// The log that is put right, and what with.
 #[derive(Debug, clap::Args)]
 pub struct Repair {
-    /// What is checked.
+    /// The check.
     #[command(flatten)]
     pub fsck: Fsck,
 
@@ -288,7 +288,7 @@ pub struct Repair {
     pub dry_run: bool,
 }
 
-/// Which file to make.
+/// The file to make.
 #[derive(Debug, clap::Args)]
 pub struct Keygen {
     /// The seed file to make

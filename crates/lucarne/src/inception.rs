@@ -1,4 +1,4 @@
-//! When a log may come into being.
+//! The inception of a log: when it may come into being.
 //!
 //! A log that the lock does not know is either new, or known to another lock:
 //! creating it then would fork it. So `serve` creates it on one day only.

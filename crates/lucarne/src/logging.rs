@@ -14,7 +14,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::line_writer::{DroppedLines, Flush, LineWriter};
 
-/// How lines look.
+/// The form of the lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     /// For people.

@@ -35,7 +35,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// The time after which a lock or store that did not answer is asked again whether a log exists.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
-/// When a log that does not exist may be created.
+/// The day on which a log that does not exist may be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Creation {
     /// On its inception day, as a configuration file says.

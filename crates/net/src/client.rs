@@ -44,7 +44,7 @@ pub struct Client {
 /// An answer in full.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// What became of the request.
+    /// The outcome of the request.
     pub status: StatusCode,
     /// The time to wait before the next request, if the server says (RFC 9110 section 10.2.3).
     pub retry_after: Option<Duration>,

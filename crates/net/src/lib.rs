@@ -1,4 +1,4 @@
-//! What a server and its clients share, whatever they speak: accepting
+//! The things that a server and its clients share, whatever they speak: accepting
 //! connections and letting go of them, dialling, whom this machine trusts, and
 //! the product's own few HTTP requests.
 

@@ -30,7 +30,7 @@ use crate::users::Users;
 pub struct ProxySettings {
     /// The source of certificates.
     pub minter: Arc<Minter>,
-    /// Which servers are believed.
+    /// The servers that are believed.
     pub trust: Trust,
     /// The ways to servers, and the certificates that they are shown.
     pub upstream_routes: UpstreamRoutes,

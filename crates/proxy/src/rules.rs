@@ -21,7 +21,7 @@ pub enum Action {
 /// An action for some hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Which hosts.
+    /// The hosts.
     pub hosts: HostPattern,
     /// Holds what happens.
     pub action: Action,

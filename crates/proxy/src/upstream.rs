@@ -31,7 +31,7 @@ use crate::target::Target;
 use crate::upstream_proxy::{UpstreamProxy, UpstreamRoute};
 use crate::verify::{Verifier, explain};
 
-/// Which servers are believed.
+/// The servers that are believed.
 #[derive(Clone, Debug)]
 pub struct Trust {
     /// The CAs that may vouch for servers.

@@ -13,7 +13,7 @@ use crate::target::Target;
 /// The way to some hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamRoute {
-    /// Which hosts.
+    /// The hosts.
     pub hosts: HostPattern,
     /// The proxy that is asked for them; `None`: directly.
     pub through: Option<UpstreamProxy>,

@@ -12,7 +12,7 @@ pub struct JournalContents {
     /// The ends that were never finished, which a recovery drops. Beside a
     /// process that appends, the last one may just be being written.
     pub torn: Vec<TornTail>,
-    /// What no crash explains ([`AssetError::Damaged`]). Records behind it in
+    /// The damage that no crash explains ([`AssetError::Damaged`]). Records behind it in
     /// the same file are not among `records`.
     pub damage: Vec<AssetError>,
 }

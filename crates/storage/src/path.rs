@@ -1,4 +1,4 @@
-//! Which paths an asset may have.
+//! The paths that an asset may have.
 
 use crate::AssetError;
 

@@ -12,7 +12,7 @@ use crate::{Authority, Identity};
 /// The time that one may take to begin or to end.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Which web server.
+/// The web server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// nginx, with workers and a session cache.

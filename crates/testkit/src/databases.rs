@@ -25,7 +25,7 @@ const USER: &str = "lucarne";
 /// Its password, as it is and in a URL.
 const PASSWORD: (&str, &str) = ("p@ss/w:rd", "p%40ss%2Fw%3Ard");
 
-/// Which server.
+/// The server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatabaseKind {
     /// Debian's `mariadb-server`.

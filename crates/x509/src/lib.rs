@@ -1,4 +1,4 @@
-//! What certificates are made of, for those who read them (`ct`) and those who make them
+//! The parts of certificates, for those who read them (`ct`) and those who make them
 //! (`mint`): [`der`], object identifiers ([`oid`]), times ([`time`]) and PEM ([`pem`]).
 //!
 //! Nothing here does I/O or knows a certificate from any other structure. The clock is read by

@@ -270,7 +270,7 @@ impl Queue {
         met || !self.is_open(now)
     }
 
-    /// When the pacer has something to do again.
+    /// The time at which the pacer has something to do again.
     fn wake(&self, now: Instant) -> Instant {
         match self.next_due {
             Some(due) => due.min(self.end()),

@@ -25,7 +25,7 @@ pub(crate) struct Collector {
     pub(crate) timeline: TimelineBuilder,
     pub(crate) begin: Instant,
     pub(crate) phase: Phase,
-    /// Which thresholds have ended the run.
+    /// The thresholds that have ended the run.
     pub(crate) aborted: Vec<usize>,
     spare: Samples,
     last: Instant,

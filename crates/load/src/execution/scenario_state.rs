@@ -17,7 +17,7 @@ pub(crate) struct ScenarioState {
     pub(crate) base: Tags,
     pub(crate) adjustments: watch::Sender<Adjustments>,
     pub(crate) progress: Progress,
-    /// When its first arrival is due; set once all scenarios are prepared.
+    /// The time at which its first arrival is due; set once all scenarios are prepared.
     pub(crate) begin: OnceLock<Instant>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Progress {
     /// Numbers given to users, and to iterations of a closed loop.
     pub(crate) next_user: AtomicU64,
     pub(crate) next_iteration: AtomicU64,
-    /// When the last iteration was over, in nanoseconds after `begin`.
+    /// The time at which the last iteration was over, in nanoseconds after `begin`.
     pub(crate) last_done: AtomicU64,
 }
 
@@ -81,7 +81,7 @@ impl ScenarioState {
         })
     }
 
-    /// When no more iterations begin, as planned; the distant future before the begin.
+    /// The time from which no more iterations begin, as planned; the distant future before the begin.
     pub(crate) fn end(&self) -> Option<Instant> {
         Some(*self.begin.get()? + self.adjustments.borrow().schedule.end())
     }

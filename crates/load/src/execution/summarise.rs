@@ -150,7 +150,7 @@ fn add(summary: &mut Summary, tags: TagList, series: &Sampled) {
     summary.series.push(Series { tags, metrics });
 }
 
-/// When things happened, and what they cost.
+/// The times at which things happened, and what they cost.
 pub(crate) struct RunTimes {
     pub(crate) begin: Instant,
     /// Unix milliseconds.

@@ -23,7 +23,7 @@ pub(crate) struct VusExecutor {
     workers: u64,
     /// Users with a lower place than this go on.
     wanted: AtomicU64,
-    /// Which places are taken.
+    /// The places that are taken.
     places: Mutex<Vec<bool>>,
 }
 

@@ -1,4 +1,4 @@
-//! When iterations begin: k6's executors.
+//! The times at which iterations begin: k6's executors.
 
 mod display;
 pub(crate) mod ramp;

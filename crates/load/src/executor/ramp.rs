@@ -53,7 +53,7 @@ impl Ramp {
         Ramp(pieces)
     }
 
-    /// When it is over, in seconds.
+    /// The time at which it is over, in seconds.
     pub(crate) fn end(&self) -> f64 {
         self.0.last().map_or(0.0, |piece| piece.end)
     }

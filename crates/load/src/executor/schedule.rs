@@ -1,11 +1,11 @@
-//! When each arrival of an open loop is due: pure functions of the plan and of
+//! The time at which each arrival of an open loop is due: pure functions of the plan and of
 //! what keys have changed.
 
 use std::time::Duration;
 
 use super::ramp::Ramp;
 
-/// When each arrival is due, counted from the scenario's start.
+/// The time at which each arrival is due, counted from the scenario's start.
 ///
 /// Without keys, arrival `j` is due at the earliest time at which more than `j`
 /// have been asked for: by a constant rate at `j / rate`. A key multiplies the
@@ -32,7 +32,7 @@ impl Schedule {
         }
     }
 
-    /// When arrival `number` is due; `None` if there is no such arrival.
+    /// The time at which arrival `number` is due; `None` if there is no such arrival.
     pub(crate) fn due(&self, number: u64) -> Option<Duration> {
         if self.goal.is_some_and(|goal| number >= goal) {
             return None;
@@ -90,7 +90,7 @@ impl Schedule {
         self.goal.is_some_and(|goal| number >= goal)
     }
 
-    /// When the last arrival has been.
+    /// The time of the last arrival.
     pub(crate) fn end(&self) -> Duration {
         Duration::from_secs_f64(self.ramp.end())
     }

@@ -10,11 +10,11 @@ pub(super) struct Record {
     pub(super) started: Instant,
     pub(super) connect: Option<Duration>,
     pub(super) tls: Option<Duration>,
-    /// When there was a connection to send on.
+    /// The time at which there was a connection to send on.
     pub(super) ready: Instant,
-    /// When the last byte of the request was written.
+    /// The time at which the last byte of the request was written.
     pub(super) sent: Option<Instant>,
-    /// When the first byte of the answer was read.
+    /// The time at which the first byte of the answer was read.
     pub(super) first: Option<Instant>,
     pub(super) bytes_in: u64,
     pub(super) bytes_out: u64,

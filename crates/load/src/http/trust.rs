@@ -1,4 +1,4 @@
-//! Which certificates are trusted.
+//! The certificates that are trusted.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -42,7 +42,7 @@ pub struct PlannedScenario {
     pub name: String,
     /// The name of its kind.
     pub kind: String,
-    /// When its iterations begin.
+    /// The executor: when its iterations begin.
     pub executor: ExecutorConfig,
     /// The time from the run's begin to its own.
     pub start: Duration,

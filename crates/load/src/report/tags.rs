@@ -1,4 +1,4 @@
-//! Which tags tell series apart.
+//! The tags that tell series apart.
 
 use crate::Summary;
 use crate::summary::{Series, TagList};

@@ -17,7 +17,7 @@ pub enum Action {
     Stop,
 }
 
-/// Which scenarios a key turns.
+/// The scenarios that a key turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
     /// The chosen scenario, else those that read, else all.

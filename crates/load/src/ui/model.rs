@@ -128,7 +128,7 @@ impl Model {
         };
     }
 
-    /// Which scenarios a key turns.
+    /// The scenarios that a key turns.
     fn turned(&self, load: Load, controls: &[Control]) -> Vec<usize> {
         let all = |wanted: &dyn Fn(&Control) -> bool| -> Vec<usize> {
             (0..controls.len())

@@ -5,7 +5,7 @@ use lucarne_tlog::{Hash, Level, TILE_WIDTH, Tile, leaf_hash, tile_root};
 
 use super::files::{Files, tile};
 
-/// How far down is read.
+/// The depth to which is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
     /// To the tiles or the entries right beneath.

@@ -36,7 +36,7 @@ impl Expected {
 pub(super) struct LeafTile {
     /// The data tile.
     pub(super) tile: Tile,
-    /// What the tree above knows.
+    /// The knowledge of the tree above.
     pub(super) expected: Expected,
     /// The bytes of the hash tile.
     pub(super) hashes: Result<Bytes, Problem>,
@@ -44,10 +44,10 @@ pub(super) struct LeafTile {
     pub(super) entries: Result<Bytes, Problem>,
 }
 
-/// What was seen in a data tile beside its hashes.
+/// The things seen in a data tile beside its hashes.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// What is wrong, in the order of the entries.
+    /// The faults, in the order of the entries.
     pub(super) findings: Vec<Finding>,
     /// The time of the first entry and of the last one, Unix milliseconds.
     pub(super) times: Option<(u64, u64)>,

@@ -24,7 +24,7 @@ pub(super) struct Parents {
     /// The full tile of each level that was looked at last, and its hashes, if
     /// they are known.
     last: [Option<(u64, Option<Bytes>)>; MAX_LEVEL as usize + 1],
-    /// What was found wrong and not yet told.
+    /// The faults that were found and not yet told.
     findings: Vec<Finding>,
 }
 

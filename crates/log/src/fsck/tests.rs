@@ -93,7 +93,7 @@ async fn a_file_that_is_missing_is_named() {
     }
 }
 
-/// What is checked in parts is checked as in one go: nothing is left out between
+/// A check in parts finds what a check in one go does: nothing is left out between
 /// them, and time does not begin anew.
 #[tokio::test]
 async fn a_check_goes_on_where_it_was_left() {

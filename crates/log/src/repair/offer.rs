@@ -1,4 +1,4 @@
-//! What is offered in place of wrong files: by the files beneath them, and by other
+//! The files that are offered in place of wrong ones: by those beneath them, and by other
 //! places.
 
 use std::fmt;
@@ -25,7 +25,7 @@ pub struct Source {
 
 /// Where what is offered comes from.
 pub(super) enum Origin<'s> {
-    /// What lies right beneath, in the log itself.
+    /// The files right beneath, in the log itself.
     Beneath,
     /// Another place, and what lies beneath where that has nothing.
     Source(&'s Source),
@@ -43,7 +43,7 @@ impl<'s> Origin<'s> {
             .chain([Origin::Entries])
     }
 
-    /// What it offers in place of these files, as it would be stored.
+    /// Offers something in place of these files, as it would be stored.
     pub(super) async fn offers(
         &self,
         own: &Arc<dyn Files>,

@@ -59,7 +59,7 @@ fn log(size: u64) -> (Arc<Stored>, Checkpoint) {
     }))
 }
 
-/// What was put right, and what is still wrong.
+/// The files that were put right, and what is still wrong.
 async fn mend(
     stored: &Arc<Stored>,
     sources: &[&Arc<Stored>],
@@ -172,7 +172,7 @@ async fn a_place_that_has_grown_is_of_use() {
     assert!(*stored.0.read() == *right.0.read());
 }
 
-/// What no hash covers is not taken from just anybody.
+/// Parts that no hash covers are not taken from just anybody.
 #[tokio::test]
 async fn what_no_hash_covers_is_looked_at() {
     let (right, signed) = log(300);

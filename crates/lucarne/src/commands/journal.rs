@@ -191,7 +191,7 @@ impl Seen {
         self.contents.torn.iter().map(line).collect()
     }
 
-    /// What no crash explains.
+    /// The findings that no crash explains.
     fn problems(&self, rounds: &[Round<'_>], standings: &[Standing]) -> Vec<String> {
         let mut problems: Vec<String> = Vec::new();
         problems.extend(self.contents.damage.iter().map(ToString::to_string));
@@ -216,7 +216,7 @@ impl Seen {
         problems
     }
 
-    /// What the lock has signed beyond what is published must be in the journal.
+    /// The rounds that the lock has signed beyond what is published must be in the journal.
     fn gap(&self, lock: &Found, rounds: &[Round<'_>], standings: &[Standing]) -> Option<String> {
         let (size, _) = lock.verified()?;
         let published = self.published.as_ref().and_then(Found::verified);

@@ -1,4 +1,4 @@
-//! What the commands that look at logs have in common: which logs, how a finding
+//! The common parts of the commands that look at logs: which logs, how a finding
 //! is said, and with what code they end.
 
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use crate::cli::Look;
 use crate::config::{Config, LogSettings, rfc3339};
 use crate::runtime;
 
-/// How a look ends.
+/// The verdict with which a look ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Fine,
@@ -32,7 +32,7 @@ impl Verdict {
     }
 }
 
-/// What was found of one log.
+/// The findings about one log.
 pub(crate) struct Report {
     pub(crate) verdict: Verdict,
     /// For people: lines.

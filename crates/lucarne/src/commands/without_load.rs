@@ -32,7 +32,7 @@ pub(crate) mod load {
     use std::ffi::OsString;
     use std::process::ExitCode;
 
-    /// What to do under load.
+    /// The loads there are not.
     #[derive(Debug, clap::Subcommand)]
     pub enum Load {
         /// Whatever it is.

@@ -83,7 +83,7 @@ impl fmt::Debug for Clouds {
     }
 }
 
-/// Whose server the flags are of.
+/// The server whose flags they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cloud {
     Aws,
@@ -91,7 +91,7 @@ pub(super) enum Cloud {
 }
 
 impl Clouds {
-    /// Whose these are, if they tell.
+    /// The server whose these are, if they tell.
     pub(super) fn cloud(&self) -> Option<Cloud> {
         match given(&self.signer_private_key_secret_name) {
             Some(name) if is_google(name) => Some(Cloud::Gcp),

@@ -322,7 +322,7 @@ impl Flags {
         }
     }
 
-    /// Whose flags these are, if they tell.
+    /// The server whose flags these are, if they tell.
     fn cloud(&self) -> Option<Cloud> {
         self.clouds.cloud().or_else(|| self.ignored.cloud())
     }

@@ -96,7 +96,7 @@ pub enum RefusedRoots {
 pub struct Ccadb {
     /// URL of the CSV (`http`, `https`, `file`), or a path.
     pub source: String,
-    /// Which of its roots are taken.
+    /// The roots that are taken of it.
     pub programme: CcadbProgramme,
 }
 

@@ -60,7 +60,7 @@ impl Scrub {
     }
 }
 
-/// What is said of a text that is no rate.
+/// The words for a text that is no rate.
 const NO_RATE: &str = "is not a rate, such as 20MB/s or 500kB/s, nor off";
 
 /// A number of bytes per second; `None` if it is `off`.

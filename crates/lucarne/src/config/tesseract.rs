@@ -136,7 +136,7 @@ impl Ignored {
         self.0.iter().copied()
     }
 
-    /// Whose server's they are, if one of them tells.
+    /// The server whose they are, if one of them tells.
     pub(super) fn cloud(&self) -> Option<Cloud> {
         self.iter().find_map(|flag| match flag.name {
             "s3_use_path_style" => Some(Cloud::Aws),

@@ -1,4 +1,4 @@
-//! Which hosts a page shows.
+//! The hosts that a page shows.
 
 use url::form_urlencoded;
 

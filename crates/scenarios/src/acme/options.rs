@@ -12,7 +12,7 @@ use crate::connection_options::ResolveOverride;
 use crate::option_values::{HttpVersion, TimeSpan, defaults};
 use crate::rest::Header;
 
-/// Which ACME server is loaded, and with what.
+/// The ACME server that is loaded, and with what.
 #[derive(Clone, Debug, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct AcmeOptions {
@@ -168,7 +168,7 @@ impl KeyAlgorithm {
     }
 }
 
-/// How names are proven.
+/// The challenge by which names are proven.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 pub enum ChallengeType {
     /// A file on port 80 (RFC 8555 8.3)

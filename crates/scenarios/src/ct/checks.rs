@@ -114,7 +114,7 @@ names! {
 /// Something that is not as it must be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Which check failed: a name of this module.
+    /// The check that failed: a name of this module.
     pub check: &'static str,
     /// A description for people.
     pub detail: String,

@@ -49,7 +49,7 @@ enum ExpectedAnswer {
 #[derive(Debug)]
 pub(crate) struct Probes {
     probes: Vec<Probe>,
-    /// Which of them have been judged.
+    /// The probes that have been judged.
     judged: Mutex<Vec<bool>>,
     target: Target,
     outage: Arc<Outage>,

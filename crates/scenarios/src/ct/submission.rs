@@ -53,7 +53,7 @@ pub(crate) const BODY_PREFIX: &str = "{\"chain\":[\"";
 /// One chain to submit.
 #[derive(Clone, Debug)]
 pub struct Submission {
-    /// Which endpoint takes it.
+    /// The endpoint that takes it.
     pub kind: EntryKind,
     pub(super) leaf: Bytes,
     pub(super) suffix: Arc<ChainSuffix>,

@@ -1,4 +1,4 @@
-//! Which log: its URLs, origin, key and window, from flags or from its
+//! The log that is loaded: its URLs, origin, key and window, from flags or from its
 //! `log.v3.json`.
 
 use std::path::PathBuf;

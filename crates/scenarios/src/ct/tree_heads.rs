@@ -195,7 +195,7 @@ impl TreeHeads {
     }
 }
 
-/// Which check a checkpoint fails that does not verify.
+/// The check that a checkpoint fails that does not verify.
 pub(crate) fn unverified(error: &CheckpointError) -> Finding {
     let check = match error {
         CheckpointError::Note(_) | CheckpointError::Text(_) => checks::CHECKPOINT_WELLFORMED,

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::connection_options::StatusRange;
 use crate::option_values::{TimeSpan, defaults};
 
-/// Which proxy is asked, for which hosts, and what must be true of the answers.
+/// The proxy that is asked, for which hosts, and what must be true of the answers.
 #[derive(Clone, Debug, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct ProxyScenarioOptions {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 use crate::connection_options::{OfferedTls, Pause, ResolveOverride, StatusRange};
 use crate::option_values::{HttpVersion, TimeSpan, defaults};
 
-/// Which requests are sent, and how.
+/// The requests that are sent, and how.
 #[derive(Clone, Debug, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct RestOptions {
@@ -97,7 +97,7 @@ pub struct RestOptions {
     /// Values by name, made once an iteration.
     #[arg(skip)]
     pub vars: Pairs,
-    /// What must be true of the one request's answer.
+    /// The checks of the one request's answer.
     #[arg(skip)]
     pub checks: Vec<CheckOptions>,
     /// Requests of an iteration, one after the other.

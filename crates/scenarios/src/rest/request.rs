@@ -16,7 +16,7 @@ use crate::interned::intern;
 pub(super) struct Request {
     /// The name in reports.
     pub(super) name: String,
-    /// Which of the scenario's servers it goes to.
+    /// The one of the scenario's servers that it goes to.
     pub(super) server: usize,
     pub(super) method: Method,
     pub(super) path: Template,

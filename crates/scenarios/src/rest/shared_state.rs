@@ -28,7 +28,7 @@ pub(super) struct SharedState {
     pub(super) options: Arc<ClientOptions>,
 }
 
-/// Which requests an iteration makes.
+/// The requests that an iteration makes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Order {
     /// All of them, one after the other.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 use crate::connection_options::ResolveOverride;
 use crate::option_values::{HttpVersion, TimeSpan, defaults};
 
-/// Which stores are loaded, and with what.
+/// The stores that are loaded, and with what.
 #[derive(Clone, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct S3Options {

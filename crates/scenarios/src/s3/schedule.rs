@@ -9,7 +9,7 @@ use super::options::{Operation, S3Options, Size};
 /// One combination of what is done, and where.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cell {
-    /// Which store.
+    /// The store.
     pub(super) store: usize,
     pub(super) operation: Operation,
     pub(super) size: Size,
@@ -41,7 +41,7 @@ impl Cell {
     }
 }
 
-/// Which cell is on. A cell lasts its time and until its last request is done;
+/// The cell that is on. A cell lasts its time and until its last request is done;
 /// only then does the next begin.
 #[derive(Debug)]
 pub(super) struct Schedule {

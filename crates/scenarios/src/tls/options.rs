@@ -10,7 +10,7 @@ use crate::connection_options::{OfferedTls, ResolveOverride, StatusRange};
 use crate::option_values::{HttpVersion, TimeSpan, defaults};
 use crate::rest::Header;
 
-/// Which server's handshakes are measured, and what must be true of them.
+/// The server whose handshakes are measured, and what must be true of them.
 #[derive(Clone, Debug, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct TlsScenarioOptions {

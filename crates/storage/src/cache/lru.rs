@@ -1,4 +1,4 @@
-//! Which files there are, how large, and which was asked for last.
+//! The files there are, how large, and which was asked for last.
 
 use std::collections::{BTreeMap, HashMap};
 

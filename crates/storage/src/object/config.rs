@@ -1,4 +1,4 @@
-//! Which store, and how patient to be with it.
+//! The store, and how patient to be with it.
 
 mod bucket_url;
 #[cfg(feature = "object-stores")]

@@ -451,7 +451,7 @@ fn connect(path: &Path) -> Result<Connection, LockError> {
     })
 }
 
-/// Which statements fit the table that is there.
+/// The statements that fit the table that is there.
 pub(super) fn dialect(path: &Path, connection: &Connection) -> Result<Dialect, LockError> {
     let column = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
     let columns = connection

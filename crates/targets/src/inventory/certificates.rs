@@ -76,7 +76,7 @@ fn is_dns_name(name: &str) -> bool {
     name.len() <= 253 && name.contains('.') && name.split('.').all(is_label)
 }
 
-/// Which part of a list.
+/// The part of a list that is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Page {
     /// From 1.

@@ -18,7 +18,7 @@ use super::failed;
 #[cfg(not(feature = "load"))]
 use super::without_load::ca::{new, show};
 
-/// What to do with them.
+/// The commands about it.
 #[derive(Debug, clap::Subcommand)]
 pub enum Ca {
     /// Make them: once, so that a log can be told of their roots
@@ -43,7 +43,7 @@ pub enum Ca {
     Inspect(Inspect),
 }
 
-/// What to make, and where.
+/// The files to make, and where.
 #[derive(Debug, clap::Args)]
 pub struct Mint {
     /// Its directory: what --ca of `lucarne proxy` names
@@ -63,7 +63,7 @@ pub struct Mint {
     pub name: Option<String>,
 }
 
-/// Which one.
+/// The file.
 #[derive(Debug, clap::Args)]
 pub struct Inspect {
     /// The directory of a CA, or a PEM file of certificates

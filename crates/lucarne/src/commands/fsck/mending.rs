@@ -1,4 +1,4 @@
-//! What wrong files are put right with.
+//! The means by which wrong files are put right.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(super) struct Mending {
 }
 
 impl Mending {
-    /// What the options name. If nothing is to be written, `place` has from now on what
+    /// The means that the options name. If nothing is to be written, `place` has from now on what
     /// would be.
     ///
     /// # Errors

@@ -108,7 +108,7 @@ async fn check(options: &Fsck, repair: Option<&Repair>) -> Result<ExitCode> {
     Ok(code)
 }
 
-/// What was looked at of a tree.
+/// The part of a tree that was looked at.
 struct Walk {
     /// Its end was reached.
     whole: bool,

@@ -24,7 +24,7 @@ pub(super) struct Place {
     /// For messages.
     pub(super) location: String,
     pub(super) files: Arc<dyn Files>,
-    /// What can be written to, and is no URL.
+    /// The data, if they can be written to; `None` for a URL.
     data: Option<DataPlace>,
     pub(super) verifier: CheckpointVerifier,
     /// The lock and the journal beside the data are known too.

@@ -1,4 +1,4 @@
-//! What a check says: to people in lines, to programs in JSON, a line each.
+//! The report of a check: to people in lines, to programs in JSON, a line each.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -144,7 +144,7 @@ impl Report {
         }
     }
 
-    /// What was put right, for the last line.
+    /// The number of files put right, for the last line.
     fn repairs(&self) -> String {
         match (self.repaired, self.dry_run) {
             (0, _) => String::new(),

@@ -1,4 +1,4 @@
-//! How far a check has got, in a file, so that the next one goes on from there.
+//! The progress of a check, in a file, so that the next one goes on from there.
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ impl State {
         }
     }
 
-    /// What an earlier check left there; `None` if there was none.
+    /// Reads what an earlier check left there; `None` if there was none.
     ///
     /// # Errors
     /// If the file is none of these.

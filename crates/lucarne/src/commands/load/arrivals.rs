@@ -26,7 +26,7 @@ impl Default for Usual {
     }
 }
 
-/// When iterations begin.
+/// The times at which iterations begin.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Load")]
 #[group(skip)]

@@ -9,7 +9,7 @@ use lucarne_load::plan::Plan;
 use super::exit;
 use crate::commands::check::conclude;
 
-/// Which plan.
+/// The plan.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub struct Options {

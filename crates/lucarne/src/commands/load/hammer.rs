@@ -15,25 +15,25 @@ use crate::commands::duration;
 /// For how long, if nothing says when to end: until it is stopped.
 const ENDLESS: Duration = Duration::from_secs(365 * 86_400);
 
-/// What is written and read, and how much of it.
+/// The writes and reads, and how many of them.
 #[derive(Clone, Debug, clap::Args)]
 #[group(skip)]
 pub struct Options {
-    /// What is written, and where.
+    /// The submissions, and where they go.
     #[command(flatten)]
     pub write: write::CtWriteOptions,
-    /// How much.
+    /// The amount.
     #[command(flatten)]
     pub load: Load,
-    /// What else.
+    /// The settings of every run.
     #[command(flatten)]
     pub settings: settings::Flags,
-    /// What is told of it.
+    /// The output.
     #[command(flatten)]
     pub output: output::Flags,
 }
 
-/// How much is written and read.
+/// The amount that is written and read.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Load (the CT hammer's flags)")]
 #[group(skip)]

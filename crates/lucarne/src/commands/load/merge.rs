@@ -7,7 +7,7 @@ use lucarne_load::{Summary, Verdict};
 
 use super::{exit, misconfigured, output};
 
-/// Which summaries, and what is told of them all.
+/// The summaries, and what is told of them all.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub struct Options {
@@ -19,7 +19,7 @@ pub struct Options {
     #[arg(short, long, value_name = "FILE", conflicts_with = "summary")]
     pub output: Option<PathBuf>,
 
-    /// What is told of them.
+    /// The output.
     #[command(flatten)]
     pub report: output::Report,
 }

@@ -25,7 +25,7 @@ pub(crate) const EXIT_CODES: &str = "Exit codes: 0 everything held; 99 a thresho
      had no samples, or less was offered than asked for; 104 a wrong plan or wrong options; 105 \
      interrupted; 110 the target never answered; 111 a report could not be written; 2 wrong usage.";
 
-/// What to do under load.
+/// The loads there are.
 #[derive(Debug, clap::Subcommand)]
 pub enum Load {
     /// Run a plan: scenarios, stages and thresholds from a YAML file

@@ -11,7 +11,7 @@ use crate::commands::atomic;
 /// The place of a file that is standard output.
 const STDOUT: &str = "-";
 
-/// How the summary at the end looks.
+/// The form of the summary at the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Style {
     /// For people who know k6
@@ -21,7 +21,7 @@ pub enum Style {
     Vegeta,
 }
 
-/// What is told of a run, and where.
+/// The output of a run, and where it goes.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Output")]
 #[group(skip)]
@@ -39,7 +39,7 @@ pub struct Flags {
     pub report: Report,
 }
 
-/// What is told at the end.
+/// The output at the end.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Output")]
 #[group(skip)]

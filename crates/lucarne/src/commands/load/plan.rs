@@ -15,10 +15,10 @@ pub struct Options {
     /// The plan; `lucarne load check` explains what is wrong with one
     #[arg(value_name = "PLAN")]
     pub plan: PathBuf,
-    /// What is added to it.
+    /// The settings that are added to it.
     #[command(flatten)]
     pub settings: settings::Flags,
-    /// What is told of it.
+    /// The output.
     #[command(flatten)]
     pub output: output::Flags,
 }

@@ -13,7 +13,7 @@ pub(super) const ACCEPTED: &str = "ct_accepted: rate>=0.99";
 /// Reads are answered, and not put off.
 pub(super) const THROTTLED: &str = "throttled: rate<0.01";
 
-/// What is added to a run.
+/// The settings that are added to a run.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Run")]
 #[group(skip)]

@@ -12,16 +12,16 @@ use super::{arrivals, execute, misconfigured, output, settings};
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub struct Single<O: clap::Args> {
-    /// What is done.
+    /// The scenario.
     #[command(flatten)]
     pub options: O,
-    /// When.
+    /// The executor.
     #[command(flatten)]
     pub arrivals: arrivals::Flags,
-    /// What else.
+    /// The settings of every run.
     #[command(flatten)]
     pub settings: settings::Flags,
-    /// What is told of it.
+    /// The output.
     #[command(flatten)]
     pub output: output::Flags,
 }

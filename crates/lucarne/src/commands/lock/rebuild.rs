@@ -148,7 +148,7 @@ fn last_signed(newest: &Newest, known: &[KnownCheckpoint]) -> (Vec<u8>, u64) {
     }
 }
 
-/// What it was held against, in words.
+/// The checkpoints that it was held against, in words.
 fn compared(known: &[KnownCheckpoint], silent: &[String], data: &str) -> String {
     let mut lines: Vec<String> = known
         .iter()

@@ -12,7 +12,7 @@ use crate::open;
 
 /// Rounds that are named one by one.
 const NAMED: usize = 8;
-/// What lies between lock and publication most of the time.
+/// The words for what lies between lock and publication most of the time.
 const NOTHING: &str = "nothing: what the lock has signed is published";
 
 /// Prints what lock and storage have of the logs.

@@ -210,7 +210,7 @@ impl FromStr for StoreKind {
     }
 }
 
-/// Whose key is in a certificate.
+/// The key in a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeafKeys {
     /// Each has its own.

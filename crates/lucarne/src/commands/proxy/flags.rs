@@ -13,7 +13,7 @@ use super::config::{Config, LeafKeys, Pair, StoreKind, Through, put};
 use crate::commands::duration;
 use crate::config::Listen;
 
-/// What can be said without a file.
+/// The settings that can be given without a file.
 #[derive(Debug, Default, clap::Args)]
 #[group(skip)]
 pub struct Flags {

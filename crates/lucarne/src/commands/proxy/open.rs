@@ -130,7 +130,7 @@ pub(super) fn key_log() -> Result<Option<Arc<dyn KeyLog>>> {
     Ok(Some(Arc::new(KeyLogFile::new())))
 }
 
-/// Which servers are believed: by the system's roots and those of the files.
+/// The servers that are believed: by the system's roots and those of the files.
 /// The roots come a second time as who observes wants them.
 pub(super) fn trust(config: &Config) -> Result<(Trust, Arc<Roots>)> {
     let mut trusted = Vec::new();

@@ -27,7 +27,7 @@ pub(crate) const EXIT_CODES: &str = "Exit codes: 0 stopped on request, or --once
      3 stale: the newest checkpoint is older than --stale-after; 99 a checkpoint that is wrong; \
      104 wrong options, or not a log; 110 the log does not answer; 2 wrong usage.";
 
-/// Which log, and how it is watched.
+/// The log, and how it is watched.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub struct Options {

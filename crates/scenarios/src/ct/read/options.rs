@@ -10,7 +10,7 @@ use crate::ct::LogOptions;
 use crate::ct::options::AuditLevel;
 use crate::option_values::{HttpVersion, Ratio, TimeSpan, defaults};
 
-/// What `ct-read` reads, where from, and what it checks.
+/// The part of a log that `ct-read` reads, where from, and what it checks.
 ///
 /// One value from the command line (flags) and from a plan (keys of the same
 /// names in camelCase).

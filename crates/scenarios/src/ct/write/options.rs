@@ -13,7 +13,7 @@ use crate::ct::target::configuration;
 use crate::ct::{Issuers, LogOptions};
 use crate::option_values::{HttpVersion, Ratio, TimeSpan, Timestamp, defaults};
 
-/// What `ct-write` sends, where to, and what it checks.
+/// The submissions that `ct-write` sends, where to, and what it checks.
 ///
 /// One value from the command line (flags) and from a plan (keys of the same
 /// names in camelCase).
