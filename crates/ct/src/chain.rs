@@ -171,7 +171,8 @@ impl Decoder {
 
     fn push<E: de::Error>(&mut self, index: usize, base64: &[u8]) -> Result<u32, E> {
         let before = self.bytes.len();
-        if let Err(detail) = decode_base64(base64, &mut self.bytes) {
+        if let Err(error) = decode_base64(base64, &mut self.bytes) {
+            let detail = error.to_string();
             return Err(self.reject(Rejection::of(index, Code::InvalidBase64, detail)));
         }
         if self.bytes.len() == before {
@@ -182,8 +183,17 @@ impl Decoder {
     }
 }
 
+/// The reasons why an element of a chain is not base64.
+#[derive(Debug, thiserror::Error)]
+enum Base64Error {
+    #[error("not base64 at character {0}; accepted is A–Z a–z 0–9 + / =")]
+    Character(usize),
+    #[error("not base64: a wrong number of characters")]
+    Length,
+}
+
 /// Decodes strictly, which is fast; and only if that fails, forgivingly.
-fn decode_base64(base64: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+fn decode_base64(base64: &[u8], out: &mut Vec<u8>) -> Result<(), Base64Error> {
     let before = out.len();
     if base64_simd::STANDARD.decode_append(base64, out).is_ok() {
         return Ok(());
@@ -194,8 +204,8 @@ fn decode_base64(base64: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
         Err(_) => {
             let odd = |byte: &u8| !byte.is_ascii_alphanumeric() && !b"+/= \n\r\t".contains(byte);
             return Err(match base64.iter().position(odd) {
-                Some(at) => format!("not base64 at character {at}; accepted is A–Z a–z 0–9 + / ="),
-                None => "not base64: a wrong number of characters".to_owned(),
+                Some(at) => Base64Error::Character(at),
+                None => Base64Error::Length,
             });
         }
     }

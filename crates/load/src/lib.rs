@@ -38,7 +38,7 @@ pub mod verdict;
 
 pub use controls::Controls;
 pub use exchange::{Exchange, Failure};
-pub use executor::ExecutorConfig;
+pub use executor::{ExecutorConfig, ExecutorError};
 pub use histogram::{Histogram, HistogramError};
 pub use iteration::{Iteration, Pending};
 pub use metric::Metric;

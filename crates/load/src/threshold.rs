@@ -3,6 +3,8 @@
 mod evaluate;
 mod parse;
 
+pub use parse::ThresholdProblem;
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -71,7 +73,7 @@ pub struct ThresholdError {
     /// The text that was written.
     pub threshold: String,
     /// The problem with it.
-    pub problem: String,
+    pub problem: ThresholdProblem,
 }
 
 impl Threshold {

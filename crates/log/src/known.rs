@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use lucarne_ct::CheckpointError;
 use lucarne_storage::Assets;
 use lucarne_tlog::{EMPTY_ROOT, Hash, RightEdge};
 
@@ -37,16 +38,24 @@ impl Answer {
     /// Returns the checkpoint, if it is one of this log.
     ///
     /// # Errors
-    /// Why it proves nothing.
-    pub fn verify(self, config: &LogConfig) -> Result<KnownCheckpoint, String> {
+    /// It proves nothing.
+    pub fn verify(self, config: &LogConfig) -> Result<KnownCheckpoint, AnswerError> {
         let place = self.place;
-        match VerifiedCheckpoint::verify(self.note?, config) {
-            Ok(signed) => Ok(KnownCheckpoint { place, signed }),
-            Err(problem) => Err(format!(
-                "what is there is no checkpoint of this log: {problem}"
-            )),
-        }
+        let note = self.note.map_err(AnswerError::None)?;
+        let signed = VerifiedCheckpoint::verify(note, config)?;
+        Ok(KnownCheckpoint { place, signed })
     }
+}
+
+/// The reasons why an answer proves nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum AnswerError {
+    /// There was none, in the words of whoever asked.
+    #[error("{0}")]
+    None(String),
+    /// It is no checkpoint, or another log's.
+    #[error("what is there is no checkpoint of this log: {0}")]
+    Checkpoint(#[from] CheckpointError),
 }
 
 /// A checkpoint that this log has signed, and that somebody outside has.
@@ -239,11 +248,11 @@ pub(crate) async fn ask(config: &LogConfig) -> Vec<KnownCheckpoint> {
     let verify = |answer: Answer| {
         let place = answer.place.clone();
         let verified = answer.verify(config);
-        let warn = |problem: &String| {
+        let warn = |problem: &AnswerError| {
             tracing::warn!(
                 log = config.shortname,
                 place,
-                problem,
+                %problem,
                 "known_checkpoints: nothing to compare with there; the log starts without it"
             );
         };

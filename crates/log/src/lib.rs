@@ -52,7 +52,7 @@ pub use clock::Clock;
 pub use config::LogConfig;
 pub use error::{Fatal, ReadError, SubmitError};
 pub use fsck::{Checked, Files, Finding, FsckPosition, Problem, fsck, superseded};
-pub use known::{Answer, KnownCheckpoint, KnownCheckpoints, KnownError};
+pub use known::{Answer, AnswerError, KnownCheckpoint, KnownCheckpoints, KnownError};
 pub use log::Log;
 pub use look::{Found, Looked, Standing, standings};
 pub use lucarne_storage::{Encoding, OpenFile};

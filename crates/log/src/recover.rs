@@ -41,10 +41,16 @@ pub(crate) struct VerifiedCheckpoint {
 }
 
 impl VerifiedCheckpoint {
-    pub(crate) fn verify(note: Bytes, config: &LogConfig) -> Result<VerifiedCheckpoint, String> {
+    /// Verifies a checkpoint as one of this log.
+    ///
+    /// # Errors
+    /// It is none.
+    pub(crate) fn verify(
+        note: Bytes,
+        config: &LogConfig,
+    ) -> Result<VerifiedCheckpoint, CheckpointError> {
         let (checkpoint, timestamp_ms) =
-            verify_checkpoint(&note, &config.origin, config.key.public_key_spki())
-                .map_err(|error| error.to_string())?;
+            verify_checkpoint(&note, &config.origin, config.key.public_key_spki())?;
         Ok(VerifiedCheckpoint {
             checkpoint,
             timestamp_ms,
@@ -242,7 +248,8 @@ pub(crate) async fn newest(config: &LogConfig, assets: Arc<dyn Assets>) -> Resul
                 .key
                 .sign_checkpoint(&config.origin, step.new_size, &step.new_root, now_ms)
                 .map_err(|error| Fatal::Sign(error.to_string()))?;
-            VerifiedCheckpoint::verify(note.into(), config).map_err(Fatal::Inconsistent)?
+            VerifiedCheckpoint::verify(note.into(), config)
+                .map_err(|error| Fatal::Sign(error.to_string()))?
         }
     };
     // Whoever starts the log will compare all of it with that: so it is now.

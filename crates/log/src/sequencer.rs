@@ -326,7 +326,8 @@ impl Sequencer {
             .map_err(|error| Fatal::Sign(error.to_string()))?;
         let note = Bytes::from(note);
         // A signature that does not verify must never be committed.
-        recover::VerifiedCheckpoint::verify(note.clone(), config).map_err(Fatal::Sign)?;
+        recover::VerifiedCheckpoint::verify(note.clone(), config)
+            .map_err(|error| Fatal::Sign(error.to_string()))?;
         let log_id = config.key.log_id();
         self.log
             .lock

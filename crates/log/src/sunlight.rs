@@ -15,7 +15,7 @@ use std::io::Read;
 
 use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
-use lucarne_ct::TileLeafRef;
+use lucarne_ct::{TileLeafError, TileLeafRef};
 use lucarne_storage::{Asset, AssetKind, Assets, Encoding};
 use lucarne_tlog::{Checkpoint, Level, TILE_WIDTH, Tile};
 
@@ -63,8 +63,12 @@ impl Bundle {
         Ok(Some(bundle))
     }
 
-    fn parse(bytes: &[u8], published: &Checkpoint, signed: &Checkpoint) -> Result<Bundle, String> {
-        let tiles = data_tiles(bytes).map_err(|error| error.to_string())?;
+    fn parse(
+        bytes: &[u8],
+        published: &Checkpoint,
+        signed: &Checkpoint,
+    ) -> Result<Bundle, BundleError> {
+        let tiles = data_tiles(bytes).map_err(BundleError::Archive)?;
         let mut entries = Vec::new();
         let mut timestamp_ms = 0;
         let mut next = published.size;
@@ -72,18 +76,22 @@ impl Bundle {
             let first = next / TILE_WIDTH * TILE_WIDTH;
             let end = signed.size.min(first + TILE_WIDTH);
             let tile = Tile::new(Level::Data, next / TILE_WIDTH, (end - first) as u16);
-            let path = tile.ok_or("its tree is too large")?.path();
-            let bytes = tiles
-                .get(&path)
-                .ok_or_else(|| format!("it has no {path}"))?;
-            let plain = gunzip(bytes.clone()).map_err(|error| format!("{path}: {error}"))?;
+            let path = tile.ok_or(BundleError::TooLarge)?.path();
+            let missing = || BundleError::Missing(path.clone());
+            let bytes = tiles.get(&path).ok_or_else(missing)?;
+            let packed = |error| BundleError::Gzip(path.clone(), error);
+            let plain = gunzip(bytes.clone()).map_err(packed)?;
             let mut rest = plain.as_ref();
             for expected in first..end {
                 let before = rest;
-                let leaf = TileLeafRef::read(&mut rest).map_err(|e| format!("{path}: {e}"))?;
+                let damaged = |error| BundleError::Entry(path.clone(), error);
+                let leaf = TileLeafRef::read(&mut rest).map_err(damaged)?;
                 if leaf.index != expected {
-                    let found = leaf.index;
-                    return Err(format!("{path}: entry {found} where {expected} is due"));
+                    return Err(BundleError::Index {
+                        path,
+                        found: leaf.index,
+                        expected,
+                    });
                 }
                 if expected >= next {
                     entries.extend_from_slice(&before[..before.len() - rest.len()]);
@@ -133,6 +141,27 @@ impl Bundle {
             AssetKind::DataTile { encoding },
         ))
     }
+}
+
+/// The reasons why a bundle is none of this tree.
+#[derive(Debug, thiserror::Error)]
+enum BundleError {
+    #[error("{0}")]
+    Archive(std::io::Error),
+    #[error("its tree is too large")]
+    TooLarge,
+    #[error("it has no {0}")]
+    Missing(String),
+    #[error("{0}: {1}")]
+    Gzip(String, std::io::Error),
+    #[error("{0}: {1}")]
+    Entry(String, TileLeafError),
+    #[error("{path}: entry {found} where {expected} is due")]
+    Index {
+        path: String,
+        found: u64,
+        expected: u64,
+    },
 }
 
 /// The data tiles in a bundle, as they are stored. (Names tiles, which are

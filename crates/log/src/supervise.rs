@@ -72,7 +72,7 @@ impl Shared {
         let recovered = self.recover().await?;
         self.settle(recovered.tree.size()).await?;
         let head = recover::VerifiedCheckpoint::verify(recovered.committed, &self.config);
-        let head = head.map_err(Fatal::Inconsistent)?;
+        let head = head.map_err(|error| Fatal::Inconsistent(error.to_string()))?;
         let edge = Arc::new(recovered.tree);
         self.reader.publish(head.published(), Some(edge));
         Ok(())

@@ -41,9 +41,9 @@ impl fmt::Display for KeyType {
 }
 
 impl std::str::FromStr for KeyType {
-    type Err = String;
+    type Err = UnknownKeyType;
 
-    fn from_str(name: &str) -> Result<Self, String> {
+    fn from_str(name: &str) -> Result<Self, UnknownKeyType> {
         const KINDS: [KeyType; 7] = [
             KeyType::EcdsaP256,
             KeyType::EcdsaP384,
@@ -55,13 +55,14 @@ impl std::str::FromStr for KeyType {
         ];
         let plain = name.to_ascii_lowercase().replace('-', "");
         let found = KINDS.into_iter().find(|kind| kind.to_string() == plain);
-        found.ok_or_else(|| {
-            format!(
-                "{name:?} is no kind of key: p256, p384, p521, rsa2048, rsa3072, rsa4096 or ed25519"
-            )
-        })
+        found.ok_or_else(|| UnknownKeyType(name.to_owned()))
     }
 }
+
+/// A name that no kind of key has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no kind of key: p256, p384, p521, rsa2048, rsa3072, rsa4096 or ed25519")]
+pub struct UnknownKeyType(pub String);
 
 /// The algorithms that certificates are signed with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -182,17 +182,25 @@ async fn clear(
 }
 
 /// Reads the ClientHello; what was read can be passed on all the same.
-async fn hello(core: &Core, mut stream: Rewind) -> Result<StartHandshake<Rewind>, String> {
+async fn hello(core: &Core, mut stream: Rewind) -> Result<StartHandshake<Rewind>, HelloError> {
     stream.record();
     let reading = LazyConfigAcceptor::new(Acceptor::default(), stream);
     match timeout(core.limits.handshake, reading).await {
-        Ok(Ok(start)) => Ok(start),
-        Ok(Err(error)) => Err(error.to_string()),
+        Ok(start) => Ok(start?),
         Err(_) => {
             core.stats.stalled.inc();
-            Err("it did not finish its ClientHello in time".to_owned())
+            Err(HelloError::Late)
         }
     }
+}
+
+/// The reasons why there is no ClientHello.
+#[derive(Debug, thiserror::Error)]
+enum HelloError {
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    #[error("it did not finish its ClientHello in time")]
+    Late,
 }
 
 /// The offer of a ClientHello.

@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::environment::{Environment, peak_memory, process_cpu};
+use crate::executor::ExecutorError;
 use crate::http::kind;
 use crate::metric::Metric;
 use crate::note::Note;
@@ -59,6 +60,20 @@ pub(crate) struct RunOptions {
     pub(crate) workers: usize,
 }
 
+/// The reasons why there is nothing to run.
+#[derive(Debug, thiserror::Error)]
+enum RunError {
+    #[error("there is no scenario to run")]
+    Nothing,
+    #[error("scenario \"{scenario}\": {source}")]
+    Executor {
+        scenario: String,
+        source: ExecutorError,
+    },
+    #[error("there are two scenarios \"{0}\"")]
+    Twice(String),
+}
+
 impl Execution {
     pub(crate) fn run(self) -> Outcome {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -75,7 +90,7 @@ impl Execution {
 
     async fn perform(&self) -> Result<Outcome, Outcome> {
         self.check()
-            .map_err(|error| self.refused(Verdict::Configuration, error))?;
+            .map_err(|error| self.refused(Verdict::Configuration, error.to_string()))?;
         self.announce_preparing();
         self.prepare().await?;
         let workers = self
@@ -110,24 +125,22 @@ impl Execution {
         Ok(self.sum_up(collecting.over(), &times, notes, broken))
     }
 
-    /// Returns whether there is something to run, and it can be.
-    fn check(&self) -> Result<(), String> {
+    /// Checks that there is something to run, and that it can be.
+    fn check(&self) -> Result<(), RunError> {
         let scenarios = &self.run_state.scenarios;
         if scenarios.is_empty() {
-            return Err("there is no scenario to run".into());
+            return Err(RunError::Nothing);
         }
         for (index, state) in scenarios.iter().enumerate() {
             let name = &state.config.name;
-            state
-                .config
-                .executor
-                .check()
-                .map_err(|error| format!("scenario \"{name}\": {error}"))?;
-            if scenarios[..index]
-                .iter()
-                .any(|other| other.config.name == *name)
-            {
-                return Err(format!("there are two scenarios \"{name}\""));
+            let refused = |source| RunError::Executor {
+                scenario: name.clone(),
+                source,
+            };
+            state.config.executor.check().map_err(refused)?;
+            let before = &scenarios[..index];
+            if before.iter().any(|other| other.config.name == *name) {
+                return Err(RunError::Twice(name.clone()));
             }
         }
         Ok(())

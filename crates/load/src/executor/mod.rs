@@ -118,13 +118,34 @@ impl Default for ArrivalRateOptions {
     }
 }
 
+/// The reasons why an executor cannot be offered.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ExecutorError {
+    /// A rate per no time.
+    #[error("a time unit is longer than nothing")]
+    TimeUnit,
+    /// A rate or a number of users that is none, or that no machine could offer.
+    #[error("a {what} is between 0 and {most}, not {value}")]
+    Amount {
+        /// The kind of amount.
+        what: &'static str,
+        /// The most there can be.
+        most: f64,
+        /// The amount that was given.
+        value: f64,
+    },
+    /// A duration of zero.
+    #[error("it lasts no time")]
+    NoTime,
+}
+
 impl ExecutorConfig {
     /// Returns whether this can be offered at all.
     ///
     /// # Errors
     ///
     /// A rate or a number of users that is none, or that no machine could offer.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), ExecutorError> {
         let (start, stages, unit): (f64, &[Stage], f64) = match self {
             ExecutorConfig::ConstantArrivalRate { rate, .. } => {
                 (rate.count, &[], rate.per.as_secs_f64())
@@ -136,7 +157,7 @@ impl ExecutorConfig {
             ExecutorConfig::RampingVus { start, stages, .. } => (*start as f64, stages, 1.0),
         };
         if unit <= 0.0 {
-            return Err("a time unit is longer than nothing".into());
+            return Err(ExecutorError::TimeUnit);
         }
         let (most, what) = match self.arrival_rate() {
             Some(_) => (MOST_PER_SECOND, "rate"),
@@ -147,8 +168,8 @@ impl ExecutorConfig {
             .map(|value| value / unit)
             .find(|value| !(0.0..=most).contains(value))
         {
-            Some(value) => Err(format!("a {what} is between 0 and {most}, not {value}")),
-            None if self.duration().is_zero() => Err("it lasts no time".into()),
+            Some(value) => Err(ExecutorError::Amount { what, most, value }),
+            None if self.duration().is_zero() => Err(ExecutorError::NoTime),
             None => Ok(()),
         }
     }

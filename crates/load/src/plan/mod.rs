@@ -19,7 +19,7 @@ use lucarne_settings::{Node, Reader, Report, Section, Value, environment, tree, 
 pub use executor::EXECUTORS;
 pub use kind::{Build, Kind};
 pub use scenario::PlannedScenario;
-pub use tags::tag;
+pub use tags::{TagError, tag};
 
 use crate::{PrepareError, Run, Thresholds};
 

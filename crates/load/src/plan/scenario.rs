@@ -106,7 +106,7 @@ impl fmt::Debug for PlannedScenario {
 pub(super) fn read(entry: &Entry, kinds: &[Kind], report: &mut Report) -> Option<PlannedScenario> {
     let path = format!("scenarios.{}", entry.key);
     if let Err(why) = tags::name(&entry.key) {
-        report.problem(Some(entry.line), &path, why);
+        report.problem(Some(entry.line), &path, why.to_string());
     }
     let known = super::SCENARIO.concat();
     let section = Section::open_advised(&entry.value, &path, &known, unknown, report)?;

@@ -16,42 +16,62 @@ pub(super) fn read(node: Option<&Node>, path: &str, report: &mut Report) -> Vec<
     for entry in entries {
         let read = match &entry.value.value {
             Value::Scalar(value) => checked(&entry.key, value),
-            other => Err(format!("must be a single value, but is {}", other.kind())),
+            other => Err(TagError::NotOneValue(other.kind())),
         };
         match read {
             Ok(tag) if tags.iter().all(|(name, _)| *name != tag.0) => tags.push(tag),
             Ok(_) => report.problem(Some(entry.line), join(path, &entry.key), "is given twice"),
-            Err(why) => report.problem(Some(entry.line), join(path, &entry.key), why),
+            Err(why) => report.problem(Some(entry.line), join(path, &entry.key), why.to_string()),
         }
     }
     tags
 }
 
+/// The fault of a tag or a name, in words that follow the text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TagError {
+    /// No `=` in a flag.
+    #[error("is not name=value")]
+    NoPair,
+    /// A list or a map.
+    #[error("must be a single value, but is {0}")]
+    NotOneValue(&'static str),
+    /// The tag that the engine itself gives.
+    #[error("is the tag that every scenario has by its name; use another")]
+    Scenario,
+    /// No value, or one that no threshold could name.
+    #[error("must have a value, without commas and braces")]
+    Value,
+    /// A name that no threshold could have.
+    #[error("is not a name: letters, digits, `_`, `-` and `.`")]
+    Name,
+}
+
 /// A tag as a flag has it: `name=value`.
 ///
 /// # Errors
-/// In words that follow the text.
-pub fn tag(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("is not name=value")?;
+/// [`TagError`].
+pub fn tag(text: &str) -> Result<(String, String), TagError> {
+    let (name, value) = text.split_once('=').ok_or(TagError::NoPair)?;
     checked(name, value)
 }
 
-fn checked(tag: &str, value: &str) -> Result<(String, String), String> {
+fn checked(tag: &str, value: &str) -> Result<(String, String), TagError> {
     if tag == "scenario" {
-        return Err("is the tag that every scenario has by its name; use another".into());
+        return Err(TagError::Scenario);
     }
     name(tag)?;
     if value.is_empty() || value.contains([',', '{', '}', '\n']) {
-        return Err("must have a value, without commas and braces".into());
+        return Err(TagError::Value);
     }
     Ok((tag.to_owned(), value.to_owned()))
 }
 
 /// A name that can stand in a threshold, `metric{tag:value}`.
-pub(super) fn name(text: &str) -> Result<(), String> {
+pub(super) fn name(text: &str) -> Result<(), TagError> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     match !text.is_empty() && text.chars().all(allowed) {
         true => Ok(()),
-        false => Err("is not a name: letters, digits, `_`, `-` and `.`".into()),
+        false => Err(TagError::Name),
     }
 }

@@ -4,6 +4,56 @@ use std::time::Duration;
 
 use super::{Aggregation, Operator, Threshold, ThresholdError};
 
+/// The problem with a threshold that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ThresholdProblem {
+    /// A metric alone.
+    #[error("expected \"metric: expression\", as in \"http_req_failed: rate<0.01\"")]
+    NoExpression,
+    /// An aggregation that a metric of this kind does not have.
+    #[error("{metric} is a {kind}: it has {known}")]
+    Kind {
+        /// The metric.
+        metric: String,
+        /// Its kind.
+        kind: &'static str,
+        /// The aggregations that it has.
+        known: &'static str,
+    },
+    /// A bound with a unit for something that is no time.
+    #[error("only durations have a unit")]
+    Unit,
+    /// No `}`.
+    #[error("the {{ of its tags is not closed")]
+    NotClosed,
+    /// `{}`.
+    #[error("there are no tags between {{ and }}")]
+    NoTags,
+    /// A name that no metric has.
+    #[error("\"{0}\" is not the name of a metric")]
+    Metric(String),
+    /// A tag without its colon.
+    #[error("\"{0}\" is not a tag, which is written name:value")]
+    Tag(String),
+    /// An expression that does not compare.
+    #[error("expected an aggregation, an operator and a number, as in \"p(95)<500\"")]
+    NoOperator,
+    /// A comparison that there is not.
+    #[error("the operators are <, <=, >, >=, == and !=")]
+    Operator,
+    /// A percentile that there is not.
+    #[error("\"{0}\" is not a percentile between 0 and 100")]
+    Percentile(String),
+    /// An aggregation that there is not.
+    #[error(
+        "\"{0}\" is not an aggregation; there are avg, min, max, med, p(N), count, rate and value"
+    )]
+    Aggregation(String),
+    /// A bound that is none.
+    #[error("\"{0}\" is not a number")]
+    Number(String),
+}
+
 /// Longest first: `<` is the beginning of `<=`.
 const OPERATORS: [(&str, Operator); 8] = [
     ("===", Operator::Equal),
@@ -35,7 +85,7 @@ impl Threshold {
     /// Says what is wrong with either.
     pub fn new(key: &str, expression: &str) -> Result<Self, ThresholdError> {
         let (key, expression) = (key.trim(), expression.trim());
-        let problem = |problem: String| ThresholdError {
+        let problem = |problem| ThresholdError {
             threshold: format!("{key}: {expression}"),
             problem,
         };
@@ -68,24 +118,26 @@ impl Threshold {
             Some(colon) => Threshold::new(&line[..brace + colon], &line[brace + colon + 1..]),
             None => Err(ThresholdError {
                 threshold: line.into(),
-                problem: "expected \"metric: expression\", as in \"http_req_failed: rate<0.01\""
-                    .into(),
+                problem: ThresholdProblem::NoExpression,
             }),
         }
     }
 
-    /// Returns whether the aggregation makes sense for a metric whose kind is known.
-    fn fits(&self, unit: bool) -> Result<(), String> {
+    /// Checks that the aggregation makes sense for a metric whose kind is known.
+    fn fits(&self, unit: bool) -> Result<(), ThresholdProblem> {
         let Some(kind) = known_kind(&self.metric) else {
             return Ok(());
         };
         if !self.aggregation.fits(kind) {
-            let (metric, known) = (&self.metric, Aggregation::of(kind));
-            return Err(format!("{metric} is a {kind}: it has {known}"));
+            return Err(ThresholdProblem::Kind {
+                metric: self.metric.clone(),
+                kind,
+                known: Aggregation::of(kind),
+            });
         }
         let time = kind == "trend" && self.aggregation != Aggregation::Count;
         match unit && !time {
-            true => Err("only durations have a unit".into()),
+            true => Err(ThresholdProblem::Unit),
             false => Ok(()),
         }
     }
@@ -155,15 +207,13 @@ fn closing_brace(text: &str) -> Option<usize> {
 
 type Key = (String, Vec<(String, String)>);
 
-fn read_key(key: &str) -> Result<Key, String> {
+fn read_key(key: &str) -> Result<Key, ThresholdProblem> {
     let (metric, tags) = match key.split_once('{') {
         None => (key, ""),
         Some((metric, rest)) => {
-            let inner = rest
-                .strip_suffix('}')
-                .ok_or("the { of its tags is not closed")?;
+            let inner = rest.strip_suffix('}').ok_or(ThresholdProblem::NotClosed)?;
             if inner.trim().is_empty() {
-                return Err("there are no tags between { and }".into());
+                return Err(ThresholdProblem::NoTags);
             }
             (metric, inner)
         }
@@ -171,38 +221,36 @@ fn read_key(key: &str) -> Result<Key, String> {
     let metric = metric.trim();
     let letter = |c: char| c.is_alphanumeric() || "_-.".contains(c);
     if metric.is_empty() || !metric.chars().all(letter) {
-        return Err(format!("\"{metric}\" is not the name of a metric"));
+        return Err(ThresholdProblem::Metric(metric.to_owned()));
     }
     let tags = tags.split(',').filter(|tag| !tag.is_empty()).map(read_tag);
     Ok((metric.into(), tags.collect::<Result<_, _>>()?))
 }
 
-fn read_tag(tag: &str) -> Result<(String, String), String> {
+fn read_tag(tag: &str) -> Result<(String, String), ThresholdProblem> {
     match tag.split_once(':') {
         Some((name, value)) if !name.trim().is_empty() => {
             Ok((name.trim().into(), value.trim().trim_matches('"').into()))
         }
-        _ => Err(format!(
-            "\"{tag}\" is not a tag, which is written name:value"
-        )),
+        _ => Err(ThresholdProblem::Tag(tag.to_owned())),
     }
 }
 
-fn read_expression(text: &str) -> Result<(Aggregation, Operator, f64, bool), String> {
+fn read_expression(text: &str) -> Result<(Aggregation, Operator, f64, bool), ThresholdProblem> {
     let place = text
         .find(['<', '>', '=', '!'])
-        .ok_or("expected an aggregation, an operator and a number, as in \"p(95)<500\"")?;
+        .ok_or(ThresholdProblem::NoOperator)?;
     let rest = &text[place..];
     let (sign, operator) = OPERATORS
         .into_iter()
         .find(|(sign, _)| rest.starts_with(sign))
-        .ok_or("the operators are <, <=, >, >=, == and !=")?;
+        .ok_or(ThresholdProblem::Operator)?;
     let aggregation = read_aggregation(text[..place].trim())?;
     let (bound, unit) = read_bound(rest[sign.len()..].trim())?;
     Ok((aggregation, operator, bound, unit))
 }
 
-fn read_aggregation(text: &str) -> Result<Aggregation, String> {
+fn read_aggregation(text: &str) -> Result<Aggregation, ThresholdProblem> {
     Ok(match text {
         "avg" => Aggregation::Avg,
         "min" => Aggregation::Min,
@@ -217,20 +265,15 @@ fn read_aggregation(text: &str) -> Result<Aggregation, String> {
         {
             Some(p) => match p.trim().parse() {
                 Ok(p) if (0.0..=100.0).contains(&p) => Aggregation::Percentile(p),
-                _ => return Err(format!("\"{p}\" is not a percentile between 0 and 100")),
+                _ => return Err(ThresholdProblem::Percentile(p.to_owned())),
             },
-            None => {
-                let known = "avg, min, max, med, p(N), count, rate and value";
-                return Err(format!(
-                    "\"{text}\" is not an aggregation; there are {known}"
-                ));
-            }
+            None => return Err(ThresholdProblem::Aggregation(text.to_owned())),
         },
     })
 }
 
 /// A number, and whether it has a unit.
-fn read_bound(text: &str) -> Result<(f64, bool), String> {
+fn read_bound(text: &str) -> Result<(f64, bool), ThresholdProblem> {
     let unit = UNITS.into_iter().find(|(unit, _)| text.ends_with(unit));
     let number = unit.map_or(text, |(unit, _)| &text[..text.len() - unit.len()]);
     match number.trim().parse::<f64>() {
@@ -238,7 +281,7 @@ fn read_bound(text: &str) -> Result<(f64, bool), String> {
             number * unit.map_or(1.0, |(_, scale)| scale),
             unit.is_some(),
         )),
-        _ => Err(format!("\"{text}\" is not a number")),
+        _ => Err(ThresholdProblem::Number(text.to_owned())),
     }
 }
 

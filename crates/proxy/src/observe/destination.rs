@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lucarne_ct::{Certificate, ListedLog, LogList, LogStatus, PublicKey};
+use lucarne_ct::{Certificate, DerError, ListedLog, LogList, LogStatus, PublicKey};
 use lucarne_net::Client;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -62,15 +62,15 @@ impl Destination {
 /// The log for a certificate: the first whose window it fits into, else the first without one.
 ///
 /// # Errors
-/// There is none; why, in words.
+/// There is none.
 pub(crate) fn choose<'d>(
     destinations: &'d [Destination],
     list: Option<&LogList>,
     leaf: &[u8],
-) -> Result<&'d Destination, String> {
-    let leaf = Certificate::parse(leaf).map_err(|error| error.to_string())?;
+) -> Result<&'d Destination, NoDestination> {
+    let leaf = Certificate::parse(leaf)?;
     let not_after = leaf.not_after().and_then(|time| u64::try_from(time).ok());
-    let not_after = not_after.ok_or("its notAfter cannot be read")?;
+    let not_after = not_after.ok_or(NoDestination::NotAfter)?;
     let mut best: Option<(Fit, &Destination)> = None;
     for destination in destinations {
         let fit = destination.fit(list, not_after);
@@ -78,10 +78,19 @@ pub(crate) fn choose<'d>(
             best = Some((fit, destination));
         }
     }
-    best.map(|(_, destination)| destination).ok_or_else(|| {
-        let day = day(not_after);
-        format!("no log takes certificates that expire on {day}, of those that chains go to")
-    })
+    let best = best.map(|(_, destination)| destination);
+    best.ok_or_else(|| NoDestination::Window(day(not_after)))
+}
+
+/// The reasons why a certificate goes to no log.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoDestination {
+    #[error(transparent)]
+    Certificate(#[from] DerError),
+    #[error("its notAfter cannot be read")]
+    NotAfter,
+    #[error("no log takes certificates that expire on {0}, of those that chains go to")]
+    Window(String),
 }
 
 /// The log in the list: by its key, where that is known, else by its URL.

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use lucarne_ct::{
-    Certificate, CtPolicy, Delivery, ListedLog, LogList, PublicKey, Sct, SctError, SctList,
-    SignedEntry, ValidSct, Verdict, delivered_entry, embedded_entry, sct_list_of_ocsp,
+    Certificate, CtPolicy, Delivery, DerError, ListedLog, LogList, PublicKey, Sct, SctError,
+    SctList, SignedEntry, ValidSct, Verdict, delivered_entry, embedded_entry, sct_list_of_ocsp,
 };
 
 use super::issuer::Path;
@@ -304,22 +304,22 @@ fn unreadable(why: String, listed: bool) -> Judgement {
 fn presented(
     leaf: &Certificate<'_>,
     deliveries: &SctDeliveries,
-) -> Vec<(Delivery, Result<Sct, String>)> {
+) -> Vec<(Delivery, Result<Sct, UnreadSct>)> {
     let mut found = Vec::new();
-    let mut add = |delivery, list: Result<Option<&[u8]>, String>| {
-        let list = list.and_then(|list| list.map(SctList::parse).transpose().map_err(text));
+    let mut add = |delivery, list: Result<Option<&[u8]>, DerError>| {
+        let list = list.map_err(UnreadSct::from);
+        let list = list.and_then(|list| Ok(list.map(SctList::parse).transpose()?));
         match list {
             Ok(Some(list)) => found.extend(
                 list.iter()
                     .take(MOST_SCTS)
-                    .map(|sct| (delivery, sct.map_err(text))),
+                    .map(|sct| (delivery, sct.map_err(UnreadSct::from))),
             ),
             Ok(None) => {}
             Err(why) => found.push((delivery, Err(why))),
         }
     };
-    let embedded = leaf.embedded_scts().map_err(|error| error.to_string());
-    add(Delivery::Embedded, embedded);
+    add(Delivery::Embedded, leaf.embedded_scts());
     if !deliveries.ocsp.is_empty() {
         // A response that cannot be read has no SCT that could be false.
         add(
@@ -332,12 +332,17 @@ fn presented(
     found
 }
 
-fn text(error: SctError) -> String {
-    error.to_string()
+/// The reasons why an SCT, or a list of some, cannot be read.
+#[derive(Debug, thiserror::Error)]
+enum UnreadSct {
+    #[error(transparent)]
+    Extension(#[from] DerError),
+    #[error(transparent)]
+    Sct(#[from] SctError),
 }
 
 fn look_at(
-    read: Result<Sct, String>,
+    read: Result<Sct, UnreadSct>,
     delivery: Delivery,
     entries: &Entries,
     list: Option<&LogList>,
@@ -350,7 +355,7 @@ fn look_at(
                 sct: None,
                 delivery,
                 log: None,
-                finding: Finding::Unreadable(why),
+                finding: Finding::Unreadable(why.to_string()),
                 by_target: false,
             };
         }

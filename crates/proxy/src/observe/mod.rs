@@ -26,3 +26,4 @@ mod worker;
 pub use observer::{ObserveError, Observer};
 pub use options::{LogListSource, ObserveOptions, SubmitTo};
 pub use routes::routes;
+pub use source::SourceError;

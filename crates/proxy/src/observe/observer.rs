@@ -23,7 +23,7 @@ use super::memory::{Bounds, Memory};
 use super::metrics::Metrics;
 use super::options::SubmitTo;
 use super::shared::{Listed, Shared};
-use super::source::Source;
+use super::source::{Source, SourceError};
 use super::submission::{MOST_WAITING, PendingSubmission, Submitter};
 use super::worker::{Message, Sighting, Worker};
 
@@ -43,7 +43,7 @@ pub enum ObserveError {
         /// File or URL.
         from: String,
         /// The problem, and what to do.
-        why: String,
+        why: SourceError,
     },
     /// The key of the log to submit to is none.
     #[error("the key of the log to submit to cannot be used: {0}")]
@@ -269,7 +269,7 @@ async fn refresh(
             Err(why) => {
                 shared.metrics.list_failures.inc();
                 tracing::warn!("the log list cannot be read again: {why}");
-                shared.list_trouble.store(Arc::new(why));
+                shared.list_trouble.store(Arc::new(why.to_string()));
             }
         }
     }

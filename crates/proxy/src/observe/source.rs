@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::SystemTime;
 
-use lucarne_ct::LogList;
-use lucarne_net::Client;
+use lucarne_ct::{LogList, LogListError};
+use lucarne_net::{Client, ClientError};
 
 use super::options::LogListSource;
 
@@ -40,28 +40,24 @@ impl Source {
     /// The list, `None` where it is still the one that was read before.
     ///
     /// # Errors
-    /// In words.
-    pub(crate) async fn read(&mut self) -> Result<Option<LogList>, String> {
+    /// [`SourceError`].
+    pub(crate) async fn read(&mut self) -> Result<Option<LogList>, SourceError> {
         let mut stamp = None;
         let json = match &self.from {
-            LogListSource::Url(url) => self
-                .client
-                .get(url.as_str(), MOST_BYTES)
-                .await
-                .map_err(text)?,
+            LogListSource::Url(url) => self.client.get(url.as_str(), MOST_BYTES).await?,
             LogListSource::File(path) => {
-                let metadata = tokio::fs::metadata(path).await.map_err(text)?;
-                stamp = Some((metadata.modified().map_err(text)?, metadata.len()));
+                let metadata = tokio::fs::metadata(path).await?;
+                stamp = Some((metadata.modified()?, metadata.len()));
                 if self.stamp == stamp {
                     return Ok(None);
                 }
                 if metadata.len() > MOST_BYTES as u64 {
-                    return Err(format!("it is longer than {MOST_BYTES} bytes"));
+                    return Err(SourceError::TooLong);
                 }
-                tokio::fs::read(path).await.map_err(text)?.into()
+                tokio::fs::read(path).await?.into()
             }
         };
-        let list = LogList::parse(&json).map_err(text)?;
+        let list = LogList::parse(&json)?;
         self.stamp = stamp;
         for log in list.skipped() {
             tracing::warn!("log list {}: {log}", self.from);
@@ -70,6 +66,19 @@ impl Source {
     }
 }
 
-fn text(error: impl fmt::Display) -> String {
-    error.to_string()
+/// The reasons why there is no log list.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// Its server gave none.
+    #[error(transparent)]
+    Fetch(#[from] ClientError),
+    /// Its file cannot be read.
+    #[error(transparent)]
+    File(#[from] std::io::Error),
+    /// It is longer than any.
+    #[error("it is longer than {MOST_BYTES} bytes")]
+    TooLong,
+    /// It is no log list.
+    #[error(transparent)]
+    Parse(#[from] LogListError),
 }

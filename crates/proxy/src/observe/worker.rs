@@ -242,7 +242,8 @@ impl Worker {
             return Err(Submission::NotNeeded(log.to_owned()));
         }
         let listed = self.shared.list.load();
-        choose(&self.destinations, listed.list.as_ref(), &record.leaf).map_err(Submission::NoLog)
+        let chosen = choose(&self.destinations, listed.list.as_ref(), &record.leaf);
+        chosen.map_err(|why| Submission::NoLog(why.to_string()))
     }
 
     /// Judges what is remembered and `meant` once more: there is another log list, or an issuer

@@ -37,12 +37,28 @@ const FIRST: [&str; 4] = [
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 ];
 
+/// The reasons why a profile gives no keys.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ProfileError {
+    #[error(
+        "there is no profile `{asked}` in {} that can be read, nor in the file `config` beside it",
+        file.display()
+    )]
+    Absent { asked: String, file: PathBuf },
+    #[error(
+        "the profile `{0}` has no aws_access_key_id and aws_secret_access_key. What is to be \
+         asked for elsewhere (single sign-on, a role) is given to Lucarne by the environment: \
+         `aws configure export-credentials --profile {0} --format env`"
+    )]
+    NoKeys(String),
+}
+
 impl Profile {
     /// The profile of this name, or else the one the environment leads to.
     ///
     /// # Errors
-    /// In words, if a profile that is asked for is not there or cannot be read.
-    pub(super) fn find(name: Option<&str>) -> Result<Option<Self>, String> {
+    /// If a profile that is asked for is not there, or has no keys.
+    pub(super) fn find(name: Option<&str>) -> Result<Option<Self>, ProfileError> {
         let named = |variable: &str| env::var(variable).ok().filter(|value| !value.is_empty());
         if name.is_none() && FIRST.iter().any(|variable| named(variable).is_some()) {
             return Ok(None);
@@ -67,17 +83,8 @@ impl Profile {
             asked.as_deref().unwrap_or("default"),
         );
         match (found, asked) {
-            (None, Some(asked)) => Err(format!(
-                "there is no profile `{asked}` in {} that can be read, nor in the file `config` \
-                 beside it",
-                shown.display()
-            )),
-            (Some(found), Some(asked)) if found.keys.is_none() => Err(format!(
-                "the profile `{asked}` has no aws_access_key_id and aws_secret_access_key. What \
-                 is to be asked for elsewhere (single sign-on, a role) is given to Lucarne by \
-                 the environment: `aws configure export-credentials --profile {asked} --format \
-                 env`"
-            )),
+            (None, Some(asked)) => Err(ProfileError::Absent { asked, file: shown }),
+            (Some(found), Some(asked)) if found.keys.is_none() => Err(ProfileError::NoKeys(asked)),
             (found, _) => Ok(found.filter(|found| found.keys.is_some())),
         }
     }

@@ -127,10 +127,9 @@ fn rows(copy: &Path) -> rusqlite::Result<HashMap<Vec<u8>, Vec<u8>>> {
 }
 
 /// Finishes a renewal that a crash cut short, if there was one.
-pub(super) fn complete(path: &Path) -> Result<(), String> {
-    let said = |e: io::Error| format!("a copy of it ({}) cannot be put in place: {e}", ".renewed");
+pub(super) fn complete(path: &Path) -> io::Result<()> {
     match path.canonicalize() {
-        Ok(at) => complete_at(&at).map_err(said),
+        Ok(at) => complete_at(&at),
         // There is none, which its opening says better.
         Err(_) => Ok(()),
     }

@@ -61,7 +61,10 @@ impl Sqlite {
     pub(super) async fn open(path: &Path) -> Result<Self, LockError> {
         let path = path.to_owned();
         blocking(move || {
-            renewal::complete(&path).map_err(|e| unusable(&path, &e))?;
+            renewal::complete(&path).map_err(|error| {
+                let reason = format!("a copy of it (.renewed) cannot be put in place: {error}");
+                unusable(&path, &reason)
+            })?;
             let file = DatabaseFile::examine(&path)?;
             let connection = connect(&path)?;
             let dialect = dialect(&path, &connection)?;

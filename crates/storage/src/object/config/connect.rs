@@ -74,7 +74,8 @@ impl S3 {
             .with_retry(retry)
             .with_http_connector(connector);
         let profile = match &self.keys {
-            None => Profile::find(self.profile.as_deref()).map_err(configuration)?,
+            None => Profile::find(self.profile.as_deref())
+                .map_err(|error| configuration(error.to_string()))?,
             Some(_) => None,
         };
         let inherited = profile.as_ref().and_then(|found| found.region.as_ref());
