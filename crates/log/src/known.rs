@@ -14,7 +14,7 @@ use lucarne_tlog::{EMPTY_ROOT, Hash, RightEdge};
 
 use crate::damaged::Damaged;
 use crate::read_cache::read_cache;
-use crate::recover::VerifiedCheckpoint;
+use crate::verified_checkpoint::VerifiedCheckpoint;
 use crate::verified_tiles::VerifiedTiles;
 use crate::{LogConfig, ReadError};
 

@@ -45,6 +45,7 @@ mod submit;
 mod sunlight;
 mod supervise;
 mod tree;
+mod verified_checkpoint;
 mod verified_tiles;
 mod verify;
 

@@ -17,6 +17,7 @@ use crate::record::{Record, Step};
 use crate::round::{issuer_asset, tile_assets};
 use crate::sunlight::Bundle;
 use crate::tree::{NewTiles, Tree};
+use crate::verified_checkpoint::VerifiedCheckpoint;
 use crate::{Fatal, LogConfig, Published, ReadError, catchup, stored};
 
 /// Bytes in which a damaged checkpoint may differ from the one it was: a flipped bit
@@ -31,42 +32,6 @@ pub(crate) struct Recovered {
     pub(crate) committed: Bytes,
     /// Size of the tree before the first round of the journal.
     pub(crate) base: u64,
-}
-
-/// A signed checkpoint that has been verified.
-pub(crate) struct VerifiedCheckpoint {
-    pub(crate) checkpoint: Checkpoint,
-    pub(crate) timestamp_ms: u64,
-    pub(crate) note: Bytes,
-}
-
-impl VerifiedCheckpoint {
-    /// Verifies a checkpoint as one of this log.
-    ///
-    /// # Errors
-    /// It is none.
-    pub(crate) fn verify(
-        note: Bytes,
-        config: &LogConfig,
-    ) -> Result<VerifiedCheckpoint, CheckpointError> {
-        let (checkpoint, timestamp_ms) =
-            verify_checkpoint(&note, &config.origin, config.key.public_key_spki())?;
-        Ok(VerifiedCheckpoint {
-            checkpoint,
-            timestamp_ms,
-            note,
-        })
-    }
-
-    pub(crate) fn published(&self) -> Published {
-        Published {
-            size: self.checkpoint.size,
-            root: self.checkpoint.root,
-            timestamp_ms: self.timestamp_ms,
-            checkpoint: self.note.clone(),
-            at: std::time::Instant::now(),
-        }
-    }
 }
 
 /// The checkpoint that storage publishes, if any.

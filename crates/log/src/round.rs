@@ -13,7 +13,7 @@ use crate::compress::{gzip, unpacks_to};
 use crate::read_cache::StoredFile;
 use crate::record::{RecordWriter, Step};
 use crate::tree::{DataEdge, NewTiles, Tree};
-use crate::verify::VerifyError;
+use crate::verify::error::VerifyError;
 
 /// A round as it will be published. Only [`Verified`](crate::verify::Verified)
 /// rounds go further.

@@ -35,11 +35,12 @@ use crate::Fatal;
 use crate::dedup::{LeafPosition, TreeHead};
 use crate::jump::TOLERATED_MS;
 use crate::pool::{SealedRound, Sequenced};
-use crate::recover::{self, Recovered};
+use crate::recover::Recovered;
 use crate::round::{Round, issuer_asset, new_issuers, tile_assets};
 use crate::session::Session;
 use crate::shared::{Shared, milliseconds};
 use crate::tree::Tree;
+use crate::verified_checkpoint::VerifiedCheckpoint;
 use crate::verify::Verified;
 
 /// Storage is made durable, the journal is cut and superseded partial tiles are
@@ -326,7 +327,7 @@ impl Sequencer {
             .map_err(|error| Fatal::Sign(error.to_string()))?;
         let note = Bytes::from(note);
         // A signature that does not verify must never be committed.
-        recover::VerifiedCheckpoint::verify(note.clone(), config)
+        VerifiedCheckpoint::verify(note.clone(), config)
             .map_err(|error| Fatal::Sign(error.to_string()))?;
         let log_id = config.key.log_id();
         self.log

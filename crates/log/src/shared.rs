@@ -16,7 +16,7 @@ use crate::jump::ClockJumps;
 use crate::metrics::LogMetrics;
 use crate::reader::Reader;
 use crate::recent::RecentStats;
-use crate::scrub::ScrubStatus;
+use crate::scrub::status::ScrubStatus;
 use crate::session::Session;
 use crate::{Fatal, LogConfig, Metrics, State};
 

@@ -13,6 +13,7 @@ use crate::recover::Recovered;
 use crate::sequencer::Sequencer;
 use crate::session::Session;
 use crate::shared::Shared;
+use crate::verified_checkpoint::VerifiedCheckpoint;
 use crate::{Fatal, KnownCheckpoint, LogConfig, State, catchup, recover};
 
 /// First pause before a stopped log is opened again; doubled each time.
@@ -71,7 +72,7 @@ impl Shared {
     async fn finish(&self) -> Result<(), Fatal> {
         let recovered = self.recover().await?;
         self.settle(recovered.tree.size()).await?;
-        let head = recover::VerifiedCheckpoint::verify(recovered.committed, &self.config);
+        let head = VerifiedCheckpoint::verify(recovered.committed, &self.config);
         let head = head.map_err(|error| Fatal::Inconsistent(error.to_string()))?;
         let edge = Arc::new(recovered.tree);
         self.reader.publish(head.published(), Some(edge));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use lucarne_ct::{CcadbProgramme, Policy, Require};
 use lucarne_settings::{Located, Reader};
 
-use super::log::{Ccadb, RefusedRoots, RootSources};
+use super::root_sources::{Ccadb, RefusedRoots, RootSources};
 use super::values;
 
 /// CCADB's reports: roots that some program includes, and those plus the ones

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use lucarne_settings::{Located, Report, join};
 
-use super::log::LogSettings;
 use super::place::{DataPlace, LockPlace};
 
 /// The claims of logs to what is theirs alone, also of those with other problems.
@@ -59,19 +58,22 @@ impl Claims {
 
 /// The lock must not be in the data of a log: what restores or copies the data
 /// would take the lock with it.
-pub(super) fn apart(lock: &Located<LockPlace>, logs: &[LogSettings], report: &mut Report) {
+pub(super) fn apart<'d>(
+    lock: &Located<LockPlace>,
+    logs: impl IntoIterator<Item = (String, &'d DataPlace)>,
+    report: &mut Report,
+) {
     let LockPlace::Bucket(lock_bucket) = &lock.value else {
         return;
     };
-    for log in logs {
-        if let DataPlace::Bucket(data) = &log.data.value
+    for (log, data) in logs {
+        if let DataPlace::Bucket(data) = data
             && data.bucket_identity() == lock_bucket.bucket_identity()
             && lock_bucket.key_prefix.starts_with(&data.key_prefix)
         {
             let message = format!(
-                "is within the data of {} ({}): whatever restores or copies that would take the \
+                "is within the data of {log} ({}): whatever restores or copies that would take the \
                  lock with it. Give each of them a prefix of its own, or another bucket",
-                log.key_path(""),
                 data.location()
             );
             report.problem(lock.line, "checkpoints", message);

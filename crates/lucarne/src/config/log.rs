@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::civil::Date;
-use lucarne_ct::{CcadbProgramme, Fingerprint, LogKey, Policy};
+use lucarne_ct::{LogKey, Policy};
 use lucarne_log::{Clock, KnownCheckpoints, LogConfig, Metadata};
 use lucarne_settings::values::ValueError;
 use lucarne_settings::{Located, Node, Reader, Report, Section, Value, join};
 
 use super::distinct::{Claimant, Claims};
 use super::place::DataPlace;
+use super::root_sources::RootSources;
 use super::scrub::{self, Scrub};
 use super::secret::Secret;
 use super::values::Prefix;
@@ -67,37 +68,6 @@ pub struct LogSettings {
     pub known: Vec<Located<String>>,
     /// The clock that it reads the time from.
     pub clock: Clock,
-}
-
-/// The sources of accepted roots, which are all joined.
-#[derive(Clone, Debug, Default)]
-pub struct RootSources {
-    /// `roots`: a PEM file.
-    pub pem: Option<Located<PathBuf>>,
-    /// `extraroots`: another.
-    pub extra: Option<Located<PathBuf>>,
-    /// `ccadbroots` and `rootsurl`.
-    pub ccadb: Option<Located<Ccadb>>,
-    /// `refusedroots`: taken out of what the others give.
-    pub refused: Vec<Located<RefusedRoots>>,
-}
-
-/// Roots that are not accepted, whatever source has them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RefusedRoots {
-    /// The one with this fingerprint.
-    One(Fingerprint),
-    /// Those whose fingerprints are in this file, one on each line.
-    File(PathBuf),
-}
-
-/// The Common CA Database's list of roots.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ccadb {
-    /// URL of the CSV (`http`, `https`, `file`), or a path.
-    pub source: String,
-    /// The roots that are taken of it.
-    pub programme: CcadbProgramme,
 }
 
 /// Shortest distance between rounds of a log on a disk if `period` is not given.

@@ -5,7 +5,7 @@ use lucarne_log::{IntendedUse, Metadata, PlannedChange, RateLimit, Status};
 use lucarne_settings::{Node, Reader, Value};
 
 use super::keys;
-use super::log::RootSources;
+use super::root_sources::RootSources;
 use super::values::{self, Prefix};
 
 /// Reads it. What the log is for, if the operator does not say, is `likely`.

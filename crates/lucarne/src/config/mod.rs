@@ -15,6 +15,7 @@ mod log;
 mod manager;
 mod metadata;
 mod place;
+mod root_sources;
 mod scrub;
 mod secret;
 mod server;
@@ -29,9 +30,10 @@ use lucarne_settings::{Node, Reader, Section, Value, join, tree};
 pub use crate::verification::VerifyBy;
 pub use flags::Flags;
 pub(crate) use key::{describe as describe_key, read as read_key};
-pub use log::{Ccadb, LogSettings, RefusedRoots, RootSources};
+pub use log::LogSettings;
 pub use lucarne_settings::{Finding, Located, Report};
 pub use place::{DataPlace, LockPlace};
+pub use root_sources::{Ccadb, RefusedRoots, RootSources};
 pub use secret::Secret;
 pub use server::TlsFiles;
 pub use tesseract::Ignored;
@@ -106,7 +108,8 @@ impl Config {
         }
         let verification = reader.parse("verification", values::verify_by);
         let checkpoints = place::lock(&mut reader)?;
-        distinct::apart(&checkpoints, &logs, report);
+        let data = logs.iter().map(|log| (log.key_path(""), &log.data.value));
+        distinct::apart(&checkpoints, data, report);
         Some(Config {
             listen,
             checkpoints,

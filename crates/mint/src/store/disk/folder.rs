@@ -1,13 +1,14 @@
 //! The directory: a folder for each CA, a file for each key, and lock files.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
 use super::lock::{Lock, STRIPES};
+use super::private::{private_directory, private_file};
 use super::{OpenError, file};
 use crate::store::{Fingerprint, Minted, StoreKey};
 
@@ -189,20 +190,6 @@ fn write_and_rename(at: &Path, to: &Path, text: &str, modified: SystemTime) -> i
     file.set_modified(modified)?;
     file.sync_all()?;
     fs::rename(at, to)
-}
-
-/// Returns how files that only their owner may read are opened for writing.
-pub(super) fn private_file() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.write(true).mode(0o600);
-    options
-}
-
-fn private_directory(path: &Path) -> io::Result<()> {
-    match DirBuilder::new().mode(0o700).recursive(true).create(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-        done => done,
-    }
 }
 
 /// Returns what is in a directory; nothing if it is none.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use tokio::time::Instant;
 
-use super::folder::private_file;
+use super::private::private_file;
 
 /// The number of lock files: keys share them, so that their number does
 /// not grow with that of the hosts.

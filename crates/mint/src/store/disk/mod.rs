@@ -3,6 +3,7 @@
 mod file;
 mod folder;
 mod lock;
+mod private;
 
 use std::fmt;
 use std::io;

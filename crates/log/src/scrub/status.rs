@@ -1,0 +1,50 @@
+//! The state of a scrubber.
+
+use parking_lot::Mutex;
+
+use crate::Check;
+
+/// The state of a scrubber, for `/health` and the page.
+#[derive(Debug, Default)]
+pub(crate) struct ScrubStatus(pub(super) Mutex<Status>);
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Status {
+    /// Entries that this pass has checked, and those that it will have.
+    pub(super) pass: Option<(u64, u64)>,
+    /// The time when the last whole pass ended, Unix milliseconds.
+    pub(super) ended_ms: Option<u64>,
+    /// The findings of the last whole pass.
+    pub(super) findings: u64,
+    /// The reason why nothing can be checked now.
+    pub(super) away: Option<String>,
+}
+
+impl ScrubStatus {
+    /// The answer of the scrubber, in words. What it found is named among the
+    /// damaged files.
+    pub(crate) fn check(&self, now_ms: u64) -> Check {
+        let status = self.0.lock().clone();
+        let last = status.ended_ms.map(|ended_ms| {
+            let hours = now_ms.saturating_sub(ended_ms) as f64 / 3_600_000.0;
+            let found = match status.findings {
+                0 => "nothing wrong".to_owned(),
+                1 => "1 problem".to_owned(),
+                findings => format!("{findings} problems"),
+            };
+            format!("the last whole pass ended {hours:.1} h ago and found {found}")
+        });
+        let last = last.unwrap_or_else(|| "no pass has ended yet".into());
+        let pass = status.pass.map_or(String::new(), |(checked, of)| {
+            format!("; {checked} of {of} entries checked in this one")
+        });
+        Check {
+            name: "scrub",
+            ok: status.away.is_none(),
+            detail: match status.away {
+                None => format!("{last}{pass}"),
+                Some(problem) => format!("nothing can be checked: {problem}; {last}{pass}"),
+            },
+        }
+    }
+}

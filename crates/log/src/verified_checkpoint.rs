@@ -1,0 +1,43 @@
+//! A checkpoint of this log, verified.
+
+use bytes::Bytes;
+use lucarne_ct::{CheckpointError, verify_checkpoint};
+use lucarne_tlog::Checkpoint;
+
+use crate::{LogConfig, Published};
+
+/// A signed checkpoint that has been verified.
+pub(crate) struct VerifiedCheckpoint {
+    pub(crate) checkpoint: Checkpoint,
+    pub(crate) timestamp_ms: u64,
+    pub(crate) note: Bytes,
+}
+
+impl VerifiedCheckpoint {
+    /// Verifies a checkpoint as one of this log.
+    ///
+    /// # Errors
+    /// It is none.
+    pub(crate) fn verify(
+        note: Bytes,
+        config: &LogConfig,
+    ) -> Result<VerifiedCheckpoint, CheckpointError> {
+        let (checkpoint, timestamp_ms) =
+            verify_checkpoint(&note, &config.origin, config.key.public_key_spki())?;
+        Ok(VerifiedCheckpoint {
+            checkpoint,
+            timestamp_ms,
+            note,
+        })
+    }
+
+    pub(crate) fn published(&self) -> Published {
+        Published {
+            size: self.checkpoint.size,
+            root: self.checkpoint.root,
+            timestamp_ms: self.timestamp_ms,
+            checkpoint: self.note.clone(),
+            at: std::time::Instant::now(),
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! Files and directories that only their owner may read.
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+/// The way in which such files are opened for writing.
+pub(super) fn private_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600);
+    options
+}
+
+/// Makes such a directory, unless it is there.
+pub(super) fn private_directory(path: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).recursive(true).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        done => done,
+    }
+}
