@@ -194,7 +194,7 @@ async fn report(log: &Shared, finding: Finding) {
         log = log.config.shortname,
         location = log.assets.location(),
         %finding,
-        "scrub: a file is not what the log wrote. Put it back from a copy"
+        "scrub: a file is not what the log wrote. Put it back: lucarne repair"
     );
     if let Some(file) = FileId::parse(&finding.path) {
         log.reader.distrust(file, finding.in_words()).await;

@@ -15,6 +15,7 @@ mod deploy;
 mod documentation;
 mod faults;
 mod flags;
+mod flips;
 mod fsck;
 mod full_disk;
 mod infrastructure;
