@@ -10,6 +10,7 @@ mod chains;
 mod compare;
 mod connection;
 mod floor;
+mod fsck;
 mod load;
 mod nginx;
 mod own;
@@ -55,6 +56,8 @@ enum Command {
     AddChain(add_chain::Options),
     /// Reads tiles and checkpoints, beside nginx
     Read(read::Options),
+    /// Checks all files of a log
+    Fsck(fsck::Options),
     /// Runs the same load on two logs in turn
     Compare(compare::Options),
     /// Measures a bare server that decodes, verifies and signs
@@ -77,6 +80,7 @@ fn main() -> Result<()> {
     match options.command {
         Command::AddChain(command) => add_chain::run(&options.common, &command),
         Command::Read(command) => read::run(&options.common, &command),
+        Command::Fsck(command) => fsck::run(&options.common, &command),
         Command::Compare(command) => compare::run(&options.common, &command),
         Command::Floor(command) => floor::run(&options.common, &command),
         Command::FloorServer(command) => floor::serve(&command),

@@ -97,7 +97,7 @@ pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
 }
 
 /// Submits enough that there are full tiles, and waits for them.
-fn fill(log: &LogUnderTest, store: &Store, entries: usize) -> Result<()> {
+pub(crate) fn fill(log: &LogUnderTest, store: &Store, entries: usize) -> Result<()> {
     let host = log.address().to_string();
     let path = "/test/ct/v1/add-chain";
     let mut requests = store.submissions(Issuer::Rsa, entries, &host, path, 0.0)?;
