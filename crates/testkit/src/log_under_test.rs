@@ -111,12 +111,16 @@ impl LogUnderTest {
 
     /// `lucarne <subcommand> -c lucarne.yaml`, not started.
     pub fn launch(&self, subcommand: &str) -> Launch {
+        let command = self.command().args([subcommand, "-c"]);
+        command.arg(self.configuration())
+    }
+
+    /// `lucarne` where the log is, without arguments.
+    pub fn command(&self) -> Launch {
         let launch = Launch::new(&self.binary);
         let environment = self.place.environment.iter();
         environment
             .fold(launch, |launch, (name, value)| launch.env(name, value))
-            .args([subcommand, "-c"])
-            .arg(self.configuration())
             .directory(self.path())
             .pin(self.core)
     }

@@ -60,25 +60,6 @@ impl Files {
         }
     }
 
-    /// The files that the signed tree leads to: tiles of every level, and issuers.
-    fn paths(&self) -> Vec<String> {
-        let note = SignedNote::parse(&self.read("checkpoint")).unwrap();
-        let size = Checkpoint::parse(&note.text).unwrap().size;
-        let levels = (0..=MAX_LEVEL).map(Level::Hashes).chain([Level::Data]);
-        let tiles = levels.flat_map(|level| {
-            let indexes = (0..).map_while(move |index| Tile::widest(level, index, size));
-            indexes.map(|tile| tile.path())
-        });
-        let mut paths: Vec<String> = tiles.collect();
-        let issuers: BTreeSet<String> = paths
-            .iter()
-            .filter(|path| path.starts_with("tile/data/"))
-            .flat_map(|path| issuers(&self.read(path)))
-            .collect();
-        paths.extend(issuers);
-        paths
-    }
-
     /// All files once more, in a directory.
     fn copy(&self, paths: &[String], to: &Path) {
         for path in paths {
@@ -95,6 +76,25 @@ impl Files {
         run(ready(self.log()));
         server
     }
+}
+
+/// The files that the signed tree leads to: tiles of every level, and issuers.
+pub(crate) fn needed(read: &dyn Fn(&str) -> Vec<u8>) -> Vec<String> {
+    let note = SignedNote::parse(&read("checkpoint")).unwrap();
+    let size = Checkpoint::parse(&note.text).unwrap().size;
+    let levels = (0..=MAX_LEVEL).map(Level::Hashes).chain([Level::Data]);
+    let tiles = levels.flat_map(|level| {
+        let indexes = (0..).map_while(move |index| Tile::widest(level, index, size));
+        indexes.map(|tile| tile.path())
+    });
+    let mut paths: Vec<String> = tiles.collect();
+    let issuers: BTreeSet<String> = paths
+        .iter()
+        .filter(|path| path.starts_with("tile/data/"))
+        .flat_map(|path| issuers(&read(path)))
+        .collect();
+    paths.extend(issuers);
+    paths
 }
 
 /// The issuers that the entries of a data tile refer to.
@@ -143,8 +143,12 @@ fn flip(files: &Files, copy: &Path, paths: &[String], count: usize, random: &mut
     server.wait_for_output("scrub: pass ended", PASS).unwrap();
     let output = server.output();
     for (path, good) in wrong.iter().zip(&good) {
-        let named = |line: &str| line.contains("is not what the log wrote") && line.contains(*path);
-        assert!(output.lines().any(named), "{path} is not named:\n{output}");
+        let named = |line: &str| line.contains("scrub: a file is not") && line.contains(*path);
+        // Nothing leads to an issuer while the entries that name it are wrong as well: the
+        // pass after the repair would find it, and so does the repair.
+        let hidden = path.starts_with("issuer/") && wrong.iter().any(is_entries);
+        let is_named = output.lines().any(named);
+        assert!(is_named || hidden, "{path} is not named:\n{output}");
         let answer = run(files.log().client().get(path)).unwrap();
         // The newest tiles are served from memory, where they are right.
         match answer.status.as_u16() {
@@ -165,6 +169,10 @@ fn flip(files: &Files, copy: &Path, paths: &[String], count: usize, random: &mut
     assert!(server.stop(PATIENCE).unwrap().success());
 }
 
+fn is_entries(path: &&String) -> bool {
+    path.starts_with("tile/data/")
+}
+
 /// What a reader has once it is unpacked: nobody signs how it is packed.
 fn plain(bytes: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
@@ -179,7 +187,7 @@ fn all_are_found_and_put_right(files: &Files, usual: u64) {
     let seed = number("LUCARNE_SEED", rand::random());
     println!("LUCARNE_SEED={seed}");
     grow(files.log(), number("LUCARNE_FLIP_ENTRIES", 600));
-    let paths = files.paths();
+    let paths = needed(&|path| files.read(path));
     let copy = files.log().path().join("copy");
     files.copy(&paths, &copy);
     let mut random = StdRng::seed_from_u64(seed);

@@ -32,6 +32,7 @@ mod plans;
 mod proxy_clients;
 mod proxy_files;
 mod proxy_observe;
+mod recovery;
 mod repair;
 mod scrub;
 mod secret_managers;

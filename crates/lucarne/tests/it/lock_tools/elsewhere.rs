@@ -12,7 +12,7 @@ use crate::common::site::Site;
 
 /// How a place answers.
 #[derive(Clone, Debug)]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     /// With this.
     Checkpoint(Vec<u8>),
     NotFound,
@@ -25,14 +25,14 @@ pub(super) enum Answer {
 }
 
 /// A mirror of a log, under `/mirror/`.
-pub(super) struct Elsewhere {
+pub(crate) struct Elsewhere {
     server: Aside,
     answer: Arc<Mutex<Answer>>,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl Elsewhere {
-    pub(super) fn new(answer: Answer) -> Elsewhere {
+    pub(crate) fn new(answer: Answer) -> Elsewhere {
         let answer = Arc::new(Mutex::new(answer));
         let asked = Arc::new(Mutex::new(Vec::new()));
         let (answers, noted) = (answer.clone(), asked.clone());
@@ -49,21 +49,21 @@ impl Elsewhere {
     }
 
     /// The monitoring prefix there.
-    pub(super) fn prefix(&self) -> String {
+    pub(crate) fn prefix(&self) -> String {
         format!("http://{}/mirror", self.server.address)
     }
 
     /// The URL of the checkpoint there.
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("{}/checkpoint", self.prefix())
     }
 
-    pub(super) fn answers(&self, answer: Answer) {
+    pub(crate) fn answers(&self, answer: Answer) {
         *self.answer.lock().unwrap() = answer;
     }
 
     /// The paths that were asked for.
-    pub(super) fn asked(&self) -> Vec<String> {
+    pub(crate) fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
 }
@@ -97,7 +97,7 @@ async fn trickle(mut stream: TcpStream, head: String) {
 }
 
 /// A checkpoint that log `ill` has signed of a tree that it does not have.
-pub(super) fn forged(site: &Site, size: u64, timestamp_ms: u64) -> Vec<u8> {
+pub(crate) fn forged(site: &Site, size: u64, timestamp_ms: u64) -> Vec<u8> {
     let origin = format!("{}/ill", site.address());
     let key = site.key("ill");
     let note = key.sign_checkpoint(&origin, size, &Hash([7; 32]), timestamp_ms);

@@ -2,7 +2,7 @@
 //! that was lost; and what others have seen of a log, at its start.
 #![allow(clippy::unwrap_used)]
 
-mod elsewhere;
+pub(crate) mod elsewhere;
 mod looking;
 mod rebuilding;
 mod start;
