@@ -1,11 +1,11 @@
 //! The entry that a submission becomes once it is accepted.
 
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use aws_lc_rs::digest;
 use bytes::Bytes;
+use lucarne_x509::Fingerprint;
 
 /// The two kinds of entry, with the `entry_type` of RFC 6962 section 3.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -37,17 +37,6 @@ impl Identity {
     }
 }
 
-/// SHA-256 of a certificate's DER: the name of an issuer in the static CT API.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Fingerprint(pub [u8; 32]);
-
-impl Fingerprint {
-    /// The fingerprint of a certificate.
-    pub fn of(der: &[u8]) -> Self {
-        Self(sha256(&[der]))
-    }
-}
-
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&hex::encode(self.0))
@@ -57,40 +46,6 @@ impl fmt::Display for Identity {
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Identity({self})")
-    }
-}
-
-/// A string that is not the SHA-256 of a certificate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not a SHA-256 fingerprint: 64 hexadecimal digits, with or without colons")]
-pub struct FingerprintError;
-
-/// Hex, in any case, with or without a colon between bytes.
-impl FromStr for Fingerprint {
-    type Err = FingerprintError;
-
-    fn from_str(text: &str) -> Result<Self, FingerprintError> {
-        let colons = text.split(':').count() == 32 && text.split(':').all(|byte| byte.len() == 2);
-        let digits = match colons {
-            true => &text.replace(':', ""),
-            false => text,
-        };
-        let mut hash = [0; 32];
-        hex::decode_to_slice(digits, &mut hash).map_err(|_| FingerprintError)?;
-        Ok(Self(hash))
-    }
-}
-
-/// Lower-case hex, as in `issuer/<fingerprint>`.
-impl fmt::Display for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex::encode(self.0))
-    }
-}
-
-impl fmt::Debug for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Fingerprint({self})")
     }
 }
 
@@ -180,29 +135,4 @@ pub fn sha256(parts: &[&[u8]]) -> [u8; 32] {
     let mut hash = [0; 32];
     hash.copy_from_slice(context.finish().as_ref());
     hash
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fingerprints_as_tools_print_them() {
-        let fingerprint = Fingerprint::of(b"certificate");
-        let plain = fingerprint.to_string();
-        let bytes: Vec<_> = fingerprint.0.map(|byte| format!("{byte:02X}")).into();
-        for text in [plain.clone(), plain.to_uppercase(), bytes.join(":")] {
-            assert_eq!(text.parse(), Ok(fingerprint));
-        }
-        for text in [
-            "",
-            &plain[1..],
-            &format!("{plain}00"),
-            &plain.replace('a', "g"),
-            &bytes.join(" "),
-            &format!(":{plain}"),
-        ] {
-            assert_eq!(text.parse::<Fingerprint>(), Err(FingerprintError), "{text}");
-        }
-    }
 }

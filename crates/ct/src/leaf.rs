@@ -4,7 +4,9 @@
 //! (`00 00` before it), what an SCT signs (the same bytes, as it happens), and what a data
 //! tile stores (the precertificate and the fingerprints of the chain after it).
 
-use crate::entry::{Entry, Fingerprint, Identity, SignedEntry};
+use lucarne_x509::Fingerprint;
+
+use crate::entry::{Entry, Identity, SignedEntry};
 
 /// Type and length of the `leaf_index` extension, before its five bytes.
 const LEAF_INDEX_HEADER: [u8; 3] = [0, 0, 5];

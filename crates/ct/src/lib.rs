@@ -53,9 +53,7 @@ pub use certificate::{Certificate, Extension};
 pub use chain::{Chain, ChainLimits};
 pub use checkpoint::{CheckpointError, CheckpointVerifier, verify_checkpoint};
 pub use compliance::{CtPolicy, Delivery, LifetimeRule, Shortfall, ValidSct, Verdict};
-pub use entry::{
-    Entry, EntryKind, Fingerprint, FingerprintError, Identity, Issuer, SignedEntry, sha256,
-};
+pub use entry::{Entry, EntryKind, Identity, Issuer, SignedEntry, sha256};
 pub use given_key::{PublicKeyError, given_public_key};
 pub use key::LogKey;
 pub use leaf::{
@@ -64,7 +62,7 @@ pub use leaf::{
 pub use loglist::{
     ListedLog, ListedLogError, LogApi, LogList, LogListError, LogState, LogStatus, SkippedLog,
 };
-pub use lucarne_x509::{DerError, Oid, OidError};
+pub use lucarne_x509::{DerError, Fingerprint, FingerprintError, Oid, OidError};
 pub use name::{display_name, names_match};
 pub use ocsp::{CertStatus, OcspError, ocsp_status, sct_list_of_ocsp};
 pub use policy::{Policy, Require};

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use lucarne_x509::Fingerprint;
 use lucarne_x509::der::DerError;
 use lucarne_x509::pem;
 
 use crate::certificate::Certificate;
-use crate::entry::{Fingerprint, Issuer};
+use crate::entry::Issuer;
 use crate::name::{canonical, display_name};
 use crate::signature::IssuerKey;
 use crate::verified_issuer::{PrecertIssuer, PreissuerRewrite, VerifiedIssuer, key_hash};

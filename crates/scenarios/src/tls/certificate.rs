@@ -14,7 +14,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lucarne_ct::{Certificate, SctList, sha256};
+use lucarne_ct::{Certificate, Fingerprint, SctList};
 use lucarne_load::http::Trust;
 use parking_lot::Mutex;
 use rustls::CertificateError;
@@ -22,7 +22,7 @@ use rustls::client::verify_server_name;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 
-use super::options::{Fingerprint, TlsScenarioOptions};
+use super::options::TlsScenarioOptions;
 
 /// The names of the checks, in the order in which they are made.
 pub(super) const NAME: &str = "certificate_name";
@@ -131,7 +131,7 @@ impl Examiner {
     }
 
     fn fingerprint(&self, leaf: &[u8]) -> Result<(), String> {
-        let found = Fingerprint(sha256(&[leaf]));
+        let found = Fingerprint::of(leaf);
         match self.fingerprints.contains(&found) {
             true => Ok(()),
             false => Err(format!("its SHA-256 is {found}")),

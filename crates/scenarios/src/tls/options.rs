@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use lucarne_ct::Fingerprint;
 use lucarne_settings::typed;
 use serde::Deserialize;
 
@@ -124,27 +125,5 @@ impl std::str::FromStr for Days {
 impl<'de> Deserialize<'de> for Days {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         typed::parsed(deserializer)
-    }
-}
-
-/// A SHA-256, written in hexadecimal, with colons or without.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fingerprint(pub [u8; 32]);
-
-impl std::str::FromStr for Fingerprint {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let mut bytes = [0; 32];
-        match hex::decode_to_slice(text.replace(':', ""), &mut bytes) {
-            Ok(()) => Ok(Self(bytes)),
-            Err(_) => Err("is not a SHA-256 in hexadecimal".into()),
-        }
-    }
-}
-
-impl std::fmt::Display for Fingerprint {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(&hex::encode(self.0))
     }
 }
