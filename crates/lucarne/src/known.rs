@@ -1,16 +1,18 @@
 //! The places outside where a log's newest checkpoint may be known.
 
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use lucarne_log::{Answer, KnownCheckpoints};
-use lucarne_net::Client;
+use lucarne_net::{Client, ClientError};
 use tokio::task::JoinSet;
+use tokio::time::error::Elapsed;
 
-use crate::config::{LogSettings, checkpoint_url};
+use crate::config::{LogSettings, PrefixError, checkpoint_url};
 
 /// The time that all places have together: a start waits no longer for them.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -25,30 +27,38 @@ pub(crate) enum Place {
     File(PathBuf),
 }
 
+/// The reasons why a place does not answer.
+#[derive(Debug, thiserror::Error)]
+enum SilentPlace {
+    #[error(transparent)]
+    Url(#[from] ClientError),
+    #[error(transparent)]
+    File(#[from] io::Error),
+    #[error("no answer within {} s", PATIENCE.as_secs())]
+    Late(#[from] Elapsed),
+}
+
 impl Place {
     /// Reads what an operator wrote: the URL of a checkpoint, or of the prefix that
     /// it is under; or a path.
     ///
     /// # Errors
     /// The reason why it cannot be asked.
-    pub(crate) fn parse(text: &str) -> Result<Place, String> {
+    pub(crate) fn parse(text: &str) -> Result<Place, PrefixError> {
         match text.contains("://") {
             true => Ok(Place::Url(checkpoint_url(text)?)),
             false => Ok(Place::File(text.into())),
         }
     }
 
-    async fn read(&self, client: &Client) -> Result<Bytes, String> {
-        match self {
-            Place::Url(url) => {
-                let answer = client.get(url, MOST_BYTES).await;
-                answer.map_err(|error| error.to_string())
-            }
-            Place::File(path) => {
-                let read = tokio::fs::read(path).await;
-                read.map(Bytes::from).map_err(|error| error.to_string())
-            }
-        }
+    async fn read(&self, client: &Client) -> Result<Bytes, SilentPlace> {
+        let reading = async {
+            Ok(match self {
+                Place::Url(url) => client.get(url, MOST_BYTES).await?,
+                Place::File(path) => tokio::fs::read(path).await?.into(),
+            })
+        };
+        tokio::time::timeout(PATIENCE, reading).await?
     }
 }
 
@@ -84,10 +94,9 @@ impl KnownCheckpoints for KnownPlaces {
         for place in &self.0 {
             let (place, client) = (place.clone(), client.clone());
             asking.spawn(async move {
-                let note = tokio::time::timeout(PATIENCE, place.read(&client)).await;
-                let silent = || Err(format!("no answer within {} s", PATIENCE.as_secs()));
+                let note = place.read(&client).await;
                 Answer {
-                    note: note.unwrap_or_else(|_| silent()),
+                    note: note.map_err(|error| error.to_string()),
                     place: place.to_string(),
                 }
             });

@@ -4,11 +4,11 @@
 use std::fmt;
 use std::path::Path;
 
-use lucarne_storage::SqlLock;
+use lucarne_storage::{LockError, SqlLock};
 use url::Url;
 
 use super::go::given;
-use super::place::LockPlace;
+use super::place::{LockPlace, PlaceError};
 
 /// The flags.
 #[derive(clap::Args, Clone, Default)]
@@ -90,6 +90,25 @@ pub(super) enum Cloud {
     Gcp,
 }
 
+/// The reasons why the flags of a database name no lock, in words that follow
+/// `--db-host`.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DatabaseError {
+    #[error("names a server; the database is missing (--db-name)")]
+    NoName,
+    #[error("`{host}` is no host")]
+    NoHost {
+        host: String,
+        source: Option<url::ParseError>,
+    },
+    #[error(transparent)]
+    Url(#[from] url::ParseError),
+    #[error(transparent)]
+    Password(#[from] LockError),
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+}
+
 impl Clouds {
     /// The server whose these are, if they tell.
     pub(super) fn cloud(&self) -> Option<Cloud> {
@@ -113,8 +132,8 @@ impl Clouds {
     /// The lock, if a database is named.
     ///
     /// # Errors
-    /// In words that follow the flag.
-    pub(super) fn lock(&self) -> Option<Result<LockPlace, String>> {
+    /// [`DatabaseError`].
+    pub(super) fn lock(&self) -> Option<Result<LockPlace, DatabaseError>> {
         let host = given(&self.db_host)?;
         Some(self.lock_at(host))
     }
@@ -132,23 +151,24 @@ impl Clouds {
         said.filter_map(move |(flag, given)| (given && unnamed).then_some(flag))
     }
 
-    fn lock_at(&self, host: &str) -> Result<LockPlace, String> {
-        let name = given(&self.db_name);
-        let name = name.ok_or("names a server; the database is missing (--db-name)")?;
-        let wrong = || format!("`{host}` is no host");
-        let mut url = Url::parse("mysql://localhost").map_err(|error| error.to_string())?;
-        url.set_host(Some(host)).map_err(|_| wrong())?;
-        url.set_port(self.db_port).map_err(|()| wrong())?;
+    fn lock_at(&self, host: &str) -> Result<LockPlace, DatabaseError> {
+        let name = given(&self.db_name).ok_or(DatabaseError::NoName)?;
+        let wrong = |source| DatabaseError::NoHost {
+            host: host.to_owned(),
+            source,
+        };
+        let mut url = Url::parse("mysql://localhost")?;
+        url.set_host(Some(host))
+            .map_err(|error| wrong(Some(error)))?;
+        url.set_port(self.db_port).map_err(|()| wrong(None))?;
         let user = given(&self.db_user).unwrap_or_default();
-        url.set_username(user).map_err(|()| wrong())?;
+        url.set_username(user).map_err(|()| wrong(None))?;
         url.set_path(name);
         let url = match given(&self.db_password) {
-            Some(password) => {
-                SqlLock::with_password(url.as_str(), password).map_err(|error| error.to_string())?
-            }
+            Some(password) => SqlLock::with_password(url.as_str(), password)?,
             None => url.into(),
         };
-        LockPlace::parse(&url, Path::new(""))
+        Ok(LockPlace::parse(&url, Path::new(""))?)
     }
 }
 
@@ -219,13 +239,13 @@ mod tests {
             db_password: Some("p@ss/w".into()),
             ..Clouds::default()
         };
-        let refused = flags.lock().unwrap().unwrap_err();
+        let refused = flags.lock().unwrap().unwrap_err().to_string();
         assert!(refused.contains("--db-name"), "{refused}");
         flags.db_name = Some("tessera".into());
         let place = LockPlace::Server("mysql://ct%40a:p%40ss%2Fw@db.example:3307/tessera".into());
         assert_eq!(flags.lock().unwrap().unwrap(), place);
         assert!(!format!("{flags:?}").contains("p@ss"));
-        assert_eq!(Clouds::default().lock(), None);
+        assert!(Clouds::default().lock().is_none());
     }
 
     #[test]

@@ -334,8 +334,7 @@ impl Flags {
                 (false, Some(cloud)) => cloud.bucket(text, |name| std::env::var(name).ok()),
                 _ => text.clone(),
             };
-            let config = ObjectStoreConfig::from_url(&url).map_err(|error| error.to_string());
-            let config = parse.or_problem("bucket", config)?;
+            let config = parse.or_problem("bucket", ObjectStoreConfig::from_url(&url))?;
             return Some(DataPlace::Bucket(Box::new(config)));
         }
         let directory = parse.present("storage-dir", self.storage_dir.as_ref());
@@ -357,8 +356,9 @@ impl Flags {
         let Some(source) = &self.checkpoints_password else {
             return Some(place);
         };
-        let place = Secret::parse(source, Path::new(""))
-            .and_then(|source| place::with_password(place, &source));
+        let source = Secret::parse(source, Path::new(""));
+        let source = parse.or_problem("checkpoints-password", source)?;
+        let place = place::with_password(place, &source);
         parse.or_problem("checkpoints-password", place)
     }
 

@@ -1,31 +1,48 @@
 //! A log's key, as Sunlight's seed or as PEM.
 
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use base64_simd::STANDARD;
 use lucarne_ct::LogKey;
 
+/// The fault of a key, in words that follow its place.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum KeyError {
+    #[error("does not exist; make one with `lucarne keygen -f <file>`")]
+    Absent(#[source] io::Error),
+    #[error("cannot be read: {0}")]
+    Read(#[source] io::Error),
+    #[error("is no seed: {0}")]
+    Seed(#[source] lucarne_ct::KeyError),
+    #[error("is no log key: {0}")]
+    Pem(#[source] lucarne_ct::KeyError),
+    /// None of the forms that a key may have; has its length.
+    #[error(
+        "is neither a seed of 32 bytes (it has {0}), nor that in base64, nor PEM with an EC P-256 \
+         key"
+    )]
+    Form(usize),
+}
+
 /// Reads a log key: a seed file of 32 bytes, or a PEM file with an EC P-256
-/// key. Says what is wrong in words that follow the path.
-pub(crate) fn read(path: &Path) -> Result<LogKey, String> {
+/// key.
+pub(crate) fn read(path: &Path) -> Result<LogKey, KeyError> {
     from_bytes(&bytes_of(path)?)
 }
 
 /// Reads the file at `path`.
-pub(super) fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
+pub(super) fn bytes_of(path: &Path) -> Result<Vec<u8>, KeyError> {
     std::fs::read(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => {
-            "does not exist; make one with `lucarne keygen -f <file>`".to_owned()
-        }
-        _ => format!("cannot be read: {error}"),
+        io::ErrorKind::NotFound => KeyError::Absent(error),
+        _ => KeyError::Read(error),
     })
 }
 
 /// The key that is a seed of 32 bytes, the base64 of one, or PEM.
-pub(super) fn from_bytes(bytes: &[u8]) -> Result<LogKey, String> {
-    let seed =
-        |bytes: &[u8]| LogKey::from_seed(bytes).map_err(|error| format!("is no seed: {error}"));
+pub(super) fn from_bytes(bytes: &[u8]) -> Result<LogKey, KeyError> {
+    let seed = |bytes: &[u8]| LogKey::from_seed(bytes).map_err(KeyError::Seed);
     if bytes.len() == 32 {
         return seed(bytes);
     }
@@ -33,15 +50,11 @@ pub(super) fn from_bytes(bytes: &[u8]) -> Result<LogKey, String> {
         .map(str::trim)
         .unwrap_or_default();
     if text.contains("-----BEGIN") {
-        return LogKey::from_pem(text).map_err(|error| format!("is no log key: {error}"));
+        return LogKey::from_pem(text).map_err(KeyError::Pem);
     }
     match STANDARD.decode_to_vec(text) {
         Ok(decoded) if decoded.len() == 32 => seed(&decoded),
-        _ => Err(format!(
-            "is neither a seed of 32 bytes (it has {}), nor that in base64, nor PEM with an EC \
-             P-256 key",
-            bytes.len()
-        )),
+        _ => Err(KeyError::Form(bytes.len())),
     }
 }
 

@@ -6,10 +6,11 @@
 //!   `/versions/V` if not the latest.
 
 use std::fmt;
+use std::io;
 use std::path::Path;
 
 use lucarne_storage::object::{Gcs, S3};
-use lucarne_storage::secrets::{self, SecretError};
+use lucarne_storage::secrets;
 use url::{Host, Url};
 
 /// The place of a secret that a cloud keeps. Nothing of it is secret.
@@ -31,6 +32,45 @@ pub enum Manager {
     },
 }
 
+/// The fault of a text that names no such place, in words that follow it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ManagerError {
+    #[error(
+        "is no place of a key: write a file's path, credential:NAME, env:NAME, exec:COMMAND, \
+         awssecret://NAME or gcpsecret://projects/P/secrets/S"
+    )]
+    Scheme,
+    #[error("is no ARN of a secret: arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME")]
+    Arn,
+    #[error("is not gcpsecret://projects/PROJECT/secrets/SECRET")]
+    Gcp,
+    #[error("has a name that no secret has")]
+    Name,
+    #[error("has the parameter `{name}`: there are {known}")]
+    Parameter { name: String, known: String },
+}
+
+/// The reasons why a secret does not come from a cloud, in words that follow its
+/// place.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FetchError {
+    #[error("cannot be fetched: {0}")]
+    Runtime(#[source] io::Error),
+    /// The thread that asked has panicked.
+    #[error("cannot be fetched: that is a bug, and said above")]
+    Bug,
+    #[error(transparent)]
+    Service(#[from] secrets::SecretError),
+    #[error("came back as no JSON")]
+    NoJson(#[source] serde_json::Error),
+    #[error("came back as no base64")]
+    NoBase64(#[source] base64_simd::Error),
+    #[error("came back without a value")]
+    NoValue,
+    #[error("came back damaged: its checksum (dataCrc32c) is another")]
+    Damaged,
+}
+
 impl fmt::Display for Manager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -43,7 +83,7 @@ impl fmt::Display for Manager {
 impl Manager {
     /// Reads a URL or an ARN; `None` if it is neither. Paths in it are relative
     /// to `directory`.
-    pub(super) fn parse(text: &str, directory: &Path) -> Option<Result<Self, String>> {
+    pub(super) fn parse(text: &str, directory: &Path) -> Option<Result<Self, ManagerError>> {
         let (scheme, place) = match text.starts_with("arn:") {
             true => ("awssecret", text),
             false => text.split_once("://")?,
@@ -52,11 +92,7 @@ impl Manager {
         Some(match scheme {
             "awssecret" => aws(name, query),
             "gcpsecret" => gcp(name, query, directory),
-            _ => Err(
-                "is no place of a key: write a file's path, credential:NAME, env:NAME, \
-                 exec:COMMAND, awssecret://NAME or gcpsecret://projects/P/secrets/S"
-                    .into(),
-            ),
+            _ => Err(ManagerError::Scheme),
         })
     }
 
@@ -79,7 +115,7 @@ impl Manager {
     ///
     /// # Errors
     /// In words that follow [`Display`](fmt::Display).
-    pub(super) fn fetch(&self) -> Result<Vec<u8>, String> {
+    pub(super) fn fetch(&self) -> Result<Vec<u8>, FetchError> {
         match self {
             Manager::Aws { name, place } => aws_value(&answer(secrets::aws(name, place))?),
             Manager::Gcp { version, place } => gcp_value(&answer(secrets::gcp(version, place))?),
@@ -87,18 +123,15 @@ impl Manager {
     }
 }
 
-fn aws(name: &str, query: &str) -> Result<Manager, String> {
+fn aws(name: &str, query: &str) -> Result<Manager, ManagerError> {
     let [region, endpoint, profile] = parameters(query, ["region", "endpoint", "profile"])?;
     let its = match name.split(':').collect::<Vec<_>>()[..] {
         [_] => None,
         ["arn", _, "secretsmanager", region, _, "secret", _] => Some(region.to_owned()),
-        _ => {
-            let form = "arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME";
-            return Err(format!("is no ARN of a secret: {form}"));
-        }
+        _ => return Err(ManagerError::Arn),
     };
     if !plain(name) {
-        return Err("has a name that no secret has".into());
+        return Err(ManagerError::Name);
     }
     let place = S3 {
         region: region.or(its),
@@ -114,15 +147,15 @@ fn aws(name: &str, query: &str) -> Result<Manager, String> {
     })
 }
 
-fn gcp(name: &str, query: &str, directory: &Path) -> Result<Manager, String> {
+fn gcp(name: &str, query: &str, directory: &Path) -> Result<Manager, ManagerError> {
     let [endpoint, credentials] = parameters(query, ["endpoint", "credentials"])?;
     let version = match name.split('/').collect::<Vec<_>>()[..] {
         ["projects", _, "secrets", _] => format!("{name}/versions/latest"),
         ["projects", _, "secrets", _, "versions", _] => name.to_owned(),
-        _ => return Err("is not gcpsecret://projects/PROJECT/secrets/SECRET".into()),
+        _ => return Err(ManagerError::Gcp),
     };
     if !plain(name) {
-        return Err("has a name that no secret has".into());
+        return Err(ManagerError::Name);
     }
     let anonymous = credentials.as_deref() == Some("none");
     let place = Gcs {
@@ -147,12 +180,14 @@ fn plain(name: &str) -> bool {
 fn parameters<const N: usize>(
     query: &str,
     names: [&str; N],
-) -> Result<[Option<String>; N], String> {
+) -> Result<[Option<String>; N], ManagerError> {
     let mut values = [const { None }; N];
     for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
         let Some(place) = names.iter().position(|name| *name == key) else {
-            let names = names.join(", ");
-            return Err(format!("has the parameter `{key}`: there are {names}"));
+            return Err(ManagerError::Parameter {
+                name: key.into_owned(),
+                known: names.join(", "),
+            });
         };
         values[place] = Some(value.into_owned());
     }
@@ -161,45 +196,43 @@ fn parameters<const N: usize>(
 
 /// Waits for the answer, wherever this is called.
 fn answer<B: AsRef<[u8]> + Send>(
-    asked: impl Future<Output = Result<B, SecretError>> + Send,
-) -> Result<serde_json::Value, String> {
+    asked: impl Future<Output = Result<B, secrets::SecretError>> + Send,
+) -> Result<serde_json::Value, FetchError> {
     let body = std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
-                .map_err(|error| format!("cannot be fetched: {error}"))?;
-            runtime.block_on(asked).map_err(|error| error.to_string())
+                .map_err(FetchError::Runtime)?;
+            runtime.block_on(asked).map_err(FetchError::Service)
         });
         let joined = waiting.join();
-        joined.map_err(|_| "cannot be fetched: that is a bug, and said above".to_owned())?
+        joined.map_err(|_| FetchError::Bug)?
     })?;
-    serde_json::from_slice(body.as_ref()).map_err(|_| "came back as no JSON".to_owned())
+    serde_json::from_slice(body.as_ref()).map_err(FetchError::NoJson)
 }
 
 /// `SecretBinary` and `payload.data`, in base64.
-fn decoded(text: &str) -> Result<Vec<u8>, String> {
+fn decoded(text: &str) -> Result<Vec<u8>, FetchError> {
     let decoded = base64_simd::STANDARD.decode_to_vec(text);
-    decoded.map_err(|_| "came back as no base64".to_owned())
+    decoded.map_err(FetchError::NoBase64)
 }
 
-fn aws_value(answer: &serde_json::Value) -> Result<Vec<u8>, String> {
+fn aws_value(answer: &serde_json::Value) -> Result<Vec<u8>, FetchError> {
     match (
         answer["SecretString"].as_str(),
         answer["SecretBinary"].as_str(),
     ) {
         (Some(text), _) => Ok(text.as_bytes().to_vec()),
         (None, Some(binary)) => decoded(binary),
-        (None, None) => Err("came back without a value".into()),
+        (None, None) => Err(FetchError::NoValue),
     }
 }
 
 /// The checksum, if there is one, is that of the value as it was stored.
-fn gcp_value(answer: &serde_json::Value) -> Result<Vec<u8>, String> {
+fn gcp_value(answer: &serde_json::Value) -> Result<Vec<u8>, FetchError> {
     let payload = &answer["payload"];
-    let data = payload["data"]
-        .as_str()
-        .ok_or("came back without a value")?;
+    let data = payload["data"].as_str().ok_or(FetchError::NoValue)?;
     let value = decoded(data)?;
     // An integer of 64 bits is a string in Google's JSON.
     let sum = match &payload["dataCrc32c"] {
@@ -209,7 +242,7 @@ fn gcp_value(answer: &serde_json::Value) -> Result<Vec<u8>, String> {
     };
     match sum == Some(u64::from(crc32c(&value))) {
         true => Ok(value),
-        false => Err("came back damaged: its checksum (dataCrc32c) is another".into()),
+        false => Err(FetchError::Damaged),
     }
 }
 
@@ -225,7 +258,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Manager, String> {
+    fn parse(text: &str) -> Result<Manager, ManagerError> {
         Manager::parse(text, Path::new("/etc/lucarne")).unwrap()
     }
 

@@ -5,6 +5,7 @@
 
 mod accept;
 mod clouds;
+mod command;
 mod distinct;
 mod flags;
 mod go;
@@ -40,7 +41,7 @@ pub use tesseract::Ignored;
 #[cfg(any(feature = "load", feature = "proxy"))]
 pub(crate) use values::listen;
 pub use values::{Listen, Prefix};
-pub(crate) use values::{checkpoint_url, rfc3339};
+pub(crate) use values::{PrefixError, checkpoint_url, rfc3339};
 
 /// A whole configuration.
 #[derive(Clone, Debug)]

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use lucarne_settings::{Located, Reader, Value};
 use lucarne_storage::object::{Azure, Bucket, Gcs, S3};
-use lucarne_storage::{ObjectStoreConfig, SqlLock};
+use lucarne_storage::{AssetError, LockError, ObjectStoreConfig, SqlLock};
 
-use super::secret::Secret;
+use super::secret::{Secret, SecretError};
 use super::{key, keys};
 
 /// The place of a log's data.
@@ -77,20 +77,46 @@ impl fmt::Debug for LockPlace {
     }
 }
 
+/// The fault of a text that names no [`LockPlace`], in words that stand by
+/// themselves: the text may hold a password.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PlaceError {
+    #[error(transparent)]
+    Bucket(#[from] AssetError),
+    #[error(
+        "names a bucket without a prefix: the lock gets a folder of its own, such as \
+         s3://bucket/lock"
+    )]
+    NoPrefix,
+    #[error(transparent)]
+    Server(#[from] LockError),
+}
+
+/// The reasons why a lock gets no password, in words that follow the key.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PasswordError {
+    #[error("has no meaning: only a lock on a database server has a password")]
+    NoServer,
+    #[error("{place} {source}")]
+    Unread {
+        /// The place of the password.
+        place: String,
+        source: SecretError,
+    },
+    #[error(transparent)]
+    Server(#[from] LockError),
+}
+
 impl LockPlace {
     /// Reads a path, relative to `directory`, or a URL.
     ///
     /// # Errors
-    /// In words that stand by themselves: the text may hold a password.
-    pub(crate) fn parse(text: &str, directory: &Path) -> Result<Self, String> {
+    /// [`PlaceError`].
+    pub(crate) fn parse(text: &str, directory: &Path) -> Result<Self, PlaceError> {
         if ObjectStoreConfig::is_url(text) {
-            let config = ObjectStoreConfig::from_url(text).map_err(|error| error.to_string())?;
+            let config = ObjectStoreConfig::from_url(text)?;
             if config.key_prefix.is_empty() {
-                return Err(
-                    "names a bucket without a prefix: the lock gets a folder of its own, such as \
-                     s3://bucket/lock"
-                        .into(),
-                );
+                return Err(PlaceError::NoPrefix);
             }
             return Ok(LockPlace::Bucket(Box::new(config)));
         }
@@ -100,10 +126,10 @@ impl LockPlace {
         }
         match text.split_once("://") {
             None => Ok(LockPlace::Sqlite(directory.join(text))),
-            Some(_) => match SqlLock::schema(text) {
-                Ok(_) => Ok(LockPlace::Server(text.to_owned())),
-                Err(error) => Err(error.to_string()),
-            },
+            Some(_) => {
+                SqlLock::schema(text)?;
+                Ok(LockPlace::Server(text.to_owned()))
+            }
         }
     }
 }
@@ -111,15 +137,17 @@ impl LockPlace {
 /// The password of a lock's server, from where the configuration says.
 ///
 /// # Errors
-/// In words that follow the key.
-pub(super) fn with_password(place: LockPlace, source: &Secret) -> Result<LockPlace, String> {
+/// [`PasswordError`].
+pub(super) fn with_password(place: LockPlace, secret: &Secret) -> Result<LockPlace, PasswordError> {
     let LockPlace::Server(url) = place else {
-        return Err("has no meaning: only a lock on a database server has a password".into());
+        return Err(PasswordError::NoServer);
     };
-    let password = source.text().map_err(|why| format!("{source} {why}"))?;
-    SqlLock::with_password(&url, &password)
-        .map(LockPlace::Server)
-        .map_err(|error| error.to_string())
+    let password = secret.text().map_err(|source| PasswordError::Unread {
+        place: secret.to_string(),
+        source,
+    })?;
+    let url = SqlLock::with_password(&url, &password)?;
+    Ok(LockPlace::Server(url))
 }
 
 /// Reads `checkpointspassword` and puts it into the place of the lock.
@@ -139,7 +167,7 @@ fn password(reader: &mut Reader<'_, '_>, place: LockPlace) -> Option<LockPlace> 
     match with_password(place, &source.value) {
         Ok(place) => Some(place),
         Err(why) => {
-            reader.problem(source.line, KEY, why);
+            reader.problem(source.line, KEY, why.to_string());
             None
         }
     }
@@ -167,7 +195,7 @@ pub(super) fn lock(reader: &mut Reader<'_, '_>) -> Option<Located<LockPlace>> {
             Some(text.map(|()| place))
         }
         Err(why) => {
-            reader.problem(text.line, KEY, why);
+            reader.problem(text.line, KEY, why.to_string());
             None
         }
     }

@@ -2,18 +2,15 @@
 //! `checkpointspassword`.
 
 use std::fmt;
-use std::io::{ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::str::Utf8Error;
 
 use lucarne_ct::LogKey;
 
-/// The time that a command may take.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// More than any key has.
-const MOST: u64 = 64 << 10;
+use super::command::{self, CommandError};
+use super::key::{self, KeyError};
+use super::manager::{FetchError, Manager, ManagerError};
 
 /// The place of a log's key, or of a password. Nothing of it is secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +24,54 @@ pub enum Secret {
     /// In the output of a command.
     Command(Vec<String>),
     /// In a cloud's keeping.
-    Manager(super::manager::Manager),
+    Manager(Manager),
+}
+
+/// The fault of a text that names no [`Secret`], in words that follow it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SourceError {
+    #[error("names no credential: write `credential:NAME`")]
+    Credential,
+    #[error("names no environment variable: write `env:NAME`")]
+    Variable,
+    #[error("has no command: write `exec: command arguments`")]
+    Command,
+    #[error(transparent)]
+    Manager(#[from] ManagerError),
+}
+
+/// The reasons why a [`Secret`] cannot be had, in words that follow it. They never
+/// show it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SecretError {
+    #[error("does not exist")]
+    Absent(#[source] io::Error),
+    #[error("cannot be read: {0}")]
+    Read(#[source] io::Error),
+    #[error(
+        "is not there: CREDENTIALS_DIRECTORY is not set. The service needs `LoadCredential=` (see \
+         systemd.exec)"
+    )]
+    NoCredentials,
+    #[error("is not there: the service needs `LoadCredential=` of this name")]
+    NoCredential(#[source] io::Error),
+    #[error("is not set")]
+    Unset,
+    /// A variable that is not UTF-8. The error of `std` would show it.
+    #[error("is no text (a key is given in base64, or PEM)")]
+    VariableNoText,
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    #[error("is no text")]
+    NoText(#[from] Utf8Error),
+    #[error("is empty")]
+    Empty,
+    #[error("is more than one line")]
+    Lines,
 }
 
 impl fmt::Display for Secret {
@@ -49,26 +93,26 @@ impl Secret {
     ///
     /// # Errors
     /// In words that follow the value.
-    pub(crate) fn parse(text: &str, directory: &Path) -> Result<Self, String> {
-        if let Some(manager) = super::manager::Manager::parse(text, directory) {
-            return manager.map(Secret::Manager);
+    pub(crate) fn parse(text: &str, directory: &Path) -> Result<Self, SourceError> {
+        if let Some(manager) = Manager::parse(text, directory) {
+            return Ok(Secret::Manager(manager?));
         }
         if let Some(name) = text.strip_prefix("credential:") {
             return match name.is_empty() || name.contains('/') {
-                true => Err("names no credential: write `credential:NAME`".into()),
+                true => Err(SourceError::Credential),
                 false => Ok(Secret::Credential(name.into())),
             };
         }
         if let Some(name) = text.strip_prefix("env:") {
             return match name.is_empty() || name.contains(['=', ' ']) {
-                true => Err("names no environment variable: write `env:NAME`".into()),
+                true => Err(SourceError::Variable),
                 false => Ok(Secret::Variable(name.into())),
             };
         }
         if let Some(command) = text.strip_prefix("exec:") {
             let words: Vec<String> = command.split_whitespace().map(Into::into).collect();
             return match words.is_empty() {
-                true => Err("has no command: write `exec: command arguments`".into()),
+                true => Err(SourceError::Command),
                 false => Ok(Secret::Command(words)),
             };
         }
@@ -95,20 +139,20 @@ impl Secret {
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    pub(crate) fn text(&self) -> Result<String, String> {
+    pub(crate) fn text(&self) -> Result<String, SecretError> {
         let bytes = match self {
             Secret::File(file) => std::fs::read(file).map_err(|error| match error.kind() {
-                ErrorKind::NotFound => "does not exist".to_owned(),
-                _ => format!("cannot be read: {error}"),
+                ErrorKind::NotFound => SecretError::Absent(error),
+                _ => SecretError::Read(error),
             }),
             other => other.bytes(),
         }?;
-        let text = std::str::from_utf8(&bytes).map_err(|_| "is no text")?;
+        let text = std::str::from_utf8(&bytes)?;
         let text = text.strip_suffix('\n').unwrap_or(text);
         let text = text.strip_suffix('\r').unwrap_or(text);
         match text {
-            "" => Err("is empty".into()),
-            text if text.contains(['\n', '\0']) => Err("is more than one line".into()),
+            "" => Err(SecretError::Empty),
+            text if text.contains(['\n', '\0']) => Err(SecretError::Lines),
             text => Ok(text.to_owned()),
         }
     }
@@ -118,84 +162,30 @@ impl Secret {
     /// # Errors
     /// What is wrong, in words that follow [`Display`](fmt::Display). They
     /// never show the secret.
-    pub(crate) fn read(&self) -> Result<LogKey, String> {
+    pub(crate) fn read(&self) -> Result<LogKey, SecretError> {
         let bytes = self.bytes()?;
-        super::key::from_bytes(&bytes)
+        Ok(key::from_bytes(&bytes)?)
     }
 
-    fn bytes(&self) -> Result<Vec<u8>, String> {
+    fn bytes(&self) -> Result<Vec<u8>, SecretError> {
         match self {
-            Secret::File(file) => super::key::bytes_of(file),
+            Secret::File(file) => Ok(key::bytes_of(file)?),
             Secret::Credential(name) => {
-                let directory = std::env::var_os("CREDENTIALS_DIRECTORY").ok_or(
-                    "is not there: CREDENTIALS_DIRECTORY is not set. The service needs \
-                     `LoadCredential=` (see systemd.exec)",
-                )?;
+                let directory = std::env::var_os("CREDENTIALS_DIRECTORY");
+                let directory = directory.ok_or(SecretError::NoCredentials)?;
                 let file = Path::new(&directory).join(name);
                 std::fs::read(file).map_err(|error| match error.kind() {
-                    ErrorKind::NotFound => {
-                        "is not there: the service needs `LoadCredential=` of this name".to_owned()
-                    }
-                    _ => format!("cannot be read: {error}"),
+                    ErrorKind::NotFound => SecretError::NoCredential(error),
+                    _ => SecretError::Read(error),
                 })
             }
             Secret::Variable(name) => match std::env::var(name) {
                 Ok(text) => Ok(text.into_bytes()),
-                Err(std::env::VarError::NotPresent) => Err("is not set".into()),
-                Err(_) => Err("is no text (a key is given in base64, or PEM)".into()),
+                Err(std::env::VarError::NotPresent) => Err(SecretError::Unset),
+                Err(_) => Err(SecretError::VariableNoText),
             },
-            Secret::Command(words) => output(words),
-            Secret::Manager(manager) => manager.fetch(),
-        }
-    }
-}
-
-/// Returns the output of a command, if it succeeds in time.
-fn output(words: &[String]) -> Result<Vec<u8>, String> {
-    let (program, arguments) = words.split_first().ok_or("is empty")?;
-    let mut child = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::inherit())
-        .spawn()
-        .map_err(|error| format!("cannot be run: {error}"))?;
-    let printed = child.stdout.take().ok_or("prints nothing")?;
-    // A command that goes on silently must not hold this up: it is killed, and
-    // its output ends.
-    let (sender, receiver) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let read = printed.take(MOST).read_to_end(&mut bytes).map(|_| bytes);
-        // Nobody waits any more for a command that took too long.
-        let _ = sender.send(read);
-    });
-    let status = finished(&mut child)?;
-    if !status.success() {
-        return Err(format!("failed ({status}); what it said is above"));
-    }
-    // What it started may still hold its output open.
-    let bytes = receiver.recv_timeout(PATIENCE);
-    let bytes = bytes.map_err(|_| "leaves its output open".to_owned())?;
-    bytes.map_err(|error| format!("cannot be read: {error}"))
-}
-
-fn finished(child: &mut Child) -> Result<std::process::ExitStatus, String> {
-    let start = Instant::now();
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return Ok(status),
-            Ok(None) if start.elapsed() < PATIENCE => {
-                // Polled: a child cannot be waited for with a deadline.
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            Ok(None) => {
-                // It may have ended in this very moment.
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(format!("did not end within {} s", PATIENCE.as_secs()));
-            }
-            Err(error) => return Err(format!("cannot be waited for: {error}")),
+            Secret::Command(words) => Ok(command::output(words)?),
+            Secret::Manager(manager) => Ok(manager.fetch()?),
         }
     }
 }
@@ -226,7 +216,7 @@ mod tests {
         let key = parse(&format!("exec: echo {seed}")).read().unwrap();
         let same = LogKey::from_seed(&[7; 32]).unwrap();
         assert_eq!(key.log_id().0, same.log_id().0);
-        let why = |text: &str| parse(text).read().err().unwrap();
+        let why = |text: &str| parse(text).read().err().unwrap().to_string();
         assert!(
             why("exec: false").contains("failed"),
             "{}",
@@ -239,6 +229,22 @@ mod tests {
     }
 
     #[test]
+    fn errors_keep_what_caused_them() {
+        use std::error::Error;
+
+        let absent = parse("/none/here").text().unwrap_err();
+        let absent = absent.source().and_then(|it| it.downcast_ref());
+        assert_eq!(absent.map(io::Error::kind), Some(ErrorKind::NotFound));
+        let no_program = parse("exec: /none/here").read().err().unwrap();
+        assert!(no_program.source().unwrap().is::<io::Error>());
+        assert!(matches!(
+            no_program,
+            SecretError::Command(CommandError::Run(_))
+        ));
+        assert!(no_program.to_string().starts_with("cannot be run: "));
+    }
+
+    #[test]
     fn a_password_is_one_line() {
         assert_eq!(parse("exec: echo p@ss word").text().unwrap(), "p@ss word");
         for (command, why) in [
@@ -246,7 +252,7 @@ mod tests {
             ("exec: printf a\\nb", "more than one line"),
             ("/none/here", "does not exist"),
         ] {
-            let said = parse(command).text().unwrap_err();
+            let said = parse(command).text().unwrap_err().to_string();
             assert!(said.contains(why), "{command}: {said}");
         }
     }

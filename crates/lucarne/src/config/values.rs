@@ -2,7 +2,11 @@
 //! Numbers and times are as in every file of settings.
 
 use std::fmt;
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::num::ParseIntError;
+
+use lucarne_ct::{Oid, OidError};
 
 use crate::verification::VerifyBy;
 
@@ -24,17 +28,24 @@ impl fmt::Display for Listen {
     }
 }
 
+/// The fault of a text that is no [`Listen`], in words that follow it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ListenError {
+    #[error("has no port; write host:port, or :port for every address")]
+    NoPort,
+    #[error("does not end in a port number (0 to 65535)")]
+    Port(#[source] ParseIntError),
+    #[error("names a host that cannot be resolved: {0}")]
+    Host(#[source] io::Error),
+}
+
 /// See [`Listen`]. `:http` and `:https` are ports too, as in Sunlight's file.
-pub(crate) fn listen(text: &str) -> Result<Listen, String> {
-    let (host, port) = text
-        .rsplit_once(':')
-        .ok_or("has no port; write host:port, or :port for every address")?;
+pub(crate) fn listen(text: &str) -> Result<Listen, ListenError> {
+    let (host, port) = text.rsplit_once(':').ok_or(ListenError::NoPort)?;
     let port: u16 = match port {
         "http" => 80,
         "https" => 443,
-        port => port
-            .parse()
-            .map_err(|_| "does not end in a port number (0 to 65535)")?,
+        port => port.parse().map_err(ListenError::Port)?,
     };
     let addresses: Vec<SocketAddr> = if host.is_empty() {
         vec![
@@ -45,7 +56,7 @@ pub(crate) fn listen(text: &str) -> Result<Listen, String> {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         (host, port)
             .to_socket_addrs()
-            .map_err(|error| format!("names a host that cannot be resolved: {error}"))?
+            .map_err(ListenError::Host)?
             .collect()
     };
     Ok(Listen {
@@ -76,21 +87,40 @@ impl Prefix {
     }
 }
 
+/// The fault of a text that is no [`Prefix`], in words that follow it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PrefixError {
+    #[error("does not begin with https:// or http://")]
+    Scheme,
+    #[error("has a query, a fragment or a user name, which a prefix cannot have")]
+    Parts,
+    /// What would not survive as a signed note's key name.
+    #[error("has a space or a plus sign, which a checkpoint's origin cannot have")]
+    Characters,
+    #[error("has no host name")]
+    NoHost,
+    #[error("has a port that is not a number from 0 to 65535")]
+    Port,
+    #[error("has capital letters in its host name; write it in small letters")]
+    Capitals,
+    #[error("has an empty path element (`//`)")]
+    EmptyElement,
+}
+
 /// See [`Prefix`].
-pub(crate) fn prefix(text: &str) -> Result<Prefix, String> {
+pub(crate) fn prefix(text: &str) -> Result<Prefix, PrefixError> {
     let rest = text
         .strip_prefix("https://")
         .or_else(|| text.strip_prefix("http://"))
-        .ok_or("does not begin with https:// or http://")?;
+        .ok_or(PrefixError::Scheme)?;
     if rest.contains(['?', '#', '@']) {
-        return Err("has a query, a fragment or a user name, which a prefix cannot have".into());
+        return Err(PrefixError::Parts);
     }
     if rest
         .chars()
         .any(|c| c.is_whitespace() || c.is_control() || c == '+')
     {
-        // A `+` or a space would not survive as a signed note's key name.
-        return Err("has a space or a plus sign, which a checkpoint's origin cannot have".into());
+        return Err(PrefixError::Characters);
     }
     let authority = rest.split('/').next().unwrap_or_default();
     let (host, port) = match authority.rsplit_once(':') {
@@ -98,16 +128,16 @@ pub(crate) fn prefix(text: &str) -> Result<Prefix, String> {
         _ => (authority, None),
     };
     if host.is_empty() {
-        return Err("has no host name".into());
+        return Err(PrefixError::NoHost);
     }
     if port.is_some_and(|port| port.parse::<u16>().is_err()) {
-        return Err("has a port that is not a number from 0 to 65535".into());
+        return Err(PrefixError::Port);
     }
     if host.chars().any(|c| c.is_ascii_uppercase()) {
-        return Err("has capital letters in its host name; write it in small letters".into());
+        return Err(PrefixError::Capitals);
     }
     if rest.contains("//") {
-        return Err("has an empty path element (`//`)".into());
+        return Err(PrefixError::EmptyElement);
     }
     Ok(Prefix {
         url: format!("{}/", text.trim_end_matches('/')),
@@ -115,33 +145,44 @@ pub(crate) fn prefix(text: &str) -> Result<Prefix, String> {
 }
 
 /// The URL of a log's checkpoint: itself, or the prefix that it is under.
-pub(crate) fn checkpoint_url(text: &str) -> Result<String, String> {
+pub(crate) fn checkpoint_url(text: &str) -> Result<String, PrefixError> {
     let under = prefix(text.strip_suffix("/checkpoint").unwrap_or(text))?;
     Ok(format!("{}checkpoint", under.url))
 }
 
+/// The fault of a text that is not spelled as its value is, in words that follow
+/// it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SpellingError {
+    #[error("is not a short name: letters, digits, `-`, `_` and `.`")]
+    Shortname,
+    #[error("is neither `fast` nor `general`")]
+    VerifyBy,
+    #[error("is not an object identifier such as 1.3.6.1.5.5.7.1.1")]
+    Oid(#[from] OidError),
+}
+
 /// A log's short name: it labels metrics and messages.
-pub(crate) fn shortname(text: &str) -> Result<String, String> {
+pub(crate) fn shortname(text: &str) -> Result<String, SpellingError> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if text.is_empty() || !text.chars().all(allowed) {
-        return Err("is not a short name: letters, digits, `-`, `_` and `.`".into());
+        return Err(SpellingError::Shortname);
     }
     Ok(text.to_owned())
 }
 
 /// See [`VerifyBy`].
-pub(crate) fn verify_by(text: &str) -> Result<VerifyBy, String> {
+pub(crate) fn verify_by(text: &str) -> Result<VerifyBy, SpellingError> {
     match text {
         "fast" => Ok(VerifyBy::Fast),
         "general" => Ok(VerifyBy::General),
-        _ => Err("is neither `fast` nor `general`".into()),
+        _ => Err(SpellingError::VerifyBy),
     }
 }
 
 /// An object identifier such as `1.3.6.1.5.5.7.1.1`.
-pub(crate) fn oid(text: &str) -> Result<lucarne_ct::Oid, String> {
-    text.parse()
-        .map_err(|_| "is not an object identifier such as 1.3.6.1.5.5.7.1.1".into())
+pub(crate) fn oid(text: &str) -> Result<Oid, SpellingError> {
+    Ok(text.parse()?)
 }
 
 #[cfg(test)]
