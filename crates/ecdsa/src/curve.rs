@@ -1,11 +1,7 @@
 //! The curves y² = x³ - 3x + b of FIPS 186-5 (SP 800-186 section 3.2.1).
 
-use std::sync::LazyLock;
-
 use crate::integer::{adc, mac, sbb};
 use crate::modulus::Modulus;
-use crate::point::Affine;
-use crate::table::{FEW, Table};
 
 /// A curve of prime order.
 pub(crate) trait Curve<const N: usize>: Copy + 'static {
@@ -17,9 +13,6 @@ pub(crate) trait Curve<const N: usize>: Copy + 'static {
     const B: [u64; N];
     /// The generator's coordinates.
     const GENERATOR: ([u64; N], [u64; N]);
-
-    /// The generator's multiples, made at first use.
-    fn generator() -> &'static Table<Self, N, FEW>;
 }
 
 /// Limbs from the digits as the standard prints them.
@@ -89,12 +82,6 @@ impl Curve<4> for P256 {
             0xcbb6_4068_37bf_51f5,
         ]),
     );
-
-    fn generator() -> &'static Table<Self, 4, FEW> {
-        static TABLE: LazyLock<Table<P256, 4, FEW>> =
-            LazyLock::new(|| Table::new(Affine::generator()));
-        &TABLE
-    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -176,10 +163,4 @@ impl Curve<6> for P384 {
             0x7a43_1d7c_90ea_0e5f,
         ]),
     );
-
-    fn generator() -> &'static Table<Self, 6, FEW> {
-        static TABLE: LazyLock<Table<P384, 6, FEW>> =
-            LazyLock::new(|| Table::new(Affine::generator()));
-        &TABLE
-    }
 }

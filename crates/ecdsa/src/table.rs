@@ -1,6 +1,8 @@
 //! The multiples of a point, and sums of them.
 
-use crate::curve::Curve;
+use std::sync::LazyLock;
+
+use crate::curve::{Curve, P256, P384};
 use crate::integer::{add, bits, from_bytes, less};
 use crate::modulus::Modulus;
 use crate::point::{Affine, Xyzz, normalise};
@@ -64,6 +66,28 @@ impl<C: Curve<N>, const N: usize, const W: usize> Table<C, N, W> {
     }
 }
 
+/// A curve with a table of its generator.
+pub(crate) trait Tabulated<const N: usize>: Curve<N> {
+    /// The generator's multiples, made at first use.
+    fn generator() -> &'static Table<Self, N, FEW>;
+}
+
+impl Tabulated<4> for P256 {
+    fn generator() -> &'static Table<Self, 4, FEW> {
+        static TABLE: LazyLock<Table<P256, 4, FEW>> =
+            LazyLock::new(|| Table::new(Affine::generator()));
+        &TABLE
+    }
+}
+
+impl Tabulated<6> for P384 {
+    fn generator() -> &'static Table<Self, 6, FEW> {
+        static TABLE: LazyLock<Table<P384, 6, FEW>> =
+            LazyLock::new(|| Table::new(Affine::generator()));
+        &TABLE
+    }
+}
+
 /// 1 to `count` times a point.
 fn multiples<C: Curve<N>, const N: usize>(point: &Affine<C, N>, count: usize) -> Vec<Xyzz<C, N>> {
     let mut multiples = Vec::with_capacity(count);
@@ -83,7 +107,7 @@ fn multiples<C: Curve<N>, const N: usize>(point: &Affine<C, N>, count: usize) ->
 #[derive(Debug)]
 pub(crate) struct PublicKey<C: Curve<N>, const N: usize, const W: usize = MANY>(Table<C, N, W>);
 
-impl<C: Curve<N>, const N: usize, const W: usize> PublicKey<C, N, W> {
+impl<C: Tabulated<N>, const N: usize, const W: usize> PublicKey<C, N, W> {
     /// Memory of the table, in bytes.
     pub(crate) const SIZE: usize =
         Table::<C, N, W>::WINDOWS * Table::<C, N, W>::DIGITS * size_of::<Affine<C, N>>();

@@ -49,7 +49,11 @@ fn der<const N: usize>(numbers: [[u64; N]; 2]) -> Vec<u8> {
 
 /// The key by which (r, s) is a signature of the digest `e`, if R has x: (s·R - e·G)/r. None
 /// where no point has that x.
-fn key<C: Curve<N>, const N: usize>(x: [u64; N], s: [u64; N], e: [u64; N]) -> Option<Affine<C, N>> {
+fn key<C: Tabulated<N>, const N: usize>(
+    x: [u64; N],
+    s: [u64; N],
+    e: [u64; N],
+) -> Option<Affine<C, N>> {
     let by_r = Residue::<C::Order, N>::new(x).invert();
     let by_generator = Residue::new(e).negate().mul(&by_r).integer();
     let by_point = Residue::new(s).mul(&by_r).integer();
@@ -59,7 +63,7 @@ fn key<C: Curve<N>, const N: usize>(x: [u64; N], s: [u64; N], e: [u64; N]) -> Op
     Some(normalise(&[sum(&terms)?])[0])
 }
 
-fn extremes<C: Curve<N>, const N: usize>(theirs: impl Fn(&[u8], &[u8], &[u8]) -> bool) {
+fn extremes<C: Tabulated<N>, const N: usize>(theirs: impl Fn(&[u8], &[u8], &[u8]) -> bool) {
     let n = C::Order::PRIME;
     let less = |by: u64| sub(&n, &small(by)).0;
     let half = shift_right(&n, 0, 1);
