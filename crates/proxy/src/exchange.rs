@@ -15,13 +15,14 @@ use hyper_util::rt::TokioIo;
 use lucarne_net::RequestId;
 use tracing::Instrument;
 
-use crate::body::{Body, Outgoing};
+use crate::body::Body;
 use crate::expect::BodyGate;
 use crate::failure::{Failure, Refusal, Step, next_hop};
 use crate::form::{for_forwarder, for_http1, for_http2};
 use crate::headers;
 use crate::hops;
 use crate::interim::{Interim, InterimSender};
+use crate::outgoing::Outgoing;
 use crate::page::{self, PROXY_STATUS};
 use crate::pool::{Connection, Http1, Lease, Route};
 use crate::relay;

@@ -4,8 +4,8 @@ use http::header::{CONNECTION, HOST, TE, UPGRADE};
 use http::uri::{Authority, Parts, PathAndQuery};
 use http::{HeaderValue, Request, Uri, Version};
 
-use crate::body::Outgoing;
 use crate::headers;
+use crate::outgoing::Outgoing;
 use crate::pool::Route;
 use crate::relay;
 use crate::upstream_proxy::UpstreamProxy;

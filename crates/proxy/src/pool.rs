@@ -10,9 +10,9 @@ use lru::LruCache;
 use lucarne_mint::store::Host;
 use parking_lot::Mutex;
 
-use crate::body::Outgoing;
 use crate::expect::Withheld;
 use crate::identity::TlsClient;
+use crate::outgoing::Outgoing;
 use crate::target::Target;
 use crate::upstream_proxy::UpstreamProxy;
 

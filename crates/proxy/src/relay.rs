@@ -10,8 +10,8 @@ use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 
-use crate::body::Outgoing;
 use crate::failure::{Failure, Step, UpstreamFailure};
+use crate::outgoing::Outgoing;
 use crate::page::PROXY_STATUS;
 use crate::target::Target;
 use crate::upstream::Upstream;

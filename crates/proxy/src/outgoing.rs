@@ -1,0 +1,106 @@
+//! The body of a request on its way to the server: passed on as it comes, never
+//! gathered.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use tokio::time::{Sleep, sleep};
+
+use crate::expect::{BodyGate, Expectation};
+use crate::timed_body::{BodyError, Timed};
+
+/// The body of a request, on its way to the server.
+pub(crate) struct Outgoing {
+    body: Option<Timed>,
+    /// Holds what it waits before, and for how long, where the client asked whether
+    /// it is wanted.
+    held: Option<(BodyGate, Pin<Box<Sleep>>)>,
+    /// Raised whenever some of it has been passed on.
+    moving: Arc<AtomicBool>,
+}
+
+impl Outgoing {
+    /// The body, and a flag that is raised whenever some of it has moved.
+    pub(crate) fn new(incoming: Incoming, idle: Duration) -> (Self, Arc<AtomicBool>) {
+        let moving = Arc::<AtomicBool>::default();
+        let body = Outgoing {
+            body: Some(Timed::new(incoming, idle)),
+            held: None,
+            moving: moving.clone(),
+        };
+        (body, moving)
+    }
+
+    /// None.
+    pub(crate) fn empty() -> Self {
+        Outgoing {
+            body: None,
+            held: None,
+            moving: Arc::default(),
+        }
+    }
+
+    /// Holds it back until the server wants it, or has been given the time to
+    /// say so.
+    pub(crate) fn hold(&mut self, patience: Duration) -> BodyGate {
+        let gate = BodyGate::new();
+        self.held = Some((gate.clone(), Box::pin(sleep(patience))));
+        gate
+    }
+
+    /// Ready once it may be sent.
+    fn poll_wanted(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
+        let Some((gate, alarm)) = &mut self.held else {
+            return Poll::Ready(Ok(()));
+        };
+        if alarm.as_mut().poll(cx).is_ready() {
+            gate.open();
+        }
+        match ready!(gate.poll(cx)) {
+            Expectation::Over => return Poll::Ready(Err(BodyError::Unwanted)),
+            Expectation::Refused | Expectation::None => {
+                // The client's connection need not wait for it either.
+                self.body = None;
+                return Poll::Pending;
+            }
+            Expectation::Wanted => self.held = None,
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl HttpBody for Outgoing {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        // Polling the client's body is what tells the client to send it.
+        if let Err(unwanted) = ready!(self.poll_wanted(cx)) {
+            return Poll::Ready(Some(Err(unwanted)));
+        }
+        let Some(body) = &mut self.body else {
+            return Poll::Ready(None);
+        };
+        let frame = ready!(body.poll_frame(cx));
+        self.moving.store(true, Ordering::Relaxed);
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let body = self.body.as_ref();
+        self.held.is_none() && body.is_none_or(|body| body.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let body = self.body.as_ref();
+        body.map_or(SizeHint::with_exact(0), |body| body.size_hint())
+    }
+}
