@@ -248,27 +248,6 @@ pub struct Flags {
     pub ignored: Ignored,
 }
 
-/// The flag that stands for a key of the configuration file, for messages.
-pub(super) fn name_of(key: &str) -> String {
-    let flag = match key {
-        "shortname" | "submissionprefix" => "origin",
-        "monitoringprefix" => "path-prefix",
-        "secret" => "private-key",
-        "localdirectory" => "storage-dir",
-        "s3bucket" | "gcsbucket" | "azurecontainer" => "bucket",
-        "roots" => "roots-pem-file",
-        "listen" => "http-endpoint",
-        "notafterstart" => "not-after-start",
-        "notafterlimit" => "not-after-limit",
-        "period" => "checkpoint-interval",
-        "checkpointinterval" => "checkpoint-republish-interval",
-        "poolsize" => "pushback-max-outstanding",
-        "ccadbroots" => "roots-remote-fetch-url",
-        other => other,
-    };
-    format!("--{flag}")
-}
-
 impl Flags {
     /// Returns true if any of the flags is given: then there is no file.
     pub fn given(&self) -> bool {

@@ -118,6 +118,27 @@ pub fn log() -> Vec<&'static str> {
     [IDENTITY, SHARED].concat()
 }
 
+/// The flag that stands for a key of the configuration file, for messages.
+pub(super) fn flag_of(key: &str) -> String {
+    let flag = match key {
+        "shortname" | "submissionprefix" => "origin",
+        "monitoringprefix" => "path-prefix",
+        "secret" => "private-key",
+        "localdirectory" => "storage-dir",
+        "s3bucket" | "gcsbucket" | "azurecontainer" => "bucket",
+        "roots" => "roots-pem-file",
+        "listen" => "http-endpoint",
+        "notafterstart" => "not-after-start",
+        "notafterlimit" => "not-after-limit",
+        "period" => "checkpoint-interval",
+        "checkpointinterval" => "checkpoint-republish-interval",
+        "poolsize" => "pushback-max-outstanding",
+        "ccadbroots" => "roots-remote-fetch-url",
+        other => other,
+    };
+    format!("--{flag}")
+}
+
 const ETAGS3: &str = "is Sunlight's lock in an object store: write it as \
      `checkpoints: s3://bucket/prefix?region=…&endpoint=…`";
 const DYNAMODB: &str = "is a lock that Lucarne does not have: use `checkpoints`, the path of an \

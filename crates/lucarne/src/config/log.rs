@@ -103,7 +103,7 @@ impl LogSettings {
     pub(crate) fn key_path(&self, key: &str) -> String {
         match self.line {
             Some(_) => join(&format!("logs[{}]", self.shortname.value), key),
-            None => super::flags::name_of(key),
+            None => keys::flag_of(key),
         }
     }
 
