@@ -30,8 +30,8 @@ use parents::Parents;
 pub struct FsckPosition {
     /// The index of the first data tile that is not checked yet.
     pub tile: u64,
-    /// The time of the last entry before it, Unix milliseconds.
-    pub timestamp_ms: u64,
+    /// The time of the newest entry before it, Unix milliseconds.
+    pub newest_ms: u64,
 }
 
 /// The entries of one data tile, checked.
@@ -41,6 +41,8 @@ pub struct Checked {
     pub entries: u64,
     /// The place to go on from.
     pub next: FsckPosition,
+    /// Entries of this tile that are older than one before them.
+    pub disordered: u64,
     /// The problems with these entries, and with what leads to them.
     pub findings: Vec<Finding>,
 }
@@ -65,35 +67,38 @@ pub fn fsck(
         .flatten()
         .map(move |job| check(each.clone(), job))
         .buffered(at_once.max(1));
-    let (mut issuers, mut before_ms) = (HashSet::new(), from.timestamp_ms);
-    tiles.then(move |(tile, mut seen)| {
-        seen.after(tile, &mut before_ms);
+    let (mut issuers, mut newest_ms) = (HashSet::new(), from.newest_ms);
+    tiles.then(move |(tile, seen)| {
+        let disordered;
+        (disordered, newest_ms) = seen.disordered(newest_ms);
         let unknown = seen.issuers.difference(&issuers).copied();
         let unknown: Vec<Fingerprint> = unknown.collect();
         issuers.extend(&unknown);
-        conclude(issuers_of.clone(), tile, before_ms, seen.findings, unknown)
+        let checked = Checked {
+            entries: tile.end_leaf(),
+            next: FsckPosition {
+                tile: tile.index() + 1,
+                newest_ms,
+            },
+            disordered,
+            findings: seen.findings,
+        };
+        conclude(issuers_of.clone(), tile, checked, unknown)
     })
 }
 
-/// Concludes what is told of a tile, once its issuers have been looked at as well.
+/// Adds what is wrong with the issuers of a tile.
 async fn conclude(
     files: Arc<dyn Files>,
     tile: Tile,
-    timestamp_ms: u64,
-    mut findings: Vec<Finding>,
+    mut checked: Checked,
     issuers: Vec<Fingerprint>,
 ) -> Checked {
     for issuer in &issuers {
-        findings.extend(wrong_issuer(&*files, tile, issuer).await);
+        let wrong = wrong_issuer(&*files, tile, issuer).await;
+        checked.findings.extend(wrong);
     }
-    Checked {
-        entries: tile.end_leaf(),
-        next: FsckPosition {
-            tile: tile.index() + 1,
-            timestamp_ms,
-        },
-        findings,
-    }
+    checked
 }
 
 /// A data tile, what the tiles above say of it, and what is wrong with those.

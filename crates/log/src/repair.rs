@@ -188,25 +188,21 @@ fn leads_to(upper: &str, to: &str, size: u64) -> bool {
     let (Ok(upper), Ok(to)) = (Tile::parse(upper), Tile::parse(to)) else {
         return false;
     };
-    let (Level::Hashes(level), Some(beneath)) = (upper.level(), height(upper, to)) else {
+    // Every tile of the right edge leads to the root, and the root to all others.
+    let Level::Hashes(level) = upper.level() else {
         return false;
     };
-    let on_edge = Tile::rightmost_partial(Level::Hashes(level), size);
-    on_edge.is_some_and(|edge| edge.index() == upper.index())
-        || to.index().checked_shr(8 * beneath) == Some(upper.index())
-}
-
-/// The number of levels from a tile up to another; `None` if it is not above.
-fn height(upper: Tile, lower: Tile) -> Option<u32> {
-    match (upper.level(), lower.level()) {
-        // A data tile and the hash tile of its entries have one index.
-        (Level::Hashes(upper), Level::Data) => Some(upper.into()),
-        (Level::Hashes(upper), Level::Hashes(lower)) => {
-            // Every tile of the right edge leads to the root, and so to all others.
-            Some(u32::from(upper.saturating_sub(lower)))
-        }
-        (Level::Data, _) => None,
+    let on_edge = Tile::rightmost_partial(upper.level(), size);
+    if on_edge.is_some_and(|edge| edge.index() == upper.index()) {
+        return true;
     }
+    let levels = match to.level() {
+        // A data tile and the hash tile of its entries have one index.
+        Level::Data => Some(level),
+        Level::Hashes(lower) => level.checked_sub(lower),
+    };
+    let above = levels.and_then(|levels| to.index().checked_shr(8 * u32::from(levels)));
+    above == Some(upper.index())
 }
 
 /// The right bytes of a partial tile that is needed no more, from the wider one that has

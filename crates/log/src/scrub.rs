@@ -137,11 +137,9 @@ async fn pass(
     };
     let rate = config.bytes_per_second;
     let files = Paced::new(log.assets.clone(), rate, log.metrics.scrub_read.clone());
-    // The time of the entry before is not noted: a pass that goes on compares the
-    // first ones with nothing, and never with what a file beside the log says.
     let from = FsckPosition {
         tile: position.tile,
-        timestamp_ms: 0,
+        newest_ms: 0,
     };
     let (mut noted, mut findings) = (Instant::now(), 0);
     let mut tiles = pin!(fsck(Arc::new(files), signed, from, 1));

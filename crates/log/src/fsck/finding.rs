@@ -47,14 +47,6 @@ pub enum Problem {
     /// An entry carries the index of another.
     #[error("carries index {0}")]
     Index(u64),
-    /// An entry is older than the one before it.
-    #[error("is older ({timestamp_ms} ms) than the entry before it ({before_ms} ms)")]
-    Timestamp {
-        /// Its time.
-        timestamp_ms: u64,
-        /// That of the entry before it.
-        before_ms: u64,
-    },
     /// An entry's leaf hash is not the one that the tree has for it.
     #[error("is not the entry that the tree has hashed")]
     Leaf,
@@ -86,7 +78,6 @@ impl Problem {
             Problem::Entry(_) => "entry",
             Problem::Extra(_) => "extra",
             Problem::Index(_) => "index",
-            Problem::Timestamp { .. } => "timestamp",
             Problem::Leaf => "leaf",
             Problem::Hash => "hash",
             Problem::Foreign => "foreign",

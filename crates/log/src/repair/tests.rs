@@ -110,6 +110,28 @@ async fn a_copy_puts_everything_right() {
     }
 }
 
+#[test]
+fn what_leads_to_a_tile() {
+    let size = 66_000;
+    for (upper, to, leads) in [
+        ("tile/0/003", "tile/0/003", true),
+        ("tile/0/003", "tile/data/003", true),
+        ("tile/1/000", "tile/data/255", true),
+        ("tile/1/000", "tile/0/255", true),
+        ("tile/1/000", "tile/0/256", false),
+        ("tile/0/000", "tile/1/000", false),
+        ("tile/0/003", "tile/0/004", false),
+        ("tile/data/003", "tile/0/003", false),
+        ("issuer/00", "tile/0/003", false),
+        // The right edge.
+        ("tile/0/257.p/208", "tile/0/003", true),
+        ("tile/2/000.p/1", "tile/data/000", true),
+        ("tile/1/001.p/1", "tile/1/000", true),
+    ] {
+        assert_eq!(leads_to(upper, to, size), leads, "{upper} {to}");
+    }
+}
+
 /// Hash tiles need nobody else, as long as their entries are there.
 #[tokio::test]
 async fn hash_tiles_come_from_their_entries() {

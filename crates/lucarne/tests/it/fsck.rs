@@ -225,7 +225,7 @@ fn a_check_goes_on_from_its_state() {
     let state = log.path().join("state.json");
     let left = |tile: u64, note: &str| {
         let json = serde_json::json!({
-            "checkpoint": note, "tile": tile, "timestamp_ms": 0, "wrong": 0, "unread": 0,
+            "checkpoint": note, "tile": tile, "newest_ms": 0, "wrong": 0, "unread": 0,
         });
         std::fs::write(&state, json.to_string()).unwrap();
     };

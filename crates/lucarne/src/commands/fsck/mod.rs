@@ -95,11 +95,12 @@ async fn check(options: &Fsck, repair: Option<&Repair>) -> Result<ExitCode> {
     );
     let kept = (options.state.as_deref(), &mut state);
     let walk = walk(tiles, &counted, kept, signed.size, &mut report).await?;
-    if state.next.timestamp_ms > signed_ms {
-        let (entry, tree) = (rfc3339(state.next.timestamp_ms), rfc3339(signed_ms));
-        let detail = format!("the last entry is of {entry}, after the tree was signed at {tree}");
+    if state.next.newest_ms > signed_ms {
+        let (entry, tree) = (rfc3339(state.next.newest_ms), rfc3339(signed_ms));
+        let detail = format!("the newest entry is of {entry}, after the tree was signed at {tree}");
         report.wrong("timestamp", &detail);
     }
+    report.disorder();
     if walk.whole {
         surroundings(&place, (&signed, &published), mending.as_ref(), &mut report).await?;
     }
@@ -175,6 +176,7 @@ async fn walk(
         cures.iter().for_each(|cure| report.cure(cure));
         let findings = checked.findings.iter();
         findings.for_each(|finding| report.finding(finding));
+        report.disordered += checked.disordered;
         last = checked.entries;
         *state = State {
             note: state.note.clone(),

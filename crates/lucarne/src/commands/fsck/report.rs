@@ -19,6 +19,8 @@ pub(super) struct Report {
     pub(super) wrong: u64,
     /// Files of which that cannot be told.
     pub(super) unread: u64,
+    /// Entries that are older than one before them.
+    pub(super) disordered: u64,
     /// Files that were wrong.
     repaired: u64,
     /// Nothing is written.
@@ -34,6 +36,7 @@ impl Report {
             told: Instant::now(),
             wrong: 0,
             unread: 0,
+            disordered: 0,
             repaired: 0,
             dry_run,
         }
@@ -87,8 +90,18 @@ impl Report {
     }
 
     /// Tells of something that is not wrong, and worth knowing.
-    pub(super) fn note(&mut self, detail: &str) {
+    pub(super) fn note(&self, detail: &str) {
         self.line(&format!("note: {detail}"), &json!({ "note": detail }));
+    }
+
+    /// Tells of times that are not in order, if there are some.
+    pub(super) fn disorder(&self) {
+        if self.disordered > 0 {
+            let count = self.disordered;
+            self.note(&format!(
+                "{count} entries are older than one before them, as the tree has hashed them"
+            ));
+        }
     }
 
     /// Tells how far it is, now and then.

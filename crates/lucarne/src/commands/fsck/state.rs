@@ -63,7 +63,7 @@ impl State {
         let json = json!({
             "checkpoint": note,
             "tile": self.next.tile,
-            "timestamp_ms": self.next.timestamp_ms,
+            "newest_ms": self.next.newest_ms,
             "wrong": self.wrong,
             "unread": self.unread,
         });
@@ -91,7 +91,7 @@ fn parse(json: &Value) -> Option<State> {
         note: json.get("checkpoint")?.as_str()?.to_owned().into(),
         next: FsckPosition {
             tile: number("tile")?,
-            timestamp_ms: number("timestamp_ms")?,
+            newest_ms: number("newest_ms")?,
         },
         wrong: number("wrong")?,
         unread: number("unread")?,

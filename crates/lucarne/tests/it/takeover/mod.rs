@@ -364,6 +364,39 @@ fn a_killed_sunlights_bundle_that_is_damaged() {
     assert!(bundle.exists());
 }
 
+/// What others wrote is right as they wrote it: names tiles, bundles that a killed
+/// Sunlight left, and TesseraCT's times, which are not in order.
+#[test]
+fn their_directories_are_right() {
+    for (archive, data, size) in [
+        ("sunlight-clean", "log/data", 2915),
+        ("sunlight-killed", "log/data", 360),
+        ("tesseract", "store", 2091),
+    ] {
+        let Some(directory) = takeover(archive) else {
+            return;
+        };
+        let pem = fs::read_to_string(directory.path().join("key.pem"));
+        let key = match pem {
+            Ok(pem) => LogKey::from_pem(&pem),
+            Err(_) => LogKey::from_seed(&fs::read(directory.path().join("seed.bin")).unwrap()),
+        };
+        let key = base64_simd::STANDARD.encode_to_string(key.unwrap().public_key_spki());
+        let checkpoint = fs::read_to_string(directory.path().join(data).join("checkpoint"));
+        let checkpoint = checkpoint.unwrap();
+        let origin = checkpoint.lines().next().unwrap();
+        let whose = ["--origin", origin, "--log-public-key", &key];
+        let (code, said) = lucarne(
+            directory.path(),
+            &[&["fsck", "--at", data], &whose[..]].concat(),
+        );
+        assert_eq!(code, 0, "{archive}: {said}");
+        assert_has(&said, &format!("{size} of {size} entries checked"));
+        let is_disordered = said.contains("entries are older than one before them");
+        assert_eq!(is_disordered, archive == "tesseract", "{archive}: {said}");
+    }
+}
+
 #[test]
 fn tesseract_by_its_flags() {
     let Some(directory) = takeover("tesseract") else {
