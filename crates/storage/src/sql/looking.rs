@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
+use super::database_file::{BUSY_TIMEOUT, DatabaseFile, dialect, failed, message, unusable};
 use super::dialect::{Dialect, SQLITE};
-use super::sqlite::{BUSY_TIMEOUT, DatabaseFile, blocking, dialect, failed, message, unusable};
+use super::sqlite::blocking;
 use super::{Change, Database, renewal};
 use crate::{LockError, LogId};
 

@@ -4,6 +4,8 @@
 
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod connections;
+#[cfg(feature = "sqlite")]
+mod database_file;
 mod database_url;
 mod dialect;
 #[cfg(feature = "sqlite")]

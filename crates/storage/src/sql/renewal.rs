@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{FlockOperation, flock};
 
-use super::sqlite::{Identity, connection, failed, identity, message, unusable};
+use super::database_file::{Identity, connection, failed, identity, message, unusable};
 use crate::{LockError, LogId};
 
 const ACTION: &str = "renew it after a write that failed";

@@ -1,0 +1,200 @@
+//! The file of an SQLite lock database: that it is one, how it is connected to, and
+//! what is said of it.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::dialect::{Dialect, SQLITE};
+use crate::LockError;
+
+/// SQLite as older versions of Sunlight made it, with `body TEXT`: written as
+/// text, so that it stays readable for them.
+const SQLITE_TEXT: Dialect = Dialect {
+    create: "INSERT INTO checkpoints (logID, body) VALUES (?, CAST(? AS TEXT)) \
+             ON CONFLICT DO NOTHING",
+    replace: "UPDATE checkpoints SET body = CAST(? AS TEXT) \
+              WHERE logID = ? AND CAST(body AS BLOB) = ?",
+    ..SQLITE
+};
+
+/// (table) → name and declared type of each column.
+const SQLITE_COLUMNS: &str = "SELECT name, type FROM pragma_table_info('checkpoints')";
+
+/// Holds what every SQLite file begins with.
+const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+
+/// The time that a commit waits for other processes that write to the database (a
+/// backup, an operator's shell).
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A file, and which one it was when it was opened.
+#[derive(Clone, Debug)]
+pub(super) struct DatabaseFile {
+    pub(super) path: PathBuf,
+    pub(super) identity: Identity,
+}
+
+impl DatabaseFile {
+    /// Refuses whatever is not an existing SQLite file.
+    pub(super) fn examine(path: &Path) -> Result<Self, LockError> {
+        let metadata = path.metadata().map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => unusable(
+                path,
+                "there is no lock database here. If the path is right and no log was ever \
+                 created with it, `lucarne init` makes it; otherwise restore or mount it",
+            ),
+            _ => unusable(path, &format!("the lock database cannot be opened: {e}")),
+        })?;
+        if metadata.is_dir() {
+            let reason = "this is a directory; the lock database is a file";
+            return Err(unusable(path, reason));
+        }
+        let mut start = [0; MAGIC.len()];
+        let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
+        match read {
+            Ok(()) if &start == MAGIC => Ok(Self {
+                path: path.to_owned(),
+                identity: identity(&metadata),
+            }),
+            Err(e) if e.kind() != io::ErrorKind::UnexpectedEof => Err(unusable(
+                path,
+                &format!("the lock database cannot be read: {e}"),
+            )),
+            _ => Err(unusable(
+                path,
+                "this file is not an SQLite database. Check `checkpoints` in the configuration",
+            )),
+        }
+    }
+
+    /// Refuses if the path leads to another file than the one that is open:
+    /// commits would go to a file that nobody will find again.
+    pub(super) fn still_there(&self) -> Result<(), LockError> {
+        match self.path.metadata() {
+            Ok(metadata) if identity(&metadata) == self.identity => Ok(()),
+            _ => Err(unusable(
+                &self.path,
+                "the lock database was removed or replaced while in use. Its newest state is \
+                 in this process only: do not stop it before the checkpoints are saved, and \
+                 see docs/storage.md",
+            )),
+        }
+    }
+}
+
+pub(super) fn connect(path: &Path) -> Result<Connection, LockError> {
+    connection(path).map_err(|e| {
+        let reason = format!("the lock database cannot be opened: {}", message(&e));
+        unusable(path, &reason)
+    })
+}
+
+/// The statements that fit the table that is there.
+pub(super) fn dialect(path: &Path, connection: &Connection) -> Result<Dialect, LockError> {
+    let column = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let columns = connection
+        .prepare(SQLITE_COLUMNS)
+        .and_then(|mut query| query.query_map((), column)?.collect());
+    let columns: Vec<(String, String)> =
+        columns.map_err(|e| unusable(path, &format!("cannot be read: {}", message(&e))))?;
+    let body = columns
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case("body"));
+    match body {
+        Some((_, declared)) if declared.eq_ignore_ascii_case("TEXT") => Ok(SQLITE_TEXT),
+        Some(_) => Ok(SQLITE),
+        None => Err(unusable(
+            path,
+            "this SQLite database has no table `checkpoints(logID, body)`: it is not a \
+             lock database. Check `checkpoints` in the configuration",
+        )),
+    }
+}
+
+/// Opens a file that is there. Each connection is one thread's at a time.
+pub(super) const FLAGS: OpenFlags =
+    OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
+
+/// One sync per commit instead of three or four, and readers that do not wait.
+const WAL: &str = "PRAGMA journal_mode = WAL";
+
+pub(super) const DURABLE: &str = "
+    -- In WAL mode, only FULL syncs every commit.
+    PRAGMA synchronous = FULL;
+    -- On Apple's systems fsync does not reach the disk; this does.
+    PRAGMA fullfsync = ON;
+    PRAGMA checkpoint_fullfsync = ON;
+    -- We do it ourselves, and look whether it succeeds.
+    PRAGMA wal_autocheckpoint = 0;
+";
+
+/// Opens the database at `path`, which is never made here.
+pub(super) fn connection(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open_with_flags(path, FLAGS)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.execute_batch(WAL)?;
+    connection.execute_batch(DURABLE)?;
+    Ok(connection)
+}
+
+pub(super) fn unusable(path: &Path, reason: &str) -> LockError {
+    LockError::Unusable {
+        location: path.display().to_string(),
+        reason: reason.to_owned(),
+    }
+}
+
+pub(super) fn failed(path: &Path, action: &'static str, reason: String) -> LockError {
+    LockError::Failed {
+        location: path.display().to_string(),
+        action,
+        reason,
+    }
+}
+
+/// Returns what SQLite said, and what to do about the usual cases.
+pub(super) fn message(error: &rusqlite::Error) -> String {
+    let Some(code) = code(error) else {
+        return error.to_string();
+    };
+    let advice = match code & 0xff {
+        5 | 6 => "; another process holds its write lock: find and end it",
+        8 => "; file and directory must be writable by this user",
+        13 => "; free space on its file system",
+        11 | 26 => "; keep the file, and see docs/storage.md",
+        14 => "; its directory must be writable too, for the -wal file",
+        _ => "",
+    };
+    format!("{error} (SQLite's code {code}){advice}")
+}
+
+/// SQLite's own, extended result code.
+fn code(error: &rusqlite::Error) -> Option<i32> {
+    error.sqlite_error().map(|error| error.extended_code)
+}
+
+/// Returns whether SQLite refused before it wrote anything: busy, locked, read-only, or
+/// against a constraint. Of anything else it is not known what it left.
+pub(super) fn is_refusal(error: &rusqlite::Error) -> bool {
+    code(error).is_some_and(|code| matches!(code & 0xff, 5 | 6 | 8 | 19))
+}
+
+/// Returns whether a process's connections can never write: they were opened while the
+/// file could only be read, and stay so even if the file does not. (This is
+/// SQLITE_READONLY without extension: with one, the file has been moved, say,
+/// and the connections are all that still have it.)
+pub(super) fn is_read_only(error: &rusqlite::Error) -> bool {
+    code(error) == Some(8)
+}
+
+/// Device and inode.
+pub(super) type Identity = (u64, u64);
+
+pub(super) fn identity(metadata: &Metadata) -> Identity {
+    (metadata.dev(), metadata.ino())
+}
