@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use url::Url;
 
-use super::submission::PendingSubmission;
+use super::submitter::PendingSubmission;
 use crate::time::day;
 
 /// `log.v3.json` of a log has one or two kB.

@@ -18,6 +18,7 @@ mod shared;
 mod source;
 mod staple;
 mod submission;
+mod submitter;
 #[cfg(test)]
 mod tests;
 mod view;

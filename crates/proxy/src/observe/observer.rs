@@ -24,7 +24,7 @@ use super::metrics::Metrics;
 use super::options::SubmitTo;
 use super::shared::{Listed, Shared};
 use super::source::{Source, SourceError};
-use super::submission::{MOST_WAITING, PendingSubmission, Submitter};
+use super::submitter::{MOST_WAITING, PendingSubmission, Submitter};
 use super::worker::{Message, Sighting, Worker};
 
 /// The time that a request of the observer itself may take.

@@ -15,7 +15,8 @@ use super::memory::Record;
 use super::metrics::{SctLabels, StandingLabels};
 use super::shared::Shared;
 use super::staple::Staple;
-use super::submission::{PendingSubmission, Submission};
+use super::submission::Submission;
+use super::submitter::PendingSubmission;
 
 /// The messages to the worker.
 #[derive(Debug)]

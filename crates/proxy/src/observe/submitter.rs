@@ -1,0 +1,214 @@
+//! Chains that are in no log go to one.
+//!
+//! One at a time, from a bounded queue for each log: a log that is slow or away costs the proxy nothing but
+//! the chains that find no room, which are counted and offered again when they are next seen.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use http::StatusCode;
+use lucarne_ct::{Certificate, Fingerprint, Issuer, ListedLog, PublicKey, Sct, delivered_entry};
+use lucarne_mint::now_ms;
+use lucarne_net::{Answer, Client};
+use tokio::sync::mpsc;
+use url::Url;
+
+use super::shared::Shared;
+use super::submission::{Submission, Verified};
+
+/// Chains that wait at most.
+pub(crate) const MOST_WAITING: usize = 512;
+/// Attempts for one chain before the next one gets its turn.
+const ATTEMPTS: u32 = 8;
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// A log that asks for more than this gets it anyway after so long.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(3600);
+/// Of what a log says when it refuses, so much is kept.
+const MOST_REASON: usize = 300;
+
+/// A chain on its way to the log.
+#[derive(Debug)]
+pub(crate) struct PendingSubmission {
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) leaf: Arc<[u8]>,
+    pub(crate) issuers: Arc<[Arc<Issuer>]>,
+}
+
+/// The outcome of an attempt.
+enum Attempt {
+    Done(Submission),
+    /// Later: why, and when the log would like it.
+    Again(String, Option<Duration>),
+}
+
+/// Sends chains to a log.
+pub(crate) struct Submitter {
+    client: Client,
+    add_chain: String,
+    key: Option<Arc<PublicKey>>,
+    shared: Weak<Shared>,
+}
+
+impl Submitter {
+    pub(crate) fn new(
+        client: Client,
+        log: &Url,
+        key: Option<Arc<PublicKey>>,
+        shared: &Arc<Shared>,
+    ) -> Self {
+        Submitter {
+            client,
+            add_chain: add_chain(log),
+            key,
+            shared: Arc::downgrade(shared),
+        }
+    }
+
+    /// Sends what comes until nothing can come any more.
+    pub(crate) async fn run(self, mut submissions: mpsc::Receiver<PendingSubmission>) {
+        let mut pause = FIRST_PAUSE;
+        // What was tried in vain comes first: an answer to it tells that the log is back.
+        let mut late: Option<(PendingSubmission, u32)> = None;
+        loop {
+            let (pending, attempts) = match late.take() {
+                Some(late) => late,
+                None => match submissions.recv().await {
+                    Some(pending) => (pending, 0),
+                    None => return,
+                },
+            };
+            let Some(shared) = self.shared.upgrade() else {
+                return;
+            };
+            let (outcome, wait) = match self.attempt(&pending, &shared).await {
+                Attempt::Done(outcome) => {
+                    pause = FIRST_PAUSE;
+                    (outcome, None)
+                }
+                Attempt::Again(why, after) => {
+                    let wait = after
+                        .unwrap_or(pause)
+                        .clamp(FIRST_PAUSE, LONGEST_RETRY_AFTER);
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    let outcome = match attempts + 1 < ATTEMPTS {
+                        true => Submission::Waiting(Some(why)),
+                        false => {
+                            let why = format!("given up after {ATTEMPTS} attempts: {why}");
+                            Submission::Failed(why)
+                        }
+                    };
+                    (outcome, Some(wait))
+                }
+            };
+            let again = matches!(outcome, Submission::Waiting(_));
+            if !again {
+                shared.metrics.submissions_waiting.dec();
+            }
+            shared.submitted(&pending.fingerprint, outcome);
+            // While nothing is sent, what was seen need not be held.
+            drop(shared);
+            if again {
+                late = Some((pending, attempts + 1));
+            }
+            if let Some(wait) = wait {
+                // The log is away or asked for it (Retry-After).
+                tokio::time::sleep(wait).await;
+            }
+        }
+    }
+
+    async fn attempt(&self, pending: &PendingSubmission, shared: &Shared) -> Attempt {
+        let json = add_chain_json(pending);
+        let answer = match self.client.post_json(&self.add_chain, json).await {
+            Ok(answer) => answer,
+            Err(why) => return Attempt::Again(why.to_string(), None),
+        };
+        match answer.status {
+            StatusCode::OK => Attempt::Done(self.accepted(&answer, pending, shared)),
+            status if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() => {
+                Attempt::Again(reason(&answer), answer.retry_after)
+            }
+            _ => Attempt::Done(Submission::Refused(reason(&answer))),
+        }
+    }
+
+    fn accepted(
+        &self,
+        answer: &Answer,
+        pending: &PendingSubmission,
+        shared: &Shared,
+    ) -> Submission {
+        let sct = match Sct::parse(&answer.body) {
+            Ok(sct) => sct,
+            Err(error) => return Submission::Failed(format!("the log answered 200, but {error}")),
+        };
+        let listed = shared.list.load();
+        let listed = listed.list.as_ref().and_then(|list| list.get(&sct.log_id));
+        let verified = self.verify(&sct, pending, listed);
+        Submission::Accepted { sct, verified }
+    }
+
+    fn verify(
+        &self,
+        sct: &Sct,
+        pending: &PendingSubmission,
+        listed: Option<&Arc<ListedLog>>,
+    ) -> Verified {
+        let given = self.key.as_deref();
+        let (key, name) = match (given, listed) {
+            (Some(key), _) => (key, "the key that was given".to_owned()),
+            (None, Some(log)) => (&log.key, log.description.clone()),
+            (None, None) => return Verified::UnknownKey,
+        };
+        let Ok(leaf) = Certificate::parse(&pending.leaf) else {
+            return Verified::No("the certificate cannot be read".to_owned());
+        };
+        match sct.verify(key, &delivered_entry(&leaf)) {
+            Ok(()) if sct.timestamp > now_ms().saturating_add(MOST_AHEAD_MS) => {
+                Verified::No("its time has not come yet".to_owned())
+            }
+            Ok(()) => Verified::By(name),
+            Err(error) => Verified::No(error.to_string()),
+        }
+    }
+}
+
+/// A log's clock may be ahead of ours by this much: its SCT is brand new.
+const MOST_AHEAD_MS: u64 = 60_000;
+
+/// The URL of `add-chain` below a submission prefix, which may or may not end in a slash.
+fn add_chain(log: &Url) -> String {
+    format!("{}/ct/v1/add-chain", log.as_str().trim_end_matches('/'))
+}
+
+/// The body of `add-chain` (RFC 6962 section 4.1).
+fn add_chain_json(pending: &PendingSubmission) -> Vec<u8> {
+    let issuers = pending.issuers.iter().map(|issuer| &issuer.der[..]);
+    let chain = std::iter::once(&pending.leaf[..]).chain(issuers);
+    let length = chain.clone().map(|der| der.len() * 4 / 3 + 8).sum();
+    let mut json = Vec::with_capacity(length);
+    json.extend_from_slice(b"{\"chain\":[");
+    for (place, der) in chain.enumerate() {
+        json.extend_from_slice(if place == 0 { b"\"" } else { b",\"" });
+        base64_simd::STANDARD.encode_append(der, &mut json);
+        json.push(b'"');
+    }
+    json.extend_from_slice(b"]}");
+    json
+}
+
+/// The status and the beginning of what the log says.
+fn reason(answer: &Answer) -> String {
+    let said = String::from_utf8_lossy(&answer.body);
+    let said: String = said
+        .trim()
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(MOST_REASON)
+        .collect();
+    match said.is_empty() {
+        true => answer.status.to_string(),
+        false => format!("{}: {said}", answer.status),
+    }
+}
