@@ -139,6 +139,8 @@ async fn check(files: Arc<dyn Files>, job: Job) -> (Tile, Seen) {
     };
     let checked = spawn_blocking(move || leaves.check()).await;
     let mut seen = checked.unwrap_or_else(|error| Seen::unchecked(tile, &error));
+    let told = |finding: &Finding| job.findings.iter().any(|told| told.path == finding.path);
+    seen.findings.retain(|finding| !told(finding));
     seen.findings.splice(0..0, job.findings);
     (tile, seen)
 }

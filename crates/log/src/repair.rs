@@ -11,7 +11,7 @@ mod overlay;
 mod tests;
 mod unsigned;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -123,10 +123,9 @@ impl Walk {
 
     /// Puts right what it can of these findings, and takes that out of them.
     async fn cure(&mut self, findings: &mut Vec<Finding>) -> Result<Vec<Cure>, AssetError> {
-        let wrong: Vec<String> = findings
-            .iter()
-            .map(|finding| finding.path.clone())
-            .collect();
+        // A file may have several faults.
+        let wrong: BTreeSet<&String> = findings.iter().map(|finding| &finding.path).collect();
+        let wrong: Vec<String> = wrong.into_iter().cloned().collect();
         for origin in Origin::all(&self.repair.sources) {
             let mut offered = origin.offers(&self.repair.files, &wrong).await;
             offered.retain(|(path, bytes)| {

@@ -96,10 +96,11 @@ impl LeafTile {
             (Some(hashes), Some(hashed)) => {
                 seen.compare(tile, hash_path, &expected, &hashes, &hashed);
             }
-            (Some(alone), None) if expected.holds(&alone) == Some(false) => {
+            // What nothing vouches for cannot be told from a wrong one.
+            (Some(alone), None) if expected.holds(&alone) != Some(true) => {
                 seen.found(hash_path(), None, Some(first), Problem::Root);
             }
-            (None, Some(alone)) if expected.holds(&alone.hashes) == Some(false) => {
+            (None, Some(alone)) if expected.holds(&alone.hashes) != Some(true) => {
                 seen.found(tile.path(), None, Some(first), Problem::Root);
             }
             _ => {}

@@ -132,7 +132,7 @@ impl Parents {
             let (_, bytes) = computed.iter().find(|(tile, _)| *tile == here)?;
             bytes.clone()
         });
-        let mut untold = Vec::new();
+        let mut agreeing = Vec::new();
         for ((here, own), (_, computed)) in own.into_iter().zip(computed) {
             match (own, computed) {
                 (Err(problem), _) => self.found(here, None, problem),
@@ -141,14 +141,16 @@ impl Parents {
                         self.found(here, Some(offset), Problem::Hash);
                     }
                     Some(_) => self.found(here, None, Problem::Root),
-                    None => untold.push(here),
+                    None => agreeing.push(here),
                 },
-                (Ok(_), None) => untold.push(here),
+                // Nothing beneath it can be read: it cannot be told from a wrong one.
+                (Ok(_), None) if edge.is_none() => self.found(here, None, Problem::Root),
+                (Ok(_), None) => {}
             }
         }
         if edge.is_none() && self.findings.is_empty() {
             // One of them is wrong, and which cannot be told.
-            for here in untold {
+            for here in agreeing {
                 self.found(here, None, Problem::Root);
             }
         }
