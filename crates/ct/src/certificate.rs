@@ -183,7 +183,7 @@ impl<'a> Certificate<'a> {
     }
 
     /// The SignedCertificateTimestampList embedded in the certificate, `None` if there is none.
-    /// What is inside is for [`SctList::parse`] to say.
+    /// What is inside is for [`SctList::parse`](crate::SctList::parse) to say.
     ///
     /// # Errors
     /// An extension whose value is not an OCTET STRING (RFC 6962 section 3.3).
