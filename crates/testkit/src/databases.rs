@@ -307,9 +307,26 @@ impl DatabaseServer {
     /// answers do not come.
     ///
     /// # Errors
-    /// It is down.
+    /// It is down, or goes on.
     pub fn freeze(&mut self) -> Result<()> {
-        self.signal_all(Signal::STOP)
+        self.signal_all(Signal::STOP)?;
+        // A thread that runs on another processor goes on for a moment, and may
+        // well answer in it.
+        let deadline = Instant::now() + PATIENCE;
+        while !self.is_frozen() {
+            ensure!(Instant::now() < deadline, "the server does not stop");
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    fn is_frozen(&self) -> bool {
+        let server = self.server.as_ref().map(Server::pid);
+        let children = self
+            .children()
+            .into_iter()
+            .map(|pid| pid.as_raw_pid() as u32);
+        server.into_iter().chain(children).all(is_stopped)
     }
 
     /// Lets it go on.
@@ -517,6 +534,19 @@ fn ids(user: &str) -> Result<(u32, u32)> {
     let fields = fields.into_iter().find(|fields| fields[0] == user);
     let fields = fields.with_context(|| missing(user))?;
     Ok((fields[2].parse()?, fields[3].parse()?))
+}
+
+/// The process has no thread that runs. A process that is gone has none.
+fn is_stopped(pid: u32) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return true;
+    };
+    threads.flatten().all(|thread| {
+        let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        // The state follows the name, which may hold anything but ends there.
+        let state = stat.rsplit(')').next().unwrap_or_default();
+        state.trim_start().starts_with(['T', 't', 'Z', 'X']) || stat.is_empty()
+    })
 }
 
 #[cfg(test)]
