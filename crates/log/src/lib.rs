@@ -23,6 +23,7 @@ mod lookups;
 mod metadata;
 mod metrics;
 mod negative_cache;
+mod phase;
 mod pool;
 mod read_ahead;
 mod read_cache;

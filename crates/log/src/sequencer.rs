@@ -1,8 +1,11 @@
 //! The loop that turns pools of entries into published rounds.
 //!
 //! ```text
-//! seal → prepare (encode, verify) → stage → sign, commit → publish → decide
+//! seal → prepare (encode, verify) → stage → sign → commit
+//!      → publish tiles → publish checkpoint → answer → index
 //! ```
+//!
+//! Each of these is a [`Phase`], in the one order that `phase.rs` has.
 //!
 //! What holds when the process dies, at each arrow:
 //! - before *stage* returns: the round never happened. A torn journal tail is
@@ -24,7 +27,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use lucarne_ct::{Fingerprint, Identity};
-use lucarne_storage::{Asset, AssetKind, Assets};
+use lucarne_storage::guards::Guard;
+use lucarne_storage::{Asset, AssetKind, Assets, LockError};
 use lucarne_tlog::{data_tiles_between, tiles_between};
 use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::mpsc;
@@ -34,6 +38,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::Fatal;
 use crate::dedup::{LeafPosition, TreeHead};
 use crate::jump::TOLERATED_MS;
+use crate::phase::{Phase, Progress};
 use crate::pool::{SealedRound, Sequenced};
 use crate::recover::Recovered;
 use crate::round::{Round, issuer_asset, new_issuers, tile_assets};
@@ -86,6 +91,7 @@ pub(crate) struct Sequencer {
     /// Size of the tree up to which superseded partials have been removed.
     swept: u64,
     settling: Option<JoinHandle<Result<u64, Fatal>>>,
+    progress: Progress,
 }
 
 impl Sequencer {
@@ -104,9 +110,17 @@ impl Sequencer {
             unsettled_rounds: 0,
             swept: recovered.base.saturating_sub(SWEEP_BACK),
             settling: None,
+            progress: Progress::NONE,
             log,
             session,
         }
+    }
+
+    /// Goes on to this step.
+    fn enter(&mut self, phase: Phase) {
+        let next = self.progress.enter(phase);
+        debug_assert!(next.is_some(), "{phase:?} after {:?}", self.progress);
+        self.progress = next.unwrap_or(self.progress);
     }
 
     /// Sequences until the pool is closed and empty. `proven` is called once
@@ -115,6 +129,10 @@ impl Sequencer {
     /// runs on afterwards.
     pub(crate) async fn run(mut self, proven: impl FnOnce() + Send) -> Result<(), Fatal> {
         let result = self.rounds(proven).await;
+        if result.is_err() {
+            let (log, phase) = (&self.log.config.shortname, self.progress.phase());
+            tracing::debug!(log, ?phase, "sequencing failed");
+        }
         self.session.pool.abandon();
         let result = match result {
             Ok(()) => self.settle_all().await,
@@ -203,6 +221,7 @@ impl Sequencer {
             };
         }
         let started = Instant::now();
+        self.enter(Phase::Seal);
         let sealed = self.session.pool.seal();
         if sealed.entries.is_empty() {
             return self.resign(timestamp_ms).await;
@@ -230,6 +249,7 @@ impl Sequencer {
         timestamp_ms: u64,
         started: Instant,
     ) -> Result<(), Fatal> {
+        self.enter(Phase::Prepare);
         let verified = self.prepare(&sealed, timestamp_ms).await?;
         let prepared = lap(started, &self.log.metrics.prepare);
         let Round {
@@ -246,21 +266,36 @@ impl Sequencer {
             let assets = tile_assets(tiles, &mut tree.data)?;
             Ok::<_, Fatal>((assets, tree))
         });
+        self.enter(Phase::Stage);
         self.unsettled_bytes += record.len() as u64;
         self.unsettled_rounds += 1;
         self.log.assets.stage(step.new_size, record).await?;
         let (mut batch, tree) = compressed.await.map_err(panicked)??;
         batch.extend(issuers.iter().map(|i| issuer_asset(&i.fingerprint, &i.der)));
         let staged = lap(prepared, &self.log.metrics.stage);
+        if !Guard::CommitFirst.stands() {
+            self.log.assets.publish(batch.clone()).await?;
+        }
         self.commit(&tree, timestamp_ms).await?;
         self.tree = Arc::new(tree);
         let committed = lap(staged, &self.log.metrics.commit);
+        let sequenced = Sequenced {
+            first_index,
+            timestamp_ms,
+        };
+        if !Guard::AnswerLast.stands() {
+            sealed.outcome.decide(Ok(sequenced));
+        }
+        if !Guard::IndexLast.stands() {
+            self.index(&sealed, sequenced).await?;
+        }
 
         // The point of no return is behind us: from here on, any failure is
         // made good by rolling forward.
         let published: usize = batch.iter().map(|asset| asset.bytes.len()).sum();
         self.unsettled_bytes += published as u64;
         let files = batch.len();
+        self.enter(Phase::PublishTiles);
         self.log.assets.publish(batch).await?;
         tracing::debug!(
             log = self.log.config.shortname,
@@ -279,13 +314,15 @@ impl Sequencer {
             [started, prepared, staged, committed, done],
         );
 
-        sealed.outcome.decide(Ok(Sequenced {
-            first_index,
-            timestamp_ms,
-        }));
+        self.enter(Phase::Answer);
+        sealed.outcome.decide(Ok(sequenced));
         self.known_issuers
             .extend(issuers.iter().map(|i| i.fingerprint));
-        self.index(&sealed, first_index, timestamp_ms).await
+        self.enter(Phase::Index);
+        match Guard::IndexLast.stands() {
+            true => self.index(&sealed, sequenced).await,
+            false => Ok(()),
+        }
     }
 
     /// Tells the story of a round that is published, in one line: `laps` are the
@@ -320,6 +357,7 @@ impl Sequencer {
     /// Signs the tree and swaps it into the lock. An error leaves open whether
     /// it is there: reading the lock again tells.
     async fn commit(&mut self, tree: &Tree, timestamp_ms: u64) -> Result<(), Fatal> {
+        self.enter(Phase::Sign);
         let config = &self.log.config;
         let note = config
             .key
@@ -330,10 +368,12 @@ impl Sequencer {
         VerifiedCheckpoint::verify(note.clone(), config)
             .map_err(|error| Fatal::Sign(error.to_string()))?;
         let log_id = config.key.log_id();
-        self.log
-            .lock
-            .replace(&log_id.0, &self.committed, &note)
-            .await?;
+        self.enter(Phase::Commit);
+        let swap = self.log.lock.replace(&log_id.0, &self.committed, &note);
+        match swap.await {
+            Err(LockError::Conflict { .. }) if !Guard::Swap.stands() => {}
+            swapped => swapped?,
+        }
         self.committed = note;
         self.committed_at = Instant::now();
         Ok(())
@@ -349,6 +389,7 @@ impl Sequencer {
     }
 
     async fn publish_checkpoint(&mut self) -> Result<(), Fatal> {
+        self.enter(Phase::PublishCheckpoint);
         let checkpoint = Asset::new("checkpoint", self.committed.clone(), AssetKind::Checkpoint);
         self.log.assets.publish(vec![checkpoint]).await?;
         tracing::debug!(
@@ -399,13 +440,9 @@ impl Sequencer {
     }
 
     /// Hands the round to the indexer; waits for it only if it is far behind.
-    async fn index(
-        &mut self,
-        sealed: &SealedRound,
-        first_index: u64,
-        timestamp_ms: u64,
-    ) -> Result<(), Fatal> {
-        let entries = (first_index..)
+    async fn index(&mut self, sealed: &SealedRound, sequenced: Sequenced) -> Result<(), Fatal> {
+        let timestamp_ms = sequenced.timestamp_ms;
+        let entries = (sequenced.first_index..)
             .zip(&sealed.entries)
             .map(|(index, entry)| {
                 let place = LeafPosition {
@@ -433,6 +470,7 @@ impl Sequencer {
         let cheap = self.log.assets.publishes_durably();
         let many = cheap && self.unsettled_rounds >= SETTLE_ROUNDS;
         if (much || many) && self.settling.is_none() {
+            self.enter(Phase::Settle);
             self.unsettled_rounds = 0;
             if much {
                 self.unsettled_bytes = 0;

@@ -22,6 +22,7 @@ mod cache;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod error;
+pub mod guards;
 mod journal_contents;
 mod lock;
 pub mod memory;

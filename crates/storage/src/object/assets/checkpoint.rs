@@ -17,6 +17,7 @@ use object_store::{GetOptions, PutMode, PutOptions, PutPayload, UpdateVersion};
 use tokio::sync::Mutex;
 
 use super::{ObjectAssets, failure, headers};
+use crate::guards::Guard;
 use crate::object::http::{Conditional, Tries};
 use crate::{AssetError, AssetKind};
 
@@ -88,7 +89,7 @@ impl ObjectAssets {
             None => self.read_checkpoint().await?,
         };
         let mut options = PutOptions::from(headers(AssetKind::Checkpoint));
-        if conditional {
+        if conditional && Guard::Condition.stands() {
             options.mode = last.mode();
             options.extensions.insert(Conditional);
         }
