@@ -22,6 +22,8 @@ mod look;
 mod lookups;
 mod metadata;
 mod metrics;
+#[cfg(test)]
+mod model;
 mod negative_cache;
 mod phase;
 mod pool;

@@ -1,7 +1,7 @@
 //! The steps of a round by name, and the order they come in.
 //!
-//! The sequencer goes through them in the order that is written here, once: what
-//! is argued about a round, and modelled of it, is about these steps.
+//! The sequencer goes through them, and so does its model (`model.rs`): the order
+//! is written here once, and neither can have a step that the other has not.
 
 /// A step of the sequencer. Between any two of them the process may die.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -5,7 +5,8 @@
 //!      → publish tiles → publish checkpoint → answer → index
 //! ```
 //!
-//! Each of these is a [`Phase`], in the one order that `phase.rs` has.
+//! Each of these is a [`Phase`], in the one order that `phase.rs` has, which is
+//! also that of the model (`model.rs`).
 //!
 //! What holds when the process dies, at each arrow:
 //! - before *stage* returns: the round never happened. A torn journal tail is
@@ -116,7 +117,8 @@ impl Sequencer {
         }
     }
 
-    /// Goes on to this step.
+    /// Goes on to this step. Out of turn it would be another protocol than the one
+    /// whose model is explored.
     fn enter(&mut self, phase: Phase) {
         let next = self.progress.enter(phase);
         debug_assert!(next.is_some(), "{phase:?} after {:?}", self.progress);
@@ -484,6 +486,7 @@ impl Sequencer {
         if let Some(settling) = self.settling.take() {
             self.swept = joined(settling.await)?;
         }
+        self.enter(Phase::Settle);
         self.swept = self.settle(true).await?;
         Ok(())
     }

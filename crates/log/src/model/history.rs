@@ -1,0 +1,93 @@
+//! Trees and what is signed of them, as small as they can be.
+
+/// The most entries that a tree has here.
+pub(super) const MOST: usize = 4;
+
+/// An entry: which submission, and the time that the round was sealed at. That of
+/// no entry is zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Leaf(u8);
+
+const FLIPPED: u8 = 0x80;
+
+impl Leaf {
+    /// `submission` from 1 to 3, `time` below 16.
+    pub(super) fn new(submission: u8, time: u8) -> Self {
+        Leaf(submission | time << 2)
+    }
+
+    /// The same entry after a bit of it has flipped.
+    pub(super) fn flipped(self) -> Self {
+        Leaf(self.0 | FLIPPED)
+    }
+
+    pub(super) fn is_flipped(self) -> bool {
+        self.0 & FLIPPED != 0
+    }
+
+    /// Returns whether this is what was submitted.
+    pub(super) fn is(self, submission: u8) -> bool {
+        !self.is_flipped() && self.0 & 3 == submission
+    }
+}
+
+/// A tree: its entries, the first in the lowest byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Tree(u32);
+
+impl Tree {
+    pub(super) const EMPTY: Tree = Tree(0);
+
+    pub(super) fn size(self) -> usize {
+        MOST - self.0.leading_zeros() as usize / 8
+    }
+
+    pub(super) fn leaf(self, index: usize) -> Leaf {
+        Leaf((self.0 >> (8 * index)) as u8)
+    }
+
+    pub(super) fn with(self, leaf: Leaf) -> Tree {
+        Tree(self.0 | u32::from(leaf.0) << (8 * self.size()))
+    }
+
+    /// The tree that this one was at this size, or itself if it has less.
+    pub(super) fn first(self, size: usize) -> Tree {
+        match size < MOST {
+            true => Tree(self.0 & ((1 << (8 * size)) - 1)),
+            false => self,
+        }
+    }
+
+    /// Returns whether this tree grew from that one.
+    pub(super) fn goes_on_from(self, other: Tree) -> bool {
+        self.first(other.size()) == other
+    }
+
+    /// Returns where the submission is.
+    pub(super) fn find(self, submission: u8) -> Option<usize> {
+        (0..self.size()).find(|index| self.leaf(*index).is(submission))
+    }
+
+    /// Returns whether a submission is in it twice.
+    pub(super) fn repeats(self) -> bool {
+        (1..=3).any(|submission| {
+            let entries = (0..self.size()).filter(|index| self.leaf(*index).is(submission));
+            entries.count() > 1
+        })
+    }
+}
+
+/// A signed checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Note {
+    pub(super) tree: Tree,
+    pub(super) time: u8,
+}
+
+impl Note {
+    /// That of a log just created.
+    pub(super) const FIRST: Note = Note {
+        tree: Tree::EMPTY,
+        time: 0,
+    };
+}

@@ -1,0 +1,181 @@
+//! Where a log is kept: a directory or a bucket.
+
+use super::history::{MOST, Note, Tree};
+
+// What a power cut may take, beside the tiles.
+const JOURNAL: u8 = 1 << MOST;
+const CHECKPOINT: u8 = JOURNAL << 1;
+const WHOLE: u8 = CHECKPOINT << 1;
+
+/// A round in the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Record {
+    pub(super) old: Tree,
+    pub(super) new: Tree,
+    /// The disk has it.
+    pub(super) synced: bool,
+}
+
+/// The published files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Files {
+    pub(super) checkpoint: Option<Note>,
+    /// The tiles at the right edge of each tree that was published, by its size
+    /// less one; empty where there are none. They have all that the tree has.
+    tiles: [Tree; MOST],
+}
+
+impl Files {
+    pub(super) fn tile(&self, size: usize) -> Tree {
+        self.tiles[size - 1]
+    }
+
+    pub(super) fn publish_tiles(&mut self, tree: Tree) {
+        self.tiles[tree.size() - 1] = tree;
+    }
+
+    fn has_beyond(&self, size: usize) -> bool {
+        self.tiles[size..].iter().any(|tile| *tile != Tree::EMPTY)
+    }
+
+    /// Returns whether the tiles of this tree are there.
+    fn has(&self, tree: Tree) -> bool {
+        tree == Tree::EMPTY || self.tile(tree.size()) == tree
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Place {
+    pub(super) files: Files,
+    /// What a power cut leaves at least.
+    settled: Files,
+    journal: [Option<Record>; MOST],
+    /// The data tile that the first entry is in has rotted.
+    pub(super) is_rotten: bool,
+}
+
+impl Place {
+    /// That of a log just created.
+    pub(super) const NEW: Place = Place {
+        files: Files {
+            checkpoint: Some(Note::FIRST),
+            tiles: [Tree::EMPTY; MOST],
+        },
+        settled: Files {
+            checkpoint: Some(Note::FIRST),
+            tiles: [Tree::EMPTY; MOST],
+        },
+        journal: [None; MOST],
+        is_rotten: false,
+    };
+
+    fn records(&self) -> impl DoubleEndedIterator<Item = &Record> {
+        self.journal.iter().flatten()
+    }
+
+    /// Appends to the journal, if there is room.
+    pub(super) fn stage(&mut self, record: Record) -> bool {
+        match self.journal.iter_mut().find(|free| free.is_none()) {
+            Some(free) => *free = Some(record),
+            None => return false,
+        }
+        true
+    }
+
+    fn keep_records(&mut self, keep: impl Fn(&Record) -> bool) {
+        let kept: Vec<Record> = self.records().copied().filter(keep).collect();
+        self.journal = [None; MOST];
+        self.journal
+            .iter_mut()
+            .zip(kept)
+            .for_each(|(free, record)| *free = Some(record));
+    }
+
+    /// Makes all durable, and cuts the journal up to this size.
+    pub(super) fn settle(&mut self, size: usize) {
+        self.settled = self.files;
+        self.keep_records(|record| record.new.size() > size);
+        self.journal
+            .iter_mut()
+            .flatten()
+            .for_each(|record| record.synced = true);
+    }
+
+    /// Publishes so that it is durable at once, as a bucket does.
+    pub(super) fn settle_files(&mut self) {
+        self.settled = self.files;
+    }
+
+    /// What is not durable, a bit each: tiles by size, the end of the journal, the
+    /// checkpoint, and once more the checkpoint, which may be torn.
+    pub(super) fn at_risk(&self) -> u8 {
+        let (now, before) = (&self.files, &self.settled);
+        let tiles = (0..MOST).filter(|at| now.tiles[*at] != before.tiles[*at]);
+        let tiles = tiles.map(|at| 1 << at).sum::<u8>();
+        let unsynced = self.records().any(|record| !record.synced);
+        let checkpoint = now.checkpoint != before.checkpoint;
+        let journal = if unsynced { JOURNAL } else { 0 };
+        let checkpoint = if checkpoint { CHECKPOINT | WHOLE } else { 0 };
+        tiles | journal | checkpoint
+    }
+
+    /// Fails the power: of what is at risk, this is lost.
+    pub(super) fn fail_power(&mut self, lost: u8) {
+        for at in (0..MOST).filter(|at| lost & 1 << at != 0) {
+            self.files.tiles[at] = self.settled.tiles[at];
+        }
+        if lost & JOURNAL != 0 {
+            self.keep_records(|record| record.synced);
+        }
+        if lost & CHECKPOINT != 0 {
+            self.files.checkpoint = self.settled.checkpoint;
+        } else if lost & WHOLE != 0 {
+            self.files.checkpoint = None;
+        }
+        // What came through is on the disk.
+        self.settle(0);
+    }
+
+    /// Returns where the journal's way to the lock's head begins; none if it goes
+    /// on from what the lock never had. (`no_round_beyond`, `rounds_to`)
+    pub(super) fn base(&self, head: Note) -> Option<usize> {
+        let signed = head.tree;
+        let beyond = |record: &Record| {
+            let old = record.old;
+            old.size() > signed.size() || old.size() == signed.size() && old != signed
+        };
+        if self.records().any(beyond) {
+            return None;
+        }
+        let back = self
+            .records()
+            .rev()
+            .fold(signed, |tree, record| match record.new == tree {
+                true => record.old,
+                false => tree,
+            });
+        Some(back.size())
+    }
+
+    /// Returns the size of the tree that publication is to go on from; none if
+    /// what is published is not how the lock's tree begins, or does not lead there.
+    /// (`not_newer`, `no_tile_beyond`, `same_history`, `tree_at`)
+    pub(super) fn judge(&self, head: Note, base: usize, is_bucket: bool) -> Option<usize> {
+        let mut there = base;
+        if let Some(published) = self.files.checkpoint {
+            let is_behind = head.tree.goes_on_from(published.tree) && published.time <= head.time;
+            if !is_behind {
+                return None;
+            }
+            if is_bucket {
+                there = base.max(published.tree.size());
+            }
+        }
+        if self.files.has_beyond(head.tree.size()) {
+            return None;
+        }
+        let from = [there, base].into_iter();
+        let mut from = from.filter(|size| self.files.has(head.tree.first(*size)));
+        from.next()
+    }
+}

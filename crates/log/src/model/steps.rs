@@ -1,0 +1,127 @@
+//! Holds the model's steps against the code that it is a model of.
+
+use crate::phase::{Phase, ROUND};
+
+const SEQUENCER: &str = include_str!("../sequencer.rs");
+const RECOVERY: &str = include_str!("../recover.rs");
+const CATCH_UP: &str = include_str!("../catchup.rs");
+
+/// Each thing that the sequencer does to the world, and the step that it is.
+const EFFECTS: [(&str, Phase); 10] = [
+    ("pool.seal(", Phase::Seal),
+    ("Verified::check(", Phase::Prepare),
+    ("assets.stage(", Phase::Stage),
+    (".sign_checkpoint(", Phase::Sign),
+    ("lock.replace(", Phase::Commit),
+    ("assets.publish(batch", Phase::PublishTiles),
+    ("assets.publish(vec![checkpoint]", Phase::PublishCheckpoint),
+    ("outcome.decide(", Phase::Answer),
+    (".to_index.send(", Phase::Index),
+    ("log.settle(", Phase::Settle),
+];
+
+/// The functions that do so and are called from where the step is entered.
+const ELSEWHERE: [(&str, Phase); 3] = [
+    ("self.prepare(", Phase::Prepare),
+    ("self.index(", Phase::Index),
+    ("self.settle(", Phase::Settle),
+];
+
+/// The code without its comments, without its line breaks, and without what it
+/// does where a guard does not stand.
+fn code(source: &str) -> String {
+    let lines = source
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or(""));
+    let code = lines.map(str::trim).collect::<String>();
+    let mut parts = code.split("if !Guard::");
+    let mut kept = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        kept += part.split_once('}').map_or("", |(_, after)| after);
+    }
+    kept
+}
+
+/// The step that was entered last before this place in the code.
+fn entered(before: &str) -> String {
+    let last = before.rsplit("self.enter(Phase::").next();
+    let name = last.and_then(|after| after.split(')').next());
+    name.unwrap_or_default().to_owned()
+}
+
+#[test]
+fn the_sequencer_does_what_the_model_does_under_the_same_names() {
+    let code = code(SEQUENCER);
+    for (call, phase) in EFFECTS {
+        assert_eq!(code.matches(call).count(), 1, "`{call}` is one step");
+        let is_elsewhere = ELSEWHERE.iter().any(|(_, of)| *of == phase);
+        let (before, _) = code.split_once(call).unwrap();
+        assert!(
+            is_elsewhere || entered(before) == format!("{phase:?}"),
+            "`{call}`"
+        );
+    }
+    for (call, phase) in ELSEWHERE {
+        for (at, _) in code.match_indices(call) {
+            assert_eq!(entered(&code[..at]), format!("{phase:?}"), "`{call}`");
+        }
+    }
+    for phase in ROUND.iter().chain(&[Phase::Settle]) {
+        let enter = format!("self.enter(Phase::{phase:?})");
+        assert!(code.contains(&enter), "no `{enter}` in sequencer.rs");
+        assert!(
+            EFFECTS.iter().any(|(_, of)| of == phase),
+            "{phase:?} does nothing"
+        );
+    }
+    // Nothing else is written, whatever it is called.
+    let writes = ["assets.", "lock."].map(|of| code.matches(&format!("log.{of}")).count());
+    let reads = code.matches("log.assets.stats(").count()
+        + code.matches("log.assets.publishes_durably(").count();
+    assert_eq!(writes[0] - reads, 3, "stage, and two publications");
+    assert_eq!(writes[1], 1, "one swap");
+}
+
+/// What the steps of an opening (`instance::Opening`) are called, in their order.
+#[test]
+fn an_opening_reads_and_judges_in_the_order_of_the_model() {
+    let (recovery, catch_up) = (code(RECOVERY), code(CATCH_UP));
+    let judge = [
+        "async fn judge(",
+        "committed(config, lock)",
+        "records(assets)",
+        "published(config, assets)",
+        "not_newer(published",
+        "no_tile_beyond(&head",
+        "no_round_beyond(&head",
+        "rounds_to(&head",
+        "same_history(published",
+        "published_rounds(&path",
+        "tree_at(base(",
+    ];
+    let recover = [
+        "async fn recover(",
+        "judge(config, assets, lock)",
+        "replay(&mut tree, record, assets)",
+        "assets.publish(batch)",
+        "assets.publish(vec![checkpoint])",
+    ];
+    let open = [
+        "async fn open(",
+        "usable(log, &source)",
+        "add(&dedup, found",
+    ];
+    for (code, steps) in [
+        (&recovery, &judge[..]),
+        (&recovery, &recover),
+        (&catch_up, &open),
+    ] {
+        let mut rest = code.as_str();
+        for step in steps {
+            let after = rest.split_once(step);
+            rest = after
+                .unwrap_or_else(|| panic!("`{step}` is not where it was"))
+                .1;
+        }
+    }
+}
