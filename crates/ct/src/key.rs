@@ -11,7 +11,7 @@ use lucarne_x509::{oid::content, pem};
 
 use crate::checkpoint::{TREE_HEAD, tree_head};
 use crate::entry::{SignedEntry, sha256};
-use crate::leaf::leaf_index_extension;
+use crate::leaf::{MerkleTreeLeafRef, leaf_index_extension};
 use crate::public_key::{KeyError, LogId, PublicKey, SHA256_ECDSA};
 use crate::sct::{Sct, signed_data};
 use crate::seed;
@@ -162,14 +162,18 @@ impl LogKey {
         Ok(self.signed_sct(timestamp, index, self.digitally_sign(&message)?))
     }
 
+    /// Signs the SCT of an entry, given as the tree hashes it: the bytes are the same. Returns the
+    /// DigitallySigned.
+    ///
+    /// # Errors
+    /// [`KeyError::Signing`].
+    pub fn sign_leaf(&self, leaf: MerkleTreeLeafRef<'_>) -> Result<Vec<u8>, KeyError> {
+        self.digitally_sign(leaf.as_bytes())
+    }
+
     /// The SCT that [`sign_sct`](Self::sign_sct) made, again, from its signature.
     pub fn signed_sct(&self, timestamp: u64, index: u64, signature: Vec<u8>) -> Sct {
-        Sct {
-            log_id: self.log_id(),
-            timestamp,
-            extensions: leaf_index_extension(index).to_vec(),
-            signature,
-        }
+        Sct::signed(self.log_id(), timestamp, index, signature)
     }
 }
 
@@ -267,6 +271,29 @@ TL/ZbPnRclvSbZy3D3oAV5yEIz+DAJNu87sIP/jw+IKNgcKvVbdrBtJq
 -----END PRIVATE KEY-----
 ";
     const SPKI: &str = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEUjFaoCUqOS7UZl9NqcpiA9F1ipIuQEy/2Wz50XJb0m2ctw96AFechCM/gwCTbvO7CD/48PiCjYHCr1W3awbSag==";
+
+    #[test]
+    fn a_leaf_is_signed_as_the_entry_is() {
+        let key = LogKey::from_seed(&[7; 32]).unwrap();
+        let certificate = bytes::Bytes::from_static(b"a certificate");
+        let signed = SignedEntry::X509 { certificate };
+        let mut leaf = Vec::new();
+        crate::merkle_tree_leaf(1000, &signed, 5, &mut leaf);
+        let parsed = MerkleTreeLeafRef::parse(&leaf).unwrap();
+        assert_eq!((parsed.timestamp, parsed.index), (1000, 5));
+        let signature = key.sign_leaf(parsed).unwrap();
+        let sct = Sct::signed(key.log_id(), 1000, 5, signature);
+        sct.verify(&key.public_key().unwrap(), &signed).unwrap();
+
+        for at in 0..leaf.len() {
+            assert!(MerkleTreeLeafRef::parse(&leaf[..at]).is_err(), "{at}");
+        }
+        let longer = [&leaf[..], &[0]].concat();
+        assert!(MerkleTreeLeafRef::parse(&longer).is_err());
+        // A tree head is none.
+        let head = tree_head(1000, 5, &Hash([0; 32]));
+        assert!(MerkleTreeLeafRef::parse(&head).is_err());
+    }
 
     #[test]
     fn pem_in_both_forms() {

@@ -10,6 +10,8 @@ use crate::entry::{Entry, Identity, SignedEntry};
 
 /// Type and length of the `leaf_index` extension, before its five bytes.
 const LEAF_INDEX_HEADER: [u8; 3] = [0, 0, 5];
+/// Version v1, and the leaf type of a timestamped entry.
+const LEAF_V1: [u8; 2] = [0, 0];
 /// Length of the extensions that this log writes.
 const EXTENSIONS_LEN: u16 = 8;
 
@@ -52,7 +54,7 @@ pub fn merkle_tree_leaf<'a>(
 ) {
     let signed = signed.into();
     out.reserve(2 + timestamped_entry_len(signed));
-    out.extend_from_slice(&[0, 0]); // version v1, leaf_type timestamped_entry
+    out.extend_from_slice(&LEAF_V1);
     timestamped_entry(timestamp, signed, &leaf_index_extension(index), out);
 }
 
@@ -212,18 +214,7 @@ impl<'a> TileLeafRef<'a> {
     }
 
     fn read_from(rest: &mut &'a [u8]) -> Result<Self, TileLeafError> {
-        let timestamp = u64::from_be_bytes(read_array(rest, "timestamp")?);
-        let signed = match u16::from_be_bytes(read_array(rest, "entry type")?) {
-            0 => SignedEntryRef::X509 {
-                certificate: read_vector::<3>(rest, "certificate")?,
-            },
-            1 => SignedEntryRef::Precert {
-                issuer_key_hash: read_hash(rest, "issuer key hash")?,
-                tbs: read_vector::<3>(rest, "TBSCertificate")?,
-            },
-            unknown => return Err(TileLeafError::UnknownEntryType(unknown)),
-        };
-        let extensions = read_vector::<2>(rest, "extensions")?;
+        let (timestamp, signed, extensions) = read_timestamped_entry(rest)?;
         let precertificate = match signed {
             SignedEntryRef::X509 { .. } => None,
             SignedEntryRef::Precert { .. } => Some(read_vector::<3>(rest, "precertificate")?),
@@ -245,7 +236,7 @@ impl<'a> TileLeafRef<'a> {
     /// Appends the MerkleTreeLeaf: what the tree hashed for this entry.
     pub fn merkle_tree_leaf(&self, out: &mut Vec<u8>) {
         out.reserve(2 + timestamped_entry_len(self.signed));
-        out.extend_from_slice(&[0, 0]);
+        out.extend_from_slice(&LEAF_V1);
         timestamped_entry(self.timestamp, self.signed, self.extensions, out);
     }
 
@@ -263,6 +254,62 @@ impl<'a> TileLeafRef<'a> {
     pub fn identity(&self) -> Identity {
         self.signed.identity()
     }
+}
+
+/// A MerkleTreeLeaf as a static CT log makes it: what the tree hashes, and, byte for byte, what
+/// the entry's SCT signs.
+///
+/// A key that signs no other bytes for SCTs cannot be made to sign a tree head by one who says
+/// that it is a leaf: that begins with other bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MerkleTreeLeafRef<'a> {
+    /// All of it.
+    bytes: &'a [u8],
+    /// Milliseconds since 1970.
+    pub timestamp: u64,
+    /// The entry's place in the tree.
+    pub index: u64,
+}
+
+impl<'a> MerkleTreeLeafRef<'a> {
+    /// Reads a MerkleTreeLeaf, which is all of `bytes`.
+    ///
+    /// # Errors
+    /// If they are none, or have other extensions than the one of a static CT log.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, MerkleTreeLeafError> {
+        let Some(mut rest) = bytes.strip_prefix(&LEAF_V1) else {
+            return Err(MerkleTreeLeafError::Kind);
+        };
+        let (timestamp, _, extensions) = read_timestamped_entry(&mut rest)?;
+        let index = leaf_index(extensions).ok_or(TileLeafError::NoLeafIndex)?;
+        match rest.is_empty() && *extensions == leaf_index_extension(index) {
+            true => Ok(Self {
+                bytes,
+                timestamp,
+                index,
+            }),
+            false => Err(MerkleTreeLeafError::Extra),
+        }
+    }
+
+    /// The bytes that it was read from.
+    pub fn as_bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+}
+
+/// The reasons why bytes are no MerkleTreeLeaf of a static CT log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum MerkleTreeLeafError {
+    /// Another version, or another kind of leaf.
+    #[error("not a leaf of version 1 with a timestamped entry")]
+    Kind,
+    /// The entry in it.
+    #[error(transparent)]
+    Entry(#[from] TileLeafError),
+    /// Other extensions beside the index, or bytes after the end.
+    #[error("a leaf with more in it than an entry and its index")]
+    Extra,
 }
 
 /// The fingerprints of a chain above its leaf, borrowed from a data tile.
@@ -284,6 +331,24 @@ impl Iterator for Fingerprints<'_> {
 }
 
 impl ExactSizeIterator for Fingerprints<'_> {}
+
+/// Reads timestamp, entry and extensions.
+fn read_timestamped_entry<'a>(
+    rest: &mut &'a [u8],
+) -> Result<(u64, SignedEntryRef<'a>, &'a [u8]), TileLeafError> {
+    let timestamp = u64::from_be_bytes(read_array(rest, "timestamp")?);
+    let signed = match u16::from_be_bytes(read_array(rest, "entry type")?) {
+        0 => SignedEntryRef::X509 {
+            certificate: read_vector::<3>(rest, "certificate")?,
+        },
+        1 => SignedEntryRef::Precert {
+            issuer_key_hash: read_hash(rest, "issuer key hash")?,
+            tbs: read_vector::<3>(rest, "TBSCertificate")?,
+        },
+        unknown => return Err(TileLeafError::UnknownEntryType(unknown)),
+    };
+    Ok((timestamp, signed, read_vector::<2>(rest, "extensions")?))
+}
 
 /// Takes the first `length` bytes off `rest`.
 pub(crate) fn take<'a>(rest: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {

@@ -57,7 +57,8 @@ pub use entry::{Entry, EntryKind, Identity, Issuer, SignedEntry, sha256};
 pub use given_key::{PublicKeyError, given_public_key};
 pub use key::LogKey;
 pub use leaf::{
-    Fingerprints, SignedEntryRef, TileLeaf, TileLeafError, TileLeafRef, merkle_tree_leaf,
+    Fingerprints, MerkleTreeLeafError, MerkleTreeLeafRef, SignedEntryRef, TileLeaf, TileLeafError,
+    TileLeafRef, merkle_tree_leaf,
 };
 pub use loglist::{
     ListedLog, ListedLogError, LogApi, LogList, LogListError, LogState, LogStatus, SkippedLog,

@@ -6,7 +6,7 @@ use base64_simd::STANDARD;
 use serde::Deserialize;
 
 use crate::entry::SignedEntry;
-use crate::leaf::{leaf_index, timestamped_entry};
+use crate::leaf::{leaf_index, leaf_index_extension, timestamped_entry};
 use crate::public_key::{LogId, PublicKey};
 
 /// A log's promise to a submitter, version 1.
@@ -59,6 +59,16 @@ pub(crate) fn signed_data(timestamp: u64, signed: &SignedEntry, extensions: &[u8
 }
 
 impl Sct {
+    /// The SCT that a log signed for the entry at `index`.
+    pub fn signed(log_id: LogId, timestamp: u64, index: u64, signature: Vec<u8>) -> Self {
+        Self {
+            log_id,
+            timestamp,
+            extensions: leaf_index_extension(index).to_vec(),
+            signature,
+        }
+    }
+
     /// The answer of `add-chain` and `add-pre-chain` (RFC 6962 section 4.1).
     pub fn to_json(&self) -> Vec<u8> {
         let mut json = Vec::with_capacity(256);

@@ -6,7 +6,7 @@
 
 use crate::edge::RightEdge;
 use crate::hash::{EMPTY_ROOT, Hash, node_hash};
-use crate::tile::MAX_LEVEL;
+use crate::tile::{MAX_LEVEL, MAX_TREE_SIZE};
 
 /// The roots of a tree's perfect subtrees, the largest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,6 +33,20 @@ impl Frontier {
             }
         }
         frontier
+    }
+
+    /// The frontier of a tree of `size` leaves, from the roots of its perfect
+    /// subtrees; `None` if there are more or fewer of them than it has.
+    #[must_use]
+    pub fn from_subtrees(size: u64, subtrees: Vec<Hash>) -> Option<Self> {
+        let whole = size <= MAX_TREE_SIZE && subtrees.len() == size.count_ones() as usize;
+        whole.then_some(Self { size, subtrees })
+    }
+
+    /// The roots of the perfect subtrees, the largest first.
+    #[must_use]
+    pub fn subtrees(&self) -> &[Hash] {
+        &self.subtrees
     }
 
     /// The number of leaves.
