@@ -1,0 +1,316 @@
+//! The last head that was signed, on disk.
+//!
+//! What is kept is the signed note itself: it says by its signature which log it is of, and that
+//! nobody has changed it. A file that is missing, or is anything else, is never taken for a log
+//! that has signed nothing: that one has a file, too, which says so.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use lucarne_ct::{CheckpointError, LogId, verify_checkpoint};
+
+use crate::guard::Head;
+
+/// The last line of the memory of a log that has signed nothing; the origin is before it.
+const NOTHING: &str = "nothing signed yet\n";
+
+/// The reasons why a memory cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryError {
+    /// The file system fails.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// Its error.
+        source: io::Error,
+    },
+    /// Another signer has it.
+    #[error("{0} is another signer's, which runs")]
+    Taken(PathBuf),
+    /// There is none.
+    #[error(
+        "{path}, which remembers what the key of {origin} signed last, is missing: nothing is signed \
+         without it. Put it back. If it is lost, make it from the newest checkpoint of the log that \
+         anybody has: `lucarne signer adopt`; of a log that never signed anything: `lucarne signer \
+         first-use`"
+    )]
+    Missing {
+        /// The file.
+        path: PathBuf,
+        /// The log's origin.
+        origin: String,
+    },
+    /// It is not what was written.
+    #[error(
+        "{path}, which remembers what the key of {origin} signed last, is damaged: {problem}. \
+         Nothing is signed; put it right from the newest checkpoint of the log that anybody has"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The log's origin.
+        origin: String,
+        /// The problem with it.
+        problem: String,
+    },
+    /// It is not to be made anew.
+    #[error("{0} exists: what a key has signed is never forgotten")]
+    Exists(PathBuf),
+    /// No checkpoint of this log.
+    #[error("this is no checkpoint that the key of {origin} signed: {source}")]
+    Checkpoint {
+        /// The log's origin.
+        origin: String,
+        /// The problem with it.
+        source: CheckpointError,
+    },
+}
+
+fn at(path: &Path) -> impl Fn(io::Error) -> MemoryError {
+    let path = path.to_owned();
+    move |source| MemoryError::Io {
+        path: path.clone(),
+        source,
+    }
+}
+
+/// The directory with the memories of all logs of a signer, which holds it alone.
+#[derive(Debug)]
+pub struct MemoryDirectory {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl MemoryDirectory {
+    /// Opens the directory, and makes it first if it is not there.
+    ///
+    /// # Errors
+    /// If another process has it, or the file system fails.
+    pub fn open(path: &Path) -> Result<Self, MemoryError> {
+        let mut make = fs::DirBuilder::new();
+        make.recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(at(path))?;
+        let file = path.join("lock");
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(&file)
+            .map_err(at(&file))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self {
+                path: path.to_owned(),
+                _lock: lock,
+            }),
+            Err(TryLockError::WouldBlock) => Err(MemoryError::Taken(path.to_owned())),
+            Err(TryLockError::Error(error)) => Err(at(&file)(error)),
+        }
+    }
+
+    /// The memory of a log, whether there is one or not.
+    pub fn of(&self, origin: &str, log_id: LogId, spki: &[u8]) -> Memory {
+        Memory {
+            path: self.path.join(hex::encode(log_id.0)),
+            origin: origin.to_owned(),
+            spki: spki.to_vec(),
+        }
+    }
+}
+
+/// The memory of one log.
+#[derive(Debug)]
+pub struct Memory {
+    path: PathBuf,
+    origin: String,
+    spki: Vec<u8>,
+}
+
+impl Memory {
+    /// Reads the last note that was signed; `None` if nothing was.
+    ///
+    /// # Errors
+    /// If there is no memory, or it is damaged.
+    pub fn read(&self) -> Result<Option<(Head, Vec<u8>)>, MemoryError> {
+        let bytes = match fs::read(&self.path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(MemoryError::Missing {
+                    path: self.path.clone(),
+                    origin: self.origin.clone(),
+                });
+            }
+            Err(error) => return Err(at(&self.path)(error)),
+        };
+        if bytes == self.nothing().as_bytes() {
+            return Ok(None);
+        }
+        match self.head(&bytes) {
+            Ok(head) => Ok(Some((head, bytes))),
+            Err(problem) => Err(MemoryError::Damaged {
+                path: self.path.clone(),
+                origin: self.origin.clone(),
+                problem: problem.to_string(),
+            }),
+        }
+    }
+
+    /// Returns what a signed note of this log says.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn head(&self, note: &[u8]) -> Result<Head, CheckpointError> {
+        let (checkpoint, timestamp_ms) = verify_checkpoint(note, &self.origin, &self.spki)?;
+        Ok(Head {
+            size: checkpoint.size,
+            root: checkpoint.root,
+            timestamp_ms,
+        })
+    }
+
+    /// Remembers a note that is about to leave. It is on disk when this returns.
+    ///
+    /// # Errors
+    /// If that is not known. The note must not leave then.
+    pub fn write(&self, note: &[u8]) -> Result<(), MemoryError> {
+        let beside = self.path.with_extension("part");
+        let written = OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .mode(0o600)
+            .open(&beside)
+            .and_then(|mut file| {
+                file.write_all(note)?;
+                file.sync_all()
+            });
+        written.map_err(at(&beside))?;
+        fs::rename(&beside, &self.path).map_err(at(&self.path))?;
+        let directory = self.path.parent().unwrap_or(Path::new("."));
+        let synced = File::open(directory).and_then(|directory| directory.sync_all());
+        synced.map_err(at(directory))
+    }
+
+    /// Makes the memory of a log that has never signed anything.
+    ///
+    /// # Errors
+    /// If there is one, or the file system fails.
+    pub fn first_use(&self) -> Result<(), MemoryError> {
+        self.absent()?;
+        self.write(self.nothing().as_bytes())
+    }
+
+    /// Makes the memory of a log that has signed this last.
+    ///
+    /// # Errors
+    /// If there is one, or this is no checkpoint of the log, or the file system fails.
+    pub fn adopt(&self, note: &[u8]) -> Result<Head, MemoryError> {
+        self.absent()?;
+        let head = self.head(note).map_err(|source| MemoryError::Checkpoint {
+            origin: self.origin.clone(),
+            source,
+        })?;
+        self.write(note)?;
+        Ok(head)
+    }
+
+    fn absent(&self) -> Result<(), MemoryError> {
+        match self.path.try_exists().map_err(at(&self.path))? {
+            true => Err(MemoryError::Exists(self.path.clone())),
+            false => Ok(()),
+        }
+    }
+
+    fn nothing(&self) -> String {
+        format!("{}\n{NOTHING}", self.origin)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lucarne_ct::LogKey;
+    use lucarne_tlog::EMPTY_ROOT;
+
+    const ORIGIN: &str = "log.example/2026h2";
+
+    fn memory(directory: &MemoryDirectory, key: &LogKey) -> Memory {
+        directory.of(ORIGIN, key.log_id(), key.public_key_spki())
+    }
+
+    #[test]
+    fn what_was_written_is_remembered() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = MemoryDirectory::open(&place.path().join("memory")).unwrap();
+        let key = LogKey::from_seed(&[7; 32]).unwrap();
+        let memory = memory(&directory, &key);
+        assert!(matches!(memory.read(), Err(MemoryError::Missing { .. })));
+        memory.first_use().unwrap();
+        assert!(memory.read().unwrap().is_none());
+        assert!(matches!(memory.first_use(), Err(MemoryError::Exists(_))));
+
+        let note = key.sign_checkpoint(ORIGIN, 0, &EMPTY_ROOT, 5).unwrap();
+        memory.write(note.as_bytes()).unwrap();
+        let (head, bytes) = memory.read().unwrap().unwrap();
+        assert_eq!((head.size, head.timestamp_ms), (0, 5));
+        assert_eq!(bytes, note.as_bytes());
+        assert!(matches!(
+            memory.adopt(note.as_bytes()),
+            Err(MemoryError::Exists(_))
+        ));
+    }
+
+    #[test]
+    fn a_damaged_memory_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = MemoryDirectory::open(place.path()).unwrap();
+        let key = LogKey::from_seed(&[7; 32]).unwrap();
+        let memory = memory(&directory, &key);
+        let note = key.sign_checkpoint(ORIGIN, 0, &EMPTY_ROOT, 5).unwrap();
+        let note = note.as_bytes();
+        for at in 0..note.len() {
+            let mut flipped = note.to_vec();
+            flipped[at] ^= 1;
+            for damaged in [&flipped[..], &note[..at]] {
+                fs::write(&memory.path, damaged).unwrap();
+                assert!(
+                    matches!(memory.read(), Err(MemoryError::Damaged { .. })),
+                    "{at}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn only_a_checkpoint_of_the_log_is_adopted() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = MemoryDirectory::open(place.path()).unwrap();
+        let key = LogKey::from_seed(&[7; 32]).unwrap();
+        let memory = memory(&directory, &key);
+        let sign = |key: &LogKey, origin: &str| key.sign_checkpoint(origin, 0, &EMPTY_ROOT, 5);
+        let other = LogKey::from_seed(&[8; 32]).unwrap();
+        for foreign in [sign(&other, ORIGIN), sign(&key, "log.example/2026h1")] {
+            let adopted = memory.adopt(foreign.unwrap().as_bytes());
+            assert!(matches!(adopted, Err(MemoryError::Checkpoint { .. })));
+        }
+        memory
+            .adopt(sign(&key, ORIGIN).unwrap().as_bytes())
+            .unwrap();
+        assert_eq!(memory.read().unwrap().unwrap().0.timestamp_ms, 5);
+    }
+
+    #[test]
+    fn two_signers_do_not_share_a_memory() {
+        let place = tempfile::tempdir().unwrap();
+        let held = MemoryDirectory::open(place.path()).unwrap();
+        let second = MemoryDirectory::open(place.path());
+        assert!(matches!(second, Err(MemoryError::Taken(_))));
+        drop(held);
+        MemoryDirectory::open(place.path()).unwrap();
+    }
+}

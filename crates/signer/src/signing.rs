@@ -1,0 +1,183 @@
+//! One log of a signer: guard, memory and key together.
+
+use std::num::NonZeroUsize;
+
+use lucarne_ct::{KeyError, LogId, LogKey, MerkleTreeLeafRef};
+use lucarne_tlog::{Frontier, Hash};
+use parking_lot::Mutex;
+
+use crate::guard::{Guard, Head, Leaf, Refusal, included, included_alone};
+use crate::memory::{Memory, MemoryDirectory, MemoryError};
+
+/// The fewest signatures that are worth a thread: some 20 µs each.
+const WORTH_A_THREAD: usize = 64;
+
+/// The reasons why nothing was signed.
+#[derive(Debug, thiserror::Error)]
+pub enum SignError {
+    /// It must not be.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// No head of this size is remembered.
+    #[error("no tree head of {0} entries is remembered")]
+    UnknownTree(u64),
+    /// The disk fails.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// The key fails.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The signature is wrong.
+    #[error("the signature that was made does not verify: {0}")]
+    Unsound(#[from] lucarne_ct::CheckpointError),
+}
+
+/// One log.
+#[derive(Debug)]
+pub struct SigningLog {
+    origin: String,
+    key: LogKey,
+    memory: Memory,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    guard: Guard,
+    /// The last note that was signed.
+    note: Option<Vec<u8>>,
+}
+
+impl SigningLog {
+    /// Opens a log with what is remembered of it.
+    ///
+    /// # Errors
+    /// If its memory is missing or damaged.
+    pub fn open(
+        origin: &str,
+        key: LogKey,
+        directory: &MemoryDirectory,
+    ) -> Result<Self, MemoryError> {
+        let memory = directory.of(origin, key.log_id(), key.public_key_spki());
+        let (head, note) = memory.read()?.unzip();
+        Ok(Self {
+            origin: origin.to_owned(),
+            key,
+            memory,
+            state: Mutex::new(State {
+                guard: Guard::new(head),
+                note,
+            }),
+        })
+    }
+
+    /// The log's ID.
+    pub fn log_id(&self) -> LogId {
+        self.key.log_id()
+    }
+
+    /// The log's origin.
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// The last head that was signed.
+    pub fn last(&self) -> Option<Head> {
+        self.state.lock().guard.last()
+    }
+
+    /// The last note that was signed.
+    pub fn note(&self) -> Option<Vec<u8>> {
+        self.state.lock().note.clone()
+    }
+
+    /// Signs a tree head that grows from the last one. The same head again gets the same note.
+    ///
+    /// # Errors
+    /// See [`SignError`]. Nothing has left then.
+    pub fn sign_head(&self, head: Head, proof: &[Hash], now_ms: u64) -> Result<Vec<u8>, SignError> {
+        let mut state = self.state.lock();
+        if state.guard.last() == Some(head)
+            && let Some(note) = &state.note
+        {
+            return Ok(note.clone());
+        }
+        state.guard.may_sign(head, proof, now_ms)?;
+        let Head {
+            size,
+            root,
+            timestamp_ms,
+        } = head;
+        let note = self
+            .key
+            .sign_checkpoint(&self.origin, size, &root, timestamp_ms)?
+            .into_bytes();
+        // A note that does not verify would be a damaged memory.
+        self.memory.head(&note)?;
+        self.memory.write(&note)?;
+        state.guard.signed(head);
+        state.note = Some(note.clone());
+        Ok(note)
+    }
+
+    /// Signs the SCTs of those leaves that are there whole, in their order. With what is `before`
+    /// them the leaves are all of a tree whose head was signed.
+    ///
+    /// # Errors
+    /// See [`SignError`]. None is signed then.
+    pub fn sign_range(
+        &self,
+        before: Frontier,
+        leaves: &[Leaf<'_>],
+    ) -> Result<Vec<Vec<u8>>, SignError> {
+        let root = self.root(before.size() + leaves.len() as u64)?;
+        let leaves = included(&root, before, leaves)?;
+        self.sign_all(&leaves)
+    }
+
+    /// Signs the SCT of one leaf that is in a tree whose head was signed.
+    ///
+    /// # Errors
+    /// See [`SignError`].
+    pub fn sign_leaf(
+        &self,
+        size: u64,
+        index: u64,
+        leaf: &[u8],
+        proof: &[Hash],
+    ) -> Result<Vec<u8>, SignError> {
+        let root = self.root(size)?;
+        let leaf = included_alone((size, &root), index, leaf, proof)?;
+        Ok(self.key.sign_leaf(leaf)?)
+    }
+
+    fn root(&self, size: u64) -> Result<Hash, SignError> {
+        let root = self.state.lock().guard.root(size);
+        root.ok_or(SignError::UnknownTree(size))
+    }
+
+    fn sign_all(&self, leaves: &[MerkleTreeLeafRef<'_>]) -> Result<Vec<Vec<u8>>, SignError> {
+        let sign = |leaves: &[MerkleTreeLeafRef<'_>]| -> Result<Vec<_>, KeyError> {
+            leaves
+                .iter()
+                .map(|leaf| self.key.sign_leaf(*leaf))
+                .collect()
+        };
+        let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let part = leaves.len().div_ceil(threads).max(WORTH_A_THREAD);
+        if leaves.len() <= part {
+            return Ok(sign(leaves)?);
+        }
+        let parts: Result<Vec<Vec<_>>, KeyError> = std::thread::scope(|scope| {
+            let signing: Vec<_> = leaves
+                .chunks(part)
+                .map(|part| scope.spawn(move || sign(part)))
+                .collect();
+            let signed = signing.into_iter().map(|part| part.join());
+            signed
+                .map(|part| part.unwrap_or(Err(KeyError::Signing)))
+                .collect()
+        });
+        Ok(parts?.concat())
+    }
+}
