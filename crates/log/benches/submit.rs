@@ -25,7 +25,7 @@ fn start(runtime: &Runtime, cache: &std::path::Path) -> Arc<Log> {
             origin: "log.example/bench".into(),
             submission_prefix: "http://log.example/bench/".into(),
             monitoring_prefix: "http://log.example/bench/".into(),
-            key: Arc::new(LogKey::from_seed(&[7; 32]).unwrap()),
+            key: LogKey::from_seed(&[7; 32]).unwrap().into(),
             policy: Policy::default(),
             verification: Arc::default(),
             period: Duration::from_millis(1),

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lucarne_ct::{LogKey, Policy, Roots, Validator, Verification};
+use lucarne_ct::{Policy, Roots, Validator, Verification};
 
-use crate::{Clock, KnownCheckpoints, Metadata, ScrubConfig};
+use crate::{Clock, KnownCheckpoints, Metadata, ScrubConfig, Signer};
 
 /// The settings of one log. Names follow Sunlight's configuration keys.
 #[derive(Clone, Debug)]
@@ -24,8 +24,8 @@ pub struct LogConfig {
     pub submission_prefix: String,
     /// The prefix under which clients read, with scheme and trailing slash.
     pub monitoring_prefix: String,
-    /// The key that signs SCTs and checkpoints.
-    pub key: Arc<LogKey>,
+    /// The holder of the key that signs SCTs and checkpoints.
+    pub key: Signer,
     /// The policy of what the log accepts.
     pub policy: Policy,
     /// The verification of signatures: one for all logs of a process.

@@ -101,6 +101,9 @@ pub enum Fatal {
     /// Signing failed.
     #[error("signing failed: {0}")]
     Sign(String),
+    /// A signer apart does not sign.
+    #[error(transparent)]
+    Signer(#[from] lucarne_signer::ClientError),
     /// The clock has jumped forward.
     #[error(
         "the clock jumped {ahead_ms} ms ahead of the time that has passed since the last round: nothing is signed with it. Correct it, and the log goes on by itself; one that is right now is taken after a minute, or, beyond a day, after a restart with `--confirm-clock`"
@@ -131,11 +134,12 @@ impl Fatal {
     /// Returns whether a store or a server only has to come back.
     pub(crate) fn is_passing(&self) -> bool {
         use lucarne_storage::{AssetError, LockError};
-        matches!(
-            self,
-            Self::Away(_)
-                | Self::Storage(AssetError::Unavailable { .. } | AssetError::Silent { .. })
-                | Self::Lock(LockError::Failed { .. })
-        )
+        matches!(self, Self::Signer(error) if error.is_passing())
+            || matches!(
+                self,
+                Self::Away(_)
+                    | Self::Storage(AssetError::Unavailable { .. } | AssetError::Silent { .. })
+                    | Self::Lock(LockError::Failed { .. })
+            )
     }
 }

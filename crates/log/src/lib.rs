@@ -4,6 +4,7 @@
 //! tiles by name.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod ahead;
 mod catchup;
 mod clock;
 mod compress;
@@ -27,6 +28,8 @@ mod model;
 mod negative_cache;
 mod phase;
 mod pool;
+mod promises;
+mod proofs;
 mod read_ahead;
 mod read_cache;
 mod reader;
@@ -39,6 +42,7 @@ mod scrub;
 mod sequencer;
 mod session;
 mod shared;
+mod signer;
 mod single_flight;
 mod state;
 mod stored;
@@ -59,6 +63,7 @@ pub use fsck::{Checked, Files, Finding, FsckPosition, Problem, fsck, superseded}
 pub use known::{Answer, AnswerError, KnownCheckpoint, KnownCheckpoints, KnownError};
 pub use log::Log;
 pub use look::{Found, Looked, Standing, standings};
+pub use lucarne_signer::{Client as SignerClient, ClientError as SignerError};
 pub use lucarne_storage::{Encoding, OpenFile};
 pub use metadata::{IntendedUse, Metadata, PlannedChange, RateLimit, Status};
 pub use metrics::Metrics;
@@ -67,5 +72,6 @@ pub use record::{Record, RecordError, Step};
 pub use recover::Newest;
 pub use repair::{Cure, Overlay, Repair, Repaired, Source, repair, superseded_anew};
 pub use scrub::{NoWindow, ScrubConfig, ScrubWindow};
+pub use signer::Signer;
 pub use state::{Check, Health, Published, State, Stats};
 pub use verify::{EntryError, VerifyError};

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use lucarne_ct::{Chain, EntryKind, Fingerprint, Roots, Sct};
+use lucarne_signer::Head;
 use lucarne_storage::{Asset, AssetKind, Assets, Lock};
 use lucarne_tlog::{EMPTY_ROOT, Tile};
 use tokio::sync::watch;
@@ -53,11 +54,13 @@ impl Log {
         }
         Log::unseen(config).await?;
         let now_ms = config.clock.now_ms();
-        let note = config
-            .key
-            .sign_checkpoint(&config.origin, 0, &EMPTY_ROOT, now_ms)
-            .map_err(|error| Fatal::Sign(error.to_string()))?;
-        lock.create(&config.key.log_id().0, note.as_bytes()).await?;
+        let empty = Head {
+            size: 0,
+            root: EMPTY_ROOT,
+            timestamp_ms: now_ms,
+        };
+        let note = config.sign_head(empty, Vec::new()).await?.note;
+        lock.create(&config.key.log_id().0, &note).await?;
         let checkpoint = Asset::new("checkpoint", note, AssetKind::Checkpoint);
         Ok(assets.publish(vec![checkpoint]).await?)
     }

@@ -109,7 +109,7 @@ async fn steadily(
     let end = Instant::now() + LOOKING;
     loop {
         let held = lock.load(&log_id).await?;
-        let fatal = match recover::judge(config, assets, lock).await {
+        let fatal = match recover::judge(config, assets, lock, None).await {
             Ok(judged) => return Ok(Ok(judged)),
             Err(fatal) if !is_verdict(&fatal) => return Err(fatal),
             Err(fatal) => fatal,

@@ -8,17 +8,18 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use lucarne_ct::{CheckpointError, Fingerprint, verify_checkpoint};
+use lucarne_ct::{CheckpointError, Fingerprint, LogKey, verify_checkpoint};
 use lucarne_storage::{Asset, AssetKind, Assets, Lock, MemoryLock};
 use lucarne_tlog::{Checkpoint, EMPTY_ROOT, Frontier, Hash, Level, SignedNote, TILE_WIDTH, Tile};
 
+use crate::ahead::Newest as NewestSigned;
 use crate::known::{History, KnownCheckpoint, KnownError};
 use crate::record::{Record, Step};
 use crate::round::{issuer_asset, tile_assets};
 use crate::sunlight::Bundle;
 use crate::tree::{NewTiles, Tree};
 use crate::verified_checkpoint::VerifiedCheckpoint;
-use crate::{Fatal, LogConfig, Published, ReadError, catchup, stored};
+use crate::{Fatal, LogConfig, Published, ReadError, Signer, ahead, catchup, stored};
 
 /// Bytes in which a damaged checkpoint may differ from the one it was: a flipped bit
 /// in a sector or in memory, or a few.
@@ -65,8 +66,10 @@ pub(crate) async fn published(
 
 /// The state of lock, journal and storage together, before anything is written.
 pub(crate) struct Judged {
-    /// Holds what the lock has signed.
+    /// Holds what the lock has signed, or a signer apart after that.
     pub(crate) head: VerifiedCheckpoint,
+    /// The checkpoint that is in the lock instead of that.
+    replaces: Option<Bytes>,
     pub(crate) published: Option<VerifiedCheckpoint>,
     /// The tree before the first round of `path`.
     tree: Tree,
@@ -76,11 +79,13 @@ pub(crate) struct Judged {
     bundle: Option<Bundle>,
 }
 
-/// Compares lock, journal and storage. Writes nothing.
+/// Compares lock, journal and storage, and what a signer apart has `signed` last.
+/// Writes nothing.
 pub(crate) async fn judge(
     config: &LogConfig,
     assets: &dyn Assets,
     lock: &dyn Lock,
+    signed: Option<VerifiedCheckpoint>,
 ) -> Result<Judged, Fatal> {
     let head = committed(config, lock).await?;
     let missing = |fatal| not_new(fatal, head.checkpoint.size, assets, lock);
@@ -95,6 +100,7 @@ pub(crate) async fn judge(
     }
     no_tile_beyond(&head, assets, lock).await?;
     no_round_beyond(&head.checkpoint, &records, assets, lock)?;
+    let NewestSigned { head, replaces } = ahead::newest(head, signed, &records, (assets, lock))?;
     let mut path = rounds_to(&head.checkpoint, records);
     let bundle = match &published {
         Some(published) if path.is_empty() && behind(published, &head) => {
@@ -117,6 +123,7 @@ pub(crate) async fn judge(
     let tree = tree?;
     Ok(Judged {
         head,
+        replaces,
         published,
         tree,
         path,
@@ -134,7 +141,8 @@ pub(crate) async fn examine(
     assets: Arc<dyn Assets>,
     lock: &dyn Lock,
 ) -> Result<(), Fatal> {
-    let judged = judge(config, &*assets, lock).await?;
+    let signed = config.last_signed().await?;
+    let judged = judge(config, &*assets, lock, signed).await?;
     examine_judged(config, assets, lock, &judged).await
 }
 
@@ -199,30 +207,42 @@ pub(crate) async fn newest(config: &LogConfig, assets: Arc<dyn Assets>) -> Resul
             config.origin
         ))
     })?;
-    let tip = rounds_from(&published.checkpoint, &records(&*assets).await?);
-    let head = match tip {
-        None => published,
-        Some(step) => {
-            let now_ms = config.clock.now_ms();
-            let signed_ms = published.timestamp_ms.max(step.timestamp_ms);
-            if now_ms <= signed_ms {
-                let behind_ms = signed_ms - now_ms;
-                return Err(Fatal::Clock { behind_ms });
-            }
-            let note = config
-                .key
-                .sign_checkpoint(&config.origin, step.new_size, &step.new_root, now_ms)
-                .map_err(|error| Fatal::Sign(error.to_string()))?;
-            VerifiedCheckpoint::verify(note.into(), config)
-                .map_err(|error| Fatal::Sign(error.to_string()))?
-        }
+    let head = match &config.key {
+        Signer::Own(key) => signed_tip(config, key, published, &records(&*assets).await?)?,
+        // It remembers what was signed: that need not be guessed.
+        Signer::Apart(_) => match config.last_signed().await? {
+            Some(signed) if behind(&published, &signed) => signed,
+            _ => published,
+        },
     };
     // Whoever starts the log will compare all of it with that: so it is now.
     let lock = MemoryLock::new();
     lock.create(&config.key.log_id().0, &head.note).await?;
-    let judged = judge(config, &*assets, &lock).await?;
+    let judged = judge(config, &*assets, &lock, None).await?;
     examine_judged(config, assets.clone(), &lock, &judged).await?;
     Ok(Newest { judged, assets })
+}
+
+/// The published checkpoint, or, if the journal leads on from it, one of where it leads to.
+fn signed_tip(
+    config: &LogConfig,
+    key: &LogKey,
+    published: VerifiedCheckpoint,
+    records: &[Record],
+) -> Result<VerifiedCheckpoint, Fatal> {
+    let Some(step) = rounds_from(&published.checkpoint, records) else {
+        return Ok(published);
+    };
+    let now_ms = config.clock.now_ms();
+    let signed_ms = published.timestamp_ms.max(step.timestamp_ms);
+    if now_ms <= signed_ms {
+        let behind_ms = signed_ms - now_ms;
+        return Err(Fatal::Clock { behind_ms });
+    }
+    let note = key
+        .sign_checkpoint(&config.origin, step.new_size, &step.new_root, now_ms)
+        .map_err(|error| Fatal::Sign(error.to_string()))?;
+    VerifiedCheckpoint::verify(note.into(), config).map_err(|error| Fatal::Sign(error.to_string()))
 }
 
 /// Returns the step to which the journal leads from `published`, if to any. Of
@@ -240,7 +260,8 @@ fn rounds_from(published: &Checkpoint, records: &[Record]) -> Option<Step> {
     tip
 }
 
-/// Reads lock, journal and storage, and rolls storage forward to the lock.
+/// Reads lock, journal and storage, and rolls storage forward to the lock; and the lock
+/// first to what a signer apart has `signed` last.
 ///
 /// # Errors
 /// If they contradict each other, or one of them fails.
@@ -248,14 +269,19 @@ pub(crate) async fn recover(
     config: &LogConfig,
     assets: &dyn Assets,
     lock: &dyn Lock,
+    signed: Option<VerifiedCheckpoint>,
 ) -> Result<Recovered, Fatal> {
     let Judged {
         head,
+        replaces,
         published,
         mut tree,
         path,
         bundle,
-    } = judge(config, assets, lock).await?;
+    } = judge(config, assets, lock, signed).await?;
+    if let Some(replaces) = replaces {
+        NewestSigned::commit(&replaces, &head, config, lock).await?;
+    }
     let base = tree.size();
     if !path.is_empty() {
         tracing::info!(

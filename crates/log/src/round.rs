@@ -25,6 +25,8 @@ pub(crate) struct Round {
     pub(crate) tiles: NewTiles,
     /// The issuers that this round stores.
     pub(crate) issuers: Vec<Arc<Issuer>>,
+    /// The hashes of its leaves.
+    pub(crate) leaves: Vec<Hash>,
     /// The tree after the round; its frontier is still that before it.
     pub(crate) tree: Tree,
 }
@@ -57,6 +59,7 @@ impl Round {
             record,
             tiles: NewTiles { hashes, data },
             issuers,
+            leaves: encoded.leaves,
             tree: grown,
         }
     }

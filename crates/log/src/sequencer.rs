@@ -28,9 +28,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use lucarne_ct::{Fingerprint, Identity};
+use lucarne_signer::Head;
 use lucarne_storage::guards::Guard;
 use lucarne_storage::{Asset, AssetKind, Assets, LockError};
-use lucarne_tlog::{data_tiles_between, tiles_between};
+use lucarne_tlog::{Hash, data_tiles_between, tiles_between};
 use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -41,13 +42,14 @@ use crate::dedup::{LeafPosition, TreeHead};
 use crate::jump::TOLERATED_MS;
 use crate::phase::{Phase, Progress};
 use crate::pool::{SealedRound, Sequenced};
+use crate::promises::Promised;
 use crate::recover::Recovered;
 use crate::round::{Round, issuer_asset, new_issuers, tile_assets};
 use crate::session::Session;
 use crate::shared::{Shared, milliseconds};
 use crate::tree::Tree;
-use crate::verified_checkpoint::VerifiedCheckpoint;
 use crate::verify::Verified;
+use crate::{Signer, proofs};
 
 /// Storage is made durable, the journal is cut and superseded partial tiles are
 /// removed each time that this part of what the journal may have was staged and
@@ -252,13 +254,14 @@ impl Sequencer {
         started: Instant,
     ) -> Result<(), Fatal> {
         self.enter(Phase::Prepare);
-        let verified = self.prepare(&sealed, timestamp_ms).await?;
+        let (verified, proof) = self.prepare(&sealed, timestamp_ms).await?;
         let prepared = lap(started, &self.log.metrics.prepare);
         let Round {
             step,
             record,
             tiles,
             issuers,
+            leaves,
             mut tree,
         } = verified.into_round();
         let first_index = step.old_size;
@@ -278,8 +281,8 @@ impl Sequencer {
         if !Guard::CommitFirst.stands() {
             self.log.assets.publish(batch.clone()).await?;
         }
-        self.commit(&tree, timestamp_ms).await?;
-        self.tree = Arc::new(tree);
+        self.commit(&tree, timestamp_ms, proof).await?;
+        let before = std::mem::replace(&mut self.tree, Arc::new(tree));
         let committed = lap(staged, &self.log.metrics.commit);
         let sequenced = Sequenced {
             first_index,
@@ -316,6 +319,15 @@ impl Sequencer {
             [started, prepared, staged, committed, done],
         );
 
+        if let Signer::Apart(client) = &self.log.config.key {
+            let round = Promised {
+                entries: sealed.entries.clone(),
+                hashes: leaves,
+                before: before.frontier.clone(),
+                timestamp_ms,
+            };
+            self.log.promise(client, round).await;
+        }
         self.enter(Phase::Answer);
         sealed.outcome.decide(Ok(sequenced));
         self.known_issuers
@@ -344,31 +356,46 @@ impl Sequencer {
         );
     }
 
-    async fn prepare(&self, sealed: &SealedRound, timestamp_ms: u64) -> Result<Verified, Fatal> {
+    /// Encodes and verifies a round, and proves that it grows from the tree before it, if anybody
+    /// wants that proven.
+    async fn prepare(
+        &self,
+        sealed: &SealedRound,
+        timestamp_ms: u64,
+    ) -> Result<(Verified, Vec<Hash>), Fatal> {
+        let wants_proof = self.log.config.key.wants_proof();
         let tree = self.tree.clone();
         let entries = sealed.entries.clone();
         let issuers = new_issuers(&entries, &self.known_issuers);
         spawn_blocking(move || {
             let round = Round::encode(&tree, &entries, issuers, timestamp_ms);
-            Verified::check(&tree, &entries, round)
+            let proof = match wants_proof {
+                true => proofs::of_round(&round.tiles, &round.tree.edge, tree.size()),
+                false => Ok(Vec::new()),
+            };
+            let proof = proof.map_err(|error| Fatal::Internal(error.to_string()))?;
+            Ok((Verified::check(&tree, &entries, round)?, proof))
         })
         .await
         .map_err(panicked)?
     }
 
-    /// Signs the tree and swaps it into the lock. An error leaves open whether
-    /// it is there: reading the lock again tells.
-    async fn commit(&mut self, tree: &Tree, timestamp_ms: u64) -> Result<(), Fatal> {
+    /// Signs the tree and swaps it into the lock; `proof` leads to it from the one that is there.
+    /// An error leaves open whether it is there: reading the lock again tells.
+    async fn commit(
+        &mut self,
+        tree: &Tree,
+        timestamp_ms: u64,
+        proof: Vec<Hash>,
+    ) -> Result<(), Fatal> {
         self.enter(Phase::Sign);
         let config = &self.log.config;
-        let note = config
-            .key
-            .sign_checkpoint(&config.origin, tree.size(), &tree.root, timestamp_ms)
-            .map_err(|error| Fatal::Sign(error.to_string()))?;
-        let note = Bytes::from(note);
-        // A signature that does not verify must never be committed.
-        VerifiedCheckpoint::verify(note.clone(), config)
-            .map_err(|error| Fatal::Sign(error.to_string()))?;
+        let head = Head {
+            size: tree.size(),
+            root: tree.root,
+            timestamp_ms,
+        };
+        let note = config.sign_head(head, proof).await?.note;
         let log_id = config.key.log_id();
         self.enter(Phase::Commit);
         let swap = self.log.lock.replace(&log_id.0, &self.committed, &note);
@@ -385,7 +412,7 @@ impl Sequencer {
     async fn resign(&mut self, timestamp_ms: u64) -> Result<(), Fatal> {
         let mut tree = Tree::clone(&self.tree);
         tree.timestamp_ms = timestamp_ms;
-        self.commit(&tree, timestamp_ms).await?;
+        self.commit(&tree, timestamp_ms, Vec::new()).await?;
         self.tree = Arc::new(tree);
         self.publish_checkpoint().await
     }

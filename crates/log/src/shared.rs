@@ -14,6 +14,7 @@ use crate::dedup::Dedup;
 use crate::issued::IssuedScts;
 use crate::jump::ClockJumps;
 use crate::metrics::LogMetrics;
+use crate::promises::Promises;
 use crate::reader::Reader;
 use crate::recent::RecentStats;
 use crate::scrub::status::ScrubStatus;
@@ -29,6 +30,7 @@ pub(crate) struct Shared {
     pub(crate) metrics: LogMetrics,
     pub(crate) recent: Mutex<RecentStats>,
     pub(crate) issued: IssuedScts,
+    pub(crate) promises: Promises,
     pub(crate) validator: ArcSwap<Validator>,
     pub(crate) session: ArcSwapOption<Session>,
     pub(crate) state: Mutex<State>,
@@ -62,6 +64,7 @@ impl Shared {
             metrics: metrics.of(&config.shortname),
             recent: Mutex::default(),
             issued: IssuedScts::default(),
+            promises: Promises::default(),
             validator: ArcSwap::from_pointee(validator),
             session: ArcSwapOption::empty(),
             state: Mutex::new(State::Starting),

@@ -12,7 +12,7 @@ use crate::lookups::NoAnswer;
 use crate::pool::{Epoch, Joined, Known, Ticket};
 use crate::session::Session;
 use crate::shared::Shared;
-use crate::{Fatal, State, SubmitError};
+use crate::{Fatal, Signer, State, SubmitError};
 
 /// A submission that has its place.
 struct Placed {
@@ -73,7 +73,7 @@ impl Shared {
             false => &self.metrics.accepted,
         };
         counter.inc();
-        self.sct(&identity, &signed, place)
+        self.sct(&identity, &signed, place).await
     }
 
     /// Examines, looks for a duplicate, verifies, joins the open round: all
@@ -231,7 +231,7 @@ impl Shared {
         }
     }
 
-    fn sct(
+    async fn sct(
         &self,
         identity: &Identity,
         signed: &SignedEntry,
@@ -239,17 +239,21 @@ impl Shared {
     ) -> Result<Sct, SubmitError> {
         let key = &self.config.key;
         let (index, timestamp) = (place.index, place.timestamp_ms);
+        let sct = |signature| Sct::signed(key.log_id(), timestamp, index, signature);
         if let Some(signature) = self.issued.find(identity, place) {
-            return Ok(key.signed_sct(timestamp, index, signature));
+            return Ok(sct(signature));
         }
-        let sct =
-            key.sign_sct(timestamp, signed, index)
-                .map_err(|error| SubmitError::Unavailable {
+        let made = match key {
+            Signer::Own(key) => key.sign_sct(timestamp, signed, index).map_err(|error| {
+                SubmitError::Unavailable {
                     retry_after_seconds: 10,
                     reason: format!("signing failed: {error}"),
-                })?;
-        self.issued.remember(identity, place, &sct.signature);
-        Ok(sct)
+                }
+            })?,
+            Signer::Apart(client) => sct(self.promised(client, identity, signed, place).await?),
+        };
+        self.issued.remember(identity, place, &made.signature);
+        Ok(made)
     }
 
     /// Without its index the log cannot tell duplicates: it stops, and opens

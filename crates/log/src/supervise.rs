@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use lucarne_signer::Head;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
@@ -14,7 +15,7 @@ use crate::sequencer::Sequencer;
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::verified_checkpoint::VerifiedCheckpoint;
-use crate::{Fatal, KnownCheckpoint, LogConfig, State, catchup, recover};
+use crate::{Fatal, KnownCheckpoint, LogConfig, ReadError, State, catchup, proofs, recover};
 
 /// First pause before a stopped log is opened again; doubled each time.
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
@@ -70,7 +71,12 @@ impl Shared {
     /// A retired log signs nothing more, but what a crash left in its journal
     /// is published all the same.
     async fn finish(&self) -> Result<(), Fatal> {
-        let recovered = self.recover().await?;
+        // A signer that has been retired with the log is not needed to read it.
+        let signed = match self.config.last_signed().await {
+            Err(error) if error.is_passing() => None,
+            signed => signed?,
+        };
+        let recovered = self.recover(signed).await?;
         self.settle(recovered.tree.size()).await?;
         let head = VerifiedCheckpoint::verify(recovered.committed, &self.config);
         let head = head.map_err(|error| Fatal::Inconsistent(error.to_string()))?;
@@ -156,8 +162,11 @@ impl Shared {
 
     async fn open(&self) -> Result<(Recovered, Dedup), Fatal> {
         let known = async { Ok(known::ask(&self.config).await) };
-        let (recovered, known) = tokio::try_join!(self.recover(), known)?;
+        let signed = self.config.last_signed().await?;
+        let remembered = signed.as_ref().map(VerifiedCheckpoint::head);
+        let (recovered, known) = tokio::try_join!(self.recover(signed), known)?;
         self.hold_against(&recovered, &known).await?;
+        self.remind(&recovered, remembered).await?;
         self.reader.recovered();
         let dedup = catchup::open(self, &recovered.tree).await?;
         Ok((recovered, dedup))
@@ -192,8 +201,28 @@ impl Shared {
         Ok(())
     }
 
-    async fn recover(&self) -> Result<Recovered, Fatal> {
-        match recover::recover(&self.config, &*self.assets, &*self.lock).await {
+    /// Shows a signer apart, which remembers less than was committed, how the log grew from there:
+    /// its memory was restored from a backup. One that has signed another history refuses.
+    async fn remind(&self, recovered: &Recovered, signed: Option<Head>) -> Result<(), Fatal> {
+        let tree = &recovered.tree;
+        let Some(signed) = signed.filter(|signed| signed.size < tree.size()) else {
+            return Ok(());
+        };
+        let proof = proofs::consistency(self.reader.tiles(), &tree.edge, signed.size).await;
+        let proof = proof.map_err(|error| match error {
+            ReadError::Unavailable(problem) => Fatal::Away(problem),
+            error => Fatal::Inconsistent(error.to_string()),
+        })?;
+        let head = Head {
+            size: tree.size(),
+            root: tree.root,
+            timestamp_ms: tree.timestamp_ms,
+        };
+        self.config.sign_head(head, proof).await.map(drop)
+    }
+
+    async fn recover(&self, signed: Option<VerifiedCheckpoint>) -> Result<Recovered, Fatal> {
+        match recover::recover(&self.config, &*self.assets, &*self.lock, signed).await {
             Err(missing @ Fatal::NotCreated { .. }) => Err(self.not_created(missing).await),
             recovered => recovered,
         }

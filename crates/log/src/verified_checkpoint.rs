@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use lucarne_ct::{CheckpointError, verify_checkpoint};
+use lucarne_signer::Head;
 use lucarne_tlog::Checkpoint;
 
 use crate::{LogConfig, Published};
@@ -29,6 +30,15 @@ impl VerifiedCheckpoint {
             timestamp_ms,
             note,
         })
+    }
+
+    /// What it says.
+    pub(crate) fn head(&self) -> Head {
+        Head {
+            size: self.checkpoint.size,
+            root: self.checkpoint.root,
+            timestamp_ms: self.timestamp_ms,
+        }
     }
 
     pub(crate) fn published(&self) -> Published {

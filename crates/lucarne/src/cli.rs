@@ -104,6 +104,14 @@ pub enum Command {
     /// The key derivation is Sunlight's.
     Keygen(Keygen),
 
+    /// The keys of logs in a process of its own, which signs no fork
+    ///
+    /// Listens on a Unix socket for logs whose configuration names it (`signer:`). It remembers what it
+    /// signed last and signs only what is shown to grow from that, and SCTs only of entries that are
+    /// shown to be in it. Needs no network, and a user of its own. SIGTERM ends it at once: what left is
+    /// remembered.
+    Signer(Signer),
+
     /// A complete log in one command: keys, a CA, configuration, submissions
     Demo(Demo),
 
@@ -133,6 +141,48 @@ pub struct File {
     /// Configuration file
     #[arg(short, long, value_name = "FILE", default_value = "lucarne.yaml")]
     pub config: PathBuf,
+}
+
+/// A signer.
+#[derive(Debug, clap::Args)]
+pub struct Signer {
+    /// Configuration file of the signer
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        default_value = "signer.yaml",
+        global = true
+    )]
+    pub config: PathBuf,
+
+    /// What to do, other than to sign.
+    #[command(subcommand)]
+    pub task: Option<SignerTask>,
+}
+
+/// What is done while a signer does not run.
+#[derive(Debug, Subcommand)]
+pub enum SignerTask {
+    /// Let the key of a new log sign: it has never signed anything
+    ///
+    /// Its first checkpoint is of no entry. A log that exists is refused later: see `adopt`.
+    FirstUse {
+        /// Origin of the log
+        #[arg(value_name = "ORIGIN")]
+        origin: String,
+    },
+
+    /// Let the key of a log that exists sign what grows from its newest checkpoint
+    ///
+    /// Needed once, when the key of a log that runs is given to a signer, and where its memory is lost.
+    /// The checkpoint must be the newest that anybody has seen: stop the log and take the lock's, from
+    /// `lucarne lock show`, or the published one.
+    Adopt {
+        /// File with the checkpoint
+        #[arg(value_name = "FILE")]
+        checkpoint: PathBuf,
+    },
 }
 
 /// The commands about the lock.

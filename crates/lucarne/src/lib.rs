@@ -60,6 +60,7 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Fsck(options) => commands::fsck::run(options),
         Command::Repair(options) => commands::fsck::repair(options),
         Command::Keygen(keygen) => commands::keygen::run(&keygen.file),
+        Command::Signer(options) => commands::signer::run(options),
         Command::Demo(options) => commands::demo::run(options, &logging),
         Command::Load(load) => commands::load::run(load),
         Command::Proxy(options) => commands::proxy::run(options, &logging),

@@ -35,7 +35,7 @@ impl World {
             origin: "log.example/doubt".into(),
             submission_prefix: "http://log.example/doubt/".into(),
             monitoring_prefix: "http://log.example/doubt/".into(),
-            key: Arc::new(LogKey::from_seed(&[7; 32]).unwrap()),
+            key: LogKey::from_seed(&[7; 32]).unwrap().into(),
             policy: Policy::default(),
             verification: Arc::default(),
             period: Duration::from_millis(5),

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::fixture::{Submission, World, audit, persistently, place, reached, submit_all};
+use crate::fixture::{Submission, World, audit, key, persistently, place, reached, submit_all};
 use lucarne_log::State;
 use lucarne_storage::memory::Operation;
 use lucarne_storage::{AssetError, Lock};
@@ -135,9 +135,7 @@ async fn a_second_signer_is_noticed() {
     let body = world.lock.load(&id).await.unwrap().unwrap();
     let (root, size) = (log.published().unwrap().root, 1);
     let newer = log.published().unwrap().timestamp_ms + 1;
-    let other = world
-        .config
-        .key
+    let other = key()
         .sign_checkpoint(&world.config.origin, size, &root, newer)
         .unwrap();
     world

@@ -19,6 +19,7 @@ mod looking;
 #[cfg(feature = "proxy")]
 pub(crate) mod proxy;
 pub(crate) mod serve;
+pub(crate) mod signer;
 #[cfg(feature = "load")]
 pub(crate) mod watch;
 #[cfg(not(feature = "load"))]

@@ -3,7 +3,6 @@
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use lucarne_ct::{CcadbProgramme, Policy, Require};
@@ -454,8 +453,7 @@ impl Flags {
             origin: prefix.origin().to_owned(),
             submission: unplaced(served.clone()),
             monitoring: unplaced(served),
-            secret: unplaced(secret?),
-            key: Arc::new(key?),
+            key: key?.into(),
             cache: unplaced(cache?),
             period: unplaced(rounds.period.unwrap_or_else(|| log::default_period(&data))),
             data: unplaced(data),

@@ -1,23 +1,23 @@
 //! The identity of a log: name, prefixes, key, directories.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use lucarne_ct::LogKey;
+use lucarne_log::Signer;
 use lucarne_settings::{Located, Reader, Report};
 
 use super::distinct::{self, Claimant, Claims};
 use super::place::DataPlace;
 use super::secret::Secret;
 use super::values::{self, Prefix};
-use super::{key, place};
+use super::{key, place, signer};
 
 /// As much of it as could be read.
 pub(super) struct Identity {
     pub(super) shortname: Option<Located<String>>,
     pub(super) submission: Option<Located<Prefix>>,
     pub(super) monitoring: Option<Located<Prefix>>,
-    pub(super) secret: Option<(Located<Secret>, Arc<LogKey>)>,
+    pub(super) key: Option<Located<Signer>>,
     pub(super) data: Option<Located<DataPlace>>,
     pub(super) cache: Option<Located<PathBuf>>,
 }
@@ -34,14 +34,14 @@ pub(super) fn read(reader: &mut Reader<'_, '_>) -> Identity {
     if let Some(submission) = &submission {
         check_name(reader, submission.value.origin());
     }
-    let secret = secret(reader);
+    let key = signer(reader);
     let data = place::data(reader);
     let cache = cache(reader, data.as_ref());
     Identity {
         shortname,
         submission,
         monitoring,
-        secret,
+        key,
         data,
         cache,
     }
@@ -58,11 +58,14 @@ impl Identity {
         let name = |name: &Located<String>| (name.value.clone(), name.line);
         let origin = |prefix: &Located<Prefix>| (prefix.value.origin().to_owned(), prefix.line);
         let place = |path: &Located<PathBuf>| (distinct::real(&path.value), path.line);
-        let id =
-            |(file, key): &(Located<Secret>, Arc<LogKey>)| (hex::encode(key.log_id().0), file.line);
+        let id = |key: &Located<Signer>| (hex::encode(key.value.log_id().0), key.line);
         let (submission, monitoring) = (self.submission.as_ref(), self.monitoring.as_ref());
         claim("name", "shortname", self.shortname.as_ref().map(name));
-        claim("key", "secret", self.secret.as_ref().map(id));
+        claim(
+            "key",
+            name_of_key(self.key.as_ref()),
+            self.key.as_ref().map(id),
+        );
         claim("prefix", "submissionprefix", submission.map(origin));
         claim("prefix", "monitoringprefix", monitoring.map(origin));
         if let Some(data) = &self.data {
@@ -93,8 +96,32 @@ fn check_name(reader: &mut Reader<'_, '_>, origin: &str) {
     }
 }
 
+fn name_of_key(key: Option<&Located<Signer>>) -> &'static str {
+    match key.map(|key| &key.value) {
+        Some(Signer::Apart(_)) => "signer",
+        _ => "secret",
+    }
+}
+
+/// Reads who has the key: a signer apart, or this process.
+fn signer(reader: &mut Reader<'_, '_>) -> Option<Located<Signer>> {
+    match reader.path("signer") {
+        Some(socket) => signer::apart(socket, reader),
+        None => {
+            if let Some(key) = reader.text("publickey") {
+                reader.problem(
+                    key.line,
+                    "publickey",
+                    "belongs to `signer`, which is not given",
+                );
+            }
+            secret(reader).map(|key| key.map(Into::into))
+        }
+    }
+}
+
 /// Reads `secret` (or `seed`, as it was called) and the key that is there.
-fn secret(reader: &mut Reader<'_, '_>) -> Option<(Located<Secret>, Arc<LogKey>)> {
+pub(super) fn secret(reader: &mut Reader<'_, '_>) -> Option<Located<LogKey>> {
     let mut name = "secret";
     if !reader.has(name)
         && let Some(old) = reader.text("seed")
@@ -121,7 +148,7 @@ fn secret(reader: &mut Reader<'_, '_>) -> Option<(Located<Secret>, Arc<LogKey>)>
         reader.warning(secret.line, name, message);
     }
     match secret.value.read() {
-        Ok(key) => Some((secret, Arc::new(key))),
+        Ok(key) => Some(secret.map(|_| key)),
         Err(why) => {
             let message = format!("{} {why}", secret.value);
             reader.problem(secret.line, name, message);

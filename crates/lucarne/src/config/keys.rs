@@ -41,6 +41,8 @@ pub const IDENTITY: &[&str] = &[
     "submissionprefix",
     "monitoringprefix",
     "secret",
+    "signer",
+    "publickey",
     "cache",
     "localdirectory",
     "s3keyprefix",
@@ -112,6 +114,12 @@ pub(super) const OF_STORES: &[(&str, &str)] = &[
     ("azurecontainer", "azureendpoint"),
     ("azurecontainer", "azurekeyprefix"),
 ];
+
+/// Keys of a signer's file.
+pub const SIGNER: &[&str] = &["socket", "memory", "users", "logs"];
+
+/// Keys of each of its logs.
+pub const SIGNER_LOG: &[&str] = &["origin", "secret", "seed"];
 
 /// All keys of a log.
 pub fn log() -> Vec<&'static str> {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::civil::Date;
-use lucarne_ct::{LogKey, Policy};
-use lucarne_log::{Clock, KnownCheckpoints, LogConfig, Metadata};
+use lucarne_ct::Policy;
+use lucarne_log::{Clock, KnownCheckpoints, LogConfig, Metadata, Signer};
 use lucarne_settings::values::ValueError;
 use lucarne_settings::{Located, Node, Reader, Report, Section, Value, join};
 
@@ -14,7 +14,6 @@ use super::distinct::{Claimant, Claims};
 use super::place::DataPlace;
 use super::root_sources::RootSources;
 use super::scrub::{self, Scrub};
-use super::secret::Secret;
 use super::values::Prefix;
 use super::{accept, identity, keys, metadata, values};
 use crate::known::KnownPlaces;
@@ -38,10 +37,8 @@ pub struct LogSettings {
     pub submission: Located<Prefix>,
     /// The prefix under which clients read.
     pub monitoring: Located<Prefix>,
-    /// The place of the key.
-    pub secret: Located<Secret>,
-    /// The key itself.
-    pub key: Arc<LogKey>,
+    /// The holder of the key.
+    pub key: Signer,
     /// Directory for what can be lost: dedup index, CCADB roots.
     pub cache: Located<PathBuf>,
     /// The place of the log's data.
@@ -134,7 +131,7 @@ impl LogSettings {
             origin: self.origin.clone(),
             submission_prefix: self.submission.value.url.clone(),
             monitoring_prefix: self.monitoring.value.url.clone(),
-            key: Arc::clone(&self.key),
+            key: self.key.clone(),
             policy: self.policy.clone(),
             verification: Arc::default(),
             period: self.period.value,
@@ -184,7 +181,7 @@ pub(super) fn read(
         line: node.line,
     };
     identity.claim(who, claims, report);
-    let (secret, key) = identity.secret?;
+    let key = identity.key?.value;
     let submission = identity.submission?;
     let origin = submission.value.origin().to_owned();
     let data = identity.data?;
@@ -202,7 +199,6 @@ pub(super) fn read(
         origin,
         submission,
         monitoring: identity.monitoring?,
-        secret,
         key,
         cache: identity.cache?,
         data,

@@ -20,6 +20,7 @@ mod root_sources;
 mod scrub;
 mod secret;
 mod server;
+mod signer;
 mod tesseract;
 mod values;
 
@@ -37,6 +38,7 @@ pub use place::{DataPlace, LockPlace};
 pub use root_sources::{Ccadb, RefusedRoots, RootSources};
 pub use secret::Secret;
 pub use server::TlsFiles;
+pub(crate) use signer::SignerConfig;
 pub use tesseract::Ignored;
 #[cfg(any(feature = "load", feature = "proxy"))]
 pub(crate) use values::listen;

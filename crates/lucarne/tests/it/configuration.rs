@@ -445,6 +445,15 @@ fn bad_files() {
             "a secret that is no key",
             with("").replace("a.bin", "roots.pem"),
         ),
+        ("a key in two places", with("signer: s\npublickey: AQID")),
+        (
+            "a signer without a public key",
+            with("").replace("secret: a.bin", "signer: s"),
+        ),
+        (
+            "a public key that is none",
+            with("publickey: roots.pem").replace("secret: a.bin", "signer: s"),
+        ),
         (
             "missing roots",
             with("extraroots: no.pem").replace("roots.pem", "none.pem"),

@@ -14,11 +14,6 @@ fn document(name: &str) -> String {
 /// `docs/configuration.md`, and the document knows no other.
 #[test]
 fn every_key_is_documented() {
-    let text = document("configuration.md");
-    let rows: Vec<&str> = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
-        .collect();
     let known = [
         keys::TOP,
         keys::TLS,
@@ -29,16 +24,28 @@ fn every_key_is_documented() {
         keys::RATE_LIMIT,
     ]
     .concat();
-    for key in &known {
-        assert!(
-            rows.contains(key),
-            "`{key}` is not in docs/configuration.md"
-        );
+    rows_are("configuration.md", &known);
+}
+
+/// The same of a signer's file.
+#[test]
+fn every_key_of_a_signer_is_documented() {
+    rows_are("signer.md", &[keys::SIGNER, keys::SIGNER_LOG].concat());
+}
+
+fn rows_are(name: &str, known: &[&str]) {
+    let text = document(name);
+    let rows: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+        .collect();
+    for key in known {
+        assert!(rows.contains(key), "`{key}` is not in docs/{name}");
     }
     for row in &rows {
         assert!(
             known.contains(row),
-            "docs/configuration.md has `{row}`, the parser does not"
+            "docs/{name} has `{row}`, the parser does not"
         );
     }
 }

@@ -37,6 +37,7 @@ mod repair;
 mod scrub;
 mod secret_managers;
 mod serve;
+mod signer;
 mod takeover;
 mod trials;
 mod watch;

@@ -105,7 +105,7 @@ fn config(name: &str, address: SocketAddr, directory: &Path) -> LogConfig {
         origin: format!("{address}/{name}"),
         submission_prefix: format!("http://{address}/{name}/"),
         monitoring_prefix: format!("http://{address}/{name}/"),
-        key: Arc::new(LogKey::from_seed(&seed).unwrap()),
+        key: LogKey::from_seed(&seed).unwrap().into(),
         policy: Policy::default(),
         verification: Arc::default(),
         period: Duration::from_millis(20),

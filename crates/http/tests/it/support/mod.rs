@@ -43,7 +43,7 @@ pub fn config(name: &str, cache: &std::path::Path) -> LogConfig {
         origin: format!("log.example/{name}"),
         submission_prefix: format!("http://log.example/{name}/"),
         monitoring_prefix: format!("http://log.example/{name}/"),
-        key: Arc::new(LogKey::from_seed(&seed).unwrap()),
+        key: LogKey::from_seed(&seed).unwrap().into(),
         policy: Policy::default(),
         verification: Arc::default(),
         period: Duration::from_millis(20),

@@ -1,0 +1,180 @@
+//! The configuration of `lucarne signer`, and the keys of a log that name one.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lucarne_ct::{LogKey, given_public_key};
+use lucarne_log::{Signer, SignerClient};
+use lucarne_settings::{Located, Node, Reader, Report, Section, Value, tree};
+
+use super::{identity, keys};
+
+/// The configuration of a signer.
+#[derive(Debug)]
+pub(crate) struct SignerConfig {
+    /// The socket that it listens on.
+    pub(crate) socket: PathBuf,
+    /// The directory of what it remembers.
+    pub(crate) memory: PathBuf,
+    /// The numbers of the users who may ask.
+    pub(crate) users: Vec<u32>,
+    /// Origin and key of each log.
+    pub(crate) logs: Vec<(String, LogKey)>,
+}
+
+impl SignerConfig {
+    /// Reads the file at `path`. It is whole only if the report has no problems.
+    pub(crate) fn read(path: &Path) -> (Option<Self>, Report) {
+        let mut report = Report::on(Some(path));
+        let config = match std::fs::read_to_string(path) {
+            Ok(yaml) => {
+                let directory = path.parent().unwrap_or(Path::new(""));
+                Self::parse(&yaml, directory, &mut report)
+            }
+            Err(error) => {
+                report.problem(None, "", format!("cannot be read: {error}"));
+                None
+            }
+        };
+        (config, report)
+    }
+
+    fn parse(yaml: &str, directory: &Path, report: &mut Report) -> Option<Self> {
+        let root = match tree::parse(yaml) {
+            Ok(root) => root,
+            Err(error) => {
+                let message = format!("is not YAML: {}", error.message);
+                report.problem(Some(error.line), "", message);
+                return None;
+            }
+        };
+        let top = Section::open(&root, "", keys::SIGNER, report)?;
+        let logs = logs(&top, directory, report);
+        let mut reader = Reader::new(top, "", directory, report);
+        let socket = reader.path("socket");
+        let socket = reader.required("socket", socket, "/run/lucarne-signer/signer.sock");
+        let memory = reader.path("memory");
+        let memory = reader.required("memory", memory, "/var/lib/lucarne-signer");
+        let users = reader.list("users", user);
+        if users.is_empty() {
+            let message = "is missing: the users whose processes may ask, as `users: [lucarne]`";
+            reader.problem(None, "users", message);
+        }
+        Some(Self {
+            socket: socket?.value,
+            memory: memory?.value,
+            users: users.into_iter().map(|user| user.value).collect(),
+            logs,
+        })
+    }
+}
+
+fn logs(top: &Section<'_>, directory: &Path, report: &mut Report) -> Vec<(String, LogKey)> {
+    let Some(Value::List(nodes)) = top.get("logs").map(|node| &node.value) else {
+        let message = "is missing, or no list: one `- origin: …` for each log";
+        report.problem(None, "logs", message);
+        return Vec::new();
+    };
+    let read = |(index, node)| log(index, node, directory, report);
+    nodes.iter().enumerate().filter_map(read).collect()
+}
+
+fn log(
+    index: usize,
+    node: &Node,
+    directory: &Path,
+    report: &mut Report,
+) -> Option<(String, LogKey)> {
+    let path = format!("logs[{index}]");
+    let section = Section::open(node, &path, keys::SIGNER_LOG, report)?;
+    let mut reader = Reader::new(section, &path, directory, report);
+    let origin = reader.parse("origin", origin);
+    let origin = reader.required("origin", origin, "ct.example/2026h1");
+    let key = identity::secret(&mut reader);
+    Some((origin?.value, key?.value))
+}
+
+fn origin(text: &str) -> Result<String, &'static str> {
+    match lucarne_tlog::note::is_key_name(text) && !text.contains("://") {
+        true => Ok(text.to_owned()),
+        false => Err("is no origin: that is a submission prefix without its scheme and last slash"),
+    }
+}
+
+/// A user's number, or the name of one on this machine.
+fn user(text: &str) -> Result<u32, String> {
+    if let Ok(number) = text.parse() {
+        return Ok(number);
+    }
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let named = users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (name == text).then(|| fields.nth(1)?.parse().ok())?
+    });
+    named.ok_or_else(|| "is no user in /etc/passwd, and no user's number".to_owned())
+}
+
+/// Reads `signer` and `publickey`: the log's key is a signer's.
+pub(super) fn apart(
+    socket: Located<PathBuf>,
+    reader: &mut Reader<'_, '_>,
+) -> Option<Located<Signer>> {
+    for key in ["secret", "seed"] {
+        if reader.has(key) {
+            let message = "and `signer` are both given: the key of a log is in one place, and a \
+                           server that has it as well can sign what the signer refuses";
+            reader.problem(socket.line, key, message);
+        }
+    }
+    let directory = reader.directory();
+    let key = reader.parse("publickey", |text| {
+        // Base64, or a file beside the configuration.
+        let beside = directory.join(text);
+        let text = match beside.is_file() {
+            true => beside.to_string_lossy().into_owned(),
+            false => text.to_owned(),
+        };
+        given_public_key(&text).map_err(|error| error.to_string())
+    });
+    let key = reader.required("publickey", key, "rome2026h1.pub.pem")?;
+    match SignerClient::new(&socket.value, key.value) {
+        Ok(client) => Some(socket.map(|_| Signer::Apart(Arc::new(client)))),
+        Err(error) => {
+            reader.problem(key.line, "publickey", error.to_string());
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_have_names_and_numbers() {
+        assert_eq!(user("0"), Ok(0));
+        assert_eq!(user("root"), Ok(0));
+        assert!(user("nobody-of-this-name").is_err());
+        assert!(user("-1").is_err());
+    }
+
+    #[test]
+    fn all_problems_are_said() {
+        let mut report = Report::on(None);
+        let yaml = "socket: s\nlogs: [{origin: 'https://a/b', secret: /none/here}, {}]\nmore: 1\n";
+        let config = SignerConfig::parse(yaml, Path::new(""), &mut report);
+        assert!(config.is_none());
+        let said = report.problem_lines().join("\n");
+        for part in [
+            "more",
+            "memory",
+            "users",
+            "logs[0].origin",
+            "logs[0].secret",
+            "logs[1].origin",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! A log and its signer.
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use lucarne_ct::verify_checkpoint;
+use lucarne_testkit::{LogUnderTest, Server, temp_dir};
+
+use crate::common::{LUCARNE, PATIENCE, all, edit, log, pki};
+
+/// A log whose key a signer has.
+pub(super) struct Apart {
+    pub(super) log: LogUnderTest,
+}
+
+impl Apart {
+    /// A log that was made with its key, which it has given to the signer since.
+    pub(super) fn new() -> Self {
+        let apart = Self::of(log("period: 20"));
+        let (code, said) = apart.signer_task(&["adopt", "data/checkpoint"]);
+        assert_eq!(code, 0, "{said}");
+        apart
+    }
+
+    /// A log that has not been made.
+    pub(super) fn prepare() -> Self {
+        let roots = pki().root.certificate_pem();
+        Self::of(LogUnderTest::prepare(LUCARNE, &roots, "period: 20").unwrap())
+    }
+
+    fn of(log: LogUnderTest) -> Self {
+        let directory = log.path();
+        let secret = format!("secret: {}/seed.bin", directory.display());
+        let key = lucarne_mint::pem::encode("PUBLIC KEY", log.public_key());
+        fs::write(directory.join("key.pem"), key).unwrap();
+        let apart = "signer: signer.sock\n    publickey: key.pem";
+        edit(&log.configuration(), &secret, apart);
+        let apart = Self { log };
+        apart.configure(&rustix::process::geteuid().as_raw().to_string());
+        apart
+    }
+
+    fn configure(&self, user: &str) {
+        let text = format!(
+            "socket: signer.sock\nmemory: memory\nusers: [{user}]\n\
+             logs:\n  - origin: {}\n    secret: seed.bin\n",
+            self.log.origin()
+        );
+        fs::write(self.log.path().join("signer.yaml"), text).unwrap();
+    }
+
+    /// `lucarne signer`, to its end: exit code, and all it printed.
+    pub(super) fn signer_task(&self, args: &[&str]) -> (i32, String) {
+        let launch = self.log.command().arg("signer").args(args);
+        let output = launch.run().unwrap();
+        (output.status.code().unwrap_or(-1), all(&output))
+    }
+
+    pub(super) fn start_signer(&self) -> Server {
+        self.start_signer_for(&rustix::process::geteuid().as_raw().to_string())
+    }
+
+    /// The signer, answering this user only.
+    pub(super) fn start_signer_for(&self, user: &str) -> Server {
+        self.configure(user);
+        let signer = self.log.command().arg("signer").spawn().unwrap();
+        let started = Instant::now();
+        while UnixStream::connect(self.log.path().join("signer.sock")).is_err() {
+            assert!(started.elapsed() < PATIENCE, "{}", signer.output());
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        signer
+    }
+
+    /// The file in which the signer remembers.
+    pub(super) fn memory(&self) -> PathBuf {
+        let log_id = lucarne_ct::sha256(&[self.log.public_key()]);
+        self.log.path().join("memory").join(hex(&log_id))
+    }
+
+    /// The size of the tree that was signed last.
+    pub(super) fn remembered(&self) -> u64 {
+        let note = fs::read(self.memory()).unwrap();
+        let verified = verify_checkpoint(&note, &self.log.origin(), self.log.public_key());
+        verified.unwrap().0.size
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A copy of all that a log has, but for its signer's.
+pub(super) struct Copied(tempfile::TempDir);
+
+const PARTS: [&str; 3] = ["data", "cache", "lock.sqlite"];
+
+impl Copied {
+    pub(super) fn of(apart: &Apart) -> Self {
+        let copied = Self(temp_dir());
+        copy(apart.log.path(), copied.0.path());
+        copied
+    }
+
+    pub(super) fn restore(&self, apart: &Apart) {
+        for part in PARTS {
+            let place = apart.log.path().join(part);
+            match place.is_dir() {
+                true => fs::remove_dir_all(place).unwrap(),
+                false => fs::remove_file(place).unwrap(),
+            }
+        }
+        copy(self.0.path(), apart.log.path());
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    for part in PARTS {
+        let copied = Command::new("cp")
+            .arg("-a")
+            .args([from.join(part), to.join(part)])
+            .status();
+        assert!(copied.unwrap().success(), "{part}");
+    }
+}
