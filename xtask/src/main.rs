@@ -1,10 +1,11 @@
-//! The project's own commands: `cargo xtask test`, `cargo xtask fuzz` and
-//! `cargo xtask targets`.
+//! The project's own commands: `cargo xtask test`, `cargo xtask fuzz`,
+//! `cargo xtask guards` and `cargo xtask targets`.
 //!
 //! It depends on little, so that it starts while the rest is not built.
 
 mod deny;
 mod fuzz;
+mod guards;
 mod programs;
 mod step;
 mod test;
@@ -27,6 +28,8 @@ Commands:
   fuzz [--seconds N] [TARGET...]
                         fuzz the targets of fuzz/targets (all, unless named), each for
                         N seconds [default: all of them share a minute]
+  guards                take each guard of the protocol away in turn, in a build of
+                        its own, and show that its tests fail and no others do
   targets up|down       start what plans of certificate infrastructure are run against
                         (a certificate inventory, nginx, Apache, HAProxy, an F5 stand-in,
                         Pebble) on loopback and print the environment that plans read;
@@ -34,6 +37,9 @@ Commands:
 ";
 
 fn main() -> ExitCode {
+    if let Some(code) = guards::as_compiler() {
+        return code;
+    }
     match run(std::env::args().skip(1).collect()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -54,6 +60,7 @@ fn run(arguments: Vec<String>) -> Result<()> {
             let (each, targets) = fuzz_arguments(rest)?;
             fuzz::run(each, targets)
         }
+        "guards" if rest.is_empty() => guards::run(),
         "targets" if matches!(rest, [what] if what == "up" || what == "down") => targets(&rest[0]),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");

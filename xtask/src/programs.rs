@@ -17,7 +17,7 @@ const PROGRAMS: usize = 2;
 const THREADS: &str = "4";
 
 /// A test program that cargo built.
-struct Program {
+pub(crate) struct Program {
     executable: PathBuf,
     /// The directory of its package: tests run there, as under `cargo test`.
     package: PathBuf,
@@ -56,7 +56,7 @@ pub(crate) fn run(build: &mut Command) -> Result<()> {
 }
 
 /// The programs that `build` made or found fresh.
-fn built(build: &mut Command) -> Result<Vec<Program>> {
+pub(crate) fn built(build: &mut Command) -> Result<Vec<Program>> {
     build.arg("--message-format=json-render-diagnostics");
     let output = build.stderr(Stdio::inherit()).output();
     let output = output.context("starting cargo")?;
@@ -97,15 +97,22 @@ impl Program {
         }))
     }
 
+    /// The program, where and with what `cargo test` runs it.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(&self.executable);
+        command
+            .current_dir(&self.package)
+            .env("CARGO_MANIFEST_DIR", &self.package);
+        command
+    }
+
     /// Runs it to its end; the error has all it printed.
     fn run(&self) -> Result<()> {
         let start = Instant::now();
         let mut output = tempfile::tempfile().context("a file for what tests print")?;
         let copy = |file: &File| file.try_clone().context("a file for what tests print");
-        let mut command = Command::new(&self.executable);
+        let mut command = self.command();
         command
-            .current_dir(&self.package)
-            .env("CARGO_MANIFEST_DIR", &self.package)
             .stdin(Stdio::null())
             .stdout(copy(&output)?)
             .stderr(copy(&output)?);

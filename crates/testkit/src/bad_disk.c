@@ -196,7 +196,10 @@ int open(const char *path, int flags, ...) {
 }
 
 int statx(int at, const char *path, int flags, unsigned mask, struct statx *status) {
-    if (*path ? bad(path) : bad_fd(at)) return -1;
+    /* Rust's library asks without a path whether there is such a call; a header
+     * says that nobody does, which the compiler believes. */
+    const char *volatile given = path;
+    if (given && (*given ? bad(path) : bad_fd(at))) return -1;
     return syscall(SYS_statx, at, path, flags, mask, status);
 }
 int mkdir(const char *path, mode_t mode) {

@@ -74,3 +74,18 @@ async fn what_was_read_for_a_tile_is_counted() {
         "{gap:?}"
     );
 }
+
+/// An entry whose hash is not the tree's is not indexed, whatever it says.
+#[tokio::test]
+async fn what_the_tree_does_not_vouch_for_is_a_gap() {
+    let stored = Stored::new();
+    let mut plain = gunzip(stored.tile("tile/data/001").await).unwrap().to_vec();
+    plain[7] ^= 1; // the last byte of the first timestamp
+    let flipped = gzip(&plain).unwrap().into();
+    stored.assets.tamper("tile/data/001", Some(flipped));
+    let found = stored.read(1).await;
+    assert_eq!(found.entries.len(), 255);
+    assert!(found.entries.iter().all(|(_, place)| place.index != 256));
+    let gaps = found.gaps.iter().map(|gap| (gap.first, gap.end));
+    assert_eq!(gaps.collect::<Vec<_>>(), [(256, 257)]);
+}

@@ -100,6 +100,7 @@ impl fmt::Display for Action {
 type Happens<'h> = dyn FnMut(Action, &dyn Fn(&mut World) -> bool) + 'h;
 
 /// The protocol, and how much may happen under it.
+#[derive(Clone, Copy)]
 pub(super) struct Bounds {
     pub(super) protocol: Protocol,
     /// All instances publish in one bucket, where what is published is durable;

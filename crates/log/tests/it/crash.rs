@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use crate::fixture::{Submission, World, audit, key, persistently, place, reached, submit_all};
 use lucarne_log::State;
@@ -203,4 +204,60 @@ fn files_below(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
         }
     }
     files
+}
+
+/// Whoever has an SCT can find its entry in what is published.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_answered_before_the_checkpoint_is_published() {
+    let world = World::new().await;
+    let log = world.run().await;
+    world.assets.inject(|operation| match operation {
+        Operation::Publish => Some(broken(operation)),
+        _ => None,
+    });
+    let submission = Submission::number(1);
+    let answer = submission.to(&log).await;
+    assert!(answer.is_err(), "an SCT of what nobody can read");
+    world.assets.heal();
+    reached(&log, |state| *state == State::Running).await;
+    persistently(&log, &submission).await;
+    assert_eq!(audit(&log).await.len(), 1);
+    log.shutdown().await;
+}
+
+/// As long as a round is not published, who submits the same waits with the first:
+/// the index, which would have to be proven from the published tree, lacks it.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_in_the_index_before_it_is_published() {
+    let world = World::new().await;
+    let log = world.run().await;
+    let held = Arc::new(AtomicBool::new(true));
+    let still = held.clone();
+    world.assets.inject(move |operation| {
+        if operation == Operation::Publish {
+            tokio::task::block_in_place(|| {
+                while still.load(Ordering::SeqCst) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            });
+        }
+        None
+    });
+    let submission = Submission::number(1);
+    let mut asking = Vec::new();
+    for _ in 0..20 {
+        let (log, submission) = (log.clone(), submission.clone());
+        asking.push(tokio::spawn(async move { submission.to(&log).await }));
+        // The pace of asking: an index that is early is so a moment after the commit.
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    held.store(false, Ordering::SeqCst);
+    let mut places = Vec::new();
+    for answer in asking {
+        places.push(place(&answer.await.unwrap().unwrap()));
+    }
+    places.dedup();
+    assert_eq!(places.len(), 1, "{places:?}");
+    log.shutdown().await;
+    assert_eq!(audit(&log).await.len(), 1);
 }

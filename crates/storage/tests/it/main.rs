@@ -3,6 +3,7 @@
 
 mod conformance;
 mod faults;
+mod lost_writes;
 mod nginx;
 mod object_lock;
 mod objects;

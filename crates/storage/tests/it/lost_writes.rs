@@ -1,0 +1,55 @@
+//! A disk that loses what the kernel has taken: only a sync tells.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+
+use bytes::Bytes;
+use lucarne_storage::{Assets, PosixAssets};
+use lucarne_testkit::{BadDisk, Launch, temp_dir};
+
+/// Says, to the process that is on the bad disk, where its log is.
+const DIRECTORY: &str = "LUCARNE_TEST_DIRECTORY";
+
+/// What was acknowledged is there after a power cut, whatever the disk lost before.
+#[tokio::test]
+async fn a_round_that_the_disk_lost_was_not_acknowledged() {
+    if let Ok(directory) = std::env::var(DIRECTORY) {
+        return stage_while_a_write_is_lost(Path::new(&directory)).await;
+    }
+    let (disk, place) = (BadDisk::new(), temp_dir());
+    let directory = place.path().join("log");
+    drop(PosixAssets::create(&directory).unwrap());
+    let test = "lost_writes::a_round_that_the_disk_lost_was_not_acknowledged";
+    let launch = Launch::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(DIRECTORY, &directory);
+    let output = disk.under(launch).run().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}");
+    let acknowledged = said.matches("acknowledged\n").count();
+    assert!(disk.has_lost() && acknowledged > 0, "{said}");
+
+    for segment in std::fs::read_dir(directory.join(".lucarne/journal")).unwrap() {
+        disk.forget_memory(&segment.unwrap().path());
+    }
+    let assets = PosixAssets::open(&directory).unwrap();
+    let records = assets.staged().await.unwrap();
+    assert!(records.len() >= acknowledged, "{}: {said}", records.len());
+}
+
+/// Stages rounds, of which the second does not reach the disk.
+async fn stage_while_a_write_is_lost(directory: &Path) {
+    let assets = PosixAssets::open(directory).unwrap();
+    assets.staged().await.unwrap();
+    for size in 1..4 {
+        if size == 2 {
+            let faults = std::env::var_os("LUCARNE_BAD_DISK").unwrap();
+            std::fs::write(Path::new(&faults).join("lose"), "/journal/").unwrap();
+        }
+        match assets.stage(size, Bytes::from(vec![7; 500])).await {
+            Ok(()) => println!("round {size} is acknowledged"),
+            Err(error) => println!("round {size}: {error}"),
+        }
+    }
+}
