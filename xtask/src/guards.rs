@@ -156,7 +156,7 @@ fn failed<'t>(
     Ok(tests.difference(&passed).copied().collect())
 }
 
-/// What the command says until it ends, or has had its time.
+/// Returns all that the command says until it ends, or has had its time.
 fn said(command: &mut Command) -> Result<String> {
     let mut output = tempfile::NamedTempFile::new().context("a file for what tests print")?;
     let file = output.reopen().context("a file for what tests print")?;

@@ -10,10 +10,9 @@
 //! lost; as often as they like. What is bounded is the number of rounds and new
 //! signatures, of both together, each of one entry, and the number of submissions.
 //!
-//! What must hold is [`Invariant`]. What is left out: several entries to a round
-//! (they share their fate), the pool (a submission is looked for and sealed in one
-//! step), superseded partials, resigning of retired logs, and clocks, which only
-//! count.
+//! The things that must hold are the [`Invariant`]s. Left out are several entries to
+//! a round (they share their fate), the pool (a submission is looked for and sealed
+//! in one step), superseded partials, and clocks, which only count.
 //!
 //! A model that finds nothing proves nothing by that: without any one of the
 //! guards that `lucarne_storage::guards` names, it must find a story.
@@ -99,7 +98,7 @@ fn whatever_happens_in_a_bucket_the_invariants_hold() {
     holds("a bucket", &BUCKET);
 }
 
-/// What breaks first without a guard, and where.
+/// The invariant that breaks first without a guard, and where.
 fn missed(guard: Guard) -> (Bounds, Invariant) {
     let (bounds, invariant) = match guard {
         Guard::Sync | Guard::CommitFirst => (FAULTS, Invariant::NoPromiseLost),

@@ -44,7 +44,7 @@ pub(crate) const ROUND: &[Phase] = &[
 /// The same tree, signed anew.
 pub(crate) const RESIGNING: &[Phase] = &[Phase::Sign, Phase::Commit, Phase::PublishCheckpoint];
 
-/// How far a sequencer is.
+/// The way that a sequencer has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Progress {
     course: &'static [Phase],

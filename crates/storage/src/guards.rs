@@ -1,4 +1,4 @@
-//! What stands between a fault and a lost promise, by name.
+//! The guards that stand between a fault and a lost promise, by name.
 //!
 //! A test proves something only if it fails without what it tests. So each
 //! guard can be taken away, in a build that exists for nothing else: with
@@ -16,7 +16,7 @@ pub enum Guard {
     CommitFirst,
     /// Nobody is answered before the checkpoint is published.
     AnswerLast,
-    /// Who loses the swap in the lock stops.
+    /// An instance that loses the swap in the lock stops.
     Swap,
     /// A round is in the dedup index only once it is published.
     IndexLast,

@@ -19,7 +19,7 @@ pub(super) trait Machine {
     fn broken(&self, state: &Self::State) -> Option<Self::Invariant>;
 }
 
-/// What came of an exploration.
+/// The outcome of an exploration.
 pub(super) struct Explored<I> {
     pub(super) states: usize,
     /// The number of actions in the longest of the shortest ways to a state.

@@ -78,7 +78,7 @@ pub(super) enum Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Instance {
     pub(super) mode: Mode,
-    /// What it believes the lock has; while it opens, what it has read there.
+    /// The lock's checkpoint, as it believes; while it opens, as it has read it.
     pub(super) committed: Note,
     /// Size that the journal leads on from, and then that publication has reached.
     base: u8,
@@ -88,14 +88,14 @@ pub(super) struct Instance {
     pub(super) index: Index,
 }
 
-/// What a step may read and write.
+/// The things that a step may read and write.
 pub(super) struct Around<'w> {
     pub(super) lock: Note,
     place: &'w mut Place,
     pub(super) told: Told,
 }
 
-/// What the world is told by a step.
+/// The things that the world is told by a step.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Told {
     /// A checkpoint, and the one that was there before.
@@ -114,7 +114,7 @@ impl<'w> Around<'w> {
     }
 }
 
-/// What came of a step.
+/// The outcome of a step.
 pub(super) enum Outcome {
     Done,
     /// The process ends, or the log stops: either way it is opened anew.
@@ -218,8 +218,8 @@ impl Instance {
         true
     }
 
-    /// What an answered process would do next, were it not dead: a put that the
-    /// store may still take.
+    /// The put of a checkpoint that it dies in, and what that is to replace: the
+    /// store may take it later.
     pub(super) fn put_under_way(&self, rules: &Bounds) -> Option<(Option<Note>, Note)> {
         let round = self.round?;
         let next = rules

@@ -47,7 +47,7 @@ impl Files {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Place {
     pub(super) files: Files,
-    /// What a power cut leaves at least.
+    /// The files that a power cut leaves at least.
     settled: Files,
     journal: [Option<Record>; MOST],
     /// The data tile that the first entry is in has rotted.
@@ -106,7 +106,7 @@ impl Place {
         self.settled = self.files;
     }
 
-    /// What is not durable, a bit each: tiles by size, the end of the journal, the
+    /// The things that are not durable, a bit each: tiles by size, the end of the journal, the
     /// checkpoint, and once more the checkpoint, which may be torn.
     pub(super) fn at_risk(&self) -> u8 {
         let (now, before) = (&self.files, &self.settled);

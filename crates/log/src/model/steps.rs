@@ -82,7 +82,7 @@ fn the_sequencer_does_what_the_model_does_under_the_same_names() {
     assert_eq!(writes[1], 1, "one swap");
 }
 
-/// What the steps of an opening (`instance::Opening`) are called, in their order.
+/// The steps of an opening (`instance::Opening`) as the code calls them, in order.
 #[test]
 fn an_opening_reads_and_judges_in_the_order_of_the_model() {
     let (recovery, catch_up) = (code(RECOVERY), code(CATCH_UP));

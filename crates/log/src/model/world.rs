@@ -11,7 +11,7 @@ use super::place::Place;
 use super::protocol::Protocol;
 use crate::phase::Phase;
 
-/// What must hold, whatever happens.
+/// A thing that must hold, whatever happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Invariant {
     /// Of any two trees that were published or signed, one begins the other; and
@@ -19,9 +19,9 @@ pub(super) enum Invariant {
     OneHistory,
     /// The checkpoint of a place never goes back, as long as its disk does not.
     AppendOnly,
-    /// When an SCT is given, its entry is in a published tree.
+    /// An SCT is given only for an entry of a published tree.
     NoSctOutside,
-    /// Whatever dies now, a start leads to all that the lock has signed.
+    /// A start leads to all that the lock has signed, whatever dies now.
     NoPromiseLost,
     /// No submission has two entries.
     NoEntryTwice,
@@ -55,7 +55,7 @@ pub(super) struct World {
     broken: Broken,
 }
 
-/// What happens to instance 0 or 1.
+/// A thing that happens, mostly to instance 0 or 1.
 #[derive(Clone, Copy)]
 pub(super) enum Action {
     Opening(usize, Opening),
@@ -111,7 +111,7 @@ pub(super) struct Bounds {
     /// Submissions that there are.
     pub(super) submissions: u8,
     pub(super) instances: usize,
-    /// Whether memory, tiles and indexes may go bad, and the power fail.
+    /// Memory, tiles and indexes may go bad, and the power may fail.
     pub(super) faults: bool,
 }
 
@@ -191,7 +191,7 @@ impl Bounds {
         self.in_bucket && self.has(Guard::Condition)
     }
 
-    /// What comes after each publication.
+    /// Comes after each publication.
     pub(super) fn published(&self, place: &mut Place) {
         if self.in_bucket {
             place.settle_files();

@@ -206,7 +206,7 @@ fn files_below(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
     files
 }
 
-/// Whoever has an SCT can find its entry in what is published.
+/// An SCT is for an entry that can be found in what is published.
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_is_answered_before_the_checkpoint_is_published() {
     let world = World::new().await;

@@ -11,7 +11,7 @@ use lucarne_testkit::{BadDisk, Launch, temp_dir};
 /// Says, to the process that is on the bad disk, where its log is.
 const DIRECTORY: &str = "LUCARNE_TEST_DIRECTORY";
 
-/// What was acknowledged is there after a power cut, whatever the disk lost before.
+/// Acknowledged rounds are there after a power cut, whatever the disk lost before.
 #[tokio::test]
 async fn a_round_that_the_disk_lost_was_not_acknowledged() {
     if let Ok(directory) = std::env::var(DIRECTORY) {
