@@ -1,5 +1,5 @@
-//! A disk that loses a write, fails, or does not answer: for one process, which
-//! calls the C library through a few functions of ours (`bad_disk.c`).
+//! A disk that loses a write, fails, or does not answer, and a clock that is set:
+//! for one process, which calls the C library through a few functions of ours (`bad_disk.c`).
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -79,6 +79,14 @@ impl BadDisk {
     /// They can be used again.
     pub fn heal(&self) {
         let _ = fs::remove_file(self.file("fail"));
+    }
+
+    /// Sets the wall clock ahead of the real one, or behind it, by milliseconds.
+    ///
+    /// # Panics
+    /// If that cannot be noted.
+    pub fn step_clock(&self, ms: i64) {
+        self.set("clock", &ms.to_string());
     }
 
     /// Notes writes to files whose path has this part, and syncs of them that

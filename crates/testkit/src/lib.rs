@@ -17,6 +17,7 @@ mod log_under_test;
 mod moto;
 mod namespace;
 mod place;
+mod power_cut;
 mod process;
 mod secret_manager;
 mod server;
@@ -26,6 +27,7 @@ mod store_proxy;
 mod stores;
 mod takeover;
 mod tls;
+mod tracer;
 
 pub use audit::{Audit, Report};
 pub use azure::AzureServer;
@@ -38,7 +40,9 @@ pub use http::{Client, Response, raw_exchange};
 pub use log_under_test::LogUnderTest;
 pub use moto::Moto;
 pub use namespace::with_host_names;
+pub use nix::errno::Errno;
 pub use place::Place;
+pub use power_cut::{Disk, Luck};
 pub use process::{Usage, usage};
 pub use rustix::process::Signal;
 pub use secret_manager::SecretManager;
@@ -49,6 +53,7 @@ pub use stores::{ObjectStore, go_program};
 pub use takeover::takeover;
 pub use tempfile::TempDir;
 pub use tls::{tls_client, tls_server};
+pub use tracer::{Change, Plan, Recorded, Strike, Traced};
 
 /// A new directory that goes away with the value.
 ///

@@ -133,6 +133,19 @@ impl Launch {
         command
     }
 
+    /// The same, which stops itself (SIGSTOP) before it begins.
+    pub(crate) fn stopped_at_first(&self) -> Command {
+        let plain = self.command();
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", r#"kill -STOP $$; exec "$0" "$@""#]);
+        command.arg(plain.get_program()).args(plain.get_args());
+        command.envs(self.env.iter().cloned());
+        if let Some(directory) = &self.directory {
+            command.current_dir(directory);
+        }
+        command
+    }
+
     /// Runs it to its end, for subcommands that end by themselves.
     ///
     /// # Errors
@@ -320,13 +333,13 @@ impl Drop for Server {
 
 /// The output of a process, collected by threads so that its pipes never fill.
 #[derive(Clone, Debug, Default)]
-struct Output(Arc<Mutex<String>>);
+pub(crate) struct Output(Arc<Mutex<String>>);
 
 impl Output {
     /// A test may run for hours: what it keeps of a chatty server is bounded.
     const MOST: usize = 4 << 20;
 
-    fn collect(&self, pipe: impl Read + Send + 'static) -> JoinHandle<()> {
+    pub(crate) fn collect(&self, pipe: impl Read + Send + 'static) -> JoinHandle<()> {
         let output = self.clone();
         thread::spawn(move || {
             let mut lines = BufReader::new(pipe);
@@ -342,7 +355,7 @@ impl Output {
         })
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -36,6 +36,11 @@ pub enum Fate {
     LoseAnswer,
     /// The store does as asked, and its answer is held back.
     HoldAnswer,
+    /// The answer has half of its body, and says that this is all.
+    HalveAnswer,
+    /// One bit of the answer's body is another: that of this number, counted on
+    /// from its beginning again where the body has fewer.
+    FlipAnswer(usize),
 }
 
 type Judge = dyn Fn(&Request<Bytes>) -> Fate + Send + Sync;
@@ -175,6 +180,29 @@ impl State {
                 self.store.pass(request).await?;
                 std::future::pending().await
             }
+            Fate::HalveAnswer => {
+                let answer = self.store.pass(request).await?;
+                Some(altered(answer, |body| body.truncate(body.len() / 2)))
+            }
+            Fate::FlipAnswer(bit) => {
+                let answer = self.store.pass(request).await?;
+                let flip = |body: &mut Vec<u8>| {
+                    let bit = bit % (body.len() * 8).max(1);
+                    if let Some(byte) = body.get_mut(bit / 8) {
+                        *byte ^= 1 << (bit % 8);
+                    }
+                };
+                Some(altered(answer, flip))
+            }
         }
     }
+}
+
+/// The answer with another body, of which its header knows.
+fn altered(answer: Response<Bytes>, alter: impl FnOnce(&mut Vec<u8>)) -> Response<Bytes> {
+    let (mut head, body) = answer.into_parts();
+    let mut body = body.to_vec();
+    alter(&mut body);
+    head.headers.remove(http::header::CONTENT_LENGTH);
+    Response::from_parts(head, body.into())
 }
