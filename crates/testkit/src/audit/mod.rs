@@ -30,6 +30,9 @@ pub struct Audit {
     key: PublicKey,
     validator: Validator,
     state: Mutex<State>,
+    /// Held from asking for a checkpoint to noting it: whoever asks meanwhile is
+    /// told of one that is not older.
+    polling: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
@@ -137,6 +140,7 @@ impl Audit {
             key: PublicKey::from_spki(spki).context("the log's public key")?,
             validator: Validator::new(Arc::new(roots), policy),
             state: Mutex::default(),
+            polling: tokio::sync::Mutex::default(),
         })
     }
 
@@ -229,6 +233,11 @@ impl Audit {
     /// None is served (no finding: the server may be down for the moment), or
     /// it is bad (a finding).
     pub async fn poll(&self) -> Result<u64> {
+        let _alone = self.polling.lock().await;
+        self.poll_alone().await
+    }
+
+    async fn poll_alone(&self) -> Result<u64> {
         let note = self.client.get("checkpoint").await?.ok()?;
         self.saw_checkpoint(&note)
     }
@@ -245,10 +254,11 @@ impl Audit {
     /// Only if there is no good checkpoint to start from. What is wrong with
     /// the log is in the report.
     pub async fn run(&self) -> Result<Report> {
-        let size = self.poll().await?;
-        let (promises, checkpoints) = {
-            let state = self.state();
-            (state.promises.clone(), state.checkpoints.clone())
+        // Whatever was promised by now is in the tree that is asked for next.
+        let promises = self.state().promises.clone();
+        let (size, checkpoints) = {
+            let _alone = self.polling.lock().await;
+            (self.poll_alone().await?, self.state().checkpoints.clone())
         };
         ensure!(!checkpoints.is_empty(), "no checkpoint was ever seen");
         let mut walk = tree::Walk::new(&self.client, size);
