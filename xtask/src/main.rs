@@ -1,5 +1,5 @@
 //! The project's own commands: `cargo xtask test`, `cargo xtask fuzz`,
-//! `cargo xtask guards` and `cargo xtask targets`.
+//! `cargo xtask guards`, `cargo xtask torture` and `cargo xtask targets`.
 //!
 //! It depends on little, so that it starts while the rest is not built.
 
@@ -9,6 +9,7 @@ mod guards;
 mod programs;
 mod step;
 mod test;
+mod torture;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -30,6 +31,10 @@ Commands:
                         N seconds [default: all of them share a minute]
   guards                take each guard of the protocol away in turn, in a build of
                         its own, and show that its tests fail and no others do
+  torture [--minutes N] [--seed S]
+                        faults upon a log at work, one after the other, for N minutes
+                        [default: 10]: killed at calls, calls that fail, power cuts,
+                        lost writes, steps of the clock, hung disks, stores' answers
   targets up|down       start what plans of certificate infrastructure are run against
                         (a certificate inventory, nginx, Apache, HAProxy, an F5 stand-in,
                         Pebble) on loopback and print the environment that plans read;
@@ -61,6 +66,10 @@ fn run(arguments: Vec<String>) -> Result<()> {
             fuzz::run(each, targets)
         }
         "guards" if rest.is_empty() => guards::run(),
+        "torture" => {
+            let (minutes, seed) = torture_arguments(rest)?;
+            torture::run(minutes, seed)
+        }
         "targets" if matches!(rest, [what] if what == "up" || what == "down") => targets(&rest[0]),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");
@@ -96,6 +105,23 @@ fn fuzz_arguments(arguments: &[String]) -> Result<(Option<Duration>, &[String])>
         .transpose()
         .context("--seconds takes a whole number")?;
     Ok((each, targets))
+}
+
+/// The minutes, and the seed if one is said.
+fn torture_arguments(arguments: &[String]) -> Result<(u64, Option<u64>)> {
+    let (mut minutes, mut seed) = (10, None);
+    for pair in arguments.chunks(2) {
+        match pair {
+            [flag, value] if flag == "--minutes" => {
+                minutes = value.parse().context("--minutes takes a whole number")?;
+            }
+            [flag, value] if flag == "--seed" => {
+                seed = Some(value.parse().context("--seed takes a whole number")?);
+            }
+            _ => bail!("cannot read `{}` here\n\n{USAGE}", pair.join(" ")),
+        }
+    }
+    Ok((minutes, seed))
 }
 
 /// The root of the workspace.

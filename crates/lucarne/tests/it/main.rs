@@ -39,6 +39,7 @@ mod secret_managers;
 mod serve;
 mod signer;
 mod takeover;
+mod torture;
 mod trials;
 mod watch;
 mod wrong_lock;

@@ -1,0 +1,70 @@
+//! The clock is set, back and ahead, while the log signs and before it starts.
+
+use std::time::Duration;
+
+use lucarne_mint::now_ms;
+use lucarne_testkit::{BadDisk, Place};
+use rand::Rng;
+use rand::seq::IndexedRandom;
+
+use super::Cases;
+use super::life::Life;
+use crate::common::PATIENCE;
+
+/// Milliseconds. What is beyond 10 s is not signed with, and what is behind that is
+/// waited for.
+const STEPS: [i64; 9] = [
+    -86_400_000,
+    -60_000,
+    -9_000,
+    -100,
+    100,
+    5_000,
+    9_000,
+    60_000,
+    3_600_000,
+];
+
+/// Before a start an hour ahead would be believed: nothing tells it from a pause.
+const STEPS_BEFORE_A_START: [i64; 5] = [-3_600_000, -9_000, 100, 9_000, 3 * 86_400_000];
+
+/// No checkpoint is further ahead of the real time, in milliseconds.
+const AHEAD: u64 = 10_000 + 1_000;
+
+#[test]
+fn steps_of_the_clock_lose_nothing() {
+    let mut cases = Cases::new("the clock is set", 4);
+    let life = Life::new(Place::directory());
+    while let Some(mut luck) = cases.next() {
+        let disk = BadDisk::new();
+        let starting = luck.random_bool(0.3);
+        let steps: &[i64] = if starting {
+            &STEPS_BEFORE_A_START
+        } else {
+            &STEPS
+        };
+        let step = *steps.choose(&mut luck).unwrap();
+        let fault = format!("{step} ms, starting: {starting}");
+        if starting {
+            disk.step_clock(step);
+        }
+        let mut server = disk.under(life.log.launch("serve")).spawn().unwrap();
+        if !starting {
+            let taking = life.waits_for_promises(|| None);
+            taking.unwrap_or_else(|how| panic!("{fault}: {how}:\n{}", server.output()));
+            disk.step_clock(step);
+        }
+        std::thread::sleep(Duration::from_millis(luck.random_range(50..1500)));
+        let newest_ms = life.newest_ms();
+        assert!(newest_ms <= now_ms() + AHEAD, "{fault}: signed {newest_ms}");
+        disk.step_clock(0);
+        let ended = || None;
+        if !starting {
+            let taking = life.waits_for_promises(ended);
+            taking.unwrap_or_else(|how| panic!("{fault}: {how}:\n{}", server.output()));
+        }
+        server.stop(PATIENCE).unwrap();
+        life.is_whole(&fault);
+    }
+    life.settle();
+}

@@ -1,0 +1,86 @@
+//! Requests to a store: lost before their effect and behind it, refused, late, and
+//! answers that are cut or have a bit that is another.
+
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use lucarne_testkit::{Bucket, Fate, Place, Server, StoreProxy};
+use rand::seq::IndexedRandom;
+use rand::{Rng, rngs::StdRng};
+
+use super::Cases;
+use super::life::Life;
+use crate::common::{PATIENCE, run};
+
+/// The number of requests of a start and of some rounds behind it.
+const REQUESTS: u64 = 60;
+
+#[test]
+fn requests_that_go_wrong_lose_nothing() {
+    let mut cases = Cases::new("a request to the store goes wrong", 8);
+    let bucket = run(Bucket::versitygw()).unwrap();
+    let proxy = StoreProxy::start(bucket.store.address).unwrap();
+    let life = Life::new(Place::bucket(&bucket, Some(&proxy.endpoint)));
+    while let Some(mut luck) = cases.next() {
+        let fault = strike(&life, &proxy, &mut luck);
+        life.is_whole(&fault);
+    }
+    life.settle();
+}
+
+/// One request, or three in a row, of a server at work: which and how, in words.
+fn strike(life: &Life, proxy: &StoreProxy, luck: &mut StdRng) -> String {
+    let fates = [
+        Fate::Status(503),
+        Fate::Status(500),
+        Fate::LoseAnswer,
+        Fate::Delay(Duration::from_millis(700)),
+        Fate::HalveAnswer,
+        Fate::FlipAnswer(luck.random_range(0..20_000)),
+    ];
+    let fate = *fates.choose(luck).unwrap();
+    let first = luck.random_range(1..=REQUESTS);
+    let last = first + if luck.random_bool(0.5) { 0 } else { 2 };
+    let fault = format!("{fate:?} of requests {first} to {last}");
+    let (number, before) = (AtomicU64::new(0), proxy.struck());
+    proxy.judge(move |_| {
+        let number = number.fetch_add(1, SeqCst) + 1;
+        match (first..=last).contains(&number) {
+            true => fate,
+            false => Fate::Pass,
+        }
+    });
+    let mut server = life.log.launch("serve").spawn().unwrap();
+    let started = Instant::now();
+    let unstruck = || proxy.struck() <= before + (last - first);
+    while unstruck() && server.try_wait().unwrap().is_none() {
+        assert!(
+            started.elapsed() < PATIENCE,
+            "{fault}: never\n{}",
+            server.output()
+        );
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    goes_on(life, &mut server, &fault);
+    let _ = server.kill();
+    proxy.judge(|_| Fate::Pass);
+    fault
+}
+
+/// The log goes on by itself; or the process has ended, for a store that answers so
+/// while it is tried out is none to keep a lock in.
+fn goes_on(life: &Life, server: &mut Server, fault: &str) {
+    let mut status = None;
+    let taking = life.waits_for_promises(|| {
+        status = server.try_wait().unwrap();
+        status.map(|status| format!("it ended: {status}"))
+    });
+    let output = server.output();
+    if let Err(how) = taking {
+        let refused = status.is_some_and(|status| status.code() == Some(1));
+        assert!(
+            refused && output.contains("lucarne: "),
+            "{fault}: {how}:\n{output}"
+        );
+    }
+}

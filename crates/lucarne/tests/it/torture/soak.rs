@@ -1,0 +1,141 @@
+//! Mixed load, restarts and scrubbing for a long time: what a log takes of a machine
+//! does not grow with what has happened to it.
+//!
+//! The test run has half a minute of it; `LUCARNE_SOAK=3600` an hour.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use lucarne_testkit::{Place, usage};
+
+use super::life::Life;
+use crate::common::PATIENCE;
+
+/// The number of times that the server is started.
+const LIVES: u32 = 3;
+
+/// Samples of a life: the first quarter of them shows what it needs to begin with.
+const SAMPLES: u32 = 40;
+
+/// Partial tiles at any time: those of the right edge, and what is superseded
+/// and not yet settled.
+const PARTIALS: usize = 2_000;
+
+/// The most that the journal may have, in bytes (`maxjournal: 1`), with the round
+/// under way.
+const JOURNAL: u64 = 3 << 20;
+
+/// What a log takes at some moment.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taken {
+    memory: u64,
+    descriptors: usize,
+    journal: u64,
+    partials: usize,
+    temporary: usize,
+}
+
+impl Taken {
+    fn by(pid: u32, data: &Path) -> Self {
+        let count = |path: &Path| fs::read_dir(path).map_or(0, Iterator::count);
+        let (mut journal, mut partials) = (0, 0);
+        for (path, bytes) in files(data) {
+            let path = path.to_string_lossy();
+            journal += if path.contains("/.lucarne/journal/") {
+                bytes
+            } else {
+                0
+            };
+            partials += usize::from(path.contains(".p/"));
+        }
+        Self {
+            memory: usage(pid).unwrap().rss,
+            descriptors: count(Path::new(&format!("/proc/{pid}/fd"))),
+            journal,
+            partials,
+            temporary: count(&data.join(".lucarne/tmp")),
+        }
+    }
+}
+
+/// All files below a directory of a log at work, and their lengths.
+fn files(directory: &Path) -> Vec<(std::path::PathBuf, u64)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        // What goes meanwhile is not there.
+        match entry.metadata() {
+            Ok(status) if status.is_dir() => found.extend(files(&entry.path())),
+            Ok(status) => found.push((entry.path(), status.len())),
+            Err(_) => {}
+        }
+    }
+    found
+}
+
+#[test]
+fn nothing_grows_with_time() {
+    let seconds = std::env::var("LUCARNE_SOAK").map(|seconds| seconds.parse());
+    let time = Duration::from_secs(seconds.map_or(36, |seconds| seconds.unwrap()));
+    let life = Life::with(
+        Place::directory(),
+        "period: 20\nscrub: 20MB/s\nmaxjournal: 1",
+    );
+    let reading = life.read_on();
+    for number in 0..LIVES {
+        let mut server = life.log.start().unwrap();
+        life.takes_entries(&format!("life {number}"));
+        let started = Instant::now();
+        let mut taken = Vec::new();
+        for sample in 1..=SAMPLES {
+            let due = time / LIVES * sample / SAMPLES;
+            std::thread::sleep(due.saturating_sub(started.elapsed()));
+            taken.push(Taken::by(server.pid(), &life.log.data()));
+        }
+        let output = server.output();
+        assert!(
+            !output.contains("ERROR") && !output.contains("panic"),
+            "{output}"
+        );
+        is_flat(number, &taken);
+        assert!(server.stop(PATIENCE).unwrap().success());
+    }
+    reading.abort();
+    println!("soak: {time:?}, {LIVES} lives, {} SCTs", life.promised());
+    life.settle();
+}
+
+/// The last three quarters of a life take no more than its beginning.
+fn is_flat(life: u32, taken: &[Taken]) {
+    let (first, rest) = taken.split_at(taken.len() / 4);
+    let most = |taken: &[Taken], of: fn(&Taken) -> u64| taken.iter().map(of).max().unwrap_or(0);
+    let memory = |taken| most(taken, |t| t.memory);
+    let descriptors = |taken| most(taken, |t| t.descriptors as u64);
+    println!(
+        "life {life}: memory {} then {} MB, descriptors {} then {}, journal {} kB, {} partials",
+        memory(first) >> 20,
+        memory(rest) >> 20,
+        descriptors(first),
+        descriptors(rest),
+        most(taken, |t| t.journal) >> 10,
+        most(taken, |t| t.partials as u64),
+    );
+    // Caches fill at first.
+    assert!(
+        memory(rest) < memory(first) * 3 / 2 + (48 << 20),
+        "memory: {taken:?}"
+    );
+    assert!(
+        descriptors(rest) < descriptors(first) + 64,
+        "descriptors: {taken:?}"
+    );
+    assert!(most(taken, |t| t.journal) < JOURNAL, "journal: {taken:?}");
+    assert!(
+        most(taken, |t| t.partials as u64) < PARTIALS as u64,
+        "partials: {taken:?}"
+    );
+    assert!(
+        most(taken, |t| t.temporary as u64) < 300,
+        "temporary: {taken:?}"
+    );
+}
