@@ -4,7 +4,7 @@ use std::fmt;
 
 use aws_lc_rs::agreement;
 use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, Signature};
 use lucarne_tlog::{Checkpoint, Hash, NoteSignature, SignedNote};
 use lucarne_x509::der::{Reader, tag};
 use lucarne_x509::{oid::content, pem};
@@ -100,19 +100,14 @@ impl LogKey {
         PublicKey::from_spki(&self.spki)
     }
 
-    /// A DigitallySigned (RFC 5246 section 4.7) over `message`: SHA-256, ECDSA, the length
-    /// and the DER signature.
-    pub(crate) fn digitally_sign(&self, message: &[u8]) -> Result<Vec<u8>, KeyError> {
-        let signature = self
-            .pair
-            .sign(&SystemRandom::new(), message)
-            .map_err(|_| KeyError::Signing)?;
-        let signature = signature.as_ref();
-        let mut out = Vec::with_capacity(4 + signature.len());
-        out.extend_from_slice(&SHA256_ECDSA);
-        out.extend_from_slice(&(signature.len() as u16).to_be_bytes());
-        out.extend_from_slice(signature);
-        Ok(out)
+    /// A DigitallySigned over `message`.
+    fn digitally_sign(&self, message: &[u8]) -> Result<Vec<u8>, KeyError> {
+        Ok(digitally_signed(self.signature(message)?.as_ref()))
+    }
+
+    fn signature(&self, message: &[u8]) -> Result<Signature, KeyError> {
+        let signature = self.pair.sign(&SystemRandom::new(), message);
+        signature.map_err(|_| KeyError::Signing)
     }
 
     /// Signs a tree head and gives the whole `checkpoint` file.
@@ -129,21 +124,7 @@ impl LogKey {
         root: &Hash,
         timestamp: u64,
     ) -> Result<String, KeyError> {
-        let digitally_signed = self.digitally_sign(&tree_head(timestamp, size, root))?;
-        let checkpoint = Checkpoint {
-            origin: origin.to_owned(),
-            size,
-            root: *root,
-        };
-        let note = SignedNote {
-            text: checkpoint.to_string(),
-            signatures: vec![NoteSignature {
-                name: origin.to_owned(),
-                key_id: lucarne_tlog::note::key_id(origin, TREE_HEAD, &self.log_id().0),
-                signature: [&timestamp.to_be_bytes(), &digitally_signed[..]].concat(),
-            }],
-        };
-        Ok(note.encode())
+        KeyHolder::sign_checkpoint(self, origin, size, root, timestamp)
     }
 
     /// Signs the SCT of an entry.
@@ -162,19 +143,93 @@ impl LogKey {
         Ok(self.signed_sct(timestamp, index, self.digitally_sign(&message)?))
     }
 
+    /// The SCT that [`sign_sct`](Self::sign_sct) made, again, from its signature.
+    pub fn signed_sct(&self, timestamp: u64, index: u64, signature: Vec<u8>) -> Sct {
+        Sct::signed(self.log_id(), timestamp, index, signature)
+    }
+}
+
+/// The holder of the private key of a log: this process, or a token.
+pub trait KeyHolder: fmt::Debug + Send + Sync {
+    /// The log's ID.
+    fn log_id(&self) -> LogId;
+
+    /// The public key as a SubjectPublicKeyInfo in DER.
+    fn public_key_spki(&self) -> &[u8];
+
+    /// Signs SHA-256 of `message` and returns the signature in DER.
+    ///
+    /// # Errors
+    /// [`KeyError::Signing`].
+    fn ecdsa(&self, message: &[u8]) -> Result<Vec<u8>, KeyError>;
+
+    /// Signs a tree head and gives the whole `checkpoint` file.
+    ///
+    /// # Errors
+    /// [`KeyError::Signing`].
+    fn sign_checkpoint(
+        &self,
+        origin: &str,
+        size: u64,
+        root: &Hash,
+        timestamp: u64,
+    ) -> Result<String, KeyError> {
+        let signature = self.ecdsa(&tree_head(timestamp, size, root))?;
+        let digitally_signed = digitally_signed(&signature);
+        let checkpoint = Checkpoint {
+            origin: origin.to_owned(),
+            size,
+            root: *root,
+        };
+        let note = SignedNote {
+            text: checkpoint.to_string(),
+            signatures: vec![NoteSignature {
+                name: origin.to_owned(),
+                key_id: lucarne_tlog::note::key_id(origin, TREE_HEAD, &self.log_id().0),
+                signature: [&timestamp.to_be_bytes(), &digitally_signed[..]].concat(),
+            }],
+        };
+        Ok(note.encode())
+    }
+
     /// Signs the SCT of an entry, given as the tree hashes it: the bytes are the same. Returns the
     /// DigitallySigned.
     ///
     /// # Errors
     /// [`KeyError::Signing`].
-    pub fn sign_leaf(&self, leaf: MerkleTreeLeafRef<'_>) -> Result<Vec<u8>, KeyError> {
-        self.digitally_sign(leaf.as_bytes())
+    fn sign_leaf(&self, leaf: MerkleTreeLeafRef<'_>) -> Result<Vec<u8>, KeyError> {
+        Ok(digitally_signed(&self.ecdsa(leaf.as_bytes())?))
+    }
+}
+
+impl KeyHolder for LogKey {
+    fn log_id(&self) -> LogId {
+        self.log_id
     }
 
-    /// The SCT that [`sign_sct`](Self::sign_sct) made, again, from its signature.
-    pub fn signed_sct(&self, timestamp: u64, index: u64, signature: Vec<u8>) -> Sct {
-        Sct::signed(self.log_id(), timestamp, index, signature)
+    fn public_key_spki(&self) -> &[u8] {
+        &self.spki
     }
+
+    fn ecdsa(&self, message: &[u8]) -> Result<Vec<u8>, KeyError> {
+        Ok(self.signature(message)?.as_ref().to_vec())
+    }
+}
+
+/// A DigitallySigned (RFC 5246 section 4.7): SHA-256, ECDSA, the length and the DER signature.
+fn digitally_signed(signature: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(4 + signature.len());
+    out.extend_from_slice(&SHA256_ECDSA);
+    out.extend_from_slice(&(signature.len() as u16).to_be_bytes());
+    out.extend_from_slice(signature);
+    out
+}
+
+/// The SubjectPublicKeyInfo of the public key that is this uncompressed point of P-256; `None` if
+/// it is none.
+pub fn p256_public_key(point: &[u8]) -> Option<Vec<u8>> {
+    let spki = [&SPKI_PREFIX, point].concat();
+    PublicKey::from_spki(&spki).ok().map(|_| spki)
 }
 
 /// ECPrivateKey (RFC 5915).
@@ -282,6 +337,9 @@ TL/ZbPnRclvSbZy3D3oAV5yEIz+DAJNu87sIP/jw+IKNgcKvVbdrBtJq
         let parsed = MerkleTreeLeafRef::parse(&leaf).unwrap();
         assert_eq!((parsed.timestamp, parsed.index), (1000, 5));
         let signature = key.sign_leaf(parsed).unwrap();
+        let point = &key.public_key_spki()[SPKI_PREFIX.len()..];
+        assert_eq!(p256_public_key(point).unwrap(), key.public_key_spki());
+        assert_eq!(p256_public_key(&[4; 65]), None);
         let sct = Sct::signed(key.log_id(), 1000, 5, signature);
         sct.verify(&key.public_key().unwrap(), &signed).unwrap();
 

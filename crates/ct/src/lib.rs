@@ -55,7 +55,7 @@ pub use checkpoint::{CheckpointError, CheckpointVerifier, verify_checkpoint};
 pub use compliance::{CtPolicy, Delivery, LifetimeRule, Shortfall, ValidSct, Verdict};
 pub use entry::{Entry, EntryKind, Identity, Issuer, SignedEntry, sha256};
 pub use given_key::{PublicKeyError, given_public_key};
-pub use key::LogKey;
+pub use key::{KeyHolder, LogKey, p256_public_key};
 pub use leaf::{
     Fingerprints, MerkleTreeLeafError, MerkleTreeLeafRef, SignedEntryRef, TileLeaf, TileLeafError,
     TileLeafRef, merkle_tree_leaf,

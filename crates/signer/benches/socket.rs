@@ -46,7 +46,7 @@ fn start(place: &Path) -> Client {
     let directory = MemoryDirectory::open(&place.join("memory")).unwrap();
     let memory = directory.of(ORIGIN, key().log_id(), key().public_key_spki());
     memory.first_use().unwrap();
-    let log = SigningLog::open(ORIGIN, key(), &directory).unwrap();
+    let log = SigningLog::open(ORIGIN, Box::new(key()), &directory).unwrap();
     let users = vec![rustix::process::geteuid().as_raw()];
     let socket = place.join("socket");
     let server = Server::bind(&socket, directory, vec![log], users).unwrap();

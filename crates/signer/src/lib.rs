@@ -13,6 +13,7 @@
 //! | `guard` | what may be signed after what: pure |
 //! | `memory` | the last head, durably |
 //! | `signing` | one log: guard, memory and key together |
+//! | `token` | a key in hardware (feature `pkcs11`) |
 //! | `wire` | the bytes on the socket |
 //! | `server` | threads that answer; no async runtime, no network |
 //! | `client` | the log's side, on tokio |
@@ -23,6 +24,8 @@ mod guard;
 mod memory;
 mod server;
 mod signing;
+#[cfg(feature = "pkcs11")]
+mod token;
 pub mod wire;
 
 pub use client::{Client, ClientError};
@@ -30,3 +33,5 @@ pub use guard::{Guard, Head, Refusal};
 pub use memory::{Memory, MemoryDirectory, MemoryError};
 pub use server::{Server, ServerError};
 pub use signing::{SignError, SigningLog};
+#[cfg(feature = "pkcs11")]
+pub use token::{TokenError, TokenKey};

@@ -2,15 +2,15 @@
 
 use std::num::NonZeroUsize;
 
-use lucarne_ct::{KeyError, LogId, LogKey, MerkleTreeLeafRef};
+use lucarne_ct::{KeyError, KeyHolder, LogId, MerkleTreeLeafRef};
 use lucarne_tlog::{Frontier, Hash};
 use parking_lot::Mutex;
 
 use crate::guard::{Guard, Head, Leaf, Refusal, included, included_alone};
 use crate::memory::{Memory, MemoryDirectory, MemoryError};
 
-/// The fewest signatures that are worth a thread: some 20 µs each.
-const WORTH_A_THREAD: usize = 64;
+/// The fewest signatures that are worth a thread: some 17 µs each.
+const WORTH_A_THREAD: usize = 256;
 
 /// The reasons why nothing was signed.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +36,7 @@ pub enum SignError {
 #[derive(Debug)]
 pub struct SigningLog {
     origin: String,
-    key: LogKey,
+    key: Box<dyn KeyHolder>,
     memory: Memory,
     state: Mutex<State>,
 }
@@ -55,7 +55,7 @@ impl SigningLog {
     /// If its memory is missing or damaged.
     pub fn open(
         origin: &str,
-        key: LogKey,
+        key: Box<dyn KeyHolder>,
         directory: &MemoryDirectory,
     ) -> Result<Self, MemoryError> {
         let memory = directory.of(origin, key.log_id(), key.public_key_spki());

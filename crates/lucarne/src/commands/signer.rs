@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use lucarne_ct::LogKey;
+use lucarne_ct::KeyHolder;
 use lucarne_signer::{Memory, MemoryDirectory, Server, SigningLog};
 use lucarne_tlog::{Checkpoint, SignedNote};
 
@@ -82,7 +82,7 @@ fn adopt(config: &SignerConfig, file: &Path) -> Result<()> {
 }
 
 fn memory(config: &SignerConfig, directory: &MemoryDirectory, origin: &str) -> Result<Memory> {
-    let named = |(known, _): &&(String, LogKey)| known == origin;
+    let named = |(known, _): &&(String, Box<dyn KeyHolder>)| known == origin;
     let Some((origin, key)) = config.logs.iter().find(named) else {
         bail!("the configuration has no log with the origin {origin}");
     };

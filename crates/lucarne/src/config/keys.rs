@@ -119,7 +119,9 @@ pub(super) const OF_STORES: &[(&str, &str)] = &[
 pub const SIGNER: &[&str] = &["socket", "memory", "users", "logs"];
 
 /// Keys of each of its logs.
-pub const SIGNER_LOG: &[&str] = &["origin", "secret", "seed"];
+pub const SIGNER_LOG: &[&str] = &[
+    "origin", "secret", "seed", "module", "token", "object", "pin",
+];
 
 /// All keys of a log.
 pub fn log() -> Vec<&'static str> {

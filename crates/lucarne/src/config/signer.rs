@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lucarne_ct::{LogKey, given_public_key};
+use lucarne_ct::{KeyHolder, given_public_key};
 use lucarne_log::{Signer, SignerClient};
 use lucarne_settings::{Located, Node, Reader, Report, Section, Value, tree};
 
+#[cfg(feature = "pkcs11")]
+use super::secret::Secret;
 use super::{identity, keys};
 
 /// The configuration of a signer.
@@ -19,7 +21,7 @@ pub(crate) struct SignerConfig {
     /// The numbers of the users who may ask.
     pub(crate) users: Vec<u32>,
     /// Origin and key of each log.
-    pub(crate) logs: Vec<(String, LogKey)>,
+    pub(crate) logs: Vec<(String, Box<dyn KeyHolder>)>,
 }
 
 impl SignerConfig {
@@ -69,7 +71,11 @@ impl SignerConfig {
     }
 }
 
-fn logs(top: &Section<'_>, directory: &Path, report: &mut Report) -> Vec<(String, LogKey)> {
+fn logs(
+    top: &Section<'_>,
+    directory: &Path,
+    report: &mut Report,
+) -> Vec<(String, Box<dyn KeyHolder>)> {
     let Some(Value::List(nodes)) = top.get("logs").map(|node| &node.value) else {
         let message = "is missing, or no list: one `- origin: …` for each log";
         report.problem(None, "logs", message);
@@ -84,14 +90,47 @@ fn log(
     node: &Node,
     directory: &Path,
     report: &mut Report,
-) -> Option<(String, LogKey)> {
+) -> Option<(String, Box<dyn KeyHolder>)> {
     let path = format!("logs[{index}]");
     let section = Section::open(node, &path, keys::SIGNER_LOG, report)?;
     let mut reader = Reader::new(section, &path, directory, report);
     let origin = reader.parse("origin", origin);
     let origin = reader.required("origin", origin, "ct.example/2026h1");
-    let key = identity::secret(&mut reader);
-    Some((origin?.value, key?.value))
+    let key = match reader.path("module") {
+        Some(module) => token(&module, &mut reader),
+        None => identity::secret(&mut reader).map(|key| Box::new(key.value) as _),
+    };
+    Some((origin?.value, key?))
+}
+
+/// Reads `token`, `object` and `pin`: the key is in a PKCS #11 token.
+#[cfg(feature = "pkcs11")]
+fn token(module: &Located<PathBuf>, reader: &mut Reader<'_, '_>) -> Option<Box<dyn KeyHolder>> {
+    let label = |text: &str| Ok::<_, std::convert::Infallible>(text.to_owned());
+    let token = reader.parse("token", label);
+    let token = reader.required("token", token, "ct");
+    let object = reader.parse("object", label);
+    let object = reader.required("object", object, "rome2026h1");
+    let directory = reader.directory();
+    let pin = reader.parse("pin", |text| Secret::parse(text, directory));
+    let pin = reader.required("pin", pin, "credential:pin")?;
+    let (token, object) = (token?.value, object?.value);
+    let problem = match pin.value.text() {
+        Err(why) => (pin.line, "pin", format!("{} {why}", pin.value)),
+        Ok(text) => match lucarne_signer::TokenKey::open(&module.value, &token, &object, &text) {
+            Ok(key) => return Some(Box::new(key)),
+            Err(error) => (module.line, "module", error.to_string()),
+        },
+    };
+    reader.problem(problem.0, problem.1, problem.2);
+    None
+}
+
+#[cfg(not(feature = "pkcs11"))]
+fn token(module: &Located<PathBuf>, reader: &mut Reader<'_, '_>) -> Option<Box<dyn KeyHolder>> {
+    let message = "is not in this build of lucarne: it was built without the feature `pkcs11`";
+    reader.problem(module.line, "module", message);
+    None
 }
 
 fn origin(text: &str) -> Result<String, &'static str> {

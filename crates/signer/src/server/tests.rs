@@ -22,7 +22,7 @@ impl Signer {
         let log_id = key.log_id();
         let memory = directory.of(ORIGIN, log_id, key.public_key_spki());
         memory.first_use().unwrap();
-        let log = SigningLog::open(ORIGIN, key, &directory).unwrap();
+        let log = SigningLog::open(ORIGIN, Box::new(key), &directory).unwrap();
         let socket = place.path().join("socket");
         let server = Server::bind(&socket, directory, vec![log], users).unwrap();
         std::thread::spawn(move || server.run());

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use lucarne_ct::verify_checkpoint;
-use lucarne_testkit::{LogUnderTest, Server, temp_dir};
+use lucarne_testkit::{Launch, LogUnderTest, Server, temp_dir};
 
 use crate::common::{LUCARNE, PATIENCE, all, edit, log, pki};
 
@@ -66,7 +66,12 @@ impl Apart {
     /// The signer, answering this user only.
     pub(super) fn start_signer_for(&self, user: &str) -> Server {
         self.configure(user);
-        let signer = self.log.command().arg("signer").spawn().unwrap();
+        self.start_signer_by(self.log.command())
+    }
+
+    /// The signer that this command makes of its configuration.
+    pub(super) fn start_signer_by(&self, command: Launch) -> Server {
+        let signer = command.arg("signer").spawn().unwrap();
         let started = Instant::now();
         while UnixStream::connect(self.log.path().join("signer.sock")).is_err() {
             assert!(started.elapsed() < PATIENCE, "{}", signer.output());

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod apart;
+mod token;
 
 use std::fs;
 use std::sync::Arc;
