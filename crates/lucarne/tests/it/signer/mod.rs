@@ -142,12 +142,12 @@ fn what_was_signed_and_not_committed_is_committed_at_the_next_start() {
     let _signer = apart.start_signer();
     let mut server = apart.log.start().unwrap();
     let body = submission(&pki().p256);
+    let lock = rusqlite::Connection::open(apart.log.path().join("lock.sqlite")).unwrap();
     run(async {
         ready(&apart.log).await;
         let load = Load::new(&apart.log);
         let fresh = load.fresh();
         assert_eq!(load.submit(&fresh).await, Some(true));
-        let lock = rusqlite::Connection::open(apart.log.path().join("lock.sqlite")).unwrap();
         lock.execute_batch("BEGIN IMMEDIATE").unwrap();
         let signed = fs::read(apart.memory()).unwrap();
         let (client, again) = (apart.log.client(), body.clone());
@@ -158,6 +158,7 @@ fn what_was_signed_and_not_committed_is_committed_at_the_next_start() {
         .await;
     });
     server.kill().unwrap();
+    drop(lock);
     let signed = fs::read(apart.memory()).unwrap();
 
     let server = apart.log.start().unwrap();
