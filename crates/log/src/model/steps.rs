@@ -11,7 +11,7 @@ const EFFECTS: [(&str, Phase); 10] = [
     ("pool.seal(", Phase::Seal),
     ("Verified::check(", Phase::Prepare),
     ("assets.stage(", Phase::Stage),
-    (".sign_checkpoint(", Phase::Sign),
+    ("config.sign_head(", Phase::Sign),
     ("lock.replace(", Phase::Commit),
     ("assets.publish(batch", Phase::PublishTiles),
     ("assets.publish(vec![checkpoint]", Phase::PublishCheckpoint),
@@ -94,6 +94,7 @@ fn an_opening_reads_and_judges_in_the_order_of_the_model() {
         "not_newer(published",
         "no_tile_beyond(&head",
         "no_round_beyond(&head",
+        "ahead::newest(head",
         "rounds_to(&head",
         "same_history(published",
         "published_rounds(&path",
@@ -101,7 +102,8 @@ fn an_opening_reads_and_judges_in_the_order_of_the_model() {
     ];
     let recover = [
         "async fn recover(",
-        "judge(config, assets, lock)",
+        "judge(config, assets, lock, signed)",
+        "NewestSigned::commit(",
         "replay(&mut tree, record, assets)",
         "assets.publish(batch)",
         "assets.publish(vec![checkpoint])",
