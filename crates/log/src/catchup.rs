@@ -71,10 +71,19 @@ struct Found {
 /// If the index is of another history than the tree, or cannot be opened, or
 /// storage does not answer.
 pub(crate) async fn open(log: &Shared, tree: &Tree) -> Result<Dedup, Fatal> {
+    bring_up(log, tree).await.map(|(dedup, _)| dedup)
+}
+
+/// The same, with the number of entries that the index knew before.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) async fn bring_up(log: &Shared, tree: &Tree) -> Result<(Dedup, u64), Fatal> {
     let path = &log.config.cache;
     let source = Source::new(&*log.assets, log.reader.tiles(), tree);
     let dedup = usable(log, &source).await?;
-    let (size, mut next) = (tree.size(), dedup.indexed());
+    let from = dedup.indexed();
+    let (size, mut next) = (tree.size(), from);
     if next < size {
         tracing::info!(from = next, to = size, path = %path.display(), "dedup index: catching up");
     }
@@ -102,7 +111,8 @@ pub(crate) async fn open(log: &Shared, tree: &Tree) -> Result<Dedup, Fatal> {
             tracing::info!(indexed = next, of = size, "dedup index: catching up");
         }
     }
-    Arc::into_inner(dedup).ok_or_else(|| failed(path, &"still in use"))
+    let dedup = Arc::into_inner(dedup).ok_or_else(|| failed(path, &"still in use"))?;
+    Ok((dedup, from))
 }
 
 async fn anew(log: &Shared) -> Result<Dedup, Fatal> {

@@ -24,12 +24,12 @@ pub(crate) fn gzip(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     encoder.finish()
 }
 
-/// The bytes as they were before compression, if they are compressed.
+/// Returns the bytes of a data tile as they were before compression, if they are compressed.
 ///
 /// # Errors
 /// Unless they are one gzip stream, whole, and nothing else, or if they unpack
 /// to more than any data tile has.
-pub(crate) fn gunzip(bytes: Bytes) -> std::io::Result<Bytes> {
+pub fn gunzip(bytes: Bytes) -> std::io::Result<Bytes> {
     match is_gzip(&bytes) {
         true => unpack(&bytes, MAX_TILE_BYTES).map(Bytes::from),
         false => Ok(bytes),

@@ -131,6 +131,19 @@ pub enum Fatal {
 }
 
 impl Fatal {
+    /// Returns whether it says what is wrong with the log, and not that it could not be
+    /// looked at.
+    pub fn is_verdict(&self) -> bool {
+        use lucarne_storage::AssetError;
+        matches!(
+            self,
+            Self::Inconsistent(_)
+                | Self::NotCreated { .. }
+                | Self::Known(_)
+                | Self::Storage(AssetError::Damaged { .. })
+        )
+    }
+
     /// Returns whether a store or a server only has to come back.
     pub(crate) fn is_passing(&self) -> bool {
         use lucarne_storage::{AssetError, LockError};

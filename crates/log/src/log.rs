@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::health::Prober;
 use crate::known::{KnownCheckpoint, KnownError};
+use crate::left::{self, Left};
 use crate::look::{self, Looked};
 use crate::read_cache::StoredFile;
 use crate::recover::{self, Newest};
@@ -130,6 +131,15 @@ impl Log {
     /// if they contradict each other.
     pub async fn newest(config: &LogConfig, assets: Arc<dyn Assets>) -> Result<Newest, Fatal> {
         recover::newest(config, assets).await
+    }
+
+    /// The published tree of a log that other software wrote, or still writes.
+    /// Writes nothing, and asks no lock.
+    ///
+    /// # Errors
+    /// If nothing of this log is published, or its tiles do not lead there.
+    pub async fn left(config: LogConfig, assets: Arc<dyn Assets>) -> Result<Left, Fatal> {
+        left::left(config, assets).await
     }
 
     /// Starts a log: returns at once, opening goes on in the background.

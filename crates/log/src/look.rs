@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use lucarne_ct::verify_checkpoint;
-use lucarne_storage::{AssetError, Assets, Lock};
+use lucarne_storage::{Assets, Lock};
 use lucarne_tlog::{Checkpoint, Hash, SignedNote};
 use tokio::time::Instant;
 
@@ -111,7 +111,7 @@ async fn steadily(
         let held = lock.load(&log_id).await?;
         let fatal = match recover::judge(config, assets, lock, None).await {
             Ok(judged) => return Ok(Ok(judged)),
-            Err(fatal) if !is_verdict(&fatal) => return Err(fatal),
+            Err(fatal) if !fatal.is_verdict() => return Err(fatal),
             Err(fatal) => fatal,
         };
         // A log that goes on is not wrong: its parts were read one after the other.
@@ -151,17 +151,6 @@ async fn published(config: &LogConfig, assets: &dyn Assets) -> Result<Option<Fou
         note => note?,
     };
     Ok(note.map(|note| Found::read(&note, config)))
-}
-
-/// Returns whether it says what is wrong with the log, and not that it could not be
-/// looked at.
-fn is_verdict(fatal: &Fatal) -> bool {
-    matches!(
-        fatal,
-        Fatal::Inconsistent(_)
-            | Fatal::NotCreated { .. }
-            | Fatal::Storage(AssetError::Damaged { .. })
-    )
 }
 
 /// The standing of a round of the journal.

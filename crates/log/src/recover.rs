@@ -64,6 +64,32 @@ pub(crate) async fn published(
     })
 }
 
+/// The published tree, checked against its root, without a lock: beside whoever
+/// goes on with the log.
+///
+/// # Errors
+/// If the tiles do not lead there.
+pub(crate) async fn published_tree(
+    published: &VerifiedCheckpoint,
+    assets: &dyn Assets,
+) -> Result<Tree, Fatal> {
+    let Checkpoint { size, root, .. } = &published.checkpoint;
+    let found = match size {
+        0 => Ok(Tree::empty()),
+        size => stored::tree(assets, *size).await,
+    };
+    let problem = match found {
+        Ok(tree) if tree.root == *root => return Ok(tree),
+        Ok(tree) => format!("they give the root {}, not {root}", tree.root),
+        Err(ReadError::Unavailable(problem)) => return Err(Fatal::Away(problem)),
+        Err(error) => error.to_string(),
+    };
+    Err(Fatal::Inconsistent(format!(
+        "the tiles in {} do not lead to the {size} entries of the published checkpoint: {problem}",
+        assets.location()
+    )))
+}
+
 /// The state of lock, journal and storage together, before anything is written.
 pub(crate) struct Judged {
     /// Holds what the lock has signed, or a signer apart after that.

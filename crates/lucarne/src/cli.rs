@@ -74,6 +74,22 @@ pub enum Command {
     /// every log, unless the log's `inception` is the day of its first start.
     Init(File),
 
+    /// Take over a log that Sunlight or TesseraCT left
+    ///
+    /// Looks at everything first, and writes nothing unless all of it is right: the directory may be
+    /// written, the checkpoint is this key's, lock, staged rounds and storage agree, every file leads
+    /// to the signed root, nobody signs any more. Then it makes the index, and the lock where there was none.
+    /// With --follow before that, while the old software runs, what is left to do takes seconds.
+    #[command(after_help = ADOPT_CODES)]
+    Adopt(Box<Adopt>),
+
+    /// Make a stopped log ready for Sunlight or TesseraCT
+    ///
+    /// Refuses a log of which more is signed than published, and one with a file that is wrong.
+    /// For Sunlight nothing has to be written; for TesseraCT data tiles are unpacked, and its
+    /// `.state/treeState` is brought up to date.
+    GiveBack(Box<GiveBack>),
+
     /// Check every file of a log against its signed tree
     ///
     /// Reads all tiles and issuers of a log of the configuration, or of any static CT log in a
@@ -233,6 +249,66 @@ pub struct Look {
     /// For programs: one object of JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// The exit codes of taking over.
+const ADOPT_CODES: &str = "Exit codes: 0 done, or stopped while following; 1 refused, and nothing \
+                           was written; 2 something could not be looked at.";
+
+/// The log that is taken over.
+#[derive(Debug, clap::Args)]
+#[command(args_override_self = true)]
+pub struct Adopt {
+    /// Short name of the log; can be left out if there is one
+    #[arg(value_name = "SHORTNAME")]
+    pub name: Option<String>,
+
+    /// Configuration file
+    #[arg(short, long, value_name = "FILE", default_value = "lucarne.yaml")]
+    pub config: PathBuf,
+
+    /// Check and index the log while the old software still runs, until a signal stops it: only
+    /// the log's `cache` is written
+    #[arg(long, conflicts_with = "check")]
+    pub follow: bool,
+
+    /// Look only, and write nothing
+    #[arg(long, alias = "dry-run")]
+    pub check: bool,
+
+    /// Flags that make a configuration by themselves.
+    #[command(flatten)]
+    pub flags: Flags,
+}
+
+/// The software that a log is given back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Software {
+    /// Sunlight, with an SQLite lock and a directory.
+    Sunlight,
+    /// TesseraCT for POSIX.
+    Tesseract,
+}
+
+/// The log that is given back.
+#[derive(Debug, clap::Args)]
+#[command(args_override_self = true)]
+pub struct GiveBack {
+    /// Short name of the log; can be left out if there is one
+    #[arg(value_name = "SHORTNAME")]
+    pub name: Option<String>,
+
+    /// Configuration file
+    #[arg(short, long, value_name = "FILE", default_value = "lucarne.yaml")]
+    pub config: PathBuf,
+
+    /// The software that goes on with it
+    #[arg(long, value_enum)]
+    pub to: Software,
+
+    /// Flags that make a configuration by themselves.
+    #[command(flatten)]
+    pub flags: Flags,
 }
 
 /// The log whose lock is to be made.

@@ -54,6 +54,8 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Serve(options) => commands::serve::run(options, &logging),
         Command::Check(file) => commands::check::run(&file.config),
         Command::Init(file) => commands::init::run(&file.config),
+        Command::Adopt(options) => commands::adopt::run(options),
+        Command::GiveBack(options) => commands::give_back::run(options),
         Command::Lock(Lock::Show(options)) => commands::lock::show::run(options),
         Command::Lock(Lock::Rebuild(options)) => commands::lock::rebuild::run(options),
         Command::Journal(Journal::List(options)) => commands::journal::list(options),

@@ -7,16 +7,21 @@ use std::path::{Path, PathBuf};
 /// Writes `text` to `path`: beside it first, then in its place. What is no
 /// file (a pipe, `/dev/stdout`) is written to as it is.
 pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
+    write_bytes(path, text.as_bytes())
+}
+
+/// The same with what is no text.
+pub(crate) fn write_bytes(path: &Path, bytes: &[u8]) -> io::Result<()> {
     // A link stays one; what it points to is replaced.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
         let mut special = OpenOptions::new().write(true).open(&path)?;
-        special.write_all(text.as_bytes())?;
+        special.write_all(bytes)?;
         return special.flush();
     }
     let beside = beside(&path);
     let written = File::create(&beside).and_then(|mut file| {
-        file.write_all(text.as_bytes())?;
+        file.write_all(bytes)?;
         file.sync_all()
     });
     let placed = written.and_then(|()| fs::rename(&beside, &path));

@@ -3,12 +3,14 @@
 
 #[cfg(not(all(feature = "load", feature = "proxy")))]
 mod absent;
+pub(crate) mod adopt;
 mod atomic;
 pub(crate) mod ca;
 pub(crate) mod check;
 #[cfg(feature = "load")]
 pub(crate) mod demo;
 pub(crate) mod fsck;
+pub(crate) mod give_back;
 pub(crate) mod init;
 pub(crate) mod journal;
 pub(crate) mod keygen;

@@ -129,7 +129,7 @@ pub(super) async fn files_at(at: &str) -> Result<Opened> {
 }
 
 /// Opens data to be read. A directory is read as it is, whoever has it open.
-async fn opened(place: &DataPlace) -> Result<(Arc<dyn Files>, String)> {
+pub(crate) async fn opened(place: &DataPlace) -> Result<(Arc<dyn Files>, String)> {
     Ok(match place {
         DataPlace::Directory(path) => {
             let directory = existing(path)?;

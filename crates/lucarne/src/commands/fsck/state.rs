@@ -11,19 +11,19 @@ use crate::commands::atomic;
 
 /// The tree that is being checked, and how far.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct State {
+pub(crate) struct State {
     /// The signed note of that tree, byte for byte. A check that goes on keeps to it:
     /// half of one tree and half of another are no whole.
-    pub(super) note: Bytes,
-    pub(super) next: FsckPosition,
+    pub(crate) note: Bytes,
+    pub(crate) next: FsckPosition,
     /// Problems that were found so far, and files that could not be read.
-    pub(super) wrong: u64,
-    pub(super) unread: u64,
+    pub(crate) wrong: u64,
+    pub(crate) unread: u64,
 }
 
 impl State {
     /// Nothing of this tree is checked yet.
-    pub(super) fn begin(note: Bytes) -> Self {
+    pub(crate) fn begin(note: Bytes) -> Self {
         State {
             note,
             next: FsckPosition::default(),
@@ -36,7 +36,7 @@ impl State {
     ///
     /// # Errors
     /// If the file is none of these.
-    pub(super) fn read(path: &Path) -> Result<Option<State>> {
+    pub(crate) fn read(path: &Path) -> Result<Option<State>> {
         let text = match std::fs::read(path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -58,7 +58,7 @@ impl State {
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub(super) fn write(&self, path: &Path) -> Result<()> {
+    pub(crate) fn write(&self, path: &Path) -> Result<()> {
         let note = std::str::from_utf8(&self.note).unwrap_or_default();
         let json = json!({
             "checkpoint": note,

@@ -93,6 +93,19 @@ impl Outside {
     }
 }
 
+/// Makes the lock of a log that never had one, held against the places that the
+/// configuration names.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) async fn from_data(config: &Config, log: &LogSettings) -> Result<String> {
+    let outside = Outside {
+        places: KnownPlaces::of(log),
+        without: Vec::new(),
+    };
+    rebuild(config, log, &outside).await
+}
+
 /// Puts the newest checkpoint that the log's data have into its lock, which
 /// must have none.
 async fn rebuild(config: &Config, log: &LogSettings, outside: &Outside) -> Result<String> {

@@ -1,6 +1,8 @@
 //! Logs of Sunlight and TesseraCT go on as logs of Lucarne, and back: with the
 //! real directories that those have left.
 
+mod adopt;
+
 use std::fs;
 use std::io::{Read, Write};
 use std::net::SocketAddr;

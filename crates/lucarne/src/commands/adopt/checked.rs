@@ -1,0 +1,124 @@
+//! The files of the log against its published tree: all of them once, and later
+//! those that are new.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Result;
+use futures_util::StreamExt;
+use lucarne_log::{Answer, Files, FsckPosition, Left, Problem, fsck};
+use lucarne_tlog::TILE_WIDTH;
+
+use super::preflight::Verdict;
+use crate::commands::fsck::State;
+use crate::config::LogSettings;
+
+/// Findings that are kept to be told.
+const TOLD: usize = 5;
+
+/// The outcome of a check.
+pub(crate) struct Checked {
+    /// What is said of it later: the tree, and how far it was right.
+    state: State,
+    /// Entries that were checked before, and those of the tree.
+    pub(super) before: u64,
+    pub(super) size: u64,
+    told: Vec<String>,
+}
+
+impl Checked {
+    /// Checks all files of the tree that no earlier check has found right.
+    ///
+    /// # Errors
+    /// If the note of the earlier check cannot be read.
+    pub(super) async fn up_to(
+        log: &LogSettings,
+        left: &Left,
+        files: Arc<dyn Files>,
+    ) -> Result<Checked> {
+        let from = earlier(log, left).await?;
+        Ok(Checked::from(left, files, from).await)
+    }
+
+    /// Checks all files of the tree.
+    pub(crate) async fn all(left: &Left, files: Arc<dyn Files>) -> Checked {
+        Checked::from(left, files, FsckPosition::default()).await
+    }
+
+    async fn from(left: &Left, files: Arc<dyn Files>, from: FsckPosition) -> Checked {
+        let published = left.published();
+        let mut checked = Checked {
+            state: State::begin(published.checkpoint.clone()),
+            before: from.tile * TILE_WIDTH,
+            size: published.size,
+            told: Vec::new(),
+        };
+        let at_once = std::thread::available_parallelism().map_or(2, usize::from);
+        let tiles = fsck(files, left.checkpoint(), from, at_once);
+        futures_util::pin_mut!(tiles);
+        while let Some(tile) = tiles.next().await {
+            for finding in &tile.findings {
+                match finding.problem {
+                    Problem::Unreadable(_) => checked.state.unread += 1,
+                    _ => checked.state.wrong += 1,
+                }
+                if checked.told.len() < TOLD {
+                    checked.told.push(finding.to_string());
+                }
+            }
+            checked.state.next = tile.next;
+        }
+        checked
+    }
+
+    /// Returns the words for what is wrong.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let State { wrong, unread, .. } = self.state;
+        (wrong + unread > 0).then(|| {
+            format!(
+                "{wrong} files are wrong and {unread} were not to be read: {}. `lucarne fsck` names \
+                 all of them, and `lucarne repair` puts them right from a copy",
+                self.told.join("; ")
+            )
+        })
+    }
+
+    /// Returns the verdict: what could not be read is not right.
+    pub(super) fn verdict(&self) -> Verdict {
+        match (self.state.wrong, self.state.unread) {
+            (0, 0) => Verdict::Right,
+            (0, _) => Verdict::Untold,
+            _ => Verdict::Refused,
+        }
+    }
+
+    /// Notes in the cache that all of this tree is right.
+    ///
+    /// # Errors
+    /// If that cannot be written.
+    pub(super) fn remember(&self, log: &LogSettings) -> Result<()> {
+        self.state.write(&file(log))
+    }
+}
+
+fn file(log: &LogSettings) -> PathBuf {
+    log.cache.value.join("adopt.state")
+}
+
+/// Returns the place after what an earlier check has found right: of a tree with
+/// which this one begins. The partial tile at its end is another by now.
+async fn earlier(log: &LogSettings, left: &Left) -> Result<FsckPosition> {
+    let Some(state) = State::read(&file(log))? else {
+        return Ok(FsckPosition::default());
+    };
+    let answer = Answer {
+        place: file(log).display().to_string(),
+        note: Ok(state.note),
+    };
+    let known = answer.verify(&log.to_log_config())?;
+    left.hold_against(&known).await?;
+    Ok(FsckPosition {
+        tile: known.size() / TILE_WIDTH,
+        newest_ms: state.next.newest_ms,
+    })
+}

@@ -1,0 +1,291 @@
+//! Everything that must be true before a log is taken over. Nothing is written.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use lucarne_log::{Fatal, Left, Log, Looked};
+use lucarne_storage::LockError;
+use tokio::time::Instant;
+
+use super::checked::Checked;
+use super::places;
+use crate::commands::fsck;
+use crate::commands::lock::show;
+use crate::config::{Config, DataPlace, LockPlace, LogSettings, Report};
+use crate::roots::{self, Remember};
+use crate::{inception, open};
+
+/// Longer than an idle log of Sunlight or Lucarne waits before it signs again: who
+/// still does is seen to.
+const STILL: Duration = Duration::from_secs(6);
+
+/// The verdict of a check, the worst last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Verdict {
+    #[default]
+    Right,
+    /// It could not be looked at.
+    Untold,
+    Refused,
+}
+
+/// The verdicts, each of which is printed when it is there.
+#[derive(Default)]
+pub(super) struct Findings(Verdict);
+
+impl Findings {
+    /// Prints a verdict, and keeps the worst.
+    pub(super) fn add(&mut self, what: &str, verdict: Verdict, why: &str) {
+        let sign = match verdict {
+            Verdict::Right => '✓',
+            Verdict::Untold => '?',
+            Verdict::Refused => '✗',
+        };
+        println!("{sign} {what}: {why}");
+        self.0 = self.0.max(verdict);
+    }
+
+    pub(super) fn right(&mut self, what: &str, why: &str) {
+        self.add(what, Verdict::Right, why);
+    }
+
+    /// Prints what the log says of itself.
+    fn fatal(&mut self, what: &str, fatal: &Fatal) {
+        let verdict = match fatal.is_verdict() {
+            true => Verdict::Refused,
+            false => Verdict::Untold,
+        };
+        self.add(what, verdict, &fatal.to_string());
+    }
+
+    pub(super) fn worst(&self) -> Verdict {
+        self.0
+    }
+}
+
+/// The state of the lock of a log that can be taken over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LockState {
+    /// It knows the log, and agrees with storage.
+    Agrees,
+    /// It has none of this log: it is to be made from what is published.
+    Absent,
+}
+
+/// All that was seen.
+pub(super) struct Preflight {
+    pub(super) findings: Findings,
+    pub(super) left: Option<Left>,
+    pub(super) lock: Option<LockState>,
+}
+
+impl Preflight {
+    /// Looks at everything, cheap things first, and says each.
+    ///
+    /// # Errors
+    /// If the data cannot be opened.
+    pub(super) async fn of(config: &Config, log: &LogSettings) -> Result<Preflight> {
+        let begun = Instant::now();
+        let mut findings = Findings::default();
+        places::look(log, &mut findings);
+        accepted_roots(log, &mut findings);
+        let assets = open::watched_assets(&log.data.value).await?;
+        let (left, lock) = match Log::left(log.to_log_config(), assets.clone()).await {
+            Ok(left) => {
+                let published = left.published();
+                let said = format!("{} entries, signed with this key", published.size);
+                findings.right("checkpoint", &said);
+                let lock = lock(config, log, &mut findings).await;
+                (Some(left), lock)
+            }
+            Err(fatal) => {
+                findings.fatal("checkpoint", &fatal);
+                (None, None)
+            }
+        };
+        if let Some(left) = &left {
+            if let DataPlace::Directory(directory) = &log.data.value {
+                tesseract_state(directory, left, &mut findings);
+            }
+            files(log, left, &mut findings).await;
+            tokio::time::sleep_until(begun + STILL).await;
+            let now = Log::left(log.to_log_config(), assets).await;
+            match now {
+                Ok(now) if now.published().checkpoint == left.published().checkpoint => {
+                    findings.right("stopped", "nothing was published meanwhile");
+                }
+                Ok(_) => findings.add(
+                    "stopped",
+                    Verdict::Refused,
+                    "the log was signed meanwhile: stop the other software for good first; to make \
+                     the index while it runs, use --follow",
+                ),
+                Err(fatal) => findings.fatal("stopped", &fatal),
+            }
+        }
+        Ok(Preflight {
+            findings,
+            left,
+            lock,
+        })
+    }
+}
+
+fn accepted_roots(log: &LogSettings, findings: &mut Findings) {
+    let mut report = Report::default();
+    let roots = roots::load(log, Remember::No, &mut report);
+    match report.problems() {
+        [] => findings.right("roots", &format!("{} are accepted", roots.len())),
+        _ => findings.add(
+            "roots",
+            Verdict::Refused,
+            &report.problem_lines().join("; "),
+        ),
+    }
+}
+
+/// Holds the lock against storage, staged rounds included.
+async fn lock(config: &Config, log: &LogSettings, findings: &mut Findings) -> Option<LockState> {
+    let place = &config.checkpoints.value;
+    let is_there = match place {
+        LockPlace::Sqlite(path) => path.exists(),
+        _ => true,
+    };
+    let known = match is_there {
+        true => known(place, log).await,
+        false => Ok(false),
+    };
+    match known {
+        Err(error) => {
+            findings.add("lock", Verdict::Untold, &error.to_string());
+            None
+        }
+        Ok(false) => unlocked(log, findings).await,
+        Ok(true) => match show::ask(config, log).await {
+            Ok((_, _, looked)) => agreed(&looked, findings),
+            Err(fatal) => {
+                findings.fatal("lock", &fatal);
+                None
+            }
+        },
+    }
+}
+
+async fn known(place: &LockPlace, log: &LogSettings) -> Result<bool, LockError> {
+    let lock = open::watched_lock(place).await?;
+    let known = inception::exists(log, &*lock).await;
+    lock.close().await;
+    known
+}
+
+fn agreed(looked: &Looked, findings: &mut Findings) -> Option<LockState> {
+    if let Some(problem) = show::problem(looked) {
+        findings.add("lock", Verdict::Refused, &problem);
+        return None;
+    }
+    match show::ahead(looked) {
+        Some(ahead) => findings.right("lock", &format!("agrees with storage; {ahead}")),
+        None => findings.right(
+            "lock",
+            "agrees with storage: all that was signed is published",
+        ),
+    }
+    Some(LockState::Agrees)
+}
+
+/// Looks whether a lock can be made of what is published: storage has nothing beyond
+/// it, and no Sunlight or Lucarne has signed more.
+async fn unlocked(log: &LogSettings, findings: &mut Findings) -> Option<LockState> {
+    if let DataPlace::Directory(directory) = &log.data.value {
+        let theirs = directory.join(".state").is_dir();
+        let sunlights = directory.join("staging").is_dir() || directory.join("_roots.pem").exists();
+        if sunlights && !theirs {
+            let why = "it has none of this log, and Sunlight wrote the directory, which has one: name \
+                       that in `checkpoints`. If it is lost: docs/operations.md, \"The lock is lost\"";
+            findings.add("lock", Verdict::Refused, why);
+            return None;
+        }
+    }
+    let assets = match open::watched_assets(&log.data.value).await {
+        Ok(assets) => assets,
+        Err(error) => {
+            findings.add("lock", Verdict::Untold, &error.to_string());
+            return None;
+        }
+    };
+    match Log::newest(&log.to_log_config(), assets).await {
+        Ok(newest) => {
+            let size = newest.published().size;
+            let why = format!("there is none; it will be made with the {size} published entries");
+            findings.right("lock", &why);
+            Some(LockState::Absent)
+        }
+        Err(fatal) => {
+            findings.fatal("lock", &fatal);
+            None
+        }
+    }
+}
+
+/// Compares what TesseraCT has integrated with what it has published.
+fn tesseract_state(directory: &Path, left: &Left, findings: &mut Findings) {
+    let path = directory.join(".state/treeState");
+    let json = match std::fs::read(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
+        Err(error) => {
+            let why = format!("{}: {error}", path.display());
+            return findings.add(".state", Verdict::Untold, &why);
+        }
+        Ok(json) => json,
+    };
+    let said: Option<serde_json::Value> = serde_json::from_slice(&json).ok();
+    let size = said.as_ref().and_then(|said| said.get("size")?.as_u64());
+    let root = said.as_ref().and_then(|said| {
+        base64_simd::STANDARD
+            .decode_to_vec(said.get("root")?.as_str()?)
+            .ok()
+    });
+    let (Some(size), Some(root)) = (size, root) else {
+        let why = format!("{} is not what TesseraCT writes", path.display());
+        return findings.add(".state", Verdict::Untold, &why);
+    };
+    let published = left.published();
+    if size == published.size && root == published.root.0 {
+        return findings.right(".state", "all that TesseraCT has integrated is published");
+    }
+    let why = match size > published.size {
+        true => format!(
+            "TesseraCT has integrated {size} entries and published {}: start it again without \
+             submissions, wait until it has published them, and stop it",
+            published.size
+        ),
+        false => format!(
+            "TesseraCT's state has {size} entries, and {} are published with another root: state and \
+             tiles are not of one log, or the state was restored",
+            published.size
+        ),
+    };
+    findings.add(".state", Verdict::Refused, &why);
+}
+
+async fn files(log: &LogSettings, left: &Left, findings: &mut Findings) {
+    let checked = match fsck::opened(&log.data.value).await {
+        Ok((files, _)) => Checked::up_to(log, left, files).await,
+        Err(error) => Err(error),
+    };
+    match checked {
+        Err(error) => findings.add("files", Verdict::Untold, &format!("{error:#}")),
+        Ok(checked) => match checked.problem() {
+            Some(problem) => findings.add("files", checked.verdict(), &problem),
+            None => findings.right(
+                "files",
+                &format!(
+                    "all {} entries lead to the signed root; {} of them were checked before",
+                    checked.size,
+                    checked.before.min(checked.size)
+                ),
+            ),
+        },
+    }
+}

@@ -1,0 +1,168 @@
+//! `lucarne give-back`: a directory with which Sunlight or TesseraCT starts.
+//!
+//! Sunlight needs nothing but what is there: lock, tiles and checkpoint are kept as
+//! it writes them. TesseraCT has its data tiles plain, and keeps size and root of
+//! the tree in a file of its own, which is written last.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail, ensure};
+use lucarne_log::{Left, Log, gunzip};
+use lucarne_tlog::{Level, TILE_WIDTH, Tile};
+use serde_json::json;
+
+use super::adopt::Checked;
+use super::lock::show;
+use super::{atomic, failed, fsck, looking};
+use crate::cli::{GiveBack, Software};
+use crate::config::{Config, DataPlace, LockPlace, LogSettings};
+use crate::{open, runtime};
+
+/// The layout of `.state` that is known.
+const STATE_VERSION: &str = "1";
+
+/// Makes the log ready for the other software.
+pub(crate) fn run(options: &GiveBack) -> ExitCode {
+    let (config, report) = match options.flags.given() {
+        true => options.flags.read(),
+        false => Config::read(&options.config),
+    };
+    let config = match (config, report.problems()) {
+        (Some(config), []) => config,
+        _ => {
+            for line in report.problem_lines() {
+                eprintln!("problem: {line}");
+            }
+            return failed("nothing was written; correct this first");
+        }
+    };
+    let given = runtime::run(async {
+        let log = looking::the_one(&config, options.name.as_deref())?;
+        give_back(&config, log, options.to).await
+    });
+    match given {
+        Ok(said) => {
+            println!("{said}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => failed(format_args!("the log was not given back: {error:#}")),
+    }
+}
+
+async fn give_back(config: &Config, log: &LogSettings, to: Software) -> Result<String> {
+    let name = &log.shortname.value;
+    let DataPlace::Directory(directory) = &log.data.value else {
+        bail!("a bucket is not given back by this: docs/migrating.md says why");
+    };
+    if to == Software::Sunlight {
+        ensure!(
+            matches!(config.checkpoints.value, LockPlace::Sqlite(_)),
+            "the lock {} is none that Sunlight reads: that is an SQLite database",
+            config.checkpoints.value
+        );
+    } else {
+        known_state(directory)?;
+    }
+    // Held to the end: no process may sign meanwhile.
+    let assets = open::assets(&log.data.value, Arc::new(())).await?;
+    settled(config, log).await?;
+    let left = Log::left(log.to_log_config(), assets).await?;
+    whole(log, &left).await?;
+    let size = left.published().size;
+    if to == Software::Sunlight {
+        return Ok(format!(
+            "log {name} with its {size} entries is as Sunlight writes it: nothing had to be written. \
+             Take the unit of `lucarne serve` away for good, let a read server serve the directory at \
+             the monitoring prefix, and start Sunlight"
+        ));
+    }
+    let (published, place) = (left.published(), directory.clone());
+    let unpacked = tokio::task::spawn_blocking(move || unpack(&place, size)).await??;
+    let root = base64_simd::STANDARD.encode_to_string(published.root.0);
+    let state = format!(r#"{{"size":{size},"root":{}}}"#, json!(root));
+    let path = directory.join(".state/treeState");
+    atomic::write(&path, &state).with_context(|| format!("cannot write {}", path.display()))?;
+    synced(&path)?;
+    whole(log, &left).await?;
+    Ok(format!(
+        "log {name} with its {size} entries is as TesseraCT writes it: {unpacked} data tiles were \
+         unpacked, and .state/treeState is up to date. Take the unit of `lucarne serve` away for good, \
+         and start TesseraCT. Never start Lucarne again with the lock {}, which does not learn what \
+         TesseraCT signs: move it away",
+        config.checkpoints.value
+    ))
+}
+
+/// Refuses a state of TesseraCT's that is not there, or of another kind.
+fn known_state(directory: &Path) -> Result<()> {
+    let path = directory.join(".state/version");
+    let version = std::fs::read_to_string(&path).with_context(|| {
+        format!(
+            "{} cannot be read: only a log that TesseraCT made has the state that it starts with",
+            path.display()
+        )
+    })?;
+    ensure!(
+        version.trim() == STATE_VERSION,
+        "{} says {}: only {STATE_VERSION} is known",
+        path.display(),
+        version.trim()
+    );
+    let state = path.with_file_name("treeState");
+    ensure!(state.is_file(), "there is no {}", state.display());
+    Ok(())
+}
+
+/// Refuses a log of which more is signed than published.
+async fn settled(config: &Config, log: &LogSettings) -> Result<()> {
+    let (_, _, looked) = show::ask(config, log).await?;
+    if let Some(problem) = show::problem(&looked) {
+        bail!("{problem}");
+    }
+    if let Some(ahead) = show::ahead(&looked) {
+        bail!("{ahead}. Start `lucarne serve` once more, and stop it with SIGTERM");
+    }
+    Ok(())
+}
+
+async fn whole(log: &LogSettings, left: &Left) -> Result<()> {
+    let (files, _) = fsck::opened(&log.data.value).await?;
+    match Checked::all(left, files).await.problem() {
+        Some(problem) => bail!("{problem}"),
+        None => Ok(()),
+    }
+}
+
+/// Unpacks the data tiles of the tree that are packed, each in one step. A stop in
+/// between leaves a log that either software reads.
+fn unpack(directory: &Path, size: u64) -> Result<u64> {
+    let mut unpacked = 0;
+    for index in 0..size.div_ceil(TILE_WIDTH) {
+        let tile = Tile::widest(Level::Data, index, size).context("the tree is too large")?;
+        let path = directory.join(tile.path());
+        let of_tile = || path.display().to_string();
+        let stored = match std::fs::read(&path) {
+            // A wider one has taken its place.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            stored => stored.with_context(of_tile)?,
+        };
+        let length = stored.len();
+        let plain = gunzip(stored.into()).with_context(of_tile)?;
+        if plain.len() != length {
+            atomic::write_bytes(&path, &plain).with_context(of_tile)?;
+            synced(&path)?;
+            unpacked += 1;
+        }
+    }
+    Ok(unpacked)
+}
+
+/// Makes the name of a file durable.
+fn synced(path: &Path) -> Result<()> {
+    let directory = path.parent().context("a file lies in a directory")?;
+    File::open(directory)?.sync_all()?;
+    Ok(())
+}
