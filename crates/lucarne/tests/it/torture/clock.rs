@@ -33,7 +33,7 @@ const AHEAD: u64 = 10_000 + 1_000;
 
 #[test]
 fn steps_of_the_clock_lose_nothing() {
-    let mut cases = Cases::new("the clock is set", 4);
+    let mut cases = Cases::new("the clock is set", 2);
     let life = Life::new(Place::directory());
     while let Some(mut luck) = cases.next() {
         let disk = BadDisk::new();
