@@ -13,10 +13,16 @@ use lucarne_ct::{Certificate, Chain, EntryKind, Policy, Roots, TileLeaf, Validat
 use lucarne_fuzz::{HEADS, ORIGIN, log_key};
 use lucarne_mint::testing::Pki;
 use lucarne_mint::{Authority, CaOptions, Der, KeyType, Poison, oid, pem};
+use lucarne_signer::Head;
+use lucarne_signer::wire::{self, Request, Wish};
 
 #[allow(dead_code)]
 #[path = "../crates/log/src/record.rs"]
 mod record;
+
+#[allow(dead_code)]
+#[path = "../crates/log/src/forward/wire.rs"]
+mod forward;
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
@@ -201,9 +207,10 @@ fn certificates(seeds: &mut Seeds, chain: &Ders) -> Outcome {
         seeds.add("ocsp_scts", ocsp_response(list))?;
     }
     let poison = parsed.and_then(|leaf| leaf.extension(oid::POISON.as_bytes()));
+    let issuer = chain.get(1).map_or(&[][..], Vec::as_slice);
+    let length = u16::try_from(leaf.len())?.to_be_bytes();
+    seeds.add("lint", [&length, leaf.as_slice(), issuer].concat())?;
     if poison.is_some() {
-        let issuer = chain.get(1).map_or(&[][..], Vec::as_slice);
-        let length = u16::try_from(leaf.len())?.to_be_bytes();
         seeds.add("precert_tbs", [&length, leaf.as_slice(), issuer].concat())?;
     }
     let pem: String = chain
@@ -222,7 +229,7 @@ fn certificates(seeds: &mut Seeds, chain: &Ders) -> Outcome {
 
 /// What becomes of the chains that a log accepts: leaves, records, SCTs.
 fn entries(seeds: &mut Seeds, chains: &[Ders]) -> Outcome {
-    let mut tile = Vec::new();
+    let (mut tile, mut items) = (Vec::new(), Vec::new());
     let key = log_key();
     for (chain, index) in chains.iter().zip(0..) {
         let mut roots = Roots::new();
@@ -239,9 +246,25 @@ fn entries(seeds: &mut Seeds, chains: &[Ders]) -> Outcome {
                 "sct_json",
                 key.sign_sct(NOW_MS, &entry.signed, index)?.to_json(),
             )?;
+            items.push(forward::Item {
+                entry,
+                not_before_ms: Some(NOW_MS as i64),
+            });
         }
         seeds.add("tile_leaf", &tile)?;
     }
+    items.truncate(forward::MOST_ENTRIES);
+    seeds.add("batch", forward::Batch::encode(&[7; 32], &items))?;
+    let placed = forward::Outcome::Placed {
+        index: 1,
+        timestamp_ms: NOW_MS,
+    };
+    let answer = forward::Answer {
+        status: forward::Status::Taken,
+        depth: 1,
+        outcomes: vec![placed, forward::Outcome::Lost],
+    };
+    seeds.add("batch", answer.encode())?;
     let mut writer = record::RecordWriter::with_capacity(tile.len());
     writer.entries().extend_from_slice(&tile);
     let step = record::Step {
@@ -255,7 +278,33 @@ fn entries(seeds: &mut Seeds, chains: &[Ders]) -> Outcome {
         .iter()
         .filter_map(|chain| chain.last())
         .map(Vec::as_slice);
-    seeds.add("round_record", writer.finish(&step, issuers).0)
+    seeds.add("round_record", writer.finish(&step, issuers).0)?;
+    signer_requests(seeds, tile)
+}
+
+fn signer_requests(seeds: &mut Seeds, leaf: Vec<u8>) -> Outcome {
+    let (size, root, timestamp_ms) = HEADS[2];
+    let head = Head {
+        size,
+        root,
+        timestamp_ms,
+    };
+    let proof = vec![root; 3];
+    let leaf = Wish::Leaf {
+        size,
+        index: 1,
+        proof: proof.clone(),
+        leaf: &leaf,
+    };
+    for wish in [Wish::Last, Wish::Head { head, proof }, leaf] {
+        let log_id = log_key().log_id();
+        let frame = Request { log_id, wish }.encode();
+        // Its length is before it.
+        seeds.add("signer_request", &frame[4..])?;
+    }
+    let signatures = wire::encode_signatures(&[vec![1; 70], vec![2; 72]]);
+    let response = wire::encode_response(wire::Status::Done, &signatures);
+    seeds.add("signer_request", &response[4..])
 }
 
 /// The chains of the corpus of real certificates, none where it is absent.

@@ -1,12 +1,14 @@
 use std::cell::RefCell;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use lucarne_testkit::{Client, LogUnderTest, Place, Server, Usage, usage};
+use lucarne_mint::CaDirectory;
+use lucarne_testkit::{LogUnderTest, Place, Server, Usage, tls_client, usage};
 
 use crate::{
     Common,
     chains::{Issuer, Store},
+    endpoint::Endpoint,
     floor,
     load::{self, Arrivals, Outcome, Plan},
     syncs::Counter,
@@ -46,6 +48,9 @@ pub(crate) struct Options {
     /// Share of submissions that repeat an earlier one
     #[arg(long, default_value_t = 0.1)]
     duplicates: f64,
+    /// Over TLS; handshakes before the measured time
+    #[arg(long)]
+    https: bool,
     /// Count sync operations with strace (slows the server: use with --rate)
     #[arg(long)]
     syncs: bool,
@@ -88,9 +93,15 @@ impl Options {
             warm_up: 1.0,
             period,
             duplicates: 0.1,
+            https: false,
             syncs: false,
             setting: Vec::new(),
         }
+    }
+
+    /// The same over TLS, or not.
+    pub(crate) fn over_tls(self, https: bool) -> Self {
+        Self { https, ..self }
     }
 }
 
@@ -157,6 +168,26 @@ pub(crate) fn start(log: &LogUnderTest) -> Result<Server> {
     Ok(server)
 }
 
+/// The same over TLS, with a certificate of the server's own making.
+pub(crate) fn start_https(log: &LogUnderTest) -> Result<(Server, Endpoint)> {
+    let server = log.launch("serve").arg("--testcert").start(log.address())?;
+    let ca = CaDirectory::at(log.path().join("cache/testcert")).open()?;
+    let endpoint = Endpoint {
+        address: log.address(),
+        tls: Some(tls_client([ca.cert_der().to_vec()], &[])?),
+    };
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while endpoint.get("/health").is_err() {
+        ensure!(
+            Instant::now() < deadline,
+            "not healthy:\n{}",
+            server.output()
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok((server, endpoint))
+}
+
 /// Runs something asynchronous on this thread.
 pub(crate) fn wait<T>(task: impl Future<Output = T>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -167,9 +198,8 @@ pub(crate) fn wait<T>(task: impl Future<Output = T>) -> Result<T> {
 
 /// Requests to object stores that the log has sent so far, those of its lock
 /// among them.
-async fn store_requests(log: &LogUnderTest) -> Result<u64> {
-    let site = Client::new(format!("http://{}", log.address()));
-    let metrics = site.get("metrics").await?.text();
+fn store_requests(endpoint: &Endpoint) -> Result<u64> {
+    let metrics = endpoint.get("/metrics")?;
     let lines = metrics.lines();
     let counters = lines.filter(|line| line.starts_with("lucarne_store_requests_total{"));
     let counts = counters.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
@@ -211,7 +241,10 @@ impl<'a> Bench<'a> {
             settings.trim(),
         )?
         .pin(self.common.server_core);
-        let server = start(&log)?;
+        let (server, endpoint) = match options.https {
+            false => (start(&log)?, log.address().into()),
+            true => start_https(&log)?,
+        };
         let seconds = options.warm_up + options.duration;
         let chains = (seconds * rate_expected(run)) as usize;
         let host = log.address().to_string();
@@ -237,12 +270,12 @@ impl<'a> Bench<'a> {
                 syncs = Some(counter.finish()?);
             }
             marks.push(usage(server.pid())?);
-            requests_sent.push(wait(store_requests(&log))??);
+            requests_sent.push(store_requests(&endpoint)?);
             Ok(())
         };
-        let outcome = load::run(log.address(), &plan, &mut requests, &mut mark)
+        let outcome = load::run(endpoint.clone(), &plan, &mut requests, &mut mark)
             .with_context(|| server.output())?;
-        self.check_size(&log, &server, &outcome)?;
+        self.check_size(&endpoint, &server, &outcome)?;
         self.kept.borrow_mut().push(log);
         Ok(Figures {
             outcome,
@@ -255,10 +288,9 @@ impl<'a> Bench<'a> {
     }
 
     /// The log must hold exactly the new entries that it acknowledged.
-    fn check_size(&self, log: &LogUnderTest, server: &Server, outcome: &Outcome) -> Result<()> {
-        let checkpoint = wait(async { log.client().get("checkpoint").await?.ok() })??;
-        let text = String::from_utf8_lossy(&checkpoint).into_owned();
-        let size: u64 = text
+    fn check_size(&self, endpoint: &Endpoint, server: &Server, outcome: &Outcome) -> Result<()> {
+        let checkpoint = endpoint.get("/test/checkpoint")?;
+        let size: u64 = checkpoint
             .lines()
             .nth(1)
             .and_then(|line| line.parse().ok())

@@ -54,11 +54,12 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Opens or makes it. It is thrown away after a month: leaves expire.
+    /// Opens or makes it. It is thrown away after a day: leaves that are older than a log's `freshness`
+    /// are in its other lane.
     pub(crate) fn open(directory: &Path) -> Result<Self> {
         let directory = directory.join("chains");
         let file = directory.join("pki.pem");
-        if age_in_days(&file).is_some_and(|days| days > 30) {
+        if age_in_days(&file).is_some_and(|days| days >= 1) {
             fs::remove_dir_all(&directory)?;
         }
         fs::create_dir_all(&directory)

@@ -1,10 +1,9 @@
 use std::{
     io::{self, ErrorKind, IoSlice, Read, Write},
-    net::SocketAddr,
     time::Instant,
 };
 
-use mio::net::TcpStream;
+use crate::endpoint::{Endpoint, Stream};
 
 /// A request's pieces, written one after the other.
 pub(crate) type Pieces<'a> = [&'a [u8]; 4];
@@ -12,7 +11,7 @@ pub(crate) type Pieces<'a> = [&'a [u8]; 4];
 /// One kept-alive HTTP/1.1 connection with at most one request under way.
 /// Bodies are counted, not kept.
 pub(crate) struct Connection {
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: Stream,
     /// The request under way: its number and when it should have started.
     pub(crate) request: Option<(u32, Instant)>,
     /// The bytes that the socket did not take yet.
@@ -30,12 +29,9 @@ struct Response {
 }
 
 impl Connection {
-    pub(crate) fn open(address: SocketAddr) -> io::Result<Self> {
-        let stream = std::net::TcpStream::connect(address)?;
-        stream.set_nodelay(true)?;
-        stream.set_nonblocking(true)?;
+    pub(crate) fn open(endpoint: &Endpoint) -> io::Result<Self> {
         Ok(Self {
-            stream: TcpStream::from_std(stream),
+            stream: endpoint.connect()?,
             request: None,
             unsent: Vec::new(),
             header: Vec::new(),
@@ -69,7 +65,10 @@ impl Connection {
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        match self.stream.flush() {
+            Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// The socket has more: the status of the response, once it is whole.
@@ -86,7 +85,7 @@ impl Connection {
             }
             // Less than the buffer holds: the socket is empty, and polling is
             // edge-triggered, so nothing is missed.
-            if read < buffer.len() {
+            if read < buffer.len() && self.stream.reads_all() {
                 return Ok(None);
             }
         }
@@ -159,7 +158,7 @@ mod tests {
 
     fn pair() -> (Connection, std::net::TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let connection = Connection::open(listener.local_addr().unwrap()).unwrap();
+        let connection = Connection::open(&listener.local_addr().unwrap().into()).unwrap();
         (connection, listener.accept().unwrap().0)
     }
 

@@ -3,9 +3,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    io,
-    net::SocketAddr,
-    thread,
+    io, thread,
     time::{Duration, Instant},
 };
 
@@ -14,6 +12,7 @@ use hdrhistogram::Histogram;
 use mio::{Events, Interest, Poll, Token};
 
 use crate::connection::{Connection, Pieces};
+use crate::endpoint::Endpoint;
 
 /// The source of requests.
 pub(crate) trait Requests {
@@ -67,12 +66,12 @@ pub(crate) struct Outcome {
 
 /// Runs the load. `mark` is called when the measured time begins and ends.
 pub(crate) fn run(
-    address: SocketAddr,
+    endpoint: impl Into<Endpoint>,
     plan: &Plan,
     requests: &mut dyn Requests,
     mark: &mut dyn FnMut() -> Result<()>,
 ) -> Result<Outcome> {
-    let mut load = Load::open(address, plan)?;
+    let mut load = Load::open(endpoint.into(), plan)?;
     let begin = Instant::now();
     load.due = begin;
     load.send_due(plan, requests);
@@ -94,7 +93,7 @@ pub(crate) fn run(
 }
 
 struct Load {
-    address: SocketAddr,
+    endpoint: Endpoint,
     poll: Poll,
     connections: Vec<Connection>,
     idle: VecDeque<usize>,
@@ -138,17 +137,17 @@ impl Tally {
 }
 
 impl Load {
-    fn open(address: SocketAddr, plan: &Plan) -> Result<Self> {
+    fn open(endpoint: Endpoint, plan: &Plan) -> Result<Self> {
         let poll = Poll::new()?;
         let mut connections = Vec::with_capacity(plan.connections);
         for number in 0..plan.connections {
-            let mut connection = Connection::open(address)
-                .with_context(|| format!("connection {number} to {address}"))?;
+            let mut connection = Connection::open(&endpoint)
+                .with_context(|| format!("connection {number} to {}", endpoint.address))?;
             register(&poll, &mut connection, number)?;
             connections.push(connection);
         }
         Ok(Self {
-            address,
+            endpoint,
             poll,
             idle: (0..connections.len()).collect(),
             connections,
@@ -285,7 +284,7 @@ impl Load {
     /// A connection broke: counted, and replaced by a new one.
     fn replace(&mut self, number: usize) {
         self.outcome.fail(0);
-        let Ok(mut fresh) = Connection::open(self.address) else {
+        let Ok(mut fresh) = Connection::open(&self.endpoint) else {
             return;
         };
         if register(&self.poll, &mut fresh, number).is_ok() {
@@ -330,5 +329,5 @@ impl Requests for Nothing {
 fn register(poll: &Poll, connection: &mut Connection, number: usize) -> io::Result<()> {
     let interest = Interest::READABLE | Interest::WRITABLE;
     poll.registry()
-        .register(&mut connection.stream, Token(number), interest)
+        .register(connection.stream.socket(), Token(number), interest)
 }

@@ -1,5 +1,6 @@
 //! Drives the real `lucarne` binary and says what it costs. See the scripts
-//! beside: `bench/add-chain`, `bench/read`, `bench/load`, `bench/compare`, `bench/floor`, `bench/stores`.
+//! beside: `bench/add-chain`, `bench/day`, `bench/read`, `bench/load`, `bench/large`, `bench/many`, `bench/compare`,
+//! `bench/floor`, `bench/stores`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -9,9 +10,13 @@ mod authorities;
 mod chains;
 mod compare;
 mod connection;
+mod day;
+mod endpoint;
 mod floor;
 mod fsck;
+mod large;
 mod load;
+mod many;
 mod nginx;
 mod own;
 mod read;
@@ -54,6 +59,8 @@ struct Common {
 enum Command {
     /// Submits pre-made chains; without options, prints the whole table
     AddChain(add_chain::Options),
+    /// Submits pre-made chains at the rates of an ordinary day, over HTTP and HTTPS
+    Day(day::Options),
     /// Reads tiles and checkpoints, beside nginx
     Read(read::Options),
     /// Checks all files of a log
@@ -69,6 +76,13 @@ enum Command {
     Stores(stores::Options),
     /// Measures what `lucarne load` itself costs
     Load(own::Options),
+    /// Measures logs and dedup indices of any size
+    Large(large::Options),
+    /// Runs many logs that are idle or retired
+    Many(many::Options),
+    /// Adds to an index and dies
+    #[command(hide = true)]
+    LargeKilled(large::index::KilledOptions),
     /// Is the log that it is measured with
     #[command(hide = true)]
     SctServer(own::server::Options),
@@ -79,6 +93,7 @@ fn main() -> Result<()> {
     raise_file_limit();
     match options.command {
         Command::AddChain(command) => add_chain::run(&options.common, &command),
+        Command::Day(command) => day::run(&options.common, &command),
         Command::Read(command) => read::run(&options.common, &command),
         Command::Fsck(command) => fsck::run(&options.common, &command),
         Command::Compare(command) => compare::run(&options.common, &command),
@@ -86,6 +101,9 @@ fn main() -> Result<()> {
         Command::FloorServer(command) => floor::serve(&command),
         Command::Stores(command) => stores::run(&options.common, &command),
         Command::Load(command) => own::run(&options.common, &command),
+        Command::Large(command) => large::run(&options.common, &command),
+        Command::Many(command) => many::run(&options.common, &command),
+        Command::LargeKilled(command) => large::index::die(&command),
         Command::SctServer(command) => own::server::serve(&command),
     }
 }

@@ -22,15 +22,27 @@ pub(crate) fn find() -> Option<PathBuf> {
     all.find_map(|directory| Some(directory.join("nginx")).filter(|file| file.is_file()))
 }
 
-/// Serves `data` the way `docs/nginx.md` says, in one process on one core.
-pub(crate) fn start(data: &Path, scratch: &Path, core: Option<usize>) -> Result<Option<Nginx>> {
+/// Files of a certificate and of its key, in PEM.
+pub(crate) struct CertificateFiles {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
+/// Serves `data` the way `docs/nginx.md` says, in one process on one core; over TLS
+/// with a certificate.
+pub(crate) fn start(
+    data: &Path,
+    scratch: &Path,
+    tls: Option<&CertificateFiles>,
+    core: Option<usize>,
+) -> Result<Option<Nginx>> {
     let Some(binary) = find() else {
         println!("nginx is not installed, nothing to compare with: apt-get install nginx-light");
         return Ok(None);
     };
     let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
     let file = scratch.join("nginx.conf");
-    fs::write(&file, configuration(data, scratch, address))?;
+    fs::write(&file, configuration(data, scratch, tls, address))?;
     let server = Launch::new(binary)
         .arg("-c")
         .arg(&file)
@@ -42,10 +54,24 @@ pub(crate) fn start(data: &Path, scratch: &Path, core: Option<usize>) -> Result<
     Ok(Some(Nginx { address, server }))
 }
 
-fn configuration(data: &Path, scratch: &Path, address: SocketAddr) -> String {
+fn configuration(
+    data: &Path,
+    scratch: &Path,
+    tls: Option<&CertificateFiles>,
+    address: SocketAddr,
+) -> String {
     let (data, scratch) = (data.display(), scratch.display());
+    let (listen, files) = match tls {
+        None => ("", String::new()),
+        Some(files) => {
+            let (certificate, key) = (files.certificate.display(), files.key.display());
+            let files = format!("ssl_certificate {certificate}; ssl_certificate_key {key};");
+            (" ssl", files)
+        }
+    };
     // One process, so that its CPU is all there is; no log, no limits on
-    // kept-alive connections: nginx at its best.
+    // kept-alive connections, files kept open that never change: nginx at its best.
+    // The checkpoint changes, and nginx is not to serve an old one.
     format!(
         "daemon off;
 master_process off;
@@ -55,6 +81,8 @@ events {{ worker_connections 4096; }}
 http {{
     access_log off;
     sendfile on;
+    open_file_cache max=10000 inactive=1h;
+    open_file_cache_valid 1h;
     tcp_nopush on;
     keepalive_requests 1000000000;
     client_body_temp_path {scratch};
@@ -64,10 +92,13 @@ http {{
     scgi_temp_path {scratch};
     default_type application/octet-stream;
     server {{
-        listen {address};
+        listen {address}{listen};
+        ssl_protocols TLSv1.3;
+        {files}
         root {data};
         location / {{ add_header Cache-Control 'public, max-age=604800, immutable'; }}
         location = /checkpoint {{
+            open_file_cache off;
             default_type 'text/plain; charset=utf-8';
             add_header Cache-Control 'no-store';
         }}

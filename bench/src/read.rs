@@ -1,15 +1,17 @@
-use std::{net::SocketAddr, time::Duration};
+use std::{fs, time::Duration};
 
 use anyhow::{Context, Result, ensure};
-use lucarne_testkit::{Client, LogUnderTest, usage};
+use lucarne_mint::{CaDirectory, LeafOptions, pem};
+use lucarne_testkit::{LogUnderTest, Server, usage};
 
 use crate::{
     Common,
-    add_chain::{start, wait},
+    add_chain::{start, start_https},
     chains::{Issuer, Store},
     connection::Pieces,
+    endpoint::Endpoint,
     load::{self, Arrivals, Plan, Requests},
-    nginx,
+    nginx::{self, CertificateFiles, Nginx},
     table::{Row, print},
 };
 
@@ -27,6 +29,9 @@ pub(crate) struct Options {
     /// Entries in the log that is read
     #[arg(long, default_value_t = 2000)]
     entries: usize,
+    /// Compare the limits of reading, which nobody reaches, with none: the server is restarted for each turn
+    #[arg(long)]
+    limits: bool,
 }
 
 /// The resources that are read: name and path.
@@ -40,7 +45,7 @@ const RESOURCES: [(&str, &str); 3] = [
 struct Target {
     name: &'static str,
     pid: u32,
-    address: SocketAddr,
+    endpoint: Endpoint,
     prefix: &'static str,
 }
 
@@ -49,19 +54,66 @@ pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
     let binary = std::path::absolute(&common.binary)?;
     let log =
         LogUnderTest::create(binary, &store.pki.roots_pem(), "period: 50")?.pin(common.server_core);
-    let server = start(&log)?;
-    fill(&log, &store, options.entries).with_context(|| server.output())?;
-    let nginx = nginx::start(&log.data(), log.path(), common.server_core)?;
+    let mut rows = Vec::new();
+    {
+        let server = start(&log)?;
+        fill(&log, &store, options.entries).with_context(|| server.output())?;
+        if options.limits {
+            return compare_limits(&log, server, options);
+        }
+        let nginx = nginx::start(&log.data(), log.path(), None, common.server_core)?;
+        let endpoint = Endpoint::from(log.address());
+        rows.extend(beside(&server, endpoint, nginx.as_ref(), options)?);
+    }
+    let (server, endpoint) = start_https(&log)?;
+    let files = certificate(&log)?;
+    let nginx = nginx::start(&log.data(), log.path(), Some(&files), common.server_core)?;
+    rows.extend(beside(&server, endpoint, nginx.as_ref(), options)?);
+    let title = format!(
+        "CPU per request, {} connections, median of {} rounds taken in turn",
+        options.connections, options.rounds
+    );
+    print(&title, &rows);
+    Ok(())
+}
+
+/// Certificate and key for nginx, of the CA that the server made for itself.
+fn certificate(log: &LogUnderTest) -> Result<CertificateFiles> {
+    let ca = CaDirectory::at(log.path().join("cache/testcert")).open()?;
+    let leaf = LeafOptions::for_names(["127.0.0.1"])?;
+    let files = CertificateFiles {
+        certificate: log.path().join("nginx-certificate.pem"),
+        key: log.path().join("nginx-key.pem"),
+    };
+    let certificate = pem::encode("CERTIFICATE", &ca.issue(&leaf)?);
+    fs::write(&files.certificate, certificate)?;
+    let key = pem::encode("PRIVATE KEY", &leaf.key.to_pkcs8()?);
+    fs::write(&files.key, key)?;
+    Ok(files)
+}
+
+/// The costs of each resource, of either server in turn.
+fn beside(
+    server: &Server,
+    endpoint: Endpoint,
+    nginx: Option<&Nginx>,
+    options: &Options,
+) -> Result<Vec<Row>> {
+    let tls = endpoint.tls.clone();
+    let scheme = endpoint.scheme().to_uppercase();
     let mut targets = vec![Target {
         name: "lucarne",
         pid: server.pid(),
-        address: log.address(),
+        endpoint,
         prefix: "/test/",
     }];
-    targets.extend(nginx.as_ref().map(|nginx| Target {
+    targets.extend(nginx.map(|nginx| Target {
         name: "nginx",
         pid: nginx.server.pid(),
-        address: nginx.address,
+        endpoint: Endpoint {
+            address: nginx.address,
+            tls,
+        },
         prefix: "/",
     }));
     let mut rows = Vec::new();
@@ -74,7 +126,7 @@ pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
             }
         }
         let costs: Vec<f64> = costs.iter().map(|costs| median(costs)).collect();
-        let what = format!("{what} ({size} bytes)");
+        let what = format!("{what} over {scheme} ({size} bytes)");
         let mut figure: Vec<String> = targets
             .iter()
             .zip(&costs)
@@ -88,11 +140,54 @@ pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
         row.figure = figure.join("   ");
         rows.push(row);
     }
+    Ok(rows)
+}
+
+/// What is added to the configuration: limits beyond what one core can serve, for a client that comes without
+/// a proxy, and none.
+const LIMITS: [(&str, &str); 2] = [
+    (
+        "limits",
+        "http: {trusted_proxies: []}\n\
+         read_limits: {client_rate: 1000000000, client_burst: 1000000000, no_contact_rate: 1000000000, \
+         no_contact_burst: 1000000000}\n",
+    ),
+    ("none", "read_limits: off\n"),
+];
+
+/// The same server with limits of reading and without, in turn.
+fn compare_limits(log: &LogUnderTest, mut server: Server, options: &Options) -> Result<()> {
+    let configuration = fs::read_to_string(log.configuration())?;
+    let mut costs = vec![[Vec::new(), Vec::new()]; RESOURCES.len()];
+    for _round in 0..options.rounds {
+        for (turn, (name, settings)) in LIMITS.into_iter().enumerate() {
+            server.stop(Duration::from_secs(30))?;
+            fs::write(log.configuration(), format!("{settings}{configuration}"))?;
+            server = start(log)?;
+            let target = Target {
+                name,
+                pid: server.pid(),
+                endpoint: log.address().into(),
+                prefix: "/test/",
+            };
+            for ((_, path), costs) in RESOURCES.iter().zip(&mut costs) {
+                costs[turn].push(measure(&target, path, options)?);
+            }
+        }
+    }
+    let rows = RESOURCES.iter().zip(&costs).map(|((what, _), costs)| {
+        let [with, without] = costs.each_ref().map(|costs| median(costs));
+        let ratio = with / without;
+        let mut row = Row::new(*what, "");
+        row.figure = format!("limits {with:.1} µs   none {without:.1} µs   ratio {ratio:.2}");
+        row.target = Some((ratio, 1.1));
+        row
+    });
     let title = format!(
         "CPU per request, {} connections, median of {} rounds taken in turn",
         options.connections, options.rounds
     );
-    print(&title, &rows);
+    print(&title, &rows.collect::<Vec<_>>());
     Ok(())
 }
 
@@ -122,10 +217,10 @@ pub(crate) fn fill(log: &LogUnderTest, store: &Store, entries: usize) -> Result<
 fn same_bytes(targets: &[Target], path: &str) -> Result<usize> {
     let mut bodies = Vec::new();
     for target in targets {
-        let client = Client::new(format!("http://{}{}", target.address, target.prefix));
-        let answer = client.get_with(path, &[("accept-encoding", "gzip")]);
-        let body = wait(answer)??.ok();
-        bodies.push(body.with_context(|| format!("{}: {path}", target.name))?);
+        let body = target
+            .endpoint
+            .get_gzip(&format!("{}{path}", target.prefix));
+        bodies.push(body.with_context(|| target.name)?);
     }
     let same = path == "checkpoint" || bodies.windows(2).all(|two| two[0] == two[1]);
     ensure!(same, "{path}: the servers do not give the same bytes");
@@ -142,7 +237,7 @@ fn measure(target: &Target, path: &str, options: &Options) -> Result<f64> {
         duration: Duration::from_secs_f64(options.duration),
     };
     let mut marks = Vec::new();
-    let outcome = load::run(target.address, &plan, &mut request, &mut || {
+    let outcome = load::run(target.endpoint.clone(), &plan, &mut request, &mut || {
         marks.push(usage(target.pid)?.cpu_us);
         Ok(())
     })?;
@@ -164,7 +259,7 @@ impl Get {
     fn new(target: &Target, path: &str) -> Self {
         Get(format!(
             "GET {}{path} HTTP/1.1\r\nHost: {}\r\nAccept-Encoding: gzip\r\n\r\n",
-            target.prefix, target.address
+            target.prefix, target.endpoint.address
         ))
     }
 }

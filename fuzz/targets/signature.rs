@@ -13,6 +13,7 @@ use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
 use aws_lc_rs::signature::{self as aws, EcdsaKeyPair, KeyPair, RsaKeyPair, UnparsedPublicKey};
 use libfuzzer_sys::fuzz_target;
+use lucarne_ecdsa::Claim;
 use lucarne_rsa::Hash;
 
 /// Of a curve.
@@ -110,12 +111,52 @@ impl Signer {
 
     fn accepts(&self, hash: usize, digest: &[u8], signature: &[u8]) -> Option<bool> {
         match self {
-            Self::Ecdsa(_, known) => Some(known.accepts(digest, signature)),
+            Self::Ecdsa(_, known) => Some(accepts(known, digest, signature)),
             Self::Rsa(_, known) => known
                 .as_ref()
                 .map(|known| known.accepts(RSA_HASHES[hash], digest, signature)),
         }
     }
+}
+
+/// Signatures that are verified beside the one in question, by kind.
+static COMPANY: LazyLock<[Vec<(Vec<u8>, Vec<u8>)>; 2]> = LazyLock::new(|| {
+    [0, 1].map(|kind| {
+        let sign = |(number, signer): (usize, &Signer)| {
+            let hash = signer.hash(kind, 0);
+            let digest = digest::digest(HASHES[hash], &[number as u8]);
+            (digest.as_ref().to_vec(), signer.sign(hash, &[number as u8]))
+        };
+        SIGNERS[kind].iter().enumerate().map(sign).collect()
+    })
+});
+
+/// The same is said of a signature alone and in any lane, and of those in the lanes beside it.
+fn accepts(known: &lucarne_ecdsa::KnownKey, digest: &[u8], signature: &[u8]) -> bool {
+    let alone = known.accepts(digest, signature);
+    let claim = Claim {
+        key: known,
+        digest,
+        signature,
+    };
+    let (mut claims, mut expected) = (Vec::new(), Vec::new());
+    for (signers, company) in SIGNERS.iter().zip(&*COMPANY) {
+        for (signer, (digest, signature)) in signers.iter().zip(company) {
+            if let Signer::Ecdsa(_, key) = signer {
+                claims.extend([
+                    claim,
+                    Claim {
+                        key,
+                        digest,
+                        signature,
+                    },
+                ]);
+                expected.extend([alone, true]);
+            }
+        }
+    }
+    assert_eq!(lucarne_ecdsa::accept_all(&claims), expected);
+    alone
 }
 
 /// One byte changed, put in, or taken out.
@@ -166,7 +207,7 @@ fuzz_target!(init: { LazyLock::force(&SIGNERS); }, |input: &[u8]| {
             1 => lucarne_ecdsa::KnownKey::p384(&public),
             _ => None,
         }
-        .map(|known| known.accepts(&digest, &signature))
+        .map(|known| accepts(&known, &digest, &signature))
         .or_else(|| {
             let known = lucarne_rsa::KnownKey::new(&public)?;
             Some(known.accepts(RSA_HASHES[hash], &digest, &signature))

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use lucarne_ct::TileLeafRef;
+use lucarne_ct::{TileLeafRef, TrimmedEntry};
 
 fuzz_target!(|tile: &[u8]| {
     let mut rest = tile;
@@ -13,5 +13,9 @@ fuzz_target!(|tile: &[u8]| {
         let mut merkle_leaf = Vec::new();
         leaf.merkle_tree_leaf(&mut merkle_leaf);
         let _ = (leaf.identity(), leaf.fingerprints.count());
+        let mut line = Vec::new();
+        TrimmedEntry::of(&leaf).write_line(&mut line);
+        let line = std::str::from_utf8(&line).expect("text");
+        assert_eq!(line.find('\n'), Some(line.len() - 1), "one line: {line}");
     }
 });

@@ -19,7 +19,7 @@ use crate::root;
 use crate::step::cargo;
 
 /// Each guard, and the tests that fail without it.
-const GUARDS: [(&str, &[&str]); 8] = [
+const GUARDS: [(&str, &[&str]); 9] = [
     (
         "sync",
         &["lost_writes::a_round_that_the_disk_lost_was_not_acknowledged"],
@@ -58,6 +58,10 @@ const GUARDS: [(&str, &[&str]); 8] = [
             "catchup::tests::what_the_tree_does_not_vouch_for_is_a_gap",
             "catchup::tests::what_was_read_for_a_tile_is_counted",
         ],
+    ),
+    (
+        "unknown-refused",
+        &["submit::backlog_tests::what_may_not_be_read_yet_is_refused_and_the_rest_taken"],
     ),
 ];
 

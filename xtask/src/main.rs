@@ -1,5 +1,6 @@
 //! The project's own commands: `cargo xtask test`, `cargo xtask fuzz`,
-//! `cargo xtask guards`, `cargo xtask torture` and `cargo xtask targets`.
+//! `cargo xtask guards`, `cargo xtask torture`, `cargo xtask scale` and
+//! `cargo xtask targets`.
 //!
 //! It depends on little, so that it starts while the rest is not built.
 
@@ -7,6 +8,7 @@ mod deny;
 mod fuzz;
 mod guards;
 mod programs;
+mod scale;
 mod step;
 mod test;
 mod torture;
@@ -35,6 +37,8 @@ Commands:
                         faults upon a log at work, one after the other, for N minutes
                         [default: 10]: killed at calls, calls that fail, power cuts,
                         lost writes, steps of the clock, hung disks, stores' answers
+  scale                 print what logs of three rates come to: the tables of
+                        docs/scale.md
   targets up|down       start what plans of certificate infrastructure are run against
                         (a certificate inventory, nginx, Apache, HAProxy, an F5 stand-in,
                         Pebble) on loopback and print the environment that plans read;
@@ -69,6 +73,10 @@ fn run(arguments: Vec<String>) -> Result<()> {
         "torture" => {
             let (minutes, seed) = torture_arguments(rest)?;
             torture::run(minutes, seed)
+        }
+        "scale" if rest.is_empty() => {
+            print!("{}", scale::tables());
+            Ok(())
         }
         "targets" if matches!(rest, [what] if what == "up" || what == "down") => targets(&rest[0]),
         "help" | "--help" | "-h" => {

@@ -121,11 +121,7 @@ impl<'a> Certificate<'a> {
 
     /// The extensions, in order.
     pub fn extensions(&self) -> impl Iterator<Item = Extension<'a>> + use<'a> {
-        let mut list = self.extensions.map(|(_, list)| list.reader());
-        std::iter::from_fn(move || match &mut list {
-            Some(list) if !list.is_empty() => Extension::read(list).ok(),
-            _ => None,
-        })
+        extensions(self.extensions)
     }
 
     /// The first extension with this identifier (DER content octets).
@@ -199,19 +195,26 @@ impl<'a> Certificate<'a> {
 }
 
 /// The fields of a TBSCertificate.
-struct TbsFields<'a> {
-    version: u8,
-    serial: Tlv<'a>,
-    algorithm: Tlv<'a>,
-    issuer: Tlv<'a>,
-    validity: Tlv<'a>,
-    subject: Tlv<'a>,
-    spki: Tlv<'a>,
+pub(crate) struct TbsFields<'a> {
+    pub(crate) version: u8,
+    pub(crate) serial: Tlv<'a>,
+    pub(crate) algorithm: Tlv<'a>,
+    pub(crate) issuer: Tlv<'a>,
+    pub(crate) validity: Tlv<'a>,
+    pub(crate) subject: Tlv<'a>,
+    pub(crate) spki: Tlv<'a>,
+    /// `[3]`, and the SEQUENCE OF Extension inside.
     extensions: Option<(Tlv<'a>, Tlv<'a>)>,
 }
 
 impl<'a> TbsFields<'a> {
-    fn walk(tbs: Tlv<'a>) -> Result<Self, DerError> {
+    /// The extensions, in order.
+    pub(crate) fn extensions(&self) -> impl Iterator<Item = Extension<'a>> + use<'a> {
+        extensions(self.extensions)
+    }
+
+    /// Walks a TBSCertificate.
+    pub(crate) fn walk(tbs: Tlv<'a>) -> Result<Self, DerError> {
         let mut fields = tbs.reader();
         let version = match fields.optional(tag::context(0), "version")? {
             Some(version) => read_version(version)?,
@@ -243,6 +246,17 @@ impl<'a> TbsFields<'a> {
             extensions,
         })
     }
+}
+
+/// The extensions of `[3]` and the SEQUENCE OF Extension inside.
+fn extensions<'a>(
+    extensions: Option<(Tlv<'a>, Tlv<'a>)>,
+) -> impl Iterator<Item = Extension<'a>> + use<'a> {
+    let mut list = extensions.map(|(_, list)| list.reader());
+    std::iter::from_fn(move || match &mut list {
+        Some(list) if !list.is_empty() => Extension::read(list).ok(),
+        _ => None,
+    })
 }
 
 fn read_version(wrapper: Tlv<'_>) -> Result<u8, DerError> {

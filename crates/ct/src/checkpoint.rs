@@ -1,9 +1,10 @@
 //! The signature of a checkpoint: a tree head signature of RFC 6962 section 3.5 in a signed
 //! note (static-ct-api, "Checkpoints").
 
+use base64_simd::STANDARD;
 use lucarne_tlog::{Checkpoint, Hash, NoteError, SignedNote};
 
-use crate::public_key::{KeyError, PublicKey};
+use crate::public_key::{KeyError, LogId, PublicKey};
 
 /// The signature type of RFC 6962 tree heads in signed notes.
 pub(crate) const TREE_HEAD: u8 = 5;
@@ -46,6 +47,68 @@ pub enum CheckpointError {
     Key(#[from] KeyError),
 }
 
+/// A tree head with the log's signature, which is the one of the checkpoint: an `RFC6962NoteSignature`
+/// is the timestamp and the signature of the TreeHeadSignature structure (static-ct-api, "Checkpoints").
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignedTreeHead {
+    /// Size and root of the tree, and the log's origin.
+    pub checkpoint: Checkpoint,
+    /// Milliseconds since 1970.
+    pub timestamp: u64,
+    /// DigitallySigned: algorithms, length and signature.
+    pub signature: Vec<u8>,
+}
+
+impl SignedTreeHead {
+    /// The tree head of a checkpoint of the log with this origin and ID. Its signature is
+    /// not verified.
+    ///
+    /// # Errors
+    /// If it is no checkpoint of this log, or has no signature by its key.
+    pub fn of_checkpoint(
+        note: &[u8],
+        origin: &str,
+        log_id: &LogId,
+    ) -> Result<Self, CheckpointError> {
+        let note = SignedNote::parse(note)?;
+        let checkpoint = Checkpoint::parse(&note.text)?;
+        if checkpoint.origin != origin {
+            return Err(CheckpointError::Origin {
+                expected: origin.to_owned(),
+                found: checkpoint.origin,
+            });
+        }
+        let key_id = lucarne_tlog::note::key_id(origin, TREE_HEAD, &log_id.0);
+        let signature = note
+            .signatures_by(origin, key_id)
+            .next()
+            .ok_or(CheckpointError::Unsigned)?;
+        let (timestamp, signature) = signature
+            .split_first_chunk()
+            .ok_or(CheckpointError::Signature)?;
+        Ok(Self {
+            checkpoint,
+            timestamp: u64::from_be_bytes(*timestamp),
+            signature: signature.to_vec(),
+        })
+    }
+
+    /// The answer of `get-sth` (RFC 6962 section 4.3).
+    #[must_use]
+    pub fn to_json(&self) -> Vec<u8> {
+        let Checkpoint { size, root, .. } = &self.checkpoint;
+        let timestamp = self.timestamp;
+        let mut json = format!(
+            "{{\"tree_size\":{size},\"timestamp\":{timestamp},\"sha256_root_hash\":\"{root}\",\
+             \"tree_head_signature\":\""
+        )
+        .into_bytes();
+        STANDARD.encode_append(&self.signature, &mut json);
+        json.extend_from_slice(b"\"}");
+        json
+    }
+}
+
 /// Verifies the checkpoints of one log.
 #[derive(Debug)]
 pub struct CheckpointVerifier {
@@ -71,26 +134,11 @@ impl CheckpointVerifier {
     /// # Errors
     /// Everything but [`CheckpointError::Key`].
     pub fn verify(&self, note: &[u8]) -> Result<(Checkpoint, u64), CheckpointError> {
-        let note = SignedNote::parse(note)?;
-        let checkpoint = Checkpoint::parse(&note.text)?;
-        if checkpoint.origin != self.origin {
-            return Err(CheckpointError::Origin {
-                expected: self.origin.clone(),
-                found: checkpoint.origin,
-            });
-        }
-        let key_id = lucarne_tlog::note::key_id(&self.origin, TREE_HEAD, &self.key.log_id().0);
-        let signature = note
-            .signatures_by(&self.origin, key_id)
-            .next()
-            .ok_or(CheckpointError::Unsigned)?;
-        let (timestamp, digitally_signed) = signature
-            .split_first_chunk()
-            .ok_or(CheckpointError::Signature)?;
-        let timestamp = u64::from_be_bytes(*timestamp);
-        let message = tree_head(timestamp, checkpoint.size, &checkpoint.root);
-        match self.key.verify(&message, digitally_signed) {
-            true => Ok((checkpoint, timestamp)),
+        let sth = SignedTreeHead::of_checkpoint(note, &self.origin, &self.key.log_id())?;
+        let Checkpoint { size, root, .. } = &sth.checkpoint;
+        let message = tree_head(sth.timestamp, *size, root);
+        match self.key.verify(&message, &sth.signature) {
+            true => Ok((sth.checkpoint, sth.timestamp)),
             false => Err(CheckpointError::Signature),
         }
     }
@@ -156,5 +204,43 @@ mod tests {
             CheckpointError::Signature
         ));
         assert!(matches!(verify("", ORIGIN, &key), CheckpointError::Note(_)));
+    }
+
+    #[test]
+    fn the_signature_is_the_checkpoints_and_verifies_as_an_rfc_6962_tree_head() {
+        let key = LogKey::from_seed(&[7; 32]).unwrap();
+        let root = lucarne_tlog::leaf_hash(b"leaf");
+        let note = key.sign_checkpoint(ORIGIN, 3, &root, 5000).unwrap();
+        let note = format!("{note}— witness.example AAAAAAAAAAAA\n");
+        let sth = SignedTreeHead::of_checkpoint(note.as_bytes(), ORIGIN, &key.log_id()).unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&sth.to_json()).unwrap();
+        assert_eq!(
+            (&json["tree_size"], &json["timestamp"]),
+            (&3.into(), &5000.into())
+        );
+        let bytes = |field: &str| {
+            let text = json[field].as_str().unwrap();
+            STANDARD.decode_to_vec(text).unwrap()
+        };
+        assert_eq!(bytes("sha256_root_hash"), root.0);
+        // digitally-signed struct { v1(0), tree_hash(1), uint64, uint64, opaque[32] }, by hand.
+        let mut signed = vec![0, 1];
+        signed.extend([0, 0, 0, 0, 0, 0, 0x13, 0x88]);
+        signed.extend([0, 0, 0, 0, 0, 0, 0, 3]);
+        signed.extend(root.0);
+        let verifier = PublicKey::from_spki(key.public_key_spki()).unwrap();
+        assert!(verifier.verify(&signed, &bytes("tree_head_signature")));
+    }
+
+    #[test]
+    fn another_logs_checkpoint_has_none() {
+        let [key, other] = [7, 8].map(|seed| LogKey::from_seed(&[seed; 32]).unwrap());
+        let root = lucarne_tlog::leaf_hash(b"leaf");
+        let note = key.sign_checkpoint(ORIGIN, 3, &root, 5000).unwrap();
+        let of = |origin: &str, key: &LogKey| {
+            SignedTreeHead::of_checkpoint(note.as_bytes(), origin, &key.log_id()).unwrap_err()
+        };
+        assert!(matches!(of(ORIGIN, &other), CheckpointError::Unsigned));
+        assert!(matches!(of("other", &key), CheckpointError::Origin { .. }));
     }
 }

@@ -13,7 +13,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-use crate::loglist::{ListedLog, LogApi, LogStatus};
+use crate::loglist::{ListedLog, LogApi, LogState, LogStatus};
 
 const DAY_MS: u64 = 86_400_000;
 
@@ -44,6 +44,8 @@ impl Delivery {
 pub struct ValidSct<'a> {
     /// The log.
     pub log: &'a ListedLog,
+    /// The log's state at the time of the check.
+    pub state: Option<LogState>,
     /// Milliseconds since 1970.
     pub timestamp_ms: u64,
     /// The way in which it came.
@@ -83,9 +85,14 @@ pub struct CtPolicy {
     pub rfc6962_logs: usize,
     /// True if notAfter itself belongs to the lifetime (RFC 5280 section 4.1.2.5): a second more.
     pub inclusive_lifetime: bool,
+    /// The first notBefore that these rules are for, in milliseconds since 1970: before that, others were.
+    pub issued_since_ms: i64,
 }
 
 impl CtPolicy {
+    /// The policies that this product asks.
+    pub const ALL: [CtPolicy; 2] = [CtPolicy::chrome(), CtPolicy::apple()];
+
     /// Chrome's.
     pub const fn chrome() -> Self {
         use LogStatus::{Qualified, ReadOnly, Retired, Usable};
@@ -100,6 +107,7 @@ impl CtPolicy {
             operators: 2,
             rfc6962_logs: 0,
             inclusive_lifetime: false,
+            issued_since_ms: 1_649_980_800_000, // 15 April 2022
         }
     }
 
@@ -112,6 +120,7 @@ impl CtPolicy {
             operators: 1,
             rfc6962_logs: 1,
             inclusive_lifetime: true,
+            issued_since_ms: 1_618_963_200_000, // 21 April 2021
             ..CtPolicy::chrome()
         }
     }
@@ -237,12 +246,12 @@ impl CtPolicy {
     }
 
     fn is_current(&self, sct: &ValidSct<'_>) -> bool {
-        let state = sct.log.state;
-        state.is_some_and(|state| self.current.contains(&state.status))
+        sct.state
+            .is_some_and(|state| self.current.contains(&state.status))
     }
 
     fn was_current(&self, sct: &ValidSct<'_>) -> bool {
-        sct.log.state.is_some_and(|state| {
+        sct.state.is_some_and(|state| {
             self.once.contains(&state.status) && sct.timestamp_ms < state.since_ms
         })
     }

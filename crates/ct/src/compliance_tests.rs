@@ -1,5 +1,4 @@
 use super::*;
-use crate::loglist::LogState;
 use crate::{LogId, LogKey};
 use Delivery::{Embedded, Ocsp, Tls};
 use LogStatus::{Pending, Qualified, ReadOnly, Rejected, Retired, Usable};
@@ -37,6 +36,7 @@ fn judge(policy: &CtPolicy, days: i64, scts: &[(&ListedLog, u64, Delivery)]) -> 
         .iter()
         .map(|&(log, timestamp_ms, delivery)| ValidSct {
             log,
+            state: log.state,
             timestamp_ms,
             delivery,
         })

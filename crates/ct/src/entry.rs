@@ -126,6 +126,18 @@ pub struct Entry {
     pub issuers: Arc<[Arc<Issuer>]>,
 }
 
+impl Entry {
+    /// Bytes of certificate, precertificate and chain. Those of the chain are mostly other entries'
+    /// too.
+    pub fn size(&self) -> usize {
+        let (SignedEntry::X509 { certificate: body } | SignedEntry::Precert { tbs: body, .. }) =
+            &self.signed;
+        let precertificate = self.precertificate.as_ref().map_or(0, Bytes::len);
+        let issuers = self.issuers.iter().map(|issuer| issuer.der.len());
+        body.len() + precertificate + issuers.sum::<usize>()
+    }
+}
+
 /// SHA-256 of the concatenation of `parts`.
 pub fn sha256(parts: &[&[u8]]) -> [u8; 32] {
     let mut context = digest::Context::new(&digest::SHA256);

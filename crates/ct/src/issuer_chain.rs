@@ -7,6 +7,7 @@ use bytes::Bytes;
 use crate::algorithm::SignatureAlgorithm;
 use crate::certificate::Certificate;
 use crate::entry::Issuer;
+use crate::known_signature::KnownSignature;
 use crate::name::{display_name, names_match};
 use crate::policy::Policy;
 use crate::rejection::{Code, Rejection};
@@ -270,6 +271,17 @@ impl UnverifiedCertificate<'_> {
     ) -> Result<(), Rejection> {
         let key = &signer.key;
         let verified = key.verify(&self.certificate, self.algorithm, verification);
+        verified.map_err(|error| self.reject(error))
+    }
+
+    /// The same where the signature may have been tried beside others.
+    pub(crate) fn verify_known_with(
+        &self,
+        known: &KnownSignature,
+        signer: &VerifiedIssuer,
+        verification: &Verification,
+    ) -> Result<(), Rejection> {
+        let verified = signer.key.verify_known(known, self.algorithm, verification);
         verified.map_err(|error| self.reject(error))
     }
 }

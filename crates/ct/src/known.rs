@@ -106,7 +106,7 @@ fn rsa_hash(digest: &Digest) -> Option<lucarne_rsa::Hash> {
 #[derive(Debug)]
 pub(crate) struct Known {
     prepared: Prepared,
-    bytes: usize,
+    kind: Kind,
     proven: AtomicBool,
 }
 
@@ -114,6 +114,18 @@ impl Known {
     /// Returns whether the signature over what has this digest is good. A no may be wrong.
     pub(crate) fn accepts(&self, digest: &Digest, signature: &[u8]) -> bool {
         self.prepared.accepts(digest, signature)
+    }
+
+    /// The key, if it is one of ECDSA.
+    pub(crate) fn ecdsa(&self) -> Option<&lucarne_ecdsa::KnownKey> {
+        match &self.prepared {
+            Prepared::Ecdsa(key) => Some(key),
+            Prepared::Rsa(_) => None,
+        }
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// Returns whether this is the first time that anybody asks.
@@ -175,7 +187,7 @@ impl KnownKeys {
     /// as many signatures together, lest two keys take a place from each other again and again.
     fn room_for(&self, bytes: usize, uses: u32) -> Option<Vec<[u8; 32]>> {
         let keys = self.keys.read();
-        let held: usize = keys.values().map(|known| known.bytes).sum();
+        let held: usize = keys.values().map(|known| known.kind.bytes()).sum();
         let mut free = self.capacity.checked_sub(held)?;
         if free >= bytes {
             return Some(Vec::new());
@@ -183,7 +195,7 @@ impl KnownKeys {
         let counts = self.uses.lock();
         let mut by_use: Vec<_> = keys
             .iter()
-            .map(|(hash, known)| (counts.of(hash), known.bytes, *hash))
+            .map(|(hash, known)| (counts.of(hash), known.kind.bytes(), *hash))
             .collect();
         drop(counts);
         by_use.sort_unstable();
@@ -202,7 +214,10 @@ impl KnownKeys {
     /// Returns how many keys are known, and the bytes that they take.
     pub(crate) fn size(&self) -> (usize, usize) {
         let keys = self.keys.read();
-        (keys.len(), keys.values().map(|known| known.bytes).sum())
+        (
+            keys.len(),
+            keys.values().map(|known| known.kind.bytes()).sum(),
+        )
     }
 
     /// Forgets all keys.
@@ -215,7 +230,7 @@ impl Known {
     fn new(prepared: Prepared, kind: Kind) -> Self {
         Self {
             prepared,
-            bytes: kind.bytes(),
+            kind,
             proven: AtomicBool::new(false),
         }
     }

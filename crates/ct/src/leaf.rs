@@ -93,7 +93,7 @@ pub(crate) fn timestamped_entry(
 }
 
 /// `opaque<1..2^24-1>`. The limits on a body keep everything submitted far below 2^24.
-fn push_u24(bytes: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn push_u24(bytes: &[u8], out: &mut Vec<u8>) {
     debug_assert!(bytes.len() < 1 << 24);
     out.extend_from_slice(&(bytes.len() as u32).to_be_bytes()[1..]);
     out.extend_from_slice(bytes);
@@ -313,7 +313,7 @@ pub enum MerkleTreeLeafError {
 }
 
 /// The fingerprints of a chain above its leaf, borrowed from a data tile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Fingerprints<'a>(&'a [u8]);
 
 impl Iterator for Fingerprints<'_> {

@@ -119,6 +119,12 @@ impl ListedLog {
         before.next().map_or(&self.operator, |(name, _)| name)
     }
 
+    /// The state at a time, in milliseconds since 1970. `None` if the list does not tell it: it has the last
+    /// state only, not those before.
+    pub fn state_at(&self, at_ms: u64) -> Option<LogState> {
+        self.state.filter(|state| state.since_ms <= at_ms)
+    }
+
     /// Returns the URL that submissions go to: the part before `ct/v1/add-chain`.
     pub fn submission_url(&self) -> &str {
         match &self.api {

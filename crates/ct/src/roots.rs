@@ -18,7 +18,7 @@ use crate::verified_issuer::{PrecertIssuer, PreissuerRewrite, VerifiedIssuer, ke
 ///
 /// Any certificate can be one. A root whose key cannot be used is still accepted at the end
 /// of a chain, only nothing verifies with it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Roots {
     /// In the order in which they were given; `get-roots` lists them so.
     roots: Vec<Arc<Root>>,
@@ -177,6 +177,12 @@ impl Roots {
         for root in &other.roots {
             self.insert(root.clone());
         }
+    }
+
+    /// Returns whether these are the same roots, in whatever order.
+    pub fn same_as(&self, other: &Roots) -> bool {
+        let has = |root: &Arc<Root>| self.by_fingerprint.contains_key(&root.fingerprint());
+        self.len() == other.len() && other.roots.iter().all(has)
     }
 
     /// Takes out the root with this fingerprint. Whether there was one.

@@ -10,6 +10,7 @@ use lucarne_x509::oid::content;
 use crate::algorithm::{ACCEPTED, HashAlgorithm, SignatureAlgorithm};
 use crate::certificate::Certificate;
 use crate::known::{KeyName, Kind};
+use crate::known_signature::KnownSignature;
 use crate::name::names_match;
 use crate::rejection::Code;
 use crate::verification::{KeyInUse, Verification};
@@ -106,25 +107,14 @@ impl IssuerKey {
         verification: Option<&Verification>,
     ) -> Result<(), VerifyError> {
         let scheme = self.scheme(algorithm)?;
-        let key = self.parsed[scheme.slot]
-            .get_or_init(|| {
-                ParsedPublicKey::new(scheme.verifier, &self.bits)
-                    .ok()
-                    .map(Box::new)
-            })
-            .as_ref()
-            .ok_or_else(|| VerifyError::UnsupportedKey("the issuer's key is malformed".into()))?;
+        let key = self.parsed(&scheme)?;
         let is_good = match scheme.message {
             Message::Whole => key.verify_sig(message, signature).is_ok(),
             Message::Digest(hash) => {
                 let digest = digest::digest(hash, message);
                 let complete = || key.verify_digest_sig(&digest, signature).is_ok();
-                match (&self.name, verification) {
-                    (Some(name), Some(verification)) => {
-                        let key = KeyInUse {
-                            name,
-                            bits: &self.bits,
-                        };
+                match (self.in_use(), verification) {
+                    (Some(key), Some(verification)) => {
                         verification.verify(&key, &digest, signature, complete)
                     }
                     _ => complete(),
@@ -134,6 +124,53 @@ impl IssuerKey {
                 .is_ok_and(|digest| key.verify_digest_sig(&digest, signature).is_ok()),
         };
         is_good.then_some(()).ok_or(VerifyError::Invalid)
+    }
+
+    /// The signature of `certificate`, to be tried beside others: see
+    /// [`Verification::known_signature`].
+    pub(crate) fn known_signature(
+        &self,
+        certificate: &Certificate<'_>,
+        algorithm: SignatureAlgorithm,
+        verification: &Verification,
+    ) -> Option<KnownSignature> {
+        let Message::Digest(hash) = self.scheme(algorithm).ok()?.message else {
+            return None;
+        };
+        let digest = || digest::digest(hash, certificate.tbs());
+        verification.known_signature(self.name.as_ref()?, digest, certificate.signature())
+    }
+
+    /// Verifies what [`Self::known_signature`] has given for the same algorithm.
+    pub(crate) fn verify_known(
+        &self,
+        known: &KnownSignature,
+        algorithm: SignatureAlgorithm,
+        verification: &Verification,
+    ) -> Result<(), VerifyError> {
+        let key = self.parsed(&self.scheme(algorithm)?)?;
+        let complete = || {
+            key.verify_digest_sig(known.digest(), known.signature())
+                .is_ok()
+        };
+        let is_good = match self.in_use() {
+            Some(key) => verification.verify_known(&key, known, complete),
+            None => complete(),
+        };
+        is_good.then_some(()).ok_or(VerifyError::Invalid)
+    }
+
+    fn in_use(&self) -> Option<KeyInUse<'_>> {
+        let (name, bits) = (self.name.as_ref()?, &self.bits);
+        Some(KeyInUse { name, bits })
+    }
+
+    fn parsed(&self, scheme: &Scheme) -> Result<&ParsedPublicKey, VerifyError> {
+        let parse = || ParsedPublicKey::new(scheme.verifier, &self.bits).ok();
+        self.parsed[scheme.slot]
+            .get_or_init(|| parse().map(Box::new))
+            .as_deref()
+            .ok_or_else(|| VerifyError::UnsupportedKey("the issuer's key is malformed".into()))
     }
 
     fn scheme(&self, algorithm: SignatureAlgorithm) -> Result<Scheme, VerifyError> {

@@ -14,6 +14,7 @@ use crate::entry::{Entry, EntryKind, Identity, SignedEntry};
 use crate::issuer_chain::{
     self, IssuerChain, IssuerPath, PrecertIssuerKey, UnverifiedCertificate, only, root_that_signed,
 };
+use crate::known_signature::KnownSignature;
 use crate::policy::{Policy, Require};
 use crate::precert::{check_kind, splice};
 use crate::rejection::{Code, Rejection};
@@ -97,6 +98,7 @@ impl Validator {
             leaf,
             path,
             submission,
+            known_signature: None,
         })
     }
 
@@ -133,6 +135,19 @@ impl Validator {
         )
     }
 
+    /// The leaf's signature, where trying it beside those of other submissions makes
+    /// [`verify`](Self::verify) cheaper: its issuer has verified before, and our own arithmetic knows
+    /// the key. `verify` takes what was found, and tries it itself if nobody has.
+    pub fn known_signature(&self, examined: &mut Examined<'_>) -> Option<Arc<KnownSignature>> {
+        let Path::VerifiedIssuer(algorithm, signer) = &examined.path else {
+            return None;
+        };
+        let (leaf, verification) = (&examined.leaf, &self.verification);
+        let known = signer.key.known_signature(leaf, *algorithm, verification);
+        examined.known_signature = known.map(Arc::new);
+        examined.known_signature.clone()
+    }
+
     /// Verifies the signatures and completes the entry. Issuers that have verified before cost
     /// nothing, so that a submission costs the verification of its leaf.
     ///
@@ -145,6 +160,7 @@ impl Validator {
             leaf,
             path,
             submission,
+            known_signature,
         } = examined;
         let leaf = |algorithm| UnverifiedCertificate {
             index: 0,
@@ -158,7 +174,11 @@ impl Validator {
                 return entry(chain, submission, Some(root.signer()));
             }
             Path::VerifiedIssuer(algorithm, signer) => {
-                leaf(algorithm).verify_with(&signer, &self.verification)?;
+                let (leaf, verification) = (leaf(algorithm), &self.verification);
+                match known_signature {
+                    Some(known) => leaf.verify_known_with(&known, &signer, verification)?,
+                    None => leaf.verify_with(&signer, verification)?,
+                }
                 signer
             }
             Path::IssuerChain {
@@ -183,6 +203,8 @@ pub struct Examined<'c> {
     leaf: Certificate<'c>,
     path: Path<'c>,
     submission: Submission,
+    /// The leaf's, by the issuer of [`Path::VerifiedIssuer`].
+    known_signature: Option<Arc<KnownSignature>>,
 }
 
 impl Examined<'_> {

@@ -2,13 +2,14 @@
 //! all others, and as the judge of both.
 
 use std::fmt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use aws_lc_rs::digest::Digest;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::known::{KeyName, KnownKeys, Prepared, TABLE_BYTES};
+use crate::known::{KeyName, Known, KnownKeys, Prepared, TABLE_BYTES};
+use crate::known_signature::KnownSignature;
 
 /// Of the signatures that our arithmetic accepts, aws-lc-rs verifies one in so many as well:
 /// as a general verification costs four to five times one of ours, that is less than 0.5 %.
@@ -139,6 +140,18 @@ impl Verification {
         let _ = self.first.set(disagreement);
     }
 
+    /// The signature, to be tried beside others. None if our own arithmetic does not know the key, or
+    /// cannot do that.
+    pub(crate) fn known_signature(
+        &self,
+        key: &KeyName,
+        digest: impl FnOnce() -> Digest,
+        signature: &[u8],
+    ) -> Option<KnownSignature> {
+        let known = self.keys.find(key)?;
+        KnownSignature::new(known, digest, signature)
+    }
+
     /// Returns whether the signature is this key's over what has this digest. `complete` is
     /// aws-lc-rs's verdict, asked only where it is needed.
     ///
@@ -151,11 +164,37 @@ impl Verification {
         signature: &[u8],
         complete: impl FnOnce() -> bool,
     ) -> bool {
+        let accepting = || {
+            let known = self.keys.find(key.name);
+            known.filter(|known| known.accepts(digest, signature))
+        };
+        self.decide(key, digest, signature, accepting, complete)
+    }
+
+    /// The same for a signature of this key that may have been tried beside others.
+    pub(crate) fn verify_known(
+        &self,
+        key: &KeyInUse<'_>,
+        known: &KnownSignature,
+        complete: impl FnOnce() -> bool,
+    ) -> bool {
+        let (digest, signature) = (known.digest(), known.signature());
+        self.decide(key, digest, signature, || known.accepting(), complete)
+    }
+
+    /// Decides of a signature, which our own arithmetic accepts if `accepting` has the key.
+    fn decide(
+        &self,
+        key: &KeyInUse<'_>,
+        digest: &Digest,
+        signature: &[u8],
+        accepting: impl FnOnce() -> Option<Arc<Known>>,
+        complete: impl FnOnce() -> bool,
+    ) -> bool {
         if !self.by_own.load(Relaxed) {
             return complete();
         }
-        let known = self.keys.find(key.name);
-        let is_good = match known.filter(|known| known.accepts(digest, signature)) {
+        let is_good = match accepting() {
             None => complete(),
             Some(known) => {
                 self.accepted.fetch_add(1, Relaxed);

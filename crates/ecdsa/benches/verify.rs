@@ -7,7 +7,7 @@ use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature as aws;
 use aws_lc_rs::signature::KeyPair;
 use criterion::{Criterion, criterion_group, criterion_main};
-use lucarne_ecdsa::KnownKey;
+use lucarne_ecdsa::{Claim, KnownKey, accept_all};
 
 /// As long as a certificate.
 const MESSAGE: [u8; 1200] = [7; 1200];
@@ -68,6 +68,24 @@ fn curve(
             assert!(known_key.accepts(digest.as_ref(), signature()));
         });
     });
+    let digests_and_signatures: Vec<_> = signatures
+        .iter()
+        .map(|signature| (digest::digest(hash, &MESSAGE), signature.as_ref()))
+        .collect();
+    for count in [1, 2, 3, 4, 8] {
+        group.bench_function(format!("{count} together"), |bencher| {
+            let mut places = (0..digests_and_signatures.len()).cycle();
+            bencher.iter(|| {
+                let claim = |place: usize| Claim {
+                    key: &known_key,
+                    digest: digests_and_signatures[place].0.as_ref(),
+                    signature: digests_and_signatures[place].1,
+                };
+                let claims: Vec<_> = places.by_ref().take(count).map(claim).collect();
+                assert_eq!(accept_all(&claims), vec![true; count]);
+            });
+        });
+    }
     group.bench_function("making a known key", |bencher| {
         bencher.iter(|| known(black_box(point)));
     });

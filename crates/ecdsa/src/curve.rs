@@ -1,5 +1,6 @@
 //! The curves y² = x³ - 3x + b of FIPS 186-5 (SP 800-186 section 3.2.1).
 
+use crate::digits::Digits;
 use crate::integer::{adc, mac, sbb};
 use crate::modulus::Modulus;
 
@@ -49,6 +50,8 @@ impl Modulus<4> for P256Field {
         ([a, b, c, 0], carry)
     }
 }
+
+impl Digits<4, 5> for P256Field {}
 
 impl Modulus<4> for P256Order {
     const PRIME: [u64; 4] = limbs([
@@ -122,6 +125,8 @@ impl Modulus<6> for P384Field {
         ([a, b, c, d, e, 0], factor - borrow)
     }
 }
+
+impl Digits<6, 8> for P384Field {}
 
 impl Modulus<6> for P384Order {
     const PRIME: [u64; 6] = limbs([

@@ -1,6 +1,8 @@
 //! Points of a curve, and the two operations that tables and verification need.
 
 use crate::curve::Curve;
+use crate::integer::{add, less};
+use crate::modulus::Modulus;
 use crate::residue::Residue;
 
 pub(crate) type Coordinate<C, const N: usize> = Residue<<C as Curve<N>>::Field, N>;
@@ -106,30 +108,42 @@ impl<C: Curve<N>, const N: usize> Xyzz<C, N> {
     }
 }
 
-/// The coordinates of many points by one inversion (Montgomery's trick).
+/// The coordinates of many points by one inversion.
 pub(crate) fn normalise<C: Curve<N>, const N: usize>(points: &[Xyzz<C, N>]) -> Vec<Affine<C, N>> {
-    // What each product was before the point's own ZZZ came in.
-    let mut products = Vec::with_capacity(points.len());
-    let mut product = Residue::ONE;
-    for point in points {
-        products.push(product);
-        product = product.mul(&point.zzz);
+    let inverses = Residue::invert_all(points.iter().map(|point| point.zzz));
+    let coordinates = |(point, by_zzz): (&Xyzz<C, N>, &Coordinate<C, N>)| {
+        let by_z = by_zzz.mul(&point.zz);
+        Affine {
+            x: point.x.mul(&by_z.square()),
+            y: point.y.mul(by_zzz),
+        }
+    };
+    points.iter().zip(&inverses).map(coordinates).collect()
+}
+
+/// The x coordinate of a point, X/ZZ.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct XCoordinate<C: Curve<N>, const N: usize> {
+    pub(crate) x: Coordinate<C, N>,
+    pub(crate) zz: Coordinate<C, N>,
+}
+
+impl<C: Curve<N>, const N: usize> From<Xyzz<C, N>> for XCoordinate<C, N> {
+    fn from(point: Xyzz<C, N>) -> Self {
+        let Xyzz { x, zz, .. } = point;
+        Self { x, zz }
     }
-    let mut inverse = product.invert();
-    let mut affine: Vec<_> = points
-        .iter()
-        .zip(products)
-        .rev()
-        .map(|(point, before)| {
-            let by_zzz = inverse.mul(&before);
-            inverse = inverse.mul(&point.zzz);
-            let by_z = by_zzz.mul(&point.zz);
-            Affine {
-                x: point.x.mul(&by_z.square()),
-                y: point.y.mul(&by_zzz),
-            }
-        })
-        .collect();
-    affine.reverse();
-    affine
+}
+
+impl<C: Curve<N>, const N: usize> XCoordinate<C, N> {
+    /// Returns true if this is `r` modulo the order: as x is below the field's prime, it is r, or
+    /// r + n where that is below the prime too. Compared without dividing by ZZ.
+    pub(crate) fn is(&self, r: &[u64; N]) -> bool {
+        let is = |x: [u64; N]| Residue::new(x).mul(&self.zz) == self.x;
+        if is(*r) {
+            return true;
+        }
+        let (larger, carry) = add(r, &C::Order::PRIME);
+        carry == 0 && less(&larger, &C::Field::PRIME) && is(larger)
+    }
 }

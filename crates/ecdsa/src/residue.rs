@@ -36,6 +36,16 @@ impl<M: Modulus<N>, const N: usize> Residue<M, N> {
         Self::raw(reduce_once(integer, 0, &M::PRIME)).mul(&Self::raw(M::R_SQUARED))
     }
 
+    /// The residue whose Montgomery's form is this integer, which is below 2p.
+    pub(crate) fn from_montgomery(limbs: [u64; N], above: u64) -> Self {
+        Self::raw(reduce_once(limbs, above, &M::PRIME))
+    }
+
+    /// Montgomery's form.
+    pub(crate) fn montgomery(&self) -> &[u64; N] {
+        &self.limbs
+    }
+
     /// The residue of bytes that encode an integer below the prime.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let integer = from_bytes(bytes)?;
@@ -105,6 +115,22 @@ impl<M: Modulus<N>, const N: usize> Residue<M, N> {
     #[inline(always)]
     pub(crate) fn square(&self) -> Self {
         self.mul(self)
+    }
+
+    /// The inverses of what is not zero, by one inversion (Montgomery's trick).
+    pub(crate) fn invert_all(residues: impl DoubleEndedIterator<Item = Self> + Clone) -> Vec<Self> {
+        // What each product was before its own residue came in.
+        let (mut products, mut product) = (Vec::new(), Self::ONE);
+        for residue in residues.clone() {
+            products.push(product);
+            product = product.mul(&residue);
+        }
+        let mut inverse = product.invert();
+        for (product, residue) in products.iter_mut().rev().zip(residues.rev()) {
+            *product = inverse.mul(product);
+            inverse = inverse.mul(&residue);
+        }
+        products
     }
 
     /// The inverse of what is not zero.

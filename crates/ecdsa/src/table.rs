@@ -1,17 +1,14 @@
-//! The multiples of a point, and sums of them.
+//! The multiples of a point.
 
 use std::sync::LazyLock;
 
 use crate::curve::{Curve, P256, P384};
-use crate::integer::{add, bits, from_bytes, less};
-use crate::modulus::Modulus;
+use crate::integer::bits;
 use crate::point::{Affine, Xyzz, normalise};
-use crate::residue::Residue;
-use crate::signature::Signature;
 
 /// Bits of a scalar that one addition settles, for a key among many. A table has 2^6 multiples for
 /// each: one bit more saves an eighth of the additions and nearly doubles the table.
-const MANY: usize = 7;
+pub(crate) const MANY: usize = 7;
 
 /// The same for the generator, and for a key that has the cache to itself.
 pub(crate) const FEW: usize = 10;
@@ -22,6 +19,9 @@ pub(crate) const FEW: usize = 10;
 pub(crate) struct Table<C: Curve<N>, const N: usize, const W: usize>(Vec<Affine<C, N>>);
 
 impl<C: Curve<N>, const N: usize, const W: usize> Table<C, N, W> {
+    /// Memory, in bytes.
+    pub(crate) const SIZE: usize = Self::WINDOWS * Self::DIGITS * size_of::<Affine<C, N>>();
+
     const DIGITS: usize = 1 << (W - 1);
     /// Neither 256 nor 384 bits fill their last window, so that the last carry has room.
     const WINDOWS: usize = {
@@ -45,9 +45,16 @@ impl<C: Curve<N>, const N: usize, const W: usize> Table<C, N, W> {
             .collect();
         Self(normalise(&multiples))
     }
+}
 
+/// A table, however wide its windows are.
+pub(crate) trait Multiples<C: Curve<N>, const N: usize> {
     /// The multiples whose sum is the product with `scalar`. They are read here, all at once,
     /// because the table is rarely in the nearest cache: additions between would be waited for.
+    fn terms(&self, scalar: &[u64; N], terms: &mut Vec<Affine<C, N>>);
+}
+
+impl<C: Curve<N>, const N: usize, const W: usize> Multiples<C, N> for Table<C, N, W> {
     fn terms(&self, scalar: &[u64; N], terms: &mut Vec<Affine<C, N>>) {
         let mut carry = 0;
         for (window, multiples) in self.0.chunks_exact(Self::DIGITS).enumerate() {
@@ -102,61 +109,3 @@ fn multiples<C: Curve<N>, const N: usize>(point: &Affine<C, N>, count: usize) ->
     }
     multiples
 }
-
-/// A public key, ready to verify.
-#[derive(Debug)]
-pub(crate) struct PublicKey<C: Curve<N>, const N: usize, const W: usize = MANY>(Table<C, N, W>);
-
-impl<C: Tabulated<N>, const N: usize, const W: usize> PublicKey<C, N, W> {
-    /// Memory of the table, in bytes.
-    pub(crate) const SIZE: usize =
-        Table::<C, N, W>::WINDOWS * Table::<C, N, W>::DIGITS * size_of::<Affine<C, N>>();
-
-    pub(crate) fn new(point: &[u8]) -> Option<Self> {
-        Affine::parse(point).map(|point| Self(Table::new(point)))
-    }
-
-    pub(crate) fn accepts(&self, digest: &[u8], signature: &[u8]) -> bool {
-        self.try_accept(digest, signature).unwrap_or(false)
-    }
-
-    /// FIPS 186-5 section 6.4.2. None where something is out of range or exceptional.
-    fn try_accept(&self, digest: &[u8], signature: &[u8]) -> Option<bool> {
-        let Signature { r, s } = Signature::parse(signature)?;
-        let order = C::Order::PRIME;
-        if r == [0; N] || s == [0; N] || !less(&r, &order) || !less(&s, &order) {
-            return None;
-        }
-        // The leftmost bits of the digest, as many as the order has.
-        let digest = from_bytes(&digest[..digest.len().min(8 * N)])?;
-        let inverse = Residue::<C::Order, N>::new(s).invert();
-        let by_generator = Residue::new(digest).mul(&inverse).integer();
-        let by_key = Residue::new(r).mul(&inverse).integer();
-        let mut terms = Vec::with_capacity(2 * Table::<C, N, W>::WINDOWS);
-        C::generator().terms(&by_generator, &mut terms);
-        self.0.terms(&by_key, &mut terms);
-        Some(has_x(&sum(&terms)?, r))
-    }
-}
-
-/// None if there is nothing to add, or an addition met one of its exceptions.
-fn sum<C: Curve<N>, const N: usize>(terms: &[Affine<C, N>]) -> Option<Xyzz<C, N>> {
-    let (first, others) = terms.split_first()?;
-    others
-        .iter()
-        .try_fold(Xyzz::from(*first), |sum, term| sum.add(term))
-}
-
-/// Returns true if the x coordinate of `point` is `r` modulo the order: as x is below the field's
-/// prime, it is r, or r + n where that is below the prime too. Compared without dividing by ZZ.
-fn has_x<C: Curve<N>, const N: usize>(point: &Xyzz<C, N>, r: [u64; N]) -> bool {
-    let is = |x: [u64; N]| Residue::new(x).mul(&point.zz) == point.x;
-    if is(r) {
-        return true;
-    }
-    let (larger, carry) = add(&r, &C::Order::PRIME);
-    carry == 0 && less(&larger, &C::Field::PRIME) && is(larger)
-}
-
-#[cfg(test)]
-mod tests;

@@ -9,7 +9,7 @@ use aws_lc_rs::digest::{self, SHA256, SHA384};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature as aws;
 use aws_lc_rs::signature::KeyPair;
-use lucarne_ecdsa::KnownKey;
+use lucarne_ecdsa::{BATCH, Claim, KnownKey, accept_all};
 use proptest::prelude::*;
 
 /// One curve, both implementations.
@@ -59,9 +59,18 @@ impl Pair {
         signature.unwrap().as_ref().to_vec()
     }
 
+    /// By itself, and in every lane beside others: it is always the same.
     fn ours(&self, message: &[u8], signature: &[u8]) -> bool {
         let digest = digest::digest(self.hash, message);
-        self.ours.accepts(digest.as_ref(), signature)
+        let (key, digest) = (&self.ours, digest.as_ref());
+        let alone = key.accepts(digest, signature);
+        let claim = Claim {
+            key,
+            digest,
+            signature,
+        };
+        assert_eq!(accept_all(&[claim; BATCH]), [alone; BATCH]);
+        alone
     }
 
     fn theirs(&self, message: &[u8], signature: &[u8]) -> bool {
@@ -82,6 +91,46 @@ fn good_signatures_are_accepted() {
                 assert!(pair.ours(&message, &signature));
                 assert!(!pair.ours(b"another message", &signature));
             }
+        }
+    }
+}
+
+/// Keys of all kinds, as many as there are lanes and more, one of them bad, in every place.
+#[test]
+fn no_signature_changes_what_is_said_of_another() {
+    let pairs: Vec<_> = (0..3).flat_map(|_| Pair::all()).collect();
+    let of = |number: usize| {
+        let pair = &pairs[number * number % pairs.len()];
+        let message = number.to_be_bytes();
+        let signature = pair.sign(&message);
+        (pair, digest::digest(pair.hash, &message), signature)
+    };
+    let signed: Vec<_> = (0..3 * BATCH + 1).map(of).collect();
+    for count in 0..=signed.len() {
+        for bad in 0..=count {
+            // Where nothing is bad, the last is one beyond all of them.
+            let signature = |place: usize| {
+                let mut signature = signed[place].2.clone();
+                if place == bad {
+                    // In DER, in r or in s.
+                    let at = bad * 7 % signature.len();
+                    signature[at] ^= 1;
+                }
+                signature
+            };
+            let signatures: Vec<_> = (0..count).map(signature).collect();
+            let claim = |(place, signature)| {
+                let (pair, digest, _): &(&Pair, digest::Digest, Vec<u8>) = &signed[place];
+                Claim {
+                    key: &pair.ours,
+                    digest: digest.as_ref(),
+                    signature,
+                }
+            };
+            let claims = signatures.iter().map(Vec::as_slice).enumerate().map(claim);
+            let expected: Vec<_> = (0..count).map(|place| place != bad).collect();
+            let accepted = accept_all(&claims.collect::<Vec<_>>());
+            assert_eq!(accepted, expected, "{bad} of {count}");
         }
     }
 }

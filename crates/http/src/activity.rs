@@ -15,6 +15,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 #[derive(Debug)]
 pub(crate) struct Activity {
     since: Instant,
+    /// Something was asked.
+    used: AtomicBool,
     /// Requests whose answer is being made.
     in_flight: AtomicU32,
     /// The time when the last request was answered, in milliseconds after `since`.
@@ -35,6 +37,7 @@ impl Activity {
     pub(crate) fn new() -> Self {
         Activity {
             since: Instant::now(),
+            used: AtomicBool::new(false),
             in_flight: AtomicU32::new(0),
             answered: AtomicU64::new(0),
             head: AtomicBool::new(false),
@@ -46,8 +49,14 @@ impl Activity {
 
     /// A request's head is complete.
     pub(crate) fn begin(&self) {
+        self.used.store(true, RELAXED);
         self.head.store(false, RELAXED);
         self.in_flight.fetch_add(1, RELAXED);
+    }
+
+    /// Returns whether anything was asked.
+    pub(crate) fn used(&self) -> bool {
+        self.used.load(RELAXED)
     }
 
     /// Its answer is ready to be written.

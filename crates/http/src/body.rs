@@ -1,32 +1,72 @@
-//! The one response body: nothing, or bytes whose size is known.
+//! The one response body: nothing, bytes whose size is known, or a feed.
 
+use std::any::Any;
 use std::convert::Infallible;
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use futures_util::stream::{BoxStream, Stream};
 use http_body::{Frame, SizeHint};
 use lucarne_log::OpenFile;
 
-/// A body that is already there.
+/// A body that is already there, but for a feed's.
 ///
-/// Every answer of a log is a slice of memory before it is sent, so one
+/// Every other answer of a log is a slice of memory before it is sent, so one
 /// concrete type does: no boxing, no dynamic dispatch, and hyper knows the
 /// exact length and writes `Content-Length` by itself.
 #[derive(Debug, Default)]
 pub(crate) struct Body {
     bytes: Bytes,
     file: Option<Arc<OpenFile>>,
+    /// What comes as time goes by.
+    streamed: Option<Box<Streamed>>,
+}
+
+/// A body that comes as time goes by.
+struct Streamed {
+    stream: BoxStream<'static, Bytes>,
+    /// What is let go of with it.
+    _held: Option<Box<dyn Any + Send + Sync>>,
+}
+
+impl fmt::Debug for Streamed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Streamed").finish_non_exhaustive()
+    }
 }
 
 impl Body {
     /// A body that a file holds, too.
     pub(crate) fn stored(bytes: Bytes, file: Option<Arc<OpenFile>>) -> Self {
-        Body { bytes, file }
+        Body {
+            bytes,
+            file,
+            streamed: None,
+        }
     }
 
-    /// Number of bytes that are still to be sent.
+    /// A body that comes as time goes by.
+    pub(crate) fn streamed(stream: BoxStream<'static, Bytes>) -> Self {
+        Body {
+            streamed: Some(Box::new(Streamed {
+                stream,
+                _held: None,
+            })),
+            ..Body::default()
+        }
+    }
+
+    /// Keeps something for as long as the body comes; drops it at once if the body is there.
+    pub(crate) fn hold(&mut self, held: impl Any + Send + Sync) {
+        if let Some(streamed) = &mut self.streamed {
+            streamed._held = Some(Box::new(held));
+        }
+    }
+
+    /// Number of bytes that are still to be sent, as far as that is known.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -54,8 +94,12 @@ impl http_body::Body for Body {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _cx: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if let Some(streamed) = &mut self.streamed {
+            let next = Pin::new(&mut streamed.stream).poll_next(cx);
+            return next.map(|bytes| Some(Ok(Frame::data(bytes?))));
+        }
         if self.bytes.is_empty() {
             return Poll::Ready(None);
         }
@@ -63,10 +107,13 @@ impl http_body::Body for Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.bytes.is_empty()
+        self.streamed.is_none() && self.bytes.is_empty()
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.bytes.len() as u64)
+        match self.streamed {
+            Some(_) => SizeHint::default(),
+            None => SizeHint::with_exact(self.bytes.len() as u64),
+        }
     }
 }

@@ -26,7 +26,9 @@ pub(crate) struct Budget {
     most_each: usize,
     /// Beyond what is free to each client.
     held: AtomicUsize,
-    clients: Mutex<HashMap<Network, Arc<AtomicUsize>>>,
+    /// Requests that wait for the log to grow.
+    waiting: AtomicUsize,
+    clients: Mutex<HashMap<Network, Arc<Account>>>,
     metrics: BudgetMetrics,
 }
 
@@ -74,6 +76,7 @@ impl Budget {
             most,
             most_each,
             held: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
             clients: Mutex::default(),
             metrics,
         })
@@ -82,11 +85,12 @@ impl Budget {
     /// The account of whoever has this address.
     pub(crate) fn client(self: &Arc<Self>, address: IpAddr) -> Arc<Client> {
         let network = Network::of(address);
-        let held = self.clients.lock().entry(network).or_default().clone();
+        let account = self.clients.lock().entry(network).or_default().clone();
         Arc::new(Client {
             budget: self.clone(),
+            address,
             network,
-            held,
+            account,
         })
     }
 }
@@ -95,20 +99,36 @@ impl Budget {
 /// connections of the client share.
 pub(crate) struct Client {
     budget: Arc<Budget>,
+    address: IpAddr,
     network: Network,
-    held: Arc<AtomicUsize>,
+    account: Arc<Account>,
+}
+
+/// What a client holds.
+#[derive(Default)]
+struct Account {
+    bytes: AtomicUsize,
+    /// Requests that wait for the log to grow.
+    waiting: AtomicUsize,
+    /// Requests for which entries are read, or a leaf is looked for.
+    looking: AtomicUsize,
 }
 
 impl Client {
+    /// The address that the connection comes from.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address
+    }
+
     fn take(&self, bytes: usize) -> Result<(), Exhausted> {
         let budget = &*self.budget;
-        let Some(before) = add(&self.held, bytes, budget.most_each) else {
+        let Some(before) = add(&self.account.bytes, bytes, budget.most_each) else {
             budget.metrics.client.inc();
             return Err(Exhausted::Client);
         };
         let shared = beyond_free(before + bytes) - beyond_free(before);
         if add(&budget.held, shared, budget.most).is_none() {
-            self.held.fetch_sub(bytes, Relaxed);
+            self.account.bytes.fetch_sub(bytes, Relaxed);
             budget.metrics.all.inc();
             return Err(Exhausted::All);
         }
@@ -117,7 +137,7 @@ impl Client {
     }
 
     fn give_back(&self, bytes: usize) {
-        let before = self.held.fetch_sub(bytes, Relaxed);
+        let before = self.account.bytes.fetch_sub(bytes, Relaxed);
         let shared = beyond_free(before) - beyond_free(before - bytes);
         self.budget.held.fetch_sub(shared, Relaxed);
         self.budget.metrics.held.dec_by(bytes as i64);
@@ -141,9 +161,61 @@ impl Drop for Client {
     fn drop(&mut self) {
         let mut clients = self.budget.clients.lock();
         // The map's, and ours.
-        if Arc::strong_count(&self.held) == 2 {
+        if Arc::strong_count(&self.account) == 2 {
             clients.remove(&self.network);
         }
+    }
+}
+
+/// Most requests of one client that wait for a log to grow: long polls and feeds.
+pub(crate) const MOST_WAITING_EACH: usize = 64;
+/// Most of all clients.
+const MOST_WAITING: usize = 16_384;
+
+/// A request that waits for a log to grow, counted until this is dropped.
+pub(crate) struct Waiting(Arc<Client>);
+
+impl Waiting {
+    /// Counts one more of this client.
+    ///
+    /// # Errors
+    /// If it has as many as one may have, or all together have.
+    pub(crate) fn enter(client: &Arc<Client>) -> Result<Self, Exhausted> {
+        let (each, all) = (&client.account.waiting, &client.budget.waiting);
+        add(each, 1, MOST_WAITING_EACH).ok_or(Exhausted::Client)?;
+        if add(all, 1, MOST_WAITING).is_none() {
+            each.fetch_sub(1, Relaxed);
+            return Err(Exhausted::All);
+        }
+        Ok(Waiting(client.clone()))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.account.waiting.fetch_sub(1, Relaxed);
+        self.0.budget.waiting.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Most requests of one client for which a log reads entries or looks for a leaf (RFC 6962): logs do so for
+/// a few at a time, in the order in which they come.
+pub(crate) const MOST_LOOKING_EACH: usize = 16;
+
+/// Such a request, counted until this is dropped.
+pub(crate) struct Looking(Arc<Client>);
+
+impl Looking {
+    /// Counts one more of this client; `None` if it has as many as one may have.
+    pub(crate) fn enter(client: &Arc<Client>) -> Option<Self> {
+        add(&client.account.looking, 1, MOST_LOOKING_EACH)?;
+        Some(Looking(client.clone()))
+    }
+}
+
+impl Drop for Looking {
+    fn drop(&mut self) {
+        self.0.account.looking.fetch_sub(1, Relaxed);
     }
 }
 
@@ -258,12 +330,39 @@ mod tests {
     }
 
     #[test]
+    fn those_who_wait_are_counted_for_each_client() {
+        let budget = budget();
+        let (one, other) = (client(&budget, "192.0.2.1"), client(&budget, "192.0.2.2"));
+        let enter = |_| Waiting::enter(&one).unwrap();
+        let mut waiting: Vec<_> = (0..MOST_WAITING_EACH).map(enter).collect();
+        assert_eq!(Waiting::enter(&one).err(), Some(Exhausted::Client));
+        assert!(Waiting::enter(&other).is_ok());
+        waiting.pop();
+        assert!(Waiting::enter(&one).is_ok());
+        drop(waiting);
+        assert_eq!(budget.waiting.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn no_client_looks_for_all() {
+        let budget = budget();
+        let (one, other) = (client(&budget, "192.0.2.1"), client(&budget, "192.0.2.2"));
+        let looking: Vec<_> = (0..MOST_LOOKING_EACH)
+            .map(|_| Looking::enter(&one).unwrap())
+            .collect();
+        assert!(Looking::enter(&one).is_none());
+        assert!(Looking::enter(&other).is_some());
+        drop(looking);
+        assert!(Looking::enter(&one).is_some());
+    }
+
+    #[test]
     fn accounts_are_closed_with_the_last_connection() {
         let budget = budget();
         let (one, two) = (client(&budget, "::1"), client(&budget, "::1"));
         let held = held(&one, 7).unwrap();
         drop(one);
-        assert_eq!(two.held.load(Relaxed), 7);
+        assert_eq!(two.account.bytes.load(Relaxed), 7);
         drop((two, held));
         assert!(budget.clients.lock().is_empty());
     }

@@ -5,15 +5,18 @@ use std::future::{Future, poll_fn};
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use http::Request;
+use http::header::CONNECTION;
+use http::{HeaderValue, Method, Request, Version};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::{HttpService, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use lucarne_net::OpenConnections;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -35,8 +38,13 @@ pub(crate) struct Shared {
     pub(crate) closing: Signal,
     /// The time to finish is over.
     pub(crate) cut: Signal,
+    /// Each answer is the last one of its connection: another process takes over.
+    pub(crate) leaving: AtomicBool,
     /// Connections that are open.
     pub(crate) open: OpenConnections,
+    /// Submissions without an answer, and connections on which one may come: those on
+    /// which nothing was asked yet, and those of HTTP/2.
+    pub(crate) submitting: OpenConnections,
     /// The memory that bodies in flight may take.
     budget: Arc<Budget>,
     http1: http1::Builder,
@@ -79,17 +87,37 @@ impl Shared {
             site,
             closing: Signal::default(),
             cut: Signal::default(),
+            leaving: AtomicBool::new(false),
             open: OpenConnections::default(),
+            submitting: OpenConnections::default(),
             http1,
             http2,
         }
     }
+
+    fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed)
+    }
+
+    /// Until a connection is to end. Where another process takes over, one that was
+    /// just made and on which nothing has been asked yet gets the time to ask.
+    async fn ends(&self, used: impl Fn() -> bool) {
+        self.closing.raised().await;
+        if self.is_leaving() && !used() {
+            tokio::time::sleep(FIRST_REQUEST).await;
+        }
+    }
 }
+
+/// The time that a connection gets for its first request when another process takes over.
+const FIRST_REQUEST: Duration = Duration::from_secs(1);
 
 /// Counts a connection for as long as it lives, and knows whose it is.
 pub(crate) struct OpenConnection {
     shared: Arc<Shared>,
     client: Arc<Client>,
+    /// A first submission may come on it: until something was asked, or HTTP/2 ends.
+    submitting: Arc<Mutex<Option<lucarne_net::OpenConnection>>>,
     _counted: lucarne_net::OpenConnection,
 }
 
@@ -99,6 +127,7 @@ impl OpenConnection {
         shared.site.metrics.accepted.inc();
         OpenConnection {
             client: shared.budget.client(peer),
+            submitting: Arc::new(Mutex::new(Some(shared.submitting.enter()))),
             _counted: shared.open.enter(),
             shared: shared.clone(),
         }
@@ -134,11 +163,12 @@ pub(crate) async fn serve(
     }
     let limits = &shared.site.limits;
     let mut limit = limits.idle_timeout;
+    let mut used = false;
     // Between requests a connection is little more than its socket: what HTTP
     // needs is in a box of its own, and thrown away after a few idle seconds.
     // Ten thousand idle clients cost a few megabytes that way.
     loop {
-        match first_bytes(&tcp, limit, shared).await {
+        match first_bytes(&tcp, limit, used, shared).await {
             Some(Protocol::Http1) => {
                 let queued = Arc::<QueuedResponse>::default();
                 let stream = SendfileStream {
@@ -154,7 +184,7 @@ pub(crate) async fn serve(
             Some(Protocol::Http2) => return Box::pin(http2(tcp, endpoints, &open)).await,
             None => return,
         }
-        limit = limits.idle_timeout - park_after(limits);
+        (limit, used) = (limits.idle_timeout - park_after(limits), true);
     }
 }
 
@@ -200,7 +230,12 @@ enum Protocol {
 /// `hyper_util`'s automatic builder does the same, but puts a buffer of its own
 /// between hyper and the socket for the rest of the connection, and waits for
 /// the first bytes for ever.
-async fn first_bytes(tcp: &TcpStream, limit: Duration, shared: &Shared) -> Option<Protocol> {
+async fn first_bytes(
+    tcp: &TcpStream,
+    limit: Duration,
+    used: bool,
+    shared: &Shared,
+) -> Option<Protocol> {
     const PREFACE: &[u8] = b"PRI ";
     let sniff = async {
         let mut first = [0; PREFACE.len()];
@@ -218,13 +253,15 @@ async fn first_bytes(tcp: &TcpStream, limit: Duration, shared: &Shared) -> Optio
         }
     };
     tokio::select! {
+        // What is there already is answered, whatever ends.
+        biased;
         protocol = timeout(limit, sniff) => {
             if protocol.is_err() {
                 shared.site.metrics.cut("idle");
             }
             protocol.ok().flatten()
         }
-        () = shared.closing.raised() => None,
+        () = shared.ends(|| used) => None,
     }
 }
 
@@ -249,7 +286,8 @@ async fn http1<S: AsyncRead + AsyncWrite + Unpin>(
         head: Some(limits.header_timeout),
         write: limits.write_timeout,
     };
-    let ending = drive(&mut connection, finish, timeouts, &activity, shared).await;
+    let ends = shared.ends(|| activity.used());
+    let ending = drive(&mut connection, (ends, finish), timeouts, &activity, shared).await;
     let parts = connection.into_parts();
     let stream = parts.io.into_inner().stream;
     match ending {
@@ -283,7 +321,9 @@ where
         head: None,
         write: limits.write_timeout,
     };
-    match drive(&mut connection, finish, timeouts, &activity, shared).await {
+    // GOAWAY leaves no request unanswered that was on its way.
+    let ends = shared.ends(|| true);
+    match drive(&mut connection, (ends, finish), timeouts, &activity, shared).await {
         Ending::TimedOut(TimedOut::Writing) => shared.site.metrics.cut("writing"),
         Ending::TimedOut(_) => shared.site.metrics.cut("idle"),
         Ending::Done | Ending::Cut => {}
@@ -307,18 +347,32 @@ fn service(
     queued: Option<Arc<QueuedResponse>>,
 ) -> impl HttpService<Incoming, ResBody = Body, Error = Infallible, Future: Send> + Unpin + use<> {
     let (shared, client) = (open.shared.clone(), open.client.clone());
+    let first = open.submitting.clone();
     let activity = activity.clone();
     service_fn(move |request: Request<Incoming>| {
         let (shared, client) = (shared.clone(), client.clone());
         let (activity, queued) = (activity.clone(), queued.clone());
+        let http1 = request.version() < Version::HTTP_2;
+        let submission = (request.method() == Method::POST).then(|| shared.submitting.enter());
+        if http1 {
+            // Whatever comes after this is counted by itself.
+            first.lock().take();
+        }
         async move {
             activity.begin();
             let in_flight = InFlightRequest(activity);
-            let response: Response = shared.site.answer(endpoints, &client, request).await;
+            let mut response: Response = shared.site.answer(endpoints, &client, request).await;
+            if http1 && shared.is_leaving() {
+                response
+                    .headers_mut()
+                    .insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            drop(submission);
             if let Some(queued) = queued {
                 queued.put(response.body().bytes(), response.body().file());
             }
-            drop(in_flight);
+            // A connection that takes a feed is not idle.
+            response.body_mut().hold(in_flight);
             Ok(response)
         }
     })
@@ -336,7 +390,7 @@ impl Drop for InFlightRequest {
 /// Polls a connection to its end, and watches that it gets there.
 async fn drive<C, F>(
     connection: &mut C,
-    finish: F,
+    (ends, finish): (impl Future<Output = ()>, F),
     timeouts: Timeouts,
     activity: &Activity,
     shared: &Shared,
@@ -348,15 +402,19 @@ where
     let mut watchdog = Watchdog::new(timeouts);
     let mut alarm = pin!(sleep_until(Instant::now() + timeouts.idle));
     let mut armed = false;
-    let mut closing = pin!(shared.closing.raised());
+    let mut ends = pin!(ends);
     let mut cut = pin!(shared.cut.raised());
     let mut finishing = false;
     poll_fn(|cx| {
         if cut.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Ending::Cut);
         }
-        if !finishing && closing.as_mut().poll(cx).is_ready() {
+        if !finishing && ends.as_mut().poll(cx).is_ready() {
             finishing = true;
+            // What has come already is still answered.
+            if Pin::new(&mut *connection).poll(cx).is_ready() {
+                return Poll::Ready(Ending::Done);
+            }
             finish(Pin::new(connection));
         }
         if let Poll::Ready(outcome) = Pin::new(&mut *connection).poll(cx) {

@@ -5,11 +5,11 @@ use std::fmt;
 use http::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, RETRY_AFTER};
 use http::{HeaderValue, Method, StatusCode};
 use lucarne_ct::{Code, Rejection};
-use lucarne_log::SubmitError;
+use lucarne_log::{Lane, SubmitError};
 use lucarne_net::RequestId;
 use serde::Serialize;
 
-use crate::budget::Exhausted;
+use crate::budget::{Exhausted, MOST_WAITING_EACH};
 use crate::reply::{Response, plain, value};
 
 /// An answer other than an SCT:
@@ -81,6 +81,39 @@ impl ErrorResponse {
         let mut error = Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail);
         error.allow = Some(allow);
         error
+    }
+
+    /// The refusal of a request that reads.
+    pub(crate) fn read(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+        let mut error = Self::new(status, code, detail);
+        error.body.error = "the request was refused";
+        error
+    }
+
+    /// The refusal of a request that would wait for the log to grow.
+    pub(crate) fn waiting(exhausted: Exhausted) -> Self {
+        let (status, detail) = match exhausted {
+            Exhausted::Client => (
+                StatusCode::TOO_MANY_REQUESTS,
+                format!(
+                    "this client has {MOST_WAITING_EACH} requests waiting for logs to grow, as many as \
+                     one may have: one connection to the feed is enough"
+                ),
+            ),
+            Exhausted::All => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the server has as many requests waiting as it may have".to_owned(),
+            ),
+        };
+        let mut error = Self::read(status, "too_many_waiting", detail);
+        error.retry_after = Some(30);
+        error
+    }
+
+    /// Has the client come back after so many seconds.
+    pub(crate) fn and_retry(mut self, seconds: u32) -> Self {
+        self.retry_after = Some(seconds);
+        self
     }
 
     fn retry(code: &'static str, after: u32, detail: impl Into<String>) -> Self {
@@ -166,8 +199,15 @@ impl From<SubmitError> for ErrorResponse {
         match error {
             SubmitError::Rejected(rejection) => rejection.into(),
             SubmitError::Full {
+                lane,
                 retry_after_seconds,
-            } => Self::retry("pool_full", retry_after_seconds, words),
+            } => {
+                let code = match lane {
+                    Lane::Fresh => "pool_full",
+                    Lane::Old => "backlog_full",
+                };
+                Self::retry(code, retry_after_seconds, words)
+            }
             SubmitError::Unavailable {
                 retry_after_seconds,
                 ..
@@ -198,13 +238,17 @@ mod tests {
 
     #[test]
     fn retry_after_is_whole_seconds_and_never_none() {
-        let error = SubmitError::Full {
-            retry_after_seconds: 0,
-        };
-        let response = ErrorResponse::from(error).into_response();
-        assert_eq!(response.status(), 503);
-        assert_eq!(response.headers()[RETRY_AFTER], "1");
-        assert!(body(&response).contains(r#""code":"pool_full","certificate_index":null"#));
+        for (lane, code) in [(Lane::Fresh, "pool_full"), (Lane::Old, "backlog_full")] {
+            let error = SubmitError::Full {
+                lane,
+                retry_after_seconds: 0,
+            };
+            let response = ErrorResponse::from(error).into_response();
+            assert_eq!(response.status(), 503);
+            assert_eq!(response.headers()[RETRY_AFTER], "1");
+            let code = format!(r#""code":"{code}","certificate_index":null"#);
+            assert!(body(&response).contains(&code));
+        }
     }
 
     #[test]

@@ -71,6 +71,7 @@ pub(crate) fn state_name(state: &State) -> &'static str {
     match state {
         State::Starting => "starting",
         State::Running => "running",
+        State::Following { .. } => "following",
         State::Stopped { .. } => "stopped",
         State::Retired => "retired",
         State::Closed => "closed",

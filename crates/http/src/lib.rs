@@ -20,25 +20,40 @@ mod connection;
 mod encoding;
 mod error_response;
 mod etag;
+mod feed;
+mod forwarded;
+mod get_roots;
 mod health;
+mod instances;
 mod limits;
 mod listener;
 mod logjson;
+mod long_poll;
 mod metrics;
 mod monitoring;
 mod pages;
 mod range;
+mod read_limits;
 mod reply;
+mod rfc6962;
+mod robots;
 mod route;
 mod sendfile;
+mod serving;
 mod signal;
 mod site;
 mod submission;
 mod tls;
 
+pub use instances::{InstanceClient, InstanceKey, InstanceServer, ShortKey};
 pub use limits::Limits;
-pub use listener::{BindError, Listener, serve};
+pub use listener::{BindError, Listener};
 pub use logjson::log_json;
+pub use read_limits::{
+    Admission, Decision, MonotonicClock, PartialTile, Policy, Rate, ReadLimiter, ReadLimits,
+    Reading, Refusal, Remainder, UNIT_BYTES,
+};
 pub use route::PrefixError;
+pub use serving::{Serving, serve};
 pub use site::{EndpointSet, Site};
 pub use tls::{Tls, TlsError};

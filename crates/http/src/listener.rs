@@ -1,14 +1,15 @@
 //! Accepting connections, and letting go of them.
 
-use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use rustix::net::sockopt::socket_acceptconn;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 
 use crate::connection::{OpenConnection, Shared, TOO_MANY, close, serve as serve_connection};
-use crate::site::{EndpointSet, Site};
+use crate::site::EndpointSet;
 use crate::tls::Tls;
 
 /// A socket that listens, with or without TLS.
@@ -60,6 +61,34 @@ impl Listener {
         })
     }
 
+    /// Listens with a socket that this process was given: by systemd, or by the process
+    /// that it takes over from.
+    ///
+    /// # Errors
+    /// If it is no TCP socket that listens.
+    pub fn from_socket(socket: OwnedFd) -> io::Result<Self> {
+        if !socket_acceptconn(&socket)? {
+            return Err(io::Error::other("the socket does not listen"));
+        }
+        let socket = std::net::TcpListener::from(socket);
+        socket.local_addr()?;
+        socket.set_nonblocking(true)?;
+        Ok(Listener {
+            socket: TcpListener::from_std(socket)?,
+            tls: None,
+            endpoints: EndpointSet::default(),
+        })
+    }
+
+    /// Returns the socket once more: what arrives there waits for as long as anybody has
+    /// it, whether or not this process accepts it.
+    ///
+    /// # Errors
+    /// If the process may open no more files.
+    pub fn share(&self) -> io::Result<OwnedFd> {
+        self.socket.as_fd().try_clone_to_owned()
+    }
+
     /// Speaks TLS with this certificate, HTTP/2 or HTTP/1.1 as clients like.
     #[must_use]
     pub fn with_tls(mut self, tls: Arc<Tls>) -> Self {
@@ -106,25 +135,8 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Serves the site on all listeners until `shutdown` is ready; then accepts
-/// nothing more, lets the requests in flight finish for up to
-/// [`Limits::drain_timeout`](crate::Limits::drain_timeout), and returns.
-///
-/// Submissions in flight wait for a round: shut the logs down beside this, not
-/// before it.
-pub async fn serve(listeners: Vec<Listener>, site: Arc<Site>, shutdown: impl Future<Output = ()>) {
-    let shared = Arc::new(Shared::new(site));
-    for listener in listeners {
-        tokio::spawn(accept(listener, shared.clone()));
-    }
-    shutdown.await;
-    shared.closing.raise();
-    if !shared.open.drain(shared.site.limits.drain_timeout).await {
-        shared.cut.raise();
-    }
-}
-
-async fn accept(listener: Listener, shared: Arc<Shared>) {
+/// Accepts connections until the end is near.
+pub(crate) async fn accept(listener: Listener, shared: Arc<Shared>) {
     let stop = shared.clone();
     let accepting = async {
         loop {

@@ -12,7 +12,9 @@ use lucarne_log::{
 };
 use serde::Serialize;
 
+use crate::read_limits::{PublishedLimits, ReadLimits};
 use crate::reply::{Response, plain, value};
+use crate::route::Prefix;
 
 /// The maximum merge delay. An SCT is given only once its entry is in a
 /// published checkpoint, so this is the largest age of a checkpoint.
@@ -35,6 +37,9 @@ struct LogJson<'a> {
     monitoring_url: &'a str,
     submission_endpoint: Endpoint<'a>,
     monitoring_endpoint: Endpoint<'a>,
+    /// The limits in force for whoever reads this: no field of the list's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read_limits: Option<PublishedLimits>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temporal_interval: Option<Interval>,
     status: &'static str,
@@ -105,18 +110,85 @@ struct Software {
 }
 
 /// Answers a request for `log.v3.json`.
-pub(crate) fn answer(config: &LogConfig, state: &State, published: Option<&Published>) -> Response {
-    let json = render(config, state, published);
+pub(crate) fn answer(
+    config: &LogConfig,
+    state: &State,
+    published: Option<&Published>,
+    reads: Option<&ReadLimits>,
+) -> Response {
+    let json = render(config, state, published, reads);
     plain(StatusCode::OK, &value::JSON, &value::MINUTE, json)
 }
 
 /// `log.v3.json` of a log as it is now, for a directory that another server
-/// serves.
+/// serves, by limits of its own.
 pub fn log_json(log: &Log) -> Vec<u8> {
-    render(log.config(), &log.state(), log.published().as_deref())
+    render(log.config(), &log.state(), log.published().as_deref(), None)
 }
 
-fn render(config: &LogConfig, state: &State, published: Option<&Published>) -> Vec<u8> {
+fn render(
+    config: &LogConfig,
+    state: &State,
+    published: Option<&Published>,
+    reads: Option<&ReadLimits>,
+) -> Vec<u8> {
+    serde_json::to_vec_pretty(&describe(config, state, published, reads)).unwrap_or_default()
+}
+
+/// A log list, version 3, of the logs of a process. Their states are for the keepers of lists to say.
+#[derive(Serialize)]
+struct Logs<'a> {
+    version: &'static str,
+    log_list_timestamp: String,
+    operators: Vec<Operator<'a>>,
+}
+
+#[derive(Serialize)]
+struct Operator<'a> {
+    name: String,
+    email: [&'static str; 0],
+    logs: [&'static str; 0],
+    tiled_logs: Vec<LogJson<'a>>,
+}
+
+/// Answers a request for `logs.v3.json`: the logs as one list, by the hosts that readers ask.
+pub(crate) fn list<'l>(
+    logs: impl Iterator<Item = &'l Log>,
+    reads: Option<&ReadLimits>,
+) -> Response {
+    let mut operators: Vec<Operator<'_>> = Vec::new();
+    let mut now_ms = 0;
+    for log in logs {
+        let config = log.config();
+        now_ms = config.clock.now_ms();
+        let name = Prefix::parse(&config.monitoring_prefix).map(|prefix| prefix.host);
+        let name = format!("the operator of {}", name.unwrap_or_default());
+        let json = describe(config, &log.state(), log.published().as_deref(), reads);
+        match operators.iter_mut().find(|operator| operator.name == name) {
+            Some(operator) => operator.tiled_logs.push(json),
+            None => operators.push(Operator {
+                name,
+                email: [],
+                logs: [],
+                tiled_logs: vec![json],
+            }),
+        }
+    }
+    let list = Logs {
+        version: "3",
+        log_list_timestamp: rfc3339(now_ms),
+        operators,
+    };
+    let json = serde_json::to_vec_pretty(&list).unwrap_or_default();
+    plain(StatusCode::OK, &value::JSON, &value::MINUTE, json)
+}
+
+fn describe<'a>(
+    config: &'a LogConfig,
+    state: &State,
+    published: Option<&Published>,
+    reads: Option<&ReadLimits>,
+) -> LogJson<'a> {
     let retired = *state == State::Retired;
     let head = published.filter(|_| retired).map(|published| TreeHead {
         sha256_root_hash: published.root.to_string(),
@@ -126,7 +198,7 @@ fn render(config: &LogConfig, state: &State, published: Option<&Published>) -> V
     let (policy, metadata) = (&config.policy, &config.metadata);
     let frozen = config.frozen_from().filter(|_| retired).map(rfc3339);
     let interval = policy.not_after_start.zip(policy.not_after_limit);
-    let json = LogJson {
+    LogJson {
         description: &config.description,
         friendly_name: &config.shortname,
         log_id: STANDARD.encode_to_string(config.key.log_id().0),
@@ -151,6 +223,7 @@ fn render(config: &LogConfig, state: &State, published: Option<&Published>) -> V
             &config.monitoring_prefix,
             metadata.monitoring_rate_limit.as_ref(),
         ),
+        read_limits: reads.map(PublishedLimits::of),
         temporal_interval: interval.map(|(start, end)| Interval {
             start_inclusive: rfc3339(start),
             end_exclusive: rfc3339(end),
@@ -178,8 +251,7 @@ fn render(config: &LogConfig, state: &State, published: Option<&Published>) -> V
             name: "Lucarne",
             version: env!("CARGO_PKG_VERSION"),
         },
-    };
-    serde_json::to_vec_pretty(&json).unwrap_or_default()
+    }
 }
 
 /// Returns whether everything here is TLS: certificates for servers (or for anything,

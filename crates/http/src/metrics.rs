@@ -12,6 +12,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::budget;
+use crate::read_limits::ReadMetrics;
 
 /// The kinds of requests that are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +23,11 @@ pub(crate) enum Endpoint {
     Checkpoint,
     Tile,
     DataTile,
+    NamesTile,
     Issuer,
     LogJson,
+    Feed,
+    Rfc6962,
     Page,
     Operations,
     Unknown,
@@ -40,18 +44,34 @@ impl Endpoint {
             Endpoint::Checkpoint => "checkpoint",
             Endpoint::Tile => "tile",
             Endpoint::DataTile => "tile-data",
+            Endpoint::NamesTile => "tile-names",
             Endpoint::Issuer => "issuer",
             Endpoint::LogJson => "log.v3.json",
+            Endpoint::Feed => "feed",
+            Endpoint::Rfc6962 => "rfc6962",
             Endpoint::Page => "page",
             Endpoint::Operations => "operations",
             Endpoint::Unknown => "unknown",
         }
     }
+
+    /// Returns whether it is read by whoever likes: what counts towards the limits of reading. What tells that
+    /// there is something to read does not, nor what has bounds of its own.
+    pub(crate) fn is_read(self) -> bool {
+        !matches!(
+            self,
+            Endpoint::AddChain
+                | Endpoint::AddPreChain
+                | Endpoint::Checkpoint
+                | Endpoint::Feed
+                | Endpoint::Operations
+        )
+    }
 }
 
 /// The statuses that this server answers with; anything else counts as 500.
-const STATUSES: [u16; 18] = [
-    200, 204, 206, 301, 303, 304, 400, 404, 405, 408, 410, 413, 415, 416, 421, 500, 503, 0,
+const STATUSES: [u16; 19] = [
+    200, 204, 206, 301, 303, 304, 400, 404, 405, 408, 410, 413, 415, 416, 421, 429, 500, 503, 0,
 ];
 
 fn slot(status: StatusCode) -> usize {
@@ -91,6 +111,8 @@ pub(crate) struct Metrics {
     cut: Family<ReasonLabels, Counter>,
     /// Bodies in flight, and requests refused because there were too many.
     pub(crate) inflight: budget::BudgetMetrics,
+    /// Requests that read, and the clients they come from.
+    pub(crate) reads: ReadMetrics,
 }
 
 impl Metrics {
@@ -106,6 +128,7 @@ impl Metrics {
             accepted: Counter::default(),
             cut: Family::default(),
             inflight: budget::BudgetMetrics::default(),
+            reads: ReadMetrics::default(),
         };
         let r = registry.sub_registry_with_prefix("lucarne_http");
         r.register(
@@ -152,6 +175,7 @@ impl Metrics {
             "Requests refused because all clients had too many bytes in flight",
             metrics.inflight.all.clone(),
         );
+        metrics.reads.register(r);
         metrics
     }
 

@@ -34,6 +34,14 @@ struct Head {
     etag: HeaderValue,
 }
 
+/// A file that is stored in gzip.
+struct Packed {
+    stored: StoredFile,
+    content_type: &'static HeaderValue,
+    /// The data tile that it is, of which there may be zstd.
+    zstd: Option<Tile>,
+}
+
 /// Tiles of one log decompressed at once. It is rare that somebody asks.
 const DECOMPRESSING: usize = 2;
 
@@ -50,11 +58,7 @@ impl Monitoring {
     /// come.
     pub(crate) fn checkpoint(&self, log: &Log, method: &Method, asked: HeaderMap) -> Response {
         let mut response = self.newest(log, method, asked);
-        if let Some(state) = state(&log.state()) {
-            let headers = response.headers_mut();
-            headers.insert(LOG_STATE, state);
-            headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, value::LOG_STATE.clone());
-        }
+        say_state(log, &mut response);
         response
     }
 
@@ -91,23 +95,52 @@ impl Monitoring {
         };
         // Hashes do not compress.
         if Resource::is_data(tile) {
-            return self
-                .data_tile(log, tile, stored, method, asked, client)
-                .await;
+            let packed = Packed {
+                stored,
+                content_type: &value::OCTETS,
+                zstd: Some(tile),
+            };
+            return self.packed(log, packed, method, asked, client).await;
         }
         let etag = etag::of(&stored, ContentCoding::Identity);
         immutable(stored.bytes, ContentCoding::Identity, &etag).answer(method, asked)
     }
 
-    async fn data_tile(
+    /// `tile/names/<N>[.p/<W>]`: the names of a data tile's entries (the names tiles extension).
+    pub(crate) async fn names(
         &self,
         log: &Log,
-        tile: Tile,
-        stored: StoredFile,
+        data: Tile,
         method: &Method,
         asked: HeaderMap,
         client: &Arc<Client>,
     ) -> Response {
+        let stored = match log.names_tile(data).await {
+            Ok(Some(stored)) => stored,
+            Ok(None) => return not_yet(&beyond(log, data)),
+            Err(error) => return unread(&error),
+        };
+        let packed = Packed {
+            stored,
+            content_type: &value::JSON_LINES,
+            zstd: None,
+        };
+        self.packed(log, packed, method, asked, client).await
+    }
+
+    async fn packed(
+        &self,
+        log: &Log,
+        packed: Packed,
+        method: &Method,
+        asked: HeaderMap,
+        client: &Arc<Client>,
+    ) -> Response {
+        let Packed {
+            stored,
+            content_type,
+            zstd,
+        } = packed;
         let accepted =
             AcceptedCodings::parse(asked.get(ACCEPT_ENCODING).map(HeaderValue::as_bytes));
         let ranged = asked.contains_key(RANGE) && method == Method::GET && accepted.identity();
@@ -123,46 +156,54 @@ impl Monitoring {
                     (stored.bytes, stored.file)
                 }
                 ContentCoding::Gzip => continue,
-                ContentCoding::Zstd => match log.tile_zstd(tile) {
+                ContentCoding::Zstd => match zstd.and_then(|tile| log.tile_zstd(tile)) {
                     Some(bytes) => (bytes, None),
                     None => continue,
                 },
                 ContentCoding::Identity => {
-                    return self.plain_tile(stored, method, asked, client).await;
+                    let plain = self.plain(stored, content_type, method, asked, client);
+                    return plain.await;
                 }
             };
             let mut representation = varying(bytes, coding, &etag);
             representation.file = file;
+            representation.content_type = content_type;
             return representation.answer(method, asked);
         }
         // Nothing acceptable is at hand: any answer is better than none
         // (RFC 9110, 12.5.3), and plain bytes are what everybody can read.
-        self.plain_tile(stored, method, asked, client).await
+        self.plain(stored, content_type, method, asked, client)
+            .await
     }
 
-    async fn plain_tile(
+    async fn plain(
         &self,
         stored: StoredFile,
+        content_type: &'static HeaderValue,
         method: &Method,
         asked: HeaderMap,
         client: &Arc<Client>,
     ) -> Response {
         let etag = etag::of(&stored, ContentCoding::Identity);
+        let varying = |bytes| Representation {
+            content_type,
+            ..varying(bytes, ContentCoding::Identity, &etag)
+        };
         let known = etag::already_there(&asked, &etag);
         if stored.encoding == Encoding::Identity || known {
-            let mut representation = varying(stored.bytes, ContentCoding::Identity, &etag);
+            let mut representation = varying(stored.bytes);
             representation.file = stored.file;
             return representation.answer(method, asked);
         }
         if let Some(plain) = stored.plain {
-            return varying(plain, ContentCoding::Identity, &etag).answer(method, asked);
+            return varying(plain).answer(method, asked);
         }
         // The semaphore is never closed.
         let _permit = self.decompressing.acquire().await;
         let unpacked = tokio::task::spawn_blocking(move || stored.unpacked()).await;
         match unpacked {
             Ok(Ok(bytes)) => match Reservation::answer(client, bytes) {
-                Ok(bytes) => varying(bytes, ContentCoding::Identity, &etag).answer(method, asked),
+                Ok(bytes) => varying(bytes).answer(method, asked),
                 Err(exhausted) => ErrorResponse::from(exhausted).into_response(),
             },
             Ok(Err(error)) => failed(&error),
@@ -194,11 +235,20 @@ impl Monitoring {
 /// The header that says of a checkpoint whether its log runs; absent if it does.
 const LOG_STATE: HeaderName = HeaderName::from_static("log-state");
 
+/// Says of a log that does not run that it does not.
+pub(crate) fn say_state(log: &Log, response: &mut Response) {
+    if let Some(state) = state(&log.state()) {
+        let headers = response.headers_mut();
+        headers.insert(LOG_STATE, state);
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, value::LOG_STATE.clone());
+    }
+}
+
 /// The state as an item of RFC 9651, and since when a log is stopped as its date.
 /// Why is not for everybody.
 fn state(state: &State) -> Option<HeaderValue> {
     match state {
-        State::Running => None,
+        State::Running | State::Following { .. } => None,
         State::Stopped { since_ms, .. } => {
             let since = since_ms / 1000;
             HeaderValue::try_from(format!("stopped; since=@{since}")).ok()

@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::health::state_name;
 use crate::logjson::rfc3339;
+use crate::read_limits::ReadLimits;
 use crate::reply::{Response, plain, value};
 
 #[derive(Template)]
@@ -51,6 +52,7 @@ struct LogPage {
     p99: String,
     checks: Vec<Check>,
     roots: Vec<RootRow>,
+    limits: Vec<String>,
     version: &'static str,
 }
 
@@ -66,7 +68,7 @@ pub(crate) fn index<'a>(logs: impl Iterator<Item = &'a Log>) -> Response {
 }
 
 /// A log's page.
-pub(crate) async fn log(log: &Log) -> Response {
+pub(crate) async fn log(log: &Log, reads: Option<&ReadLimits>) -> Response {
     let (config, stats, published) = (log.config(), log.stats(), log.published());
     let published = published.as_deref();
     let roots = log.roots();
@@ -98,6 +100,7 @@ pub(crate) async fn log(log: &Log) -> Response {
         p99: milliseconds(stats.latency_p99),
         checks: log.health().await.checks,
         roots: roots.collect(),
+        limits: reads.map_or_else(Vec::new, ReadLimits::in_words),
         version: env!("CARGO_PKG_VERSION"),
     };
     page(&template)

@@ -26,12 +26,15 @@ pub(crate) mod value {
         BYTES = "bytes",
         CLOSE = "close",
         CSS = "text/css; charset=utf-8",
+        EVENT_STREAM = "text/event-stream",
         GZIP = "gzip",
         HTML = "text/html; charset=utf-8",
         JAVASCRIPT = "text/javascript; charset=utf-8",
         JSON = "application/json",
+        JSON_LINES = "application/jsonl; charset=utf-8",
         LOG_STATE = "log-state",
         METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        NO = "no",
         OCTETS = "application/octet-stream",
         PKIX = "application/pkix-cert",
         TEXT = "text/plain; charset=utf-8",
@@ -164,10 +167,13 @@ pub(crate) fn plain(
 /// The answer to HEAD: that to GET, with the length of its body instead of it.
 pub(crate) fn headed(mut response: Response) -> Response {
     let bytes = std::mem::take(response.body_mut());
-    if !matches!(
-        response.status(),
-        StatusCode::NOT_MODIFIED | StatusCode::NO_CONTENT
-    ) {
+    let is_event_stream = response.headers().get(CONTENT_TYPE) == Some(&value::EVENT_STREAM);
+    if !is_event_stream
+        && !matches!(
+            response.status(),
+            StatusCode::NOT_MODIFIED | StatusCode::NO_CONTENT
+        )
+    {
         let length = HeaderValue::from(bytes.len());
         response.headers_mut().insert(CONTENT_LENGTH, length);
     }

@@ -16,6 +16,8 @@ use http::Uri;
 use lucarne_ct::Fingerprint;
 use lucarne_tlog::{Level, Tile, TilePathError};
 
+use crate::rfc6962::Rfc6962Read;
+
 /// The one of a log's two APIs that a prefix stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Roles {
@@ -199,8 +201,14 @@ pub(crate) enum Resource {
     GetRoots,
     Checkpoint,
     Tile(Tile),
+    /// The names tile of a data tile.
+    Names(Tile),
     Issuer(Fingerprint),
     LogJson,
+    /// A read of RFC 6962, below either prefix: its clients know one of a log.
+    Rfc6962(Rfc6962Read),
+    /// The entries as they come, as server-sent events.
+    Feed,
     /// The log's page and what it loads.
     Page,
     Stats,
@@ -224,7 +232,7 @@ impl fmt::Display for PathError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PathError::Unknown => f.write_str(
-                "a log has checkpoint, tile/…, issuer/… and log.v3.json under its monitoring \
+                "a log has checkpoint, tile/…, issuer/…, feed and log.v3.json under its monitoring \
                  prefix, ct/v1/add-chain, ct/v1/add-pre-chain and ct/v1/get-roots under its \
                  submission prefix",
             ),
@@ -239,14 +247,24 @@ impl fmt::Display for PathError {
 impl Resource {
     /// Reads what follows a log's prefix.
     pub(crate) fn parse(rest: &str, roles: Roles) -> Self {
+        if let Some(read) = Rfc6962Read::parse(rest) {
+            return Resource::Rfc6962(read);
+        }
         if roles.monitoring {
             match rest {
                 "checkpoint" => return Resource::Checkpoint,
                 "log.v3.json" => return Resource::LogJson,
                 "" => return Resource::Page,
+                "feed" => return Resource::Feed,
                 "stats.json" => return Resource::Stats,
                 "page.css" => return Resource::Style,
                 "page.js" => return Resource::Script,
+                _ if rest.starts_with("tile/names/") => {
+                    return match Tile::parse_names(rest) {
+                        Ok(data) => Resource::Names(data),
+                        Err(error) => Resource::NotFound(PathError::Tile(error)),
+                    };
+                }
                 _ if rest.starts_with("tile/") => {
                     return match Tile::parse(rest) {
                         Ok(tile) => Resource::Tile(tile),
@@ -390,7 +408,16 @@ mod tests {
             Resource::parse("tile/data/000", BOTH),
             tile("tile/data/000")
         );
+        let data = Tile::parse("tile/data/x001/234.p/5").unwrap();
+        assert_eq!(
+            Resource::parse("tile/names/x001/234.p/5", BOTH),
+            Resource::Names(data)
+        );
         assert_eq!(Resource::parse("ct/v1/add-chain", BOTH), Resource::AddChain);
+        for roles in [BOTH, Roles::SUBMISSION, Roles::MONITORING] {
+            let read = Resource::Rfc6962(Rfc6962Read::SthConsistency);
+            assert_eq!(Resource::parse("ct/v1/get-sth-consistency", roles), read);
+        }
         assert_eq!(Resource::parse("", BOTH), Resource::Page);
         assert_eq!(Resource::parse("", Roles::SUBMISSION), Resource::Redirect);
         let nothing = Resource::NotFound(PathError::Unknown);
@@ -412,6 +439,10 @@ mod tests {
             "tile/0/0%300",
             "tile/%30/000",
             "tile/0/000.p/0",
+            "tile/names/../data/000",
+            "tile/names/0/000",
+            "tile/names/000.p/256",
+            "tile/names/data/000",
             "tile/0/000.p/256",
             "tile/0/000.p/05",
             "tile/6/000",

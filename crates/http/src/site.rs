@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use http::header::{HOST, HeaderMap, LOCATION};
+use http::header::{CACHE_CONTROL, HOST, HeaderMap, LOCATION};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, StatusCode};
 use hyper::body::Incoming;
@@ -13,12 +13,15 @@ use prometheus_client::registry::Registry;
 
 use crate::budget::Client;
 use crate::error_response::ErrorResponse;
+use crate::get_roots::GetRoots;
 use crate::limits::Limits;
 use crate::metrics::{Endpoint, LogMetrics, Metrics};
 use crate::monitoring::{Monitoring, not_yet, read_only};
+use crate::read_limits::{PartialTile, ReadGate, ReadLimiter, ReadLimits, Reading};
 use crate::reply::{Response, headed, plain, value};
 use crate::route::{PathError, Prefix, PrefixError, Resource, Roles, Routes};
-use crate::{health, logjson, metrics, pages, submission};
+use crate::signal::Signal;
+use crate::{feed, health, logjson, long_poll, metrics, pages, rfc6962, robots, submission};
 
 /// The endpoints that a listener serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -41,12 +44,17 @@ pub struct Site {
     pub(crate) metrics: Metrics,
     elsewhere: LogMetrics,
     pub(crate) limits: Limits,
+    reads: ReadGate,
+    /// Raised when no more is served: who waits for a log to grow is answered.
+    pub(crate) closing: Arc<Signal>,
 }
 
 /// One log, and what is prepared for its requests.
 pub(crate) struct ServedLog {
+    number: usize,
     pub(crate) log: Arc<Log>,
     monitoring: Monitoring,
+    roots: GetRoots,
     metrics: LogMetrics,
 }
 
@@ -62,18 +70,24 @@ impl Site {
     ) -> Result<Arc<Self>, PrefixError> {
         let metrics = Metrics::register(&mut registry);
         let routes = routes(&logs)?;
-        let logs = logs.into_iter().map(|log| ServedLog {
+        let logs = logs.into_iter().enumerate().map(|(number, log)| ServedLog {
+            number,
             monitoring: Monitoring::new(),
+            roots: GetRoots::default(),
             metrics: metrics.of(&log.config().shortname),
             log,
         });
+        let limiter = limits.reads.clone();
+        let limiter = limiter.map(|reads| ReadLimiter::new(reads, limits.trusted_proxies.clone()));
         Ok(Arc::new(Site {
             logs: logs.collect(),
             routes,
             elsewhere: metrics.of(""),
+            reads: ReadGate::new(limiter, metrics.reads.clone()),
             registry,
             metrics,
             limits,
+            closing: Arc::default(),
         }))
     }
 
@@ -84,6 +98,7 @@ impl Site {
 
     /// All metrics of the process as text (OpenMetrics).
     pub fn render_metrics(&self) -> String {
+        self.reads.count();
         metrics::render(&self.registry)
     }
 
@@ -102,19 +117,34 @@ impl Site {
             EndpointSet::Operations => None,
             _ => self.find(&parts),
         };
-        let (metrics, endpoint, response) = match found {
-            Some((served, resource)) => {
-                let endpoint = endpoint(resource);
-                let limits = &self.limits;
-                let response = served.answer(resource, parts, body, client, limits).await;
-                (&served.metrics, endpoint, response)
-            }
-            None => {
-                let (endpoint, response) = self.operations(endpoints, parts).await;
-                (&self.elsewhere, endpoint, response)
-            }
+        let (metrics, endpoint) = match &found {
+            Some((served, resource)) => (&served.metrics, endpoint(*resource)),
+            None => (&self.elsewhere, own_endpoint(endpoints, parts.uri.path())),
         };
-        let response = if head { headed(response) } else { response };
+        let reading = endpoint.is_read().then(|| {
+            found.map_or(Reading::Other, |(served, resource)| {
+                served.reading(resource)
+            })
+        });
+        let admitted = self.reads.admit(reading, client.address(), &parts.headers);
+        let (passage, response) = match admitted {
+            Ok(passage) => {
+                let limits = passage.limits();
+                let response = match found {
+                    Some((served, resource)) => {
+                        let answer = served.answer(resource, parts, body, client, self, limits);
+                        answer.await
+                    }
+                    None => self.operations(endpoint, parts, limits).await,
+                };
+                (Some(passage), response)
+            }
+            Err(refused) => (None, refused.into_response()),
+        };
+        let mut response = if head { headed(response) } else { response };
+        if let Some(passage) = passage {
+            passage.pay(&mut response);
+        }
         let sent = response.body().len();
         metrics.note(endpoint, response.status(), start.elapsed(), sent);
         response
@@ -132,7 +162,7 @@ impl Site {
         // of logs is of no use where it is the only one.
         let own = match path {
             "/" => self.logs.len() > 1,
-            "/metrics" | "/health" => true,
+            "/metrics" | "/health" | "/robots.txt" | "/logs.v3.json" => true,
             _ => false,
         };
         if own
@@ -147,16 +177,15 @@ impl Site {
     }
 
     /// Answers what is not about one log.
-    async fn operations(&self, endpoints: EndpointSet, parts: Parts) -> (Endpoint, Response) {
-        let (method, path) = (&parts.method, parts.uri.path());
-        let operations = endpoints != EndpointSet::Logs;
-        let pages = endpoints != EndpointSet::Operations;
-        let endpoint = match path {
-            "/metrics" | "/health" if operations => Endpoint::Operations,
-            "/" | "/page.css" if pages => Endpoint::Page,
-            _ => return (Endpoint::Unknown, self.nothing(&parts)),
-        };
-        let response = match path {
+    async fn operations(
+        &self,
+        endpoint: Endpoint,
+        parts: Parts,
+        limits: Option<&ReadLimits>,
+    ) -> Response {
+        let method = &parts.method;
+        match parts.uri.path() {
+            _ if endpoint == Endpoint::Unknown => self.nothing(&parts),
             _ if method == Method::OPTIONS => submission::options("GET, HEAD, OPTIONS"),
             _ if method != Method::GET && method != Method::HEAD => read_only(method),
             "/health" => health::answer(self.logs()).await,
@@ -165,9 +194,10 @@ impl Site {
                 plain(StatusCode::OK, &value::METRICS, &value::NO_STORE, text)
             }
             "/page.css" => pages::style(),
+            "/robots.txt" => robots::answer(self.logs()),
+            "/logs.v3.json" => logjson::list(self.logs(), limits),
             _ => pages::index(self.logs()),
-        };
-        (endpoint, response)
+        }
     }
 
     /// 404, with what there is instead; 301 where only the slash is missing.
@@ -203,14 +233,29 @@ fn routes(logs: &[Arc<Log>]) -> Result<Routes, PrefixError> {
 }
 
 impl ServedLog {
+    /// The thing that is read, as the limits of reading see it.
+    fn reading(&self, resource: Resource) -> Reading {
+        let (names, tile) = match resource {
+            Resource::Tile(tile) => (false, tile),
+            Resource::Names(data) => (true, data),
+            Resource::Issuer(_) | Resource::Rfc6962(_) => return Reading::Tree(None),
+            _ => return Reading::Other,
+        };
+        let log = self.number;
+        let partial = PartialTile { log, names, tile };
+        Reading::Tree((!tile.is_full()).then_some(partial))
+    }
+
     async fn answer(
         &self,
         resource: Resource,
         parts: Parts,
         body: Incoming,
         client: &Arc<Client>,
-        limits: &Limits,
+        site: &Site,
+        reads: Option<&ReadLimits>,
     ) -> Response {
+        let limits = &site.limits;
         let (method, headers) = (parts.method, parts.headers);
         match resource {
             Resource::AddChain => {
@@ -221,8 +266,26 @@ impl ServedLog {
                 self.add(EntryKind::Precert, method, headers, body, client, limits)
                     .await
             }
+            Resource::Feed if method == Method::GET || method == Method::HEAD => {
+                let (log, query) = (&self.log, parts.uri.query());
+                feed::answer(log, &method, query, &headers, client, &site.closing)
+            }
+            Resource::Rfc6962(read) if method == Method::GET || method == Method::HEAD => {
+                let (log, query) = (&self.log, parts.uri.query());
+                // In a box, as above: it has room for what others do not need.
+                Box::pin(async {
+                    log.follow().await;
+                    rfc6962::answer(log, read, query, client).await
+                })
+                .await
+            }
+            Resource::Checkpoint if method == Method::GET && parts.uri.query().is_some() => {
+                let query = parts.uri.query();
+                let answer = self.checkpoint_after(query, headers, client, &site.closing);
+                Box::pin(answer).await
+            }
             _ if method == Method::GET || method == Method::HEAD => {
-                self.read(resource, &method, headers, client).await
+                self.read(resource, &method, headers, client, reads).await
             }
             Resource::NotFound(error) => nothing(error),
             _ if method == Method::OPTIONS => submission::options("GET, HEAD, OPTIONS"),
@@ -252,24 +315,57 @@ impl ServedLog {
         }
     }
 
+    /// `checkpoint?after=SIZE`: the checkpoint, once it is of a larger tree. Any other query says
+    /// nothing.
+    async fn checkpoint_after(
+        &self,
+        query: Option<&str>,
+        asked: HeaderMap,
+        client: &Arc<Client>,
+        closing: &Signal,
+    ) -> Response {
+        let now = || self.monitoring.checkpoint(&self.log, &Method::GET, asked);
+        let after = match long_poll::after(query) {
+            Ok(Some(after)) => after,
+            Ok(None) => return now(),
+            Err(error) => {
+                let detail = format!("`after` is the number of entries of a tree: {error}");
+                return ErrorResponse::read(StatusCode::BAD_REQUEST, "bad_query", detail)
+                    .into_response();
+            }
+        };
+        match long_poll::wait(&self.log, after, client, closing).await {
+            Ok(()) => {
+                let mut response = now();
+                let headers = response.headers_mut();
+                headers.insert(CACHE_CONTROL, value::NO_STORE.clone());
+                response
+            }
+            Err(exhausted) => ErrorResponse::waiting(exhausted).into_response(),
+        }
+    }
+
     async fn read(
         &self,
         resource: Resource,
         method: &Method,
         asked: HeaderMap,
         client: &Arc<Client>,
+        reads: Option<&ReadLimits>,
     ) -> Response {
         let (log, monitoring) = (&*self.log, &self.monitoring);
+        log.follow().await;
         match resource {
             Resource::Checkpoint => monitoring.checkpoint(log, method, asked),
             Resource::Tile(tile) => monitoring.tile(log, tile, method, asked, client).await,
+            Resource::Names(data) => monitoring.names(log, data, method, asked, client).await,
             Resource::Issuer(of) => monitoring.issuer(log, of, method, asked).await,
-            Resource::GetRoots => submission::roots(log),
+            Resource::GetRoots => self.roots.answer(log, method, asked).await,
             Resource::LogJson => {
                 let published = log.published();
-                logjson::answer(log.config(), &log.state(), published.as_deref())
+                logjson::answer(log.config(), &log.state(), published.as_deref(), reads)
             }
-            Resource::Page => Box::pin(pages::log(log)).await,
+            Resource::Page => Box::pin(pages::log(log, reads)).await,
             Resource::Stats => pages::stats(log),
             Resource::Style => pages::style(),
             Resource::Script => pages::script(),
@@ -278,7 +374,9 @@ impl ServedLog {
                 Err(_) => nothing(PathError::Unknown),
             },
             Resource::NotFound(error) => nothing(error),
-            Resource::AddChain | Resource::AddPreChain => nothing(PathError::Unknown),
+            Resource::AddChain | Resource::AddPreChain | Resource::Feed | Resource::Rfc6962(_) => {
+                nothing(PathError::Unknown)
+            }
         }
     }
 }
@@ -293,6 +391,17 @@ fn redirect(status: StatusCode, location: HeaderValue) -> Response {
     response
 }
 
+/// The endpoint of a path of the site's own.
+fn own_endpoint(endpoints: EndpointSet, path: &str) -> Endpoint {
+    let operations = endpoints != EndpointSet::Logs;
+    let pages = endpoints != EndpointSet::Operations;
+    match path {
+        "/metrics" | "/health" if operations => Endpoint::Operations,
+        "/" | "/page.css" | "/robots.txt" | "/logs.v3.json" if pages => Endpoint::Page,
+        _ => Endpoint::Unknown,
+    }
+}
+
 fn endpoint(resource: Resource) -> Endpoint {
     match resource {
         Resource::AddChain => Endpoint::AddChain,
@@ -301,8 +410,11 @@ fn endpoint(resource: Resource) -> Endpoint {
         Resource::Checkpoint => Endpoint::Checkpoint,
         Resource::Tile(tile) if Resource::is_data(tile) => Endpoint::DataTile,
         Resource::Tile(_) => Endpoint::Tile,
+        Resource::Names(_) => Endpoint::NamesTile,
         Resource::Issuer(_) => Endpoint::Issuer,
         Resource::LogJson => Endpoint::LogJson,
+        Resource::Feed => Endpoint::Feed,
+        Resource::Rfc6962(_) => Endpoint::Rfc6962,
         Resource::NotFound(_) => Endpoint::Unknown,
         Resource::Page
         | Resource::Stats

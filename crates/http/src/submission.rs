@@ -19,7 +19,7 @@ use crate::body::Body;
 use crate::budget::{Client, Reservation};
 use crate::error_response::ErrorResponse;
 use crate::limits::Limits;
-use crate::reply::{Response, plain, value};
+use crate::reply::{Response, value};
 
 /// `add-chain` and `add-pre-chain`: an SCT, or why there is none.
 pub(crate) async fn add<B>(
@@ -65,6 +65,7 @@ where
 {
     refuse_encoded(headers)?;
     let body = collect(headers, body, limits, client).await?;
+    await_start(log, size(headers) + body.len(), limits, client).await?;
     let decoding = lucarne_ct::ChainLimits {
         max_body: limits.body_bytes,
     };
@@ -73,6 +74,23 @@ where
     drop(body);
     let sct = log.submit(kind, chain).await?;
     Ok(sct.to_json())
+}
+
+/// Lets a submission wait for a log that is just being opened: a restart, or a
+/// hand-over between two processes, is over sooner than a client would come back.
+async fn await_start(
+    log: &Log,
+    bytes: usize,
+    limits: &Limits,
+    client: &Arc<Client>,
+) -> Result<(), ErrorResponse> {
+    if log.is_starting() {
+        let mut held = Reservation::nothing(client);
+        held.grow(bytes)?;
+        // If it is not open by then, it says so itself.
+        let _ = tokio::time::timeout(limits.start_timeout, log.started()).await;
+    }
+    Ok(())
 }
 
 fn answer(mut headers: HeaderMap, sct: Vec<u8>) -> Response {
@@ -200,12 +218,6 @@ where
             }
         }
     }
-}
-
-/// `get-roots`: built once per change of the roots.
-pub(crate) fn roots(log: &Log) -> Response {
-    let json = log.roots().get_roots_json();
-    plain(StatusCode::OK, &value::JSON, &value::MINUTE, json)
 }
 
 /// OPTIONS, so that a page from anywhere may submit and read (CORS).

@@ -30,12 +30,15 @@ fn start(runtime: &Runtime, cache: &std::path::Path) -> Arc<Log> {
             verification: Arc::default(),
             period: Duration::from_millis(1),
             pool_size: 10 * BATCH,
+            lanes: Default::default(),
             checkpoint_interval: Duration::from_secs(3600),
             cache: cache.into(),
             journal_bytes: 1 << 30,
             read_cache_bytes: 1 << 20,
+            rfc6962_reads: None,
             scrub: None,
             known: None,
+            instances: None,
             clock: Clock::system(),
         };
         let (assets, lock) = (MemoryAssets::new(), MemoryLock::new());

@@ -1,533 +1,267 @@
 //! Brings the dedup index up to date from the log's own data tiles, and keeps
 //! an index of another history from being used.
 //!
+//! What an index lacks when the log is opened is its backlog. A little of it is read before
+//! anything is taken; more is read while the log is open, from the newest entry to the oldest, so
+//! that most of what is submitted can soon be told from what is left.
+//!
 //! Nothing is taken over that the signed root does not vouch for: a data tile
 //! must hash to what the tree has in its place. Of one that does not, those
 //! entries are taken whose own hashes are right; the rest are gaps (`gaps.rs`),
 //! which are looked at again until the tile has been mended.
 
 use std::convert::Infallible;
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join;
 use futures_util::{TryStreamExt, pin_mut};
-use lucarne_ct::{Identity, TileLeafRef};
-use lucarne_storage::guards::Guard;
-use lucarne_storage::{Assets, Lock};
-use lucarne_tlog::{Hash, Level, TILE_WIDTH, Tile, leaf_hash, tile_root};
-use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
+use lucarne_tlog::TILE_WIDTH;
+use tokio::task::{JoinHandle, spawn_blocking};
 
-use crate::compress::gunzip;
-use crate::damaged::Damaged;
-use crate::dedup::{Dedup, LeafPosition, TreeHead, last_seen};
+use self::history::usable;
+use self::source::{Found, Source};
+use crate::Fatal;
+use crate::dedup::{self, Dedup, Part};
 use crate::gaps::Gap;
 use crate::read_ahead::read_ahead;
-use crate::read_cache::read_cache;
+use crate::session::Session;
 use crate::shared::Shared;
 use crate::tree::Tree;
-use crate::verified_tiles::VerifiedTiles;
-use crate::{Fatal, LogConfig, ReadError, stored};
 
-/// Data tiles unpacked and hashed at once. (Readers have turns of their own, so
-/// that an index whose disk hangs keeps none from them.)
-const UNPACKING: usize = 4;
+mod history;
+mod mend;
+mod source;
+mod unpack;
 
-/// Bytes of tiles that an examination keeps.
-const KEPT: u64 = 1 << 20;
+pub(crate) use self::history::examine;
 
-/// The interval at which entries that are not known are looked for.
+/// The pause after which reading is tried again, and entries that are not known are looked for.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
-/// The entries of the signed tree, as storage has them.
-struct Source<'a> {
-    assets: &'a dyn Assets,
-    verified: &'a VerifiedTiles,
-    tree: &'a Tree,
-    unpacking: Arc<Semaphore>,
-}
+/// The time between two log lines that say how far reading has come.
+const SAY_EVERY: Duration = Duration::from_secs(10);
 
-/// The entries that storage has of one data tile.
-#[derive(Default)]
-struct Found {
-    /// Entries that are in the tree, in order.
-    entries: Vec<(Identity, LeafPosition)>,
-    /// Those that are not here.
-    gaps: Vec<Gap>,
-    /// The entry after the last one.
-    end: u64,
-    /// The number of bytes that were read for it.
-    read: usize,
-}
-
-/// Opens the index of the log whose signed tree this is, and adds what it
-/// lacks. An index that cannot be read is set aside and made anew; so is one
-/// that has failed while the log ran.
+/// Opens the index of the log whose signed tree this is. What it lacks is read before anything is
+/// taken, if that is little, as after a crash. An index that cannot be read is set aside and made
+/// anew; so is one that has failed while the log ran.
 ///
 /// # Errors
 /// If the index is of another history than the tree, or cannot be opened, or
 /// storage does not answer.
-pub(crate) async fn open(log: &Shared, tree: &Tree) -> Result<Dedup, Fatal> {
-    bring_up(log, tree).await.map(|(dedup, _)| dedup)
+pub(crate) async fn open(log: &Shared, tree: &Tree) -> Result<Arc<Dedup>, Fatal> {
+    let source = Source::new(&*log.assets, log.reader.tiles(), tree);
+    let dedup = opened(log, &source).await?;
+    if dedup.backlog().entries() <= log.read_before_open {
+        read_backlog(log, &source, &dedup).await?;
+    }
+    Ok(dedup)
 }
 
-/// The same, with the number of entries that the index knew before.
+/// Opens the index and reads all that it lacks. Returns it with the number of entries that it
+/// knew before.
 ///
 /// # Errors
 /// As [`open`].
-pub(crate) async fn bring_up(log: &Shared, tree: &Tree) -> Result<(Dedup, u64), Fatal> {
-    let path = &log.config.cache;
+pub(crate) async fn bring_up(log: &Shared, tree: &Tree) -> Result<(Arc<Dedup>, u64), Fatal> {
     let source = Source::new(&*log.assets, log.reader.tiles(), tree);
-    let dedup = usable(log, &source).await?;
-    let from = dedup.indexed();
-    let (size, mut next) = (tree.size(), from);
-    if next < size {
-        tracing::info!(from = next, to = size, path = %path.display(), "dedup index: catching up");
-    }
-    let dedup = Arc::new(dedup);
-    let tiles = (next / TILE_WIDTH..size.div_ceil(TILE_WIDTH)).map(|tile| source.read(tile));
-    let tiles = read_ahead(tiles, |found| found.as_ref().map_or(0, |found| found.read));
-    pin_mut!(tiles);
-    let mut unbounded = Vec::new();
-    let mut coming = tiles.try_next().await?;
-    while let Some(found) = coming {
-        if let Some(gap) = found.gaps.first() {
-            tracing::warn!(
-                "{}/{} is not what was signed, or cannot be read: put it back from a copy. \
-                 Submissions that may be among its entries are refused until then",
-                log.assets.location(),
-                gap.tile()
-            );
-        }
-        // The way to the store is not idle meanwhile.
-        let adding = add(&dedup, found, &mut next, &mut unbounded, tree);
-        let (added, read) = join(adding, tiles.try_next()).await;
-        added?;
-        coming = read?;
-        if next.is_multiple_of(1 << 20) {
-            tracing::info!(indexed = next, of = size, "dedup index: catching up");
-        }
-    }
-    let dedup = Arc::into_inner(dedup).ok_or_else(|| failed(path, &"still in use"))?;
+    let dedup = opened(log, &source).await?;
+    let from = dedup.known();
+    read_backlog(log, &source, &dedup).await?;
     Ok((dedup, from))
 }
 
-async fn anew(log: &Shared) -> Result<Dedup, Fatal> {
-    let (path, owner) = (log.config.cache.clone(), log.config.key.log_id());
-    let made = spawn_blocking(move || Dedup::rebuild(&path, owner)).await;
-    let made = made.map_err(|error| failed(&log.config.cache, &error))??;
-    log.index_failed.store(false, Ordering::SeqCst);
-    Ok(made)
+/// The index, which has gone over to the tree.
+async fn opened(log: &Shared, source: &Source<'_>) -> Result<Arc<Dedup>, Fatal> {
+    let dedup = Arc::new(usable(log, source).await?);
+    let (index, head) = (dedup.clone(), source.tree.head());
+    blocking(move || index.go_over(head)).await?;
+    dedup.pace.note(&dedup.backlog());
+    Ok(dedup)
 }
 
-/// The index as it is, if it is one of this history of the log and has not
-/// failed. What it has seen is held against the log in any case, before it is
-/// set aside.
-async fn usable(log: &Shared, source: &Source<'_>) -> Result<Dedup, Fatal> {
-    let problem = match judged(&log.config, &*log.lock, source).await? {
-        Ok(dedup) if !log.index_failed.load(Ordering::SeqCst) => return Ok(dedup),
-        Ok(dedup) => {
-            close(dedup).await;
-            "it has failed while the log ran".to_owned()
+/// Reads the backlog while the log is open, and looks for what could not be read, again and again.
+/// What the index then cannot do ends the session.
+pub(crate) async fn attend(log: &Shared, session: &Session, tree: &Tree) -> Infallible {
+    let reading = async {
+        while let Err(error) = read_on(log, &session.dedup, tree).await {
+            if matches!(error, Fatal::Dedup { .. } | Fatal::Internal(_)) {
+                return session.pool.fail(error);
+            }
+            let name = &log.config.shortname;
+            tracing::warn!(log = name, %error, retry_in = ?LOOK_AGAIN, "dedup index: not read on");
+            session.dedup.pace.note_problem(error.to_string());
+            // The store has to come back.
+            tokio::time::sleep(LOOK_AGAIN).await;
         }
-        Err(problem) => problem,
     };
-    let path = log.config.cache.display();
-    tracing::warn!(%path, problem, "the dedup index cannot be used");
-    anew(log).await
+    let (never, ()) = join(mend::again_and_again(log, &session.dedup), reading).await;
+    never
 }
 
-/// To close an index asks its disk.
-async fn close(dedup: Dedup) {
-    let _ = spawn_blocking(move || drop(dedup)).await;
+async fn read_on(log: &Shared, dedup: &Arc<Dedup>, tree: &Tree) -> Result<(), Fatal> {
+    let source = Source::new(&*log.assets, log.reader.tiles(), tree);
+    read_backlog(log, &source, dedup).await
 }
 
-/// Holds the index, if there is one, against the log of `signed` entries, of
-/// which storage has the tree; makes none. An index of more than storage has can
-/// be told from one of another history only once the journal has been published.
-///
-/// # Errors
-/// As [`open`].
-pub(crate) async fn examine(
-    config: &LogConfig,
-    lock: &dyn Lock,
-    assets: Arc<dyn Assets>,
-    tree: &Tree,
-    signed: u64,
-) -> Result<(), Fatal> {
-    let (path, owner) = (config.cache.clone(), config.key.log_id());
-    let looked = spawn_blocking(move || Dedup::look(&path, owner)).await;
-    let seen = match looked.map_err(|error| failed(&config.cache, &error))? {
-        Ok(Some(seen)) => seen,
-        Ok(None) | Err(Fatal::Dedup { damaged: true, .. }) => return Ok(()),
-        Err(fatal) => return Err(fatal),
-    };
-    if seen > signed {
-        return Err(rolled_back(config, lock, seen, signed));
-    }
-    if seen > tree.size() {
+/// Reads what the index lacks until it lacks nothing, the newest first.
+async fn read_backlog(log: &Shared, source: &Source<'_>, dedup: &Arc<Dedup>) -> Result<(), Fatal> {
+    let backlog = dedup.backlog();
+    if backlog.entries() == 0 {
         return Ok(());
     }
-    let verified = VerifiedTiles::new(assets.clone(), read_cache(KEPT), Damaged::default());
-    let source = Source::new(&*assets, &verified, tree);
-    judged(config, lock, &source).await.map(drop)
+    let name = &log.config.shortname;
+    let (path, began) = (log.config.cache.display(), Instant::now());
+    let entries = backlog.entries();
+    tracing::info!(log = name, entries, %path, "dedup index: catching up");
+    let mut said = began;
+    while let Some(range) = dedup.backlog().newest() {
+        read_range(log, source, dedup, range, &mut said).await?;
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    tracing::info!(log = name, entries, seconds, "dedup index: caught up");
+    Ok(())
 }
 
-/// The index, if it is one of this history of the log; or why it is to be made
-/// anew.
-async fn judged(
-    config: &LogConfig,
-    lock: &dyn Lock,
+/// Reads the newest range of the backlog. What was read before an error is kept.
+async fn read_range(
+    log: &Shared,
     source: &Source<'_>,
-) -> Result<Result<Dedup, String>, Fatal> {
-    let (path, owner) = (config.cache.clone(), config.key.log_id());
-    let opened = spawn_blocking(move || {
-        let opened = Dedup::open(&path, owner);
-        let seen = opened.is_err().then(|| last_seen(&path));
-        (opened, seen.flatten())
-    });
-    let (opened, seen) = opened
-        .await
-        .map_err(|error| failed(&config.cache, &error))?;
-    match opened {
-        Ok(dedup) => {
-            match dedup.unbound {
-                Some(seen) => not_behind(config, lock, seen, source.tree)?,
-                None => same_history(config, lock, dedup.anchor().head, source).await?,
-            }
-            let Some(problem) = dedup.unusable() else {
-                return Ok(Ok(dedup));
-            };
-            close(dedup).await;
-            Ok(Err(problem.to_owned()))
-        }
-        Err(Fatal::Dedup {
-            problem,
-            damaged: true,
-            ..
-        }) => {
-            if let Some(head) = seen {
-                same_history(config, lock, head, source).await?;
-            }
-            Ok(Err(problem))
-        }
-        Err(fatal) => Err(fatal),
-    }
-}
-
-fn not_behind(config: &LogConfig, lock: &dyn Lock, seen: u64, tree: &Tree) -> Result<(), Fatal> {
-    match seen > tree.size() {
-        true => Err(rolled_back(config, lock, seen, tree.size())),
-        false => Ok(()),
-    }
-}
-
-/// The index notes a tree only after it was committed. A log that has fewer
-/// entries has lost some.
-fn rolled_back(config: &LogConfig, lock: &dyn Lock, seen: u64, size: u64) -> Fatal {
-    let path = config.cache.display();
-    Fatal::Inconsistent(format!(
-        "the dedup index in {path} has seen {seen} entries of this log, the lock {} only knows \
-         {size}. Lock and storage were rolled back, or the index is of a copy of this log that \
-         went on. Put the newest lock and storage back; never go on with older ones: that signs a \
-         fork. Only if it is certain that nothing beyond the {size} entries was ever signed for, \
-         move {path} away, and it is rebuilt. Nothing is signed until then",
-        lock.location(),
-    ))
-}
-
-/// The signed tree must begin with the one that was indexed.
-async fn same_history(
-    config: &LogConfig,
-    lock: &dyn Lock,
-    indexed: TreeHead,
-    source: &Source<'_>,
-) -> Result<(), Fatal> {
-    not_behind(config, lock, indexed.size, source.tree)?;
-    let path = config.cache.display();
-    let root = source
-        .verified
-        .root_at(&source.tree.edge, indexed.size)
-        .await;
-    let root = root.map_err(|error| match error {
-        ReadError::Unavailable(problem) | ReadError::Storage(problem) => Fatal::Away(problem),
-        error => Fatal::Inconsistent(format!(
-            "whether the dedup index in {path} is of this log's history cannot be told: {error} \
-             (in {}). Put that tile back from a copy; nothing is signed until then",
-            source.assets.location()
-        )),
-    })?;
-    if root == indexed.root {
-        return Ok(());
-    }
-    Err(Fatal::Inconsistent(format!(
-        "the dedup index in {path} was made from another history of this log: its {} entries had \
-         the root {}, and those that the lock {} has signed have {root}. Either lock and storage \
-         were restored or swapped: put the newest ones back, for what was signed since would be \
-         forked. Or the cache came from elsewhere: if that is certain, move {path} away, and it is \
-         rebuilt. Nothing is signed until then",
-        indexed.size,
-        indexed.root,
-        lock.location(),
-    )))
-}
-
-/// Adds what was found to the index. A gap is noted before the index passes it;
-/// how old its entries are, as soon as the entry after it is known.
-async fn add(
     dedup: &Arc<Dedup>,
-    found: Found,
-    next: &mut u64,
-    unbounded: &mut Vec<Gap>,
-    tree: &Tree,
+    range: Gap,
+    said: &mut Instant,
 ) -> Result<(), Fatal> {
-    let Found {
-        mut entries,
-        mut gaps,
-        end,
-        ..
-    } = found;
-    entries.retain(|(_, place)| place.index >= *next);
-    gaps.iter_mut()
-        .for_each(|gap| gap.first = gap.first.max(*next));
-    gaps.retain(|gap| gap.first < gap.end);
-    let (index, head) = (dedup.clone(), tree.head());
-    if let Some((_, first)) = entries.first() {
-        for mut gap in unbounded.drain(..) {
-            gap.latest_ms = first.timestamp_ms;
-            gaps.push(gap);
-        }
-    }
-    unbounded.extend(gaps.iter().filter(|gap| gap.latest_ms == u64::MAX));
-    *next = end;
-    let added = spawn_blocking(move || {
-        if !gaps.is_empty() {
-            index.mend(&[], &[], &gaps)?;
-        }
-        index.extend(entries.into_iter(), end, head)
-    });
-    added
-        .await
-        .map_err(|error| Fatal::Internal(error.to_string()))?
-}
-
-/// Looks for what the index does not know, again and again.
-pub(crate) async fn repair(log: &Shared, dedup: &Arc<Dedup>) -> Infallible {
-    loop {
-        // The pace of looking: nothing tells when an operator has put a tile back.
-        tokio::time::sleep(LOOK_AGAIN).await;
-        let Some(tree) = log.reader.tree() else {
-            continue;
+    let tiles = range.first / TILE_WIDTH..range.end.div_ceil(TILE_WIDTH);
+    let tiles = tiles.rev().map(|tile| source.read(tile));
+    let tiles = read_ahead(tiles, |found| found.as_ref().map_or(0, |found| found.read));
+    pin_mut!(tiles);
+    let (mut part, mut writing) = (Part::before(&range), Writing::default());
+    let read = loop {
+        let found = match tiles.try_next().await {
+            Ok(Some(found)) => found,
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error),
         };
-        let source = Source::new(&*log.assets, log.reader.tiles(), &tree);
-        let gaps = dedup.gaps.all();
-        for of_tile in gaps.chunk_by(|a, b| a.first / TILE_WIDTH == b.first / TILE_WIDTH) {
-            if let Err(error) = mend(dedup, &source, of_tile).await {
-                tracing::warn!(log = log.config.shortname, %error, "dedup index: not mended");
-            }
+        if let Some(gap) = found.gaps.first() {
+            warn(log, gap);
         }
-        log.note_gaps(dedup);
-    }
-}
-
-/// Reads the tile of these gaps again.
-async fn mend(dedup: &Arc<Dedup>, source: &Source<'_>, gaps: &[Gap]) -> Result<(), Fatal> {
-    let Some(tile) = gaps.first().map(|gap| gap.first / TILE_WIDTH) else {
-        return Ok(());
+        part.add(found, &range);
+        if part.records.len() as u64 >= dedup::PART {
+            let next = part.following();
+            writing
+                .go_on(dedup, std::mem::replace(&mut part, next))
+                .await?;
+            log.note_dedup(dedup);
+            say(log, dedup, said);
+        }
     };
-    let found = source.read(tile).await?;
-    let within = |index: u64| {
-        gaps.iter()
-            .find(|gap| (gap.first..gap.end).contains(&index))
-    };
-    let mut entries = found.entries;
-    entries.retain(|(_, place)| within(place.index).is_some());
-    if entries.is_empty() {
-        return Ok(());
+    if part.from < part.to {
+        writing.go_on(dedup, part).await?;
     }
-    let mut left = found.gaps;
-    left.retain(|gap| within(gap.first).is_some());
-    for gap in &mut left {
-        let bound = gaps.iter().map(|gap| gap.latest_ms).max();
-        gap.latest_ms = gap.latest_ms.min(bound.unwrap_or(u64::MAX));
-    }
-    tracing::info!(tile, entries = entries.len(), "dedup index: mended");
-    // A disk that hangs takes this thread and no other: the next is begun after
-    // it, and the index is not opened again before it has let go of it.
-    let (index, gaps) = (dedup.clone(), gaps.to_vec());
-    let mended = spawn_blocking(move || index.mend(&entries, &gaps, &left));
-    mended
-        .await
-        .map_err(|error| Fatal::Internal(error.to_string()))?
+    writing.end().await?;
+    log.note_dedup(dedup);
+    read
 }
 
-impl<'a> Source<'a> {
-    fn new(assets: &'a dyn Assets, verified: &'a VerifiedTiles, tree: &'a Tree) -> Self {
-        Source {
-            assets,
-            verified,
-            tree,
-            unpacking: Arc::new(Semaphore::new(UNPACKING)),
+fn warn(log: &Shared, gap: &Gap) {
+    tracing::warn!(
+        "{}/{} is not what was signed, or cannot be read: put it back from a copy. \
+         Submissions that may be among its entries are refused until then",
+        log.assets.location(),
+        gap.tile()
+    );
+}
+
+/// Says now and then how much is left.
+fn say(log: &Shared, dedup: &Dedup, said: &mut Instant) {
+    if said.elapsed() < SAY_EVERY {
+        return;
+    }
+    *said = Instant::now();
+    let left = dedup.backlog().entries();
+    let per_second = dedup.pace.entries_per_second().unwrap_or(0.0).round();
+    let seconds_left = dedup.pace.time_left().map(|time| time.as_secs());
+    tracing::info!(
+        log = log.config.shortname,
+        left,
+        per_second,
+        seconds_left,
+        "dedup index: catching up"
+    );
+}
+
+impl Part {
+    /// One of which nothing is read, at the end of this range.
+    fn before(range: &Gap) -> Self {
+        Part {
+            from: range.end,
+            to: range.end,
+            timestamp_ms: range.latest_ms,
+            ..Part::default()
         }
     }
 
-    /// Returns what storage has of data tile number `index`.
-    async fn read(&self, index: u64) -> Result<Found, Fatal> {
-        let first = index * TILE_WIDTH;
-        if index == self.tree.size() / TILE_WIDTH {
-            // The partial tile at the right edge was verified when it was loaded.
-            let leaves = Leaf::read_all(&self.tree.data.bytes, first);
-            return Ok(Found::of(leaves, first, self.tree.size(), |_, _| true));
+    /// One of which nothing is read, before this one.
+    fn following(&self) -> Self {
+        Part {
+            records: Vec::with_capacity(self.records.len()),
+            gaps: Vec::new(),
+            to: self.from,
+            ..*self
         }
-        let Some(tile) = Tile::new(Level::Data, index, TILE_WIDTH as u16) else {
-            return Err(Fatal::Internal(format!("no data tile has number {index}")));
+    }
+
+    /// Adds the entries of the range that the next older tile has.
+    fn add(&mut self, found: Found, range: &Gap) {
+        let within = range.first..self.from;
+        for mut gap in found.gaps {
+            (gap.first, gap.end) = (gap.first.max(within.start), gap.end.min(within.end));
+            // How old the last ones are is told by the entry after them.
+            gap.latest_ms = gap.latest_ms.min(self.timestamp_ms);
+            if gap.first < gap.end {
+                self.gaps.push(gap);
+            }
+        }
+        let entries = found.entries.iter();
+        let entries = entries.filter(|(_, place)| within.contains(&place.index));
+        let before = self.records.len();
+        self.records.extend(entries);
+        if let Some((_, oldest)) = self.records.get(before) {
+            self.timestamp_ms = oldest.timestamp_ms;
+        }
+        self.from = found.first.max(within.start);
+    }
+}
+
+/// The table that is being written while tiles are read.
+#[derive(Default)]
+struct Writing(Option<JoinHandle<Result<(), Fatal>>>);
+
+impl Writing {
+    /// Begins the next one, once the last one is written.
+    async fn go_on(&mut self, dedup: &Arc<Dedup>, part: Part) -> Result<(), Fatal> {
+        self.end().await?;
+        let index = dedup.clone();
+        self.0 = Some(spawn_blocking(move || index.take_up(part)));
+        Ok(())
+    }
+
+    async fn end(&mut self) -> Result<(), Fatal> {
+        let Some(writing) = self.0.take() else {
+            return Ok(());
         };
-        let root = self.verified.entry(&self.tree.edge, 1, index).await;
-        let (mut readable, mut read) = (Vec::new(), 0);
-        if let Some(root) = known(root)? {
-            for again in [false, true] {
-                let (leaves, bytes) = self.leaves(tile, again).await?;
-                read += bytes;
-                let whole = leaves.len() as u64 == TILE_WIDTH && root_of(&leaves) == Some(root);
-                if whole || !Guard::VouchedRebuild.stands() {
-                    let found = Found::of(leaves, first, tile.end_leaf(), |_, _| true);
-                    return Ok(Found { read, ..found });
-                }
-                if leaves.len() > readable.len() {
-                    readable = leaves;
-                }
-            }
-        }
-        let hashes = match Tile::new(Level::Hashes(0), index, TILE_WIDTH as u16) {
-            Some(hashes) => known(self.verified.hashes(&self.tree.edge, hashes).await)?,
-            None => None,
-        };
-        let hashes = hashes.unwrap_or_default();
-        let found = Found::of(readable, first, tile.end_leaf(), |n, hash| {
-            let at = n * Hash::LENGTH;
-            hashes.get(at..at + Hash::LENGTH) == Some(&hash.0)
-        });
-        Ok(Found { read, ..found })
-    }
-
-    /// The entries of a full tile, as far as they can be read, and how many bytes
-    /// it has. What does not fit is asked for `again`, of whoever else may have it.
-    async fn leaves(&self, tile: Tile, again: bool) -> Result<(Vec<Leaf>, usize), Fatal> {
-        let path = tile.path();
-        let found = match again {
-            false => self.assets.get(&path).await,
-            true => {
-                let found = self.assets.get_for_reader(&path).await;
-                found.map(|found| found.map(|found| found.bytes))
-            }
-        };
-        let bytes = stored::if_readable(found)?.unwrap_or_default();
-        let (first, size) = (tile.start_leaf(), bytes.len());
-        // The semaphore is never closed.
-        let turn = self.unpacking.clone().acquire_owned().await;
-        let read = spawn_blocking(move || {
-            let _turn = turn;
-            match gunzip(bytes) {
-                Ok(plain) => Leaf::read_all(&plain, first),
-                Err(_) => Vec::new(),
-            }
-        });
-        let leaves = read.await;
-        let leaves = leaves.map_err(|error| Fatal::Internal(error.to_string()))?;
-        Ok((leaves, size))
+        writing.await.map_err(panicked)?
     }
 }
 
-/// An entry of a data tile, not yet held against the tree.
-struct Leaf {
-    identity: Identity,
-    place: LeafPosition,
-    hash: Hash,
+/// Does what waits for a disk. One that hangs takes this thread and no other: the next work is
+/// begun after it, and the index is not opened again before it has let go of it.
+async fn blocking(work: impl FnOnce() -> Result<(), Fatal> + Send + 'static) -> Result<(), Fatal> {
+    spawn_blocking(work).await.map_err(panicked)?
 }
 
-impl Leaf {
-    /// The entries up to the first that cannot be read, at most those of a tile.
-    fn read_all(mut bytes: &[u8], first: u64) -> Vec<Leaf> {
-        let mut buffer = Vec::new();
-        let mut leaves = Vec::with_capacity(TILE_WIDTH as usize);
-        for index in first..first + TILE_WIDTH {
-            if bytes.is_empty() {
-                break;
-            }
-            let Ok(leaf) = TileLeafRef::read(&mut bytes) else {
-                break;
-            };
-            buffer.clear();
-            leaf.merkle_tree_leaf(&mut buffer);
-            leaves.push(Leaf {
-                identity: leaf.identity(),
-                place: LeafPosition {
-                    index,
-                    timestamp_ms: leaf.timestamp,
-                },
-                hash: leaf_hash(&buffer),
-            });
-        }
-        leaves
-    }
-}
-
-impl Found {
-    /// Entries from `first` up to `end`, of which `leaves` are those that could
-    /// be read, and `in_tree` tells which of them are right.
-    fn of(
-        leaves: Vec<Leaf>,
-        first: u64,
-        end: u64,
-        in_tree: impl Fn(usize, &Hash) -> bool,
-    ) -> Found {
-        let mut found = Found {
-            end,
-            ..Found::default()
-        };
-        let mut next = first;
-        for (n, leaf) in leaves.into_iter().enumerate() {
-            if in_tree(n, &leaf.hash) {
-                found.gap(next, leaf.place.index, leaf.place.timestamp_ms);
-                next = leaf.place.index + 1;
-                found.entries.push((leaf.identity, leaf.place));
-            }
-        }
-        found.gap(next, end, u64::MAX);
-        found
-    }
-
-    fn gap(&mut self, first: u64, end: u64, latest_ms: u64) {
-        if first < end {
-            self.gaps.push(Gap {
-                first,
-                end,
-                latest_ms,
-            });
-        }
-    }
-}
-
-fn root_of(leaves: &[Leaf]) -> Option<Hash> {
-    let hashes: Vec<u8> = leaves.iter().flat_map(|leaf| leaf.hash.0).collect();
-    tile_root(&hashes)
-}
-
-/// Returns what storage has and the tree vouches for; `None` if it is damaged.
-fn known<T>(read: Result<T, ReadError>) -> Result<Option<T>, Fatal> {
-    match read {
-        Ok(found) => Ok(Some(found)),
-        // The reader has said it already.
-        Err(ReadError::Damaged { .. }) => Ok(None),
-        Err(error) => Err(Fatal::Away(error.to_string())),
-    }
-}
-
-fn failed(path: &Path, problem: &dyn std::fmt::Display) -> Fatal {
-    Fatal::Internal(format!("dedup index {}: {problem}", path.display()))
+fn panicked(error: tokio::task::JoinError) -> Fatal {
+    Fatal::Internal(error.to_string())
 }
 
 #[cfg(test)]

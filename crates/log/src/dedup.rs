@@ -1,12 +1,18 @@
 //! The dedup index: identity → index and timestamp.
 //!
 //! Keys are full SHA-256 identities. The newest places are in memory; once
-//! there are 65,536 of them, they are sorted and written as one table, past
-//! fjall's own journal and memtable, whose skip list would cost every look-up
-//! more than all else here. The index follows the log and is never ahead of
-//! it: how far it reaches is noted after the table is there, and what is
-//! missing after a crash is read from the log's own tiles. Nothing waits for
-//! the disk, and losing the index costs a rebuild.
+//! there are 65,536 of them, they are sorted and written as one table
+//! (`table.rs`), and tables are merged beside that (`tables.rs`). All that is
+//! small and changes is in fjall: whose index it is, how far it reaches, which
+//! tables it has, its gaps, and the places that were mended, one by one. The
+//! index follows the log and is never ahead of it: how far it reaches is noted
+//! after the table is there, and what is missing after a crash is read from the
+//! log's own tiles. Nothing waits for the disk, and losing the index costs a
+//! rebuild.
+//!
+//! What it lacks is its backlog (`backlog.rs`), which is read from the tiles beside that, the newest
+//! first, and noted with the anchor: a part of it goes into a table of its own, and only once
+//! that is found by whoever looks does the backlog lose it.
 //!
 //! It is bound to one history of the log by its [`Anchor`], one value that says
 //! how far the tables reach and which tree, by size and root, the entries are
@@ -32,16 +38,27 @@ use fjall::config::{
 };
 use fjall::{Database, Keyspace, KeyspaceCreateOptions};
 use lucarne_ct::{Identity, LogId};
-use lucarne_tlog::{EMPTY_ROOT, Hash};
 use parking_lot::{Mutex, RwLock};
 
 use self::failure::{Failure, fatal};
+use self::merger::Merger;
+use self::tables::TABLES;
 use crate::Fatal;
+use crate::backlog::{Backlog, Pace};
 use crate::gaps::{Gap, Gaps};
 
+mod anchor;
 mod failure;
+mod filter;
+mod merger;
+mod sealed;
+mod table;
+mod tables;
 
+pub(crate) use self::anchor::{Anchor, LeafPosition, TreeHead};
 pub(crate) use self::failure::last_seen;
+pub(crate) use self::table::Record;
+pub(crate) use self::tables::Tables;
 
 /// Memory for blocks of the index that are read.
 const CACHE_BYTES: u64 = 16 << 20;
@@ -49,96 +66,44 @@ const CACHE_BYTES: u64 = 16 << 20;
 const JOURNAL_BYTES: u64 = 64 << 20;
 /// Places in memory that make a table: 3 MB on disk, and a tenth of a second
 /// of reading tiles after a crash.
-const TABLE_ENTRIES: usize = 1 << 16;
+pub(crate) const TABLE_ENTRIES: usize = 1 << 16;
+/// Entries that are read from the tiles for one table: 12 MB in memory.
+pub(crate) const PART: u64 = 1 << 18;
 
 /// Indices that were set aside and are kept: more of them, and something is
 /// wrong that rebuilding does not mend.
 const MOST_SET_ASIDE: usize = 9;
 
 const OWNER: &[u8] = b"log id";
-const ANCHOR: &[u8] = b"anchor";
+/// How far the tables reach, and of which tree they are.
+const ANCHOR: &[u8] = b"anchor of tables";
+/// The same in an index whose places are all in fjall. Versions that know no
+/// tables go by it alone: it must not be there beside them.
+const ANCHOR_WITHOUT_TABLES: &[u8] = b"anchor";
 /// In place of the anchor in indices that were not bound to a tree.
 const UNBOUND: &[u8] = b"indexed entries";
 const DISTRUSTED: &[u8] = b"distrusted";
-
-/// The position of an entry in the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LeafPosition {
-    pub(crate) index: u64,
-    pub(crate) timestamp_ms: u64,
-}
-
-impl LeafPosition {
-    fn encode(self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&self.index.to_be_bytes());
-        bytes[8..].copy_from_slice(&self.timestamp_ms.to_be_bytes());
-        bytes
-    }
-
-    fn decode(bytes: &[u8]) -> Option<LeafPosition> {
-        let (index, timestamp_ms) = bytes.split_at_checked(8)?;
-        Some(LeafPosition {
-            index: u64::from_be_bytes(index.try_into().ok()?),
-            timestamp_ms: u64::from_be_bytes(timestamp_ms.try_into().ok()?),
-        })
-    }
-}
-
-/// A tree that the log signed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TreeHead {
-    pub(crate) size: u64,
-    pub(crate) root: Hash,
-}
-
-const EMPTY: TreeHead = TreeHead {
-    size: 0,
-    root: EMPTY_ROOT,
-};
-
-/// The binding of an index to its log: written and read as one value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Anchor {
-    /// Entries in the tables: all those below it.
-    pub(crate) indexed: u64,
-    /// The newest tree that was indexed, in tables or in memory. Its first
-    /// `indexed` entries are those of the tables.
-    pub(crate) head: TreeHead,
-}
-
-impl Anchor {
-    fn encode(self) -> [u8; 48] {
-        let mut bytes = [0; 48];
-        bytes[..8].copy_from_slice(&self.indexed.to_be_bytes());
-        bytes[8..16].copy_from_slice(&self.head.size.to_be_bytes());
-        bytes[16..].copy_from_slice(&self.head.root.0);
-        bytes
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Anchor> {
-        let (indexed, rest) = bytes.split_first_chunk()?;
-        let (size, root) = rest.split_first_chunk()?;
-        let anchor = Anchor {
-            indexed: u64::from_be_bytes(*indexed),
-            head: TreeHead {
-                size: u64::from_be_bytes(*size),
-                root: Hash::from_slice(root)?,
-            },
-        };
-        (anchor.indexed <= anchor.head.size).then_some(anchor)
-    }
-}
 
 /// The dedup index of one log.
 pub(crate) struct Dedup {
     path: PathBuf,
     database: Database,
+    tables: Arc<Tables>,
+    merger: Merger,
+    /// What was mended, and all places of an index that was made before there
+    /// were tables.
     places: Keyspace,
+    has_places: AtomicBool,
     meta: Keyspace,
+    /// The anchor is still noted as it was before there were tables.
+    old_anchor: AtomicBool,
     unflushed: RwLock<Unflushed>,
+    /// Held while an anchor is noted: each follows the one before it.
+    noting: Mutex<()>,
     /// Holds what it does not know of the entries that it went through.
     pub(crate) gaps: Gaps,
+    /// The pace at which its backlog is read.
+    pub(crate) pace: Pace,
     /// The number of entries that it has, if it is of the format before, which does not
     /// say from which tree they are.
     pub(crate) unbound: Option<u64>,
@@ -152,12 +117,35 @@ struct Unflushed {
     newest: HashMap<Identity, LeafPosition>,
     /// Being written; empty otherwise.
     leaving: Arc<HashMap<Identity, LeafPosition>>,
-    /// Entries indexed, in memory or in tables.
+    /// Entries gone through: in memory, in tables, or in the backlog.
     indexed: u64,
     /// As noted last.
     anchor: Anchor,
     /// The newest tree that it was told of, noted or not.
     seen: TreeHead,
+}
+
+/// Entries of the newest end of the backlog, which were read from the tiles.
+#[derive(Default)]
+pub(crate) struct Part {
+    /// Those that are right.
+    pub(crate) records: Vec<Record>,
+    /// Those that are not there.
+    pub(crate) gaps: Vec<Gap>,
+    /// The first of all of them.
+    pub(crate) from: u64,
+    /// The one after the last.
+    pub(crate) to: u64,
+    /// No entry before it has a later timestamp, Unix milliseconds.
+    pub(crate) timestamp_ms: u64,
+}
+
+/// The reasons why an entry that is not found may be in the log all the same.
+pub(crate) enum Unknown {
+    /// The backlog may have it.
+    Unread,
+    /// A tile that cannot be read may have it.
+    Unreadable,
 }
 
 impl Dedup {
@@ -185,16 +173,23 @@ impl Dedup {
                 KeyspaceCreateOptions::default().max_memtable_size(1 << 20)
             })
             .map_err(failed)?;
+        let list = meta.get(TABLES).map_err(failed)?;
+        let tables = Tables::open(path.join("tables"), list.as_deref().unwrap_or_default());
+        let tables = Arc::new(tables.map_err(|e| failed(fjall::Error::Io(e)))?);
+        let merger = Merger::start(tables.clone(), database.clone(), meta.clone());
         let mut dedup = Dedup {
             path: path.to_path_buf(),
+            merger: merger.map_err(|e| failed(fjall::Error::Io(e)))?,
+            tables,
+            has_places: AtomicBool::new(!places.is_empty().map_err(failed)?),
+            old_anchor: AtomicBool::new(meta.contains_key(ANCHOR_WITHOUT_TABLES).map_err(failed)?),
             database,
             places,
             meta,
-            unflushed: RwLock::new(Unflushed::since(Anchor {
-                indexed: 0,
-                head: EMPTY,
-            })),
+            unflushed: RwLock::new(Unflushed::since(Anchor::EMPTY)),
+            noting: Mutex::default(),
             gaps: Gaps::default(),
+            pace: Pace::default(),
             unbound: None,
             distrusted: AtomicBool::new(false),
             ended: Mutex::default(),
@@ -275,19 +270,46 @@ impl Dedup {
         }
     }
 
-    /// Number of entries indexed: all those below it, and none above.
+    /// Number of entries that it has gone through: it has all those below it but for
+    /// backlog and gaps, and none above.
     pub(crate) fn indexed(&self) -> u64 {
         self.unflushed.read().indexed
     }
 
+    /// Returns how many of those are not in its backlog.
+    pub(crate) fn known(&self) -> u64 {
+        let unflushed = self.unflushed.read();
+        unflushed.indexed - unflushed.anchor.backlog.entries()
+    }
+
     /// Returns what binds it to its log.
     pub(crate) fn anchor(&self) -> Anchor {
-        self.unflushed.read().anchor
+        self.unflushed.read().anchor.clone()
+    }
+
+    /// Returns what it has not read yet.
+    pub(crate) fn backlog(&self) -> Backlog {
+        self.unflushed.read().anchor.backlog.clone()
+    }
+
+    /// Returns why an entry with this notBefore, in Unix milliseconds, may be in the log
+    /// though it is not found; `None` if it is not. To be asked before it is looked for: what
+    /// is read meanwhile was there to be read when it was not found.
+    pub(crate) fn unknown(&self, not_before_ms: Option<i64>) -> Option<Unknown> {
+        if self.unflushed.read().anchor.backlog.may_have(not_before_ms) {
+            return Some(Unknown::Unread);
+        }
+        let in_gap = self.gaps.may_have(not_before_ms);
+        in_gap.then_some(Unknown::Unreadable)
     }
 
     fn noted(&self) -> Result<Option<Anchor>, Fatal> {
-        let value = self.meta.get(ANCHOR);
-        let Some(bytes) = value.map_err(|e| fatal(&self.path, &e))? else {
+        let value = |key| self.meta.get(key).map_err(|e| fatal(&self.path, &e));
+        let value = match value(ANCHOR)? {
+            None => value(ANCHOR_WITHOUT_TABLES)?,
+            noted => noted,
+        };
+        let Some(bytes) = value else {
             return Ok(None);
         };
         let anchor = Anchor::decode(&bytes);
@@ -311,6 +333,11 @@ impl Dedup {
             }
         }
         // What has left memory since is in a table by now.
+        let found = self.tables.find(identity);
+        let found = found.map_err(|e| self.fatal(&fjall::Error::Io(e)))?;
+        if found.is_some() || !self.has_places.load(Ordering::SeqCst) {
+            return Ok(found);
+        }
         let value = self.places.get(identity.0).map_err(|e| self.fatal(&e))?;
         match value {
             None => Ok(None),
@@ -318,6 +345,26 @@ impl Dedup {
                 .map(Some)
                 .ok_or_else(|| self.unsound("a value is not 16 bytes long")),
         }
+    }
+
+    /// Goes over to the signed tree `head`: what it lacks of it is its backlog from then on.
+    pub(crate) fn go_over(&self, head: TreeHead) -> Result<(), Fatal> {
+        let before = self.anchor();
+        if (before.indexed, before.head) == (head.size, head) {
+            return Ok(());
+        }
+        self.note(head, |anchor| {
+            if anchor.indexed < head.size {
+                anchor.backlog.push(Gap {
+                    first: anchor.indexed,
+                    end: head.size,
+                    latest_ms: u64::MAX,
+                });
+            }
+            anchor.indexed = head.size;
+        })?;
+        self.unflushed.write().indexed = head.size;
+        Ok(())
     }
 
     /// Adds the entries that follow the indexed ones, up to `indexed` in all,
@@ -328,49 +375,82 @@ impl Dedup {
         indexed: u64,
         head: TreeHead,
     ) -> Result<(), Fatal> {
-        let noted = self.anchor();
-        if noted.head != head {
-            self.unflushed.write().seen = head;
-            self.note(Anchor { head, ..noted })?;
+        if self.unflushed.read().anchor.head != head {
+            self.note(head, |_| ())?;
         }
-        let full = {
+        let held = {
             let mut unflushed = self.unflushed.write();
             unflushed.newest.extend(entries);
             unflushed.indexed = indexed;
-            unflushed.newest.len() >= TABLE_ENTRIES
+            unflushed.newest.len()
         };
-        if full { self.flush() } else { Ok(()) }
+        match held {
+            ..TABLE_ENTRIES => Ok(()),
+            _ => self.flush(),
+        }
     }
 
-    fn note(&self, anchor: Anchor) -> Result<(), Fatal> {
+    /// Notes that the index is of this tree, and another change of the anchor with it.
+    fn note(&self, head: TreeHead, change: impl FnOnce(&mut Anchor)) -> Result<(), Fatal> {
+        self.unflushed.write().seen = head;
         self.writable()?;
-        let noted = self.meta.insert(ANCHOR, anchor.encode());
+        let _noting = self.noting.lock();
+        let mut anchor = self.anchor();
+        anchor.head = head;
+        change(&mut anchor);
+        let noted = self.commit(&anchor, None, &[]);
         noted.map_err(|e| self.fatal(&e))?;
         self.unflushed.write().anchor = anchor;
+        Ok(())
+    }
+
+    /// Notes how far it reaches, by which tables, and what it lacks: all or nothing.
+    fn commit(&self, anchor: &Anchor, tables: Option<Vec<u8>>, gaps: &[Gap]) -> fjall::Result<()> {
+        let mut batch = self.database.batch();
+        batch.insert(&self.meta, ANCHOR, anchor.encode());
+        if let Some(tables) = tables {
+            batch.insert(&self.meta, TABLES, tables);
+        }
+        for gap in gaps {
+            batch.insert(&self.meta, gap.key(), gap.value());
+        }
+        if self.old_anchor.load(Ordering::SeqCst) {
+            batch.remove(&self.meta, ANCHOR_WITHOUT_TABLES);
+        }
+        batch.commit()?;
+        self.old_anchor.store(false, Ordering::SeqCst);
         Ok(())
     }
 
     /// Writes what is in memory as one table.
     pub(crate) fn flush(&self) -> Result<(), Fatal> {
         self.writable()?;
-        let (leaving, anchor) = {
+        let (leaving, indexed) = {
             let mut unflushed = self.unflushed.write();
             if !unflushed.leaving.is_empty() {
                 // Noting more than is in tables would hide the gap for ever.
                 return Err(self.unsound("the last table could not be written"));
             }
             unflushed.leaving = Arc::new(std::mem::take(&mut unflushed.newest));
-            let anchor = Anchor {
-                indexed: unflushed.indexed,
-                ..unflushed.anchor
-            };
-            (unflushed.leaving.clone(), anchor)
+            (unflushed.leaving.clone(), unflushed.indexed)
         };
-        self.write_table(&leaving).map_err(|e| self.fatal(&e))?;
-        // Only now, and in this order: a crash between the two leaves places
-        // that will be added again, the same ones.
-        self.note(anchor)?;
+        let records = leaving.iter().map(|(identity, place)| (*identity, *place));
+        let written = self.write_table(records.collect(), &[], |anchor| anchor.indexed = indexed);
+        written.map_err(|e| self.fatal(&e))?;
         self.unflushed.write().leaving = Arc::default();
+        Ok(())
+    }
+
+    /// Takes up what was read of the newest end of the backlog, as one table. To be called
+    /// by one task at a time, beside [`extend`](Self::extend).
+    pub(crate) fn take_up(&self, part: Part) -> Result<(), Fatal> {
+        self.writable()?;
+        let (read, timestamp_ms) = (part.from..part.to, part.timestamp_ms);
+        let written = self.write_table(part.records, &part.gaps, |anchor| {
+            anchor.backlog.cut(read, timestamp_ms);
+        });
+        written.map_err(|e| self.fatal(&e))?;
+        self.pace.note(&self.backlog());
         Ok(())
     }
 
@@ -384,6 +464,8 @@ impl Dedup {
     ) -> Result<(), Fatal> {
         self.writable()?;
         let mut batch = self.database.batch();
+        self.has_places
+            .fetch_or(!entries.is_empty(), Ordering::SeqCst);
         for (identity, place) in entries {
             batch.insert(&self.places, identity.0, place.encode());
         }
@@ -423,20 +505,44 @@ impl Dedup {
         ended.as_ref().is_some_and(|failure| failure.damaged) || self.is_distrusted()
     }
 
-    fn write_table(&self, places: &HashMap<Identity, LeafPosition>) -> fjall::Result<()> {
-        if places.is_empty() {
-            return Ok(());
+    /// Writes a table that is durable before it is noted, with the anchor and with gaps. What
+    /// the anchor then no longer lacks is found before anybody is told so.
+    fn write_table(
+        &self,
+        mut records: Vec<Record>,
+        gaps: &[Gap],
+        change: impl FnOnce(&mut Anchor),
+    ) -> fjall::Result<()> {
+        for (identity, place) in records.extract_if(.., |(_, place)| !table::fits(place)) {
+            self.has_places.store(true, Ordering::SeqCst);
+            self.places.insert(identity.0, place.encode())?;
         }
-        let mut sorted: Vec<_> = places.iter().collect();
-        sorted.sort_unstable_by_key(|(identity, _)| **identity);
-        let mut table = self.places.start_ingestion()?;
-        for (identity, place) in sorted {
-            table.write(identity.0, place.encode())?;
+        records.sort_unstable_by_key(|(identity, _)| *identity);
+        let table = match records.is_empty() {
+            true => None,
+            false => Some(self.tables.write(&records)?),
+        };
+        drop(records);
+        let _noting = self.noting.lock();
+        let mut anchor = self.anchor();
+        change(&mut anchor);
+        match table {
+            None => self.commit(&anchor, None, gaps)?,
+            Some(table) => {
+                let note = |list| self.commit(&anchor, Some(list), gaps);
+                self.tables.change(&[], table, note)?;
+                self.merger.wake();
+            }
         }
-        table.finish()
+        self.gaps.replace(&[], gaps);
+        self.unflushed.write().anchor = anchor;
+        Ok(())
     }
 
     fn writable(&self) -> Result<(), Fatal> {
+        if let Some(error) = self.merger.failure() {
+            return Err(self.fatal(&error));
+        }
         match &*self.ended.lock() {
             None => Ok(()),
             Some(failure) => Err(failure.of(&self.path)),
@@ -462,14 +568,14 @@ impl Dedup {
         };
         // The disk may hang: nobody else waits for this.
         if failure.damaged {
-            let Unflushed { anchor, seen, .. } = *self.unflushed.read();
-            if let Err(error) = failure::say_failed(
-                &self.path,
+            let anchor = {
+                let unflushed = self.unflushed.read();
                 Anchor {
-                    head: seen,
-                    ..anchor
-                },
-            ) {
+                    head: unflushed.seen,
+                    ..unflushed.anchor.clone()
+                }
+            };
+            if let Err(error) = failure::say_failed(&self.path, &anchor) {
                 // This process knows it anyway.
                 let path = self.path.display();
                 tracing::error!(%path, %error, "the dedup index has failed, and that cannot be noted");
@@ -499,8 +605,8 @@ impl Unflushed {
             newest: HashMap::new(),
             leaving: Arc::default(),
             indexed: anchor.indexed,
-            anchor,
             seen: anchor.head,
+            anchor,
         }
     }
 }
@@ -518,8 +624,8 @@ fn vacant(path: &Path) -> Result<PathBuf, Fatal> {
     })
 }
 
-/// Nearly every look-up is for an identity that is not there: what decides is
-/// the filter. Filters and block indexes are partitioned at every level:
+/// For an index that was made before there were tables. Nearly every look-up
+/// is for an identity that is not there: what decides is the filter. Filters and block indexes are partitioned at every level:
 /// whole ones are read in megabytes as soon as they outgrow the cache.
 fn places_options() -> KeyspaceCreateOptions {
     let bloom = FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(12.0));
@@ -532,169 +638,4 @@ fn places_options() -> KeyspaceCreateOptions {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn identity(n: u64) -> Identity {
-        let mut bytes = [7; 32];
-        bytes[..8].copy_from_slice(&n.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes());
-        Identity(bytes)
-    }
-
-    fn place(n: u64) -> LeafPosition {
-        LeafPosition {
-            index: n,
-            timestamp_ms: 1_000_000 + n,
-        }
-    }
-
-    fn head(size: u64) -> TreeHead {
-        let mut root = EMPTY_ROOT;
-        root.0[..8].copy_from_slice(&size.to_be_bytes());
-        TreeHead { size, root }
-    }
-
-    fn add(dedup: &Dedup, range: std::ops::Range<u64>) {
-        let entries = range.clone().map(|n| (identity(n), place(n)));
-        dedup.extend(entries, range.end, head(range.end)).unwrap();
-    }
-
-    #[test]
-    fn finds_what_was_added_in_memory_and_in_tables() {
-        let dir = tempfile::tempdir().unwrap();
-        let owner = LogId([1; 32]);
-        let table = TABLE_ENTRIES as u64;
-        {
-            let dedup = Dedup::open(dir.path(), owner).unwrap();
-            assert_eq!(dedup.indexed(), 0);
-            add(&dedup, 0..1000);
-            add(&dedup, 1000..table + 5);
-            add(&dedup, table + 5..table + 9);
-            assert_eq!(dedup.indexed(), table + 9);
-            for n in [0, 999, 1000, table, table + 8] {
-                assert_eq!(dedup.find(&identity(n)).unwrap(), Some(place(n)));
-            }
-            assert_eq!(dedup.find(&identity(table + 9)).unwrap(), None);
-        }
-        // As after a crash: the table is there, what was in memory is not. But
-        // that there was more is known.
-        let dedup = Dedup::open(dir.path(), owner).unwrap();
-        assert_eq!(dedup.indexed(), table + 5);
-        assert_eq!(dedup.anchor().head, head(table + 9));
-        add(&dedup, table + 5..table + 9);
-        dedup.flush().unwrap();
-        drop(dedup);
-        let dedup = Dedup::open(dir.path(), owner).unwrap();
-        assert_eq!(dedup.indexed(), table + 9);
-        for n in (0..table + 9).step_by(97) {
-            assert_eq!(dedup.find(&identity(n)).unwrap(), Some(place(n)));
-        }
-    }
-
-    #[test]
-    fn an_index_that_has_failed_is_not_written_and_not_opened_again() {
-        let dir = tempfile::tempdir().unwrap();
-        let owner = LogId([1; 32]);
-        let dedup = Dedup::open(dir.path(), owner).unwrap();
-        add(&dedup, 0..3);
-        let full = std::io::ErrorKind::StorageFull.into();
-        dedup.fatal(&fjall::Error::Io(full));
-        // fjall writes no more, but says no more why.
-        for fatal in [
-            dedup.fatal(&fjall::Error::Poisoned),
-            dedup.flush().unwrap_err(),
-            dedup.note_distrust().unwrap_err(),
-        ] {
-            let passing = matches!(fatal, Fatal::Dedup { damaged: false, .. });
-            assert!(
-                passing && fatal.to_string().contains("StorageFull"),
-                "{fatal}"
-            );
-        }
-        drop(dedup);
-        let dedup = Dedup::open(dir.path(), owner).unwrap();
-        add(&dedup, 0..5);
-        let error = std::io::Error::from_raw_os_error(5);
-        dedup.fatal(&fjall::Error::Io(error));
-        assert!(dedup.extend([].into_iter(), 5, head(6)).is_err());
-        assert!(dedup.flush().is_err() && dedup.mend(&[], &[], &[]).is_err());
-        drop(dedup);
-        let error = Dedup::open(dir.path(), owner).err().unwrap();
-        assert!(
-            matches!(error, Fatal::Dedup { damaged: true, .. }),
-            "{error}"
-        );
-        // The tree that it could not note any more is one that was signed.
-        assert_eq!(last_seen(dir.path()), Some(head(5)));
-        assert_eq!(Dedup::look(dir.path(), owner).unwrap(), Some(5));
-    }
-
-    #[test]
-    fn another_logs_index_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        drop(Dedup::open(dir.path(), LogId([1; 32])).unwrap());
-        let error = Dedup::open(dir.path(), LogId([2; 32])).err().unwrap();
-        assert!(error.to_string().contains("another log"), "{error}");
-    }
-
-    #[test]
-    fn a_rebuilt_index_is_empty_and_those_before_are_kept() {
-        let dir = tempfile::tempdir().unwrap();
-        let (path, owner) = (dir.path().join("dedup"), LogId([1; 32]));
-        for _ in 0..MOST_SET_ASIDE {
-            let dedup = Dedup::open(&path, owner).unwrap();
-            add(&dedup, 0..2);
-            dedup.flush().unwrap();
-            drop(dedup);
-            let dedup = Dedup::rebuild(&path, owner).unwrap();
-            assert_eq!(dedup.indexed(), 0);
-            assert_eq!(dedup.find(&identity(1)).unwrap(), None);
-        }
-        let aside = Dedup::open(&dir.path().join("dedup.damaged-1"), owner).unwrap();
-        assert_eq!(aside.find(&identity(1)).unwrap(), Some(place(1)));
-        let error = Dedup::rebuild(&path, owner).err().unwrap();
-        assert!(error.to_string().contains("lie beside it"), "{error}");
-        assert!(path.exists());
-    }
-
-    #[test]
-    fn an_index_of_the_older_format_says_how_much_it_has() {
-        let dir = tempfile::tempdir().unwrap();
-        let (path, owner) = (dir.path().join("dedup"), LogId([1; 32]));
-        assert_eq!(Dedup::look(&path, owner).unwrap(), None);
-        assert!(!path.exists());
-        let dedup = Dedup::open(&path, owner).unwrap();
-        dedup.meta.insert(UNBOUND, 7_u64.to_be_bytes()).unwrap();
-        drop(dedup);
-        assert_eq!(Dedup::open(&path, owner).unwrap().unbound, Some(7));
-        assert_eq!(Dedup::look(&path, owner).unwrap(), Some(7));
-    }
-
-    #[test]
-    fn what_was_unknown_is_found_once_it_is_mended() {
-        let dir = tempfile::tempdir().unwrap();
-        let owner = LogId([1; 32]);
-        let gap = |first, end| Gap {
-            first,
-            end,
-            latest_ms: u64::MAX,
-        };
-        {
-            let dedup = Dedup::open(dir.path(), owner).unwrap();
-            dedup.mend(&[], &[], &[gap(3, 6)]).unwrap();
-            add(&dedup, 0..3);
-            add(&dedup, 6..9);
-            dedup.flush().unwrap();
-        }
-        {
-            let dedup = Dedup::open(dir.path(), owner).unwrap();
-            assert_eq!((dedup.indexed(), dedup.gaps.all()), (9, vec![gap(3, 6)]));
-            let mended = [3, 4].map(|n| (identity(n), place(n)));
-            dedup.mend(&mended, &[gap(3, 6)], &[gap(5, 6)]).unwrap();
-        }
-        let dedup = Dedup::open(dir.path(), owner).unwrap();
-        assert_eq!(dedup.gaps.all(), [gap(5, 6)]);
-        assert_eq!(dedup.find(&identity(4)).unwrap(), Some(place(4)));
-        assert_eq!(dedup.find(&identity(5)).unwrap(), None);
-    }
-}
+mod tests;

@@ -1,8 +1,9 @@
 //! The errors, for the submitter, the reader and the operator.
 
 use lucarne_ct::Rejection;
+use lucarne_tlog::Hash;
 
-use crate::known::KnownError;
+use crate::lane::Lane;
 use crate::verify::VerifyError;
 
 /// The reasons why a submission got no SCT.
@@ -11,10 +12,13 @@ pub enum SubmitError {
     /// The chain is not acceptable, and never will be as it is (400).
     #[error("{0}")]
     Rejected(Rejection),
-    /// The pool is full (503 with Retry-After).
-    #[error("the pool is full; come back in {retry_after_seconds} s")]
+    /// Its lane has no room (503 with Retry-After).
+    #[error("{}; come back in {retry_after_seconds} s", full(*.lane))]
     Full {
-        /// Depth of the pool over its drain rate, rounded up.
+        /// The lane.
+        lane: Lane,
+        /// The time after which there is room again, rounded up: when a round has taken those that
+        /// wait before, or the lane's rate allows one more.
         retry_after_seconds: u32,
     },
     /// The log is starting, or stopped by an error (503 with Retry-After).
@@ -120,6 +124,12 @@ pub enum Fatal {
         /// Whole days.
         days: u64,
     },
+    /// Another instance leads this log now.
+    #[error("{}", deposed(.by))]
+    Deposed {
+        /// The address of that instance, if it is known.
+        by: Option<String>,
+    },
     /// The clock is too far behind the log's own timestamps.
     #[error(
         "the clock is {behind_ms} ms behind the last signed timestamp: correct it; the log goes on by itself once it has caught up"
@@ -144,6 +154,18 @@ impl Fatal {
         )
     }
 
+    /// Returns whether another instance has gone on with the log: where there are several, this
+    /// one follows it, and nothing is wrong.
+    pub(crate) fn is_overtaken(&self) -> bool {
+        use lucarne_storage::{AssetError, LockError};
+        matches!(
+            self,
+            Self::Deposed { .. }
+                | Self::Lock(LockError::Conflict { found: Some(_), .. })
+                | Self::Storage(AssetError::Overtaken { .. })
+        )
+    }
+
     /// Returns whether a store or a server only has to come back.
     pub(crate) fn is_passing(&self) -> bool {
         use lucarne_storage::{AssetError, LockError};
@@ -154,5 +176,77 @@ impl Fatal {
                     | Self::Storage(AssetError::Unavailable { .. } | AssetError::Silent { .. })
                     | Self::Lock(LockError::Failed { .. })
             )
+    }
+}
+
+fn full(lane: Lane) -> &'static str {
+    match lane {
+        Lane::Fresh => "the pool is full",
+        Lane::Old => {
+            "the log takes no more certificates now that are old or have SCTs: fresh ones come first"
+        }
+    }
+}
+
+fn deposed(by: &Option<String>) -> String {
+    match by {
+        Some(address) => format!("the instance at {address} leads this log now"),
+        None => "another instance leads this log now".into(),
+    }
+}
+
+/// The reasons why what is here is not what a known checkpoint has seen. Each text
+/// ends with a code, which stays as it is.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum KnownError {
+    /// More was signed than is here.
+    #[error(
+        "{place} has a checkpoint of {known} entries, signed at {timestamp_ms} with this log's key, and lock, journal and storage here have {here}: they were rolled back, all of them, or this is a copy. Put the newest ones back; never start the log with older ones: it would sign a fork (known_checkpoint_newer)"
+    )]
+    Newer {
+        /// Where it is known.
+        place: String,
+        /// Its entries.
+        known: u64,
+        /// The time at which it was signed, Unix milliseconds.
+        timestamp_ms: u64,
+        /// The entries that are signed here.
+        here: u64,
+    },
+    /// Another history was signed than is here.
+    #[error(
+        "{place} has a checkpoint of {known} entries with the root {root}, signed at {timestamp_ms} with this log's key, and {here}: this key has signed two histories, or lock and storage here belong to a copy of this log. Find out which is the right one; nothing is signed until then (known_checkpoint_fork)"
+    )]
+    Fork {
+        /// Where it is known.
+        place: String,
+        /// Its entries.
+        known: u64,
+        /// Its root.
+        root: Hash,
+        /// The time at which it was signed, Unix milliseconds.
+        timestamp_ms: u64,
+        /// The history that is here instead, in words.
+        here: String,
+    },
+    /// The tiles here cannot be read well enough to tell.
+    #[error(
+        "whether the {known} entries that {place} has a checkpoint of are how this log begins cannot be told: {problem} (known_checkpoint_untold)"
+    )]
+    Untold {
+        /// Where it is known.
+        place: String,
+        /// Its entries.
+        known: u64,
+        /// The problem with the tiles.
+        problem: String,
+    },
+}
+
+impl KnownError {
+    /// Returns whether a log does not start with it. A damaged tile is what readers of
+    /// it are told, and no reason not to start.
+    pub fn refuses(&self) -> bool {
+        !matches!(self, KnownError::Untold { .. })
     }
 }

@@ -14,10 +14,10 @@ mod parents;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use futures_util::future::join;
+use futures_util::future::join3;
 use futures_util::stream::{self, Stream, StreamExt};
 use lucarne_ct::Fingerprint;
-use lucarne_tlog::{Checkpoint, Level, Tile};
+use lucarne_tlog::{Checkpoint, Level, TILE_WIDTH, Tile};
 use tokio::task::spawn_blocking;
 
 pub use files::{Files, superseded};
@@ -47,6 +47,16 @@ pub struct Checked {
     pub findings: Vec<Finding>,
 }
 
+/// The names tiles that a check asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamesTiles {
+    /// Those of a log that makes them: if the last of its tiles has none, no other is asked for; and those
+    /// before the first that is there were never made.
+    AsFound,
+    /// All: one that is not there is missing.
+    All,
+}
+
 /// Checks the tree that `signed` describes, in the order of its entries and from
 /// this place on, with `at_once` data tiles being read and hashed at a time. That
 /// `signed` is signed is for the caller to know, who also sets the pace: nothing
@@ -56,11 +66,13 @@ pub fn fsck(
     signed: Checkpoint,
     from: FsckPosition,
     at_once: usize,
+    names: NamesTiles,
 ) -> impl Stream<Item = Checked> + Send {
     let reading = files.clone();
     let parents = async move {
+        let asked = names == NamesTiles::All || has_names(&*reading, signed.size).await;
         let parents = Parents::of(reading, &signed).await;
-        jobs(parents, from.tile, signed.size)
+        jobs(parents, from.tile, signed.size, asked)
     };
     let (each, issuers_of) = (files.clone(), files);
     let tiles = stream::once(parents)
@@ -68,7 +80,9 @@ pub fn fsck(
         .map(move |job| check(each.clone(), job))
         .buffered(at_once.max(1));
     let (mut issuers, mut newest_ms) = (HashSet::new(), from.newest_ms);
-    tiles.then(move |(tile, seen)| {
+    let mut named = names == NamesTiles::All;
+    tiles.then(move |(tile, mut seen)| {
+        seen.judge_names(tile, &mut named);
         let disordered;
         (disordered, newest_ms) = seen.disordered(newest_ms);
         let unknown = seen.issuers.difference(&issuers).copied();
@@ -106,10 +120,22 @@ struct Job {
     tile: Tile,
     expected: Expected,
     findings: Vec<Finding>,
+    /// True if its names tile is asked for.
+    names: bool,
+}
+
+/// Returns whether the log makes names tiles: the last of its tiles has one, as far as can be told.
+async fn has_names(files: &dyn Files, size: u64) -> bool {
+    let last = size.checked_sub(1);
+    let last = last.and_then(|last| Tile::widest(Level::Data, last / TILE_WIDTH, size));
+    match last {
+        Some(last) => !matches!(files::names(files, last).await, Err(Problem::Missing)),
+        None => false,
+    }
 }
 
 /// The data tiles of a tree of `size` entries, from the one with index `first` on.
-fn jobs(parents: Parents, first: u64, size: u64) -> impl Stream<Item = Job> + Send {
+fn jobs(parents: Parents, first: u64, size: u64, names: bool) -> impl Stream<Item = Job> + Send {
     stream::unfold((parents, first), move |(mut parents, index)| async move {
         let tile = Tile::widest(Level::Data, index, size)?;
         let expected = parents.expected(index).await;
@@ -118,6 +144,7 @@ fn jobs(parents: Parents, first: u64, size: u64) -> impl Stream<Item = Job> + Se
             tile,
             expected,
             findings,
+            names,
         };
         Some((job, (parents, index + 1)))
     })
@@ -130,12 +157,19 @@ async fn check(files: Arc<dyn Files>, job: Job) -> (Tile, Seen) {
         let hashes = Tile::new(Level::Hashes(0), tile.index(), tile.width());
         files::tile(&*files, hashes.ok_or(Problem::Missing)?).await
     };
-    let (hashes, entries) = join(hashes, files::tile(&*files, tile)).await;
+    let names = async {
+        match job.names {
+            true => Some(files::names(&*files, tile).await),
+            false => None,
+        }
+    };
+    let (hashes, entries, names) = join3(hashes, files::tile(&*files, tile), names).await;
     let leaves = LeafTile {
         tile,
         expected: job.expected,
         hashes,
         entries,
+        names,
     };
     let checked = spawn_blocking(move || leaves.check()).await;
     let mut seen = checked.unwrap_or_else(|error| Seen::unchecked(tile, &error));

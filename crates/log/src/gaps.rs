@@ -14,7 +14,7 @@ use lucarne_tlog::{Level, TILE_WIDTH, Tile};
 use parking_lot::RwLock;
 
 /// The time by which a certificate's notBefore may lie after its signature.
-const POSTDATED_MS: u64 = 48 * 3600 * 1000;
+pub(crate) const POSTDATED_MS: u64 = 48 * 3600 * 1000;
 
 /// Gaps whose tiles are named in words.
 const NAMED: usize = 5;
@@ -121,12 +121,16 @@ impl Gaps {
     /// Returns whether an entry with this notBefore, in Unix milliseconds, may be among
     /// those that are not known.
     pub(crate) fn may_have(&self, not_before_ms: Option<i64>) -> bool {
-        let Some(latest_ms) = self.0.read().latest_ms else {
-            return false;
-        };
-        let signed_ms = not_before_ms.and_then(|ms| u64::try_from(ms).ok());
-        signed_ms.map_or(0, |ms| ms.saturating_sub(POSTDATED_MS)) <= latest_ms
+        let latest_ms = self.0.read().latest_ms;
+        latest_ms.is_some_and(|latest_ms| signed_from(not_before_ms) <= latest_ms)
     }
+}
+
+/// The time before which no certificate with this notBefore was signed, and so none was
+/// logged, in Unix milliseconds; 0 if notBefore cannot be read.
+pub(crate) fn signed_from(not_before_ms: Option<i64>) -> u64 {
+    let not_before_ms = not_before_ms.and_then(|ms| u64::try_from(ms).ok());
+    not_before_ms.map_or(0, |ms| ms.saturating_sub(POSTDATED_MS))
 }
 
 #[cfg(test)]

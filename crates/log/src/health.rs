@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use lucarne_ct::Verification;
 use parking_lot::Mutex;
 
+use crate::backlog::Backlog;
 use crate::dedup::Dedup;
+use crate::gaps::POSTDATED_MS;
 use crate::jump::TOLERATED_MS;
 use crate::shared::Shared;
 use crate::state::{Check, Health, State};
@@ -18,6 +20,7 @@ const FRESH: Duration = Duration::from_secs(1);
 const MAX_CHECKPOINT_AGE_MS: u64 = 60_000;
 /// Below this, operators must act.
 const MIN_HEADROOM: u64 = 512 << 20;
+const HOUR_MS: f64 = 3_600_000.0;
 /// A lock or disk that does not answer within this is not well.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -124,6 +127,9 @@ async fn probe(log: &Shared, state: State) -> Vec<Check> {
     if log.config.scrub.is_some() {
         checks.push(log.scrub.check(log.config.clock.now_ms()));
     }
+    if log.config.instances.is_some() {
+        checks.push(instances_check(log));
+    }
     if let Some(session) = log.session.load().as_ref() {
         checks.push(dedup_check(log, &session.dedup));
     }
@@ -136,12 +142,27 @@ fn state_check(state: State) -> Check {
         State::Retired => (true, "retired: read-only".into()),
         State::Starting => (false, "starting".into()),
         State::Closed => (false, "shut down".into()),
+        State::Following {
+            leader: Some(address),
+        } => (true, format!("following {address}")),
+        State::Following { leader: None } => (false, "following, and no instance leads".into()),
         State::Stopped { reason, .. } => (false, reason),
     };
     Check {
         name: "state",
         ok,
         detail,
+    }
+}
+
+/// Returns what keeps this instance from taking its part.
+fn instances_check(log: &Shared) -> Check {
+    let trouble = log.trouble.lock().clone();
+    let trouble = trouble.or_else(|| log.refusal.lock().clone());
+    Check {
+        name: "instances",
+        ok: trouble.is_none(),
+        detail: trouble.unwrap_or_else(|| "takes its part".into()),
     }
 }
 
@@ -206,34 +227,61 @@ async fn files_check(log: &Shared) -> Check {
 }
 
 /// The log takes what it can without its whole index; an operator must see to
-/// the rest.
+/// what cannot be read.
 fn dedup_check(log: &Shared, dedup: &Dedup) -> Check {
-    let unknown = dedup.gaps.entries();
-    let (ok, detail) = match (dedup.is_distrusted(), unknown) {
-        (true, _) => (
-            false,
+    let (backlog, unknown) = (dedup.backlog(), dedup.gaps.entries());
+    let problems = [
+        dedup.is_distrusted().then(|| {
             format!(
                 "the dedup index in {} named a wrong place; no SCT was signed for it. Restart the \
                  log: the index is set aside and rebuilt",
                 log.config.cache.display()
-            ),
-        ),
-        (false, 0) => (true, "agrees with the tree".into()),
-        (false, unknown) => (
-            false,
+            )
+        }),
+        (backlog.entries() > 0).then(|| unread(dedup, &backlog, log.config.clock.now_ms())),
+        (unknown > 0).then(|| {
             format!(
                 "{unknown} entries are not known, for their tiles are damaged ({}, …): submissions \
                  that may be among them are refused. Put the tiles back from a copy; the log lines \
                  of the start name them all",
                 dedup.gaps.tiles()
-            ),
-        ),
+            )
+        }),
+    ];
+    let problems: Vec<String> = problems.into_iter().flatten().collect();
+    let detail = match problems.is_empty() {
+        true => "agrees with the tree".into(),
+        false => problems.join(". "),
     };
     Check {
         name: "dedup",
-        ok,
+        ok: problems.is_empty(),
         detail,
     }
+}
+
+/// Returns how far the reading of the backlog has come, and what is refused meanwhile.
+fn unread(dedup: &Dedup, backlog: &Backlog, now_ms: u64) -> String {
+    let (left, all, pace) = (backlog.entries(), dedup.indexed(), &dedup.pace);
+    let pace = match (pace.problem(), pace.entries_per_second(), pace.time_left()) {
+        (Some(problem), ..) => format!("not read now: {problem}"),
+        (None, Some(rate), Some(time)) => format!("{rate:.0}/s, {} s left", time.as_secs()),
+        _ => "just begun".into(),
+    };
+    let age_ms = backlog
+        .latest_ms()
+        .map_or(0, |latest_ms| now_ms.saturating_sub(latest_ms));
+    let taken = match age_ms.checked_sub(POSTDATED_MS) {
+        Some(taken_ms) => format!(
+            "certificates that began to be valid in the last {:.1} h are taken all the same",
+            taken_ms as f64 / HOUR_MS
+        ),
+        None => "so is nearly all that is not found, until the last two days have been read".into(),
+    };
+    format!(
+        "{left} of {all} entries are not in the index yet, which is being read from the tiles \
+         ({pace}). Submissions that may be among them are refused; {taken}"
+    )
 }
 
 /// Whoever finds that our own arithmetic was wrong once has to look at processor and memory, and at

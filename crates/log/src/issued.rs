@@ -7,7 +7,10 @@ use parking_lot::Mutex;
 use crate::dedup::LeafPosition;
 
 /// SCTs that are kept: they take 8 MB, and are two minutes' worth at 500 a second.
-const KEPT: u64 = 1 << 16;
+const KEPT: usize = 1 << 16;
+
+/// SCTs of one page, 33 kB: a log that issues few, one of many in a process, takes no more.
+const PAGE: usize = 256;
 
 /// A DigitallySigned by a P-256 key: two algorithms, a length, and a signature of up to 72 bytes.
 const LONGEST: usize = 4 + 72;
@@ -31,38 +34,49 @@ const EMPTY: Slot = Slot {
     signature: [0; LONGEST],
 };
 
-/// Signatures by the index that they were made for, a newer one in place of an older one. Takes no
-/// memory until the first.
+/// Signatures by the index that they were made for, a newer one in place of an older one. A page
+/// takes no memory until its first.
 #[derive(Default)]
-pub(crate) struct IssuedScts(Mutex<Vec<Slot>>);
+pub(crate) struct IssuedScts(Mutex<Vec<Vec<Slot>>>);
+
+/// Page and slot of the SCT of this entry.
+fn slot_of(place: LeafPosition) -> (usize, usize) {
+    let slot = (place.index % KEPT as u64) as usize;
+    (slot / PAGE, slot % PAGE)
+}
 
 impl IssuedScts {
     /// The signature of the SCT for this entry at this place: that it is there was proven when it
     /// was made.
     pub(crate) fn find(&self, identity: &Identity, place: LeafPosition) -> Option<Vec<u8>> {
-        let slots = self.0.lock();
-        let slot = slots.get((place.index % KEPT) as usize)?;
+        let (page, slot) = slot_of(place);
+        let pages = self.0.lock();
+        let slot = pages.get(page)?.get(slot)?;
         let same = slot.length > 0 && (slot.identity, slot.place) == (*identity, place);
         same.then(|| slot.signature[..usize::from(slot.length)].to_vec())
     }
 
     /// Keeps a signature.
     pub(crate) fn remember(&self, identity: &Identity, place: LeafPosition, signature: &[u8]) {
-        let mut slot = Slot {
+        let mut issued = Slot {
             identity: *identity,
             place,
             length: signature.len() as u8,
             ..EMPTY
         };
-        let Some(space) = slot.signature.get_mut(..signature.len()) else {
+        let Some(space) = issued.signature.get_mut(..signature.len()) else {
             return;
         };
         space.copy_from_slice(signature);
-        let mut slots = self.0.lock();
-        if slots.is_empty() {
-            slots.resize(KEPT as usize, EMPTY);
+        let (page, slot) = slot_of(place);
+        let mut pages = self.0.lock();
+        if pages.is_empty() {
+            pages.resize(KEPT / PAGE, Vec::new());
         }
-        slots[(place.index % KEPT) as usize] = slot;
+        if pages[page].is_empty() {
+            pages[page] = vec![EMPTY; PAGE];
+        }
+        pages[page][slot] = issued;
     }
 }
 
@@ -88,11 +102,14 @@ mod tests {
         assert_eq!(issued.find(&ONE, at(7, 100)).unwrap(), b"signature");
         assert_eq!(issued.find(&OTHER, at(7, 100)), None);
         assert_eq!(issued.find(&ONE, at(7, 101)), None);
-        assert_eq!(issued.find(&ONE, at(7 + KEPT, 100)), None);
+        assert_eq!(issued.find(&ONE, at(7 + KEPT as u64, 100)), None);
         assert_eq!(issued.find(&ONE, at(0, 0)), None);
-        issued.remember(&OTHER, at(7 + KEPT, 200), b"newer");
+        issued.remember(&OTHER, at(7 + KEPT as u64, 200), b"newer");
         assert_eq!(issued.find(&ONE, at(7, 100)), None);
-        assert_eq!(issued.find(&OTHER, at(7 + KEPT, 200)).unwrap(), b"newer");
+        assert_eq!(
+            issued.find(&OTHER, at(7 + KEPT as u64, 200)).unwrap(),
+            b"newer"
+        );
     }
 
     #[test]

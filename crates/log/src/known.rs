@@ -3,60 +3,17 @@
 //! Lock, journal, storage and index can be rolled back together, where one snapshot
 //! holds them all. What others have seen is not rolled back with them.
 
-use std::fmt::Debug;
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use bytes::Bytes;
-use lucarne_ct::CheckpointError;
 use lucarne_storage::Assets;
 use lucarne_tlog::{EMPTY_ROOT, Hash, RightEdge};
 
 use crate::damaged::Damaged;
+use crate::outside::{Answer, AnswerError};
 use crate::read_cache::read_cache;
 use crate::verified_checkpoint::VerifiedCheckpoint;
 use crate::verified_tiles::VerifiedTiles;
-use crate::{LogConfig, ReadError};
-
-/// Asks for the newest checkpoint of a log in places outside.
-#[async_trait]
-pub trait KnownCheckpoints: Debug + Send + Sync {
-    /// Asks all places at once, in bounded time.
-    async fn ask(&self) -> Vec<Answer>;
-}
-
-/// The answer of one place.
-#[derive(Clone, Debug)]
-pub struct Answer {
-    /// Its URL or path.
-    pub place: String,
-    /// The bytes that should be a checkpoint; or why there are none.
-    pub note: Result<Bytes, String>,
-}
-
-impl Answer {
-    /// Returns the checkpoint, if it is one of this log.
-    ///
-    /// # Errors
-    /// It proves nothing.
-    pub fn verify(self, config: &LogConfig) -> Result<KnownCheckpoint, AnswerError> {
-        let place = self.place;
-        let note = self.note.map_err(AnswerError::None)?;
-        let signed = VerifiedCheckpoint::verify(note, config)?;
-        Ok(KnownCheckpoint { place, signed })
-    }
-}
-
-/// The reasons why an answer proves nothing.
-#[derive(Debug, thiserror::Error)]
-pub enum AnswerError {
-    /// There was none, in the words of whoever asked.
-    #[error("{0}")]
-    None(String),
-    /// It is no checkpoint, or another log's.
-    #[error("what is there is no checkpoint of this log: {0}")]
-    Checkpoint(#[from] CheckpointError),
-}
+use crate::{KnownError, LogConfig, ReadError};
 
 /// A checkpoint that this log has signed, and that somebody outside has.
 pub struct KnownCheckpoint {
@@ -65,6 +22,19 @@ pub struct KnownCheckpoint {
 }
 
 impl KnownCheckpoint {
+    /// Verifies what a place has answered as a checkpoint of this log.
+    ///
+    /// # Errors
+    /// It proves nothing.
+    pub fn verify(answer: Answer, config: &LogConfig) -> Result<Self, AnswerError> {
+        let note = answer.note.map_err(AnswerError::None)?;
+        let signed = VerifiedCheckpoint::verify(note, config)?;
+        Ok(KnownCheckpoint {
+            place: answer.place,
+            signed,
+        })
+    }
+
     /// Where it is known.
     pub fn place(&self) -> &str {
         &self.place
@@ -88,62 +58,6 @@ impl KnownCheckpoint {
     /// The signed note.
     pub fn note(&self) -> &[u8] {
         &self.signed.note
-    }
-}
-
-/// The reasons why what is here is not what a known checkpoint has seen. Each text
-/// ends with a code, which stays as it is.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum KnownError {
-    /// More was signed than is here.
-    #[error(
-        "{place} has a checkpoint of {known} entries, signed at {timestamp_ms} with this log's key, and lock, journal and storage here have {here}: they were rolled back, all of them, or this is a copy. Put the newest ones back; never start the log with older ones: it would sign a fork (known_checkpoint_newer)"
-    )]
-    Newer {
-        /// Where it is known.
-        place: String,
-        /// Its entries.
-        known: u64,
-        /// The time at which it was signed, Unix milliseconds.
-        timestamp_ms: u64,
-        /// The entries that are signed here.
-        here: u64,
-    },
-    /// Another history was signed than is here.
-    #[error(
-        "{place} has a checkpoint of {known} entries with the root {root}, signed at {timestamp_ms} with this log's key, and {here}: this key has signed two histories, or lock and storage here belong to a copy of this log. Find out which is the right one; nothing is signed until then (known_checkpoint_fork)"
-    )]
-    Fork {
-        /// Where it is known.
-        place: String,
-        /// Its entries.
-        known: u64,
-        /// Its root.
-        root: Hash,
-        /// The time at which it was signed, Unix milliseconds.
-        timestamp_ms: u64,
-        /// The history that is here instead, in words.
-        here: String,
-    },
-    /// The tiles here cannot be read well enough to tell.
-    #[error(
-        "whether the {known} entries that {place} has a checkpoint of are how this log begins cannot be told: {problem} (known_checkpoint_untold)"
-    )]
-    Untold {
-        /// Where it is known.
-        place: String,
-        /// Its entries.
-        known: u64,
-        /// The problem with the tiles.
-        problem: String,
-    },
-}
-
-impl KnownError {
-    /// Returns whether a log does not start with it. A damaged tile is what readers of
-    /// it are told, and no reason not to start.
-    pub fn refuses(&self) -> bool {
-        !matches!(self, KnownError::Untold { .. })
     }
 }
 
@@ -247,7 +161,7 @@ pub(crate) async fn ask(config: &LogConfig) -> Vec<KnownCheckpoint> {
     };
     let verify = |answer: Answer| {
         let place = answer.place.clone();
-        let verified = answer.verify(config);
+        let verified = KnownCheckpoint::verify(answer, config);
         let warn = |problem: &AnswerError| {
             tracing::warn!(
                 log = config.shortname,

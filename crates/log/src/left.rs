@@ -12,7 +12,8 @@ use lucarne_tlog::{Checkpoint, TILE_WIDTH};
 use prometheus_client::registry::Registry;
 use tokio::task::spawn_blocking;
 
-use crate::known::{History, KnownCheckpoint, KnownError};
+use crate::KnownError;
+use crate::known::{History, KnownCheckpoint};
 use crate::shared::Shared;
 use crate::tree::Tree;
 use crate::verified_checkpoint::VerifiedCheckpoint;
@@ -104,13 +105,10 @@ impl Left {
             &Metrics::register(&mut Registry::default()),
         );
         let (dedup, from) = catchup::bring_up(&shared, &self.tree).await?;
-        let to = dedup.indexed();
-        let flushed = spawn_blocking(move || match from < to {
-            true => dedup.flush(),
-            false => Ok(()),
-        });
-        let flushed = flushed.await;
-        flushed.map_err(|error| Fatal::Internal(error.to_string()))??;
+        let to = dedup.known();
+        // To close it asks its disk.
+        let closed = spawn_blocking(move || drop(dedup)).await;
+        closed.map_err(|error| Fatal::Internal(error.to_string()))?;
         Ok(Indexed { from, to })
     }
 }

@@ -13,15 +13,20 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::health::Prober;
-use crate::known::{KnownCheckpoint, KnownError};
+use crate::known::KnownCheckpoint;
 use crate::left::{self, Left};
 use crate::look::{self, Looked};
 use crate::read_cache::StoredFile;
 use crate::recover::{self, Newest};
+use crate::rfc6962::{Rfc6962Reads, keep_index};
 use crate::scrub::scrub;
 use crate::shared::Shared;
 use crate::supervise::seen;
-use crate::{Fatal, Health, LogConfig, Metrics, Published, ReadError, State, Stats, SubmitError};
+use crate::tree_head;
+use crate::{
+    Fatal, Health, KnownError, LogConfig, Metrics, Published, ReadError, State, Stats, SubmitError,
+    Turn,
+};
 
 /// One log. The handle outlives failures: a fatal error stops the sequencer,
 /// which is opened again with back-off, while reads go on.
@@ -30,6 +35,7 @@ pub struct Log {
     prober: Prober,
     finished: watch::Receiver<bool>,
     scrubber: Option<AbortHandle>,
+    indexer: Option<AbortHandle>,
 }
 
 impl Log {
@@ -60,7 +66,7 @@ impl Log {
             root: EMPTY_ROOT,
             timestamp_ms: now_ms,
         };
-        let note = config.sign_head(empty, Vec::new()).await?.note;
+        let note = tree_head::sign(config, empty, Vec::new()).await?.note;
         lock.create(&config.key.log_id().0, &note).await?;
         let checkpoint = Asset::new("checkpoint", note, AssetKind::Checkpoint);
         Ok(assets.publish(vec![checkpoint]).await?)
@@ -151,7 +157,22 @@ impl Log {
         lock: Arc<dyn Lock>,
         metrics: &Metrics,
     ) -> Arc<Log> {
-        let shared = Arc::new(Shared::new(config, roots, assets, lock, metrics));
+        Log::start_in_turn(config, roots, (assets, lock), metrics, Turn::now())
+    }
+
+    /// The same of a log that another process runs until it is this one's turn: until
+    /// then it is read only, and shows readers what the other publishes. `assets` must
+    /// let it read that; `lock` is not asked before.
+    pub fn start_in_turn(
+        config: LogConfig,
+        roots: Roots,
+        (assets, lock): (Arc<dyn Assets>, Arc<dyn Lock>),
+        metrics: &Metrics,
+        turn: Turn,
+    ) -> Arc<Log> {
+        let mut shared = Shared::new(config, roots, assets, lock, metrics);
+        shared.turn = turn;
+        let shared = Arc::new(shared);
         let (done, finished) = watch::channel(false);
         let supervised = shared.clone();
         tokio::spawn(async move {
@@ -159,15 +180,33 @@ impl Log {
             let _ = done.send(true);
         });
         let scrubber = shared.config.scrub.clone().map(|config| {
-            let scrubbing = tokio::spawn(scrub(shared.clone(), config));
-            scrubbing.abort_handle()
+            let scrubbed = shared.clone();
+            let scrubbing = async move {
+                scrubbed.turn.comes().await;
+                scrub(scrubbed, config).await
+            };
+            tokio::spawn(scrubbing).abort_handle()
+        });
+        let indexer = shared.rfc6962.is_some().then(|| {
+            let indexed = shared.clone();
+            let indexing = async move {
+                indexed.turn.comes().await;
+                keep_index(indexed).await
+            };
+            tokio::spawn(indexing).abort_handle()
         });
         Arc::new(Log {
             shared,
             scrubber,
+            indexer,
             prober: Prober::default(),
             finished,
         })
+    }
+
+    #[cfg(feature = "fill")]
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     /// Returns what the operator told this log.
@@ -178,6 +217,32 @@ impl Log {
     /// Returns whether the log takes submissions.
     pub fn state(&self) -> State {
         self.shared.state.lock().clone()
+    }
+
+    /// Returns true while the log is being opened for the first time.
+    pub fn is_starting(&self) -> bool {
+        *self.shared.starting.borrow()
+    }
+
+    /// Waits until the log is no longer [starting](Self::is_starting): it takes
+    /// submissions then, or says why not.
+    pub async fn started(&self) {
+        // The sender is ours.
+        let _ = self
+            .shared
+            .starting
+            .subscribe()
+            .wait_for(|starting| !starting)
+            .await;
+    }
+
+    /// Looks at what the process publishes that still runs the log, if it is not
+    /// this one's turn yet.
+    pub async fn follow(&self) {
+        if !self.shared.turn.has_come() {
+            // In a box: nearly every read has no use for its room.
+            Box::pin(self.shared.follow()).await;
+        }
     }
 
     /// Takes a chain and answers with an SCT once the entry is in a published
@@ -202,6 +267,12 @@ impl Log {
         result
     }
 
+    /// Takes what another instance of the log has verified, if this one leads, and returns the
+    /// answer to it. Whoever calls this knows that the message is from such an instance.
+    pub async fn take_forwarded(&self, message: Bytes) -> Bytes {
+        self.shared.take(message).await
+    }
+
     /// The accepted roots.
     pub fn roots(&self) -> Arc<Roots> {
         self.shared.validator.load().roots().clone()
@@ -211,6 +282,11 @@ impl Log {
     pub fn set_roots(&self, roots: Roots) {
         let validator = self.shared.config.validator(roots);
         self.shared.validator.store(Arc::new(validator));
+    }
+
+    /// The size of the published tree, and word of each change of it: 0 before the log was ever opened.
+    pub fn grown(&self) -> watch::Receiver<u64> {
+        self.shared.reader.grown()
     }
 
     /// The newest published checkpoint; none before the log was ever opened.
@@ -228,6 +304,23 @@ impl Log {
         self.shared.reader.tile(tile).await
     }
 
+    /// The names tile of a data tile; `None` if the tree has no such tile.
+    ///
+    /// # Errors
+    /// As [`tile`](Self::tile).
+    pub async fn names_tile(&self, data: Tile) -> Result<Option<StoredFile>, ReadError> {
+        self.shared.reader.names(data).await
+    }
+
+    /// The events (`text/event-stream`) of entries from this index on, to the end of their data tile or of
+    /// the tree; and the index after them. `None` if the tree ends there.
+    ///
+    /// # Errors
+    /// As [`tile`](Self::tile).
+    pub async fn feed(&self, from: u64) -> Result<Option<(Bytes, u64)>, ReadError> {
+        self.shared.reader.feed(from).await
+    }
+
     /// A full data tile in zstd, if it has been transcoded; if not, it is
     /// transcoded in the background and there for a later request.
     pub fn tile_zstd(&self, tile: Tile) -> Option<Bytes> {
@@ -241,6 +334,11 @@ impl Log {
     /// If storage fails or is damaged.
     pub async fn issuer(&self, fingerprint: &Fingerprint) -> Result<Option<StoredFile>, ReadError> {
         self.shared.reader.issuer(fingerprint).await
+    }
+
+    /// The reads of RFC 6962; `None` if the log is not configured for them.
+    pub fn rfc6962(&self) -> Option<Rfc6962Reads<'_>> {
+        Rfc6962Reads::of(&self.shared)
     }
 
     /// Publishes `log.v3.json` beside the tiles, for a server that only has
@@ -270,13 +368,21 @@ impl Log {
     /// Takes no more submissions, finishes the round, answers the waiters.
     pub async fn shutdown(&self) {
         self.shared.closing.store(true, Ordering::SeqCst);
-        if let Some(scrubber) = &self.scrubber {
-            scrubber.abort();
+        for task in self.scrubber.iter().chain(&self.indexer) {
+            task.abort();
         }
         if let Some(session) = self.shared.session.load().as_ref() {
             session.pool.close();
         }
         self.shared.wake.notify_one();
         let _ = self.finished.clone().wait_for(|finished| *finished).await;
+    }
+
+    /// Lets another process have the data of a log that was shut down. Reading goes on.
+    ///
+    /// # Errors
+    /// If something that was begun has not ended: then it cannot have them.
+    pub async fn let_go(&self) -> Result<(), Fatal> {
+        Ok(self.shared.assets.close().await?)
     }
 }

@@ -9,7 +9,8 @@ use lucarne_storage::{Assets, Lock};
 use lucarne_tlog::{Checkpoint, Hash, SignedNote};
 use tokio::time::Instant;
 
-use crate::known::{KnownCheckpoint, KnownError};
+use crate::KnownError;
+use crate::known::KnownCheckpoint;
 use crate::recover::{self, Judged, is_beyond, steps_to};
 use crate::{Fatal, LogConfig, Step};
 

@@ -75,7 +75,7 @@ pub struct PlannedChange {
 }
 
 /// The number of requests that an endpoint answers. It says what whoever stands in front of the log
-/// enforces; the log itself does not.
+/// enforces; the limits of this server are said by themselves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateLimit {
     /// Most requests within the interval.

@@ -8,6 +8,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::damaged::Damaged;
+use crate::lane::Lane;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct LogLabels {
@@ -24,6 +25,12 @@ struct ResultLabels {
 struct FromLabels {
     log: String,
     from: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LaneLabels {
+    log: String,
+    lane: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -54,10 +61,15 @@ pub struct Metrics {
     tree_size: Family<LogLabels, Gauge>,
     checkpoint_timestamp: Family<LogLabels, Gauge>,
     pool_entries: Family<LogLabels, Gauge>,
+    lane_entries: Family<LaneLabels, Gauge>,
+    lane_refused: Family<LaneLabels, Counter>,
+    lane_wait: Seconds<LaneLabels>,
     dedup_indexed: Family<LogLabels, Gauge>,
+    dedup_backlog: Family<LogLabels, Gauge>,
     dedup_unknown: Family<LogLabels, Gauge>,
     dedup_wrong: Family<LogLabels, Counter>,
     up: Family<LogLabels, Gauge>,
+    leads: Family<LogLabels, Gauge>,
     restarts: Family<LogLabels, Counter>,
     syncs: Family<LogLabels, Counter>,
     journal_bytes: Family<LogLabels, Counter>,
@@ -85,10 +97,15 @@ impl Metrics {
             tree_size: Family::default(),
             checkpoint_timestamp: Family::default(),
             pool_entries: Family::default(),
+            lane_entries: Family::default(),
+            lane_refused: Family::default(),
+            lane_wait: Family::new_with_constructor(seconds),
             dedup_indexed: Family::default(),
+            dedup_backlog: Family::default(),
             dedup_unknown: Family::default(),
             dedup_wrong: Family::default(),
             up: Family::default(),
+            leads: Family::default(),
             restarts: Family::default(),
             syncs: Family::default(),
             journal_bytes: Family::default(),
@@ -147,10 +164,16 @@ impl Metrics {
             "Entries waiting for the next round",
             self.pool_entries.clone(),
         );
+        self.describe_lanes(r);
         r.register(
             "dedup_indexed_entries",
             "Entries in the dedup index",
             self.dedup_indexed.clone(),
+        );
+        r.register(
+            "dedup_backlog_entries",
+            "Entries that the dedup index has not read from the tiles yet",
+            self.dedup_backlog.clone(),
         );
         r.register(
             "dedup_unknown_entries",
@@ -162,7 +185,16 @@ impl Metrics {
             "Duplicates for which the dedup index named a place of another entry: no SCT was signed",
             self.dedup_wrong.clone(),
         );
-        r.register("log_up", "1 while the log is sequencing", self.up.clone());
+        r.register(
+            "log_up",
+            "1 while the log takes submissions",
+            self.up.clone(),
+        );
+        r.register(
+            "log_leads",
+            "1 while this process sequences the log: of several instances, one does",
+            self.leads.clone(),
+        );
         r.register(
             "log_failures",
             "Times the log was stopped by a fatal error",
@@ -221,6 +253,25 @@ impl Metrics {
         self.describe_scrubber(r);
     }
 
+    fn describe_lanes(&self, r: &mut Registry) {
+        r.register(
+            "lane_entries",
+            "Entries waiting for a round, by lane: fresh, or old",
+            self.lane_entries.clone(),
+        );
+        r.register(
+            "lane_refused",
+            "Submissions that the lane had no room or no rate for",
+            self.lane_refused.clone(),
+        );
+        r.register_with_unit(
+            "lane_wait",
+            "Time from an entry's joining its lane until its round is published",
+            Unit::Seconds,
+            self.lane_wait.clone(),
+        );
+    }
+
     fn describe_scrubber(&self, r: &mut Registry) {
         r.register_with_unit(
             "scrub_read",
@@ -270,6 +321,18 @@ impl Metrics {
         )
     }
 
+    fn lane_of(&self, log: &str, lane: Lane) -> LaneMetrics {
+        let label = LaneLabels {
+            log: log.into(),
+            lane: lane.name(),
+        };
+        LaneMetrics {
+            waiting: self.lane_entries.get_or_create_owned(&label),
+            refused: self.lane_refused.get_or_create_owned(&label),
+            wait: self.lane_wait.get_or_create_owned(&label),
+        }
+    }
+
     /// The metrics of one log, looked up once.
     pub(crate) fn of(&self, log: &str) -> LogMetrics {
         let label = LogLabels { log: log.into() };
@@ -301,10 +364,14 @@ impl Metrics {
             tree_size: self.tree_size.get_or_create_owned(&label),
             checkpoint_timestamp: self.checkpoint_timestamp.get_or_create_owned(&label),
             pool_entries: self.pool_entries.get_or_create_owned(&label),
+            fresh: self.lane_of(log, Lane::Fresh),
+            old: self.lane_of(log, Lane::Old),
             dedup_indexed: self.dedup_indexed.get_or_create_owned(&label),
+            dedup_backlog: self.dedup_backlog.get_or_create_owned(&label),
             dedup_unknown: self.dedup_unknown.get_or_create_owned(&label),
             dedup_wrong: self.dedup_wrong.get_or_create_owned(&label),
             up: self.up.get_or_create_owned(&label),
+            leads: self.leads.get_or_create_owned(&label),
             failures: self.restarts.get_or_create_owned(&label),
             syncs: self.syncs.get_or_create_owned(&label),
             journal_bytes: self.journal_bytes.get_or_create_owned(&label),
@@ -337,10 +404,14 @@ pub(crate) struct LogMetrics {
     pub(crate) tree_size: Gauge,
     pub(crate) checkpoint_timestamp: Gauge,
     pub(crate) pool_entries: Gauge,
+    fresh: LaneMetrics,
+    old: LaneMetrics,
     pub(crate) dedup_indexed: Gauge,
+    pub(crate) dedup_backlog: Gauge,
     pub(crate) dedup_unknown: Gauge,
     pub(crate) dedup_wrong: Counter,
     pub(crate) up: Gauge,
+    pub(crate) leads: Gauge,
     pub(crate) failures: Counter,
     pub(crate) syncs: Counter,
     pub(crate) journal_bytes: Counter,
@@ -352,6 +423,13 @@ pub(crate) struct LogMetrics {
     pub(crate) scrub_entries: Gauge,
     pub(crate) scrub_ended: Gauge,
     pub(crate) scrub_findings: Counter,
+}
+
+/// The metrics of one lane of one log.
+pub(crate) struct LaneMetrics {
+    pub(crate) waiting: Gauge,
+    pub(crate) refused: Counter,
+    pub(crate) wait: Histogram,
 }
 
 /// The counters of what readers asked for, by where it was.
@@ -366,6 +444,14 @@ pub(crate) struct ReadCounters {
 }
 
 impl LogMetrics {
+    /// Those of one lane.
+    pub(crate) fn lane(&self, lane: Lane) -> &LaneMetrics {
+        match lane {
+            Lane::Fresh => &self.fresh,
+            Lane::Old => &self.old,
+        }
+    }
+
     /// Brings the storage counters up to what storage has counted.
     pub(crate) fn note_storage(&self, stats: &lucarne_storage::Stats) {
         let raise = |counter: &Counter, to: u64| {

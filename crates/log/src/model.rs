@@ -7,12 +7,15 @@
 //! and take any part of what is not durable, the second one may begin on a copy
 //! of the directory or in the same bucket, a put of a dead process may arrive, a
 //! bit may flip before a round is verified, a data tile may rot, an index may be
-//! lost; as often as they like. What is bounded is the number of rounds and new
+//! lost, or the newest of it; as often as they like. What an index lacks is read
+//! beside the rounds. Beside a signer, a backup of the machine or of the
+//! signer's memory may be restored once. What is bounded is the number of rounds and new
 //! signatures, of both together, each of one entry, and the number of submissions.
 //!
 //! The things that must hold are the [`Invariant`]s. Left out are several entries to
 //! a round (they share their fate), the pool (a submission is looked for and sealed
-//! in one step), superseded partials, and clocks, which only count.
+//! in one step), superseded partials, clocks, which only count, and that a certificate may be too
+//! young to be among what the index lacks.
 //!
 //! A model that finds nothing proves nothing by that: without any one of the
 //! guards that `lucarne_storage::guards` names, it must find a story.
@@ -33,14 +36,19 @@ use self::checker::{Explored, explore};
 use self::protocol::Protocol;
 use self::world::{Bounds, Invariant};
 
+const IN_BUCKET: Protocol = Protocol {
+    in_bucket: true,
+    ..Protocol::COMPLETE
+};
+
 /// A directory each, for as many instances.
 const DIRECTORIES: Bounds = Bounds {
     protocol: Protocol::COMPLETE,
-    in_bucket: false,
     instances: 2,
     rounds: 2,
     submissions: 2,
     faults: false,
+    restores: 0,
 };
 
 /// One directory, and everything that can go bad.
@@ -53,9 +61,34 @@ const FAULTS: Bounds = Bounds {
 
 /// One bucket for both.
 const BUCKET: Bounds = Bounds {
-    in_bucket: true,
+    protocol: IN_BUCKET,
     faults: true,
     ..DIRECTORIES
+};
+
+/// A directory and its copy, and a signer.
+const SIGNED_APART: Bounds = Bounds {
+    protocol: Protocol {
+        is_signed_apart: true,
+        ..Protocol::COMPLETE
+    },
+    ..DIRECTORIES
+};
+
+/// One directory, a signer, and a backup of either.
+const RESTORED: Bounds = Bounds {
+    instances: 1,
+    restores: 1,
+    ..SIGNED_APART
+};
+
+/// One bucket for both, and a signer.
+const BUCKET_SIGNED_APART: Bounds = Bounds {
+    protocol: Protocol {
+        is_signed_apart: true,
+        ..IN_BUCKET
+    },
+    ..BUCKET
 };
 
 fn explored(name: &str, bounds: &Bounds) -> Explored<Invariant> {
@@ -98,6 +131,34 @@ fn whatever_happens_in_a_bucket_the_invariants_hold() {
     holds("a bucket", &BUCKET);
 }
 
+#[test]
+fn whatever_happens_beside_a_signer_the_invariants_hold() {
+    holds("a directory, its copy, a signer", &SIGNED_APART);
+    holds("one directory, a signer, a backup", &RESTORED);
+    holds("a bucket and a signer", &BUCKET_SIGNED_APART);
+}
+
+#[test]
+fn without_a_signer_a_backup_of_lock_and_data_is_a_fork() {
+    let without = Bounds {
+        protocol: Protocol::COMPLETE,
+        ..RESTORED
+    };
+    // Nor is one of use whose memory is restored with them.
+    let with_its_memory = Bounds {
+        restores: 2,
+        ..RESTORED
+    };
+    for (name, bounds) in [("no signer", without), ("its memory too", with_its_memory)] {
+        let found = explored(name, &bounds).counterexample;
+        let Some(counterexample) = found else {
+            panic!("{name}: nothing breaks");
+        };
+        println!("{counterexample}");
+        assert_eq!(counterexample.broken, Invariant::OneHistory, "{name}");
+    }
+}
+
 /// The invariant that breaks first without a guard, and where.
 fn missed(guard: Guard) -> (Bounds, Invariant) {
     let (bounds, invariant) = match guard {
@@ -105,10 +166,11 @@ fn missed(guard: Guard) -> (Bounds, Invariant) {
         Guard::AnswerLast | Guard::IndexLast | Guard::Verify => (FAULTS, Invariant::NoSctOutside),
         Guard::Swap => (DIRECTORIES, Invariant::OneHistory),
         Guard::Condition => (BUCKET, Invariant::AppendOnly),
-        Guard::VouchedRebuild => (FAULTS, Invariant::NoEntryTwice),
+        Guard::VouchedRebuild | Guard::UnknownRefused => (FAULTS, Invariant::NoEntryTwice),
     };
     let protocol = Protocol {
         without: Some(guard),
+        ..bounds.protocol
     };
     (Bounds { protocol, ..bounds }, invariant)
 }

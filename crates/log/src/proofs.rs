@@ -1,4 +1,5 @@
-//! Proofs of a log's own tree, from hash tiles that are verified: what a signer apart is shown.
+//! Proofs of a log's own tree, from hash tiles that are verified: what a signer apart is shown, and clients of
+//! RFC 6962.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,24 +14,26 @@ use crate::ReadError;
 use crate::tree::NewTiles;
 use crate::verified_tiles::VerifiedTiles;
 
-/// The proof that the leaf at `index` is in the tree with this right edge.
+/// The proof that the leaf at `index` is in the tree of `size` leaves, with which the one with this right
+/// edge begins.
 pub(crate) async fn inclusion(
     tiles: &VerifiedTiles,
     edge: &Arc<RightEdge>,
     index: u64,
+    size: u64,
 ) -> Result<Vec<Hash>, ReadError> {
-    let size = edge.size();
     let read = read(tiles, edge, inclusion_tiles(index, size)).await?;
     made(inclusion_proof(index, size, &mut from(&read)))
 }
 
-/// The proof that the tree with this right edge begins with its first `from_size` leaves.
+/// The proof that the tree of `size` leaves, with which the one with this right edge begins, begins with its
+/// first `from_size`.
 pub(crate) async fn consistency(
     tiles: &VerifiedTiles,
     edge: &Arc<RightEdge>,
     from_size: u64,
+    size: u64,
 ) -> Result<Vec<Hash>, ReadError> {
-    let size = edge.size();
     let read = read(tiles, edge, consistency_tiles(from_size, size)).await?;
     made(consistency_proof(from_size, size, &mut from(&read)))
 }

@@ -88,6 +88,10 @@ pub(crate) enum CacheKey {
     File(FileId),
     /// A data tile in zstd.
     Zstd(Tile),
+    /// The names tile of a data tile.
+    Names(Tile),
+    /// The events of a full data tile.
+    Events(Tile),
 }
 
 /// A cache, bounded in bytes, of what has been verified.

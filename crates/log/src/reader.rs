@@ -8,14 +8,17 @@ use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use lucarne_ct::Fingerprint;
 use lucarne_storage::{Assets, Encoding};
-use lucarne_tlog::{Hash, Level, RightEdge, Tile};
+use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile};
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::spawn_blocking;
 
-use crate::compress::{gzip, zstd};
+use crate::compress::zstd;
 use crate::damaged::Damaged;
+use crate::feed::{self, TileEvents};
+use crate::gzip::gzip;
 use crate::metrics::ReadCounters;
+use crate::names_tile::names_tile;
 use crate::negative_cache::NegativeCache;
 use crate::read_cache::{CacheKey, FileId, ReadCache, StoredFile, read_cache};
 use crate::single_flight::SingleFlight;
@@ -45,8 +48,16 @@ pub(crate) struct Reader {
     /// Issuers that storage has been asked for in vain.
     absent: Arc<NegativeCache>,
     counters: ReadCounters,
+    /// The size of the published tree, for those who wait for another.
+    grown: watch::Sender<u64>,
     transcoding: Arc<Mutex<HashSet<Tile>>>,
     packing: Arc<Semaphore>,
+    /// The names tiles that are being made, by data tile.
+    names: SingleFlight<Tile, Result<StoredFile, ReadError>>,
+    /// The events of the newest data tile.
+    newest: Arc<Mutex<TileEvents>>,
+    /// The events that are being made, by data tile.
+    events: SingleFlight<Tile, Result<Bytes, ReadError>>,
     /// The partial data tiles that are being compressed.
     packs: SingleFlight<Tile, Result<StoredFile, ReadError>>,
 }
@@ -74,19 +85,31 @@ impl Reader {
             edges: SingleFlight::default(),
             absent: Arc::default(),
             counters,
+            grown: watch::Sender::new(0),
             transcoding: Arc::default(),
             packing: Arc::new(Semaphore::new(PACKING)),
+            names: SingleFlight::default(),
+            newest: Arc::default(),
+            events: SingleFlight::default(),
             packs: SingleFlight::default(),
         }
     }
 
     /// Lets readers see this checkpoint, and the tree that it signs.
     pub(crate) fn publish(&self, published: Published, tree: Option<Arc<Tree>>) {
+        let size = published.size;
         self.view.store(Some(Arc::new(View {
             published: Arc::new(published),
             tree,
             read: OnceLock::new(),
         })));
+        self.grown
+            .send_if_modified(|known| std::mem::replace(known, size) != size);
+    }
+
+    /// The size of the published tree, and word of each change of it.
+    pub(crate) fn grown(&self) -> watch::Receiver<u64> {
+        self.grown.subscribe()
     }
 
     pub(crate) fn published(&self) -> Option<Arc<Published>> {
@@ -164,7 +187,7 @@ impl Reader {
         let (cache, unpacked) = (self.cache.clone(), plain.clone());
         let packing = aside(self.packing.clone(), move || {
             let packed = gzip(&unpacked).map_err(|error| ReadError::Storage(error.to_string()))?;
-            let stored = StoredFile::new(packed.into(), Encoding::Gzip);
+            let stored = StoredFile::new(packed, Encoding::Gzip);
             cache.insert(key, stored.clone());
             Ok(stored)
         });
@@ -172,6 +195,70 @@ impl Reader {
             plain: Some(plain),
             ..self.packs.join(tile, packing).await?
         })
+    }
+
+    /// The names tile of a data tile, made of its entries. It is kept.
+    pub(crate) async fn names(&self, tile: Tile) -> Result<Option<StoredFile>, ReadError> {
+        let key = CacheKey::Names(tile);
+        if let Some(stored) = self.cache.get(&key) {
+            return Ok(Some(stored));
+        }
+        let Some(data) = self.tile(tile).await? else {
+            return Ok(None);
+        };
+        let cache = self.cache.clone();
+        let making = aside(self.packing.clone(), move || {
+            let names = data.unpacked().and_then(|entries| names_tile(&entries));
+            let names = names.map_err(|error| ReadError::Storage(error.to_string()))?;
+            let stored = StoredFile::new(names, Encoding::Gzip);
+            cache.insert(key, stored.clone());
+            Ok(stored)
+        });
+        self.names.join(tile, making).await.map(Some)
+    }
+
+    /// The events of entries from this index on, to the end of their data tile or of the tree; and the
+    /// index after them. `None` if the tree ends there.
+    pub(crate) async fn feed(&self, from: u64) -> Result<Option<(Bytes, u64)>, ReadError> {
+        let size = self.published().map_or(0, |published| published.size);
+        let tile = Tile::widest(Level::Data, from / TILE_WIDTH, size);
+        let Some(tile) = tile.filter(|tile| from < tile.end_leaf()) else {
+            return Ok(None);
+        };
+        let events = self.tile_events(tile).await?;
+        let before = (from - tile.start_leaf()) as u16;
+        Ok(events.map(|events| (feed::after(&events, before), tile.end_leaf())))
+    }
+
+    async fn tile_events(&self, tile: Tile) -> Result<Option<Bytes>, ReadError> {
+        let key = CacheKey::Events(tile);
+        let newest = self.newest.lock().get(tile);
+        if let Some(events) = newest.or_else(|| Some(self.cache.get(&key)?.bytes)) {
+            return Ok(Some(events));
+        }
+        let Some(data) = self.tile(tile).await? else {
+            return Ok(None);
+        };
+        let (newest, cache) = (self.newest.clone(), self.cache.clone());
+        let making = aside(self.packing.clone(), move || {
+            let failed = |error: std::io::Error| ReadError::Storage(error.to_string());
+            let entries = data.unpacked().map_err(failed)?;
+            let before = newest.lock().clone();
+            let events = match before.is_before(tile) {
+                true => {
+                    let mut grown = before;
+                    let events = grown.grow(tile, &entries).map_err(failed)?;
+                    *newest.lock() = grown;
+                    events
+                }
+                false => TileEvents::default().grow(tile, &entries).map_err(failed)?,
+            };
+            if tile.is_full() {
+                cache.insert(key, StoredFile::identity(events.clone()));
+            }
+            Ok(events)
+        });
+        self.events.join(tile, making).await.map(Some)
     }
 
     /// Bytes of what is in memory, about.
@@ -295,6 +382,14 @@ impl Reader {
             },
             FileId::Tile(tile) if tile.is_full() => self.tiles.full(edge, tile).await.map(drop),
             FileId::Tile(tile) => self.tiles.partial(edge, tile).await,
+        }
+    }
+
+    /// The right edge of the published tree; `None` if nothing is published.
+    pub(crate) async fn signed_edge(&self) -> Result<Option<Arc<RightEdge>>, ReadError> {
+        match self.view.load_full() {
+            Some(view) => self.edge(&view).await.map(Some),
+            None => Ok(None),
         }
     }
 

@@ -13,13 +13,15 @@ use lucarne_storage::{Asset, AssetKind, Assets, Lock, MemoryLock};
 use lucarne_tlog::{Checkpoint, EMPTY_ROOT, Frontier, Hash, Level, SignedNote, TILE_WIDTH, Tile};
 
 use crate::ahead::Newest as NewestSigned;
-use crate::known::{History, KnownCheckpoint, KnownError};
+use crate::known::{History, KnownCheckpoint};
 use crate::record::{Record, Step};
 use crate::round::{issuer_asset, tile_assets};
 use crate::sunlight::Bundle;
 use crate::tree::{NewTiles, Tree};
 use crate::verified_checkpoint::VerifiedCheckpoint;
-use crate::{Fatal, LogConfig, Published, ReadError, Signer, ahead, catchup, stored};
+use crate::{
+    Fatal, KnownError, LogConfig, Published, ReadError, Signer, ahead, catchup, stored, tree_head,
+};
 
 /// Bytes in which a damaged checkpoint may differ from the one it was: a flipped bit
 /// in a sector or in memory, or a few.
@@ -167,7 +169,7 @@ pub(crate) async fn examine(
     assets: Arc<dyn Assets>,
     lock: &dyn Lock,
 ) -> Result<(), Fatal> {
-    let signed = config.last_signed().await?;
+    let signed = tree_head::last_signed(config).await?;
     let judged = judge(config, &*assets, lock, signed).await?;
     examine_judged(config, assets, lock, &judged).await
 }
@@ -236,7 +238,7 @@ pub(crate) async fn newest(config: &LogConfig, assets: Arc<dyn Assets>) -> Resul
     let head = match &config.key {
         Signer::Own(key) => signed_tip(config, key, published, &records(&*assets).await?)?,
         // It remembers what was signed: that need not be guessed.
-        Signer::Apart(_) => match config.last_signed().await? {
+        Signer::Apart(_) => match tree_head::last_signed(config).await? {
             Some(signed) if behind(&published, &signed) => signed,
             _ => published,
         },
@@ -389,11 +391,20 @@ pub(crate) fn not_new(fatal: Fatal, size: u64, assets: &dyn Assets, lock: &dyn L
 }
 
 async fn committed(config: &LogConfig, lock: &dyn Lock) -> Result<VerifiedCheckpoint, Fatal> {
-    let log_id = config.key.log_id();
-    let Some(note) = lock.load(&log_id.0).await? else {
+    let found = lock.load(&config.key.log_id().0).await?;
+    verified(config, lock, found)
+}
+
+/// Verifies what was `found` in the lock.
+pub(crate) fn verified(
+    config: &LogConfig,
+    lock: &dyn Lock,
+    found: Option<Vec<u8>>,
+) -> Result<VerifiedCheckpoint, Fatal> {
+    let Some(note) = found else {
         return Err(Fatal::NotCreated {
             lock: lock.location(),
-            log_id: log_id.to_string(),
+            log_id: config.key.log_id().to_string(),
             name: config.shortname.clone(),
         });
     };
@@ -409,7 +420,7 @@ async fn committed(config: &LogConfig, lock: &dyn Lock) -> Result<VerifiedCheckp
 
 /// Storage may be behind the lock, by a crash between commit and publication,
 /// but it is never ahead of it.
-fn not_newer(
+pub(crate) fn not_newer(
     published: &VerifiedCheckpoint,
     committed: &VerifiedCheckpoint,
     assets: &dyn Assets,
@@ -664,7 +675,7 @@ fn replay(tree: &mut Tree, record: Record, assets: &dyn Assets) -> Result<Vec<As
             tree.root
         )));
     }
-    let mut batch = tile_assets(tiles, &mut tree.data)?;
+    let mut batch = tile_assets(tiles, tree)?;
     for der in &record.issuers {
         batch.push(issuer_asset(&Fingerprint::of(der), der));
     }

@@ -25,7 +25,7 @@ pub use self::offer::Source;
 pub use self::overlay::Overlay;
 use crate::fsck::files::tile;
 use crate::stored::prefix;
-use crate::{Checked, Files, Finding, FsckPosition, fsck};
+use crate::{Checked, Files, Finding, FsckPosition, NamesTiles, fsck};
 
 /// The log that is put right, and what with.
 pub struct Repair {
@@ -174,7 +174,8 @@ impl Walk {
 
 impl Repair {
     fn check(&self, files: &Arc<dyn Files>, from: FsckPosition) -> BoxStream<'static, Checked> {
-        fsck(files.clone(), self.signed.clone(), from, self.at_once).boxed()
+        let (files, signed) = (files.clone(), self.signed.clone());
+        fsck(files, signed, from, self.at_once, NamesTiles::All).boxed()
     }
 }
 
@@ -184,7 +185,12 @@ fn leads_to(upper: &str, to: &str, size: u64) -> bool {
     if upper == to {
         return true;
     }
-    let (Ok(upper), Ok(to)) = (Tile::parse(upper), Tile::parse(to)) else {
+    // A names tile is judged by the entries of its data tile.
+    let names = Tile::parse_names(to);
+    if names.is_ok_and(|data| data.path() == upper) {
+        return true;
+    }
+    let (Ok(upper), Ok(to)) = (Tile::parse(upper), Tile::parse(to).or(names)) else {
         return false;
     };
     // Every tile of the right edge leads to the root, and the root to all others.
@@ -219,6 +225,7 @@ fn asset(path: &str, bytes: Bytes) -> Asset {
             encoding: Encoding::Gzip,
         },
         Ok(Level::Hashes(_)) => AssetKind::HashTile,
+        Err(_) if Tile::parse_names(path).is_ok() => AssetKind::NamesTile,
         Err(_) => AssetKind::Issuer,
     };
     Asset::new(path, bytes, kind)

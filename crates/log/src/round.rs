@@ -6,13 +6,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use lucarne_ct::{Entry, Fingerprint, Issuer, TileLeaf, merkle_tree_leaf};
 use lucarne_storage::{Asset, AssetKind, Encoding};
-use lucarne_tlog::{Hash, Level, Tile, leaf_hash};
+use lucarne_tlog::{Hash, leaf_hash};
 
 use crate::Fatal;
-use crate::compress::{gzip, unpacks_to};
 use crate::read_cache::StoredFile;
 use crate::record::{RecordWriter, Step};
-use crate::tree::{DataEdge, NewTiles, Tree};
+use crate::tree::{NewTiles, Tree};
 use crate::verify::error::VerifyError;
 
 /// A round as it will be published. Only [`Verified`](crate::verify::Verified)
@@ -121,17 +120,23 @@ pub(crate) fn new_issuers(
 }
 
 /// The tiles as they are published: data tiles compressed, and the compressed
-/// bytes read back, for they are what the log will be judged by. The partial
-/// data tile is left in `edge`, too, for those who read it now.
+/// bytes read back, for they are what the log will be judged by; beside each its names tile. The partial
+/// data tile is left in `tree`, too, for those who read it now.
 ///
 /// # Errors
 /// If what comes out of the compressor is not what went in.
-pub(crate) fn tile_assets(tiles: NewTiles, edge: &mut DataEdge) -> Result<Vec<Asset>, Fatal> {
-    let mut assets = Vec::with_capacity(tiles.hashes.len() + tiles.data.len());
+pub(crate) fn tile_assets(tiles: NewTiles, tree: &mut Tree) -> Result<Vec<Asset>, Fatal> {
+    let mut assets = Vec::with_capacity(tiles.hashes.len() + 2 * tiles.data.len());
     for (tile, plain) in tiles.data {
-        let packed = compressed(&tile, &plain)?;
+        let packed = tree.gzip.grow(tile.index(), &plain);
+        let packed = packed.map_err(|error| compression(tile.path(), error))?;
+        if let Some(path) = tile.names_path() {
+            let names = tree.names.grow(tile.index(), &plain);
+            let names = names.map_err(|error| compression(path.clone(), error))?;
+            assets.push(Asset::new(path, names, AssetKind::NamesTile));
+        }
         if !tile.is_full() {
-            edge.packed = Some(StoredFile::new(packed.clone(), Encoding::Gzip));
+            tree.data.packed = Some(StoredFile::new(packed.clone(), Encoding::Gzip));
         }
         let encoding = Encoding::Gzip;
         let kind = AssetKind::DataTile { encoding };
@@ -143,17 +148,8 @@ pub(crate) fn tile_assets(tiles: NewTiles, edge: &mut DataEdge) -> Result<Vec<As
     Ok(assets)
 }
 
-fn compressed(tile: &Tile, plain: &Bytes) -> Result<Bytes, Fatal> {
-    debug_assert_eq!(tile.level(), Level::Data);
-    let unsound = |error| {
-        let path = tile.path();
-        Fatal::Verify(VerifyError::Compression { path, error })
-    };
-    let packed = gzip(plain).map_err(unsound)?;
-    if !unpacks_to(&packed, plain).map_err(unsound)? {
-        return Err(Fatal::Verify(VerifyError::Unpacked(tile.path())));
-    }
-    Ok(packed.into())
+fn compression(path: String, error: std::io::Error) -> Fatal {
+    Fatal::Verify(VerifyError::Compression { path, error })
 }
 
 /// The issuers as they are published.

@@ -6,14 +6,13 @@
 //! named in the log, in `/health` and on the page, and is not served before it is
 //! whole again.
 
+mod config;
 mod pace;
 mod position;
 pub(crate) mod status;
 mod window;
 
 use std::convert::Infallible;
-use std::num::NonZeroU64;
-use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,10 +23,11 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use self::pace::Paced;
 use self::position::Position;
-use crate::fsck::{Finding, FsckPosition, Problem, fsck};
+use crate::fsck::{Finding, FsckPosition, NamesTiles, Problem, fsck};
 use crate::read_cache::FileId;
 use crate::shared::Shared;
 
+pub use self::config::ScrubConfig;
 pub use self::window::{NoWindow, ScrubWindow};
 
 /// The interval at which the position is written down.
@@ -36,36 +36,6 @@ const NOTED_EVERY: Duration = Duration::from_secs(10);
 const AWAY: Duration = Duration::from_secs(60);
 /// A store that does not answer within this is away.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// The rate and the times at which the files of a log are read.
-#[derive(Clone, Debug)]
-pub struct ScrubConfig {
-    /// Most bytes per second, as they are stored.
-    pub bytes_per_second: NonZeroU64,
-    /// The time of the day; all of it if there is none.
-    pub window: Option<ScrubWindow>,
-    /// The file that keeps the position across restarts. It can be lost: then the
-    /// pass begins anew.
-    pub position: PathBuf,
-    /// The pause after a start, which has other things to read.
-    pub delay: Duration,
-    /// Shortest time from the begin of one pass to that of the next.
-    pub interval: Duration,
-}
-
-impl ScrubConfig {
-    /// Passes at this rate that begin ten seconds after a start, and an hour apart
-    /// at least.
-    pub fn new(bytes_per_second: NonZeroU64, position: PathBuf) -> Self {
-        ScrubConfig {
-            bytes_per_second,
-            window: None,
-            position,
-            delay: Duration::from_secs(10),
-            interval: Duration::from_secs(3600),
-        }
-    }
-}
 
 /// The store, and not a file, does not answer.
 struct Away {
@@ -142,7 +112,7 @@ async fn pass(
         newest_ms: 0,
     };
     let (mut noted, mut findings) = (Instant::now(), 0);
-    let mut tiles = pin!(fsck(Arc::new(files), signed, from, 1));
+    let mut tiles = pin!(fsck(Arc::new(files), signed, from, 1, NamesTiles::AsFound));
     loop {
         if let Some(window) = &config.window {
             window.opened(&log.config.clock).await;

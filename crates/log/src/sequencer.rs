@@ -47,9 +47,10 @@ use crate::recover::Recovered;
 use crate::round::{Round, issuer_asset, new_issuers, tile_assets};
 use crate::session::Session;
 use crate::shared::{Shared, milliseconds};
+use crate::term::Term;
 use crate::tree::Tree;
 use crate::verify::Verified;
-use crate::{Signer, proofs};
+use crate::{Signer, proofs, sct_signatures, tree_head};
 
 /// Storage is made durable, the journal is cut and superseded partial tiles are
 /// removed each time that this part of what the journal may have was staged and
@@ -95,10 +96,17 @@ pub(crate) struct Sequencer {
     swept: u64,
     settling: Option<JoinHandle<Result<u64, Fatal>>>,
     progress: Progress,
+    /// The lease, where there are several instances.
+    term: Option<Arc<Term>>,
 }
 
 impl Sequencer {
-    pub(crate) fn new(log: Arc<Shared>, session: Arc<Session>, recovered: Recovered) -> Self {
+    pub(crate) fn new(
+        log: Arc<Shared>,
+        session: Arc<Session>,
+        recovered: Recovered,
+        term: Option<Arc<Term>>,
+    ) -> Self {
         let (to_index, rounds) = mpsc::channel(MAX_UNINDEXED_ROUNDS);
         let indexer = tokio::spawn(index(log.clone(), session.clone(), rounds));
         Sequencer {
@@ -114,6 +122,7 @@ impl Sequencer {
             swept: recovered.base.saturating_sub(SWEEP_BACK),
             settling: None,
             progress: Progress::NONE,
+            term,
             log,
             session,
         }
@@ -138,6 +147,10 @@ impl Sequencer {
             tracing::debug!(log, ?phase, "sequencing failed");
         }
         self.session.pool.abandon();
+        if let (Ok(()), Some(term)) = (&result, &self.term) {
+            // Nothing more is signed here: whoever takes the lease need not wait for the rest.
+            term.release().await;
+        }
         let result = match result {
             Ok(()) => self.settle_all().await,
             Err(fatal) => Err(fatal),
@@ -233,16 +246,12 @@ impl Sequencer {
         let count = sealed.entries.len();
         self.sequence(sealed, timestamp_ms, started).await?;
         let took = started.elapsed();
+        let period = self.log.config.period;
         self.log.metrics.total.observe(took.as_secs_f64());
         self.log.metrics.round_entries.observe(count as f64);
-        self.session
-            .pool
-            .note_drain(count, took.max(self.log.config.period));
+        self.session.pool.note_round(count, took, period);
         self.log.recent.lock().note_round(count, took);
-        self.log
-            .metrics
-            .pool_entries
-            .set(self.session.pool.depth() as i64);
+        self.log.note_pool(&self.session.pool);
         Ok(())
     }
 
@@ -268,7 +277,7 @@ impl Sequencer {
 
         // Compression needs the processor while the journal needs the disk.
         let compressed = spawn_blocking(move || {
-            let assets = tile_assets(tiles, &mut tree.data)?;
+            let assets = tile_assets(tiles, &mut tree)?;
             Ok::<_, Fatal>((assets, tree))
         });
         self.enter(Phase::Stage);
@@ -314,7 +323,7 @@ impl Sequencer {
         self.publish_checkpoint().await?;
         let done = lap(committed, &self.log.metrics.publish);
         self.tell(
-            sealed.entries.len(),
+            &sealed,
             published,
             [started, prepared, staged, committed, done],
         );
@@ -326,10 +335,11 @@ impl Sequencer {
                 before: before.frontier.clone(),
                 timestamp_ms,
             };
-            self.log.promise(client, round).await;
+            sct_signatures::promise(&self.log, client, round).await;
         }
         self.enter(Phase::Answer);
         sealed.outcome.decide(Ok(sequenced));
+        self.log.note_waits(&sealed);
         self.known_issuers
             .extend(issuers.iter().map(|i| i.fingerprint));
         self.enter(Phase::Index);
@@ -341,11 +351,13 @@ impl Sequencer {
 
     /// Tells the story of a round that is published, in one line: `laps` are the
     /// ends of its phases, `bytes` what it published beside its checkpoint.
-    fn tell(&self, entries: usize, bytes: usize, laps: [Instant; 5]) {
+    fn tell(&self, sealed: &SealedRound, bytes: usize, laps: [Instant; 5]) {
         let phase = |n: usize| milliseconds(laps[n + 1] - laps[n]);
+        let entries = sealed.entries.len();
         tracing::info!(
             log = self.log.config.shortname,
             entries,
+            old = entries - sealed.fresh,
             size = self.tree.size(),
             bytes,
             prepare_ms = phase(0),
@@ -395,9 +407,13 @@ impl Sequencer {
             root: tree.root,
             timestamp_ms,
         };
-        let note = config.sign_head(head, proof).await?.note;
+        let note = tree_head::sign(config, head, proof).await?.note;
         let log_id = config.key.log_id();
+        if let Some(term) = &self.term {
+            term.confirm().await?;
+        }
         self.enter(Phase::Commit);
+        let at = Instant::now();
         let swap = self.log.lock.replace(&log_id.0, &self.committed, &note);
         match swap.await {
             Err(LockError::Conflict { .. }) if !Guard::Swap.stands() => {}
@@ -405,6 +421,9 @@ impl Sequencer {
         }
         self.committed = note;
         self.committed_at = Instant::now();
+        if let Some(term) = &self.term {
+            term.committed(at);
+        }
         Ok(())
     }
 
@@ -432,23 +451,7 @@ impl Sequencer {
 
     /// Lets readers of this process see the committed tree.
     fn show(&self) {
-        let metrics = &self.log.metrics;
-        metrics.tree_size.set(self.tree.size() as i64);
-        metrics
-            .checkpoint_timestamp
-            .set((self.tree.timestamp_ms / 1000) as i64);
-        metrics.note_storage(self.log.assets.stats());
-        metrics
-            .read_cache
-            .set(i64::try_from(self.log.reader.cached_bytes()).unwrap_or(i64::MAX));
-        let published = crate::Published {
-            size: self.tree.size(),
-            root: self.tree.root,
-            timestamp_ms: self.tree.timestamp_ms,
-            checkpoint: self.committed.clone(),
-            at: std::time::Instant::now(),
-        };
-        self.log.reader.publish(published, Some(self.tree.clone()));
+        self.log.show(&self.tree, &self.committed);
     }
 
     /// Timestamps never go back, whatever the clock does, and never ahead with
@@ -548,7 +551,8 @@ async fn remove_superseded(
     let full: Vec<String> = tiles_between(from, to)
         .chain(data_tiles_between(from, to))
         .filter(lucarne_tlog::Tile::is_full)
-        .map(|tile| tile.path())
+        .flat_map(|tile| [Some(tile.path()), tile.names_path()])
+        .flatten()
         .collect();
     assets.remove_partials(&full).await
 }
@@ -566,7 +570,7 @@ async fn index(
             .await
             .map_err(panicked)??;
         session.pool.forget_oldest();
-        log.metrics.dedup_indexed.set(head.size as i64);
+        log.metrics.dedup_indexed.set(session.dedup.known() as i64);
     }
     Ok(())
 }

@@ -1,25 +1,33 @@
 //! The state that the handle of a log, its supervisor and its sequencer share.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use bytes::Bytes;
 use lucarne_ct::{Roots, Validator};
-use lucarne_storage::{Assets, Lock};
+use lucarne_storage::{Assets, HolderId, Lock};
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
-use crate::dedup::Dedup;
+use crate::batches::Batches;
+use crate::dedup::{self, Dedup};
+use crate::forward::queue::Leader;
+use crate::instances::holder_id;
 use crate::issued::IssuedScts;
 use crate::jump::ClockJumps;
+use crate::lane::Lane;
 use crate::metrics::LogMetrics;
+use crate::pool::{Pool, SealedRound};
 use crate::promises::Promises;
 use crate::reader::Reader;
 use crate::recent::RecentStats;
+use crate::rfc6962::state::Rfc6962;
 use crate::scrub::status::ScrubStatus;
 use crate::session::Session;
-use crate::{Fatal, LogConfig, Metrics, State};
+use crate::tree::Tree;
+use crate::{Fatal, LogConfig, Metrics, State, Turn};
 
 /// One log, as everybody who works for it sees it.
 pub(crate) struct Shared {
@@ -32,8 +40,15 @@ pub(crate) struct Shared {
     pub(crate) issued: IssuedScts,
     pub(crate) promises: Promises,
     pub(crate) validator: ArcSwap<Validator>,
+    pub(crate) batches: Batches,
     pub(crate) session: ArcSwapOption<Session>,
     pub(crate) state: Mutex<State>,
+    /// True until the first opening of the log has ended, in whatever way.
+    pub(crate) starting: watch::Sender<bool>,
+    /// Until it comes, another process runs the log.
+    pub(crate) turn: Turn,
+    /// Held while what that process publishes is looked at: no look overtakes another.
+    pub(crate) following: tokio::sync::Mutex<()>,
     pub(crate) closing: AtomicBool,
     /// The journal is as long as it may be, and waits for its disk to be cut.
     pub(crate) stalled: AtomicBool,
@@ -43,6 +58,26 @@ pub(crate) struct Shared {
     pub(crate) wake: Notify,
     pub(crate) jumps: ClockJumps,
     pub(crate) scrub: ScrubStatus,
+    /// The state of RFC 6962's reads, if the log answers them.
+    pub(crate) rfc6962: Option<Rfc6962>,
+    /// This process, among the instances of the log.
+    pub(crate) holder: HolderId,
+    /// Submissions that have not been answered.
+    pub(crate) submitting: AtomicUsize,
+    /// Has a follower look at the lock before its time.
+    pub(crate) nudge: Notify,
+    /// What keeps this instance from following, in words.
+    pub(crate) trouble: Mutex<Option<String>>,
+    /// Why the instance that leads takes nothing from this one, in words.
+    pub(crate) refusal: Mutex<Option<String>>,
+    /// The instance that leads, if that is another one.
+    pub(crate) leader: watch::Sender<Option<Leader>>,
+    /// Entries that readers of this process see.
+    pub(crate) shown: watch::Sender<u64>,
+    /// A sum of what must be the same in all instances.
+    pub(crate) configuration: [u8; 32],
+    /// Most entries that the dedup index may lack for them to be read before anything is taken.
+    pub(crate) read_before_open: u64,
 }
 
 impl Shared {
@@ -66,14 +101,28 @@ impl Shared {
             issued: IssuedScts::default(),
             promises: Promises::default(),
             validator: ArcSwap::from_pointee(validator),
+            batches: Batches::default(),
             session: ArcSwapOption::empty(),
             state: Mutex::new(State::Starting),
+            starting: watch::Sender::new(true),
+            turn: Turn::now(),
+            following: tokio::sync::Mutex::default(),
             closing: AtomicBool::new(false),
             stalled: AtomicBool::new(false),
             index_failed: AtomicBool::new(false),
             wake: Notify::new(),
             jumps: ClockJumps::default(),
             scrub: ScrubStatus::default(),
+            rfc6962: config.rfc6962_reads.as_deref().map(Rfc6962::new),
+            holder: holder_id(),
+            submitting: AtomicUsize::new(0),
+            nudge: Notify::new(),
+            trouble: Mutex::default(),
+            refusal: Mutex::default(),
+            leader: watch::Sender::default(),
+            shown: watch::Sender::default(),
+            configuration: config.sum(),
+            read_before_open: dedup::PART,
             config,
             assets,
             lock,
@@ -86,15 +135,89 @@ impl Shared {
         self.jumps.now_ms(now_ms, Instant::now())
     }
 
-    /// Brings the metric of entries that the index does not know up to date.
-    pub(crate) fn note_gaps(&self, dedup: &Dedup) {
-        let entries = i64::try_from(dedup.gaps.entries()).unwrap_or(i64::MAX);
-        self.metrics.dedup_unknown.set(entries);
+    /// Brings the metrics of what the index knows and does not know up to date.
+    pub(crate) fn note_dedup(&self, dedup: &Dedup) {
+        let entries = |entries: u64| i64::try_from(entries).unwrap_or(i64::MAX);
+        let backlog = dedup.backlog().entries();
+        self.metrics.dedup_indexed.set(entries(dedup.known()));
+        self.metrics.dedup_backlog.set(entries(backlog));
+        self.metrics
+            .dedup_unknown
+            .set(entries(dedup.gaps.entries()));
+    }
+
+    /// Brings the metrics of what waits for a round up to date.
+    pub(crate) fn note_pool(&self, pool: &Pool) {
+        let entries = |entries: usize| i64::try_from(entries).unwrap_or(i64::MAX);
+        for lane in [Lane::Fresh, Lane::Old] {
+            let waiting = &self.metrics.lane(lane).waiting;
+            waiting.set(entries(pool.waiting(lane)));
+        }
+        self.metrics.pool_entries.set(entries(pool.depth()));
+    }
+
+    /// Notes how long the entries of a round that is published have waited.
+    pub(crate) fn note_waits(&self, round: &SealedRound) {
+        for (lane, waited) in round.waits(tokio::time::Instant::now()) {
+            let wait = &self.metrics.lane(lane).wait;
+            wait.observe(waited.as_secs_f64());
+        }
     }
 
     pub(crate) fn set_state(&self, state: State) {
-        self.metrics.up.set(i64::from(state == State::Running));
+        let leads = state == State::Running;
+        let takes = leads || matches!(state, State::Following { leader: Some(_) });
+        self.metrics.up.set(i64::from(takes));
+        self.metrics.leads.set(i64::from(leads));
+        let starting = state == State::Starting;
         *self.state.lock() = state;
+        self.starting.send_replace(starting);
+    }
+
+    /// Lets readers of this process see a committed tree, and its checkpoint.
+    pub(crate) fn show(&self, tree: &Arc<Tree>, checkpoint: &Bytes) {
+        let metrics = &self.metrics;
+        metrics.tree_size.set(tree.size() as i64);
+        metrics
+            .checkpoint_timestamp
+            .set((tree.timestamp_ms / 1000) as i64);
+        metrics.note_storage(self.assets.stats());
+        metrics
+            .read_cache
+            .set(i64::try_from(self.reader.cached_bytes()).unwrap_or(i64::MAX));
+        let published = crate::Published {
+            size: tree.size(),
+            root: tree.root,
+            timestamp_ms: tree.timestamp_ms,
+            checkpoint: checkpoint.clone(),
+            at: Instant::now(),
+        };
+        self.reader.publish(published, Some(tree.clone()));
+        self.shown.send_replace(tree.size());
+    }
+
+    /// Notes what keeps this instance from following, and says it once.
+    pub(crate) fn note_trouble(&self, trouble: Option<String>) {
+        if !is_news(&self.trouble, &trouble) {
+            return;
+        }
+        let log = &self.config.shortname;
+        match trouble {
+            Some(problem) => tracing::warn!(log, problem, "cannot follow"),
+            None => tracing::info!(log, "follows again"),
+        }
+    }
+
+    /// Notes why the instance that leads takes nothing from this one, and says it once.
+    pub(crate) fn note_refusal(&self, refusal: Option<String>) {
+        if !is_news(&self.refusal, &refusal) {
+            return;
+        }
+        let log = &self.config.shortname;
+        match refusal {
+            Some(problem) => tracing::warn!(log, problem, "submissions do not reach the leader"),
+            None => tracing::info!(log, "submissions reach the leader again"),
+        }
     }
 
     /// Makes durable what is published up to `size`, and cuts the journal.
@@ -132,6 +255,14 @@ impl Shared {
             damaged: false,
         }
     }
+}
+
+/// Notes what is now, and returns whether it was not before.
+fn is_news(noted: &Mutex<Option<String>>, now: &Option<String>) -> bool {
+    let mut noted = noted.lock();
+    let news = *noted != *now;
+    noted.clone_from(now);
+    news
 }
 
 /// Milliseconds, to the microsecond.

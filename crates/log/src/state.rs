@@ -12,6 +12,12 @@ pub enum State {
     Starting,
     /// Sequencing.
     Running,
+    /// One of several instances: reads along, and sends what it has verified to the one that
+    /// leads.
+    Following {
+        /// The address of that one; `None` while none leads.
+        leader: Option<String>,
+    },
     /// A fatal error stopped this log; it is opened again at `retry_at_ms`.
     Stopped {
         /// The failure, for the operator.
@@ -63,7 +69,7 @@ pub struct Stats {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// Stable name: `state`, `lock`, `storage`, `files`, `verification`,
-    /// `checkpoint_age`, `clock`, `scrub`, `dedup`.
+    /// `checkpoint_age`, `clock`, `scrub`, `dedup`, `instances`.
     pub name: &'static str,
     /// True if the answer is good.
     pub ok: bool,

@@ -44,7 +44,7 @@ impl Stored {
         for entries in entries.chunks(1000) {
             let round = Round::encode(&tree, entries, Vec::new(), tree.timestamp_ms + 1);
             let mut round = Verified::check(&tree, entries, round).unwrap().into_round();
-            let assets = tile_assets(round.tiles, &mut round.tree.data).unwrap();
+            let assets = tile_assets(round.tiles, &mut round.tree).unwrap();
             let issuers = entries.iter().flat_map(|entry| entry.issuers.iter());
             let issuers = issuers.map(|issuer| issuer_asset(&issuer.fingerprint, &issuer.der));
             let files = assets.into_iter().chain(issuers);
@@ -52,7 +52,7 @@ impl Stored {
             stored.0.write().extend(files);
             tree = round.tree;
         }
-        let wanted = |path: &str| match Tile::parse(path) {
+        let wanted = |path: &str| match Tile::parse(path).or(Tile::parse_names(path)) {
             Ok(tile) => Tile::widest(tile.level(), tile.index(), tree.size()) == Some(tile),
             Err(_) => true,
         };

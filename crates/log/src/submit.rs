@@ -1,18 +1,34 @@
 //! The way of a submission to its place in the log.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use lucarne_ct::{Chain, Entry, EntryKind, Identity, Sct, SignedEntry, merkle_tree_leaf};
+use lucarne_storage::guards::Guard;
 use lucarne_tlog::leaf_hash;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::dedup::{Dedup, LeafPosition};
+use crate::backlog::Pace;
+use crate::dedup::{Dedup, LeafPosition, Unknown};
+use crate::forward::wire::Outcome;
+use crate::lane::Lane;
 use crate::lookups::NoAnswer;
 use crate::pool::{Epoch, Joined, Known, Ticket};
 use crate::session::Session;
 use crate::shared::Shared;
-use crate::{Fatal, Signer, State, SubmitError};
+use crate::term::AGAIN;
+use crate::{Fatal, Signer, State, SubmitError, sct_signatures};
+
+/// The time for which a submission waits for an instance that leads.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Seconds after which to come back while nobody knows how fast a backlog is read.
+const FIRST_PACE: u64 = 5;
+/// Longest Retry-After for what may be in the backlog, in seconds.
+const MAX_RETRY_AFTER: u64 = 3600;
 
 /// A submission that has its place.
 struct Placed {
@@ -24,11 +40,13 @@ struct Placed {
 }
 
 /// The place of an entry.
-enum At {
+pub(crate) enum At {
     /// In the log.
     Index(LeafPosition),
     /// In a round that may not be published yet.
     Round(Ticket),
+    /// On its way to the instance that leads, which says where it is.
+    Sent(Lane, oneshot::Receiver<Outcome>),
 }
 
 /// The entry that is looked for.
@@ -46,16 +64,39 @@ enum Looked {
 }
 
 impl Shared {
-    /// See [`Log::submit`](crate::Log::submit).
+    /// See [`Log::submit`](crate::Log::submit). Where there are several instances, a submission
+    /// outlives the one that led when it came: it is tried again with who leads next.
     pub(crate) async fn submit(&self, kind: EntryKind, chain: Chain) -> Result<Sct, SubmitError> {
+        if self.config.instances.is_none() {
+            return self.try_submit(kind, &chain).await;
+        }
+        let _counted = Counted::new(&self.submitting);
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self.try_submit(kind, &chain).await {
+                Err(error) if is_passing(&error) && Instant::now() < until => {
+                    // The pace of trying: who leads next is not known before it does.
+                    sleep(AGAIN).await;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    async fn try_submit(&self, kind: EntryKind, chain: &Chain) -> Result<Sct, SubmitError> {
         let Placed {
             identity,
             signed,
             place,
             duplicate,
-        } = self.place(kind, &chain).await?;
+        } = self.place(kind, chain).await?;
         let place = match place {
             At::Index(place) => {
+                self.prove(&identity, &signed, place).await?;
+                place
+            }
+            At::Sent(lane, outcome) => {
+                let place = self.forwarded(lane, outcome).await?;
                 self.prove(&identity, &signed, place).await?;
                 place
             }
@@ -82,7 +123,7 @@ impl Shared {
         let session = self.session.load_full();
         let session = session.as_ref().ok_or_else(|| self.unavailable())?;
         let validator = self.validator.load_full();
-        let examined = validator
+        let mut examined = validator
             .examine(chain, kind, self.now_ms())
             .map_err(SubmitError::Rejected)?;
         let not_before_ms = examined.not_before();
@@ -105,6 +146,9 @@ impl Shared {
             },
             _ => None,
         };
+        if let Some(signature) = validator.known_signature(&mut examined) {
+            self.batches.try_beside_others(&signature).await;
+        }
         let entry = validator.verify(examined).map_err(SubmitError::Rejected)?;
         let (identity, signed) = (entry.identity, entry.signed.clone());
         let place = self.join(session, entry, not_before_ms, looked).await?;
@@ -122,9 +166,9 @@ impl Shared {
             Known::Here(ticket) => return Ok(Looked::Found(At::Round(ticket))),
             Known::NotHere(epoch) => epoch,
         };
-        // Asked before the look: a gap that is mended after it was there when
+        // Asked before the look: what is read after it was there to be read when
         // nothing was found.
-        let may_be_unknown = session.dedup.gaps.may_have(wanted.not_before_ms);
+        let unknown = session.dedup.unknown(wanted.not_before_ms);
         let found = match session.lookups.find(*wanted.identity).await {
             Ok(found) => found,
             Err(NoAnswer::Silent) => Err(self.index_is_silent()),
@@ -132,11 +176,51 @@ impl Shared {
         };
         match found.map_err(|fatal| self.unreadable(session, fatal))? {
             Some(place) => Ok(Looked::Found(At::Index(place))),
-            None if may_be_unknown => Err(SubmitError::Unavailable {
-                retry_after_seconds: 60,
-                reason: "a part of the log cannot be read now, which may have this entry".into(),
+            None if !Guard::UnknownRefused.stands() => Ok(Looked::Absent(epoch)),
+            None => match unknown {
+                None => Ok(Looked::Absent(epoch)),
+                Some(Unknown::Unread) => Err(not_read_yet(&session.dedup.pace, wanted)),
+                Some(Unknown::Unreadable) => Err(SubmitError::Unavailable {
+                    retry_after_seconds: 60,
+                    reason: "a part of the log cannot be read now, which may have this entry"
+                        .into(),
+                }),
+            },
+        }
+    }
+
+    /// The place that the leader has given an entry, once the tree has been followed to there.
+    async fn forwarded(
+        &self,
+        lane: Lane,
+        outcome: oneshot::Receiver<Outcome>,
+    ) -> Result<LeafPosition, SubmitError> {
+        let (index, timestamp_ms) = match outcome.await {
+            Ok(Outcome::Placed {
+                index,
+                timestamp_ms,
+            }) => (index, timestamp_ms),
+            Ok(Outcome::Full {
+                retry_after_seconds,
+            }) => return Err(self.refused(lane, retry_after_seconds)),
+            Ok(Outcome::Unavailable {
+                retry_after_seconds,
+            }) => {
+                return Err(SubmitError::Unavailable {
+                    retry_after_seconds,
+                    reason: "the instance that leads cannot take it now".into(),
+                });
+            }
+            Ok(Outcome::Lost) | Err(_) => return Err(self.unavailable()),
+        };
+        let mut shown = self.shown.subscribe();
+        let followed = timeout(PATIENCE, shown.wait_for(|size| *size > index)).await;
+        match followed {
+            Ok(Ok(_)) => Ok(LeafPosition {
+                index,
+                timestamp_ms,
             }),
-            None => Ok(Looked::Absent(epoch)),
+            _ => Err(self.unavailable()),
         }
     }
 
@@ -195,13 +279,15 @@ impl Shared {
     }
 
     /// Joins the open round, once the entry is known to be nowhere else.
-    async fn join(
+    pub(crate) async fn join(
         &self,
         session: &Session,
         mut entry: Entry,
         not_before_ms: Option<i64>,
         mut looked: Option<Epoch>,
     ) -> Result<At, SubmitError> {
+        let freshness = self.config.lanes.freshness;
+        let lane = Lane::of(&entry, not_before_ms, self.now_ms(), freshness);
         loop {
             let epoch = match looked.take() {
                 Some(epoch) => epoch,
@@ -216,18 +302,29 @@ impl Shared {
                     }
                 }
             };
-            match session.pool.join(entry, epoch) {
+            if let Some(forwarder) = session.follows() {
+                return match forwarder.send(entry, lane, not_before_ms) {
+                    Ok(outcome) => Ok(At::Sent(lane, outcome)),
+                    Err(TrySendError::Full(())) => Err(self.refused(lane, 1)),
+                    Err(TrySendError::Closed(())) => Err(self.unavailable()),
+                };
+            }
+            match session.pool.join(entry, lane, epoch) {
                 Joined::At(ticket) => return Ok(At::Round(ticket)),
                 Joined::LookAgain(same) => entry = *same,
                 Joined::Full {
                     retry_after_seconds,
-                } => {
-                    return Err(SubmitError::Full {
-                        retry_after_seconds,
-                    });
-                }
+                } => return Err(self.refused(lane, retry_after_seconds)),
                 Joined::Closed => return Err(self.unavailable()),
             }
+        }
+    }
+
+    fn refused(&self, lane: Lane, retry_after_seconds: u32) -> SubmitError {
+        self.metrics.lane(lane).refused.inc();
+        SubmitError::Full {
+            lane,
+            retry_after_seconds,
         }
     }
 
@@ -250,7 +347,9 @@ impl Shared {
                     reason: format!("signing failed: {error}"),
                 }
             })?,
-            Signer::Apart(client) => sct(self.promised(client, identity, signed, place).await?),
+            Signer::Apart(client) => {
+                sct(sct_signatures::promised(self, client, identity, signed, place).await?)
+            }
         };
         self.issued.remember(identity, place, &made.signature);
         Ok(made)
@@ -271,10 +370,17 @@ impl Shared {
         }
     }
 
-    fn unavailable(&self) -> SubmitError {
+    pub(crate) fn unavailable(&self) -> SubmitError {
         let (retry_after_seconds, reason) = match &*self.state.lock() {
             State::Retired => return SubmitError::Gone,
             State::Starting => (5, "the log is starting".into()),
+            State::Following { .. } => (1, "no instance leads this log now".into()),
+            // Another instance takes it over.
+            State::Running
+                if self.closing.load(Ordering::SeqCst) && self.config.instances.is_some() =>
+            {
+                (1, "the log is handed over to another instance".into())
+            }
             State::Running if self.closing.load(Ordering::SeqCst) => {
                 (10, "the log is shutting down".into())
             }
@@ -296,5 +402,47 @@ impl Shared {
     }
 }
 
+/// Returns whether the same may succeed in a moment, with who leads then.
+fn is_passing(error: &SubmitError) -> bool {
+    let SubmitError::Unavailable {
+        retry_after_seconds,
+        ..
+    } = error
+    else {
+        return false;
+    };
+    *retry_after_seconds == 1
+}
+
+/// A submission under way, counted as long as it is.
+struct Counted<'c>(&'c AtomicUsize);
+
+impl<'c> Counted<'c> {
+    fn new(count: &'c AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Counted(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// The time when to come back is when what may have this entry will have been read.
+fn not_read_yet(pace: &Pace, wanted: &Wanted<'_>) -> SubmitError {
+    let told = pace.time_until_told(wanted.not_before_ms);
+    let seconds = told.map_or(FIRST_PACE, |time| time.as_secs().saturating_add(1));
+    SubmitError::Unavailable {
+        retry_after_seconds: seconds.clamp(1, MAX_RETRY_AFTER) as u32,
+        reason: "the log's index is being read from its tiles, and what is left of them may have \
+                 this entry"
+            .into(),
+    }
+}
+
+#[cfg(test)]
+mod backlog_tests;
 #[cfg(test)]
 mod tests;

@@ -16,7 +16,7 @@ use std::io::Read;
 use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
 use lucarne_ct::{TileLeafError, TileLeafRef};
-use lucarne_storage::{Asset, AssetKind, Assets, Encoding};
+use lucarne_storage::{Asset, AssetKind, Assets};
 use lucarne_tlog::{Checkpoint, Level, TILE_WIDTH, Tile};
 
 use crate::Fatal;
@@ -31,7 +31,7 @@ const MOST: u64 = 1 << 30;
 pub(crate) struct Bundle {
     /// The round, as the journal would have it.
     pub(crate) record: Record,
-    /// Its data tiles as they are stored, by path.
+    /// Its data and names tiles as they are stored, by path.
     tiles: HashMap<String, Bytes>,
 }
 
@@ -124,7 +124,7 @@ impl Bundle {
 
     fn one(&self, asset: Asset) -> Result<Asset, Fatal> {
         let stored = match (asset.kind, self.tiles.get(&asset.path)) {
-            (AssetKind::DataTile { .. }, Some(stored)) => stored.clone(),
+            (AssetKind::DataTile { .. } | AssetKind::NamesTile, Some(stored)) => stored.clone(),
             _ => return Ok(asset),
         };
         let plain = |bytes| {
@@ -134,12 +134,7 @@ impl Bundle {
             // More than these entries: ours say what was signed.
             return Ok(asset);
         }
-        let encoding = Encoding::Gzip;
-        Ok(Asset::new(
-            asset.path,
-            stored,
-            AssetKind::DataTile { encoding },
-        ))
+        Ok(Asset::new(asset.path, stored, asset.kind))
     }
 }
 
@@ -164,15 +159,14 @@ enum BundleError {
     },
 }
 
-/// The data tiles in a bundle, as they are stored. (Names tiles, which are
-/// Sunlight's own, are left out, and hash tiles are computed.)
+/// The data and names tiles in a bundle, as they are stored. (Hash tiles are computed.)
 fn data_tiles(bytes: &[u8]) -> std::io::Result<HashMap<String, Bytes>> {
     let unpacked = MultiGzDecoder::new(bytes).take(MOST);
     let mut tiles = HashMap::new();
     for member in tar::Archive::new(unpacked).entries()? {
         let mut member = member?;
         let path = String::from_utf8_lossy(&member.path_bytes()).into_owned();
-        if path.starts_with("tile/data/") {
+        if path.starts_with("tile/data/") || path.starts_with("tile/names/") {
             let mut tile = Vec::new();
             member.read_to_end(&mut tile)?;
             tiles.insert(path, tile.into());

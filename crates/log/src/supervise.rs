@@ -14,8 +14,13 @@ use crate::recover::Recovered;
 use crate::sequencer::Sequencer;
 use crate::session::Session;
 use crate::shared::Shared;
+use crate::term::AGAIN;
+use crate::tree::Tree;
+use crate::tree_head;
 use crate::verified_checkpoint::VerifiedCheckpoint;
-use crate::{Fatal, KnownCheckpoint, LogConfig, ReadError, State, catchup, proofs, recover};
+use crate::{
+    Fatal, KnownCheckpoint, LogConfig, ReadError, State, catchup, follow, proofs, recover,
+};
 
 /// First pause before a stopped log is opened again; doubled each time.
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
@@ -30,6 +35,7 @@ impl Shared {
     pub(crate) async fn supervise(self: Arc<Self>) {
         let name = self.config.shortname.clone();
         self.show_published().await;
+        self.await_turn().await;
         let mut backoff = FIRST_BACKOFF;
         while !self.closing.load(Ordering::SeqCst) {
             if self.config.retired(self.now_ms()) {
@@ -48,9 +54,16 @@ impl Shared {
                 continue;
             }
             let opened = Instant::now();
+            let shared = self.config.instances.is_some();
             let Err(fatal) = self.clone().session().await else {
                 continue;
             };
+            if shared && fatal.is_overtaken() {
+                tracing::warn!(log = name, reason = %fatal, "following");
+                self.set_state(State::Following { leader: None });
+                self.pause(AGAIN).await;
+                continue;
+            }
             if matches!(fatal, Fatal::Dedup { damaged: true, .. }) {
                 self.index_failed.store(true, Ordering::SeqCst);
             }
@@ -72,7 +85,7 @@ impl Shared {
     /// is published all the same.
     async fn finish(&self) -> Result<(), Fatal> {
         // A signer that has been retired with the log is not needed to read it.
-        let signed = match self.config.last_signed().await {
+        let signed = match tree_head::last_signed(&self.config).await {
             Err(error) if error.is_passing() => None,
             signed => signed?,
         };
@@ -131,22 +144,26 @@ impl Shared {
         })
     }
 
-    /// Opens the log and sequences until it is closed, or fails.
+    /// Opens the log and sequences until it is closed, or fails; or follows, where another
+    /// instance does.
     async fn run(self: Arc<Self>) -> Result<(), Fatal> {
+        if let Some(instances) = self.config.instances.clone() {
+            return follow::take_part(self, instances).await;
+        }
         let (recovered, dedup) = tokio::select! {
             opened = self.open() => opened?,
             // Bringing an index up to date may take long.
             () = self.wake.notified() => return Ok(()),
         };
-        let size = recovered.tree.size();
-        self.metrics.dedup_indexed.set(size as i64);
-        self.note_gaps(&dedup);
-        let session = Arc::new(Session::new(self.config.pool_size, dedup)?);
-        let sequencer = Sequencer::new(self.clone(), session.clone(), recovered);
+        let tree = recovered.tree.clone();
+        let size = tree.size();
+        self.note_dedup(&dedup);
+        let session = Arc::new(Session::new(&self.config, dedup)?);
+        let sequencer = Sequencer::new(self.clone(), session.clone(), recovered, None);
         let (log, shared) = (self.clone(), session.clone());
         let ended = tokio::select! {
             ended = sequencer.run(move || log.opened(shared, size)) => ended,
-            never = catchup::repair(&self, &session.dedup) => match never {},
+            never = catchup::attend(&self, &session, &tree) => match never {},
         };
         self.note_index(&session);
         ended
@@ -154,18 +171,18 @@ impl Shared {
 
     /// Remembers that the index of this session has failed: what ended it may be
     /// something else, and the next may end before the index is opened.
-    fn note_index(&self, session: &Session) {
+    pub(crate) fn note_index(&self, session: &Session) {
         if session.dedup.is_unsound() {
             self.index_failed.store(true, Ordering::SeqCst);
         }
     }
 
-    async fn open(&self) -> Result<(Recovered, Dedup), Fatal> {
+    async fn open(&self) -> Result<(Recovered, Arc<Dedup>), Fatal> {
         let known = async { Ok(known::ask(&self.config).await) };
-        let signed = self.config.last_signed().await?;
+        let signed = tree_head::last_signed(&self.config).await?;
         let remembered = signed.as_ref().map(VerifiedCheckpoint::head);
         let (recovered, known) = tokio::try_join!(self.recover(signed), known)?;
-        self.hold_against(&recovered, &known).await?;
+        self.hold_against(&recovered.tree, &known).await?;
         self.remind(&recovered, remembered).await?;
         self.reader.recovered();
         let dedup = catchup::open(self, &recovered.tree).await?;
@@ -173,13 +190,12 @@ impl Shared {
     }
 
     /// Refuses to sign where others have seen more of this log, or something else.
-    async fn hold_against(
+    pub(crate) async fn hold_against(
         &self,
-        recovered: &Recovered,
+        tree: &Tree,
         known: &[KnownCheckpoint],
     ) -> Result<(), Fatal> {
         let log = self.config.shortname.as_str();
-        let tree = &recovered.tree;
         let history = History::of(self.reader.tiles(), &tree.edge);
         for known in known {
             match history.hold_against(known).await {
@@ -208,7 +224,8 @@ impl Shared {
         let Some(signed) = signed.filter(|signed| signed.size < tree.size()) else {
             return Ok(());
         };
-        let proof = proofs::consistency(self.reader.tiles(), &tree.edge, signed.size).await;
+        let proof =
+            proofs::consistency(self.reader.tiles(), &tree.edge, signed.size, tree.size()).await;
         let proof = proof.map_err(|error| match error {
             ReadError::Unavailable(problem) => Fatal::Away(problem),
             error => Fatal::Inconsistent(error.to_string()),
@@ -218,14 +235,41 @@ impl Shared {
             root: tree.root,
             timestamp_ms: tree.timestamp_ms,
         };
-        self.config.sign_head(head, proof).await.map(drop)
+        tree_head::sign(&self.config, head, proof).await.map(drop)
     }
 
-    async fn recover(&self, signed: Option<VerifiedCheckpoint>) -> Result<Recovered, Fatal> {
+    /// The lock's checkpoint.
+    pub(crate) async fn committed(&self) -> Result<VerifiedCheckpoint, Fatal> {
+        let found = self.lock.load(&self.config.key.log_id().0).await?;
+        self.committed_is(found).await
+    }
+
+    /// The same, as it was `found` there.
+    pub(crate) async fn committed_is(
+        &self,
+        found: Option<Vec<u8>>,
+    ) -> Result<VerifiedCheckpoint, Fatal> {
+        match recover::verified(&self.config, &*self.lock, found) {
+            Err(missing @ Fatal::NotCreated { .. }) => Err(self.not_created(missing).await),
+            verified => verified,
+        }
+    }
+
+    /// Rolls storage forward to the lock.
+    pub(crate) async fn recover(
+        &self,
+        signed: Option<VerifiedCheckpoint>,
+    ) -> Result<Recovered, Fatal> {
         match recover::recover(&self.config, &*self.assets, &*self.lock, signed).await {
             Err(missing @ Fatal::NotCreated { .. }) => Err(self.not_created(missing).await),
             recovered => recovered,
         }
+    }
+
+    /// Returns true if readers see this checkpoint already.
+    fn shows(&self, head: &VerifiedCheckpoint) -> bool {
+        let shown = self.reader.published();
+        shown.is_some_and(|shown| shown.checkpoint == head.note)
     }
 
     /// The lock does not know this log. Where anything else does, it is not a
@@ -255,7 +299,8 @@ impl Shared {
     }
 
     /// From now on submissions are taken.
-    fn opened(&self, session: Arc<Session>, size: u64) {
+    pub(crate) fn opened(&self, session: Arc<Session>, size: u64) {
+        session.lead();
         self.session.store(Some(session.clone()));
         if self.closing.load(Ordering::SeqCst) {
             session.pool.close();
@@ -264,9 +309,36 @@ impl Shared {
         tracing::info!(log = self.config.shortname, size, "log open");
     }
 
+    /// Until another process has let go of the log. What it published last is the
+    /// least that readers see from then on.
+    async fn await_turn(&self) {
+        if self.turn.has_come() {
+            return;
+        }
+        tokio::select! {
+            () = self.turn.comes() => {}
+            () = self.wake.notified() => {}
+        }
+        let _last = self.following.lock().await;
+        self.show_published().await;
+    }
+
+    /// Shows readers what the process that still runs the log has published by now:
+    /// they are never shown less than that process has shown them.
+    pub(crate) async fn follow(&self) {
+        if self.turn.has_come() {
+            return;
+        }
+        let _one_by_one = self.following.lock().await;
+        if !self.turn.has_come() {
+            self.show_published().await;
+        }
+    }
+
     /// Reads go on even if the log cannot be opened.
     async fn show_published(&self) {
         match recover::published(&self.config, &*self.assets).await {
+            Ok(Some(head)) if self.shows(&head) => {}
             Ok(Some(head)) => self.reader.publish(head.published(), None),
             Ok(None) => {}
             // Whether it should be there, the lock will tell.

@@ -6,6 +6,8 @@ use bytes::{Bytes, BytesMut};
 use lucarne_tlog::{EMPTY_ROOT, Frontier, Hash, Level, RightEdge, TILE_WIDTH, Tile};
 
 use crate::dedup::TreeHead;
+use crate::gzip::GrowingGzip;
+use crate::names_tile::GrowingNames;
 use crate::read_cache::StoredFile;
 
 /// The rightmost, partial data tile.
@@ -38,6 +40,10 @@ pub(crate) struct Tree {
     pub(crate) frontier: Frontier,
     /// The partial data tile.
     pub(crate) data: DataEdge,
+    /// The newest data tile as far as it was compressed.
+    pub(crate) gzip: GrowingGzip,
+    /// The newest names tile as far as it was made.
+    pub(crate) names: GrowingNames,
     /// Root hash.
     pub(crate) root: Hash,
     /// Timestamp of the last signed checkpoint, Unix milliseconds.
@@ -60,6 +66,8 @@ impl Tree {
             edge: Arc::default(),
             frontier: Frontier::new(),
             data: DataEdge::default(),
+            gzip: GrowingGzip::default(),
+            names: GrowingNames::default(),
             root: EMPTY_ROOT,
             timestamp_ms: 0,
         }
@@ -72,6 +80,8 @@ impl Tree {
             root: edge.root(),
             edge: Arc::new(edge),
             data,
+            gzip: GrowingGzip::default(),
+            names: GrowingNames::default(),
             timestamp_ms: 0,
         }
     }

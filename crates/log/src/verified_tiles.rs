@@ -440,7 +440,7 @@ pub(crate) mod tests {
     use lucarne_storage::{CachedAssets, MemoryAssets};
 
     use super::*;
-    use crate::compress::gzip;
+    use crate::gzip::gzip;
     use crate::read_cache::read_cache;
 
     /// Hash tiles up to level 2, and the entries of the first data tile.
@@ -462,7 +462,7 @@ pub(crate) mod tests {
                 assets.tamper(&tile.path(), Some(bytes.into()));
             }
             let packed = gzip(&entries).unwrap();
-            assets.tamper("tile/data/000", Some(packed.into()));
+            assets.tamper("tile/data/000", Some(packed));
             let edge = Arc::new(edge);
             Forest {
                 assets,
@@ -572,7 +572,7 @@ pub(crate) mod tests {
         let seven = forest.entries.slice(..7 * entry(0).len());
         let partial = tile("tile/data/000.p/7");
         assert_eq!(tiles.entries(&forest.edge, partial).await.unwrap(), seven);
-        for stored in [seven.clone(), gzip(&seven).unwrap().into()] {
+        for stored in [seven.clone(), gzip(&seven).unwrap()] {
             assets.tamper("tile/data/000.p/7", Some(stored));
             assert_eq!(tiles.entries(&forest.edge, partial).await.unwrap(), seven);
         }

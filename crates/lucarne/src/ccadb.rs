@@ -1,34 +1,53 @@
 //! The Common CA Database's reports of root certificates: fetched, and kept
 //! for starts without a network.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use bytes::Bytes;
 use lucarne_ct::Roots;
 use lucarne_mint::pem;
-use lucarne_net::{BlockingClient, Client};
+use lucarne_net::{BlockingClient, Client, Validators};
+use parking_lot::Mutex;
 
 /// A report has about 2 MB.
 const MOST_BYTES: usize = 64 << 20;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The reports that were fetched, by URL. All logs of a process ask for the same one or two, again and
+/// again, and a report that has not changed is not sent again.
+static REPORTS: Mutex<BTreeMap<String, (Bytes, Validators)>> = Mutex::new(BTreeMap::new());
+
 /// The CSV report at `source`: a URL (`http`, `https`, `file`) or a path.
 ///
 /// # Errors
 /// If it is out of reach.
-pub(crate) fn fetch(source: &str) -> Result<Vec<u8>> {
+pub(crate) fn fetch(source: &str) -> Result<Bytes> {
     let read = || match source.split_once("://") {
-        Some(("file", path)) => Ok(std::fs::read(path)?),
-        Some(("http" | "https", _)) => {
-            let client = BlockingClient::new(Client::of_system(TIMEOUT))?;
-            Ok(client.get(source, MOST_BYTES)?.into())
-        }
+        Some(("file", path)) => Ok(std::fs::read(path)?.into()),
+        Some(("http" | "https", _)) => download(source),
         Some((scheme, _)) => bail!("`{scheme}://` is not http, https or file"),
-        None => Ok(std::fs::read(source)?),
+        None => Ok(std::fs::read(source)?.into()),
     };
     read().with_context(|| format!("cannot get CCADB's roots from {source}"))
+}
+
+/// The report at a URL, which is sent only if it is not the one that was fetched last.
+fn download(url: &str) -> Result<Bytes> {
+    let known = REPORTS.lock().get(url).cloned();
+    let (last, validators) = known.unwrap_or_default();
+    let client = BlockingClient::new(Client::of_system(TIMEOUT))?;
+    match client.get_if_changed(url, MOST_BYTES, &validators)? {
+        None => Ok(last),
+        Some((report, validators)) => {
+            let fetched = (report.clone(), validators);
+            REPORTS.lock().insert(url.to_owned(), fetched);
+            Ok(report)
+        }
+    }
 }
 
 /// Keeps `roots` in `file`, as PEM.

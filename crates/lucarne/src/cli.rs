@@ -8,6 +8,7 @@ use jiff::civil::Date;
 
 use crate::commands::ca::Ca;
 use crate::commands::demo::Options as Demo;
+use crate::commands::lint::Options as Lint;
 use crate::commands::load::Load;
 use crate::commands::proxy::Options as Proxy;
 use crate::commands::watch::Options as Watch;
@@ -141,6 +142,14 @@ pub enum Command {
     /// SIGHUP reads CA and users again; SIGTERM and SIGINT finish what is open
     /// and exit 0, a second one exits at once.
     Proxy(Box<Proxy>),
+
+    /// Look for faults in the SCTs of certificates before browsers do
+    ///
+    /// Verifies embedded SCTs by the keys of a log list and says what was done to those that do not
+    /// verify, judges them by the policies of Chrome and Apple at a date, and compares a certificate with its
+    /// precertificate, where both are given. What cannot be verified is never called good.
+    #[command(after_help = crate::commands::lint::EXIT_CODES)]
+    Lint(Lint),
 
     /// Follow a log's checkpoint: verify it, and say how the log grows
     #[command(after_help = crate::commands::watch::EXIT_CODES)]
@@ -276,6 +285,15 @@ pub struct Adopt {
     #[arg(long, alias = "dry-run")]
     pub check: bool,
 
+    /// Entries that TesseraCT's database says it has given places to, of a log in a bucket whose
+    /// database is not asked: `SELECT next FROM SeqCoord WHERE id = 0`
+    #[arg(long, value_name = "NUMBER")]
+    pub sequenced: Option<u64>,
+
+    /// For programs: an object of JSON per line
+    #[arg(long)]
+    pub json: bool,
+
     /// Flags that make a configuration by themselves.
     #[command(flatten)]
     pub flags: Flags,
@@ -305,6 +323,10 @@ pub struct GiveBack {
     /// The software that goes on with it
     #[arg(long, value_enum)]
     pub to: Software,
+
+    /// For programs: an object of JSON per line
+    #[arg(long)]
+    pub json: bool,
 
     /// Flags that make a configuration by themselves.
     #[command(flatten)]

@@ -12,7 +12,7 @@ use lucarne_net::{Client, ClientError};
 use tokio::task::JoinSet;
 use tokio::time::error::Elapsed;
 
-use crate::config::{LogSettings, PrefixError, checkpoint_url};
+use crate::config::values::{PrefixError, checkpoint_url};
 
 /// The time that all places have together: a start waits no longer for them.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -74,14 +74,6 @@ impl fmt::Display for Place {
 /// The places of one log.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KnownPlaces(pub(crate) Vec<Place>);
-
-impl KnownPlaces {
-    /// Those that the configuration names.
-    pub(crate) fn of(log: &LogSettings) -> KnownPlaces {
-        let urls = log.known.iter().map(|url| Place::Url(url.value.clone()));
-        KnownPlaces(urls.collect())
-    }
-}
 
 #[async_trait]
 impl KnownCheckpoints for KnownPlaces {

@@ -4,26 +4,33 @@
 
 mod ccadb;
 pub mod cli;
+mod closing;
 mod commands;
 pub mod config;
+mod creation;
 mod describe;
 mod descriptors;
+mod handover;
 mod inception;
+mod instances;
 mod known;
 mod late;
 mod line_writer;
 mod listen;
 mod logging;
 mod metering;
+mod notify;
 mod open;
 mod roots;
 mod runtime;
 mod server;
 mod signals;
 pub mod single_dash;
+mod successor;
 mod survey;
 mod testcert;
 mod tls;
+mod upkeep;
 mod verification;
 
 use std::process::ExitCode;
@@ -66,6 +73,7 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Demo(options) => commands::demo::run(options, &logging),
         Command::Load(load) => commands::load::run(load),
         Command::Proxy(options) => commands::proxy::run(options, &logging),
+        Command::Lint(options) => commands::lint::run(options),
         Command::Watch(options) => commands::watch::run(options),
         Command::Ca(ca) => commands::ca::run(ca),
     }

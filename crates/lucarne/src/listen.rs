@@ -1,9 +1,90 @@
-//! Sockets to listen on.
+//! Sockets to listen on: those that this process was given, and those that it makes.
 
-use anyhow::{Result, anyhow};
-use lucarne_http::{BindError, Listener};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
-use crate::config::Listen;
+use anyhow::{Context, Result, anyhow, bail};
+use listenfd::ListenFd;
+use lucarne_http::{BindError, Listener, Tls};
+
+use crate::config::{Config, Listen};
+
+/// A socket that listens already, with what the configuration of whoever made it calls
+/// it, or else with its name.
+pub(crate) type Socket = (String, OwnedFd);
+
+/// Returns the sockets that systemd hands to this process (`LISTEN_FDS`), with their
+/// names (`LISTEN_FDNAMES`).
+///
+/// # Errors
+/// If one of them is no TCP socket.
+pub(crate) fn activated() -> Result<Vec<Socket>> {
+    let mut given = ListenFd::from_env();
+    let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
+    let mut names = names.split(':');
+    let mut sockets = Vec::new();
+    for number in 0..given.len() {
+        let name = names
+            .next()
+            .filter(|name| !name.is_empty())
+            .unwrap_or("unnamed");
+        let socket = given.take_tcp_listener(number);
+        let socket = socket.with_context(|| format!("socket {number} of systemd, `{name}`"))?;
+        let Some(socket) = socket else { continue };
+        let socket = OwnedFd::from(socket);
+        // Not for the commands that secrets come from.
+        rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
+        sockets.push((format!("{name} of systemd"), socket));
+    }
+    Ok(sockets)
+}
+
+/// Listens on all that the configuration names, on those of `sockets` that are such
+/// places already. `option` names what gives another place, for messages.
+///
+/// # Errors
+/// If one cannot be listened on.
+pub(crate) async fn all(
+    config: &Config,
+    sockets: Vec<Socket>,
+    option: &str,
+    tls: Option<&Arc<Tls>>,
+) -> Result<Vec<Listener>> {
+    let mut given = Vec::new();
+    for (name, socket) in sockets {
+        let listener = Listener::from_socket(socket);
+        given.push((listener.with_context(|| format!("socket `{name}`"))?, name));
+    }
+    let mut listeners = Vec::new();
+    for place in &config.listen {
+        let place = &place.value;
+        let of_place = |(listener, name): &(Listener, String)| {
+            let there = listener
+                .local_addr()
+                .is_ok_and(|it| place.addresses.contains(&it));
+            there || *name == place.to_string()
+        };
+        let listener = match given.iter().position(of_place) {
+            Some(found) => given.swap_remove(found).0,
+            None => bind(place, option).await?,
+        };
+        listeners.push(match tls {
+            Some(tls) => listener.with_tls(Arc::clone(tls)),
+            None => listener,
+        });
+    }
+    for (listener, name) in given {
+        let address = listener.local_addr()?;
+        if name.ends_with(" of systemd") {
+            bail!(
+                "socket {name} listens on {address}, which is not in {option}: name it there, or \
+                 take it out of the socket unit"
+            );
+        }
+        tracing::info!(%address, "no longer listened on");
+    }
+    Ok(listeners)
+}
 
 /// Binds the first address of `place` that can be bound. `option` names what
 /// gives another place, for messages.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use lucarne_log::Turn;
 use lucarne_storage::{
     Asset, AssetError, Assets, CachedAssets, ForReader, JournalContents, Lock, LockError, LogId,
     Observer, PosixAssets, PosixRepairs, Repairs, SqlLock, Stats, object,
@@ -158,21 +159,31 @@ pub(crate) struct ReadCache {
     pub(crate) bytes: u64,
 }
 
-/// The data of a log, opened when it is first needed.
+/// The data of a log, opened when it is first needed. Until it is this process's turn,
+/// they are looked at beside the process that has them.
 pub(crate) struct LateAssets {
     place: DataPlace,
     cache: ReadCache,
     observer: Arc<dyn Observer>,
+    turn: Turn,
+    watched: Late<Arc<dyn Assets>, AssetError>,
     late: Late<Arc<dyn Assets>, AssetError>,
     none_yet: Stats,
 }
 
 impl LateAssets {
-    pub(crate) fn new(place: &DataPlace, cache: ReadCache, observer: Arc<dyn Observer>) -> Self {
+    pub(crate) fn new(
+        place: &DataPlace,
+        cache: ReadCache,
+        observer: Arc<dyn Observer>,
+        turn: Turn,
+    ) -> Self {
         LateAssets {
             place: place.clone(),
             cache,
             observer,
+            turn,
+            watched: Late::default(),
             late: Late::default(),
             none_yet: Stats::default(),
         }
@@ -194,6 +205,11 @@ impl LateAssets {
         let silent = || AssetError::Silent {
             directory: self.place.to_string(),
         };
+        if !self.turn.has_come() {
+            let place = self.place.clone();
+            let watch = || async move { watched_assets(&place).await };
+            return Ok(&**self.watched.get_or_open(watch, silent).await?);
+        }
         let opened = self.late.get_or_open(open, silent).await?;
         Ok(&**opened)
     }
@@ -242,6 +258,13 @@ impl Assets for LateAssets {
         }
     }
 
+    async fn close(&self) -> Result<(), AssetError> {
+        match self.late.get() {
+            Some(assets) => assets.close().await,
+            None => Ok(()),
+        }
+    }
+
     async fn remove_partials(&self, tiles: &[String]) -> Result<(), AssetError> {
         self.open().await?.remove_partials(tiles).await
     }
@@ -265,18 +288,21 @@ impl Assets for LateAssets {
     }
 }
 
-/// The lock of all logs, opened when it is first needed.
+/// The lock of all logs, opened when it is first needed; not before it is this process's
+/// turn.
 pub(crate) struct LateLock {
     place: LockPlace,
     observer: Arc<dyn Observer>,
+    turn: Turn,
     late: Late<Arc<dyn Lock>, LockError>,
 }
 
 impl LateLock {
-    pub(crate) fn new(place: &LockPlace, observer: Arc<dyn Observer>) -> Self {
+    pub(crate) fn new(place: &LockPlace, observer: Arc<dyn Observer>, turn: Turn) -> Self {
         LateLock {
             place: place.clone(),
             observer,
+            turn,
             late: Late::default(),
         }
     }
@@ -290,11 +316,15 @@ impl LateLock {
             let (place, observer) = (self.place.clone(), self.observer.clone());
             async move { lock(&place, observer).await }
         };
-        let silent = || LockError::Failed {
+        let failed = |reason: &str| LockError::Failed {
             location: self.place.to_string(),
             action: "open it",
-            reason: "it has not answered yet".into(),
+            reason: reason.into(),
         };
+        if !self.turn.has_come() {
+            return Err(failed("another process has not handed it over yet"));
+        }
+        let silent = || failed("it has not answered yet");
         let opened = self.late.get_or_open(open, silent).await?;
         Ok(&**opened)
     }

@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT stop, SIGHUP rereads.
+//! SIGTERM and SIGINT stop, SIGHUP rereads, SIGUSR2 upgrades.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ pub(crate) fn exit_in_any_case(after: Duration) -> std::io::Result<()> {
 
 async fn until_stop() -> anyhow::Result<()> {
     let mut signals = Signals::listen()?;
-    while signals.next().await == Wish::Reread {}
+    signals.stop().await;
     Ok(())
 }
 
@@ -37,6 +37,7 @@ pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
+    upgrade: Signal,
 }
 
 /// A wrapper may forward what the terminal has sent to us as well: signals
@@ -50,6 +51,8 @@ pub(crate) enum Wish {
     Stop(&'static str),
     /// Read roots and TLS files again.
     Reread,
+    /// Start the process that is to take over.
+    Successor,
 }
 
 impl Signals {
@@ -59,6 +62,7 @@ impl Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hangup: signal(SignalKind::hangup())?,
+            upgrade: signal(SignalKind::user_defined2())?,
         })
     }
 
@@ -68,6 +72,16 @@ impl Signals {
             _ = self.terminate.recv() => Wish::Stop("SIGTERM"),
             _ = self.interrupt.recv() => Wish::Stop("SIGINT"),
             _ = self.hangup.recv() => Wish::Reread,
+            _ = self.upgrade.recv() => Wish::Successor,
+        }
+    }
+
+    /// Waits for a request to stop; the signal's name.
+    pub(crate) async fn stop(&mut self) -> &'static str {
+        loop {
+            if let Wish::Stop(name) = self.next().await {
+                return name;
+            }
         }
     }
 

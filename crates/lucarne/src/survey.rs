@@ -8,13 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lucarne_ct::{Roots, verify_checkpoint};
-use lucarne_log::{Answer, KnownCheckpoints, Log};
+use lucarne_log::{Answer, KnownCheckpoint, KnownCheckpoints, Log};
 use lucarne_storage::{AssetError, Assets, Lock, PosixAssets};
 use tokio::task::JoinSet;
 
 use crate::config::{Config, DataPlace, LockPlace, LogSettings, Report, rfc3339};
 use crate::inception::{self, Birth};
-use crate::known::KnownPlaces;
 use crate::open;
 use crate::roots::has_merge_delay_monitor;
 
@@ -117,6 +116,18 @@ fn rounds(settings: &LogSettings, report: &mut Report) {
 
 /// Looks at the places where the data of all logs is.
 pub(crate) fn places(config: &Config, report: &mut Report) {
+    if let Some(socket) = &config.handover
+        && let Some(directory) = socket.value.parent()
+        && !directory.as_os_str().is_empty()
+        && !directory.is_dir()
+    {
+        let message = format!(
+            "the directory of {} is not there: without it, nothing is started (`RuntimeDirectory=` in \
+             a unit makes it)",
+            socket.value.display()
+        );
+        report.warning(socket.line, "handover", message);
+    }
     let lock = match &config.checkpoints.value {
         LockPlace::Sqlite(path) => device(path),
         _ => None,
@@ -227,7 +238,7 @@ pub(crate) async fn stores(config: &Config, report: &mut Report) {
 fn ask_outside(config: &Config) -> JoinSet<(usize, Vec<Answer>)> {
     let mut asking = JoinSet::new();
     for (index, log) in config.logs.iter().enumerate() {
-        let places = KnownPlaces::of(log);
+        let places = log.known_places();
         asking.spawn(async move { (index, places.ask().await) });
     }
     asking
@@ -240,7 +251,7 @@ async fn known(log: &LogSettings, answers: Vec<Answer>, lock: &dyn Lock, report:
     let mut known = Vec::new();
     for answer in answers {
         let place = answer.place.clone();
-        match answer.verify(&settings) {
+        match KnownCheckpoint::verify(answer, &settings) {
             Ok(checkpoint) => known.push(checkpoint),
             Err(problem) => report.warning(line, key.as_str(), format!("{place}: {problem}")),
         }

@@ -7,10 +7,7 @@ use aws_lc_rs::{
     signature::{self, EcdsaKeyPair, EcdsaSigningAlgorithm, Ed25519KeyPair, KeyPair as _},
 };
 
-use crate::{
-    Der, MintError, Oid,
-    oid::{self, algorithm},
-};
+use crate::{Der, MintError, Oid, algorithm, oid};
 
 /// The kind of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -8,8 +8,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER, USER_AGENT};
-use http::{HeaderMap, Method, Request, StatusCode, Uri};
+use http::header::{
+    CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, LOCATION, RETRY_AFTER,
+    USER_AGENT,
+};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as Pool;
@@ -50,6 +53,38 @@ pub struct Answer {
     pub retry_after: Option<Duration>,
     /// The body.
     pub body: Bytes,
+}
+
+/// The validators of an answer, by which a server tells whether there is another (RFC 9110 section 8.8).
+#[derive(Clone, Debug, Default)]
+pub struct Validators {
+    etag: Option<HeaderValue>,
+    last_modified: Option<HeaderValue>,
+}
+
+impl Validators {
+    fn of(headers: &HeaderMap) -> Self {
+        Validators {
+            etag: headers.get(ETAG).cloned(),
+            last_modified: headers.get(LAST_MODIFIED).cloned(),
+        }
+    }
+
+    fn is_some(&self) -> bool {
+        self.etag.is_some() || self.last_modified.is_some()
+    }
+
+    fn put(&self, headers: &mut HeaderMap) {
+        let conditions = [
+            (IF_NONE_MATCH, &self.etag),
+            (IF_MODIFIED_SINCE, &self.last_modified),
+        ];
+        for (name, value) in conditions {
+            if let Some(value) = value {
+                headers.insert(name, value.clone());
+            }
+        }
+    }
 }
 
 /// Why there is no answer, or not the one that was wanted.
@@ -116,13 +151,35 @@ impl Client {
     /// # Errors
     /// See [`ClientError`]: also where the answer is not 200.
     pub async fn get(&self, url: &str, limit: usize) -> Result<Bytes, ClientError> {
+        let unknown = Validators::default();
+        match self.get_if_changed(url, limit, &unknown).await? {
+            Some((body, _)) => Ok(body),
+            None => Err(ClientError::Status(StatusCode::NOT_MODIFIED)),
+        }
+    }
+
+    /// The same, if it is not what came with these `known` validators before; `None` if it is
+    /// (RFC 9110 section 13).
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub async fn get_if_changed(
+        &self,
+        url: &str,
+        limit: usize,
+        known: &Validators,
+    ) -> Result<Option<(Bytes, Validators)>, ClientError> {
         let followed = async {
             let mut at = Url::parse(url).map_err(|error| unusable(url, &error))?;
             for _ in 0..=REDIRECTS {
-                let request = request(Method::GET, at.as_str(), None)?;
+                let mut request = request(Method::GET, at.as_str(), None)?;
+                known.put(request.headers_mut());
                 let (answer, headers) = self.exchange(request, limit).await?;
                 match answer.status {
-                    StatusCode::OK => return Ok(answer.body),
+                    StatusCode::OK => {
+                        return Ok(Some((answer.body, Validators::of(&headers))));
+                    }
+                    StatusCode::NOT_MODIFIED if known.is_some() => return Ok(None),
                     status if status.is_redirection() => at = redirected(&at, status, &headers)?,
                     status => return Err(ClientError::Status(status)),
                 }
@@ -199,6 +256,20 @@ impl BlockingClient {
     /// See [`ClientError`].
     pub fn get(&self, url: &str, limit: usize) -> Result<Bytes, ClientError> {
         self.runtime.block_on(self.client.get(url, limit))
+    }
+
+    /// See [`Client::get_if_changed`].
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn get_if_changed(
+        &self,
+        url: &str,
+        limit: usize,
+        known: &Validators,
+    ) -> Result<Option<(Bytes, Validators)>, ClientError> {
+        let asking = self.client.get_if_changed(url, limit, known);
+        self.runtime.block_on(asking)
     }
 
     /// See [`Client::post_json`].
@@ -307,6 +378,14 @@ mod tests {
     /// A server that gives these answers, each on a connection of its own; and
     /// the first lines of what it was asked.
     async fn server(answers: Vec<String>) -> (String, tokio::task::JoinHandle<Vec<String>>) {
+        let (address, asked) = whole(answers).await;
+        let first = |request: &String| request.lines().next().unwrap_or_default().to_owned();
+        let lines = async move { asked.await.unwrap().iter().map(first).collect() };
+        (address, tokio::spawn(lines))
+    }
+
+    /// The same, and all of what it was asked.
+    async fn whole(answers: Vec<String>) -> (String, tokio::task::JoinHandle<Vec<String>>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let serving = tokio::spawn(async move {
@@ -316,7 +395,7 @@ mod tests {
                 let mut request = vec![0; 4096];
                 let length = stream.read(&mut request).await.unwrap();
                 let request = String::from_utf8_lossy(&request[..length]).into_owned();
-                asked.push(request.lines().next().unwrap_or_default().to_owned());
+                asked.push(request);
                 stream.write_all(answer.as_bytes()).await.unwrap();
             }
             asked
@@ -340,6 +419,29 @@ mod tests {
             &trusting(system_roots().store.clone()),
             Duration::from_secs(10),
         )
+    }
+
+    #[tokio::test]
+    async fn what_has_not_changed_is_not_sent_again() {
+        let answers = [
+            "HTTP/1.1 200 OK\r\netag: \"7\"\r\ncontent-length: 3\r\nconnection: close\r\n\r\nnew",
+            "HTTP/1.1 304 Not Modified\r\nconnection: close\r\n\r\n",
+            "HTTP/1.1 304 Not Modified\r\nconnection: close\r\n\r\n",
+        ];
+        let (address, asked) = whole(answers.map(str::to_owned).to_vec()).await;
+        let client = client();
+        let url = format!("http://{address}/report");
+        let none = Validators::default();
+        let first = client.get_if_changed(&url, 10, &none).await.unwrap();
+        let (body, validators) = first.unwrap();
+        assert_eq!(&body[..], b"new");
+        let again = client.get_if_changed(&url, 10, &validators).await.unwrap();
+        assert!(again.is_none());
+        // A server that says so to who has nothing is not believed.
+        assert!(client.get(&url, 10).await.is_err());
+        let asked = asked.await.unwrap();
+        assert!(!asked[0].contains("if-none-match"), "{}", asked[0]);
+        assert!(asked[1].contains("if-none-match: \"7\""), "{}", asked[1]);
     }
 
     #[tokio::test]

@@ -1,6 +1,6 @@
 //! The things that a server and its clients share, whatever they speak: accepting
-//! connections and letting go of them, dialling, whom this machine trusts, and
-//! the product's own few HTTP requests.
+//! connections and letting go of them, dialling, address blocks, whom this machine
+//! trusts, and the product's own few HTTP requests.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -8,14 +8,16 @@ mod accept;
 #[cfg(feature = "client")]
 mod client;
 mod dial;
+mod network;
 mod open_connections;
 mod request_id;
 mod roots;
 
 pub use accept::accept;
 #[cfg(feature = "client")]
-pub use client::{Answer, BlockingClient, Client, ClientError};
+pub use client::{Answer, BlockingClient, Client, ClientError, Validators};
 pub use dial::{first_of, interleave};
+pub use network::{Network, NetworkError, special};
 pub use open_connections::{OpenConnection, OpenConnections};
 pub use request_id::RequestId;
 pub use roots::{SystemRoots, system_roots, trusting};

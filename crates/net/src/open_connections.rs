@@ -35,10 +35,16 @@ impl OpenConnections {
         self.0.count.load(Ordering::SeqCst)
     }
 
+    /// Waits until there is none, for up to `patience`. Returns false if some were
+    /// not done by then.
+    pub async fn ended(&self, patience: Duration) -> bool {
+        timeout(patience, self.gone()).await.is_ok()
+    }
+
     /// Waits until there is none, for up to `patience`. Returns false, and has
     /// said so, if some were not done by then.
     pub async fn drain(&self, patience: Duration) -> bool {
-        let drained = timeout(patience, self.gone()).await.is_ok();
+        let drained = self.ended(patience).await;
         if !drained {
             let open = self.count();
             tracing::warn!("{open} connections were not done in time and have been cut");

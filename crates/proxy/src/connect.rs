@@ -8,7 +8,6 @@ use hyper::body::Incoming;
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use lucarne_net::RequestId;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tracing::Instrument;
 
@@ -19,11 +18,10 @@ use crate::headers;
 use crate::intercept::intercept;
 use crate::interim::InterimStream;
 use crate::page;
-use crate::relay::Link;
 use crate::rules::Action;
 use crate::stream::Rewind;
 use crate::target::Target;
-use crate::tunnel::splice;
+use crate::tunnel::pass;
 
 /// Answers CONNECT. What comes after the answer goes on in a task of its own.
 pub(crate) async fn answer(
@@ -102,7 +100,7 @@ fn permit(core: &Core, target: &Target) -> Result<(), Failure> {
     rules.permit_port(target.port).map_err(Failure::Refused)?;
     rules.permit(target).map_err(Failure::Refused)?;
     match target.host.ip() {
-        Some(ip) => core.upstream.dialer.permit(ip, target.port),
+        Some(ip) => core.upstream.connector.dialer.permit(ip, target.port),
         None => Ok(()),
     }
 }
@@ -136,13 +134,4 @@ fn bare(upgraded: Upgraded) -> Option<Rewind> {
     let parts = parts.ok()?;
     let stream = parts.io.into_inner().into_inner();
     Some(Rewind::new(parts.read_buf, stream))
-}
-
-/// Passes everything on between client and server.
-pub(crate) async fn pass<C>(core: &Core, client: C, server: Rewind<Link>)
-where
-    C: AsyncRead + AsyncWrite + Unpin,
-{
-    core.stats.tunnelled.inc();
-    splice(client, server, core.limits.idle).await;
 }

@@ -16,6 +16,7 @@ use lucarne_net::RequestId;
 use tracing::Instrument;
 
 use crate::body::Body;
+use crate::connector::closed;
 use crate::expect::BodyGate;
 use crate::failure::{Failure, Refusal, Step, next_hop};
 use crate::form::{for_forwarder, for_http1, for_http2};
@@ -29,7 +30,6 @@ use crate::relay;
 use crate::session::{FixedOrigin, Session};
 use crate::target::Target;
 use crate::tunnel::splice;
-use crate::upstream::closed;
 use crate::upstream_proxy::UpstreamProxy;
 
 /// Answers a request, with the server's answer or a page that says why there

@@ -19,18 +19,18 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
 
-use crate::connect::pass;
 use crate::core::Core;
 use crate::failure::Failure;
 use crate::hosts::Seen;
+use crate::intercepted;
 use crate::opening::{Opening, Second, ended, recognise};
 use crate::pool::{Connection, Route};
 use crate::relay::Link;
 use crate::rules::Action;
-use crate::serve;
 use crate::session::{FixedOrigin, Session};
 use crate::stream::Rewind;
 use crate::target::Target;
+use crate::tunnel::pass;
 
 /// Serves a connection that was asked for by CONNECT; the one to the server, if
 /// there is one already.
@@ -178,7 +178,7 @@ async fn clear(
     let route = Arc::new(core.upstream.route(target, None));
     let fixed = FixedOrigin::new(route, via, http2, seen, None);
     let session = Session::behind(core, client, fixed);
-    serve::intercepted(session, stream, http2).await;
+    intercepted::serve(session, stream, http2).await;
 }
 
 /// Reads the ClientHello; what was read can be passed on all the same.
@@ -283,7 +283,7 @@ async fn take(
     core.stats.intercepted.inc();
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let fixed = FixedOrigin::new(route, via, choice.http2, seen, choice.ready);
-    serve::intercepted(Session::behind(core, client, fixed), stream, http2).await;
+    intercepted::serve(Session::behind(core, client, fixed), stream, http2).await;
 }
 
 /// The alert `access_denied` (RFC 8446 6.2), in a record of its own.

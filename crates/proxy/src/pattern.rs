@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use lucarne_mint::store::Host;
+use lucarne_net::Network;
 
-use crate::network::Network;
 use crate::target::Target;
 
 /// A host, or many: `example.com`, `*.example.com`, `10.*`, `*`, an address

@@ -99,7 +99,10 @@ impl Proxy {
     ) -> io::Result<()> {
         let core = &self.0;
         for listener in &listeners {
-            core.upstream.dialer.add_own(listener.local_addr()?);
+            core.upstream
+                .connector
+                .dialer
+                .add_own(listener.local_addr()?);
         }
         let mut tasks = tokio::task::JoinSet::new();
         for listener in listeners {
@@ -143,7 +146,7 @@ impl Proxy {
     /// Another address that the proxy must not be made to connect to: of a
     /// listener of the same process.
     pub fn never_connect_to(&self, address: SocketAddr) {
-        self.0.upstream.dialer.add_own(address);
+        self.0.upstream.connector.dialer.add_own(address);
     }
 
     /// The certificate that clients must trust.

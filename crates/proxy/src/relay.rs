@@ -10,11 +10,11 @@ use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 
+use crate::connector::Connector;
 use crate::failure::{Failure, Step, UpstreamFailure};
 use crate::outgoing::Outgoing;
 use crate::page::PROXY_STATUS;
 use crate::target::Target;
-use crate::upstream::Upstream;
 use crate::upstream_proxy::UpstreamProxy;
 
 /// Bytes to and from a server: of a socket, or of a tunnel through a proxy.
@@ -25,39 +25,39 @@ type ToProxy = Either<TcpStream, TlsStream<TcpStream>>;
 
 /// Connects to the proxy itself, to have plain requests passed on.
 pub(crate) async fn reach(
-    upstream: &Upstream,
+    connector: &Connector,
     proxy: &UpstreamProxy,
     target: &Target,
 ) -> Result<ToProxy, Failure> {
-    upstream.dialer.permit_elsewhere(target)?;
+    connector.dialer.permit_elsewhere(target)?;
     let unreached = |failure| UpstreamFailure::Unreached(Box::new(failure)).of(proxy);
-    let tcp = upstream.dialer.connect_to_proxy(&proxy.target).await;
+    let tcp = connector.dialer.connect_to_proxy(&proxy.target).await;
     let tcp = tcp.map_err(unreached)?;
     if !proxy.tls {
         return Ok(Either::Left(tcp));
     }
-    let connector = &upstream.nobody.http1;
-    let secured = upstream.secure(connector, tcp, &proxy.target.host).await;
+    let tls = &connector.nobody.http1;
+    let secured = connector.secure(tls, tcp, &proxy.target.host).await;
     secured.map(Either::Right).map_err(unreached)
 }
 
 /// A tunnel to `target`, which the proxy is asked for by CONNECT; `via`:
 /// the proxies that the client's wish came by, this one included.
 pub(crate) async fn tunnel(
-    upstream: &Upstream,
+    connector: &Connector,
     proxy: &UpstreamProxy,
     target: &Target,
     via: &HeaderValue,
 ) -> Result<Upgraded, Failure> {
-    let stream = reach(upstream, proxy, target).await?;
+    let stream = reach(connector, proxy, target).await?;
     let broke = |error: hyper::Error| broke(&error, proxy);
-    let mut sender = upstream.speak_http1(stream).await?;
+    let mut sender = connector.speak_http1(stream).await?;
     let request = ask(proxy, target, via)?;
     let asking = sender.send_request(request);
-    let response = match timeout(upstream.answer, asking).await {
+    let response = match timeout(connector.answer, asking).await {
         Ok(answered) => answered.map_err(broke)?,
         Err(_) => {
-            let late = Failure::Timeout(Step::Answer, upstream.answer);
+            let late = Failure::Timeout(Step::Answer, connector.answer);
             return Err(UpstreamFailure::Unreached(Box::new(late)).of(proxy));
         }
     };

@@ -2,8 +2,9 @@
 
 use std::net::IpAddr;
 
+use lucarne_net::{Network, special};
+
 use crate::failure::Refusal;
-use crate::network::{Network, special};
 use crate::pattern::HostPattern;
 use crate::ports::Ports;
 use crate::target::Target;

@@ -5,7 +5,18 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
 
-use crate::stream::ActivityStream;
+use crate::core::Core;
+use crate::relay::Link;
+use crate::stream::{ActivityStream, Rewind};
+
+/// Passes everything on between client and server.
+pub(crate) async fn pass<C>(core: &Core, client: C, server: Rewind<Link>)
+where
+    C: AsyncRead + AsyncWrite + Unpin,
+{
+    core.stats.tunnelled.inc();
+    splice(client, server, core.limits.idle).await;
+}
 
 /// Passes bytes between both until both have ended, one is broken, or nothing
 /// has moved for `idle` (at most twice that: looking is cheaper than timing

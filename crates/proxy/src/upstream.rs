@@ -1,35 +1,29 @@
-//! Connections to servers: TCP, TLS, and which HTTP they speak.
+//! Connections to servers: by which way, proven by whom, and which HTTP they speak.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::HeaderValue;
-use hyper::client::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use lucarne_mint::store::Host;
-use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, KeyLog, RootCertStore};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 
+use crate::connector::Connector;
 use crate::dial::Dialer;
-use crate::failure::{Failure, Step};
+use crate::failure::Failure;
 use crate::identity::{ClientCertificate, TlsClient};
-use crate::limits::{FIELDS, Limits, STREAM_WINDOW};
+use crate::limits::Limits;
 use crate::observe::Observer;
 use crate::pattern::HostPattern;
-use crate::pool::{Connection, Http1, Http2, Pool, Route};
+use crate::pool::{Connection, Pool, Route};
 use crate::relay::{self, Link};
 use crate::rules::Rules;
 use crate::stream::Rewind;
 use crate::target::Target;
 use crate::upstream_proxy::{UpstreamProxy, UpstreamRoute};
-use crate::verify::{Verifier, explain};
+use crate::verify::Verifier;
 
 /// The servers that are believed.
 #[derive(Clone, Debug)]
@@ -53,17 +47,11 @@ pub struct UpstreamRoutes {
 
 /// Reaches servers.
 pub(crate) struct Upstream {
-    pub(crate) dialer: Dialer,
+    pub(crate) connector: Connector,
     pub(crate) pool: Arc<Pool>,
-    verifier: Arc<Verifier>,
     through: Vec<(HostPattern, Option<Arc<UpstreamProxy>>)>,
     config: ClientConfig,
-    /// Shows no certificate.
-    pub(crate) nobody: TlsClient,
     shown: ArcSwap<Vec<(HostPattern, Arc<TlsClient>)>>,
-    patience: Duration,
-    pub(crate) answer: Duration,
-    head_bytes: usize,
 }
 
 impl Upstream {
@@ -90,18 +78,20 @@ impl Upstream {
         }
         let through = upstream_routes.through.into_iter();
         let upstream = Upstream {
-            dialer: Dialer::new(rules, limits.connect, limits.idle),
+            connector: Connector {
+                dialer: Dialer::new(rules, limits.connect, limits.idle),
+                verifier,
+                nobody: TlsClient::new(&config, None),
+                patience: limits.connect,
+                answer: limits.answer,
+                head_bytes: limits.head_bytes,
+            },
             pool: Pool::new(limits.idle_connections, limits.keep),
-            verifier,
             through: through
                 .map(|way| (way.hosts, way.through.map(Arc::new)))
                 .collect(),
-            nobody: TlsClient::new(&config, None),
             config,
             shown: ArcSwap::default(),
-            patience: limits.connect,
-            answer: limits.answer,
-            head_bytes: limits.head_bytes,
         };
         upstream.show(&upstream_routes.shown);
         Ok(upstream)
@@ -153,9 +143,9 @@ impl Upstream {
         via: &HeaderValue,
     ) -> Result<Rewind<Link>, Failure> {
         let link = match self.proxy_for(target) {
-            None => Either::Left(self.dialer.connect(target).await?),
+            None => Either::Left(self.connector.dialer.connect(target).await?),
             Some(proxy) => {
-                let tunnel = relay::tunnel(self, proxy, target, via).await?;
+                let tunnel = relay::tunnel(&self.connector, proxy, target, via).await?;
                 Either::Right(TokioIo::new(tunnel))
             }
         };
@@ -171,144 +161,28 @@ impl Upstream {
         http2: bool,
         via: &HeaderValue,
     ) -> Result<Connection, Failure> {
+        let connector = &self.connector;
         if let Some(proxy) = route.forwarder() {
-            let stream = relay::reach(self, proxy, &route.target).await?;
-            return self.speak_http1(stream).await.map(Connection::Http1);
+            let stream = relay::reach(connector, proxy, &route.target).await?;
+            return connector.speak_http1(stream).await.map(Connection::Http1);
         }
         let link = self.link(&route.target, via).await?;
         let Some(host) = &route.tls else {
             return match http2 {
-                true => self.speak_http2(link).await.map(Connection::Http2),
-                false => self.speak_http1(link).await.map(Connection::Http1),
+                true => connector.speak_http2(link).await.map(Connection::Http2),
+                false => connector.speak_http1(link).await.map(Connection::Http1),
             };
         };
-        let client = route.client.as_deref().unwrap_or(&self.nobody);
-        let connector = if http2 { &client.both } else { &client.http1 };
-        let stream = self.secure(connector, link, host).await?;
+        let client = route.client.as_deref().unwrap_or(&connector.nobody);
+        let tls = if http2 { &client.both } else { &client.http1 };
+        let stream = connector.secure(tls, link, host).await?;
         let chosen = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         if http2 {
             self.pool.learn(route, chosen);
         }
         match chosen {
-            true => self.speak_http2(stream).await.map(Connection::Http2),
-            false => self.speak_http1(stream).await.map(Connection::Http1),
+            true => connector.speak_http2(stream).await.map(Connection::Http2),
+            false => connector.speak_http1(stream).await.map(Connection::Http1),
         }
     }
-
-    /// TLS with who must prove to be `host`.
-    pub(crate) async fn secure<S>(
-        &self,
-        connector: &TlsConnector,
-        stream: S,
-        host: &Host,
-    ) -> Result<TlsStream<S>, Failure>
-    where
-        S: AsyncRead + AsyncWrite + Unpin,
-    {
-        let name = match host.ip() {
-            Some(ip) => ServerName::IpAddress(ip.into()),
-            None => ServerName::try_from(host.to_string())
-                .map_err(|_| Failure::Tls(format!("{host} is no name of a server.")))?,
-        };
-        match timeout(self.patience, connector.connect(name, stream)).await {
-            Ok(Ok(stream)) => Ok(stream),
-            Ok(Err(error)) => Err(self.failed(&error, host.as_str())),
-            Err(_) => Err(Failure::Timeout(Step::Handshake, self.patience)),
-        }
-    }
-
-    fn failed(&self, error: &std::io::Error, host: &str) -> Failure {
-        let inner = error
-            .get_ref()
-            .and_then(|e| e.downcast_ref::<rustls::Error>());
-        match inner {
-            Some(rustls::Error::InvalidCertificate(wrong)) => {
-                Failure::Certificate(explain(wrong), self.verifier.facts(host).map(Box::new))
-            }
-            Some(rustls::Error::AlertReceived(alert)) => Failure::Tls(format!(
-                "The server broke the TLS handshake off: it says {alert:?}."
-            )),
-            Some(rustls::Error::InvalidMessage(_)) => {
-                Failure::Tls("The server does not speak TLS on this port.".to_owned())
-            }
-            Some(other) => Failure::Tls(format!("The TLS handshake failed: {other}.")),
-            None if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-                Failure::Tls("The server closed the connection in the TLS handshake.".to_owned())
-            }
-            None => Failure::Tls(format!("The TLS handshake failed: {error}.")),
-        }
-    }
-
-    pub(crate) async fn speak_http1<S>(&self, stream: S) -> Result<Http1, Failure>
-    where
-        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    {
-        let handshake = http1::Builder::new()
-            .title_case_headers(true)
-            .max_header_size(self.head_bytes)
-            .max_headers(FIELDS)
-            .handshake(TokioIo::new(stream));
-        let (sender, connection) = handshake.await.map_err(closed)?;
-        // Its end is told to whoever waits for an answer.
-        tokio::spawn(connection.with_upgrades());
-        Ok(sender)
-    }
-
-    async fn speak_http2<S>(&self, stream: S) -> Result<Http2, Failure>
-    where
-        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    {
-        let handshake = http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .initial_stream_window_size(STREAM_WINDOW)
-            // Clients share the connection, and a stream that one of them does not read
-            // must not use up what the others' need: streams alone bound what is held.
-            .initial_connection_window_size(i32::MAX as u32)
-            .max_header_list_size(u32::try_from(self.head_bytes).unwrap_or(u32::MAX))
-            .keep_alive_interval(Some(Duration::from_secs(30)))
-            .keep_alive_timeout(Duration::from_secs(15))
-            .handshake(TokioIo::new(stream));
-        let (sender, connection) = handshake.await.map_err(closed)?;
-        tokio::spawn(connection);
-        Ok(sender)
-    }
-}
-
-/// Returns what to say of an error of HTTP with the server.
-pub(crate) fn closed(error: hyper::Error) -> Failure {
-    if let Some(alert) = alert(&error) {
-        return Failure::Tls(format!(
-            "The server broke the connection off: it says {alert:?}."
-        ));
-    }
-    let why = if error.is_incomplete_message() || error.is_closed() || error.is_canceled() {
-        "The server closed the connection before it answered.".to_owned()
-    } else if error.is_parse() {
-        format!("What the server answered is not HTTP: {error}.")
-    } else {
-        let cause = std::error::Error::source(&error).map_or(String::new(), |e| format!(": {e}"));
-        format!("The exchange with the server broke off: {error}{cause}.")
-    };
-    Failure::Closed(why)
-}
-
-/// Returns what a server says by TLS, after the handshake: that it does not like the
-/// certificate that it was shown, say.
-fn alert(error: &hyper::Error) -> Option<rustls::AlertDescription> {
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        let inner = match error.downcast_ref::<std::io::Error>() {
-            Some(io) => io
-                .get_ref()
-                .map(|inner| inner as &(dyn std::error::Error + 'static)),
-            None => error.source(),
-        };
-        if let Some(rustls::Error::AlertReceived(alert)) =
-            inner.and_then(|inner| inner.downcast_ref())
-        {
-            return Some(*alert);
-        }
-        cause = inner;
-    }
-    None
 }

@@ -119,6 +119,16 @@ pub trait Assets: Send + Sync + 'static {
     /// object store is asked for its checkpoint, to see whether it answers.
     async fn headroom(&self) -> Result<Option<u64>, AssetError>;
 
+    /// Lets go of what no other process may have meanwhile: a directory can be opened
+    /// by another one then, and nothing more can be written here. Reading goes on.
+    ///
+    /// # Errors
+    ///
+    /// If something that was begun has not ended: then nothing is let go of.
+    async fn close(&self) -> Result<(), AssetError> {
+        Ok(())
+    }
+
     /// Returns what has been written so far, for metrics.
     fn stats(&self) -> &Stats;
 
@@ -177,6 +187,8 @@ pub enum AssetKind {
         /// The encoding of the bytes.
         encoding: Encoding,
     },
+    /// The names of the entries of a data tile, gzipped JSON lines (the names tiles extension).
+    NamesTile,
     /// A DER certificate of some chain, named after its SHA-256.
     Issuer,
     /// `log.v3.json`: the log's metadata.
@@ -198,6 +210,7 @@ impl AssetKind {
         match self {
             Self::Checkpoint => "text/plain; charset=utf-8",
             Self::HashTile | Self::DataTile { .. } => "application/octet-stream",
+            Self::NamesTile => "application/jsonl; charset=utf-8",
             Self::Issuer => "application/pkix-cert",
             Self::LogJson => "application/json",
         }
@@ -208,7 +221,7 @@ impl AssetKind {
     pub fn cache_control(self) -> &'static str {
         match self {
             Self::Checkpoint => "public, max-age=2",
-            Self::HashTile | Self::DataTile { .. } | Self::Issuer => {
+            Self::HashTile | Self::DataTile { .. } | Self::NamesTile | Self::Issuer => {
                 "public, max-age=31536000, immutable"
             }
             Self::LogJson => "public, max-age=300",
@@ -220,7 +233,8 @@ impl AssetKind {
         match self {
             Self::DataTile {
                 encoding: Encoding::Gzip,
-            } => Some("gzip"),
+            }
+            | Self::NamesTile => Some("gzip"),
             _ => None,
         }
     }

@@ -45,13 +45,15 @@ pub enum AssetError {
     /// Another process has the directory open.
     #[error(
         "{directory} is in use by {}. Two processes must never run one log; stop that one first",
-        owner(.pid)
+        owner(.pid, .machine)
     )]
     InUse {
         /// The directory.
         directory: String,
         /// The process that holds it, as far as known.
         pid: Option<u32>,
+        /// The name of its machine, if it is another than this one: the file system is shared.
+        machine: Option<String>,
     },
     /// The directory is not the one that was opened any more.
     #[error(
@@ -273,9 +275,10 @@ impl AssetError {
     }
 }
 
-fn owner(pid: &Option<u32>) -> String {
-    match pid {
-        Some(pid) => format!("process {pid}"),
-        None => "another process".into(),
+fn owner(pid: &Option<u32>, machine: &Option<String>) -> String {
+    match (pid, machine) {
+        (Some(pid), Some(machine)) => format!("process {pid} of machine `{machine}`"),
+        (Some(pid), None) => format!("process {pid}"),
+        (None, _) => "another process".into(),
     }
 }

@@ -26,11 +26,13 @@ pub enum Guard {
     Condition,
     /// The dedup index is rebuilt only from entries that the tree vouches for.
     VouchedRebuild,
+    /// What may be among the entries that the dedup index does not know is refused.
+    UnknownRefused,
 }
 
 impl Guard {
     /// All of them.
-    pub const ALL: [Guard; 8] = [
+    pub const ALL: [Guard; 9] = [
         Guard::Sync,
         Guard::CommitFirst,
         Guard::AnswerLast,
@@ -39,6 +41,7 @@ impl Guard {
         Guard::Verify,
         Guard::Condition,
         Guard::VouchedRebuild,
+        Guard::UnknownRefused,
     ];
 
     /// The name by which `LUCARNE_WITHOUT` has it.
@@ -52,6 +55,7 @@ impl Guard {
             Guard::Verify => "verify",
             Guard::Condition => "condition",
             Guard::VouchedRebuild => "vouched-rebuild",
+            Guard::UnknownRefused => "unknown-refused",
         }
     }
 

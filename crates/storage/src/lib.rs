@@ -24,6 +24,7 @@ pub mod conformance;
 mod error;
 pub mod guards;
 mod journal_contents;
+mod lease;
 mod lock;
 pub mod memory;
 pub mod object;
@@ -35,6 +36,11 @@ mod path;
 mod posix;
 mod repairs;
 pub mod secrets;
+// Without any database, what is said of all of them is for nobody.
+#[cfg_attr(
+    not(any(feature = "sqlite", feature = "mysql", feature = "postgres")),
+    expect(dead_code)
+)]
 mod sql;
 mod stats;
 
@@ -42,6 +48,7 @@ pub use assets::{Asset, AssetKind, Assets, Encoding, ForReader};
 pub use cache::CachedAssets;
 pub use error::{AssetError, NotBuilt};
 pub use journal_contents::{JournalContents, StagedRecord, TornTail};
+pub use lease::{HolderId, Lease, LeaseError};
 pub use lock::{Lock, LockError, LogId};
 pub use memory::{MemoryAssets, MemoryLock};
 #[cfg(feature = "object-stores")]
@@ -53,5 +60,5 @@ pub use observe::{Observer, Operation, Outcome};
 pub use openfile::OpenFile;
 pub use posix::{PosixAssets, PosixRepairs};
 pub use repairs::Repairs;
-pub use sql::SqlLock;
+pub use sql::{SqlLock, TesseraState};
 pub use stats::Stats;

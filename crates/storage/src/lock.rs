@@ -9,10 +9,9 @@ pub type LogId = [u8; 32];
 ///
 /// Whoever holds the newest checkpoint and replaces it sequences the log:
 /// nothing else decides it. Two instances of one log that both try are safe,
-/// for one of them loses each swap and stops. What would tell several instances
-/// which of them *should* try (a lease, an election) belongs in front of the
-/// sequencer and is a matter of availability alone; this trait is all that
-/// safety rests on.
+/// for one of them loses each swap and stops. What tells several instances
+/// which of them *should* try is a [`Lease`](crate::Lease), and a matter of
+/// availability alone; this trait is all that safety rests on.
 ///
 /// One lock serves many logs; calls for different logs do not wait for each
 /// other longer than the store itself makes them. When a method that changes

@@ -1,7 +1,7 @@
 use std::{
     fmt::Write as _,
     fs,
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     os::unix::fs::{PermissionsExt, chown},
     path::{Path, PathBuf},
     sync::{
@@ -34,7 +34,7 @@ pub enum DatabaseKind {
     Postgres,
 }
 
-/// A real database server on loopback and on a socket, with the settings that
+/// A real database server on loopback (or another address of this machine) and on a socket, with the settings that
 /// it is shipped with. It and what it stored go away with the value.
 ///
 /// Neither server runs as root: started by root, they run as the users that
@@ -55,11 +55,19 @@ impl DatabaseServer {
     /// # Errors
     /// It is not installed, or does not start: the message says what to do.
     pub fn start(kind: DatabaseKind) -> Result<Self> {
+        Self::start_at(Ipv4Addr::LOCALHOST, kind)
+    }
+
+    /// The same on another address of this machine.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_at(address: Ipv4Addr, kind: DatabaseKind) -> Result<Self> {
         let directory = temp_dir();
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755))?;
         let mut server = Self {
             kind,
-            address: SocketAddr::from(([127, 0, 0, 1], free_port())),
+            address: SocketAddr::from((address, free_port())),
             directory,
             server: None,
             databases: AtomicU32::new(0),
@@ -417,22 +425,19 @@ impl DatabaseServer {
         }
         if self.kind == DatabaseKind::Postgres {
             // By TCP, nobody comes in without a password.
-            let access = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n";
+            let access = "local all all trust\nhost all all samenet scram-sha-256\n";
             fs::write(self.data().join("pg_hba.conf"), access)?;
         }
         Ok(())
     }
 
     fn launch(&self, settings: &[&str]) -> Result<Launch> {
-        let (data, port) = (self.data(), self.address.port());
+        let (data, host, port) = (self.data(), self.address.ip(), self.address.port());
         let launch = match self.kind {
             DatabaseKind::MariaDb => self
                 .as_its_user(mariadbd()?)?
-                .args([
-                    "--no-defaults",
-                    "--bind-address=127.0.0.1",
-                    "--skip-name-resolve",
-                ])
+                .args(["--no-defaults", "--skip-name-resolve"])
+                .arg(format!("--bind-address={host}"))
                 .args(["--innodb-log-file-size=8M", "--innodb-buffer-pool-size=16M"])
                 .arg(format!("--datadir={}", data.display()))
                 .arg(format!("--socket={}", self.socket().display()))
@@ -440,7 +445,7 @@ impl DatabaseServer {
                 .args(settings.iter().map(|setting| format!("--{setting}"))),
             DatabaseKind::Postgres => self
                 .as_its_user(postgres_program("postgres")?)?
-                .args(["-c", "listen_addresses=127.0.0.1"])
+                .args(["-c", &format!("listen_addresses={host}")])
                 .args(["-c", &format!("unix_socket_directories={}", data.display())])
                 .args(["-c", &format!("port={port}")])
                 .args(settings.iter().flat_map(|setting| ["-c", setting]))

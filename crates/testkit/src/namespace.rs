@@ -10,14 +10,15 @@ const INSIDE: &str = "LUCARNE_TEST_NAMESPACE";
 const ENTERED: &str = "entered";
 
 /// Runs the test program again inside a new mount namespace (and, for users
-/// other than root, a user namespace), for the test named `test` alone. Returns
+/// other than root, a user namespace), and whatever `more` of `unshare` says, for
+/// the test named `test` alone. Returns
 /// an empty directory inside; outside, `None` once the test has passed. No other
 /// test's name may contain `test`, for names select by their parts.
 ///
 /// # Panics
 /// If it was not run, has not passed, or the system permits no namespaces: the
 /// message says how to allow them.
-pub(crate) fn enter(test: &str) -> Option<PathBuf> {
+pub(crate) fn enter(test: &str, more: &[&str]) -> Option<PathBuf> {
     if let Ok(place) = std::env::var(INSIDE) {
         let place = PathBuf::from(place);
         let entered = place.with_file_name(ENTERED);
@@ -28,7 +29,7 @@ pub(crate) fn enter(test: &str) -> Option<PathBuf> {
     let place = around.path().join("place");
     fs::create_dir(&place).expect("a directory");
     let mut command = Command::new("unshare");
-    command.arg("--mount");
+    command.arg("--mount").args(more);
     if !rustix::process::geteuid().is_root() {
         command.args(["--user", "--map-root-user"]);
     }
@@ -53,7 +54,7 @@ pub(crate) fn enter(test: &str) -> Option<PathBuf> {
 /// # Panics
 /// If it has not passed, or the system permits no namespaces.
 pub fn with_host_names(test: &str, names: &[&str]) -> bool {
-    let Some(place) = enter(test) else {
+    let Some(place) = enter(test, &[]) else {
         return false;
     };
     let hosts = place.join("hosts");

@@ -2,7 +2,7 @@ use std::{any::Any, fmt, sync::Arc};
 
 use anyhow::Result;
 
-use crate::{AzureServer, Bucket, DatabaseKind, DatabaseServer, GcsServer};
+use crate::{AzureServer, Bucket, DatabaseKind, DatabaseProxy, DatabaseServer, GcsServer};
 
 /// The place where logs under test keep their data and their lock, as their
 /// configuration says it. Servers live as long as this.
@@ -141,6 +141,18 @@ impl Place {
     pub fn with_lock(mut self, server: &DatabaseServer) -> Result<Self> {
         self.checkpoints = server.url(&server.new_database()?);
         Ok(self)
+    }
+
+    /// The same data, and a new database of this server for the lock, which is reached through the
+    /// proxy in front of it.
+    ///
+    /// # Errors
+    /// What the server said.
+    pub fn with_lock_behind(self, proxy: &DatabaseProxy, server: &DatabaseServer) -> Result<Self> {
+        let mut place = self.with_lock(server)?;
+        let (there, instead) = (server.address().to_string(), proxy.address().to_string());
+        place.checkpoints = place.checkpoints.replace(&there, &instead);
+        Ok(place)
     }
 
     /// A bucket of MinIO, and MariaDB for the lock.

@@ -116,6 +116,19 @@ impl Launch {
         self
     }
 
+    /// The same, started by another program, which has these arguments and replaces itself.
+    pub(crate) fn through<'a>(
+        mut self,
+        program: &str,
+        args: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        let binary = std::mem::replace(&mut self.binary, program.into());
+        let args = args.into_iter().map(OsString::from);
+        let args = args.chain([binary.into()]);
+        self.args.splice(0..0, args);
+        self
+    }
+
     fn command(&self) -> Command {
         let mut command = match self.core {
             None => Command::new(&self.binary),

@@ -19,7 +19,7 @@ impl SmallDisk {
     /// If it has not passed, or the system permits no namespaces: the message
     /// says how to allow them.
     pub fn inside(test: &str, mebibytes: u32) -> Option<Self> {
-        let place = namespace::enter(test)?;
+        let place = namespace::enter(test, &[])?;
         let size = format!("size={mebibytes}m");
         mount(&[
             "-t",

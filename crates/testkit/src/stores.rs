@@ -1,7 +1,7 @@
 use std::{
     env,
     io::{Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::{Ipv4Addr, SocketAddr, TcpStream},
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError, Weak},
     thread,
@@ -30,11 +30,11 @@ pub(crate) const MOTO: Tool = Tool {
 /// The time that a store may take to begin (large programs on a busy machine).
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A real object store on loopback, with one user and no bucket. It and what
+/// A real object store on loopback or another address of this machine, with one user and no bucket. It and what
 /// it stored go away with the value.
 #[derive(Debug)]
 pub struct ObjectStore {
-    /// `http://127.0.0.1:port`, without a slash at the end.
+    /// `http://` and its address, without a slash at the end.
     pub endpoint: String,
     /// The address at which it listens.
     pub address: SocketAddr,
@@ -61,6 +61,14 @@ impl ObjectStore {
     /// # Errors
     /// It is not installed, or does not start: the message says what to do.
     pub fn versitygw() -> Result<Self> {
+        Self::versitygw_at(Ipv4Addr::LOCALHOST)
+    }
+
+    /// The same on another address of this machine.
+    ///
+    /// # Errors
+    /// As [`versitygw`](Self::versitygw).
+    pub fn versitygw_at(address: Ipv4Addr) -> Result<Self> {
         let directory = temp_dir();
         let (data, attributes) = (
             directory.path().join("data"),
@@ -69,7 +77,7 @@ impl ObjectStore {
         for folder in [&data, &attributes] {
             std::fs::create_dir(folder)?;
         }
-        let address = loopback();
+        let address = SocketAddr::from((address, free_port()));
         let launch = Launch::new(tool(VERSITYGW)?)
             .args(["--port", &address.to_string(), "--keep-alive", "--quiet"])
             .args(["--virtual-domain", &format!("{DOMAIN}:{}", address.port())])
@@ -87,8 +95,16 @@ impl ObjectStore {
     /// # Errors
     /// It is not installed, or does not start: the message says what to do.
     pub fn minio() -> Result<Self> {
+        Self::minio_at(Ipv4Addr::LOCALHOST)
+    }
+
+    /// The same on another address of this machine.
+    ///
+    /// # Errors
+    /// As [`minio`](Self::minio).
+    pub fn minio_at(address: Ipv4Addr) -> Result<Self> {
         let directory = temp_dir();
-        let address = loopback();
+        let address = SocketAddr::from((address, free_port()));
         let launch = minio(address, &directory)?;
         let store = Self::start(launch, address, directory)?;
         store.wait_until_ready("/minio/health/ready")?;

@@ -13,6 +13,9 @@ pub const MAX_TREE_SIZE: u64 = 1 << 40;
 /// The highest level of hash tiles (C2SP static-ct-api: "between 0 and 5").
 pub const MAX_LEVEL: u8 = 5;
 
+/// The beginning of the path of a names tile.
+const NAMES: &str = "tile/names/";
+
 /// The content of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Level {
@@ -121,6 +124,24 @@ impl Tile {
     #[must_use]
     pub fn is_full(&self) -> bool {
         u64::from(self.width) == TILE_WIDTH
+    }
+
+    /// The path of the names tile of the entries of this data tile (the names tiles extension of static
+    /// CT logs): `tile/names/x001/234.p/5`. `None` of a hash tile.
+    #[must_use]
+    pub fn names_path(&self) -> Option<String> {
+        let path = self.path();
+        let place = path.strip_prefix("tile/data/")?;
+        Some(format!("{NAMES}{place}"))
+    }
+
+    /// The data tile whose names tile has this path.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn parse_names(path: &str) -> Result<Self, TilePathError> {
+        let place = path.strip_prefix(NAMES).ok_or(TilePathError::Shape)?;
+        Self::parse(&format!("tile/data/{place}"))
     }
 
     /// The full tile that this one is, or will grow into.

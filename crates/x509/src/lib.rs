@@ -7,12 +7,14 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod algorithm;
 pub mod der;
 mod fingerprint;
 pub mod oid;
 pub mod pem;
 pub mod time;
 
+pub use algorithm::algorithm;
 pub use der::{Der, DerError, Lengths};
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub use oid::{Oid, OidError};

@@ -4,8 +4,6 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::Der;
-
 /// An object identifier, as the content octets of its DER: `"1.3.6.1.5.5.7.1.24".parse()`.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Oid(Cow<'static, [u8]>);
@@ -95,17 +93,6 @@ fn fmt_content(content: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
 /// The content octets of an identifier from outside, in dotted notation.
 pub fn display(content: &[u8]) -> String {
     Oid(Cow::Owned(content.to_vec())).to_string()
-}
-
-/// An AlgorithmIdentifier of `oid` with the parameters that `parameters`
-/// writes, in DER: also for algorithms that nobody should use.
-pub fn algorithm(oid: &Oid, parameters: impl FnOnce(&mut Der)) -> Vec<u8> {
-    Der::build(|der| {
-        der.sequence(|der| {
-            der.oid(oid);
-            parameters(der);
-        });
-    })
 }
 
 macro_rules! oids {

@@ -235,3 +235,100 @@ fn a_key_below_a_forged_certificate_is_not_counted() {
     let name = KeyName::new(Kind::P256, &forged.key().spki()[26..]);
     assert!(verification.keys.find(&name).is_none());
 }
+
+/// A fault of our arithmetic in lanes, too: what is accepted there is sampled like all else.
+#[test]
+fn what_is_accepted_together_is_not_believed_either() {
+    let verification = Verification::by_own_arithmetic();
+    let (signer, other) = (Signer::new(), Signer::new());
+    let mut wrong = Prepared::new(Kind::P256, other.pair.public_key().as_ref());
+    for _ in 0..100 {
+        verification.keys.used(&signer.name, || wrong.take());
+    }
+    let (digest, signature) = other.sign(b"message");
+    let known = || verification.known_signature(&signer.name, || digest, &signature);
+    let Some(known) = known().map(Arc::new) else {
+        eprintln!("not tested: this processor has no AVX-512 IFMA");
+        return;
+    };
+    KnownSignature::try_all(&[known.clone(), known.clone()]);
+    assert!(known.accepting().is_some());
+    assert!(!verification.verify_known(&signer.key(), &known, || false));
+    assert_eq!(verification.stats().disagreements, 1);
+    // What was accepted before counts for nothing now, and nothing more is tried.
+    assert!(!verification.verify_known(&signer.key(), &known, || false));
+    assert_eq!(verification.stats().accepted, 1);
+    assert!(
+        verification
+            .known_signature(&signer.name, || digest, &signature)
+            .is_none()
+    );
+}
+
+/// Our arithmetic says yes, or nothing: aws-lc-rs decides then.
+#[test]
+fn what_is_not_accepted_together_aws_lc_decides() {
+    let verification = Verification::by_own_arithmetic();
+    let signer = Signer::met_often(&verification);
+    let (digest, mut signature) = signer.sign(b"message");
+    signature[20] ^= 1;
+    for verdict in [true, false] {
+        let known = verification.known_signature(&signer.name, || digest, &signature);
+        let Some(known) = known else {
+            eprintln!("not tested: this processor has no AVX-512 IFMA");
+            return;
+        };
+        let known = Arc::new(known);
+        KnownSignature::try_all(std::slice::from_ref(&known));
+        assert!(known.is_tried());
+        let mut asked = false;
+        let complete = || {
+            asked = true;
+            verdict
+        };
+        assert_eq!(
+            verification.verify_known(&signer.key(), &known, complete),
+            verdict
+        );
+        assert!(asked);
+    }
+    let too_long = [0x30; 200];
+    let known = verification.known_signature(&signer.name, || digest, &too_long);
+    assert!(known.is_none());
+}
+
+/// A submission is accepted or refused as without batches, whether somebody tried its signature or
+/// nobody did.
+#[test]
+fn a_submission_whose_signature_was_tried_beside_others() {
+    let pki = Pki::shared();
+    let verification = Arc::new(Verification::by_own_arithmetic());
+    let log = validator(&verification);
+    let now_ms = lucarne_mint::Time::now().unix() as u64 * 1000;
+    for ca in [&pki.p256, &pki.p384, &pki.rsa] {
+        let good = ca.issue(&pki.leaf("together.example")).unwrap();
+        let mut bad = good.clone();
+        *bad.last_mut().unwrap() ^= 1;
+        for _ in 0..2 * Kind::P256.often() {
+            submit(&log, vec![&good, ca.cert_der()]).unwrap();
+        }
+        for tried in [true, false] {
+            for leaf in [&good, &bad] {
+                let chain = Chain::from_ders(vec![&leaf[..], ca.cert_der()]).unwrap();
+                let mut examined = log.examine(&chain, EntryKind::X509, now_ms).unwrap();
+                let known = log.known_signature(&mut examined);
+                let has_batches = lucarne_ecdsa::has_batches() && !std::ptr::eq(ca, &pki.rsa);
+                assert_eq!(known.is_some(), has_batches);
+                if let Some(known) = known.filter(|_| tried) {
+                    KnownSignature::try_all(&[known]);
+                }
+                let verified = log.verify(examined).map_err(|rejection| rejection.code);
+                match leaf == &good {
+                    true => assert!(verified.is_ok()),
+                    false => assert_eq!(verified.unwrap_err(), Code::InvalidSignature),
+                }
+            }
+        }
+    }
+    assert_eq!(verification.stats().disagreements, 0);
+}

@@ -134,7 +134,7 @@ fn signatures_that_do_not_verify() {
 #[test]
 fn algorithms_refused() {
     let algorithm = |last| {
-        oid::algorithm(
+        lucarne_mint::algorithm(
             &format!("1.2.840.113549.1.1.{last}").parse::<Oid>().unwrap(),
             Der::null,
         )

@@ -9,9 +9,10 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use lucarne_ct::lint::{Lint, Linted, Weight};
 use lucarne_ct::{
-    Certificate, Chain, Code, Entry, EntryKind, Policy, PublicKey, Rejection, Require, Roots,
-    SctList, SignedEntryRef, TileLeafRef, Validator, embedded_entry, encode_sct_list,
+    Certificate, Chain, Code, Entry, EntryKind, LogList, Policy, PublicKey, Rejection, Require,
+    Roots, SctList, SignedEntryRef, TileLeafRef, Validator, embedded_entry, encode_sct_list,
     tbs_without_poison,
 };
 
@@ -373,4 +374,93 @@ fn embedded_scts() {
         "{lists} lists, {} SCTs verified",
         verified.values().sum::<usize>()
     );
+}
+
+/// No certificate that was issued and used is called wrong: what is not known of it is said to be that.
+#[test]
+fn a_lint_raises_no_false_alarm() {
+    let Some(corpus) = corpus() else { return };
+    let index = fs::read_to_string(corpus.join("index.tsv")).unwrap();
+    let roots = fs::read(corpus.join("roots/main.pem")).unwrap();
+    let (roots, _) = Roots::from_pem(&roots);
+    let (mut linted, mut verified) = (0, 0);
+    for row in index.lines().skip(1).map(Row::parse) {
+        // Two were made to be wrong: an SCT that was changed, and a poison that is none.
+        if !row.accept || row.file.contains("invalid-sct") {
+            continue;
+        }
+        let chain = row.chain(&corpus);
+        let mut chain: Vec<_> = chain
+            .iter()
+            .flat_map(|der| Certificate::parse(der))
+            .collect();
+        let leaf = chain.remove(0);
+        let above: Vec<_> = chain.iter().map(|above| above.issuer()).collect();
+        let anchors = above.into_iter().chain([leaf.issuer()]);
+        let anchors: Vec<_> = anchors
+            .flat_map(|name| roots.find_by_subject(name))
+            .map(|root| root.issuer().der.clone())
+            .collect();
+        chain.extend(anchors.iter().flat_map(|der| Certificate::parse(der)));
+        let found = lint(&leaf, &chain, Some(&known_logs()));
+        assert!(
+            !found.has(Weight::Wrong),
+            "{}: {:?}",
+            row.file,
+            found.findings
+        );
+        let valid = found.scts.iter().filter(|sct| sct.seen.valid().is_some());
+        (linted, verified) = (linted + 1, verified + valid.count());
+    }
+    assert!(linted > 10 && verified > 0, "{linted}, {verified}");
+    println!("{linted} certificates, {verified} SCTs verified");
+}
+
+/// The entries of a public log, each as its authority submitted it.
+#[test]
+fn a_lint_raises_no_false_alarm_over_a_log() {
+    let Some(corpus) = corpus() else { return };
+    let mut looked = 0;
+    for tile in 0..4 {
+        let data = corpus.join(format!("tile-vectors/navigli2025h2/data/{tile:03}"));
+        let data = decompressed(fs::read(data).unwrap());
+        let mut rest = &data[..];
+        while !rest.is_empty() {
+            let leaf = TileLeafRef::read(&mut rest).unwrap();
+            let der = match (leaf.signed, leaf.precertificate) {
+                (SignedEntryRef::X509 { certificate }, _) => certificate,
+                (_, Some(precertificate)) => precertificate,
+                _ => unreachable!("a precertificate is there exactly for precertificates"),
+            };
+            let certificate = Certificate::parse(der).unwrap();
+            let found = lint(&certificate, &[], Some(&known_logs()));
+            assert!(!found.has(Weight::Wrong), "{:?}", found.findings);
+            looked += 1;
+        }
+    }
+    assert_eq!(looked, 1024);
+}
+
+fn lint(leaf: &Certificate<'_>, issuers: &[Certificate<'_>], list: Option<&LogList>) -> Linted {
+    let lint = Lint {
+        list,
+        issuers,
+        at_ms: 1_785_000_000_000,
+    };
+    lint.look_at(leaf, None)
+}
+
+/// A list of the logs whose keys are known here.
+fn known_logs() -> LogList {
+    let logs = LOG_KEYS.map(|key| {
+        let spki = base64_simd::STANDARD.decode_to_vec(key).unwrap();
+        let log_id = PublicKey::from_spki(&spki).unwrap().log_id();
+        serde_json::json!({
+            "key": key, "log_id": log_id.to_string(), "url": "https://log.example/",
+            "state": {"usable": {"timestamp": "2013-01-01T00:00:00Z"}}
+        })
+    });
+    let operators = logs.map(|log| serde_json::json!({"name": log["log_id"], "logs": [log]}));
+    let list = serde_json::json!({ "operators": operators });
+    LogList::parse(list.to_string().as_bytes()).unwrap()
 }

@@ -6,6 +6,7 @@ mod bodies;
 mod chains;
 mod corpus;
 mod embedded;
+mod lint;
 mod minting;
 mod precertificates;
 mod properties;

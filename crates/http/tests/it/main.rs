@@ -3,5 +3,8 @@
 
 mod bucket;
 mod conformance;
+mod handover;
+mod lanes;
 mod protocols;
+mod read_limits;
 mod support;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::read_limits::{CONTACT, SMALL, limits};
 use crate::support::{Client, Server, TestLog};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -139,6 +140,65 @@ async fn tls_with_either_protocol_and_a_new_certificate() {
     let stopped = server.stop();
     assert!(before.closed().await && after.closed().await);
     stopped.await.unwrap();
+}
+
+/// Reads over HTTP/2: the statuses, and what the last answer says of when to come back.
+async fn read_http2<S>(stream: S, times: usize) -> (Vec<u16>, Option<String>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let io = TokioIo::new(stream);
+    let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), io)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let (mut statuses, mut retry_after) = (Vec::new(), None);
+    for _ in 0..times {
+        let request =
+            Request::get(format!("http://log.example{SMALL}")).header(CONTACT.0, CONTACT.1);
+        let request = request.body(Full::new(Bytes::new())).unwrap();
+        let response = sender.send_request(request).await.unwrap();
+        statuses.push(response.status().as_u16());
+        let header = response.headers().get("retry-after");
+        retry_after = header.map(|seconds| seconds.to_str().unwrap().to_owned());
+    }
+    (statuses, retry_after)
+}
+
+async fn read_http1<S: AsyncRead + AsyncWrite + Unpin>(stream: S, times: usize) -> Vec<u16> {
+    let mut client = Client::new(stream);
+    let mut statuses = Vec::new();
+    for _ in 0..times {
+        let (name, value) = CONTACT;
+        let request = format!("GET {SMALL} HTTP/1.1\r\nhost: x\r\n{name}: {value}\r\n\r\n");
+        client.send(request.as_bytes()).await;
+        statuses.push(client.answer().await.unwrap().status);
+    }
+    statuses
+}
+
+#[tokio::test]
+async fn all_protocols_take_from_one_limit() {
+    let test = TestLog::start("demo").await;
+    let logs = vec![test.log.clone()];
+    let refused = (vec![200, 200, 429], Some("1".to_owned()));
+
+    let server = Server::start(logs.clone(), limits(4, Some(&[])).0).await;
+    let dial_plain = || async { TcpStream::connect(server.address).await.unwrap() };
+    assert_eq!(read_http1(dial_plain().await, 2).await, [200, 200]);
+    assert_eq!(read_http2(dial_plain().await, 3).await, refused);
+    assert_eq!(read_http1(dial_plain().await, 1).await, [429]);
+
+    let (certificate, key, root) = certificate("CA");
+    let tls = Tls::new(certificate.as_bytes(), key.as_bytes()).unwrap();
+    let server = Server::start_tls(logs, limits(4, Some(&[])).0, tls).await;
+    let dial_tls = |protocol| {
+        let (server, root) = (&server, &root);
+        async move { dial(server, root, &[protocol]).await.unwrap() }
+    };
+    assert_eq!(read_http1(dial_tls("http/1.1").await, 2).await, [200, 200]);
+    assert_eq!(read_http2(dial_tls("h2").await, 3).await, refused);
+    assert_eq!(read_http1(dial_tls("http/1.1").await, 1).await, [429]);
 }
 
 #[tokio::test]

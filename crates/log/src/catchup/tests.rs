@@ -1,10 +1,15 @@
 //! Tests which part of a data tile can be used, and how much had to be read for it.
 
 use bytes::Bytes;
-use lucarne_storage::MemoryAssets;
+use lucarne_storage::{Assets, MemoryAssets};
 
 use super::*;
-use crate::compress::gzip;
+use crate::compress::gunzip;
+use crate::damaged::Damaged;
+use crate::gzip::gzip;
+use crate::read_cache::read_cache;
+use crate::stored;
+use crate::verified_tiles::VerifiedTiles;
 use crate::verified_tiles::tests::entry;
 
 const ENTRIES: u64 = 2 * TILE_WIDTH + 7;
@@ -24,7 +29,7 @@ impl Stored {
             assets.tamper(&tile.path(), Some(bytes));
         }
         for (tile, bytes) in tree.append_data(0, &entries, &ends) {
-            assets.tamper(&tile.path(), Some(gzip(&bytes).unwrap().into()));
+            assets.tamper(&tile.path(), Some(gzip(&bytes).unwrap()));
         }
         Stored { assets, tree }
     }
@@ -35,7 +40,7 @@ impl Stored {
 
     async fn read(&self, tile: u64) -> Found {
         let assets = Arc::new(self.assets.clone());
-        let verified = VerifiedTiles::new(assets, read_cache(KEPT), Damaged::default());
+        let verified = VerifiedTiles::new(assets, read_cache(1 << 20), Damaged::default());
         let source = Source::new(&self.assets, &verified, &self.tree);
         source.read(tile).await.unwrap()
     }
@@ -48,13 +53,10 @@ async fn what_was_read_for_a_tile_is_counted() {
     let whole = stored.tile("tile/data/001").await;
     let found = stored.read(1).await;
     assert_eq!((found.entries.len(), found.gaps.len()), (256, 0));
-    assert_eq!((found.end, found.read), (512, whole.len()));
+    assert_eq!((found.first, found.read), (256, whole.len()));
     // The right edge is in memory.
     let found = stored.read(2).await;
-    assert_eq!(
-        (found.end, found.entries.len(), found.read),
-        (ENTRIES, 7, 0)
-    );
+    assert_eq!((found.first, found.entries.len(), found.read), (512, 7, 0));
     // One that is cut is read twice, and whatever was stored before it is kept.
     let plain = gunzip(whole).unwrap();
     let cut = plain.slice(..plain.len() / 2);
@@ -81,7 +83,7 @@ async fn what_the_tree_does_not_vouch_for_is_a_gap() {
     let stored = Stored::new();
     let mut plain = gunzip(stored.tile("tile/data/001").await).unwrap().to_vec();
     plain[7] ^= 1; // the last byte of the first timestamp
-    let flipped = gzip(&plain).unwrap().into();
+    let flipped = gzip(&plain).unwrap();
     stored.assets.tamper("tile/data/001", Some(flipped));
     let found = stored.read(1).await;
     assert_eq!(found.entries.len(), 255);

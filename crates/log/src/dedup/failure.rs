@@ -62,7 +62,7 @@ pub(super) fn fatal(path: &Path, error: &fjall::Error) -> Fatal {
 }
 
 /// Tells the next who opens it that an index has failed, and what it was of.
-pub(super) fn say_failed(path: &Path, anchor: Anchor) -> std::io::Result<()> {
+pub(super) fn say_failed(path: &Path, anchor: &Anchor) -> std::io::Result<()> {
     let mut file = File::create(path.join(FAILED))?;
     file.write_all(&anchor.encode())?;
     file.sync_all()?;

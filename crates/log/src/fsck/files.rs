@@ -32,6 +32,30 @@ pub(crate) async fn tile(files: &dyn Files, tile: Tile) -> Result<Bytes, Problem
     Err(Problem::Missing)
 }
 
+/// The lines of the names tile of a data tile, uncompressed: those of the full one will do for a partial one.
+pub(crate) async fn names(files: &dyn Files, data: Tile) -> Result<Bytes, Problem> {
+    let whole = [Some(data), (!data.is_full()).then(|| data.full())];
+    for stored in whole.into_iter().flatten() {
+        let path = stored.names_path().ok_or(Problem::Missing)?;
+        let found = files.read(&path).await;
+        if let Some(bytes) = found.map_err(Problem::Unreadable)? {
+            let lines = gunzip(bytes).map_err(Problem::Gzip)?;
+            return Ok(match stored == data {
+                true => lines,
+                false => first_lines(lines, data.width()),
+            });
+        }
+    }
+    Err(Problem::Missing)
+}
+
+fn first_lines(lines: Bytes, count: u16) -> Bytes {
+    let breaks = lines.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+    let last = breaks.map(|(place, _)| place).nth(usize::from(count) - 1);
+    let end = last.map_or(lines.len(), |last| last + 1);
+    lines.slice(..end)
+}
+
 /// Holds a partial tile that is stored, and that a tree of `size` entries needs no
 /// more, against the one that has taken its place.
 pub async fn superseded(files: &dyn Files, partial: Tile, size: u64) -> Option<Finding> {

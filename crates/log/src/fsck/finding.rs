@@ -62,6 +62,9 @@ pub enum Problem {
     /// A partial tile is not the beginning of the wider one.
     #[error("is not what the wider tile begins with")]
     Partial,
+    /// A names tile does not have the names of the entries.
+    #[error("does not have the names of its entries")]
+    Names,
     /// A certificate that entries refer to has another fingerprint.
     #[error("is not the certificate of that fingerprint")]
     Issuer,
@@ -83,6 +86,7 @@ impl Problem {
             Problem::Foreign => "foreign",
             Problem::Root => "root",
             Problem::Partial => "partial",
+            Problem::Names => "names",
             Problem::Issuer => "issuer",
         }
     }

@@ -9,6 +9,7 @@ use lucarne_ct::{Fingerprint, TileLeafRef};
 use lucarne_tlog::{Hash, Level, TILE_WIDTH, Tile, leaf_hash, tile_root};
 
 use super::finding::{Finding, Problem};
+use crate::names_tile::lines;
 
 /// The knowledge of a hash tile that the tree above it gives.
 #[derive(Clone, Debug)]
@@ -42,6 +43,8 @@ pub(super) struct LeafTile {
     pub(super) hashes: Result<Bytes, Problem>,
     /// The bytes of the data tile, unpacked.
     pub(super) entries: Result<Bytes, Problem>,
+    /// The lines of the names tile, if they are asked for.
+    pub(super) names: Option<Result<Bytes, Problem>>,
 }
 
 /// The things seen in a data tile beside its hashes.
@@ -53,6 +56,8 @@ pub(super) struct Seen {
     pub(super) times_ms: Vec<u64>,
     /// The issuers that entries refer to.
     pub(super) issuers: HashSet<Fingerprint>,
+    /// True if there is a names tile, `None` if nobody asked.
+    names: Option<bool>,
 }
 
 /// The entries of a data tile, hashed.
@@ -72,19 +77,21 @@ impl LeafTile {
             expected,
             hashes,
             entries,
+            names,
         } = self;
         let hash_path = || {
             let hashes = Tile::new(Level::Hashes(0), tile.index(), tile.width());
             hashes.map(|tile| tile.path()).unwrap_or_default()
         };
         let first = tile.index() * TILE_WIDTH;
-        let hashed = match entries {
-            Ok(entries) => seen.read(tile, &entries),
+        let entries = match entries {
+            Ok(entries) => Some(entries),
             Err(problem) => {
                 seen.found(tile.path(), None, Some(first), problem);
                 None
             }
         };
+        let hashed = entries.as_ref().and_then(|it| seen.read(tile, it));
         let hashes = match hashes {
             Ok(hashes) => Some(hashes),
             Err(problem) => {
@@ -104,6 +111,12 @@ impl LeafTile {
                 seen.found(tile.path(), None, Some(first), Problem::Root);
             }
             _ => {}
+        }
+        // Entries that are wrong say nothing of the names.
+        let path = tile.path();
+        let are_right = !seen.findings.iter().any(|finding| finding.path == path);
+        if let Some(entries) = entries.filter(|_| are_right) {
+            seen.compare_names(tile, &entries, names);
         }
         seen
     }
@@ -172,6 +185,40 @@ impl Seen {
             self.found(tile.path(), Some(offset), None, extra);
         }
         Some(hashed)
+    }
+
+    /// Holds the names tile against the lines of these entries.
+    fn compare_names(&mut self, tile: Tile, entries: &[u8], names: Option<Result<Bytes, Problem>>) {
+        let (Some(names), Some(path)) = (names, tile.names_path()) else {
+            return;
+        };
+        self.names = Some(!matches!(names, Err(Problem::Missing)));
+        let first = tile.start_leaf();
+        match (names, lines(entries)) {
+            (Err(Problem::Missing), _) => {}
+            (Err(problem), _) => self.found(path, None, Some(first), problem),
+            // They were read before.
+            (Ok(_), Err(_)) => {}
+            (Ok(found), Ok(due)) if found != due => {
+                let differing = found.iter().zip(&due).position(|(a, b)| a != b);
+                let at = differing.unwrap_or_else(|| found.len().min(due.len()));
+                let before = due[..at].iter().filter(|byte| **byte == b'\n').count();
+                let entry = Some(first + before as u64);
+                self.found(path, Some(at as u64), entry, Problem::Names);
+            }
+            (Ok(_), Ok(_)) => {}
+        }
+    }
+
+    /// Finds that a names tile is missing, where there is one `before` it.
+    pub(super) fn judge_names(&mut self, tile: Tile, before: &mut bool) {
+        match (self.names, tile.names_path()) {
+            (Some(true), _) => *before = true,
+            (Some(false), Some(path)) if *before => {
+                self.found(path, None, Some(tile.start_leaf()), Problem::Missing);
+            }
+            _ => {}
+        }
     }
 
     /// Names whichever of the two differs from what the tree confirms.

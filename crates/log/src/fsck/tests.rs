@@ -33,7 +33,8 @@ async fn findings(stored: &Arc<Stored>, signed: &Checkpoint) -> Vec<Finding> {
         stored.clone(),
         signed.clone(),
         FsckPosition::default(),
-        8
+        8,
+        NamesTiles::AsFound,
     ));
     while let Some(checked) = tiles.next().await {
         entries = checked.entries;
@@ -80,7 +81,9 @@ async fn a_flipped_bit_is_found_in_its_file() {
 #[tokio::test]
 async fn a_file_that_is_missing_is_named() {
     let (stored, signed) = log(66_000);
-    let paths: Vec<_> = stored.0.read().keys().cloned().collect();
+    let mut paths: Vec<_> = stored.0.read().keys().cloned().collect();
+    // Where the last names tile is missing, nothing tells that there were some.
+    paths.retain(|path| !path.starts_with("tile/names/"));
     for path in paths.iter().step_by(37).chain(paths.last()) {
         let bytes = stored.0.write().remove(path).unwrap();
         let found = findings(&stored, &signed).await;
@@ -102,7 +105,8 @@ async fn a_check_goes_on_where_it_was_left() {
         stored.clone(),
         signed.clone(),
         FsckPosition::default(),
-        3
+        3,
+        NamesTiles::AsFound,
     ));
     let left = first.take(3).collect::<Vec<_>>().await;
     let next = left.last().unwrap().next;
@@ -111,7 +115,7 @@ async fn a_check_goes_on_where_it_was_left() {
     for path in ["tile/data/001", "tile/data/005"] {
         stored.0.write().remove(path).unwrap();
     }
-    let rest = fsck(stored.clone(), signed.clone(), next, 3);
+    let rest = fsck(stored.clone(), signed.clone(), next, 3, NamesTiles::AsFound);
     let rest = rest.collect::<Vec<_>>().await;
     let named = rest.iter().flat_map(|checked| &checked.findings);
     let named: Vec<_> = named.map(|finding| &finding.path).collect();
@@ -124,7 +128,49 @@ async fn a_check_goes_on_where_it_was_left() {
         newest_ms: u64::MAX,
         ..next
     };
-    let rest = fsck(stored, signed, late, 3).collect::<Vec<_>>().await;
+    let rest = fsck(stored, signed, late, 3, NamesTiles::AsFound)
+        .collect::<Vec<_>>()
+        .await;
     assert!(rest[0].findings.is_empty());
     assert_eq!(rest[0].disordered, 256);
+}
+
+/// Names tiles are right, or named; where a log never made them, they are not asked for.
+#[tokio::test]
+async fn names_tiles_are_held_against_the_entries() {
+    let (stored, signed) = log(1000);
+    let other = crate::gzip::gzip(b"{}\n").unwrap();
+    stored.0.write().insert("tile/names/000".to_owned(), other);
+    stored.0.write().remove("tile/names/002").unwrap();
+    let found = findings(&stored, &signed).await;
+    let found: Vec<_> = found
+        .iter()
+        .map(|finding| (finding.path.as_str(), finding.problem.code(), finding.entry))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("tile/names/000", "names", Some(0)),
+            ("tile/names/002", "missing", Some(512)),
+        ]
+    );
+    // Those before the first were never made: another software wrote the log until then.
+    stored.0.write().remove("tile/names/000").unwrap();
+    stored.0.write().remove("tile/names/001").unwrap();
+    assert!(findings(&stored, &signed).await.is_empty());
+    let all = fsck(
+        stored.clone(),
+        signed.clone(),
+        FsckPosition::default(),
+        3,
+        NamesTiles::All,
+    );
+    let all: Vec<_> = all
+        .flat_map(|tile| futures_util::stream::iter(tile.findings))
+        .collect()
+        .await;
+    assert_eq!(all.len(), 3);
+    // Nor where the last tile has none.
+    stored.0.write().remove("tile/names/003.p/232").unwrap();
+    assert!(findings(&stored, &signed).await.is_empty());
 }

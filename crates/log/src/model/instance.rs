@@ -4,22 +4,28 @@ use lucarne_storage::guards::Guard;
 
 use super::history::{Leaf, MOST, Note, Tree};
 use super::place::{Place, Record};
-use super::world::{Bounds, World};
+use super::protocol::Protocol;
 use crate::phase::Phase;
 
-/// The steps of an opening, which `recover.rs` and `catchup.rs` have as functions
-/// of these names.
+/// The steps of an opening, which `supervise.rs`, `recover.rs` and `catchup.rs` have as
+/// functions of these names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Opening {
+    /// Asks a signer apart what it has signed last.
+    LastSigned,
     /// Reads the lock.
     Committed,
     /// Reads the journal.
     Records,
     /// Reads what is published, and judges all three.
     Published,
+    /// Commits what the signer has signed after the lock's.
+    CommitSigned,
     /// Publishes what the lock has signed, a round at a time, then its checkpoint.
     Replay,
-    /// Opens the dedup index, and adds what it lacks.
+    /// Shows the signer how the log grew from what it remembers.
+    Remind,
+    /// Opens the dedup index; what it lacks is left to be read.
     CatchUp,
 }
 
@@ -32,6 +38,8 @@ pub(super) struct Index {
     has_gap: bool,
     /// It is not known, and this neither.
     is_blind: bool,
+    /// The entries that are still to be read from the tiles, a bit each.
+    unread: u8,
 }
 
 impl Index {
@@ -39,11 +47,26 @@ impl Index {
         tree: Tree::EMPTY,
         has_gap: false,
         is_blind: false,
+        unread: 0,
     };
 
     pub(super) fn find(&self, submission: u8) -> Option<usize> {
         let place = self.tree.find(submission);
+        let place = place.filter(|place| self.unread & 1 << place == 0);
         place.filter(|place| *place > 0 || !self.has_gap && !self.is_blind)
+    }
+
+    /// Returns whether it lacks anything, as far as it knows.
+    fn lacks(&self) -> bool {
+        self.has_gap || self.unread != 0
+    }
+
+    /// Loses its newest entry, which was in memory alone; returns whether there is one.
+    pub(super) fn lose_newest(&mut self) -> bool {
+        let known = (0..self.tree.size()).rev();
+        let mut known = known.filter(|at| self.unread & 1 << at == 0);
+        let newest = known.next().filter(|at| self.unread >> at == 0);
+        newest.inspect(|at| self.unread |= 1 << at).is_some()
     }
 }
 
@@ -80,6 +103,8 @@ pub(super) struct Instance {
     pub(super) mode: Mode,
     /// The lock's checkpoint, as it believes; while it opens, as it has read it.
     pub(super) committed: Note,
+    /// While it opens: what the signer has signed last.
+    remembered: Note,
     /// Size that the journal leads on from, and then that publication has reached.
     base: u8,
     /// The published checkpoint that it read or put last.
@@ -91,6 +116,8 @@ pub(super) struct Instance {
 /// The things that a step may read and write.
 pub(super) struct Around<'w> {
     pub(super) lock: Note,
+    /// What a signer apart has signed last.
+    pub(super) signed: Note,
     place: &'w mut Place,
     pub(super) told: Told,
 }
@@ -105,12 +132,30 @@ pub(super) struct Told {
 }
 
 impl<'w> Around<'w> {
-    pub(super) fn of(world: &World, place: &'w mut Place) -> Self {
+    /// What surrounds an instance at a place, where the lock and a signer remember these notes.
+    pub(super) fn of((lock, signed): (Note, Note), place: &'w mut Place) -> Self {
         Around {
-            lock: world.lock,
+            lock,
+            signed,
             place,
             told: Told::default(),
         }
+    }
+
+    /// The notes that are remembered: the lock's, and the signer's.
+    pub(super) fn noted(&self) -> (Note, Note) {
+        (self.lock, self.signed)
+    }
+
+    /// Asks the signer apart for a tree that is proven to grow from that one; returns whether it
+    /// signs. (`Guard::may_sign`)
+    fn sign(&mut self, note: Note, from: Tree) -> bool {
+        let is_shown = self.signed.tree == from && note.tree.goes_on_from(from);
+        let signs = is_shown && note.time > self.signed.time;
+        if signs {
+            self.signed = note;
+        }
+        signs
     }
 }
 
@@ -129,6 +174,7 @@ impl Instance {
         Instance {
             mode: Mode::Down,
             committed: Note::FIRST,
+            remembered: Note::FIRST,
             base: 0,
             last: None,
             round: None,
@@ -141,22 +187,27 @@ impl Instance {
         &mut self,
         step: Opening,
         around: &mut Around<'_>,
-        rules: &Bounds,
+        rules: Protocol,
     ) -> Outcome {
         let head = self.committed;
         let place = &mut *around.place;
         self.mode = Mode::Opening(match step {
+            Opening::LastSigned => {
+                self.remembered = around.signed;
+                Opening::Committed
+            }
             Opening::Committed => {
                 self.committed = around.lock;
                 Opening::Records
             }
-            Opening::Records => match place.base(head) {
-                Some(base) => {
-                    self.base = base as u8;
-                    Opening::Published
-                }
-                None => return Outcome::Stopped,
-            },
+            Opening::Records => {
+                let newest = self.newest(rules);
+                let Some(base) = place.base(head, newest) else {
+                    return Outcome::Stopped;
+                };
+                self.base = base as u8;
+                Opening::Published
+            }
             Opening::Published => {
                 self.last = place.files.checkpoint;
                 let from = place.judge(head, self.base.into(), rules.in_bucket);
@@ -164,8 +215,17 @@ impl Instance {
                     return Outcome::Stopped;
                 };
                 self.base = from as u8;
+                match self.newest(rules) == head {
+                    true => Opening::Replay,
+                    false => Opening::CommitSigned,
+                }
+            }
+            Opening::CommitSigned if around.lock == head => {
+                self.committed = self.newest(rules);
+                around.lock = self.committed;
                 Opening::Replay
             }
+            Opening::CommitSigned => return Outcome::Stopped,
             Opening::Replay if usize::from(self.base) < head.tree.size() => {
                 self.base += 1;
                 place.files.publish_tiles(head.tree.first(self.base.into()));
@@ -177,10 +237,21 @@ impl Instance {
                 if !is_there && !self.publish(head, around, rules) {
                     return Outcome::Stopped;
                 }
+                match rules.is_signed_apart {
+                    true => Opening::Remind,
+                    false => Opening::CatchUp,
+                }
+            }
+            Opening::Remind => {
+                let is_behind = self.remembered.tree.size() < head.tree.size();
+                if is_behind && !around.sign(head, self.remembered.tree) {
+                    return Outcome::Stopped;
+                }
+                self.remembered = Note::FIRST;
                 Opening::CatchUp
             }
             Opening::CatchUp => {
-                if !self.catch_up(head.tree, place, rules) {
+                if !self.catch_up(head.tree) {
                     return Outcome::Stopped;
                 }
                 (self.base, self.mode) = (0, Mode::Running);
@@ -191,22 +262,44 @@ impl Instance {
         Outcome::Done
     }
 
-    fn catch_up(&mut self, signed: Tree, place: &Place, rules: &Bounds) -> bool {
+    /// The head to go on from: the lock's, or what the signer has signed after it. (`ahead::newest`)
+    fn newest(&self, rules: Protocol) -> Note {
+        let (committed, signed) = (self.committed, self.remembered);
+        let grew = signed.tree.size() >= committed.tree.size() && signed.tree != committed.tree;
+        let anew = signed.tree == committed.tree && signed.time > committed.time;
+        match rules.is_signed_apart && (grew || anew) {
+            true => signed,
+            false => committed,
+        }
+    }
+
+    fn catch_up(&mut self, signed: Tree) -> bool {
         if !signed.goes_on_from(self.index.tree) {
             return false;
         }
+        let lacking = self.index.tree.size()..signed.size();
+        lacking.for_each(|at| self.index.unread |= 1 << at);
+        self.index.tree = signed;
+        true
+    }
+
+    /// Reads the newest entry that the index lacks; returns whether there is one.
+    pub(super) fn read(&mut self, place: &Place, rules: Protocol) -> bool {
+        let Some(newest) = self.index.unread.checked_ilog2() else {
+            return false;
+        };
+        self.index.unread ^= 1 << newest;
         // The data tile at the right edge is read and verified before.
-        if place.is_rotten && self.index.tree == Tree::EMPTY && signed.size() > 1 {
+        if newest == 0 && place.is_rotten && self.index.tree.size() > 1 {
             self.index.has_gap = rules.has(Guard::VouchedRebuild);
             self.index.is_blind = !rules.has(Guard::VouchedRebuild);
         }
-        self.index.tree = signed;
         true
     }
 
     /// Returns whether the checkpoint is published: not if another is there than
     /// the last one.
-    fn publish(&mut self, note: Note, around: &mut Around<'_>, rules: &Bounds) -> bool {
+    fn publish(&mut self, note: Note, around: &mut Around<'_>, rules: Protocol) -> bool {
         let there = around.place.files.checkpoint;
         if rules.has_condition() && there != self.last {
             return false;
@@ -220,20 +313,20 @@ impl Instance {
 
     /// The put of a checkpoint that it dies in, and what that is to replace: the
     /// store may take it later.
-    pub(super) fn put_under_way(&self, rules: &Bounds) -> Option<(Option<Note>, Note)> {
+    pub(super) fn put_under_way(&self, rules: Protocol) -> Option<(Option<Note>, Note)> {
         let round = self.round?;
         let next = rules
-            .protocol
             .course(round.leaf.is_some())
             .get(usize::from(round.done));
         (next == Some(&Phase::PublishCheckpoint)).then(|| (self.last, round.note()))
     }
 
     /// Returns whether a submission would be sealed: it is nowhere.
-    pub(super) fn takes(&self, submission: u8) -> bool {
+    pub(super) fn takes(&self, submission: u8, rules: Protocol) -> bool {
         let is_idle = self.mode == Mode::Running && self.round.is_none();
         let has_room = self.committed.tree.size() < MOST;
-        is_idle && has_room && !self.index.has_gap && self.index.find(submission).is_none()
+        let is_told = !self.index.lacks() || !rules.has(Guard::UnknownRefused);
+        is_idle && has_room && is_told && self.index.find(submission).is_none()
     }
 
     /// Begins a round with this entry, or without any.
@@ -248,9 +341,9 @@ impl Instance {
     }
 
     /// The step that comes next.
-    pub(super) fn next_step(&self, rules: &Bounds) -> Option<Phase> {
+    pub(super) fn next_step(&self, rules: Protocol) -> Option<Phase> {
         let round = self.round?;
-        let course = rules.protocol.course(round.leaf.is_some());
+        let course = rules.course(round.leaf.is_some());
         course.get(usize::from(round.done)).copied()
     }
 
@@ -259,12 +352,17 @@ impl Instance {
         &mut self,
         phase: Phase,
         around: &mut Around<'_>,
-        rules: &Bounds,
+        rules: Protocol,
     ) -> Outcome {
         let Some(mut round) = self.round else {
             return Outcome::Impossible;
         };
         match phase {
+            Phase::Sign if rules.is_signed_apart => {
+                if !around.sign(round.note(), self.committed.tree) {
+                    return Outcome::Stopped;
+                }
+            }
             Phase::Seal | Phase::Settle | Phase::Sign => {}
             Phase::Prepare => {
                 let leaf = round.leaf.unwrap_or(Leaf::new(0, 0));
@@ -300,6 +398,9 @@ impl Instance {
                     return Outcome::Stopped;
                 }
             }
+            // A signer who has forgotten the tree gives no SCT of it.
+            Phase::Answer
+                if rules.is_signed_apart && !around.signed.tree.goes_on_from(round.tree) => {}
             // Whoever waits signs what he submitted.
             Phase::Answer => {
                 let index = round.tree.size().saturating_sub(1);
@@ -308,7 +409,7 @@ impl Instance {
             Phase::Index => self.index.tree = round.tree,
         }
         round.done += 1;
-        let ended = usize::from(round.done) == rules.protocol.course(round.leaf.is_some()).len();
+        let ended = usize::from(round.done) == rules.course(round.leaf.is_some()).len();
         self.round = (!ended).then_some(round);
         Outcome::Done
     }

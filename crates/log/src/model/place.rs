@@ -136,9 +136,10 @@ impl Place {
         self.settle(0);
     }
 
-    /// Returns where the journal's way to the lock's head begins; none if it goes
-    /// on from what the lock never had. (`no_round_beyond`, `rounds_to`)
-    pub(super) fn base(&self, head: Note) -> Option<usize> {
+    /// Returns where the journal's way to the newest head begins, which is the lock's or has been
+    /// signed after it; none if the journal goes on from what the lock never had, or does not lead
+    /// from one to the other. (`no_round_beyond`, `ahead::newest`, `rounds_to`)
+    pub(super) fn base(&self, head: Note, newest: Note) -> Option<usize> {
         let signed = head.tree;
         let beyond = |record: &Record| {
             let old = record.old;
@@ -147,13 +148,17 @@ impl Place {
         if self.records().any(beyond) {
             return None;
         }
-        let back = self
-            .records()
-            .rev()
-            .fold(signed, |tree, record| match record.new == tree {
-                true => record.old,
-                false => tree,
-            });
+        let staged = |record: &Record| (record.old, record.new) == (signed, newest.tree);
+        if newest.tree != signed && !(newest.time > head.time && self.records().any(staged)) {
+            return None;
+        }
+        let back =
+            self.records()
+                .rev()
+                .fold(newest.tree, |tree, record| match record.new == tree {
+                    true => record.old,
+                    false => tree,
+                });
         Some(back.size())
     }
 

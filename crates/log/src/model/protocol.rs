@@ -2,6 +2,7 @@
 
 use lucarne_storage::guards::Guard;
 
+use super::place::Place;
 use crate::phase::Phase::{
     self, Answer, Commit, Index, Prepare, PublishCheckpoint, PublishTiles, Seal, Sign, Stage,
 };
@@ -10,15 +11,38 @@ use crate::phase::{RESIGNING, ROUND};
 /// The rules that instances go by.
 #[derive(Clone, Copy)]
 pub(super) struct Protocol {
+    /// All instances publish in one bucket, where what is published is durable;
+    /// otherwise each has a directory.
+    pub(super) in_bucket: bool,
+    /// The key is in a process of its own, which remembers what it signed.
+    pub(super) is_signed_apart: bool,
     /// The guard that was taken away.
     pub(super) without: Option<Guard>,
 }
 
 impl Protocol {
-    pub(super) const COMPLETE: Protocol = Protocol { without: None };
+    /// All of it, for directories, signed by who sequences.
+    pub(super) const COMPLETE: Protocol = Protocol {
+        in_bucket: false,
+        is_signed_apart: false,
+        without: None,
+    };
 
     pub(super) fn has(self, guard: Guard) -> bool {
         self.without != Some(guard)
+    }
+
+    /// Returns whether a checkpoint replaces the one that is known, and no other:
+    /// a directory is open in one process at a time.
+    pub(super) fn has_condition(self) -> bool {
+        self.in_bucket && self.has(Guard::Condition)
+    }
+
+    /// Comes after each publication.
+    pub(super) fn published(self, place: &mut Place) {
+        if self.in_bucket {
+            place.settle_files();
+        }
     }
 
     /// The steps of a round, or of signing the same tree anew.

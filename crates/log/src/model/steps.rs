@@ -5,13 +5,16 @@ use crate::phase::{Phase, ROUND};
 const SEQUENCER: &str = include_str!("../sequencer.rs");
 const RECOVERY: &str = include_str!("../recover.rs");
 const CATCH_UP: &str = include_str!("../catchup.rs");
+const DEDUP: &str = include_str!("../dedup.rs");
+const SUBMIT: &str = include_str!("../submit.rs");
+const SUPERVISOR: &str = include_str!("../supervise.rs");
 
 /// Each thing that the sequencer does to the world, and the step that it is.
 const EFFECTS: [(&str, Phase); 10] = [
     ("pool.seal(", Phase::Seal),
     ("Verified::check(", Phase::Prepare),
     ("assets.stage(", Phase::Stage),
-    ("config.sign_head(", Phase::Sign),
+    ("tree_head::sign(", Phase::Sign),
     ("lock.replace(", Phase::Commit),
     ("assets.publish(batch", Phase::PublishTiles),
     ("assets.publish(vec![checkpoint]", Phase::PublishCheckpoint),
@@ -86,6 +89,14 @@ fn the_sequencer_does_what_the_model_does_under_the_same_names() {
 #[test]
 fn an_opening_reads_and_judges_in_the_order_of_the_model() {
     let (recovery, catch_up) = (code(RECOVERY), code(CATCH_UP));
+    let supervisor = code(SUPERVISOR);
+    let session = [
+        "async fn open(",
+        "tree_head::last_signed(&self.config)",
+        "self.recover(signed)",
+        "self.remind(&recovered",
+        "catchup::open(self",
+    ];
     let judge = [
         "async fn judge(",
         "committed(config, lock)",
@@ -110,20 +121,58 @@ fn an_opening_reads_and_judges_in_the_order_of_the_model() {
     ];
     let open = [
         "async fn open(",
-        "usable(log, &source)",
-        "add(&dedup, found",
+        "opened(log, &source)",
+        "async fn opened(",
+        "usable(log, source)",
+        "index.go_over(head)",
     ];
     for (code, steps) in [
-        (&recovery, &judge[..]),
+        (&supervisor, &session[..]),
+        (&recovery, &judge),
         (&recovery, &recover),
         (&catch_up, &open),
     ] {
-        let mut rest = code.as_str();
-        for step in steps {
-            let after = rest.split_once(step);
-            rest = after
-                .unwrap_or_else(|| panic!("`{step}` is not where it was"))
-                .1;
-        }
+        in_order(code, steps);
+    }
+}
+
+/// What is read for the index is found by whoever looks before it counts as read; and whoever looks
+/// asks first what is not read.
+#[test]
+fn what_the_index_lacks_is_read_in_the_order_of_the_model() {
+    let read = [
+        "async fn read_range(",
+        "source.read(tile)",
+        "part.add(found",
+        "writing.go_on(dedup",
+    ];
+    let take_up = [
+        "fn take_up(",
+        "anchor.backlog.cut(",
+        "fn write_table(",
+        "self.tables.write(&records)",
+        "self.commit(&anchor, Some(list), gaps)",
+        "self.tables.change(&[], table, note)",
+        "self.gaps.replace(&[], gaps)",
+        "self.unflushed.write().anchor = anchor",
+    ];
+    let look = [
+        "async fn look(",
+        "session.pool.find(",
+        "session.dedup.unknown(",
+        "session.lookups.find(",
+    ];
+    for (source, steps) in [(CATCH_UP, &read[..]), (DEDUP, &take_up), (SUBMIT, &look)] {
+        in_order(&code(source), steps);
+    }
+}
+
+fn in_order(code: &str, steps: &[&str]) {
+    let mut rest = code;
+    for step in steps {
+        let after = rest.split_once(step);
+        rest = after
+            .unwrap_or_else(|| panic!("`{step}` is not where it was"))
+            .1;
     }
 }

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use lucarne_storage::guards::Guard;
-
 use super::checker::Machine;
 use super::history::{Leaf, Note, Tree};
 use super::instance::{Around, Index, Instance, Mode, Opening, Outcome, Told};
@@ -42,6 +40,8 @@ impl Broken {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct World {
     pub(super) lock: Note,
+    /// What a signer apart remembers: the last note that it has signed.
+    pub(super) signed: Note,
     /// The second one is a copy of the first, once there is one.
     places: [Place; 2],
     is_copied: bool,
@@ -52,7 +52,21 @@ pub(super) struct World {
     late: Option<(Option<Note>, Note)>,
     /// The largest tree that was ever published.
     seen: Tree,
+    backup: Option<Backup>,
+    /// Backups that were restored.
+    restores: u8,
+    /// One of them was of lock and data.
+    is_rolled_back: bool,
     broken: Broken,
+}
+
+/// A backup of the machine of instance 0, and one of the signer's, of the same moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Backup {
+    lock: Note,
+    place: Place,
+    index: Index,
+    signed: Note,
 }
 
 /// A thing that happens, mostly to instance 0 or 1.
@@ -68,9 +82,18 @@ pub(super) enum Action {
     PowerCut(usize, u8),
     Rot(usize),
     LoseIndex(usize),
+    /// A crash has taken what the index had in memory alone.
+    LoseNewest(usize),
+    /// The index reads an entry from its tile.
+    Read(usize),
     Copy,
     /// The put arrives.
     Late,
+    BackUp,
+    /// Lock, data and index are restored from the backup.
+    RollBack,
+    /// The signer's memory is.
+    Forget,
 }
 
 impl fmt::Display for Action {
@@ -90,8 +113,15 @@ impl fmt::Display for Action {
             }
             Action::Rot(i) => write!(f, "the first data tile of place {i} rots"),
             Action::LoseIndex(i) => write!(f, "instance {i} loses its dedup index"),
+            Action::LoseNewest(i) => {
+                write!(f, "the dedup index of instance {i} loses its newest entry")
+            }
+            Action::Read(i) => write!(f, "instance {i} reads an entry for its dedup index"),
             Action::Copy => write!(f, "the directory of instance 0 is copied for instance 1"),
             Action::Late => write!(f, "the put of a dead process arrives"),
+            Action::BackUp => write!(f, "a backup is made"),
+            Action::RollBack => write!(f, "lock, data and index are restored from the backup"),
+            Action::Forget => write!(f, "the signer's memory is restored from the backup"),
         }
     }
 }
@@ -103,9 +133,6 @@ type Happens<'h> = dyn FnMut(Action, &dyn Fn(&mut World) -> bool) + 'h;
 #[derive(Clone, Copy)]
 pub(super) struct Bounds {
     pub(super) protocol: Protocol,
-    /// All instances publish in one bucket, where what is published is durable;
-    /// otherwise each has a directory.
-    pub(super) in_bucket: bool,
     /// Rounds and new signatures, of both instances together.
     pub(super) rounds: u8,
     /// Submissions that there are.
@@ -113,6 +140,8 @@ pub(super) struct Bounds {
     pub(super) instances: usize,
     /// Memory, tiles and indexes may go bad, and the power may fail.
     pub(super) faults: bool,
+    /// How often a backup may be restored.
+    pub(super) restores: u8,
 }
 
 impl Machine for Bounds {
@@ -123,23 +152,27 @@ impl Machine for Bounds {
     fn initial(&self) -> World {
         World {
             lock: Note::FIRST,
+            signed: Note::FIRST,
             places: [Place::NEW; 2],
             is_copied: false,
             instances: [Instance::down(Index::EMPTY); 2],
             time: 0,
             late: None,
             seen: Tree::EMPTY,
+            backup: None,
+            restores: 0,
+            is_rolled_back: false,
             broken: Broken::default(),
         }
     }
 
     fn each(&self, world: &World, next: &mut dyn FnMut(Action, World)) {
         for i in 0..self.instances {
-            if i == 0 || self.in_bucket || world.is_copied {
+            if i == 0 || self.protocol.in_bucket || world.is_copied {
                 self.each_of(world, i, next);
             }
         }
-        if self.instances > 1 && !self.in_bucket && !world.is_copied {
+        if self.instances > 1 && !self.protocol.in_bucket && !world.is_copied {
             let mut copied = *world;
             copied.places[1] = world.places[0];
             copied.instances[1].index = world.instances[0].index;
@@ -149,19 +182,22 @@ impl Machine for Bounds {
         if let Some((old, new)) = world.late {
             let mut arrived = *world;
             arrived.late = None;
-            if !self.has_condition() || arrived.places[0].files.checkpoint == old {
+            if !self.protocol.has_condition() || arrived.places[0].files.checkpoint == old {
                 let there = arrived.places[0].files.checkpoint.replace(new);
                 arrived.places[0].settle_files();
                 arrived.is_published(there, new);
             }
             next(Action::Late, arrived);
         }
+        self.each_of_backups(world, next);
     }
 
     fn broken(&self, world: &World) -> Option<Invariant> {
         let mut broken = world.broken;
+        let (locked, seen) = (world.lock.tree, world.seen);
+        let is_behind = world.is_rolled_back && seen.goes_on_from(locked);
         broken.unless(
-            world.lock.tree.goes_on_from(world.seen),
+            locked.goes_on_from(seen) || is_behind,
             Invariant::OneHistory,
         );
         broken.unless(!world.lock.tree.repeats(), Invariant::NoEntryTwice);
@@ -175,29 +211,12 @@ impl Machine for Bounds {
             broken.unless(!running || (1..=3).all(proves), Invariant::NoSctOutside);
         }
         let goes_on = (0..self.instances).any(|i| self.can_be_opened(world, i));
-        broken.unless(goes_on, Invariant::NoPromiseLost);
+        broken.unless(goes_on || self.is_refused(world), Invariant::NoPromiseLost);
         broken.0
     }
 }
 
 impl Bounds {
-    pub(super) fn has(&self, guard: Guard) -> bool {
-        self.protocol.has(guard)
-    }
-
-    /// Returns whether a checkpoint replaces the one that is known, and no other:
-    /// a directory is open in one process at a time.
-    pub(super) fn has_condition(&self) -> bool {
-        self.in_bucket && self.has(Guard::Condition)
-    }
-
-    /// Comes after each publication.
-    pub(super) fn published(&self, place: &mut Place) {
-        if self.in_bucket {
-            place.settle_files();
-        }
-    }
-
     fn each_of(&self, world: &World, i: usize, next: &mut dyn FnMut(Action, World)) {
         let instance = &world.instances[i];
         let at = self.place_of(i);
@@ -209,7 +228,7 @@ impl Bounds {
         };
         match instance.mode {
             Mode::Down => {
-                let step = Opening::Committed;
+                let step = self.first_step();
                 happens(Action::Opening(i, step), &|world| self.open(world, i, step));
             }
             Mode::Opening(step) => {
@@ -226,7 +245,7 @@ impl Bounds {
         if !self.faults {
             return;
         }
-        if !self.in_bucket {
+        if !self.protocol.in_bucket {
             let at_risk = world.places[at].at_risk();
             for lost in (0..=at_risk).filter(|lost| lost & !at_risk == 0) {
                 happens(Action::PowerCut(i, lost), &|world| {
@@ -245,6 +264,64 @@ impl Bounds {
                 world.instances[i].index = Index::EMPTY;
                 true
             });
+            happens(Action::LoseNewest(i), &|world| {
+                world.instances[i].index.lose_newest()
+            });
+        }
+    }
+
+    fn each_of_backups(&self, world: &World, next: &mut dyn FnMut(Action, World)) {
+        let (place, instance) = (world.places[0], world.instances[0]);
+        let mut happens = |action, changed: World| {
+            let restores = world.restores + u8::from(!matches!(action, Action::BackUp));
+            next(
+                action,
+                World {
+                    restores,
+                    ..changed
+                },
+            );
+        };
+        match world.backup {
+            _ if world.restores == self.restores => {}
+            None => {
+                let backup = Backup {
+                    lock: world.lock,
+                    place,
+                    index: instance.index,
+                    signed: world.signed,
+                };
+                let backup = Some(backup);
+                happens(Action::BackUp, World { backup, ..*world });
+            }
+            Some(backup) => {
+                if self.protocol.is_signed_apart {
+                    let signed = backup.signed;
+                    happens(Action::Forget, World { signed, ..*world });
+                }
+                if instance.mode == Mode::Down {
+                    let mut restored = *world;
+                    restored.lock = backup.lock;
+                    restored.places[0] = backup.place;
+                    restored.instances[0].index = backup.index;
+                    restored.is_rolled_back = true;
+                    happens(Action::RollBack, restored);
+                }
+            }
+        }
+    }
+
+    /// Returns whether a start may refuse to go on.
+    fn is_refused(&self, world: &World) -> bool {
+        let (lock, signed) = (world.lock, world.signed);
+        let is_newest = lock.tree.goes_on_from(signed.tree) && lock.time >= signed.time;
+        match world.restores {
+            0 => false,
+            // The newest ones have to be put back.
+            1 if self.instances == 1 => world.is_rolled_back && !is_newest,
+            // Of a signer that has forgotten, two have each other's older trees signed, or nobody
+            // remembers what was signed: somebody has to look.
+            _ => true,
         }
     }
 
@@ -260,7 +337,12 @@ impl Bounds {
             world.places[at].settle(size);
             true
         });
-        if let Some(phase) = instance.next_step(self) {
+        // So does the reading of tiles.
+        happens(Action::Read(i), &|world| {
+            let place = world.places[at];
+            world.instances[i].read(&place, self.protocol)
+        });
+        if let Some(phase) = instance.next_step(self.protocol) {
             happens(Action::Step(i, phase), &|world| self.step(world, i, phase));
             return;
         }
@@ -272,7 +354,7 @@ impl Bounds {
             world.instances[i].begin(None, world.time, false);
             self.own_steps(world, i)
         });
-        for submission in (1..=self.submissions).filter(|n| instance.takes(*n)) {
+        for submission in (1..=self.submissions).filter(|n| instance.takes(*n, self.protocol)) {
             for flips in [false, true]
                 .into_iter()
                 .filter(|flips| self.faults || !flips)
@@ -287,16 +369,24 @@ impl Bounds {
         }
     }
 
+    /// The step that an opening begins with.
+    fn first_step(&self) -> Opening {
+        match self.protocol.is_signed_apart {
+            true => Opening::LastSigned,
+            false => Opening::Committed,
+        }
+    }
+
     fn place_of(&self, i: usize) -> usize {
-        if self.in_bucket { 0 } else { i }
+        if self.protocol.in_bucket { 0 } else { i }
     }
 
     fn open(&self, world: &mut World, i: usize, step: Opening) -> bool {
         let (mut instance, mut place) = (world.instances[i], world.places[self.place_of(i)]);
-        let mut around = Around::of(world, &mut place);
-        let outcome = instance.open(step, &mut around, self);
-        let (lock, told) = (around.lock, around.told);
-        self.take_over(world, i, (instance, place, lock), told);
+        let mut around = world.around(&mut place);
+        let outcome = instance.open(step, &mut around, self.protocol);
+        let (noted, told) = (around.noted(), around.told);
+        self.take_over(world, i, (instance, place, noted), told);
         self.goes_on(world, i, &outcome)
     }
 
@@ -304,15 +394,16 @@ impl Bounds {
     /// them leaves what one before them does.
     fn step(&self, world: &mut World, i: usize, phase: Phase) -> bool {
         let (mut instance, mut place) = (world.instances[i], world.places[self.place_of(i)]);
-        let mut around = Around::of(world, &mut place);
-        let outcome = instance.step(phase, &mut around, self);
-        let (lock, told) = (around.lock, around.told);
-        self.take_over(world, i, (instance, place, lock), told);
+        let mut around = world.around(&mut place);
+        let outcome = instance.step(phase, &mut around, self.protocol);
+        let (noted, told) = (around.noted(), around.told);
+        self.take_over(world, i, (instance, place, noted), told);
         self.goes_on(world, i, &outcome) && self.own_steps(world, i)
     }
 
     fn own_steps(&self, world: &mut World, i: usize) -> bool {
-        match world.instances[i].next_step(self) {
+        match world.instances[i].next_step(self.protocol) {
+            Some(Phase::Sign) if self.protocol.is_signed_apart => true,
             Some(next @ (Phase::Prepare | Phase::Sign)) => self.step(world, i, next),
             _ => true,
         }
@@ -322,14 +413,14 @@ impl Bounds {
         &self,
         world: &mut World,
         i: usize,
-        (instance, place, lock): (Instance, Place, Note),
+        (instance, place, (lock, signed)): (Instance, Place, (Note, Note)),
         told: Told,
     ) {
         world.instances[i] = instance;
         world.places[self.place_of(i)] = place;
         let grows = lock.tree.goes_on_from(world.lock.tree);
         world.broken.unless(grows, Invariant::OneHistory);
-        world.lock = lock;
+        (world.lock, world.signed) = (lock, signed);
         if let Some((there, new)) = told.published {
             world.is_published(there, new);
         }
@@ -349,8 +440,8 @@ impl Bounds {
 
     fn crash(&self, world: &mut World, i: usize) {
         let instance = &world.instances[i];
-        if self.in_bucket {
-            world.late = world.late.or(instance.put_under_way(self));
+        if self.protocol.in_bucket {
+            world.late = world.late.or(instance.put_under_way(self.protocol));
         }
         world.instances[i] = Instance::down(instance.index);
     }
@@ -359,9 +450,9 @@ impl Bounds {
     fn can_be_opened(&self, world: &World, i: usize) -> bool {
         let mut place = world.places[self.place_of(i)];
         let mut instance = Instance::down(world.instances[i].index);
-        let mut step = Opening::Committed;
+        let mut step = self.first_step();
         loop {
-            let opened = instance.open(step, &mut Around::of(world, &mut place), self);
+            let opened = instance.open(step, &mut world.around(&mut place), self.protocol);
             match (opened, instance.mode) {
                 (Outcome::Done, Mode::Opening(next)) => step = next,
                 (Outcome::Done, Mode::Running) => return true,
@@ -372,6 +463,11 @@ impl Bounds {
 }
 
 impl World {
+    /// What surrounds an instance at `place`.
+    fn around<'w>(&self, place: &'w mut Place) -> Around<'w> {
+        Around::of((self.lock, self.signed), place)
+    }
+
     /// A checkpoint took the place of another.
     fn is_published(&mut self, there: Option<Note>, new: Note) {
         let goes_back = there.is_some_and(|there| !new.tree.goes_on_from(there.tree));

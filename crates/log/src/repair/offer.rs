@@ -9,9 +9,10 @@ use lucarne_tlog::{Checkpoint, Level, SignedNote, Tile};
 
 use super::unsigned;
 use crate::Files;
-use crate::compress::gzip;
 use crate::fsck::beneath::{Depth, beneath};
 use crate::fsck::files::tile;
+use crate::gzip::gzip;
+use crate::names_tile::names_tile;
 use crate::stored::prefix;
 
 /// A place that may hold the same log: a mirror, a copy, a monitoring prefix.
@@ -53,6 +54,8 @@ impl<'s> Origin<'s> {
         for path in wrong {
             let offer = match (Tile::parse(path), self) {
                 (Ok(tile), _) => self.tile(&**own, tile).await,
+                // Nobody else can have others.
+                (Err(_), Origin::Beneath) => names(&**own, path).await,
                 (Err(_), Origin::Source(source)) if path.starts_with("issuer/") => {
                     source.files.read(path).await.ok().flatten()
                 }
@@ -106,12 +109,18 @@ impl Source {
     }
 }
 
+/// The names tile of this path, made of the entries of the log itself.
+async fn names(own: &dyn Files, path: &str) -> Option<Bytes> {
+    let data = Tile::parse_names(path).ok()?;
+    names_tile(&tile(own, data).await.ok()?).ok()
+}
+
 /// The bytes of a tile as a log stores them. Compression is signed by nobody: it is
 /// made anew.
 pub(super) fn stored(tile: Tile, plain: Bytes) -> Option<Bytes> {
     match tile.level() {
         Level::Hashes(_) => Some(plain),
-        Level::Data => gzip(&plain).ok().map(Bytes::from),
+        Level::Data => gzip(&plain).ok(),
     }
 }
 

@@ -7,7 +7,8 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::*;
-use crate::compress::{gunzip, gzip};
+use crate::compress::gunzip;
+use crate::gzip::gzip;
 use crate::stored_log::Stored;
 
 type Submitted = (Bytes, Arc<[Arc<Issuer>]>);
@@ -218,7 +219,7 @@ async fn what_no_hash_covers_is_looked_at() {
     ] {
         let other = right.copy();
         let packed = gzip(&hostile).unwrap();
-        other.0.write().insert(data.into(), packed.into());
+        other.0.write().insert(data.into(), packed);
         let (cured, left) = mend(&stored, &[&other], &signed).await;
         assert!(cured.is_empty());
         assert_eq!(left[0].path, data);

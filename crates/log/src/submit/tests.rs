@@ -6,48 +6,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use lucarne_ct::{LogKey, Policy, Roots};
+use lucarne_ct::Roots;
 use lucarne_mint::testing::Pki;
-use lucarne_storage::{Lock, MemoryAssets, MemoryLock};
+use lucarne_storage::{Assets, Lock, MemoryAssets, MemoryLock};
 use prometheus_client::registry::Registry;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::*;
+use crate::config::test_config;
 use crate::dedup::{Anchor, Dedup};
-use crate::{Clock, Log, LogConfig, Metrics};
+use crate::{Log, LogConfig, Metrics};
 
 const ENTRIES: usize = 300;
 const SEED: u64 = 11;
 
-struct World {
-    config: LogConfig,
-    assets: MemoryAssets,
+pub(super) struct World {
+    pub(super) config: LogConfig,
+    pub(super) assets: MemoryAssets,
     lock: MemoryLock,
 }
 
 impl World {
-    async fn new(cache: &Path) -> World {
-        let config = LogConfig {
-            shortname: "doubt".into(),
-            description: String::new(),
-            metadata: Default::default(),
-            origin: "log.example/doubt".into(),
-            submission_prefix: "http://log.example/doubt/".into(),
-            monitoring_prefix: "http://log.example/doubt/".into(),
-            key: LogKey::from_seed(&[7; 32]).unwrap().into(),
-            policy: Policy::default(),
-            verification: Arc::default(),
-            period: Duration::from_millis(5),
-            pool_size: 10_000,
-            checkpoint_interval: Duration::from_secs(5),
-            cache: cache.into(),
-            journal_bytes: 1 << 30,
-            read_cache_bytes: 1 << 20,
-            scrub: None,
-            known: None,
-            clock: Clock::system(),
-        };
+    pub(super) async fn new(cache: &Path) -> World {
+        let config = test_config("doubt", cache);
         let (assets, lock) = (MemoryAssets::new(), MemoryLock::new());
         Log::create(&config, &assets, &lock).await.unwrap();
         World {
@@ -75,21 +57,30 @@ impl World {
     }
 
     /// A log just started: it has issued nothing yet.
-    fn start(&self) -> Arc<Shared> {
+    pub(super) fn start(&self) -> Arc<Shared> {
+        begun(self.shared(Arc::new(self.assets.clone())))
+    }
+
+    /// The log upon this storage, before it is started.
+    pub(super) fn shared(&self, assets: Arc<dyn Assets>) -> Shared {
         let (roots, _) = Roots::from_pem(Pki::shared().roots_pem().as_bytes());
-        let shared = Arc::new(Shared::new(
+        Shared::new(
             self.config.clone(),
             roots,
-            Arc::new(self.assets.clone()),
+            assets,
             Arc::new(self.lock.clone()),
             &Metrics::register(&mut Registry::default()),
-        ));
-        tokio::spawn(shared.clone().supervise());
-        shared
+        )
     }
 }
 
-async fn stop(log: &Shared) {
+pub(super) fn begun(log: Shared) -> Arc<Shared> {
+    let log = Arc::new(log);
+    tokio::spawn(log.clone().supervise());
+    log
+}
+
+pub(super) async fn stop(log: &Shared) {
     log.closing.store(true, Ordering::SeqCst);
     if let Some(session) = log.session.load().as_ref() {
         session.pool.close();
@@ -99,7 +90,7 @@ async fn stop(log: &Shared) {
 }
 
 /// Polled: what is waited for is a state.
-async fn settled(log: &Shared, wished: impl Fn(&State) -> bool) -> State {
+pub(super) async fn settled(log: &Shared, wished: impl Fn(&State) -> bool) -> State {
     for _ in 0..6000 {
         let state = log.state.lock().clone();
         if wished(&state) {
@@ -110,18 +101,18 @@ async fn settled(log: &Shared, wished: impl Fn(&State) -> bool) -> State {
     panic!("the log stays {:?}", log.state.lock());
 }
 
-fn started(state: &State) -> bool {
+pub(super) fn started(state: &State) -> bool {
     matches!(state, State::Running | State::Stopped { .. })
 }
 
-struct Logged {
-    chain: Chain,
+pub(super) struct Logged {
+    pub(super) chain: Chain,
     signed: SignedEntry,
-    place: LeafPosition,
+    pub(super) place: LeafPosition,
 }
 
 /// Entries of a log, with the places that they really have.
-async fn fill(log: &Arc<Shared>, hosts: Range<usize>) -> Vec<Logged> {
+pub(super) async fn fill(log: &Arc<Shared>, hosts: Range<usize>) -> Vec<Logged> {
     let pki = Pki::shared();
     let chains: Vec<Chain> = hosts
         .map(|n| pki.certificate(&pki.p256, &format!("host-{n}.example")))
@@ -149,7 +140,7 @@ async fn fill(log: &Arc<Shared>, hosts: Range<usize>) -> Vec<Logged> {
 }
 
 /// Submits it: the right SCT, or none. Tells which.
-async fn answered(log: &Shared, entry: &Logged) -> bool {
+pub(super) async fn answered(log: &Shared, entry: &Logged) -> bool {
     match log.submit(EntryKind::X509, entry.chain.clone()).await {
         Ok(sct) => {
             let place = LeafPosition {

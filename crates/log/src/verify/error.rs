@@ -73,9 +73,6 @@ pub enum VerifyError {
         #[source]
         error: std::io::Error,
     },
-    /// A compressed data tile unpacks to something else.
-    #[error("{0}: compression: what comes out is not what went in")]
-    Unpacked(String),
 }
 
 /// The difference between an entry and what was submitted.

@@ -3,9 +3,11 @@
 
 mod crash;
 mod fixture;
+mod instances;
 mod life;
 mod objects;
 mod overload;
 mod power;
 mod refuse;
 mod scrub;
+mod turn;

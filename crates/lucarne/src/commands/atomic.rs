@@ -11,7 +11,7 @@ pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// The same with what is no text.
-pub(crate) fn write_bytes(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn write_bytes(path: &Path, bytes: &[u8]) -> io::Result<()> {
     // A link stays one; what it points to is replaced.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {

@@ -5,6 +5,7 @@
 //! the tree in a file of its own, which is written last.
 
 use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -14,9 +15,9 @@ use lucarne_log::{Left, Log, gunzip};
 use lucarne_tlog::{Level, TILE_WIDTH, Tile};
 use serde_json::json;
 
-use super::adopt::Checked;
+use super::adopt::{Checked, Findings};
 use super::lock::show;
-use super::{atomic, failed, fsck, looking};
+use super::{fsck, looking};
 use crate::cli::{GiveBack, Software};
 use crate::config::{Config, DataPlace, LockPlace, LogSettings};
 use crate::{open, runtime};
@@ -26,6 +27,7 @@ const STATE_VERSION: &str = "1";
 
 /// Makes the log ready for the other software.
 pub(crate) fn run(options: &GiveBack) -> ExitCode {
+    let mut findings = Findings::new(options.json);
     let (config, report) = match options.flags.given() {
         true => options.flags.read(),
         false => Config::read(&options.config),
@@ -36,64 +38,115 @@ pub(crate) fn run(options: &GiveBack) -> ExitCode {
             for line in report.problem_lines() {
                 eprintln!("problem: {line}");
             }
-            return failed("nothing was written; correct this first");
+            findings.refused("configuration", &report.problem_lines().join("; "));
+            return findings.fail("nothing was written; correct this first");
         }
     };
     let given = runtime::run(async {
         let log = looking::the_one(&config, options.name.as_deref())?;
-        give_back(&config, log, options.to).await
+        Ok(give_back(&config, log, options.to, &mut findings).await)
     });
+    let refused = |findings: &mut Findings, check: &str, error: &anyhow::Error| {
+        findings.refused(check, &format!("{error:#}"));
+        findings.fail("the log was not given back")
+    };
     match given {
-        Ok(said) => {
-            println!("{said}");
-            ExitCode::SUCCESS
-        }
-        Err(error) => failed(format_args!("the log was not given back: {error:#}")),
+        Ok(Ok((said, size))) => findings.end("given back", &said, size),
+        Ok(Err((check, error))) => refused(&mut findings, check, &error),
+        Err(error) => refused(&mut findings, "log", &error),
     }
 }
 
-async fn give_back(config: &Config, log: &LogSettings, to: Software) -> Result<String> {
-    let name = &log.shortname.value;
+/// A step that was refused, by its code.
+type Refused = (&'static str, anyhow::Error);
+
+/// Names the step that a refusal is of.
+fn of<T, E: Into<anyhow::Error>>(
+    check: &'static str,
+) -> impl FnOnce(Result<T, E>) -> Result<T, Refused> {
+    move |done| done.map_err(|error| (check, error.into()))
+}
+
+/// Looks at everything, and then writes what the other software needs; what is said of
+/// it, and the entries.
+async fn give_back(
+    config: &Config,
+    log: &LogSettings,
+    to: Software,
+    findings: &mut Findings,
+) -> Result<(String, u64), Refused> {
     let DataPlace::Directory(directory) = &log.data.value else {
-        bail!("a bucket is not given back by this: docs/migrating.md says why");
+        let why = "a bucket is not given back by this: docs/migrating.md says why";
+        return Err(("bucket", anyhow::anyhow!(why)));
     };
-    if to == Software::Sunlight {
-        ensure!(
-            matches!(config.checkpoints.value, LockPlace::Sqlite(_)),
-            "the lock {} is none that Sunlight reads: that is an SQLite database",
-            config.checkpoints.value
-        );
-    } else {
-        known_state(directory)?;
+    match to {
+        Software::Sunlight => of("lock")(of_sunlight(config))?,
+        Software::Tesseract => {
+            of(".state")(known_state(directory))?;
+            findings.right(".state", "of a version that is known");
+        }
     }
     // Held to the end: no process may sign meanwhile.
-    let assets = open::assets(&log.data.value, Arc::new(())).await?;
-    settled(config, log).await?;
-    let left = Log::left(log.to_log_config(), assets).await?;
-    whole(log, &left).await?;
-    let size = left.published().size;
-    if to == Software::Sunlight {
-        return Ok(format!(
+    let assets = of("stopped")(open::assets(&log.data.value, Arc::new(())).await)?;
+    findings.right("stopped", "no process has the directory open");
+    of("lock")(settled(config, log).await)?;
+    findings.right(
+        "lock",
+        "agrees with storage: all that was signed is published",
+    );
+    let left = of("checkpoint")(Log::left(log.to_log_config(), assets).await)?;
+    of("files")(whole(log, &left).await)?;
+    let (name, size) = (&log.shortname.value, left.published().size);
+    findings.right(
+        "files",
+        &format!("all {size} entries lead to the signed root"),
+    );
+    let said = match to {
+        Software::Sunlight => format!(
             "log {name} with its {size} entries is as Sunlight writes it: nothing had to be written. \
              Take the unit of `lucarne serve` away for good, let a read server serve the directory at \
              the monitoring prefix, and start Sunlight"
-        ));
-    }
-    let (published, place) = (left.published(), directory.clone());
-    let unpacked = tokio::task::spawn_blocking(move || unpack(&place, size)).await??;
-    let root = base64_simd::STANDARD.encode_to_string(published.root.0);
-    let state = format!(r#"{{"size":{size},"root":{}}}"#, json!(root));
-    let path = directory.join(".state/treeState");
-    atomic::write(&path, &state).with_context(|| format!("cannot write {}", path.display()))?;
-    synced(&path)?;
-    whole(log, &left).await?;
-    Ok(format!(
-        "log {name} with its {size} entries is as TesseraCT writes it: {unpacked} data tiles were \
-         unpacked, and .state/treeState is up to date. Take the unit of `lucarne serve` away for good, \
-         and start TesseraCT. Never start Lucarne again with the lock {}, which does not learn what \
-         TesseraCT signs: move it away",
+        ),
+        Software::Tesseract => {
+            let unpacked = of("write")(to_tesseract(directory, &left).await)?;
+            of("files")(whole(log, &left).await)?;
+            format!(
+                "log {name} with its {size} entries is as TesseraCT writes it: {unpacked} data tiles \
+                 were unpacked, and .state/treeState is up to date. Take the unit of `lucarne serve` \
+                 away for good, and start TesseraCT. Never start Lucarne again with the lock {}, which \
+                 does not learn what TesseraCT signs: move it away",
+                config.checkpoints.value
+            )
+        }
+    };
+    Ok((said, size))
+}
+
+/// Refuses a lock that Sunlight does not read.
+fn of_sunlight(config: &Config) -> Result<()> {
+    ensure!(
+        matches!(config.checkpoints.value, LockPlace::Sqlite(_)),
+        "the lock {} is none that Sunlight reads: that is an SQLite database",
         config.checkpoints.value
-    ))
+    );
+    Ok(())
+}
+
+/// Unpacks the data tiles, and then writes TesseraCT's note of the tree; the number of
+/// tiles.
+async fn to_tesseract(directory: &Path, left: &Left) -> Result<u64> {
+    let (published, place) = (left.published(), directory.to_owned());
+    let unpacked = tokio::task::spawn_blocking(move || unpack(&place, published.size)).await??;
+    let root = base64_simd::STANDARD.encode_to_string(left.published().root.0);
+    let state = format!(
+        r#"{{"size":{},"root":{}}}"#,
+        left.published().size,
+        json!(root)
+    );
+    let path = directory.join(".state/treeState");
+    replaced(directory, &path, state.as_bytes())
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(unpacked)
 }
 
 /// Refuses a state of TesseraCT's that is not there, or of another kind.
@@ -152,16 +205,21 @@ fn unpack(directory: &Path, size: u64) -> Result<u64> {
         let length = stored.len();
         let plain = gunzip(stored.into()).with_context(of_tile)?;
         if plain.len() != length {
-            atomic::write_bytes(&path, &plain).with_context(of_tile)?;
-            synced(&path)?;
+            replaced(directory, &path, &plain).with_context(of_tile)?;
             unpacked += 1;
         }
     }
     Ok(unpacked)
 }
 
-/// Makes the name of a file durable.
-fn synced(path: &Path) -> Result<()> {
+/// Puts other bytes in the place of a file, durably. What a stop in between leaves is
+/// among Lucarne's own files, and nobody's tile.
+fn replaced(directory: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
+    let beside = directory.join(".lucarne/given-back");
+    let mut file = File::create(&beside)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&beside, path)?;
     let directory = path.parent().context("a file lies in a directory")?;
     File::open(directory)?.sync_all()?;
     Ok(())

@@ -14,6 +14,7 @@ pub(crate) mod give_back;
 pub(crate) mod init;
 pub(crate) mod journal;
 pub(crate) mod keygen;
+pub(crate) mod lint;
 #[cfg(feature = "load")]
 pub(crate) mod load;
 pub(crate) mod lock;

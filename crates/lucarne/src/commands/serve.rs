@@ -6,14 +6,16 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use jiff::civil::Date;
+use lucarne_ct::Roots;
 use lucarne_http::Tls;
 
 use super::failed;
 use crate::cli::Serve;
 use crate::config::{Config, Report};
+use crate::creation::Creation;
 use crate::logging::Logging;
-use crate::server::{Creation, Server};
-use crate::{inception, runtime};
+use crate::server::{Begin, Ended, Predecessor, Server};
+use crate::{handover, inception, listen, runtime, successor};
 
 /// Runs until a signal asks to stop.
 pub(crate) fn run(options: &Serve, logging: &Logging) -> ExitCode {
@@ -42,13 +44,38 @@ pub(crate) fn run(options: &Serve, logging: &Logging) -> ExitCode {
         },
         None => None,
     };
-    let served = runtime::run(async {
-        let server = Server::start(config, roots, creation, testcert, logging).await?;
-        server.run().await
-    });
+    let served = runtime::run(serve(config, roots, creation, testcert, logging));
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(format_args!("{error:#}")),
+    }
+}
+
+async fn serve(
+    config: Config,
+    roots: Vec<Roots>,
+    creation: Creation,
+    testcert: Option<Arc<Tls>>,
+    logging: &Logging,
+) -> Result<()> {
+    successor::remember();
+    let taking = match &config.handover {
+        Some(path) => handover::ask(&path.value, &config).await?,
+        None => None,
+    };
+    let mut begin = Begin {
+        creation,
+        tls: testcert,
+        sockets: listen::activated()?,
+        predecessor: taking.map_or(Predecessor::Nobody, Predecessor::Another),
+    };
+    let mut roots = roots;
+    loop {
+        let server = Server::start(config.clone(), roots, begin, logging).await?;
+        match server.run().await? {
+            Ended::Stopped => return Ok(()),
+            Ended::Again(same, again) => (roots, begin) = (same, *again),
+        }
     }
 }
 

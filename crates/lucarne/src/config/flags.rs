@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lucarne_ct::{CcadbProgramme, Policy, Require};
 use lucarne_http::Limits;
-use lucarne_log::Clock;
+use lucarne_log::{Clock, LaneConfig};
 use lucarne_settings::{Located, Report};
 use lucarne_storage::ObjectStoreConfig;
 
@@ -276,6 +276,7 @@ impl Flags {
         Some(Config {
             listen: vec![unplaced(listen?)],
             checkpoints: unplaced(checkpoints?),
+            handover: None,
             tls,
             verification: verification.unwrap_or_default(),
             http,
@@ -456,16 +457,21 @@ impl Flags {
             key: key?.into(),
             cache: unplaced(cache?),
             period: unplaced(rounds.period.unwrap_or_else(|| log::default_period(&data))),
+            checkpoint_interval: rounds
+                .idle
+                .unwrap_or_else(|| log::default_checkpoint_interval(&data)),
             data: unplaced(data),
             roots: roots?,
             pool_size: unplaced(rounds.pool_size),
-            checkpoint_interval: rounds.idle,
+            lanes: LaneConfig::default(),
             journal: log::JOURNAL,
             read_cache: log::READ_CACHE,
             disk_cache: log::DISK_CACHE,
+            rfc6962_reads: false,
             scrub,
             policy,
             known: Vec::new(),
+            instances: None,
             clock: Clock::system(),
         })
     }
@@ -512,7 +518,7 @@ impl Flags {
             pool.and_then(|text| parse.value("pushback-max-outstanding", text, log::pool_size));
         Rounds {
             period,
-            idle: idle.unwrap_or(log::CHECKPOINT_INTERVAL),
+            idle,
             pool_size: pool.unwrap_or(log::POOL_SIZE),
         }
     }
@@ -557,7 +563,8 @@ impl Flags {
 struct Rounds {
     /// If it is given.
     period: Option<Duration>,
-    idle: Duration,
+    /// If it is given.
+    idle: Option<Duration>,
     pool_size: usize,
 }
 

@@ -2,15 +2,13 @@
 
 use std::path::PathBuf;
 
-use lucarne_ct::LogKey;
 use lucarne_log::Signer;
 use lucarne_settings::{Located, Reader, Report};
 
 use super::distinct::{self, Claimant, Claims};
 use super::place::DataPlace;
-use super::secret::Secret;
 use super::values::{self, Prefix};
-use super::{key, place, signer};
+use super::{place, secret, signer};
 
 /// As much of it as could be read.
 pub(super) struct Identity {
@@ -115,44 +113,7 @@ fn signer(reader: &mut Reader<'_, '_>) -> Option<Located<Signer>> {
                     "belongs to `signer`, which is not given",
                 );
             }
-            secret(reader).map(|key| key.map(Into::into))
-        }
-    }
-}
-
-/// Reads `secret` (or `seed`, as it was called) and the key that is there.
-pub(super) fn secret(reader: &mut Reader<'_, '_>) -> Option<Located<LogKey>> {
-    let mut name = "secret";
-    if !reader.has(name)
-        && let Some(old) = reader.text("seed")
-    {
-        name = "seed";
-        reader.warning(old.line, name, "is an old name for `secret`");
-    }
-    let directory = reader.directory();
-    let secret = reader.parse(name, |text| Secret::parse(text, directory));
-    let secret = reader.required(name, secret, "rome2026h1.seed.bin")?;
-    if let Some(file) = secret.value.file()
-        && let Some(others) = key::readable_by_others(file)
-    {
-        let message = format!(
-            "{} can be read by {others}: whoever has it can sign for the log; chmod 600",
-            file.display()
-        );
-        reader.warning(secret.line, name, message);
-    }
-    if let Some(server) = secret.value.exposed() {
-        let message = format!(
-            "comes from {server} without TLS: whoever reads along has it, and can sign for the log"
-        );
-        reader.warning(secret.line, name, message);
-    }
-    match secret.value.read() {
-        Ok(key) => Some(secret.map(|_| key)),
-        Err(why) => {
-            let message = format!("{} {why}", secret.value);
-            reader.problem(secret.line, name, message);
-            None
+            secret::key(reader).map(|key| key.map(Into::into))
         }
     }
 }

@@ -10,8 +10,10 @@ pub const TOP: &[&str] = &[
     "listen",
     "checkpoints",
     "checkpointspassword",
+    "handover",
     "tls",
     "http",
+    "read_limits",
     "verification",
     "defaults",
     "logs",
@@ -31,6 +33,16 @@ pub const HTTP: &[&str] = &[
     "idletimeout",
     "writetimeout",
     "draintimeout",
+    "trusted_proxies",
+];
+
+/// Keys under `read_limits`.
+pub const READ_LIMITS: &[&str] = &[
+    "client_rate",
+    "client_burst",
+    "no_contact_rate",
+    "no_contact_burst",
+    "remembered",
 ];
 
 /// Keys that identify one log: not to be shared through `defaults`.
@@ -75,6 +87,8 @@ pub const SHARED: &[&str] = &[
     "refusedroots",
     "period",
     "poolsize",
+    "freshness",
+    "backlog",
     "checkpointinterval",
     "notafterstart",
     "notafterlimit",
@@ -87,8 +101,10 @@ pub const SHARED: &[&str] = &[
     "maxjournal",
     "readcache",
     "diskcache",
+    "rfc6962reads",
     "scrub",
     "scrubwindow",
+    "instances",
     "intended_use",
     "submission_rate_limit",
     "monitoring_rate_limit",
@@ -96,6 +112,12 @@ pub const SHARED: &[&str] = &[
 
 /// Keys of each of a log's `planned_changes`.
 pub const PLANNED_CHANGE: &[&str] = &["new_status", "effective_date", "comment"];
+
+/// Keys of a log's `instances`.
+pub const INSTANCES: &[&str] = &["address", "listen", "key", "lease"];
+
+/// Keys of a log's `backlog`.
+pub const BACKLOG: &[&str] = &["rate", "pool"];
 
 /// Keys of a rate limit.
 pub const RATE_LIMIT: &[&str] = &["requests", "interval_seconds", "scope"];

@@ -6,17 +6,18 @@ use std::time::Duration;
 
 use jiff::civil::Date;
 use lucarne_ct::Policy;
-use lucarne_log::{Clock, KnownCheckpoints, LogConfig, Metadata, Signer};
+use lucarne_log::{Clock, KnownCheckpoints, LaneConfig, LogConfig, Metadata, Signer};
 use lucarne_settings::values::ValueError;
 use lucarne_settings::{Located, Node, Reader, Report, Section, Value, join};
 
 use super::distinct::{Claimant, Claims};
+use super::instances::{self, InstanceSettings};
 use super::place::DataPlace;
 use super::root_sources::RootSources;
 use super::scrub::{self, Scrub};
 use super::values::Prefix;
-use super::{accept, identity, keys, metadata, values};
-use crate::known::KnownPlaces;
+use super::{accept, identity, keys, lanes, metadata, values};
+use crate::known::{KnownPlaces, Place};
 
 /// One log as the operator wants it.
 #[derive(Clone, Debug)]
@@ -39,7 +40,7 @@ pub struct LogSettings {
     pub monitoring: Located<Prefix>,
     /// The holder of the key.
     pub key: Signer,
-    /// Directory for what can be lost: dedup index, CCADB roots.
+    /// Directory for what can be lost: dedup index, index of leaf hashes, CCADB roots.
     pub cache: Located<PathBuf>,
     /// The place of the log's data.
     pub data: Located<DataPlace>,
@@ -49,6 +50,8 @@ pub struct LogSettings {
     pub period: Located<Duration>,
     /// Most entries waiting for a round.
     pub pool_size: Located<usize>,
+    /// The lanes of submissions.
+    pub lanes: LaneConfig,
     /// Longest age of an idle log's checkpoint.
     pub checkpoint_interval: Duration,
     /// Most that the journal may have while storage is not made durable, in bytes.
@@ -57,12 +60,16 @@ pub struct LogSettings {
     pub read_cache: u64,
     /// Disk for tiles that are read from a bucket, in bytes.
     pub disk_cache: u64,
+    /// Whether it answers the reads of RFC 6962, too.
+    pub rfc6962_reads: bool,
     /// The reading of all its files again and again, if anybody does.
     pub scrub: Option<Scrub>,
     /// The policy of what the log accepts.
     pub policy: Policy,
     /// The URLs of checkpoints outside, which this log's must not be behind.
     pub known: Vec<Located<String>>,
+    /// The part of this process among several instances of the log, if there are several.
+    pub instances: Option<Located<InstanceSettings>>,
     /// The clock that it reads the time from.
     pub clock: Clock,
 }
@@ -74,8 +81,11 @@ const PERIOD: Duration = Duration::from_millis(200);
 const BUCKET_PERIOD: Duration = Duration::from_secs(1);
 /// Pool if `poolsize` is not given.
 pub(super) const POOL_SIZE: usize = 4000;
-/// Age of an idle checkpoint if `checkpointinterval` is not given.
-pub(super) const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(5);
+/// Age of the checkpoint of an idle log on a disk if `checkpointinterval` is not given.
+const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(5);
+/// The same of a log in a bucket, where a checkpoint is two paid requests: one for the lock, if that is
+/// in a bucket, too, and one for what is published.
+const BUCKET_CHECKPOINT_INTERVAL: Duration = Duration::from_secs(10);
 /// Bounds of `period`, in milliseconds.
 pub(super) const PERIODS: (u64, u64) = (1, 60_000);
 /// Bounds of `checkpointinterval`, in milliseconds.
@@ -92,6 +102,14 @@ pub(super) fn default_period(data: &DataPlace) -> Duration {
     match data {
         DataPlace::Directory(_) => PERIOD,
         DataPlace::Bucket(_) => BUCKET_PERIOD,
+    }
+}
+
+/// Age of an idle checkpoint if `checkpointinterval` is not given.
+pub(super) fn default_checkpoint_interval(data: &DataPlace) -> Duration {
+    match data {
+        DataPlace::Directory(_) => CHECKPOINT_INTERVAL,
+        DataPlace::Bucket(_) => BUCKET_CHECKPOINT_INTERVAL,
     }
 }
 
@@ -117,9 +135,14 @@ impl LogSettings {
         self.cache.value.join(format!("tiles-{id}"))
     }
 
-    fn known_places(&self) -> Option<Arc<dyn KnownCheckpoints>> {
-        let places = KnownPlaces::of(self);
-        (!self.known.is_empty()).then(|| Arc::new(places) as _)
+    /// Returns the places outside where a checkpoint of this log may be known.
+    pub(crate) fn known_places(&self) -> KnownPlaces {
+        let urls = self.known.iter().map(|url| Place::Url(url.value.clone()));
+        KnownPlaces(urls.collect())
+    }
+
+    fn known_checkpoints(&self) -> Option<Arc<dyn KnownCheckpoints>> {
+        (!self.known.is_empty()).then(|| Arc::new(self.known_places()) as _)
     }
 
     /// Returns what the `log` crate needs to know, with a verification of the log's own.
@@ -136,12 +159,15 @@ impl LogSettings {
             verification: Arc::default(),
             period: self.period.value,
             pool_size: self.pool_size.value,
+            lanes: self.lanes.clone(),
             checkpoint_interval: self.checkpoint_interval,
             cache: self.cache.value.join("dedup"),
             journal_bytes: self.journal,
             read_cache_bytes: self.read_cache,
+            rfc6962_reads: (self.rfc6962_reads).then(|| self.cache.value.join("leaves")),
             scrub: self.scrub.map(|scrub| scrub.config(&self.cache.value)),
-            known: self.known_places(),
+            known: self.known_checkpoints(),
+            instances: (self.instances.as_ref()).map(|instances| instances.value.config()),
             clock: self.clock.clone(),
         }
     }
@@ -167,6 +193,9 @@ pub(super) fn read(
     let rounds = rounds(&mut reader);
     let roots = accept::roots(&mut reader);
     let policy = accept::policy(&mut reader);
+    let (place, signer) = (identity.data.as_ref(), identity.key.as_ref());
+    let (place, signer) = (place.map(|it| &it.value), signer.map(|it| &it.value));
+    let instances = instances::read(&mut reader, place, signer);
     let prefixes = [&identity.submission, &identity.monitoring];
     let prefixes = prefixes.map(|prefix| prefix.as_ref().map(|prefix| &prefix.value));
     let likely = metadata::likely_use(&roots, &policy, &prefixes);
@@ -190,6 +219,8 @@ pub(super) fn read(
         value: default_period(&data.value),
         line: None,
     });
+    let interval = rounds.checkpoint_interval;
+    let checkpoint_interval = interval.unwrap_or_else(|| default_checkpoint_interval(&data.value));
     Some(LogSettings {
         line: Some(node.line),
         shortname: identity.shortname?,
@@ -205,13 +236,16 @@ pub(super) fn read(
         roots,
         period,
         pool_size: rounds.pool_size,
-        checkpoint_interval: rounds.checkpoint_interval,
+        lanes: rounds.lanes,
+        checkpoint_interval,
         journal: rounds.journal,
         read_cache: rounds.read_cache,
         disk_cache: rounds.disk_cache,
+        rfc6962_reads: rounds.rfc6962_reads,
         scrub,
         policy,
         known,
+        instances,
         clock: Clock::system(),
     })
 }
@@ -233,10 +267,13 @@ struct Rounds {
     /// If it is given.
     period: Option<Located<Duration>>,
     pool_size: Located<usize>,
-    checkpoint_interval: Duration,
+    lanes: LaneConfig,
+    /// If it is given.
+    checkpoint_interval: Option<Duration>,
     journal: u64,
     read_cache: u64,
     disk_cache: u64,
+    rfc6962_reads: bool,
     scrub: scrub::Keys,
 }
 
@@ -246,20 +283,24 @@ fn rounds(reader: &mut Reader<'_, '_>) -> Rounds {
         "checkpointinterval",
         values::milliseconds(CHECKPOINT_INTERVALS.0, CHECKPOINT_INTERVALS.1),
     );
-    let pool_size = reader.parse("poolsize", pool_size);
+    let pool_size = reader.parse("poolsize", pool_size).unwrap_or(Located {
+        value: POOL_SIZE,
+        line: None,
+    });
+    let lanes = lanes::read(reader, pool_size.value);
     let journal = reader.parse("maxjournal", values::number(1, 1 << 20, "MiB"));
     let mebibytes = reader.parse("readcache", values::number(0, 1 << 20, "MiB"));
     let on_disk = reader.parse("diskcache", values::number(0, 1 << 24, "MiB"));
+    let rfc6962_reads = reader.parse("rfc6962reads", values::boolean);
     Rounds {
         period,
-        pool_size: pool_size.unwrap_or(Located {
-            value: POOL_SIZE,
-            line: None,
-        }),
-        checkpoint_interval: interval.map_or(CHECKPOINT_INTERVAL, |located| located.value),
+        pool_size,
+        lanes,
+        checkpoint_interval: interval.map(|located| located.value),
         journal: journal.map_or(JOURNAL, |located| located.value << 20),
         read_cache: mebibytes.map_or(READ_CACHE, |located| located.value << 20),
         disk_cache: on_disk.map_or(DISK_CACHE, |located| located.value << 20),
+        rfc6962_reads: rfc6962_reads.is_some_and(|located| located.value),
         scrub: scrub::read(reader),
     }
 }

@@ -10,27 +10,32 @@ mod distinct;
 mod flags;
 mod go;
 mod identity;
+mod instances;
 mod key;
 pub mod keys;
+mod lanes;
 mod log;
 mod manager;
 mod metadata;
 mod place;
+mod read_limits;
 mod root_sources;
 mod scrub;
 mod secret;
 mod server;
+mod shared_directory;
 mod signer;
 mod tesseract;
-mod values;
+pub(crate) mod values;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use lucarne_http::Limits;
 use lucarne_settings::{Node, Reader, Section, Value, join, tree};
 
 pub use crate::verification::VerifyBy;
 pub use flags::Flags;
+pub use instances::InstanceSettings;
 pub(crate) use key::{describe as describe_key, read as read_key};
 pub use log::LogSettings;
 pub use lucarne_settings::{Finding, Located, Report};
@@ -42,8 +47,8 @@ pub(crate) use signer::SignerConfig;
 pub use tesseract::Ignored;
 #[cfg(any(feature = "load", feature = "proxy"))]
 pub(crate) use values::listen;
+pub(crate) use values::rfc3339;
 pub use values::{Listen, Prefix};
-pub(crate) use values::{PrefixError, checkpoint_url, rfc3339};
 
 /// A whole configuration.
 #[derive(Clone, Debug)]
@@ -52,6 +57,8 @@ pub struct Config {
     pub listen: Vec<Located<Listen>>,
     /// The lock.
     pub checkpoints: Located<LockPlace>,
+    /// The socket at which the next process takes over.
+    pub handover: Option<Located<PathBuf>>,
     /// Certificate and key; plain HTTP without.
     pub tls: Option<TlsFiles>,
     /// By what all logs verify signatures.
@@ -98,7 +105,8 @@ impl Config {
         let top = keys::open(&root, "", keys::TOP, report)?;
         let defaults = top.get("defaults").and_then(|node| defaults(node, report));
         let logs = logs(&top, defaults, directory, report);
-        let http = server::http(&top, directory, report);
+        let mut http = server::http(&top, directory, report);
+        http.reads = read_limits::limits(&top, directory, report);
         let tls = server::tls(&top, directory, report);
         let mut reader = Reader::new(top, "", directory, report);
         let listen = reader.list("listen", values::listen);
@@ -110,12 +118,20 @@ impl Config {
             );
         }
         let verification = reader.parse("verification", values::verify_by);
+        let handover = reader.path("handover");
         let checkpoints = place::lock(&mut reader)?;
         let data = logs.iter().map(|log| (log.key_path(""), &log.data.value));
         distinct::apart(&checkpoints, data, report);
+        shared_directory::refuse(&checkpoints.value, &logs, report);
+        let shared = logs.iter().filter_map(|log| {
+            let instances = log.instances.as_ref()?;
+            Some((log.key_path("instances"), instances.line))
+        });
+        instances::fit(&checkpoints, handover.is_some(), shared, report);
         Some(Config {
             listen,
             checkpoints,
+            handover,
             tls,
             verification: verification.map_or(VerifyBy::Fast, |located| located.value),
             http,

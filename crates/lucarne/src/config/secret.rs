@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::str::Utf8Error;
 
 use lucarne_ct::LogKey;
+use lucarne_settings::{Located, Reader};
 
 use super::command::{self, CommandError};
 use super::key::{self, KeyError};
@@ -186,6 +187,43 @@ impl Secret {
             },
             Secret::Command(words) => Ok(command::output(words)?),
             Secret::Manager(manager) => Ok(manager.fetch()?),
+        }
+    }
+}
+
+/// Reads `secret` (or `seed`, as it was called) and the key that is there.
+pub(super) fn key(reader: &mut Reader<'_, '_>) -> Option<Located<LogKey>> {
+    let mut name = "secret";
+    if !reader.has(name)
+        && let Some(old) = reader.text("seed")
+    {
+        name = "seed";
+        reader.warning(old.line, name, "is an old name for `secret`");
+    }
+    let directory = reader.directory();
+    let secret = reader.parse(name, |text| Secret::parse(text, directory));
+    let secret = reader.required(name, secret, "rome2026h1.seed.bin")?;
+    if let Some(file) = secret.value.file()
+        && let Some(others) = key::readable_by_others(file)
+    {
+        let message = format!(
+            "{} can be read by {others}: whoever has it can sign for the log; chmod 600",
+            file.display()
+        );
+        reader.warning(secret.line, name, message);
+    }
+    if let Some(server) = secret.value.exposed() {
+        let message = format!(
+            "comes from {server} without TLS: whoever reads along has it, and can sign for the log"
+        );
+        reader.warning(secret.line, name, message);
+    }
+    match secret.value.read() {
+        Ok(key) => Some(secret.map(|_| key)),
+        Err(why) => {
+            let message = format!("{} {why}", secret.value);
+            reader.problem(secret.line, name, message);
+            None
         }
     }
 }

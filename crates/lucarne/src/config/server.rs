@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use lucarne_http::Limits;
 use lucarne_settings::{Located, Reader, Report, Section};
 
-use super::{keys, values};
+use super::{keys, read_limits, values};
 
 /// Bounds of `maxbody`: no real chain comes near 2 MiB, and 256 of them still make a tile.
 pub(super) const BODY_BYTES: (u64, u64) = (1024, 2 << 20);
@@ -73,6 +73,7 @@ pub(super) fn http(top: &Section<'_>, directory: &Path, report: &mut Report) -> 
             *limit = value.value as usize;
         }
     }
+    limits.trusted_proxies = read_limits::trusted_proxies(&mut reader);
     // One body at least, with its request's head.
     let (body, client) = (limits.body_bytes, limits.client_inflight_bytes);
     if client < 2 * body || limits.inflight_bytes < client {

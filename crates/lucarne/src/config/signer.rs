@@ -9,7 +9,7 @@ use lucarne_settings::{Located, Node, Reader, Report, Section, Value, tree};
 
 #[cfg(feature = "pkcs11")]
 use super::secret::Secret;
-use super::{identity, keys};
+use super::{keys, secret};
 
 /// The configuration of a signer.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ fn log(
     let origin = reader.required("origin", origin, "ct.example/2026h1");
     let key = match reader.path("module") {
         Some(module) => token(&module, &mut reader),
-        None => identity::secret(&mut reader).map(|key| Box::new(key.value) as _),
+        None => secret::key(&mut reader).map(|key| Box::new(key.value) as _),
     };
     Some((origin?.value, key?))
 }

@@ -1,16 +1,24 @@
 //! What the configuration file may say, and what is said of the others.
 //!
-//! The snapshots in `snapshots/` are the messages as operators read them.
+//! Of places, of limits and of what an operator says of a log in a file each; what holds for all
+//! keys, what is taken over from Sunlight, and what is wrong, here. The snapshots in `snapshots/` are the messages as operators read them.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
+use std::num::NonZeroU32;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use lucarne::config::{Config, Report, VerifyBy};
-use lucarne_log::{IntendedUse, Metadata, PlannedChange, RateLimit, Status};
+use lucarne_http::Rate;
+use lucarne_log::{IntendedUse, LaneConfig, Metadata, PlannedChange, RateLimit, Status};
 use lucarne_mint::{Authority, CaOptions, KeyType};
 use lucarne_testkit::{TempDir, temp_dir};
+
+mod limits;
+mod metadata;
+mod places;
 
 /// A directory with two seeds, a PEM key for TLS, and roots.
 fn files() -> TempDir {
@@ -79,54 +87,6 @@ fn in_bucket(settings: &str) -> String {
 /// The same file with another lock.
 fn lock(place: &str) -> String {
     with("").replace("lock.db", place)
-}
-
-#[test]
-fn data_may_be_in_buckets() {
-    let directory = files();
-    let yaml = "listen: [\":0\"]\n\
-         checkpoints: postgres://u:secret@host/db\n\
-         defaults: {roots: roots.pem, s3bucket: logs, s3region: eu-central-1, s3endpoint: \"http://127.0.0.1:9000\"}\n\
-         logs:\n\
-         - {shortname: a, submissionprefix: \"https://ct.example/a\", secret: a.bin, s3keyprefix: a/, cache: ca}\n\
-         - {shortname: b, submissionprefix: \"https://ct.example/b\", secret: b.bin, localdirectory: b}\n";
-    let (config, said) = read(yaml, directory.path());
-    assert_eq!(said, "");
-    let config = config.unwrap();
-    let shown = |log: usize| config.logs[log].data.value.to_string();
-    assert_eq!(shown(0), "s3://logs/a/ at http://127.0.0.1:9000");
-    // Its own place replaces that of the defaults.
-    assert_eq!(shown(1), directory.path().join("b").display().to_string());
-    // Rounds cost requests there.
-    let period = |log: usize| config.logs[log].period.value.as_millis();
-    assert_eq!((period(0), period(1)), (1000, 200));
-    assert_eq!(config.checkpoints.value.to_string(), "postgres://u@host/db");
-    assert!(!format!("{config:?}").contains("secret@"));
-}
-
-#[test]
-fn the_lock_is_a_path_or_a_url() {
-    let directory = files();
-    let shown = |place: &str| {
-        let (config, said) = read(&lock(place), directory.path());
-        assert_eq!(said, "", "{place}");
-        let shown = config.unwrap().checkpoints.value.to_string();
-        shown.replace(&directory.path().display().to_string(), "DIR")
-    };
-    assert_eq!(shown("sqlite:lock.db"), "DIR/lock.db");
-    assert_eq!(shown("mysql://u:p@h/db"), "mysql://u@h/db");
-    assert_eq!(
-        shown("s3://b/lock?endpoint=http://h:1&region=eu"),
-        "s3://b/lock/ at http://h:1"
-    );
-    assert_eq!(
-        shown("gs://b/lock?credentials=none&endpoint=http://h:1"),
-        "gs://b/lock/ at http://h:1"
-    );
-    assert_eq!(
-        shown("az://c/lock?account=us"),
-        "az://c/lock/ of account us"
-    );
 }
 
 #[test]
@@ -217,15 +177,6 @@ fn names_are_not_numbers() {
 }
 
 #[test]
-fn ports_and_plain_http_in_prefixes() {
-    let directory = files();
-    let yaml = with("").replace("https://ct.example/a/", "http://[::1]:6962");
-    let config = read(&yaml, directory.path()).0.unwrap();
-    assert_eq!(config.logs[0].origin, "[::1]:6962");
-    assert_eq!(config.logs[0].submission.value.url, "http://[::1]:6962/");
-}
-
-#[test]
 fn defaults_and_merge_keys_reach_every_log() {
     let directory = files();
     let yaml = "listen: [\":0\"]\n\
@@ -247,116 +198,7 @@ fn defaults_and_merge_keys_reach_every_log() {
     assert_eq!(config.logs[1].policy.require, lucarne_ct::Require::Any);
 }
 
-#[test]
-fn an_operator_says_what_a_log_is_for() {
-    let directory = files();
-    let metadata = |settings: &str| {
-        let (config, said) = read(&with(settings), directory.path());
-        assert_eq!(said, "", "{settings}");
-        config.unwrap().logs[0].metadata.clone()
-    };
-    assert_eq!(metadata(""), Metadata::default());
-    let said = metadata(
-        "intended_use: production\n\
-         inception: 2026-01-02\n\
-         planned_changes:\n\
-         \x20 - {new_status: inactive, effective_date: 2028-01-01, comment: archived}\n\
-         \x20 - {new_status: readonly, effective_date: 2027-06-01T12:00:00Z}\n\
-         submission_rate_limit: {requests: 100, interval_seconds: 10, scope: ip}\n\
-         monitoring_rate_limit: {requests: 2000, interval_seconds: 60}",
-    );
-    let change = |new_status, effective_ms, comment: Option<&str>| PlannedChange {
-        new_status,
-        effective_ms,
-        comment: comment.map(str::to_owned),
-    };
-    let rate = |requests, interval_seconds, scope: Option<&str>| {
-        let scope = scope.map(str::to_owned);
-        Some(RateLimit {
-            requests,
-            interval_seconds,
-            scope,
-        })
-    };
-    let expected = Metadata {
-        intended_use: IntendedUse::Production,
-        active_since: Some(1_767_312_000_000),
-        planned_changes: vec![
-            change(Status::Inactive, 1_830_297_600_000, Some("archived")),
-            change(Status::ReadOnly, 1_811_851_200_000, None),
-        ],
-        submission_rate_limit: rate(100, 10, Some("ip")),
-        monitoring_rate_limit: rate(2000, 60, None),
-    };
-    assert_eq!(said, expected);
-    let active = metadata("inception: 2026-01-02\nstatus_timestamp: 2026-01-03T00:00:00Z");
-    assert_eq!(active.active_since, Some(1_767_398_400_000));
-}
-
 /// Production is what nobody claims by mistake.
-#[test]
-fn what_a_log_is_for_is_told_by_its_roots() {
-    let directory = files();
-    let window = "notafterstart: 2026-01-01\nnotafterlimit: 2026-07-01";
-    let intended = |yaml: String| {
-        let (config, said) = read(&yaml, directory.path());
-        assert_eq!(said, "", "{yaml}");
-        config.unwrap().logs[0].metadata.intended_use
-    };
-    let by_ccadb = |settings: &str| with(settings).replace("    roots: roots.pem\n", "");
-    assert_eq!(intended(by_ccadb(window)), IntendedUse::Production);
-    for test in [
-        with(window),
-        by_ccadb(""),
-        by_ccadb(&format!("{window}\nccadbroots: testing")),
-        by_ccadb(&format!("{window}\nrequire: any")),
-        by_ccadb(window).replace("https://", "http://"),
-        by_ccadb(&format!("{window}\nintended_use: test")),
-    ] {
-        assert_eq!(intended(test), IntendedUse::Test);
-    }
-}
-
-#[test]
-fn what_an_operator_says_is_checked() {
-    for (settings, expected) in [
-        (
-            "intended_use: prod",
-            "lucarne.yaml:10: logs[a].intended_use: `prod` is none of `production`, `test` and \
-             `decommissioned`",
-        ),
-        (
-            "planned_changes: [{new_status: gone, effective_date: 2028-01-01}]",
-            "lucarne.yaml:10: logs[a].planned_changes.new_status: `gone` is none of `active`, \
-             `readonly` and `inactive`",
-        ),
-        (
-            "planned_changes: {new_status: inactive}",
-            "lucarne.yaml:10: logs[a].planned_changes.effective_date: is missing; for example \
-             `effective_date: 2028-01-01T00:00:00Z`",
-        ),
-        (
-            "submission_rate_limit: {requests: 5, interval_seconds: 1, scope: planet}",
-            "lucarne.yaml:10: logs[a].submission_rate_limit.scope: `planet` is none of ip, asn, \
-             subnet, user-agent, geography, global",
-        ),
-        (
-            "refusedroots: 1234",
-            "lucarne.yaml:10: logs[a].refusedroots: `1234` is neither a SHA-256 fingerprint (64 \
-             hexadecimal digits) nor a file of such",
-        ),
-    ] {
-        assert_eq!(said(&with(settings)), expected);
-    }
-}
-
-#[test]
-fn no_pool_limit_is_zero_as_in_sunlight() {
-    let directory = files();
-    let config = read(&with("poolsize: 0"), directory.path()).0.unwrap();
-    assert_eq!(config.logs[0].pool_size.value, u32::MAX as usize);
-}
-
 #[test]
 fn pem_keys_work_and_give_another_log() {
     let directory = files();

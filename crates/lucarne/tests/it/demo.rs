@@ -3,10 +3,11 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::path::PathBuf;
 
 use crate::common::{LUCARNE, PATIENCE, assert_has, eventually, lucarne, run};
 use lucarne_testkit::{Client, Launch, free_port, temp_dir};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 #[test]
 fn the_demo_answers_stops_and_goes_on() {
@@ -67,6 +68,82 @@ fn the_demo_answers_stops_and_goes_on() {
         &["check", "-c", "lucarne-demo/lucarne.yaml"],
     );
     assert_eq!(code, 0, "{said}");
+}
+
+/// Three processes, the page that shows who leads, and the command that kills it, as printed.
+#[test]
+fn of_three_instances_another_leads_once_the_leader_is_killed() {
+    let directory = temp_dir();
+    let instances = DemoInstances(directory.path().join("lucarne-demo-instances"));
+    let listen = format!("127.0.0.1:{}", free_port());
+    let mut size = 0;
+    for is_first in [true, false] {
+        let mut demo = Launch::new(LUCARNE)
+            .args(["demo", "--instances", "3", "--listen", &listen])
+            .directory(directory.path())
+            .spawn()
+            .unwrap();
+        let kill = demo.wait_for_output("kill -9 ", PATIENCE).unwrap();
+        let page = demo.wait_for_output("    who leads ", PATIENCE).unwrap();
+        let log = demo.wait_for_output("    log ", PATIENCE).unwrap();
+        let url = |line: &str| Client::new(line.split_whitespace().last().unwrap());
+        let (page, log) = (url(&page), url(&log));
+        // Who leads, by the page.
+        let leader = async || {
+            let page = page.get("").await.unwrap().text();
+            assert_eq!(page.matches("<td>follows<td>").count(), 2, "{page}");
+            let (_, row) = page.split_once("<tr class=\"leads\">").unwrap();
+            row.split("<tr").next().unwrap().to_owned()
+        };
+        run(async {
+            assert_has(&leader().await, kill.trim());
+            let note = log.get("checkpoint").await.unwrap().text();
+            let shown = note.lines().nth(1).unwrap().parse::<u64>().unwrap();
+            assert!(shown >= size, "{shown} after {size}");
+            size = shown;
+        });
+        if is_first {
+            let killed = Launch::new("sh").args(["-c", kill.trim()]).run().unwrap();
+            assert!(killed.status.success(), "{killed:?}");
+            let told = demo.wait_for_output("nobody got an SCT", PATIENCE).unwrap();
+            assert_has(&told, "leads; for ");
+            assert_has(&demo.output(), "is gone; it is started again soon");
+            run(eventually("the killed one follows", async || {
+                let page = page.get("").await.unwrap().text();
+                page.matches("<td>follows<td>").count() == 2
+            }));
+            assert!(!run(leader()).contains(kill.trim()));
+        }
+        demo.signal(Signal::INT).unwrap();
+        let status = demo.wait(PATIENCE).unwrap();
+        assert_eq!(status.code(), Some(0), "{}", demo.output());
+        assert_has(&demo.output(), "nothing that was submitted is lost");
+    }
+    assert_eq!(instances.processes(), [0; 0], "none is left");
+}
+
+/// The processes that a demo has started in this directory: they outlive one that is killed, as it
+/// is when the test fails.
+struct DemoInstances(PathBuf);
+
+impl DemoInstances {
+    fn processes(&self) -> Vec<i32> {
+        let all = fs::read_dir("/proc").unwrap().flatten();
+        let here = all.filter(|process| {
+            let at = fs::read_link(process.path().join("cwd"));
+            at.is_ok_and(|at| at == self.0)
+        });
+        let number = |process: fs::DirEntry| process.file_name().to_str()?.parse().ok();
+        here.filter_map(number).collect()
+    }
+}
+
+impl Drop for DemoInstances {
+    fn drop(&mut self) {
+        for process in self.processes().into_iter().filter_map(Pid::from_raw) {
+            let _ = kill_process(process, Signal::KILL);
+        }
+    }
 }
 
 #[test]

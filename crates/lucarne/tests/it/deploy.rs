@@ -22,7 +22,14 @@ struct Recipe {
 }
 
 impl Recipe {
+    /// A page with one server, which gets a port of its own.
     fn read(name: &str) -> Self {
+        let recipe = Self::read_as_it_is(name);
+        let here = format!("127.0.0.1:{}", recipe.port);
+        recipe.with("127.0.0.1:6962", &here)
+    }
+
+    fn read_as_it_is(name: &str) -> Self {
         let file = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../../docs/deploy")
             .join(name);
@@ -35,8 +42,7 @@ impl Recipe {
             port: free_port(),
         };
         assert!(recipe.blocks.len() >= 5, "{name} has few commands");
-        let here = format!("127.0.0.1:{}", recipe.port);
-        recipe.with("127.0.0.1:6962", &here)
+        recipe
     }
 
     /// Puts one thing in the place of another, which must be there.
@@ -210,4 +216,83 @@ fn posix_and_postgresql() {
         assert!(!output.status.success(), "{all}");
         assert_has(&all, "certificate");
     }
+}
+
+/// The instances that a page has started, by the files that it puts their numbers into.
+struct Started<'r>(&'r Recipe);
+
+impl Started<'_> {
+    fn kill(&self) {
+        let kill = "for n in 1 2 3; do kill -9 \"$(cat instance$n.pid)\" || true; done";
+        let _ = self.0.shell(kill).run();
+    }
+}
+
+impl Drop for Started<'_> {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A number that makes three free ports with 1, 2 and 3 behind it.
+fn free_tens() -> u16 {
+    loop {
+        let first = free_port();
+        let follow = |n: u16| free_port() == first + n;
+        if first % 10 == 1 && follow(1) && follow(2) {
+            return first / 10;
+        }
+    }
+}
+
+#[test]
+fn several_instances() {
+    let store = ObjectStore::minio().unwrap();
+    let (clients, instances) = (free_tens(), free_tens());
+    let recipe = Recipe::read_as_it_is("instances.md")
+        .with_store(&store)
+        .with("127.0.0.1:696", &format!("127.0.0.1:{clients}"))
+        .with("127.0.0.1:697", &format!("127.0.0.1:{instances}"));
+    let started = Started(&recipe);
+    let (mut loads, mut killed) = (0, false);
+    for block in &recipe.blocks {
+        let serves = block.contains("lucarne serve");
+        // What goes on behind the block must not keep its output open.
+        let (block, loaded) = match serves {
+            true => (format!("{{\n{block}\n}} >/dev/null"), false),
+            false => (block.clone(), block.contains("lucarne load")),
+        };
+        let output = recipe.shell(&block).run().unwrap();
+        let said = crate::common::all(&output);
+        assert!(output.status.success(), "{block}\n{said}");
+        killed |= block.contains("kill -9");
+        if loaded {
+            assert_has(&said, "proven, 0 late, 0 missing");
+            assert!(!said.contains(" 0 entries promised"), "{said}");
+            loads += 1;
+        }
+        if serves {
+            one_leads(clients);
+        }
+    }
+    assert!(killed && loads == 2, "{loads}");
+    drop(started);
+}
+
+/// Waits until one leads, and all are healthy.
+fn one_leads(ports: u16) {
+    run(eventually("one leads", async || {
+        let mut leaders = 0;
+        for n in 1..=3 {
+            let client = Client::new(format!("http://127.0.0.1:{ports}{n}"));
+            let Ok(answer) = client.get("health").await else {
+                return false;
+            };
+            leaders += usize::from(answer.text().contains("\"running\""));
+            if answer.status != 200 {
+                return false;
+            }
+        }
+        leaders == 1
+    }));
 }

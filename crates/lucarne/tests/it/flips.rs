@@ -167,17 +167,12 @@ fn flip(files: &Files, copy: &Path, paths: &[String], count: usize, random: &mut
     assert!(server.stop(PATIENCE).unwrap().success());
 }
 
-/// The same bytes but for a bit. Some of gzip's header say nothing (the time, the system):
-/// who reads them has the right tile.
+/// The same bytes but for a bit.
 fn flipped(good: &[u8], random: &mut StdRng) -> Vec<u8> {
-    loop {
-        let mut bad = good.to_vec();
-        let bit = random.random_range(0..8 * bad.len());
-        bad[bit / 8] ^= 1 << (bit % 8);
-        if plain(&bad) != plain(good) {
-            return bad;
-        }
-    }
+    let mut bad = good.to_vec();
+    let bit = random.random_range(0..8 * bad.len());
+    bad[bit / 8] ^= 1 << (bit % 8);
+    bad
 }
 
 fn is_entries(path: &&String) -> bool {

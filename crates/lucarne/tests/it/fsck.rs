@@ -9,7 +9,7 @@ use lucarne_testkit::{Launch, LogUnderTest, Place, Server};
 use serde_json::Value;
 
 use crate::common::load::Load;
-use crate::common::{LUCARNE, PATIENCE, assert_has, log, log_at, lucarne, ready, run};
+use crate::common::{LUCARNE, PATIENCE, assert_has, eventually, log, log_at, lucarne, ready, run};
 
 const ENTRIES: usize = 300;
 
@@ -30,6 +30,11 @@ pub(crate) fn grown(log: &LogUnderTest) -> Server {
         }
     });
     server
+}
+
+/// Waits for a file that the server writes in its own time.
+fn eventually_exists(file: &Path) {
+    run(eventually("the file exists", async || file.exists()));
 }
 
 /// Exit code and JSON lines of a check.
@@ -59,6 +64,8 @@ pub(crate) fn last(lines: &[Value]) -> &Value {
 fn a_running_log_is_right_from_everywhere() {
     let log = log("period: 20");
     let mut server = grown(&log);
+    // The server writes the file some time after the log has opened.
+    eventually_exists(&log.data().join("log.v3.json"));
     let key = STANDARD.encode_to_string(log.public_key());
     let (data, url, origin) = (log.data(), log.url(), log.origin());
     let known = ["--log-public-key", &key, "--origin", &origin];

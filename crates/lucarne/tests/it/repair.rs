@@ -94,6 +94,39 @@ fn a_running_log_is_put_right_from_a_copy() {
     assert!(server.stop(PATIENCE).unwrap().success());
 }
 
+/// Names tiles are made of the entries, by nobody's help: those that are wrong, and all where the
+/// log had none.
+#[test]
+fn names_tiles_are_made_anew() {
+    let log = log("period: 20");
+    let mut server = grown(&log);
+    assert!(server.stop(PATIENCE).unwrap().success());
+    let names = log.data().join("tile/names");
+    let good = flip(&names.join("000"));
+    let (code, lines) = checked(log.path(), &[]);
+    assert_eq!(code, 1, "{lines:?}");
+    assert_eq!(about(&lines, "tile/names/000")["problem"], "gzip");
+    let (code, lines) = repaired(&log, &[]);
+    assert_eq!(code, 0, "{lines:?}");
+    assert_eq!(std::fs::read(names.join("000")).unwrap(), good);
+
+    // As an earlier version left it.
+    std::fs::remove_dir_all(&names).unwrap();
+    assert_eq!(checked(log.path(), &[]).0, 0);
+    let (code, lines) = repaired(&log, &[]);
+    assert_eq!(code, 0, "{lines:?}");
+    assert_eq!(
+        about(&lines, "tile/names/000")["repaired_from"],
+        "what lies beneath it"
+    );
+    assert_eq!(std::fs::read(names.join("000")).unwrap(), good);
+    std::fs::remove_file(names.join("000")).unwrap();
+    let (code, lines) = checked(log.path(), &[]);
+    // Before the first that is there none was ever made, as far as can be told.
+    assert_eq!(code, 0, "{lines:?}");
+    assert_eq!(repaired(&log, &[]).0, 0);
+}
+
 /// A hash tile needs nobody, and its line says where it comes from.
 #[test]
 fn a_hash_tile_is_made_anew() {

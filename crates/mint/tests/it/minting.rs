@@ -267,7 +267,7 @@ fn odd_certificates_are_as_odd_as_asked() {
     template.lengths = Lengths::Long;
     template.serial = vec![0xff];
     template.not_before = Time::from_unix(0).with_form(TimeForm::Generalized);
-    let md5 = oid::algorithm(&oid::MD5_WITH_RSA, Der::null);
+    let md5 = lucarne_mint::algorithm(&oid::MD5_WITH_RSA, Der::null);
     template.outer_algorithm = Some(md5.clone());
     template.extensions.push(Extension {
         oid: "1.2.3.4".parse().unwrap(),

@@ -1,10 +1,10 @@
 //! The views: the same for the page and for JSON.
 
-use lucarne_ct::{Certificate, Delivery, display_name};
+use lucarne_ct::{Certificate, Delivery, SctFinding, SeenSct, display_name};
 use serde::Serialize;
 
 use super::filter::{Filter, PAGE_SIZE, Show, encoded};
-use super::judge::{Finding, Judgement, POLICIES, SeenSct};
+use super::judge::{Judgement, POLICIES};
 use super::memory::{Host, Memory, Record};
 use super::names::dns_names;
 use super::shared::Shared;
@@ -215,7 +215,8 @@ fn host_row(host: &Host, record: &Record, now_ms: u64) -> HostRow {
 
 fn valid(judgement: &Judgement) -> usize {
     let scts = judgement.scts.iter();
-    scts.filter(|sct| sct.finding == Finding::Valid).count()
+    scts.filter(|sct| sct.seen.finding == SctFinding::Valid)
+        .count()
 }
 
 fn verdicts(judgement: &Judgement) -> Vec<VerdictRow> {
@@ -336,7 +337,7 @@ fn certificate(record: &Record, now_ms: u64) -> CertificateView {
         scts: judgement
             .scts
             .iter()
-            .map(|seen| sct(seen, not_after))
+            .map(|sct_seen| sct(&sct_seen.seen, not_after))
             .collect(),
         chain: issuer_views(&record.issuers),
         completed_by: issuer_views(&record.path.added),
@@ -384,7 +385,7 @@ fn sct(seen: &SeenSct, not_after: Option<i64>) -> SctView {
         timestamp: sct.map(|sct| time(sct.timestamp)),
         leaf_index: sct.and_then(|sct| sct.index()),
         finding: seen.finding.name(),
-        valid: seen.finding == Finding::Valid,
+        valid: seen.finding == SctFinding::Valid,
         is_false: seen.finding.is_false(),
         text: seen.finding.text(),
         note: outside.then_some("the certificate expires outside of what this log takes"),

@@ -181,7 +181,7 @@ impl Worker {
             .get_or_create(&StandingLabels { standing })
             .inc();
         for sct in &judgement.scts {
-            let (delivery, finding) = (sct.delivery.name(), sct.finding.name());
+            let (delivery, finding) = (sct.seen.delivery.name(), sct.seen.finding.name());
             metrics
                 .scts
                 .get_or_create(&SctLabels { delivery, finding })

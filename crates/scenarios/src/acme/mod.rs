@@ -38,6 +38,7 @@ mod order;
 mod probe;
 mod problem;
 mod rate_limits;
+mod registration;
 mod responder;
 mod scenario;
 mod shared_state;

@@ -12,6 +12,7 @@ use super::directory::Directory;
 use super::enrol::Enrolment;
 use super::options::{AccountReuse, Flow, KeyAlgorithm, Until};
 use super::probe::{probe, renewal_info};
+use super::registration;
 use super::shared_state::SharedState;
 use crate::random::Random;
 
@@ -161,11 +162,11 @@ impl AcmeUser {
         let shared = self.shared.clone();
         let account = match shared.options.accounts {
             AccountReuse::Own => {
-                Arc::new(Account::register(&mut self.client, iteration, directory).await?)
+                Arc::new(registration::register(&mut self.client, iteration, directory).await?)
             }
             AccountReuse::Shared => {
                 let register = async || {
-                    let account = Account::register(&mut self.client, iteration, directory);
+                    let account = registration::register(&mut self.client, iteration, directory);
                     account.await.map(Arc::new)
                 };
                 shared.account.get_or_try_init(register).await?.clone()

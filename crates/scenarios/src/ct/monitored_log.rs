@@ -8,6 +8,7 @@ use lucarne_ct::CheckpointVerifier;
 use lucarne_load::{Note, PrepareError, Recorder, Stop};
 use lucarne_mint::now_ms;
 use parking_lot::Mutex;
+use tokio::sync::OnceCell;
 
 use super::checks::{self, CheckSink, Finding, TaggedRecorder};
 use super::fetch::{Fetch, FetchError};
@@ -39,6 +40,35 @@ pub(crate) struct MonitoredLog {
 
 /// The wait for promises at the end of a run, beyond the merge delay.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The logs of a scenario, with what it keeps of each: opened once, for all users.
+pub(super) struct OpenedLogs<L>(OnceCell<Vec<L>>);
+
+impl<L> Default for OpenedLogs<L> {
+    fn default() -> Self {
+        OpenedLogs(OnceCell::new())
+    }
+}
+
+impl<L: AsRef<MonitoredLog>> OpenedLogs<L> {
+    /// Opens them, the first time.
+    pub(super) async fn open(
+        &self,
+        open: impl Future<Output = Result<Vec<L>, PrepareError>>,
+    ) -> Result<(), PrepareError> {
+        self.0.get_or_try_init(|| open).await.map(drop)
+    }
+
+    /// All of them; none before they are opened.
+    pub(super) fn all(&self) -> &[L] {
+        self.0.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// What all scenarios keep of them.
+    pub(super) fn monitored(&self) -> impl Iterator<Item = &MonitoredLog> {
+        self.all().iter().map(AsRef::as_ref)
+    }
+}
 
 /// Follows all of these logs until `stop`.
 pub(super) async fn follow<'l>(

@@ -82,6 +82,13 @@ fn assert_good(outcome: &Outcome, checks: &[&str]) {
     }
 }
 
+/// Says of a run that all its errors are those of Pebble's own race.
+fn pebble_lacks_an_order(outcome: &Outcome) -> bool {
+    let details = outcome.summary.errors.iter().flat_map(|it| &it.details);
+    let mut ours = details.map(|it| it.contains("could not find order resulting in the given"));
+    !outcome.summary.errors.is_empty() && ours.all(|it| it)
+}
+
 #[test]
 fn whole_enrolments_with_nonces_refused() {
     let pebble = pebble(5);
@@ -91,7 +98,13 @@ fn whole_enrolments_with_nonces_refused() {
         think: TimeSpan(Duration::from_millis(500)),
         ..options(&pebble, Flow::Enrol)
     };
-    let outcome = run(options, 6, 12);
+    let mut outcome = run(options.clone(), 6, 12);
+    // On a machine with much to do, the moment may be a long one.
+    for _ in 0..2 {
+        if pebble_lacks_an_order(&outcome) {
+            outcome = run(options.clone(), 6, 12);
+        }
+    }
     assert_good(
         &outcome,
         &[

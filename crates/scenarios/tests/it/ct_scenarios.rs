@@ -110,12 +110,15 @@ fn config(name: &str, address: SocketAddr, directory: &Path) -> LogConfig {
         verification: Arc::default(),
         period: Duration::from_millis(20),
         pool_size: 1000,
+        lanes: Default::default(),
         checkpoint_interval: Duration::from_secs(5),
         cache: directory.join(name),
         journal_bytes: 1 << 30,
         read_cache_bytes: 64 << 20,
+        rfc6962_reads: None,
         scrub: None,
         known: None,
+        instances: None,
         clock: Clock::system(),
     }
 }

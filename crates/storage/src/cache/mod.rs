@@ -82,6 +82,10 @@ impl Assets for CachedAssets {
         self.assets.publishes_durably()
     }
 
+    async fn close(&self) -> Result<(), AssetError> {
+        self.assets.close().await
+    }
+
     async fn get(&self, path: &str) -> Result<Option<Bytes>, AssetError> {
         self.assets.get(path).await
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::LockBackend;
-use crate::{Lock, LockError, LogId};
+use crate::{Lease, LeaseError, Lock, LockError, LogId};
 
 type Backend<'b> = &'b dyn LockBackend;
 
@@ -196,4 +196,43 @@ pub async fn checking_changes_nothing(backend: Backend<'_>) {
     }
     assert_eq!(load(&*two, &LOG).await.unwrap(), b"0");
     two.replace(&LOG, b"0", b"1").await.unwrap();
+}
+
+/// The lease is a value of its own: of those who saw the same, one takes it.
+pub async fn a_lease_is_taken_once(backend: Backend<'_>) {
+    let mut locks: Vec<Arc<dyn Lock>> = Vec::new();
+    for _ in 0..3 {
+        locks.push(Arc::from(backend.open().await));
+    }
+    locks[0].create(&LOG, b"checkpoint").await.unwrap();
+    let lease = |holder: u8, epoch| Lease {
+        holder: Some([holder; 16]),
+        address: format!("10.0.0.{holder}:6963"),
+        epoch,
+        renewal: 0,
+    };
+    let first = lease(0, 1);
+    first.create(&*locks[0], &LOG).await.unwrap();
+    let mut seen = Vec::new();
+    // All look before any of them takes it: who looks later may take it from who has it then.
+    for lock in &locks {
+        seen.push(Lease::load(&**lock, &LOG).await.unwrap().unwrap());
+    }
+    let mut tasks = tokio::task::JoinSet::new();
+    for ((lock, seen), holder) in locks.iter().cloned().zip(seen).zip(1..) {
+        let taken = lease(holder, 2);
+        tasks.spawn(async move { (seen.replace(&taken, &*lock, &LOG).await, taken) });
+    }
+    let (taken, lost): (Vec<_>, Vec<_>) = tasks
+        .join_all()
+        .await
+        .into_iter()
+        .partition(|it| it.0.is_ok());
+    assert_eq!(taken.len(), 1);
+    assert!(lost.iter().all(|it| matches!(it.0, Err(LeaseError::Lost))));
+    for lock in &locks {
+        let found = Lease::load(&**lock, &LOG).await.unwrap();
+        assert_eq!(found.as_ref(), Some(&taken[0].1));
+        assert_eq!(load(&**lock, &LOG).await.unwrap(), b"checkpoint");
+    }
 }

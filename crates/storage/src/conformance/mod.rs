@@ -110,6 +110,7 @@ macro_rules! lock_conformance {
             one_of_fifty_wins_each_step
             many_logs_share_a_lock
             checking_changes_nothing
+            a_lease_is_taken_once
         }
     };
 }

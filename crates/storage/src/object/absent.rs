@@ -62,6 +62,15 @@ pub async fn repairs(config: &ObjectStoreConfig) -> Result<Arc<dyn Repairs>, Ass
     Err(left_out(config).into())
 }
 
+/// Opens nothing.
+///
+/// # Errors
+///
+/// [`AssetError::NotBuilt`].
+pub async fn has_conditions(config: &ObjectStoreConfig) -> Result<bool, AssetError> {
+    Err(left_out(config).into())
+}
+
 pub(super) fn check(config: &ObjectStoreConfig) -> Result<(), AssetError> {
     Err(left_out(config).into())
 }

@@ -46,4 +46,4 @@ use self::absent as opening;
 #[cfg(feature = "object-stores")]
 pub use self::assets::ObjectAssets;
 pub use self::config::{Azure, Bucket, Gcs, ObjectStoreConfig, RequestPolicy, S3, S3Keys};
-pub use self::opening::{journal, lock, look_into_lock, open, repairs};
+pub use self::opening::{has_conditions, journal, lock, look_into_lock, open, repairs};

@@ -64,6 +64,16 @@ pub async fn repairs(config: &ObjectStoreConfig) -> Result<Arc<dyn Repairs>, Ass
     Ok(Arc::new(ObjectAssets::open(config).await?))
 }
 
+/// Asks whether the bucket may be written and holds puts to conditions, by one that
+/// must fail. Where it is not held to that, an empty object is there for a moment.
+///
+/// # Errors
+///
+/// As [`ObjectAssets::open`], and if it may not be written.
+pub async fn has_conditions(config: &ObjectStoreConfig) -> Result<bool, AssetError> {
+    ObjectAssets::open(config).await?.has_conditions().await
+}
+
 /// Checks whether it could be a bucket, as far as that can be told without asking it.
 pub(super) fn check(config: &ObjectStoreConfig) -> Result<(), AssetError> {
     config.connect(Arc::default()).map(drop)

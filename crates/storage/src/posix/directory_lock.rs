@@ -1,7 +1,7 @@
 //! One process per directory.
 
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -30,11 +30,16 @@ impl DirectoryLock {
         // For people and for the message above; the lock does not depend on it.
         let noted = file
             .set_len(0)
-            .and_then(|()| writeln!(file, "{}", std::process::id()));
+            .and_then(|()| writeln!(file, "{} {}", std::process::id(), machine()));
         if let Err(e) = noted {
             tracing::debug!(path = %path.display(), error = %e, "cannot note the process id");
         }
         Ok(Self { file })
+    }
+
+    /// Lets go of the directory, for another process to take it.
+    pub(super) fn release(&self) -> io::Result<()> {
+        Ok(flock(&self.file, FlockOperation::Unlock)?)
     }
 
     /// The file that holds it.
@@ -56,16 +61,27 @@ impl DirectoryLock {
     }
 }
 
+/// The name of this machine, without spaces.
+fn machine() -> String {
+    let name = rustix::system::uname();
+    name.nodename()
+        .to_string_lossy()
+        .replace(char::is_whitespace, "-")
+}
+
 /// Locks the file, or says who has.
 fn hold(file: &mut File, directory: &Path, path: &Path) -> Result<(), AssetError> {
     match flock(&*file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::WOULDBLOCK) => {
-            let mut pid = String::new();
-            let _ = file.read_to_string(&mut pid);
+            let mut owner = String::new();
+            let _ = file.read_to_string(&mut owner);
+            let mut words = owner.split_whitespace();
+            let (pid, other) = (words.next(), words.next().filter(|name| *name != machine()));
             Err(AssetError::InUse {
                 directory: directory.display().to_string(),
-                pid: pid.trim().parse().ok(),
+                pid: pid.and_then(|pid| pid.parse().ok()),
+                machine: other.map(str::to_owned),
             })
         }
         Err(e) => Err(AssetError::io("lock", path.display().to_string(), e.into())),

@@ -23,6 +23,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -72,6 +73,8 @@ struct Directory {
     stats: Arc<Stats>,
     /// Nothing is written.
     read_only: bool,
+    /// Another process may have it.
+    closed: AtomicBool,
     /// Last, so that the directory is let go of after all else.
     lock: Option<DirectoryLock>,
 }
@@ -152,6 +155,7 @@ impl PosixAssets {
             path,
             given,
             read_only,
+            closed: AtomicBool::new(false),
             lock,
         };
         Self {
@@ -210,17 +214,18 @@ impl PosixAssets {
 
 impl Directory {
     fn writable(&self) -> Result<&Self, AssetError> {
-        match self.read_only {
-            false => Ok(self),
-            true => {
-                let error = io::ErrorKind::ReadOnlyFilesystem.into();
-                Err(AssetError::io(
-                    "write",
-                    self.path.display().to_string(),
-                    error,
-                ))
-            }
-        }
+        let error = match self.read_only {
+            false if !self.closed.load(Ordering::SeqCst) => return Ok(self),
+            false => io::Error::other("it was let go of, for another process"),
+            true => io::ErrorKind::ReadOnlyFilesystem.into(),
+        };
+        let path = self.path.display().to_string();
+        Err(AssetError::io("write", path, error))
+    }
+
+    fn let_go(&self) -> Result<(), AssetError> {
+        let released = self.lock.as_ref().map_or(Ok(()), DirectoryLock::release);
+        released.map_err(|e| AssetError::io("let go of", self.path.display().to_string(), e))
     }
 }
 
@@ -297,6 +302,16 @@ impl Assets for PosixAssets {
             Ok(Some(status.f_bavail.saturating_mul(status.f_frsize)))
         })
         .await
+    }
+
+    async fn close(&self) -> Result<(), AssetError> {
+        // In the lanes of what writes: behind all that was begun, even what was given up.
+        let closed = |d: &Directory| {
+            d.closed.store(true, Ordering::SeqCst);
+            Ok(())
+        };
+        self.blocking(&self.settling, closed).await?;
+        self.blocking(&self.rounds, Directory::let_go).await
     }
 
     fn stats(&self) -> &Stats {

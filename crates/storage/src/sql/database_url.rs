@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use url::Url;
 
-use super::opening;
 use crate::{LockError, NotBuilt};
 
 /// Parameters of URLs that tell where a server is. Others may be secret.
@@ -30,6 +29,15 @@ impl fmt::Display for DatabaseUrl {
 }
 
 impl DatabaseUrl {
+    /// Returns whether this build has it: by its cargo features.
+    fn is_built(&self) -> bool {
+        match self {
+            Self::Sqlite(_) => cfg!(feature = "sqlite"),
+            Self::MySql(_) => cfg!(feature = "mysql"),
+            Self::Postgres(_) => cfg!(feature = "postgres"),
+        }
+    }
+
     pub(super) fn parse(place: &str) -> Result<Self, LockError> {
         let Some((scheme, rest)) = place.split_once(':') else {
             return sqlite(place);
@@ -65,7 +73,7 @@ impl DatabaseUrl {
             return Err(malformed(&"it names no database"));
         }
         let place = kind(url);
-        match opening::has(&place) {
+        match place.is_built() {
             true => Ok(place),
             false => Err(place.left_out()),
         }

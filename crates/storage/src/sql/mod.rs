@@ -21,11 +21,13 @@ mod renewal;
 mod server;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod tessera;
 
 use async_trait::async_trait;
 
 use self::database_url::DatabaseUrl;
 use self::dialect::Dialect;
+pub use self::tessera::TesseraState;
 use crate::{Lock, LockError, LogId};
 
 /// A lock in an SQL database, shared by all logs of a process.
@@ -82,6 +84,25 @@ impl SqlLock {
     pub async fn create(place: &str) -> Result<Self, LockError> {
         opening::create(&DatabaseUrl::parse(place)?).await?;
         Self::open(place).await
+    }
+
+    /// Returns whether there is one, of whatever log: a file, or on a server the table.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub async fn is_there(place: &str) -> Result<bool, LockError> {
+        opening::is_there(&DatabaseUrl::parse(place)?).await
+    }
+
+    /// Returns the state of the tree that TesseraCT keeps in this database, which is
+    /// to hold the lock of its log; `None` if it keeps none there.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open), and if it is of a version that is not known.
+    pub async fn tessera(place: &str) -> Result<Option<TesseraState>, LockError> {
+        opening::tessera(&DatabaseUrl::parse(place)?).await
     }
 
     /// The statement by which an administrator makes the table, where the

@@ -1,6 +1,7 @@
 //! The databases of this build: those whose cargo features it was built with.
 
 use super::Database;
+use super::TesseraState;
 use super::database_url::DatabaseUrl;
 #[cfg(feature = "sqlite")]
 use super::looking::Looking;
@@ -12,16 +13,9 @@ use super::postgres::Postgres;
 use super::server::Server;
 #[cfg(feature = "sqlite")]
 use super::sqlite::{self, Sqlite};
+#[cfg(feature = "mysql")]
+use super::tessera;
 use crate::LockError;
-
-/// Returns whether it is one of them.
-pub(super) fn has(place: &DatabaseUrl) -> bool {
-    match place {
-        DatabaseUrl::Sqlite(_) => cfg!(feature = "sqlite"),
-        DatabaseUrl::MySql(_) => cfg!(feature = "mysql"),
-        DatabaseUrl::Postgres(_) => cfg!(feature = "postgres"),
-    }
-}
 
 /// See [`SqlLock::open`](super::SqlLock::open).
 pub(super) async fn open(place: &DatabaseUrl) -> Result<Box<dyn Database>, LockError> {
@@ -44,6 +38,28 @@ pub(super) async fn look(place: &DatabaseUrl) -> Result<Box<dyn Database>, LockE
         #[cfg(feature = "sqlite")]
         DatabaseUrl::Sqlite(path) => Ok(Box::new(Looking::into(path).await?)),
         server => open(server).await,
+    }
+}
+
+/// See [`SqlLock::is_there`](super::SqlLock::is_there).
+pub(super) async fn is_there(place: &DatabaseUrl) -> Result<bool, LockError> {
+    match place {
+        DatabaseUrl::Sqlite(path) => Ok(path.exists()),
+        #[cfg(feature = "mysql")]
+        DatabaseUrl::MySql(url) => Server::<MySql>::is_there(url).await,
+        #[cfg(feature = "postgres")]
+        DatabaseUrl::Postgres(url) => Server::<Postgres>::is_there(url).await,
+        #[cfg(not(all(feature = "mysql", feature = "postgres")))]
+        absent => Err(absent.left_out()),
+    }
+}
+
+/// See [`SqlLock::tessera`](super::SqlLock::tessera).
+pub(super) async fn tessera(place: &DatabaseUrl) -> Result<Option<TesseraState>, LockError> {
+    match place {
+        #[cfg(feature = "mysql")]
+        DatabaseUrl::MySql(url) => tessera::read(url).await,
+        _ => Ok(None),
     }
 }
 

@@ -182,6 +182,14 @@ impl<E: Engine> Server<E> {
         Ok(server)
     }
 
+    /// Returns whether the table is there.
+    pub(super) async fn is_there(url: &Url) -> Result<bool, LockError> {
+        let server = Self::new(url)?;
+        let mut connection = server.first().await?;
+        let found = server.answer(E::examine(&mut connection)).await?;
+        Ok(found.is_some())
+    }
+
     /// Makes the table.
     pub(super) async fn create(url: &Url) -> Result<(), LockError> {
         let server = Self::new(url)?;
@@ -198,7 +206,7 @@ impl<E: Engine> Server<E> {
         Ok(())
     }
 
-    fn new(url: &Url) -> Result<Self, LockError> {
+    pub(super) fn new(url: &Url) -> Result<Self, LockError> {
         let location = database_url::location(url);
         let engine = E::new(url).map_err(|e| LockError::Unusable {
             location: location.clone(),
@@ -212,12 +220,12 @@ impl<E: Engine> Server<E> {
     }
 
     /// The first connection: at this time, whatever fails is said at once.
-    async fn first(&self) -> Result<E::Connection, LockError> {
+    pub(super) async fn first(&self) -> Result<E::Connection, LockError> {
         self.answer(self.engine.connect()).await
     }
 
     /// Waits for one answer, while opening.
-    async fn answer<T>(
+    pub(super) async fn answer<T>(
         &self,
         answer: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, LockError> {

@@ -395,3 +395,32 @@ async fn a_directory_that_was_moved_away_is_noticed() {
     std::fs::rename(parent.path().join("lock"), here.join(".lucarne/lock")).unwrap();
     assert_eq!(assets.staged().await.unwrap().len(), 2);
 }
+
+/// What was closed lets another process have the directory, and writes nothing any
+/// more; it can still be read.
+#[tokio::test]
+async fn what_was_closed_is_another_process_s() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = PosixAssets::create(directory.path()).unwrap();
+    let checkpoint =
+        |text: &'static str| vec![Asset::new("checkpoint", text, AssetKind::Checkpoint)];
+    first.publish(checkpoint("first")).await.unwrap();
+    let in_use = PosixAssets::open(directory.path()).err().unwrap();
+    assert!(
+        matches!(in_use, AssetError::InUse { machine: None, .. }),
+        "{in_use}"
+    );
+    first.close().await.unwrap();
+    let second = PosixAssets::open(directory.path()).unwrap();
+    second.publish(checkpoint("second")).await.unwrap();
+    for refused in [
+        first.publish(checkpoint("third")).await,
+        first.stage(1, b"a round".as_slice().into()).await,
+        first.settle(1).await,
+    ] {
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("let go of"), "{refused}");
+    }
+    let read = first.get("checkpoint").await.unwrap().unwrap();
+    assert_eq!(&read[..], b"second");
+}

@@ -8,6 +8,7 @@ pub const OCTET_STRING: u8 = 0x04;
 pub const NULL: u8 = 0x05;
 pub const OID: u8 = 0x06;
 pub const UTF8_STRING: u8 = 0x0c;
+pub const NUMERIC_STRING: u8 = 0x12;
 pub const PRINTABLE_STRING: u8 = 0x13;
 pub const TELETEX_STRING: u8 = 0x14;
 pub const IA5_STRING: u8 = 0x16;

@@ -6,7 +6,9 @@
 
 mod availability;
 mod directory;
+mod following;
 mod monitoring;
+mod rfc6962;
 mod site;
 mod submission;
 

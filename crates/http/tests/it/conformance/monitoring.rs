@@ -38,6 +38,28 @@ async fn the_checkpoint_verifies_and_is_not_cached() {
     assert_ne!(newer.header("etag"), Some(&*tag));
 }
 
+/// A cache that leaves the query out of its key has nothing to mix up: no answer depends on one.
+#[tokio::test]
+async fn no_answer_depends_on_a_query() {
+    let (_test, server) = demo(5).await;
+    for path in [
+        "/demo/checkpoint",
+        "/demo/tile/0/000.p/5",
+        "/demo/tile/data/000.p/5",
+    ] {
+        let plain = server.get(path).await;
+        assert_eq!(plain.status, 200, "{path}");
+        for query in ["?first=1&second=3", "?first=2&second=5"] {
+            let asked = server.get(&format!("{path}{query}")).await;
+            assert_eq!(asked.status, 200, "{path}{query}");
+            assert_eq!(asked.body, plain.body, "{path}{query}");
+            assert_eq!(asked.header("etag"), plain.header("etag"), "{path}{query}");
+        }
+    }
+    let proof = "/demo/ct/v1/get-sth-consistency?first=1&second=5";
+    assert_eq!(server.get(proof).await.status, 404);
+}
+
 /// Statements 22 to 24.
 #[tokio::test]
 async fn hash_tiles_of_every_width_and_no_more() {
@@ -124,6 +146,65 @@ async fn hash_tiles_of_every_width_and_no_more() {
         assert_eq!(leaf_hash(&leaf), hash);
     }
     assert!(rest.is_empty());
+}
+
+/// Names tiles (the extension of Sunlight's): a line for each entry, of every width, in gzip or plain.
+#[tokio::test]
+async fn names_tiles_have_a_line_for_each_entry() {
+    let (test, server) = demo(300).await;
+    let plain = |path: &'static str| server.ask("GET", path, &[("accept-encoding", "identity")]);
+    let full = plain("/demo/tile/names/000").await;
+    assert_eq!((full.status, full.header("content-encoding")), (200, None));
+    for (header, value) in [
+        ("content-type", "application/jsonl; charset=utf-8"),
+        ("cache-control", "public, max-age=31536000, immutable"),
+        ("access-control-allow-origin", "*"),
+        ("vary", "accept-encoding"),
+    ] {
+        assert_eq!(full.header(header), Some(value), "{header}");
+    }
+    let data = plain("/demo/tile/data/000").await;
+    let (mut rest, mut due) = (&data.body[..], Vec::new());
+    while !rest.is_empty() {
+        let leaf = TileLeafRef::read(&mut rest).unwrap();
+        lucarne_ct::TrimmedEntry::of(&leaf).write_line(&mut due);
+    }
+    assert_eq!(full.body, due);
+    let lines: Vec<serde_json::Value> = full
+        .text()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 256);
+    assert!(
+        lines
+            .iter()
+            .all(|line| !line["DNS"].as_array().unwrap().is_empty())
+    );
+
+    // The file in storage has what is served, and the partial one begins the full one.
+    for path in ["tile/names/000", "tile/names/001.p/44"] {
+        let served = server.get(&format!("/demo/{path}")).await;
+        assert_eq!(served.header("content-encoding"), Some("gzip"));
+        let stored = test.stored.get(path).await;
+        assert_eq!(served.body, stored.unwrap().unwrap(), "{path}");
+        let tag = served.header("etag").unwrap().to_owned();
+        let path = format!("/demo/{path}");
+        let again = server.ask("GET", &path, &[("if-none-match", &tag)]).await;
+        assert_eq!(again.status, 304);
+    }
+    for width in [1, 100, 255] {
+        let path = format!("/demo/tile/names/000.p/{width}");
+        let partial = server.ask("GET", &path, &[("accept-encoding", "identity")]);
+        let partial = partial.await.body;
+        assert!(full.body.starts_with(&partial[..]));
+        let lines = partial.iter().filter(|byte| **byte == b'\n').count();
+        assert_eq!(lines, width);
+    }
+    for path in ["001", "001.p/45", "002.p/1", "data/000", "0/000", "000.p/0"] {
+        let answer = server.get(&format!("/demo/tile/names/{path}")).await;
+        assert_eq!(answer.status, 404, "{path}");
+    }
 }
 
 /// Statement 25: data tiles in every encoding.

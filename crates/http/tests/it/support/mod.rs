@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lucarne_ct::{Chain, EntryKind, LogKey, Policy, Roots, Sct};
 use lucarne_http::{EndpointSet, Limits, Listener, Site, Tls, serve};
-use lucarne_log::{Clock, Log, LogConfig, Metrics, State};
+use lucarne_log::{Clock, LaneConfig, Log, LogConfig, Metrics, State, Turn};
 use lucarne_mint::{Authority, CaOptions, KeyPair, KeyType, LeafOptions};
 use lucarne_storage::Assets;
 use lucarne_storage::memory::{MemoryAssets, MemoryLock};
@@ -25,7 +25,10 @@ pub struct TestLog {
     pub leaf_key: Arc<KeyPair>,
     /// SCTs in every leaf: random bytes, which do not compress.
     pub scts: usize,
+    /// The files in memory with which it began.
     pub assets: MemoryAssets,
+    /// Where its files lie now.
+    pub stored: Arc<dyn Assets>,
     pub lock: MemoryLock,
     /// What must live as long as the log.
     pub kept: Option<Box<dyn std::any::Any + Send + Sync>>,
@@ -48,12 +51,19 @@ pub fn config(name: &str, cache: &std::path::Path) -> LogConfig {
         verification: Arc::default(),
         period: Duration::from_millis(20),
         pool_size: 1000,
+        // What tests fill a log with may be of either lane.
+        lanes: LaneConfig {
+            old_pool: Some(1000),
+            ..LaneConfig::default()
+        },
         checkpoint_interval: Duration::from_secs(5),
         cache: cache.to_owned(),
         journal_bytes: 1 << 30,
         read_cache_bytes: 64 << 20,
+        rfc6962_reads: None,
         scrub: None,
         known: None,
+        instances: None,
         clock: Clock::system(),
     }
 }
@@ -101,27 +111,54 @@ impl TestLog {
         .unwrap();
         let (assets, lock) = (MemoryAssets::new(), MemoryLock::new());
         Log::create(&config, &assets, &lock).await.unwrap();
-        let log = start_log(config, &ca, Arc::new(assets.clone()), &lock, metrics);
+        let stored: Arc<dyn Assets> = Arc::new(assets.clone());
+        let log = start_log(config, &ca, stored.clone(), &lock, metrics);
         TestLog {
             log,
             ca,
             leaf_key: Arc::new(KeyPair::generate(KeyType::EcdsaP256).unwrap()),
             scts: 0,
             assets,
+            stored,
             lock,
             kept: None,
             _cache: cache,
         }
     }
 
+    /// The same log, stopped and started as by a process that waits for its turn.
+    pub async fn in_turn(self, turn: Turn) -> TestLog {
+        self.log.shutdown().await;
+        let (roots, _) = Roots::from_pem(self.ca.certificate_pem().as_bytes());
+        let places = (self.stored.clone(), Arc::new(self.lock.clone()) as _);
+        let metrics = Metrics::register(&mut Registry::default());
+        let log = Log::start_in_turn(self.log.config().clone(), roots, places, &metrics, turn);
+        TestLog { log, ..self }
+    }
+
+    /// The same log, stopped and started with other settings; it need not come up.
+    pub async fn changed(self, change: impl FnOnce(&mut LogConfig)) -> TestLog {
+        self.log.shutdown().await;
+        let mut config = self.log.config().clone();
+        change(&mut config);
+        let assets = Arc::new(self.assets.clone());
+        let metrics = Metrics::register(&mut Registry::default());
+        let log = start_log(config, &self.ca, assets, &self.lock, &metrics);
+        TestLog { log, ..self }
+    }
+
     /// The same log, stopped and started on other assets: the same files
     /// elsewhere, or none yet.
-    pub async fn moved(self, assets: Arc<dyn Assets>) -> TestLog {
+    pub async fn moved(self, stored: Arc<dyn Assets>) -> TestLog {
         self.log.shutdown().await;
         let config = self.log.config().clone();
         let metrics = Metrics::register(&mut Registry::default());
-        let log = start_log(config, &self.ca, assets, &self.lock, &metrics);
-        let moved = TestLog { log, ..self };
+        let log = start_log(config, &self.ca, stored.clone(), &self.lock, &metrics);
+        let moved = TestLog {
+            log,
+            stored,
+            ..self
+        };
         moved.until(|log| log.state() == State::Running).await;
         moved
     }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use futures_util::StreamExt;
-use lucarne_log::{Answer, Files, FsckPosition, Left, Problem, fsck};
+use lucarne_log::{Answer, Files, FsckPosition, KnownCheckpoint, Left, NamesTiles, Problem, fsck};
 use lucarne_tlog::TILE_WIDTH;
 
-use super::preflight::Verdict;
+use super::findings::Verdict;
 use crate::commands::fsck::State;
 use crate::config::LogSettings;
 
@@ -54,7 +54,7 @@ impl Checked {
             told: Vec::new(),
         };
         let at_once = std::thread::available_parallelism().map_or(2, usize::from);
-        let tiles = fsck(files, left.checkpoint(), from, at_once);
+        let tiles = fsck(files, left.checkpoint(), from, at_once, NamesTiles::AsFound);
         futures_util::pin_mut!(tiles);
         while let Some(tile) = tiles.next().await {
             for finding in &tile.findings {
@@ -115,7 +115,7 @@ async fn earlier(log: &LogSettings, left: &Left) -> Result<FsckPosition> {
         place: file(log).display().to_string(),
         note: Ok(state.note),
     };
-    let known = answer.verify(&log.to_log_config())?;
+    let known = KnownCheckpoint::verify(answer, &log.to_log_config())?;
     left.hold_against(&known).await?;
     Ok(FsckPosition {
         tile: known.size() / TILE_WIDTH,

@@ -10,30 +10,118 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, IFlags, access, ioctl_getflags};
 use rustix::io::Errno;
 
-use super::preflight::{Findings, Verdict};
-use crate::config::{DataPlace, LogSettings};
+use lucarne_storage::{AssetError, ObjectStoreConfig, object};
 
-/// Looks at the directory and the cache of the log.
-pub(super) fn look(log: &LogSettings, findings: &mut Findings) {
-    let mut places = vec![existing(&log.cache.value)];
+use super::findings::{Findings, Verdict};
+use crate::config::{DataPlace, LockPlace, LogSettings};
+
+/// Looks at the data, the cache and the lock of the log.
+pub(super) async fn look(log: &LogSettings, lock: &LockPlace, findings: &mut Findings) {
+    let mut written = vec![existing(&log.cache.value)];
+    let mut replaced = Vec::new();
+    if let LockPlace::Sqlite(path) = lock {
+        // SQLite makes files beside it.
+        written.extend([path.clone(), existing(path.parent().unwrap_or(path))]);
+    }
     match &log.data.value {
-        DataPlace::Bucket(_) => findings.right(
-            "bucket",
-            "whether it can be written is not tried: the first round tells",
-        ),
+        DataPlace::Bucket(config) => bucket(config, findings).await,
         DataPlace::Directory(directory) => {
-            places.push(directory.clone());
+            written.push(directory.clone());
             for below in ["tile", "issuer", "staging", ".lucarne"] {
-                edge(&directory.join(below), &mut places);
+                edge(&directory.join(below), &mut written);
             }
-            for replaced in ["checkpoint", "log.v3.json"] {
-                places.push(directory.join(replaced));
-            }
+            replaced = ["checkpoint", "log.v3.json"]
+                .map(|file| directory.join(file))
+                .to_vec();
         }
     }
-    places.retain(|place| place.exists());
+    written.retain(|place| place.exists());
+    replaced.retain(|place| place.exists());
+    writable(&written, findings);
+    attributes(written.iter().chain(&replaced), findings);
+    cache(log, findings);
+}
+
+/// Looks at what is not the log's own while the old software runs: only the cache is
+/// written, and it must not be in that software's directory.
+pub(super) fn look_beside(log: &LogSettings, findings: &mut Findings) {
+    let places = [existing(&log.cache.value)];
     writable(&places, findings);
-    attributes(&places, findings);
+    match within(log) {
+        None => findings.right("cache", &elsewhere(log)),
+        Some(directory) => findings.refused(
+            "cache",
+            &format!(
+                "{} is in {}, which is the old software's as long as that runs: name one elsewhere \
+                 (`cache`)",
+                log.cache.value.display(),
+                directory.display()
+            ),
+        ),
+    }
+}
+
+/// Looks whether the cache is where nobody takes it for files of the log.
+fn cache(log: &LogSettings, findings: &mut Findings) {
+    match within(log) {
+        None => findings.right("cache", &elsewhere(log)),
+        Some(directory) if resolved(&log.cache.value).starts_with(directory.join(".lucarne")) => {
+            findings.right("cache", "in .lucarne, which is Lucarne's own");
+        }
+        Some(directory) => findings.refused(
+            "cache",
+            &format!(
+                "{} is among the public files of {}, where a read server serves it and the old \
+                 software finds it: name one elsewhere (`cache`), or leave it out, for one in .lucarne",
+                log.cache.value.display(),
+                directory.display()
+            ),
+        ),
+    }
+}
+
+fn elsewhere(log: &LogSettings) -> String {
+    format!("{}, outside the log's data", log.cache.value.display())
+}
+
+/// Returns the log's directory, if the cache is in it.
+fn within(log: &LogSettings) -> Option<PathBuf> {
+    let directory = resolved(log.data.value.directory()?);
+    resolved(&log.cache.value)
+        .starts_with(&directory)
+        .then_some(directory)
+}
+
+/// The path without links, as far as it is there.
+fn resolved(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    for above in path.ancestors() {
+        if let (Ok(found), Ok(rest)) = (above.canonicalize(), path.strip_prefix(above)) {
+            return found.join(rest);
+        }
+    }
+    path
+}
+
+/// Asks a bucket whether it may be written, with a put that must fail.
+async fn bucket(config: &ObjectStoreConfig, findings: &mut Findings) {
+    match object::has_conditions(config).await {
+        Ok(true) => findings.right("bucket", "it may be written, and holds puts to conditions"),
+        Ok(false) => findings.add(
+            "bucket",
+            Verdict::Noted,
+            "it may be written, but does not hold puts to conditions: that another process publishes \
+             there is seen a round later",
+        ),
+        Err(error @ AssetError::Refused { .. }) => findings.refused("bucket", &error.to_string()),
+        Err(error) => findings.add("bucket", Verdict::Untold, &error.to_string()),
+    }
+    findings.add(
+        "retention",
+        Verdict::Noted,
+        "a bucket has no immutable files. That no retention policy or hold keeps `checkpoint` from \
+         being replaced, and superseded partial tiles from being deleted, nobody can see from here",
+    );
 }
 
 /// The directory, or the one in which it would be made.
@@ -66,8 +154,12 @@ fn edge(directory: &Path, places: &mut Vec<PathBuf>) {
 
 fn writable(places: &[PathBuf], findings: &mut Findings) {
     let mut refused = Vec::new();
-    for place in places.iter().filter(|place| place.is_dir()) {
-        if let Err(error) = access(place.as_path(), Access::WRITE_OK | Access::EXEC_OK) {
+    for place in places {
+        let needed = match place.is_dir() {
+            true => Access::WRITE_OK | Access::EXEC_OK,
+            false => Access::WRITE_OK,
+        };
+        if let Err(error) = access(place.as_path(), needed) {
             refused.push(format!("{}: {error}", place.display()));
         }
     }
@@ -84,7 +176,7 @@ fn writable(places: &[PathBuf], findings: &mut Findings) {
     }
 }
 
-fn attributes(places: &[PathBuf], findings: &mut Findings) {
+fn attributes<'p>(places: impl Iterator<Item = &'p PathBuf>, findings: &mut Findings) {
     let (mut fixed, mut unseen) = (Vec::new(), Vec::new());
     for place in places {
         match flags(place) {

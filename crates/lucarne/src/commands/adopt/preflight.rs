@@ -4,12 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
-use lucarne_log::{Fatal, Left, Log, Looked};
-use lucarne_storage::LockError;
+use lucarne_log::{Left, Log, Looked};
+use lucarne_storage::{LockError, SqlLock};
 use tokio::time::Instant;
 
 use super::checked::Checked;
-use super::places;
+use super::findings::{Findings, Verdict};
+use super::{places, promised};
 use crate::commands::fsck;
 use crate::commands::lock::show;
 use crate::config::{Config, DataPlace, LockPlace, LogSettings, Report};
@@ -19,50 +20,6 @@ use crate::{inception, open};
 /// Longer than an idle log of Sunlight or Lucarne waits before it signs again: who
 /// still does is seen to.
 const STILL: Duration = Duration::from_secs(6);
-
-/// The verdict of a check, the worst last.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Verdict {
-    #[default]
-    Right,
-    /// It could not be looked at.
-    Untold,
-    Refused,
-}
-
-/// The verdicts, each of which is printed when it is there.
-#[derive(Default)]
-pub(super) struct Findings(Verdict);
-
-impl Findings {
-    /// Prints a verdict, and keeps the worst.
-    pub(super) fn add(&mut self, what: &str, verdict: Verdict, why: &str) {
-        let sign = match verdict {
-            Verdict::Right => '✓',
-            Verdict::Untold => '?',
-            Verdict::Refused => '✗',
-        };
-        println!("{sign} {what}: {why}");
-        self.0 = self.0.max(verdict);
-    }
-
-    pub(super) fn right(&mut self, what: &str, why: &str) {
-        self.add(what, Verdict::Right, why);
-    }
-
-    /// Prints what the log says of itself.
-    fn fatal(&mut self, what: &str, fatal: &Fatal) {
-        let verdict = match fatal.is_verdict() {
-            true => Verdict::Refused,
-            false => Verdict::Untold,
-        };
-        self.add(what, verdict, &fatal.to_string());
-    }
-
-    pub(super) fn worst(&self) -> Verdict {
-        self.0
-    }
-}
 
 /// The state of the lock of a log that can be taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +32,6 @@ pub(super) enum LockState {
 
 /// All that was seen.
 pub(super) struct Preflight {
-    pub(super) findings: Findings,
     pub(super) left: Option<Left>,
     pub(super) lock: Option<LockState>,
 }
@@ -85,18 +41,27 @@ impl Preflight {
     ///
     /// # Errors
     /// If the data cannot be opened.
-    pub(super) async fn of(config: &Config, log: &LogSettings) -> Result<Preflight> {
+    pub(super) async fn of(
+        config: &Config,
+        log: &LogSettings,
+        sequenced: Option<u64>,
+        findings: &mut Findings,
+    ) -> Result<Preflight> {
         let begun = Instant::now();
-        let mut findings = Findings::default();
-        places::look(log, &mut findings);
-        accepted_roots(log, &mut findings);
+        places::look(log, &config.checkpoints.value, findings).await;
+        accepted_roots(log, findings);
         let assets = open::watched_assets(&log.data.value).await?;
         let (left, lock) = match Log::left(log.to_log_config(), assets.clone()).await {
             Ok(left) => {
                 let published = left.published();
                 let said = format!("{} entries, signed with this key", published.size);
                 findings.right("checkpoint", &said);
-                let lock = lock(config, log, &mut findings).await;
+                let lock = lock(config, log, findings).await;
+                if matches!(log.data.value, DataPlace::Bucket(_)) && lock == Some(LockState::Absent)
+                {
+                    let place = &config.checkpoints.value;
+                    promised::look(place, sequenced, &published, findings).await;
+                }
                 (Some(left), lock)
             }
             Err(fatal) => {
@@ -106,9 +71,9 @@ impl Preflight {
         };
         if let Some(left) = &left {
             if let DataPlace::Directory(directory) = &log.data.value {
-                tesseract_state(directory, left, &mut findings);
+                tesseract_state(directory, left, findings);
             }
-            files(log, left, &mut findings).await;
+            files(log, left, findings).await;
             tokio::time::sleep_until(begun + STILL).await;
             let now = Log::left(log.to_log_config(), assets).await;
             match now {
@@ -124,11 +89,7 @@ impl Preflight {
                 Err(fatal) => findings.fatal("stopped", &fatal),
             }
         }
-        Ok(Preflight {
-            findings,
-            left,
-            lock,
-        })
+        Ok(Preflight { left, lock })
     }
 }
 
@@ -148,15 +109,7 @@ fn accepted_roots(log: &LogSettings, findings: &mut Findings) {
 /// Holds the lock against storage, staged rounds included.
 async fn lock(config: &Config, log: &LogSettings, findings: &mut Findings) -> Option<LockState> {
     let place = &config.checkpoints.value;
-    let is_there = match place {
-        LockPlace::Sqlite(path) => path.exists(),
-        _ => true,
-    };
-    let known = match is_there {
-        true => known(place, log).await,
-        false => Ok(false),
-    };
-    match known {
+    match known(place, log).await {
         Err(error) => {
             findings.add("lock", Verdict::Untold, &error.to_string());
             None
@@ -172,7 +125,16 @@ async fn lock(config: &Config, log: &LogSettings, findings: &mut Findings) -> Op
     }
 }
 
+/// Returns whether the lock knows the log. One that is still to be made knows none.
 async fn known(place: &LockPlace, log: &LogSettings) -> Result<bool, LockError> {
+    let is_there = match place {
+        LockPlace::Sqlite(path) => path.exists(),
+        LockPlace::Server(url) => SqlLock::is_there(url).await?,
+        LockPlace::Bucket(_) => true,
+    };
+    if !is_there {
+        return Ok(false);
+    }
     let lock = open::watched_lock(place).await?;
     let known = inception::exists(log, &*lock).await;
     lock.close().await;
@@ -203,7 +165,7 @@ async fn unlocked(log: &LogSettings, findings: &mut Findings) -> Option<LockStat
         if sunlights && !theirs {
             let why = "it has none of this log, and Sunlight wrote the directory, which has one: name \
                        that in `checkpoints`. If it is lost: docs/operations.md, \"The lock is lost\"";
-            findings.add("lock", Verdict::Refused, why);
+            findings.refused("lock", why);
             return None;
         }
     }
@@ -214,6 +176,14 @@ async fn unlocked(log: &LogSettings, findings: &mut Findings) -> Option<LockStat
             return None;
         }
     };
+    if let (DataPlace::Bucket(_), Ok(Some(_))) = (&log.data.value, assets.get("_roots.pem").await) {
+        let why = "it has none of this log, and Sunlight wrote the bucket, which has one: name that in \
+                   `checkpoints`, if it is an SQLite database. Out of `etags3` or `dynamodb`, fetch what \
+                   it holds of this log into a file, once Sunlight has ended, and run `lucarne lock \
+                   rebuild --known FILE` first: it refuses where more is signed than published";
+        findings.refused("lock", why);
+        return None;
+    }
     match Log::newest(&log.to_log_config(), assets).await {
         Ok(newest) => {
             let size = newest.published().size;

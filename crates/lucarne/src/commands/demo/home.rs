@@ -3,6 +3,8 @@
 //! What is there is kept. In a new half year, a log is added to the
 //! configuration.
 
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -24,8 +26,8 @@ pub(super) struct Home {
 }
 
 impl Home {
-    /// Opens the directory, making what is not there.
-    pub(super) fn open(directory: &Path, listen: Option<&Listen>) -> Result<Self> {
+    /// Opens the directory, making what is not there but the configuration.
+    pub(super) fn open(directory: &Path) -> Result<Self> {
         std::fs::create_dir_all(directory)
             .with_context(|| format!("cannot make directory {}", directory.display()))?;
         let directory = directory.canonicalize()?;
@@ -39,7 +41,6 @@ impl Home {
         let roots = home.authorities.root.certificate_pem() + &load.roots_pem();
         home.write("roots.pem", &roots)?;
         home.seed()?;
-        home.configure(listen)?;
         Ok(home)
     }
 
@@ -62,6 +63,29 @@ impl Home {
         format!("demo{}", self.half.name())
     }
 
+    /// The name of today's half year.
+    pub(super) fn half(&self) -> String {
+        self.half.name()
+    }
+
+    /// What a file of the user's own says, which says `text` if it is not there yet.
+    pub(super) fn secret(&self, name: &str, text: &str) -> Result<String> {
+        let file = self.directory.join(name);
+        let context = || format!("{}", file.display());
+        let mut options = std::fs::OpenOptions::new();
+        let options = options.write(true).create_new(true).mode(0o600);
+        match options.open(&file) {
+            Ok(mut writing) => {
+                writing.write_all(text.as_bytes()).with_context(context)?;
+                Ok(text.to_owned())
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                std::fs::read_to_string(&file).with_context(context)
+            }
+            Err(error) => Err(error).with_context(context),
+        }
+    }
+
     /// Writes a file into the directory.
     pub(super) fn write(&self, name: &str, text: &str) -> Result<PathBuf> {
         let file = self.directory.join(name);
@@ -80,7 +104,7 @@ impl Home {
     }
 
     /// Writes the configuration, or adds today's log to it.
-    fn configure(&self, listen: Option<&Listen>) -> Result<()> {
+    pub(super) fn configure(&self, listen: Option<&Listen>) -> Result<()> {
         let listen = listen.map_or_else(|| super::LISTEN.to_owned(), super::reachable);
         let file = self.configuration();
         let text = std::fs::read_to_string(&file);
@@ -89,7 +113,9 @@ impl Home {
         if text.contains(&name) {
             return Ok(());
         }
-        text.push_str(&self.log(&listen));
+        let half = self.half.name();
+        let place = format!("    localdirectory: data/{half}\n    cache: cache/{half}\n");
+        text.push_str(&self.log(&listen, &place));
         self.write(CONFIGURATION, &text)?;
         Ok(())
     }
@@ -110,7 +136,8 @@ impl Home {
         )
     }
 
-    fn log(&self, listen: &str) -> String {
+    /// The section of today's log, with the lines that say where it is.
+    pub(super) fn log(&self, listen: &str, place: &str) -> String {
         let half = self.half.name();
         let (start, limit) = self.half.window();
         format!(
@@ -118,9 +145,8 @@ impl Home {
              description: Lucarne demo log {half}\n    \
              submissionprefix: http://{listen}/{half}/\n    \
              monitoringprefix: http://{listen}/{half}/\n    \
-             secret: {half}.seed.bin\n    \
-             localdirectory: data/{half}\n    \
-             cache: cache/{half}\n    \
+             secret: {half}.seed.bin\n\
+             {place}    \
              roots: roots.pem\n    \
              notafterstart: {start}\n    \
              notafterlimit: {limit}\n",

@@ -3,11 +3,12 @@
 mod authorities;
 mod half;
 mod home;
+mod instances;
 mod screen;
 mod traffic;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
@@ -17,8 +18,9 @@ use self::screen::Screen;
 use self::traffic::Traffic;
 use super::{failed, init};
 use crate::config::{Config, Listen, LogSettings};
+use crate::creation::Creation;
 use crate::logging::Logging;
-use crate::server::{self, Creation, Server};
+use crate::server::{self, Begin, Predecessor, Server};
 use crate::{listen, runtime};
 
 const LISTEN: &str = "127.0.0.1:6962";
@@ -26,9 +28,14 @@ const LISTEN: &str = "127.0.0.1:6962";
 /// Options of the demo.
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// Directory of the demo: made, or opened again
-    #[arg(long, value_name = "DIR", default_value = "lucarne-demo")]
-    pub dir: PathBuf,
+    /// Directory of the demo: made, or opened again [default: lucarne-demo, or
+    /// lucarne-demo-instances]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+
+    /// Processes of one log, and a page that shows which of them leads
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=9))]
+    pub instances: Option<u8>,
 
     /// Where to listen [default: 127.0.0.1:6962, or as in the directory's lucarne.yaml]
     #[arg(long, value_name = "HOST:PORT")]
@@ -39,9 +46,23 @@ pub struct Options {
     pub rate: u32,
 }
 
+impl Options {
+    fn directory(&self) -> &Path {
+        let usual = match self.instances {
+            None => "lucarne-demo",
+            Some(_) => "lucarne-demo-instances",
+        };
+        self.dir.as_deref().unwrap_or(Path::new(usual))
+    }
+}
+
 /// Runs the demo until a signal asks to stop.
 pub(crate) fn run(options: &Options, logging: &Logging) -> ExitCode {
-    match runtime::run(demo(options, logging)) {
+    let run = match options.instances {
+        None => runtime::run(demo(options, logging)),
+        Some(count) => runtime::run(instances::run(options, count.into())),
+    };
+    match run {
         Ok(()) => {
             let last = "Stopped; nothing that was submitted is lost. Start it again to go on.";
             // The terminal may be what has gone.
@@ -54,16 +75,18 @@ pub(crate) fn run(options: &Options, logging: &Logging) -> ExitCode {
 
 async fn demo(options: &Options, logging: &Logging) -> Result<()> {
     let screen = Screen::new();
-    let first = !options.dir.join(home::CONFIGURATION).exists();
+    let directory = options.directory();
+    let first = !directory.join(home::CONFIGURATION).exists();
     let place = options.listen.as_deref().or(first.then_some(LISTEN));
     let listen = place.map(parse).transpose()?;
     if let Some(place) = &listen {
         // The likeliest thing to fail: tried before anything is made.
         listen::bind(place, "--listen").await?;
     }
-    screen.title(&options.dir);
-    let home = Home::open(&options.dir, listen.as_ref())?;
-    let (mut config, log) = configuration(&home)?;
+    screen.title(directory);
+    let home = Home::open(directory)?;
+    home.configure(listen.as_ref())?;
+    let (mut config, log) = configuration(&home, &home.configuration())?;
     if let Some(listen) = listen {
         config.listen[0].value = listen;
     }
@@ -71,7 +94,13 @@ async fn demo(options: &Options, logging: &Logging) -> Result<()> {
     let roots = server::read_roots(&config, &mut report);
     init::all(&config).await?;
     let base = format!("http://{}", reachable(&config.listen[0].value));
-    let server = Server::start(config, roots, Creation::Done, None, logging).await?;
+    let begin = Begin {
+        creation: Creation::Done,
+        tls: None,
+        sockets: Vec::new(),
+        predecessor: Predecessor::Nobody,
+    };
+    let server = Server::start(config, roots, begin, logging).await?;
     let traffic = Traffic::new(home, &log, base)?;
     let rate = options.rate;
     // A thread that nobody waits for: it ends with the process.
@@ -80,7 +109,8 @@ async fn demo(options: &Options, logging: &Logging) -> Result<()> {
             screen.trouble(&error);
         }
     });
-    server.run().await
+    // It hands over to nobody, so it ends for good.
+    server.run().await.map(drop)
 }
 
 /// `host:port`, from the command line.
@@ -88,9 +118,9 @@ fn parse(text: &str) -> Result<Listen> {
     crate::config::listen(text).map_err(|why| anyhow!("--listen `{text}` {why}"))
 }
 
-/// The configuration in the demo's directory, and its log for today.
-fn configuration(home: &Home) -> Result<(Config, LogSettings)> {
-    let (config, report) = Config::read(&home.configuration());
+/// A configuration in the demo's directory, and its log for today.
+fn configuration(home: &Home, file: &Path) -> Result<(Config, LogSettings)> {
+    let (config, report) = Config::read(file);
     anyhow::ensure!(
         report.problems().is_empty(),
         "{}\nremove {} to begin anew",

@@ -50,6 +50,37 @@ impl Traffic {
         })
     }
 
+    /// The log's URL, with trailing slash.
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Its path.
+    pub(super) fn path(&self) -> String {
+        self.url[self.base.len()..].to_owned()
+    }
+
+    /// The demo's directory.
+    pub(super) fn home(&self) -> &Path {
+        self.home.directory()
+    }
+
+    /// Submits so many a second, and each until it has its SCT, which is noted.
+    pub(super) fn go_on(&self, rate: u32, took: impl Fn(Instant)) -> Result<()> {
+        let key = Arc::new(KeyPair::generate(KeyType::EcdsaP256)?);
+        for number in 0.. {
+            let submission = self.submission(number, &key)?;
+            while self.submit(&submission).is_err() {
+                // The pace of trying again.
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            took(Instant::now());
+            // The pace of a client.
+            std::thread::sleep(Duration::from_secs(1) / rate);
+        }
+        Ok(())
+    }
+
     /// Submits a few chains, says what there is to see, and goes on submitting.
     pub(super) fn show(&self, screen: &Screen, rate: u32) -> Result<()> {
         let key = Arc::new(KeyPair::generate(KeyType::EcdsaP256)?);

@@ -22,8 +22,8 @@ struct Listed {
     issuers: Vec<Fingerprint>,
     /// Tiles of entries that were added since the checkpoint was read.
     newer: u64,
-    /// Sunlight's `tile/names`.
-    names: u64,
+    /// Names tiles of partial tiles that a wider one has taken the place of.
+    superseded_names: usize,
     /// Names that are none of a log.
     others: Vec<String>,
 }
@@ -60,19 +60,13 @@ pub(super) async fn look(
             (None, _) => {}
         }
     }
-    if !listed.superseded.is_empty() {
-        let count = listed.superseded.len();
+    let count = listed.superseded.len() + listed.superseded_names;
+    if count > 0 {
         report.note(&format!("{count} partial tiles are no longer needed"));
     }
     if listed.newer > 0 {
         let count = listed.newer;
         report.note(&format!("{count} tiles are newer than the checkpoint"));
-    }
-    if listed.names > 0 {
-        let count = listed.names;
-        report.note(&format!(
-            "{count} names tiles are not checked: nothing signs them"
-        ));
     }
     for path in listed.others.iter().take(MOST_NAMED) {
         report.note(&format!("{path} is no file of a log"));
@@ -135,9 +129,19 @@ impl Listed {
                 self.superseded.push(tile);
             }
             Ok(_) => {}
-            Err(_) if path.starts_with("tile/names/") => self.names += 1,
+            Err(_) if Tile::parse_names(path).is_ok_and(|tile| self.add_names(tile, size)) => {}
             Err(_) if matches!(path, "checkpoint" | "log.v3.json") => {}
             Err(_) => self.others.push(path.to_owned()),
         }
+    }
+
+    /// Counts the names tile of a data tile.
+    fn add_names(&mut self, data: Tile, size: u64) -> bool {
+        let needed = Tile::widest(data.level(), data.index(), size) == Some(data);
+        match data.covered_by(size) {
+            false => self.newer += 1,
+            true => self.superseded_names += usize::from(!needed),
+        }
+        true
     }
 }

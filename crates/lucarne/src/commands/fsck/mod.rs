@@ -17,7 +17,7 @@ use anyhow::{Context, Result};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
-use lucarne_log::{Files, FsckPosition, Looked, Repaired, fsck};
+use lucarne_log::{Files, FsckPosition, Looked, NamesTiles, Repaired, fsck};
 use lucarne_storage::AssetError;
 use lucarne_tlog::{Checkpoint, TILE_WIDTH};
 
@@ -32,7 +32,7 @@ use crate::commands::atomic;
 use crate::commands::lock::show;
 use crate::config::rfc3339;
 use crate::runtime;
-use crate::signals::{Signals, Wish};
+use crate::signals::Signals;
 
 /// Exit code if it cannot be told whether all is right.
 const UNTOLD: u8 = 2;
@@ -145,7 +145,7 @@ fn tiles(
     let at_once = options.at_once.map_or(2 * cores, usize::from);
     match mending {
         Some(mending) => mending.repair(files, signed, from, at_once).boxed(),
-        None => fsck(files, signed.clone(), from, at_once)
+        None => fsck(files, signed.clone(), from, at_once, NamesTiles::AsFound)
             .map(|checked| {
                 let cures = Vec::new();
                 Ok(Repaired { checked, cures })
@@ -207,7 +207,7 @@ async fn walk(
 }
 
 async fn stopped(signals: &mut Signals) {
-    while signals.next().await == Wish::Reread {}
+    signals.stop().await;
 }
 
 /// Looks at what is beside the tree: the lock, and files that it does not lead to.

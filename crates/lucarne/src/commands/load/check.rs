@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use lucarne_load::Verdict;
 use lucarne_load::plan::Plan;
 
-use super::exit;
+use super::exit_code::exit;
 use crate::commands::check::conclude;
 
 /// The plan.

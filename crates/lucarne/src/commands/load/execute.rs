@@ -9,7 +9,8 @@ use std::time::Instant;
 use lucarne_load::ui;
 use lucarne_load::{Run, Running, Verdict, lines};
 
-use super::{command, exit, misconfigured, output};
+use super::exit_code::{exit, misconfigured};
+use super::{command, output};
 use crate::runtime;
 use crate::signals::{ONE_WISH, Signals, Wish};
 

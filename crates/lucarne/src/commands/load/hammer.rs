@@ -8,8 +8,9 @@ use lucarne_load::{ExecutorConfig, PrepareError, Run, ScenarioConfig};
 use lucarne_scenarios::ct::{read, write};
 use lucarne_scenarios::option_values::{HttpVersion, Ratio};
 
+use super::exit_code::misconfigured;
 use super::settings::{ACCEPTED, CHECKS, FAILED};
-use super::{execute, misconfigured, output, settings};
+use super::{execute, output, settings};
 use crate::commands::duration;
 
 /// For how long, if nothing says when to end: until it is stopped.

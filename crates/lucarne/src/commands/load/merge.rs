@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use lucarne_load::{Summary, Verdict};
 
-use super::{exit, misconfigured, output};
+use super::exit_code::{exit, misconfigured};
+use super::output;
 
 /// The summaries, and what is told of them all.
 #[derive(Debug, clap::Args)]

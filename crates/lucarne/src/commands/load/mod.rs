@@ -4,6 +4,7 @@ mod arrivals;
 mod check;
 mod command;
 mod execute;
+mod exit_code;
 mod hammer;
 mod merge;
 mod output;
@@ -14,7 +15,6 @@ mod single;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use lucarne_load::Verdict;
 use lucarne_scenarios::{acme, ct, proxy, rest, s3, tls};
 
 use arrivals::Usual;
@@ -118,15 +118,4 @@ fn all_cells(options: &s3::S3Options) -> Usual {
         // A fifth more, for the last requests.
         duration: cells.mul_f64(1.2) + Duration::from_secs(2),
     }
-}
-
-/// The process' exit code for a verdict.
-fn exit(verdict: Verdict) -> ExitCode {
-    ExitCode::from(verdict.exit_code())
-}
-
-/// Reports why nothing was run: something the user wrote is wrong.
-fn misconfigured(message: impl std::fmt::Display) -> ExitCode {
-    super::failed(message);
-    exit(Verdict::Configuration)
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use lucarne_load::plan::Plan;
 
-use super::{execute, misconfigured, output, settings};
+use super::exit_code::misconfigured;
+use super::{execute, output, settings};
 
 /// A plan, and what is told of its run.
 #[derive(Debug, clap::Args)]

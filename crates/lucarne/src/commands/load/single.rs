@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use lucarne_load::{PrepareError, Run, Scenario, ScenarioConfig};
 
+use super::exit_code::misconfigured;
 use super::settings::{ACCEPTED, CHECKS, FAILED, THROTTLED};
-use super::{arrivals, execute, misconfigured, output, settings};
+use super::{arrivals, execute, output, settings};
 
 /// The flags of a scenario whose own are an `O`.
 #[derive(Debug, clap::Args)]

@@ -55,7 +55,7 @@ impl Outside {
         let parse = |text: &String| {
             Place::parse(text).map_err(|problem| anyhow::anyhow!("`{text}` {problem}"))
         };
-        let mut places = KnownPlaces::of(log);
+        let mut places = log.known_places();
         for known in &options.known {
             let place = parse(known)?;
             if !places.0.contains(&place) {
@@ -80,7 +80,7 @@ impl Outside {
         let (mut known, mut silent) = (Vec::new(), Vec::new());
         for answer in self.places.ask().await {
             let place = answer.place.clone();
-            match answer.verify(config) {
+            match KnownCheckpoint::verify(answer, config) {
                 Ok(checkpoint) => known.push(checkpoint),
                 Err(_) if self.without.contains(&place) => silent.push(place),
                 Err(problem) => bail!(
@@ -100,7 +100,7 @@ impl Outside {
 /// As [`run`].
 pub(crate) async fn from_data(config: &Config, log: &LogSettings) -> Result<String> {
     let outside = Outside {
-        places: KnownPlaces::of(log),
+        places: log.known_places(),
         without: Vec::new(),
     };
     rebuild(config, log, &outside).await

@@ -201,6 +201,7 @@ async fn upkeep(
                 reread(&config, &directory, &proxy);
                 pairs.reread(&minter, &proxy);
             }
+            Wish::Successor => tracing::warn!("SIGUSR2: a proxy hands nothing over"),
             Wish::Stop(name) => {
                 tracing::info!("{name}: taking no more connections, finishing those that are open");
                 // Whoever waits has stopped already otherwise.

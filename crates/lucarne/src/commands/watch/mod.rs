@@ -17,7 +17,7 @@ use self::log::{Look, Watched};
 use self::screen::Screen;
 use super::{duration, failed};
 use crate::runtime;
-use crate::signals::{Signals, Wish};
+use crate::signals::Signals;
 
 /// Exit code of a log that has gone stale.
 const STALE: u8 = 3;
@@ -160,5 +160,5 @@ fn stale(history: &History, after: Option<Duration>, now_ms: u64) -> Option<u64>
 }
 
 async fn stopped(signals: &mut Signals) {
-    while !matches!(signals.next().await, Wish::Stop(_)) {}
+    signals.stop().await;
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lucarne_ct::EntryKind;
 use lucarne_mint::{Authority, CaOptions, Chain, KeyType};
@@ -103,8 +103,14 @@ impl Load {
     /// One submission; true if an SCT came, false for 503, none for no answer.
     pub(crate) async fn submit(&self, submission: &Submission) -> Option<bool> {
         let post = self.client.post(submission.path(), submission.body.clone());
+        let (begun, answered) = (Instant::now(), self.answered());
         match tokio::time::timeout(NO_HANG, post).await {
-            Err(_) => self.problem(format!("no answer within {NO_HANG:?}")),
+            Err(_) => self.problem(format!(
+                "no answer within {NO_HANG:?}: {:?} and {} other answers later, to {}",
+                begun.elapsed(),
+                self.answered() - answered,
+                submission.body
+            )),
             Ok(Err(_)) => None,
             Ok(Ok(answer)) if answer.status == 200 => {
                 let body = submission.body.as_bytes();
@@ -146,6 +152,11 @@ impl Load {
             report.findings.push(finding);
         }
         report
+    }
+
+    /// SCTs and refusals so far.
+    fn answered(&self) -> usize {
+        self.promised.load(Ordering::SeqCst) + self.refused.load(Ordering::SeqCst)
     }
 
     /// How many different things have been submitted.

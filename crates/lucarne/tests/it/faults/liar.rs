@@ -54,8 +54,8 @@ struct State {
     first: Option<Bytes>,
     /// The one that is told for ever.
     frozen: Option<Bytes>,
-    /// The one told last.
-    last: Option<Bytes>,
+    /// The last one that was passed on as it came.
+    told: Option<Bytes>,
     /// The index promised last.
     promised: Option<u64>,
     /// The submissions that were answered with an SCT.
@@ -286,16 +286,18 @@ impl Liar {
     }
 
     fn lie_about(&self, truth: &Bytes) -> Bytes {
-        let (first, last) = self.first_and_last(truth);
+        let (first, told) = self.first_and_told(truth);
+        let before = told.as_ref().unwrap_or(truth);
         let size = parse(truth).size;
         let root = Hash([7; 32]);
         match self.fault {
-            Fault::StaleCheckpoint if self.always() => self.frozen(&last),
+            Fault::StaleCheckpoint if self.always() => self.frozen(before),
             Fault::ShrunkenCheckpoint if self.now_and_then() => first,
-            Fault::ForkedCheckpoint if self.now_and_then() => {
-                self.forger.checkpoint(&last, &root).into()
+            // Of a size that has another root for who asks.
+            Fault::ForkedCheckpoint if told.is_some() && self.now_and_then() => {
+                self.forger.checkpoint(before, &root).into()
             }
-            Fault::InconsistentCheckpoint if size > parse(&last).size && self.now_and_then() => {
+            Fault::InconsistentCheckpoint if size > parse(before).size && self.now_and_then() => {
                 self.forger.checkpoint(truth, &root).into()
             }
             Fault::CheckpointOrigin if self.now_and_then() => {
@@ -313,30 +315,31 @@ impl Liar {
                     .into()
             }
             Fault::FrozenClock if self.always() => {
-                let frozen = self.frozen(&last);
+                let frozen = self.frozen(before);
                 let frozen = self.forger.time_of(&frozen);
                 self.forger.checkpoint_at(truth, |_| frozen).into()
             }
-            _ => truth.clone(),
+            _ => {
+                self.state.lock().unwrap().told = Some(truth.clone());
+                truth.clone()
+            }
         }
     }
 
-    /// What is told for ever: `last`, the first time.
-    fn frozen(&self, last: &Bytes) -> Bytes {
+    /// What is told for ever: `before`, the first time.
+    fn frozen(&self, before: &Bytes) -> Bytes {
         let mut state = self.state.lock().unwrap();
-        state.frozen.get_or_insert_with(|| last.clone()).clone()
+        state.frozen.get_or_insert_with(|| before.clone()).clone()
     }
 
-    /// The first checkpoint that has entries, and the one before this.
-    fn first_and_last(&self, truth: &Bytes) -> (Bytes, Bytes) {
+    /// The first checkpoint that has entries, and the last that was passed on as it came.
+    fn first_and_told(&self, truth: &Bytes) -> (Bytes, Option<Bytes>) {
         let mut state = self.state.lock().unwrap();
         let empty = |note: &Bytes| parse(note).size == 0;
         if state.first.as_ref().is_none_or(empty) {
             state.first = Some(truth.clone());
         }
-        let last = state.last.replace(truth.clone());
-        let first = state.first.clone();
-        (first.unwrap(), last.unwrap_or_else(|| truth.clone()))
+        (state.first.clone().unwrap(), state.told.clone())
     }
 
     async fn file(&self, asked: Asked) -> Answer {

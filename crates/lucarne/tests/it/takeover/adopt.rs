@@ -10,10 +10,10 @@ use lucarne_tlog::EMPTY_ROOT;
 
 use super::*;
 
-const SUNLIGHT: [&str; 3] = ["adopt", "-c", "sunlight.yaml"];
+pub(super) const SUNLIGHT: [&str; 3] = ["adopt", "-c", "sunlight.yaml"];
 
 /// Every file below, with its bytes.
-fn all_files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(super) fn all_files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
@@ -27,7 +27,7 @@ fn all_files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 
 /// Asserts that taking it over is refused for this reason, and leaves no trace.
 #[track_caller]
-fn refused(log: &Taken, args: &[&str], why: &str) {
+pub(super) fn refused(log: &Taken, args: &[&str], why: &str) {
     let before = all_files(log.path());
     let (code, said) = lucarne(log.path(), args);
     assert_eq!(code, 1, "{said}");
@@ -38,13 +38,13 @@ fn refused(log: &Taken, args: &[&str], why: &str) {
     assert!(before == after, "{said}");
 }
 
-fn adopted(log: &Taken, args: &[&str]) -> String {
+pub(super) fn adopted(log: &Taken, args: &[&str]) -> String {
     let (code, said) = lucarne(log.path(), args);
     assert_eq!(code, 0, "{said}");
     said
 }
 
-fn tesseract() -> Option<(Taken, Vec<String>)> {
+pub(super) fn tesseract() -> Option<(Taken, Vec<String>)> {
     let directory = takeover("tesseract")?;
     let pem = fs::read_to_string(directory.path().join("key.pem")).unwrap();
     let log = Taken {

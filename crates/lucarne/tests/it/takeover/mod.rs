@@ -2,6 +2,9 @@
 //! real directories that those have left.
 
 mod adopt;
+mod bucket;
+mod edges;
+mod json;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -397,6 +400,36 @@ fn their_directories_are_right() {
         let is_disordered = said.contains("entries are older than one before them");
         assert_eq!(is_disordered, archive == "tesseract", "{archive}: {said}");
     }
+}
+
+/// Each line of Sunlight's names tiles is the one that is made here, to the byte.
+#[test]
+fn names_tiles_are_those_of_sunlight() {
+    let Some(directory) = takeover("sunlight-clean") else {
+        return;
+    };
+    let tiles = directory.path().join("log/data/tile");
+    let (mut folders, mut compared) = (vec![tiles.join("names")], 0);
+    while let Some(folder) = folders.pop() {
+        for file in fs::read_dir(folder).unwrap() {
+            let path = file.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let place = path.strip_prefix(tiles.join("names")).unwrap();
+            let data = plain(&fs::read(tiles.join("data").join(place)).unwrap());
+            let (mut rest, mut lines) = (&data[..], Vec::new());
+            while !rest.is_empty() {
+                let leaf = TileLeafRef::read(&mut rest).unwrap();
+                lucarne_ct::TrimmedEntry::of(&leaf).write_line(&mut lines);
+            }
+            let theirs = plain(&fs::read(&path).unwrap());
+            assert!(theirs == lines, "{}", place.display());
+            compared += 1;
+        }
+    }
+    assert!(compared > 11, "{compared}");
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod life;
 mod power_cuts;
 mod requests;
 mod soak;
+mod statements;
 
 use std::time::{Duration, Instant};
 

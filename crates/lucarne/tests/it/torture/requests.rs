@@ -69,7 +69,7 @@ fn strike(life: &Life, proxy: &StoreProxy, luck: &mut StdRng) -> String {
 
 /// The log goes on by itself; or the process has ended, for a store that answers so
 /// while it is tried out is none to keep a lock in.
-fn goes_on(life: &Life, server: &mut Server, fault: &str) {
+pub(super) fn goes_on(life: &Life, server: &mut Server, fault: &str) {
     let mut status = None;
     let taking = life.waits_for_promises(|| {
         status = server.try_wait().unwrap();

@@ -79,7 +79,9 @@ fn nothing_grows_with_time() {
     let time = Duration::from_secs(seconds.map_or(36, |seconds| seconds.unwrap()));
     let life = Life::with(
         Place::directory(),
-        "period: 20\nscrub: 20MB/s\nmaxjournal: 1",
+        // A small cache of what is read is full, and has its files open, before the first quarter of a
+        // life is over.
+        "period: 20\nscrub: 20MB/s\nmaxjournal: 1\nreadcache: 1",
     );
     let reading = life.read_on();
     for number in 0..LIVES {

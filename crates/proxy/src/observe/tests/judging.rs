@@ -1,14 +1,14 @@
 use super::*;
-use crate::observe::judge::{Finding, Standing};
-use lucarne_ct::{Shortfall, Verdict, delivered_entry};
+use crate::observe::judge::Standing;
+use lucarne_ct::{SctFinding, Shortfall, Verdict, delivered_entry};
 use lucarne_mint::testing::{OcspResponse, OcspStatus};
 use lucarne_mint::{CaOptions, KeyPair, KeyType, Time};
 
 const LOGS: [(u8, &str, &str); 3] = [(1, "A", "usable"), (2, "B", "usable"), (3, "B", "usable")];
 
-fn findings(judgement: &Judgement) -> Vec<Finding> {
+fn findings(judgement: &Judgement) -> Vec<SctFinding> {
     let scts = judgement.scts.iter();
-    scts.map(|sct| sct.finding.clone()).collect()
+    scts.map(|sct| sct.seen.finding.clone()).collect()
 }
 
 #[test]
@@ -21,7 +21,7 @@ fn where_certificates_stand() {
     let good = of(&[1, 2]);
     assert_eq!(good.standing, Standing::Good);
     assert!(good.is_logged());
-    assert_eq!(good.scts[1].log.as_ref().unwrap().operator, "B");
+    assert_eq!(good.scts[1].seen.log.as_ref().unwrap().operator, "B");
 
     let none = of(&[]);
     assert_eq!(none.standing, Standing::NoSct);
@@ -37,7 +37,7 @@ fn where_certificates_stand() {
 
     let stranger = of(&[9]);
     assert_eq!(stranger.standing, Standing::Unverified);
-    assert_eq!(findings(&stranger), [Finding::UnknownLog]);
+    assert_eq!(findings(&stranger), [SctFinding::UnknownLog]);
     assert!(!stranger.is_logged());
     // One log more that nobody knows does no harm.
     assert_eq!(of(&[1, 2, 9]).standing, Standing::Good);
@@ -51,7 +51,7 @@ fn without_a_list_nothing_is_said_to_be_wrong() {
     assert!(!judgement.fails_policy());
     assert_eq!(
         findings(&judgement),
-        [Finding::UnknownLog, Finding::UnknownLog]
+        [SctFinding::UnknownLog, SctFinding::UnknownLog]
     );
 }
 
@@ -69,20 +69,20 @@ fn false_scts() {
     let judgement = of(&embed(mine.clone(), &encode_sct_list(&scts).unwrap()));
     assert_eq!(
         findings(&judgement),
-        [Finding::Valid, Finding::BadSignature]
+        [SctFinding::Valid, SctFinding::BadSignature]
     );
     assert_eq!(judgement.standing, Standing::Invalid);
 
     // Of tomorrow.
     let scts = embedded_scts(&mine, &[1, 2], now_ms() + 86_400_000);
     let judgement = of(&embed(mine.clone(), &encode_sct_list(&scts).unwrap()));
-    assert_eq!(findings(&judgement)[0], Finding::FromTheFuture);
+    assert_eq!(findings(&judgement)[0], SctFinding::FromTheFuture);
     assert!(!judgement.is_logged());
 
     // No SCTs at all, in a place where they should be.
     for list in [&b""[..], b"\0\0", b"\0\x03\0\x01\x07", b"\0\x04\0\x02\0\0"] {
         let judgement = of(&embed(mine.clone(), list));
-        let [Finding::Unreadable(why)] = &findings(&judgement)[..] else {
+        let [SctFinding::Unreadable(why)] = &findings(&judgement)[..] else {
             panic!("{list:?}: {:?}", judgement.scts);
         };
         assert!(!why.is_empty());
@@ -98,7 +98,10 @@ fn an_issuer_that_was_not_sent_is_looked_for_among_the_roots() {
     let alone =
         |roots: &Roots| judged_with(&leaf, &[], roots, &SctDeliveries::default(), Some(&list));
     let judgement = alone(&Roots::new());
-    assert_eq!(findings(&judgement), [Finding::NoIssuer, Finding::NoIssuer]);
+    assert_eq!(
+        findings(&judgement),
+        [SctFinding::NoIssuer, SctFinding::NoIssuer]
+    );
     assert_eq!(judgement.standing, Standing::Unverified);
     let mut roots = Roots::new();
     roots.add(ca().cert_der()).unwrap();
@@ -142,8 +145,8 @@ fn an_issuer_that_was_re_keyed_proves_nothing() {
         judged_with(&[], &roots),
     ] {
         assert_eq!(judgement.standing, Standing::Unverified);
-        assert!(!judgement.scts.iter().any(|sct| sct.finding.is_false()));
-        let text = judgement.scts[0].finding.text();
+        assert!(!judgement.scts.iter().any(|sct| sct.seen.finding.is_false()));
+        let text = judgement.scts[0].seen.finding.text();
         assert!(text.contains("not verified"), "{text}");
     }
     // The one whose key has signed it decides, whoever else there is.
@@ -237,7 +240,7 @@ fn scts_that_come_beside_the_certificate() {
     };
     let judgement = judged(&leaf, &deliveries, Some(&list));
     assert_eq!(judgement.standing, Standing::Good);
-    let came: Vec<_> = judgement.scts.iter().map(|sct| sct.delivery).collect();
+    let came: Vec<_> = judgement.scts.iter().map(|sct| sct.seen.delivery).collect();
     assert_eq!(came, [Delivery::Ocsp, Delivery::Tls]);
     // SCTs in a staple that proves nothing do not count.
     let stranger = KeyPair::generate(KeyType::EcdsaP256).unwrap();
@@ -249,7 +252,7 @@ fn scts_that_come_beside_the_certificate() {
     let judgement = judged(&leaf, &deliveries, Some(&list));
     assert_eq!(
         findings(&judgement),
-        [Finding::UnprovenStaple, Finding::Valid]
+        [SctFinding::UnprovenStaple, SctFinding::Valid]
     );
     assert_eq!(judgement.standing, Standing::PolicyFailed);
     // A staple that cannot be read has none.

@@ -10,7 +10,8 @@ use lucarne_load::{Failure, Iteration, Recorder, Tags, VirtualUser};
 use lucarne_mint::now_ms;
 use lucarne_tlog::{Level, MAX_LEVEL, RightEdge, TILE_WIDTH, Tile, tile_root};
 
-use super::{Log, ReadKind, SharedState};
+use super::options::ReadKind;
+use super::shared_state::{Log, SharedState};
 use crate::ct::checks::{self, CheckSink, Finding, TaggedRecorder};
 use crate::ct::fetch::{self, Fetch, FetchError};
 use crate::ct::outage::Outage;
@@ -45,7 +46,8 @@ impl Reader {
     pub(super) fn new(scenario: Arc<SharedState>, number: u64, recorder: &Recorder) -> Self {
         let mut random = Random::new(scenario.seed, number);
         let sessions = scenario
-            .logs()
+            .logs
+            .all()
             .iter()
             .map(|log| LogSession::new(log, recorder));
         // Spread evenly, so that two users with a share of a half are one of each.
@@ -81,11 +83,12 @@ impl Reader {
 impl VirtualUser for Reader {
     async fn iterate(&mut self, iteration: &mut Iteration) {
         let scenario = Arc::clone(&self.scenario);
-        let count = scenario.logs().len().max(1) as u64;
+        let count = scenario.logs.all().len().max(1) as u64;
         let number = (iteration.number() % count) as usize;
         let kind = self.kind();
         let Some((log, session)) = scenario
-            .logs()
+            .logs
+            .all()
             .get(number)
             .zip(self.sessions.get_mut(number))
         else {

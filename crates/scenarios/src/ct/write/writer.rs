@@ -10,20 +10,13 @@ use lucarne_load::{Failure, Iteration, Recorder, Tags, VirtualUser};
 use lucarne_mint::now_ms;
 
 use super::recent_submissions::AnsweredSubmission;
-use super::{Log, PAUSE, SharedState};
+use super::shared_state::{Buffers, Log, SharedState};
 use crate::ct::checks::{self, Finding};
 use crate::ct::outage::Outage;
 use crate::ct::sct::excerpt;
 use crate::ct::{Submission, VerifiedSct, timestamp_sane};
 use crate::random::Random;
 use crate::retry_after::retry_after;
-
-/// Working space of one submission.
-#[derive(Debug, Default)]
-pub(super) struct Buffers {
-    leaf: String,
-    message: Vec<u8>,
-}
 
 /// See the module.
 pub(super) struct Writer {
@@ -54,6 +47,9 @@ struct PendingSubmission {
     sent: u64,
 }
 
+/// The wait of a user when the log does not say how long, or is away.
+const PAUSE: Duration = Duration::from_millis(200);
+
 /// The rate of submissions that were answered with an SCT.
 const ACCEPTED: &str = "ct_accepted";
 /// The rate of answers that put a submission off (429, 503).
@@ -64,7 +60,8 @@ const HEADERS: [(&str, &str); 1] = [("content-type", "application/json")];
 impl Writer {
     pub(super) fn new(scenario: Arc<SharedState>, number: u64, recorder: &Recorder) -> Self {
         let sessions = scenario
-            .logs()
+            .logs
+            .all()
             .iter()
             .map(|log| LogSession::new(log, recorder));
         Self {
@@ -79,11 +76,12 @@ impl Writer {
 impl VirtualUser for Writer {
     async fn iterate(&mut self, iteration: &mut Iteration) {
         let scenario = Arc::clone(&self.scenario);
-        let count = scenario.logs().len().max(1) as u64;
+        let count = scenario.logs.all().len().max(1) as u64;
         let number = (iteration.number() % count) as usize;
-        let (Some(log), Some(session)) =
-            (scenario.logs().get(number), self.sessions.get_mut(number))
-        else {
+        let (Some(log), Some(session)) = (
+            scenario.logs.all().get(number),
+            self.sessions.get_mut(number),
+        ) else {
             return iteration.fail(Failure::new(
                 "not_prepared",
                 "the scenario was not prepared",

@@ -153,7 +153,7 @@ impl ObjectAssets {
     }
 
     /// Tries to replace an object that is not there.
-    async fn has_conditions(&self) -> Result<bool, AssetError> {
+    pub(in crate::object) async fn has_conditions(&self) -> Result<bool, AssetError> {
         let absent = UpdateVersion {
             e_tag: Some("\"d41d8cd98f00b204e9800998ecf8427e\"".into()),
             version: Some("1".into()),

@@ -18,7 +18,7 @@ pub struct NetworkError;
 
 impl Network {
     /// The address, if it is one alone.
-    pub(crate) fn single(&self) -> Option<IpAddr> {
+    pub fn single(&self) -> Option<IpAddr> {
         let whole = if self.base.is_ipv4() { 32 } else { 128 };
         (self.length == whole).then_some(self.base)
     }

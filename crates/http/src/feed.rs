@@ -1,0 +1,231 @@
+//! The feed: the entries of a log as server-sent events (HTML section 9.2), from any index on.
+//!
+//! Nothing is queued for a reader: each takes the events of one data tile at a time, of which all share
+//! the bytes, and asks for the next when its socket has taken those. What they hold counts towards their
+//! client's budget. Who was up to date and falls far behind is dropped, with the index to go on from.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http::header::{HeaderMap, HeaderName};
+use http::{Method, StatusCode};
+use lucarne_log::Log;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use crate::body::Body;
+use crate::budget::{Client, Reservation, Waiting};
+use crate::error_response::ErrorResponse;
+use crate::long_poll::parameter;
+use crate::reply::{Response, plain, value};
+use crate::signal::Signal;
+
+/// A comment is sent where there is no entry for so long: who is gone is found out, and no proxy between
+/// takes the connection for dead.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// Entries that a reader who was up to date may be behind.
+const MOST_BEHIND: u64 = 1 << 16;
+
+/// The time after which a reader comes back, in milliseconds.
+const RETRY: &str = "retry: 5000\n\n";
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// Answers a request for the feed.
+pub(crate) fn answer(
+    log: &Arc<Log>,
+    method: &Method,
+    query: Option<&str>,
+    asked: &HeaderMap,
+    client: &Arc<Client>,
+    closing: &Arc<Signal>,
+) -> Response {
+    let size = log.published().map_or(0, |published| published.size);
+    let next = match first(query, asked, size) {
+        Ok(next) => next,
+        Err(detail) => {
+            let status = StatusCode::BAD_REQUEST;
+            return ErrorResponse::read(status, "bad_index", detail).into_response();
+        }
+    };
+    let mut response = plain(StatusCode::OK, &value::EVENT_STREAM, &value::NO_STORE, "");
+    response.headers_mut().insert(BUFFERING, value::NO.clone());
+    if method == Method::HEAD {
+        return response;
+    }
+    let waiting = match Waiting::enter(client) {
+        Ok(waiting) => waiting,
+        Err(exhausted) => return ErrorResponse::waiting(exhausted).into_response(),
+    };
+    let reader = FeedReader {
+        grown: log.grown(),
+        log: log.clone(),
+        client: client.clone(),
+        closing: closing.clone(),
+        next,
+        is_live: false,
+        _waiting: waiting,
+    };
+    let opening = Bytes::from(format!(": from entry {next} of {size}\n{RETRY}"));
+    let entries = stream::unfold(Some(reader), |reader| async move { reader?.step().await });
+    let opening = stream::iter([opening]);
+    *response.body_mut() = Body::streamed(opening.chain(entries).boxed());
+    response
+}
+
+/// Tells nginx to pass events on as they come.
+const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// The first index that is wanted: after the last event that the reader has, or from `from=INDEX` on, or
+/// what comes next.
+fn first(query: Option<&str>, asked: &HeaderMap, size: u64) -> Result<u64, String> {
+    let number = |text: &str, what: &str| {
+        let number = text.parse::<u64>();
+        number.map_err(|error| format!("{what} is an index of the log: {error}"))
+    };
+    let next = match (asked.get(LAST_EVENT_ID), parameter(query, "from")) {
+        (Some(last), _) => {
+            let last = number(last.to_str().unwrap_or_default(), "Last-Event-ID")?;
+            last.saturating_add(1)
+        }
+        (None, Some(from)) => number(from, "`from`")?,
+        (None, None) => size,
+    };
+    match next <= size {
+        true => Ok(next),
+        false => Err(format!(
+            "entry {next} is beyond the {size} entries of the tree: is this the log that it was read from?"
+        )),
+    }
+}
+
+/// One reader of the feed.
+struct FeedReader {
+    log: Arc<Log>,
+    grown: watch::Receiver<u64>,
+    client: Arc<Client>,
+    closing: Arc<Signal>,
+    /// The index of the next entry.
+    next: u64,
+    /// True once it had all there is.
+    is_live: bool,
+    _waiting: Waiting,
+}
+
+/// Why a feed ends, as the name of its last event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// The reader is too slow.
+    Behind,
+    /// The client holds as many bytes as it may.
+    Busy,
+    /// The entries cannot be read.
+    Unavailable,
+}
+
+impl FeedReader {
+    /// What is sent next, and the reader that goes on after it.
+    async fn step(mut self) -> Option<(Bytes, Option<Self>)> {
+        loop {
+            if self.closing.is_raised() {
+                return None;
+            }
+            let size = *self.grown.borrow_and_update();
+            if self.is_live && size.saturating_sub(self.next) > MOST_BEHIND {
+                return Some(self.end(End::Behind));
+            }
+            match self.log.feed(self.next).await {
+                Ok(Some((events, next))) => return Some(self.send(events, next)),
+                Ok(None) => {
+                    self.is_live = true;
+                    if let Some(comment) = self.wait().await {
+                        return Some((comment, Some(self)));
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(log = self.log.config().shortname, "a feed ends: {error}");
+                    return Some(self.end(End::Unavailable));
+                }
+            }
+        }
+    }
+
+    fn send(mut self, events: Bytes, next: u64) -> (Bytes, Option<Self>) {
+        match Reservation::answer(&self.client, events) {
+            Ok(events) => {
+                self.next = next;
+                (events, Some(self))
+            }
+            Err(_) => self.end(End::Busy),
+        }
+    }
+
+    /// Waits for the log to grow, or returns what is sent meanwhile.
+    async fn wait(&mut self) -> Option<Bytes> {
+        let closing = self.closing.clone();
+        tokio::select! {
+            changed = self.grown.changed() => match changed {
+                Ok(()) => None,
+                // The log is gone; the server follows.
+                Err(_) => {
+                    closing.raised().await;
+                    None
+                }
+            },
+            () = closing.raised() => None,
+            () = sleep(HEARTBEAT) => Some(Bytes::from(format!(": {} entries\n\n", self.next))),
+        }
+    }
+
+    /// The last event, with the index to go on from.
+    fn end(self, why: End) -> (Bytes, Option<Self>) {
+        let (name, next) = (why.name(), self.next);
+        let event = format!("event: {name}\ndata: {{\"next\":{next}}}\n\n");
+        (event.into(), None)
+    }
+}
+
+impl End {
+    fn name(self) -> &'static str {
+        match self {
+            End::Behind => "behind",
+            End::Busy => "busy",
+            End::Unavailable => "unavailable",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn where_a_reader_begins() {
+        let header = |value: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(LAST_EVENT_ID, HeaderValue::from_static(value));
+            headers
+        };
+        let none = HeaderMap::new();
+        assert_eq!(first(None, &none, 7), Ok(7));
+        assert_eq!(first(Some("from=0"), &none, 7), Ok(0));
+        assert_eq!(first(Some("from=7"), &none, 7), Ok(7));
+        // What it has already counts more than where it began.
+        assert_eq!(first(Some("from=0"), &header("4"), 7), Ok(5));
+        assert_eq!(first(None, &header("6"), 7), Ok(7));
+        for (query, headers) in [
+            (None, header("7")),
+            (None, header("x")),
+            (Some("from=8"), none.clone()),
+            (Some("from="), none.clone()),
+            (None, header("18446744073709551615")),
+        ] {
+            assert!(first(query, &headers, 7).is_err(), "{query:?}");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers): a client reads from them what it may
+//! ask for, and when.
+
+use http::HeaderValue;
+use http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, HeaderMap, HeaderName};
+
+use super::policy::{Policy, ReadLimits};
+
+const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+
+/// Says of the buckets of a client what they hold when they are whole (`q`) and in which time they are again
+/// (`w`), and of the one that has least, what it holds (`r`) and when there is more (`t`, in seconds).
+pub(super) fn say(
+    headers: &mut HeaderMap,
+    limits: &ReadLimits,
+    policies: impl Iterator<Item = Policy>,
+    (policy, remaining, seconds): (Policy, u64, u64),
+) {
+    let policies = policies.map(|policy| {
+        let rate = limits.rate(policy);
+        let (burst, window) = (rate.burst(), rate.window_seconds());
+        format!("\"{}\";q={burst};w={window}", policy.name())
+    });
+    let policies = policies.collect::<Vec<_>>().join(", ");
+    let limit = format!("\"{}\";r={remaining};t={seconds}", policy.name());
+    for (name, value) in [(RATELIMIT_POLICY, policies), (RATELIMIT, limit)] {
+        // Digits and names of ours: nothing that a header could not have.
+        if let Ok(value) = HeaderValue::try_from(value) {
+            headers.insert(name, value);
+        }
+    }
+    let exposed = HeaderValue::from_static("retry-after, ratelimit, ratelimit-policy");
+    headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
+}

@@ -1,0 +1,193 @@
+//! The gate that every request passes before it is answered.
+
+use std::net::IpAddr;
+use std::sync::Once;
+
+use http::header::{HeaderMap, RETRY_AFTER};
+use http::{HeaderValue, StatusCode};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use super::fields;
+use super::limiter::{Admission, Decision, ReadLimiter, Reading, Refusal};
+use super::policy::{FORGOTTEN_SECONDS, Policy, ReadLimits, UNIT_BYTES};
+use crate::error_response::ErrorResponse;
+use crate::reply::Response;
+
+/// The limiter, if there is one, and what is counted of it.
+pub(crate) struct ReadGate {
+    limiter: Option<ReadLimiter>,
+    metrics: ReadMetrics,
+    /// Says once that there is a proxy.
+    unnamed: Once,
+}
+
+/// A request that is not answered but with its refusal.
+pub(crate) struct Refused<'g>(&'g ReadLimits, Refusal);
+
+/// A request that is answered.
+#[derive(Clone, Copy)]
+pub(crate) struct Passage<'g>(Option<(&'g ReadLimiter, Admission)>);
+
+impl ReadGate {
+    pub(crate) fn new(limiter: Option<ReadLimiter>, metrics: ReadMetrics) -> Self {
+        ReadGate {
+            limiter,
+            metrics,
+            unnamed: Once::new(),
+        }
+    }
+
+    /// Lets a request pass, or does not. `None` is no reading, and passes.
+    pub(crate) fn admit(
+        &self,
+        reading: Option<Reading>,
+        peer: IpAddr,
+        headers: &HeaderMap,
+    ) -> Result<Passage<'_>, Refused<'_>> {
+        let Some((limiter, reading)) = self.limiter.as_ref().zip(reading) else {
+            return Ok(Passage(None));
+        };
+        match limiter.decide(peer, headers, reading, limiter.limits().clock.now()) {
+            Decision::Unlimited => {
+                self.metrics.unlimited.inc();
+                self.unnamed.call_once(|| {
+                    tracing::info!(%peer, "reads that come through a proxy are not limited: name it in trusted_proxies, \
+                         or write `trusted_proxies: []` if there is none");
+                });
+                Ok(Passage(None))
+            }
+            Decision::Admitted(admission) => {
+                if admission.shared {
+                    self.metrics.shared.inc();
+                }
+                Ok(Passage(Some((limiter, admission))))
+            }
+            Decision::Refused(refusal) => {
+                self.metrics.refused(refusal.policy);
+                Err(Refused(limiter.limits(), refusal))
+            }
+        }
+    }
+
+    /// Counts the clients, for whoever asks for the metrics.
+    pub(crate) fn count(&self) {
+        if let Some(limiter) = &self.limiter {
+            self.metrics.clients.set(limiter.clients() as i64);
+        }
+    }
+}
+
+impl<'g> Passage<'g> {
+    /// The limits that the request has passed; `None` where none are in force.
+    pub(crate) fn limits(&self) -> Option<&'g ReadLimits> {
+        self.0.map(|(limiter, _)| limiter.limits())
+    }
+
+    /// Pays for the answer, and says so in it if there is not much left.
+    pub(crate) fn pay(self, response: &mut Response) {
+        let Some((limiter, admission)) = self.0 else {
+            return;
+        };
+        let now = limiter.limits().clock.now();
+        let bytes = response.body().len();
+        if let Some(left) = limiter.settle(&admission, bytes, now) {
+            let policies = admission.policies();
+            let left = (left.policy, left.units, seconds(left.whole_in));
+            fields::say(response.headers_mut(), limiter.limits(), policies, left);
+        }
+    }
+}
+
+impl Refusal {
+    /// Returns the seconds until the request would be answered, if no other of the same bucket comes between.
+    pub fn retry_after(&self) -> u64 {
+        seconds(self.wait).max(1)
+    }
+}
+
+impl Refused<'_> {
+    pub(crate) fn into_response(self) -> Response {
+        let Refused(limits, refusal) = self;
+        let (whose, advice) = match refusal.policy {
+            Policy::Client => ("this client (an IPv4 address, an IPv6 /56)", ""),
+            Policy::Network => ("this network (an IPv6 /48)", ""),
+            Policy::NoContact => (
+                "all who read tiles and leave no contact",
+                "; a User-Agent with an e-mail address or a URL is not one of them",
+            ),
+        };
+        let rate = limits.rate(refusal.policy);
+        let (burst, window) = (rate.burst(), rate.window_seconds());
+        let (left, seconds) = (refusal.remaining, refusal.retry_after());
+        let detail = format!(
+            "{whose} may read {burst} units in {window} s, and has {left} left for now: a request is one, as is each \
+             whole {UNIT_BYTES} bytes of its answer, and the same partial tile again within {FORGOTTEN_SECONDS} s \
+             costs twice as much each time; come back in {seconds} s{advice}"
+        );
+        let status = StatusCode::TOO_MANY_REQUESTS;
+        let mut response = ErrorResponse::read(status, "too_many_reads", detail).into_response();
+        let headers = response.headers_mut();
+        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        let policies = refusal.policies.into_iter().flatten();
+        fields::say(headers, limits, policies, (refusal.policy, left, seconds));
+        response
+    }
+}
+
+fn seconds(nanoseconds: u64) -> u64 {
+    nanoseconds.div_ceil(1_000_000_000)
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PolicyLabels {
+    policy: &'static str,
+}
+
+/// The metrics of the limits of reading.
+#[derive(Clone, Default)]
+pub(crate) struct ReadMetrics {
+    refused: Family<PolicyLabels, Counter>,
+    clients: Gauge,
+    shared: Counter,
+    unlimited: Counter,
+}
+
+impl ReadMetrics {
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        for policy in Policy::ALL {
+            let policy = policy.name();
+            let _ = self.refused.get_or_create(&PolicyLabels { policy });
+        }
+        registry.register(
+            "reads_limited",
+            "Requests that read and were answered 429, by whose limit it was",
+            self.refused.clone(),
+        );
+        registry.register(
+            "reads_clients",
+            "Clients that have read of late and whose limit is not whole again",
+            self.clients.clone(),
+        );
+        registry.register(
+            "reads_shared",
+            "Requests whose client shared its limit, because more clients came than are remembered",
+            self.shared.clone(),
+        );
+        registry.register(
+            "reads_unlimited",
+            "Requests that were not limited because they came through a proxy that is not named",
+            self.unlimited.clone(),
+        );
+    }
+
+    fn refused(&self, policy: Policy) {
+        let policy = policy.name();
+        self.refused
+            .get_or_create_owned(&PolicyLabels { policy })
+            .inc();
+    }
+}

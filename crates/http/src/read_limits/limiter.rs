@@ -1,0 +1,328 @@
+//! The decision about each request.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use http::header::{HeaderMap, USER_AGENT};
+use lucarne_net::Network;
+use lucarne_tlog::Tile;
+
+use super::client_table::{ClientTable, Found, Place, WhenFull};
+use super::contact;
+use super::policy::{FORGOTTEN_NS, MOST_DOUBLINGS, Policy, ReadLimits, UNIT_BYTES};
+use super::rate::Rate;
+use crate::forwarded::Proxies;
+
+/// The thing that is read, as far as the buckets depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// A part of a tree, perhaps a partial tile: the work of monitors, who leave a contact.
+    Tree(Option<PartialTile>),
+    /// A page, a list, accepted roots: browsers and CAs leave none, and do not share their fate.
+    Other,
+}
+
+/// A partial tile of one of the logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PartialTile {
+    /// The number of the log.
+    pub log: usize,
+    /// True for the names tile of the data tile.
+    pub names: bool,
+    /// The tile.
+    pub tile: Tile,
+}
+
+/// Decides which requests are answered.
+pub struct ReadLimiter {
+    limits: ReadLimits,
+    rates: [Rate; 3],
+    proxies: Proxies,
+    buckets: ClientTable,
+    /// For each client and partial tile, the time at which its requests for it are forgotten.
+    repeats: ClientTable,
+    no_contact: Apart,
+}
+
+/// A number that many cores change, away from what they only read.
+#[derive(Default)]
+#[repr(align(128))]
+struct Apart(AtomicU64);
+
+/// The fate of a request.
+#[derive(Clone, Copy, Debug)]
+pub enum Decision {
+    /// It came through a proxy that nobody has named: whose it is cannot be told, and nothing is counted.
+    Unlimited,
+    /// It is answered.
+    Admitted(Admission),
+    /// It is not.
+    Refused(Refusal),
+}
+
+/// A request that is answered, and whose buckets pay for the answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Admission {
+    levels: Levels,
+    /// True if there was no room to remember its client.
+    pub(super) shared: bool,
+}
+
+/// A request that is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The bucket that lacks most.
+    pub policy: Policy,
+    /// Nanoseconds until it would be answered.
+    pub wait: u64,
+    /// Units that there are in that bucket.
+    pub remaining: u64,
+    /// The buckets that the request takes from.
+    pub(super) policies: [Option<Policy>; 3],
+}
+
+/// The buckets of a request.
+type Buckets = [Option<Bucket>; 3];
+/// The same with the time at which each is whole again.
+type Levels = [Option<(Bucket, u64)>; 3];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Bucket {
+    policy: Policy,
+    /// In the table; none for the one that is shared.
+    place: Option<Place>,
+}
+
+/// The content of a bucket that has less than half.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remainder {
+    /// Whose bucket it is.
+    pub policy: Policy,
+    /// The units that there are.
+    pub units: u64,
+    /// Nanoseconds until it is whole.
+    pub whole_in: u64,
+}
+
+impl Admission {
+    /// Returns whose buckets pay.
+    pub(super) fn policies(&self) -> impl Iterator<Item = Policy> + use<> {
+        let levels = self.levels.into_iter().flatten();
+        levels.map(|(bucket, _)| bucket.policy)
+    }
+}
+
+impl ReadLimiter {
+    /// `proxies` are those that forward requests; `None` if the operator does not say.
+    pub fn new(limits: ReadLimits, proxies: Option<Vec<Network>>) -> Self {
+        ReadLimiter {
+            proxies: Proxies::new(proxies),
+            buckets: ClientTable::new(limits.clients),
+            repeats: ClientTable::new(limits.clients),
+            no_contact: Apart::default(),
+            rates: Policy::ALL.map(|policy| limits.rate(policy)),
+            limits,
+        }
+    }
+
+    /// Returns the limits.
+    pub fn limits(&self) -> &ReadLimits {
+        &self.limits
+    }
+
+    /// Returns how many clients have a bucket that is not whole.
+    pub(crate) fn clients(&self) -> usize {
+        self.buckets.len(self.limits.clock.now())
+    }
+
+    /// Decides about a request that came from `peer`, at `now` of the clock.
+    pub fn decide(
+        &self,
+        peer: IpAddr,
+        headers: &HeaderMap,
+        reading: Reading,
+        now: u64,
+    ) -> Decision {
+        let Some(client) = self.proxies.client(peer, headers) else {
+            return Decision::Unlimited;
+        };
+        let (client, network) = keys(client);
+        let (of_tree, partial) = match reading {
+            Reading::Tree(partial) => (true, partial),
+            Reading::Other => (false, None),
+        };
+        let shares = of_tree && !has_contact(headers);
+        let buckets = self.buckets_of(client, network, shares);
+        let repeats = partial.map(|tile| self.repeats.place_of_deed(client, tile));
+        let until = repeats.map_or(0, |place| self.repeated(place, now, |until| *until));
+        let price = self.limits.price(doublings(until, now));
+        match self.take(buckets, price, now) {
+            Some(admission) => {
+                if let Some(place) = repeats {
+                    self.repeated(place, now, |until| *until = once_more(*until, now));
+                }
+                Decision::Admitted(admission)
+            }
+            None => Decision::Refused(self.refusal(buckets, until, now)),
+        }
+    }
+
+    /// Has a request pay for the bytes of its answer. Returns what is left in the bucket that has least, if that
+    /// is less than half of it: time to tell the client.
+    pub fn settle(&self, admission: &Admission, bytes: usize, now: u64) -> Option<Remainder> {
+        let cost = (bytes / UNIT_BYTES) as u64;
+        let mut least: Option<Remainder> = None;
+        for (bucket, mut level) in admission.levels.into_iter().flatten() {
+            let rate = self.rates[bucket.policy as usize];
+            if cost > 0 {
+                (_, level) = self.at(bucket, now, |rate, level| {
+                    rate.charge(level, now, cost);
+                    *level
+                });
+            }
+            let units = rate.remaining(level, now);
+            if units < rate.burst() / 2 && least.is_none_or(|least| units < least.units) {
+                least = Some(Remainder {
+                    policy: bucket.policy,
+                    units,
+                    whole_in: level.saturating_sub(now),
+                });
+            }
+        }
+        least
+    }
+
+    fn buckets_of(&self, client: u64, network: Option<u64>, shares: bool) -> Buckets {
+        let bucket = |policy, key: u64| Bucket {
+            policy,
+            place: Some(self.buckets.place(key)),
+        };
+        let shared = Bucket {
+            policy: Policy::NoContact,
+            place: None,
+        };
+        [
+            Some(bucket(Policy::Client, client)),
+            network.map(|network| bucket(Policy::Network, network)),
+            shares.then_some(shared),
+        ]
+    }
+
+    /// Takes from all of the buckets or, if one of them has not as much, from none.
+    fn take(&self, buckets: Buckets, cost: u64, now: u64) -> Option<Admission> {
+        let mut levels = [None; 3];
+        let mut shared = false;
+        for (index, bucket) in buckets.into_iter().enumerate() {
+            let Some(bucket) = bucket else { continue };
+            let (found, level) = self.at(bucket, now, |rate, level| {
+                rate.take(level, now, cost).then_some(*level)
+            });
+            match level {
+                Some(level) => levels[index] = Some((bucket, level)),
+                None => {
+                    for (bucket, _) in levels.into_iter().flatten() {
+                        self.at(bucket, now, |rate, level| rate.give_back(level, cost));
+                    }
+                    return None;
+                }
+            }
+            shared |= found == Found::Shared;
+        }
+        Some(Admission { levels, shared })
+    }
+
+    /// Finds the first moment at which a request would be answered, if no other came between: when there is enough
+    /// for its price, which falls as repeats are forgotten.
+    fn refusal(&self, buckets: Buckets, until: u64, now: u64) -> Refusal {
+        let levels = buckets.into_iter().flatten().map(|bucket| {
+            let (_, level) = self.at(bucket, now, |_, level| *level);
+            (bucket.policy, level)
+        });
+        let levels: Vec<_> = levels.collect();
+        let lacking = |price| {
+            let waits = levels.iter().map(|(policy, level)| {
+                let wait = self.rates[*policy as usize].wait(*level, now, price);
+                (wait, *policy, *level)
+            });
+            waits
+                .max_by_key(|it| it.0)
+                .unwrap_or((0, Policy::Client, now))
+        };
+        let at_price_of = |doublings: u64| {
+            let (wait, policy, level) = lacking(self.limits.price(doublings));
+            let forgotten = until.saturating_sub(now + doublings * FORGOTTEN_NS);
+            (wait.max(forgotten), policy, level)
+        };
+        let moments = (0..=doublings(until, now)).rev().map(at_price_of);
+        let first = moments.min_by_key(|it| it.0);
+        let (wait, policy, level) = first.unwrap_or((0, Policy::Client, now));
+        Refusal {
+            policy,
+            wait,
+            remaining: self.rates[policy as usize].remaining(level, now),
+            policies: buckets.map(|bucket| bucket.map(|bucket| bucket.policy)),
+        }
+    }
+
+    /// Looks at when a bucket is whole, and changes it.
+    fn at<T>(&self, bucket: Bucket, now: u64, change: impl Fn(Rate, &mut u64) -> T) -> (Found, T) {
+        let rate = self.rates[bucket.policy as usize];
+        if let Some(place) = bucket.place {
+            let change = |level: &mut u64| change(rate, level);
+            return self.buckets.with(place, now, WhenFull::Share, change);
+        }
+        // One number for all: no core waits for another here.
+        let mut level = self.no_contact.0.load(Relaxed);
+        loop {
+            let mut changed = level;
+            let outcome = change(rate, &mut changed);
+            if changed == level {
+                return (Found::Own, outcome);
+            }
+            match self
+                .no_contact
+                .0
+                .compare_exchange_weak(level, changed, Relaxed, Relaxed)
+            {
+                Ok(_) => return (Found::Own, outcome),
+                Err(newer) => level = newer,
+            }
+        }
+    }
+
+    fn repeated<T>(&self, place: Place, now: u64, change: impl FnOnce(&mut u64) -> T) -> T {
+        self.repeats.with(place, now, WhenFull::Replace, change).1
+    }
+}
+
+fn has_contact(headers: &HeaderMap) -> bool {
+    let agent = headers.get(USER_AGENT);
+    agent.is_some_and(|agent| contact::has_contact(agent.as_bytes()))
+}
+
+/// The key of a client, and that of its network: a prefix in the upper bytes, its length in the lowest.
+fn keys(client: IpAddr) -> (u64, Option<u64>) {
+    match client.to_canonical() {
+        IpAddr::V4(address) => (u64::from(address.to_bits()) << 8 | 32, None),
+        IpAddr::V6(address) => {
+            let bits = address.to_bits();
+            let prefix = |length: u32| ((bits >> (128 - length)) as u64) << (64 - length);
+            let customer = prefix(56) & !0xff | 56;
+            (customer, Some(prefix(48) & !0xff | 48))
+        }
+    }
+}
+
+/// The doublings that are not forgotten at `now`, if all are at `until`.
+fn doublings(until: u64, now: u64) -> u64 {
+    until.saturating_sub(now).div_ceil(FORGOTTEN_NS)
+}
+
+/// The time at which all is forgotten, after one more request.
+fn once_more(until: u64, now: u64) -> u64 {
+    let once_more = until.max(now) + FORGOTTEN_NS;
+    once_more.min(now + MOST_DOUBLINGS * FORGOTTEN_NS)
+}
+
+#[cfg(test)]
+mod tests;

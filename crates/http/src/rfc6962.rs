@@ -1,0 +1,220 @@
+//! The reads of RFC 6962 (sections 4.3 to 4.6 and 4.8), for clients that do not know tiles yet.
+//!
+//! An answer that can never be another is cached for ever: a proof between two sizes, entries that are there.
+//! What is made for one client counts towards its budget until it has been taken.
+
+use std::sync::Arc;
+
+use base64_simd::STANDARD;
+use http::{HeaderValue, StatusCode};
+use lucarne_log::{Log, LogEntry, ReadError, Rfc6962Error, Rfc6962Reads};
+use lucarne_tlog::Hash;
+use tokio::task::spawn_blocking;
+
+use self::parameters::Parameters;
+use crate::budget::{Client, Looking, MOST_LOOKING_EACH, Reservation};
+use crate::error_response::ErrorResponse;
+use crate::monitoring::say_state;
+use crate::reply::{Response, plain, value};
+
+mod endpoint;
+mod parameters;
+
+pub(crate) use endpoint::Rfc6962Read;
+
+/// Answers a GET.
+pub(crate) async fn answer(
+    log: &Log,
+    read: Rfc6962Read,
+    query: Option<&str>,
+    client: &Arc<Client>,
+) -> Response {
+    let parameters = Parameters::of(query);
+    let answered = match log.rfc6962() {
+        None => Err(off(log)),
+        Some(reads) => match read {
+            Rfc6962Read::Sth => sth(log, &reads),
+            Rfc6962Read::SthConsistency => consistency(&reads, &parameters).await,
+            Rfc6962Read::ProofByHash => proof_by_hash(&reads, &parameters, client).await,
+            Rfc6962Read::Entries => entries(&reads, &parameters, client).await,
+            Rfc6962Read::EntryAndProof => entry_and_proof(&reads, &parameters, client).await,
+        },
+    };
+    answered.unwrap_or_else(ErrorResponse::into_response)
+}
+
+/// The refusal of a log that is read by tiles alone.
+fn off(log: &Log) -> ErrorResponse {
+    let detail = format!(
+        "this log is read as the static CT API (https://c2sp.org/static-ct-api) has it, below {}; its operator \
+         has not turned on the reads of RFC 6962",
+        log.config().monitoring_prefix
+    );
+    ErrorResponse::read(StatusCode::NOT_FOUND, "rfc6962_off", detail)
+}
+
+/// Section 4.3.
+fn sth(log: &Log, reads: &Rfc6962Reads<'_>) -> Result<Response, ErrorResponse> {
+    let mut response = json(reads.tree_head()?.to_json(), &value::MOMENT);
+    say_state(log, &mut response);
+    Ok(response)
+}
+
+/// Section 4.4.
+async fn consistency(
+    reads: &Rfc6962Reads<'_>,
+    parameters: &Parameters<'_>,
+) -> Result<Response, ErrorResponse> {
+    let (first, second) = (parameters.number("first")?, parameters.number("second")?);
+    let proof = reads.consistency(first, second).await?;
+    let mut body = b"{\"consistency\":".to_vec();
+    push_hashes(&proof, &mut body);
+    body.push(b'}');
+    Ok(json(body, &value::FOREVER))
+}
+
+/// Section 4.5.
+async fn proof_by_hash(
+    reads: &Rfc6962Reads<'_>,
+    parameters: &Parameters<'_>,
+    client: &Arc<Client>,
+) -> Result<Response, ErrorResponse> {
+    let (hash, tree_size) = (parameters.hash("hash")?, parameters.number("tree_size")?);
+    let _looking = looking(client)?;
+    let (index, path) = reads.proof_by_hash(&hash, tree_size).await?;
+    let mut body = format!("{{\"leaf_index\":{index},\"audit_path\":").into_bytes();
+    push_hashes(&path, &mut body);
+    body.push(b'}');
+    Ok(json(body, &value::FOREVER))
+}
+
+/// Section 4.6.
+async fn entries(
+    reads: &Rfc6962Reads<'_>,
+    parameters: &Parameters<'_>,
+    client: &Arc<Client>,
+) -> Result<Response, ErrorResponse> {
+    let (start, end) = (parameters.number("start")?, parameters.number("end")?);
+    let _looking = looking(client)?;
+    let found = reads.entries(start, end).await?;
+    let cache = match found.is_final {
+        true => &value::FOREVER,
+        false => &value::MOMENT,
+    };
+    made_for(client, cache, move || {
+        let mut body = b"{\"entries\":[".to_vec();
+        for (place, entry) in found.entries.iter().enumerate() {
+            body.extend_from_slice(if place == 0 { b"{" } else { b",{" });
+            push_entry(entry, &mut body);
+            body.push(b'}');
+        }
+        body.extend_from_slice(b"]}");
+        body
+    })
+    .await
+}
+
+/// Section 4.8.
+async fn entry_and_proof(
+    reads: &Rfc6962Reads<'_>,
+    parameters: &Parameters<'_>,
+    client: &Arc<Client>,
+) -> Result<Response, ErrorResponse> {
+    let leaf_index = parameters.number("leaf_index")?;
+    let tree_size = parameters.number("tree_size")?;
+    let _looking = looking(client)?;
+    let (entry, path) = reads.entry_and_proof(leaf_index, tree_size).await?;
+    made_for(client, &value::FOREVER, move || {
+        let mut body = b"{".to_vec();
+        push_entry(&entry, &mut body);
+        body.extend_from_slice(b",\"audit_path\":");
+        push_hashes(&path, &mut body);
+        body.push(b'}');
+        body
+    })
+    .await
+}
+
+/// A request of this client for which a log works more than for a tile.
+fn looking(client: &Arc<Client>) -> Result<Looking, ErrorResponse> {
+    Looking::enter(client).ok_or_else(|| {
+        let detail = format!(
+            "this client has {MOST_LOOKING_EACH} such requests under way, as many as one may have: let those be \
+             answered first"
+        );
+        let status = StatusCode::TOO_MANY_REQUESTS;
+        ErrorResponse::read(status, "too_many_requests", detail).and_retry(1)
+    })
+}
+
+/// An answer that is large, encoded where it holds up nobody.
+async fn made_for(
+    client: &Arc<Client>,
+    cache: &HeaderValue,
+    encode: impl FnOnce() -> Vec<u8> + Send + 'static,
+) -> Result<Response, ErrorResponse> {
+    let failed = |error: tokio::task::JoinError| ReadError::Storage(error.to_string());
+    let body = spawn_blocking(encode).await.map_err(failed);
+    let body = body.map_err(Rfc6962Error::Read)?;
+    Ok(json(Reservation::answer(client, body.into())?, cache))
+}
+
+fn json(body: impl Into<bytes::Bytes>, cache: &HeaderValue) -> Response {
+    plain(StatusCode::OK, &value::JSON, cache, body)
+}
+
+/// `leaf_input` and `extra_data`, without braces.
+fn push_entry(entry: &LogEntry, body: &mut Vec<u8>) {
+    body.extend_from_slice(b"\"leaf_input\":\"");
+    STANDARD.encode_append(&entry.leaf_input, body);
+    body.extend_from_slice(b"\",\"extra_data\":\"");
+    STANDARD.encode_append(&entry.extra_data, body);
+    body.push(b'"');
+}
+
+fn push_hashes(hashes: &[Hash], body: &mut Vec<u8>) {
+    body.push(b'[');
+    for (place, hash) in hashes.iter().enumerate() {
+        body.extend_from_slice(if place == 0 { b"\"" } else { b",\"" });
+        STANDARD.encode_append(hash.0, body);
+        body.push(b'"');
+    }
+    body.push(b']');
+}
+
+impl From<Rfc6962Error> for ErrorResponse {
+    fn from(error: Rfc6962Error) -> Self {
+        let words = error.to_string();
+        let refused = |code| ErrorResponse::read(StatusCode::BAD_REQUEST, code, words.clone());
+        let later = |code, words: &str, seconds| {
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            ErrorResponse::read(status, code, words).and_retry(seconds)
+        };
+        match error {
+            Rfc6962Error::BeyondTree { .. } => refused("beyond_tree"),
+            Rfc6962Error::Order { .. } => refused("bad_range"),
+            Rfc6962Error::UnknownLeaf { .. } => {
+                ErrorResponse::read(StatusCode::NOT_FOUND, "unknown_leaf", words)
+            }
+            Rfc6962Error::NoTree => later("unavailable", &words, 1),
+            Rfc6962Error::NotIndexed { .. } => later("not_indexed", &words, 5),
+            Rfc6962Error::Busy => later("busy", &words, 1),
+            Rfc6962Error::Read(ReadError::Unavailable(reason)) => {
+                tracing::warn!("a read failed: {reason}");
+                let words = "the log's storage does not answer; come back in a moment";
+                later("unavailable", words, 1)
+            }
+            Rfc6962Error::Read(ReadError::Damaged { .. }) => {
+                tracing::error!("a read failed: {words}");
+                let words =
+                    "what the log's storage has here is damaged; its operator has been told";
+                later("damaged", words, 1)
+            }
+            Rfc6962Error::Read(ReadError::Storage(_)) => {
+                tracing::error!("a read failed: {words}");
+                let words = "the log cannot read what it has stored; its operator has been told";
+                ErrorResponse::read(StatusCode::INTERNAL_SERVER_ERROR, "failed", words)
+            }
+        }
+    }
+}

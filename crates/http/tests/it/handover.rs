@@ -1,0 +1,161 @@
+//! A site whose logs another process still runs, and one whose logs another process gets.
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use lucarne_http::{Limits, Listener, Serving, Site};
+use lucarne_log::Turn;
+use prometheus_client::registry::Registry;
+use tokio::net::TcpStream;
+
+use crate::support::{Client, Server, TestLog};
+
+#[tokio::test]
+async fn submissions_wait_for_a_log_that_is_being_opened_and_reads_do_not() {
+    let (give, turn) = Turn::later();
+    let test = TestLog::start("demo").await.in_turn(turn).await;
+    let server = Server::start(vec![test.log.clone()], Limits::default()).await;
+    let body = test.chain("www.example").to_json();
+    let mut waiting = server.connect().await;
+    waiting.post("/demo/ct/v1/add-chain", body.as_bytes()).await;
+    let checkpoint = server.get("/demo/checkpoint").await;
+    assert_eq!(checkpoint.status, 200);
+    assert_eq!(checkpoint.header("log-state"), Some("starting"));
+    let early = tokio::time::timeout(Duration::from_millis(100), waiting.answer()).await;
+    assert!(early.is_err(), "{early:?}");
+    give.give();
+    let answer = waiting.answer().await.unwrap();
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+/// Bytes of bodies that are waited for, or that wait.
+fn held(server: &Server) -> usize {
+    let metrics = server.site.render_metrics();
+    let mut lines = metrics.lines();
+    let line = lines.find_map(|line| line.strip_prefix("lucarne_http_inflight_bytes "));
+    line.unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn the_wait_for_a_log_is_bounded_in_time_and_in_bytes() {
+    let (_give, turn) = Turn::later();
+    let test = TestLog::start("demo").await.in_turn(turn).await;
+    let body = test.chain("www.example").to_json();
+    let limits = Limits {
+        start_timeout: Duration::from_secs(2),
+        // Two of them, and what else a request is.
+        client_inflight_bytes: 5 * body.len() / 2,
+        ..Limits::default()
+    };
+    let server = Server::start(vec![test.log.clone()], limits).await;
+    let mut waiting = Vec::new();
+    for _ in 0..2 {
+        let mut client = server.connect().await;
+        client.post("/demo/ct/v1/add-chain", body.as_bytes()).await;
+        waiting.push(client);
+    }
+    while held(&server) < 2 * body.len() {
+        // Polled: what is held is known by a count alone.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // The third is too much for one client, and not for another.
+    let refused = server.post("/demo/ct/v1/add-chain", body.as_bytes()).await;
+    assert_eq!(
+        (refused.status, &refused.json()["code"]),
+        (503, &"too_much_in_flight".into())
+    );
+    let mut other = server.connect_from([127, 0, 0, 2]).await;
+    other.post("/demo/ct/v1/add-chain", body.as_bytes()).await;
+    waiting.push(other);
+    for mut client in waiting {
+        let late = client.answer().await.unwrap();
+        assert_eq!(late.status, 503, "{}", late.text());
+        assert!(
+            late.text().contains("the log is starting"),
+            "{}",
+            late.text()
+        );
+        assert_eq!(late.header("retry-after"), Some("5"));
+    }
+}
+
+/// Clients are sent away with their answers; who comes at the last moment gets one, and
+/// what arrives after that waits in the socket for whoever has it next.
+#[tokio::test]
+async fn serving_ends_without_a_request_that_is_not_answered() {
+    let test = TestLog::start("demo").await;
+    let site = || {
+        Site::new(
+            vec![test.log.clone()],
+            Registry::default(),
+            Limits::default(),
+        )
+        .unwrap()
+    };
+    let listener = Listener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let socket = listener.share().unwrap();
+    let mut serving = Serving::start(vec![listener], site());
+    let connect = async || Client::new(TcpStream::connect(address).await.unwrap());
+
+    let (mut busy, mut idle) = (connect().await, connect().await);
+    for client in [&mut busy, &mut idle] {
+        let answer = client.get("/demo/checkpoint").await;
+        assert_eq!((answer.status, answer.header("connection")), (200, None));
+    }
+    serving.send_away(true);
+    let last = busy.get("/demo/checkpoint").await;
+    assert_eq!(
+        (last.status, last.header("connection")),
+        (200, Some("close"))
+    );
+    assert!(busy.closed().await);
+    // It was not so after all.
+    serving.send_away(false);
+    assert_eq!(
+        idle.get("/demo/checkpoint").await.header("connection"),
+        None
+    );
+
+    serving.send_away(true);
+    let mut fresh = connect().await;
+    // Accepted, for the one behind it has been answered.
+    assert_eq!(connect().await.get("/demo/checkpoint").await.status, 200);
+    let mut submitting = connect().await;
+    let body = test.chain("www.example").to_json();
+    submitting
+        .post("/demo/ct/v1/add-chain", body.as_bytes())
+        .await;
+    // Accepted as well: what is not waits for whoever has the socket next.
+    assert_eq!(connect().await.get("/demo/checkpoint").await.status, 200);
+    serving.close().await;
+    assert!(idle.closed().await);
+    assert!(!serving.submissions_end(Duration::ZERO).await);
+    let answer = fresh.get("/demo/checkpoint").await;
+    assert_eq!(
+        (answer.status, answer.header("connection")),
+        (200, Some("close"))
+    );
+    assert_eq!(submitting.answer().await.unwrap().status, 200);
+    assert!(serving.submissions_end(Duration::from_secs(20)).await);
+
+    let mut early = connect().await;
+    early
+        .send(b"GET /demo/checkpoint HTTP/1.1\r\nhost: log.example\r\n\r\n")
+        .await;
+    let next = Listener::from_socket(socket).unwrap();
+    let _serving = Serving::start(vec![next], site());
+    assert_eq!(early.answer().await.unwrap().status, 200);
+    serving.drain().await;
+}
+
+#[tokio::test]
+async fn a_socket_that_does_not_listen_is_refused() {
+    let listener = Listener::bind("127.0.0.1:0").await.unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap())
+        .await
+        .unwrap();
+    let socket = std::os::fd::OwnedFd::from(stream.into_std().unwrap());
+    assert!(Listener::from_socket(socket).is_err());
+    let _enough = listener.share().unwrap();
+}

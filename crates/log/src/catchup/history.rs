@@ -1,0 +1,185 @@
+//! Whose history an index is of: what keeps one from being used with another log, or with one
+//! that was rolled back.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use lucarne_storage::{Assets, Lock};
+use tokio::task::spawn_blocking;
+
+use super::source::Source;
+use crate::damaged::Damaged;
+use crate::dedup::{Dedup, TreeHead, last_seen};
+use crate::read_cache::read_cache;
+use crate::shared::Shared;
+use crate::tree::Tree;
+use crate::verified_tiles::VerifiedTiles;
+use crate::{Fatal, LogConfig, ReadError};
+
+/// Bytes of tiles that an examination keeps.
+const KEPT: u64 = 1 << 20;
+
+async fn anew(log: &Shared) -> Result<Dedup, Fatal> {
+    let (path, owner) = (log.config.cache.clone(), log.config.key.log_id());
+    let made = spawn_blocking(move || Dedup::rebuild(&path, owner)).await;
+    let made = made.map_err(|error| failed(&log.config.cache, &error))??;
+    log.index_failed.store(false, Ordering::SeqCst);
+    Ok(made)
+}
+
+/// The index as it is, if it is one of this history of the log and has not
+/// failed. What it has seen is held against the log in any case, before it is
+/// set aside.
+pub(super) async fn usable(log: &Shared, source: &Source<'_>) -> Result<Dedup, Fatal> {
+    let problem = match judged(&log.config, &*log.lock, source).await? {
+        Ok(dedup) if !log.index_failed.load(Ordering::SeqCst) => return Ok(dedup),
+        Ok(dedup) => {
+            close(dedup).await;
+            "it has failed while the log ran".to_owned()
+        }
+        Err(problem) => problem,
+    };
+    let path = log.config.cache.display();
+    tracing::warn!(%path, problem, "the dedup index cannot be used");
+    anew(log).await
+}
+
+/// To close an index asks its disk.
+async fn close(dedup: Dedup) {
+    let _ = spawn_blocking(move || drop(dedup)).await;
+}
+
+/// Holds the index, if there is one, against the log of `signed` entries, of
+/// which storage has the tree; makes none. An index of more than storage has can
+/// be told from one of another history only once the journal has been published.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) async fn examine(
+    config: &LogConfig,
+    lock: &dyn Lock,
+    assets: Arc<dyn Assets>,
+    tree: &Tree,
+    signed: u64,
+) -> Result<(), Fatal> {
+    let (path, owner) = (config.cache.clone(), config.key.log_id());
+    let looked = spawn_blocking(move || Dedup::look(&path, owner)).await;
+    let seen = match looked.map_err(|error| failed(&config.cache, &error))? {
+        Ok(Some(seen)) => seen,
+        Ok(None) | Err(Fatal::Dedup { damaged: true, .. }) => return Ok(()),
+        Err(fatal) => return Err(fatal),
+    };
+    if seen > signed {
+        return Err(rolled_back(config, lock, seen, signed));
+    }
+    if seen > tree.size() {
+        return Ok(());
+    }
+    let verified = VerifiedTiles::new(assets.clone(), read_cache(KEPT), Damaged::default());
+    let source = Source::new(&*assets, &verified, tree);
+    judged(config, lock, &source).await.map(drop)
+}
+
+/// The index, if it is one of this history of the log; or why it is to be made
+/// anew.
+async fn judged(
+    config: &LogConfig,
+    lock: &dyn Lock,
+    source: &Source<'_>,
+) -> Result<Result<Dedup, String>, Fatal> {
+    let (path, owner) = (config.cache.clone(), config.key.log_id());
+    let opened = spawn_blocking(move || {
+        let opened = Dedup::open(&path, owner);
+        let seen = opened.is_err().then(|| last_seen(&path));
+        (opened, seen.flatten())
+    });
+    let (opened, seen) = opened
+        .await
+        .map_err(|error| failed(&config.cache, &error))?;
+    match opened {
+        Ok(dedup) => {
+            match dedup.unbound {
+                Some(seen) => not_behind(config, lock, seen, source.tree)?,
+                None => same_history(config, lock, dedup.anchor().head, source).await?,
+            }
+            let Some(problem) = dedup.unusable() else {
+                return Ok(Ok(dedup));
+            };
+            close(dedup).await;
+            Ok(Err(problem.to_owned()))
+        }
+        Err(Fatal::Dedup {
+            problem,
+            damaged: true,
+            ..
+        }) => {
+            if let Some(head) = seen {
+                same_history(config, lock, head, source).await?;
+            }
+            Ok(Err(problem))
+        }
+        Err(fatal) => Err(fatal),
+    }
+}
+
+fn not_behind(config: &LogConfig, lock: &dyn Lock, seen: u64, tree: &Tree) -> Result<(), Fatal> {
+    match seen > tree.size() {
+        true => Err(rolled_back(config, lock, seen, tree.size())),
+        false => Ok(()),
+    }
+}
+
+/// The index notes a tree only after it was committed. A log that has fewer
+/// entries has lost some.
+fn rolled_back(config: &LogConfig, lock: &dyn Lock, seen: u64, size: u64) -> Fatal {
+    let path = config.cache.display();
+    Fatal::Inconsistent(format!(
+        "the dedup index in {path} has seen {seen} entries of this log, the lock {} only knows \
+         {size}. Lock and storage were rolled back, or the index is of a copy of this log that \
+         went on. Put the newest lock and storage back; never go on with older ones: that signs a \
+         fork. Only if it is certain that nothing beyond the {size} entries was ever signed for, \
+         move {path} away, and it is rebuilt. Nothing is signed until then",
+        lock.location(),
+    ))
+}
+
+/// The signed tree must begin with the one that was indexed.
+async fn same_history(
+    config: &LogConfig,
+    lock: &dyn Lock,
+    indexed: TreeHead,
+    source: &Source<'_>,
+) -> Result<(), Fatal> {
+    not_behind(config, lock, indexed.size, source.tree)?;
+    let path = config.cache.display();
+    let root = source
+        .verified
+        .root_at(&source.tree.edge, indexed.size)
+        .await;
+    let root = root.map_err(|error| match error {
+        ReadError::Unavailable(problem) | ReadError::Storage(problem) => Fatal::Away(problem),
+        error => Fatal::Inconsistent(format!(
+            "whether the dedup index in {path} is of this log's history cannot be told: {error} \
+             (in {}). Put that tile back from a copy; nothing is signed until then",
+            source.assets.location()
+        )),
+    })?;
+    if root == indexed.root {
+        return Ok(());
+    }
+    Err(Fatal::Inconsistent(format!(
+        "the dedup index in {path} was made from another history of this log: its {} entries had \
+         the root {}, and those that the lock {} has signed have {root}. Either lock and storage \
+         were restored or swapped: put the newest ones back, for what was signed since would be \
+         forked. Or the cache came from elsewhere: if that is certain, move {path} away, and it is \
+         rebuilt. Nothing is signed until then",
+        indexed.size,
+        indexed.root,
+        lock.location(),
+    )))
+}
+
+fn failed(path: &Path, problem: &dyn std::fmt::Display) -> Fatal {
+    Fatal::Internal(format!("dedup index {}: {problem}", path.display()))
+}

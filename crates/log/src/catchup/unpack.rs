@@ -1,0 +1,132 @@
+//! Threads that unpack and hash data tiles for the dedup index.
+//!
+//! Most of what it takes to read an index from the tiles is done here. The threads give way to all
+//! others: a log whose index is lost serves as before, and so do those beside it.
+//! Each keeps its buffers from one tile to the next.
+
+use std::num::NonZero;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::{self, available_parallelism};
+
+use bytes::Bytes;
+use lucarne_ct::TileLeafRef;
+use lucarne_tlog::{Hash, TILE_WIDTH, leaf_hash, tile_root};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::compress::gunzip_into;
+use crate::dedup::{LeafPosition, Record};
+use crate::give_way::give_way;
+
+/// Most threads.
+const MOST: usize = 4;
+/// Tiles that may wait for a thread: as many as are read at once.
+const WAITING: usize = 64;
+/// Bytes that a thread keeps for the next tile.
+const KEPT: usize = 4 << 20;
+
+/// The threads, which end with it.
+pub(super) struct Unpackers {
+    tiles: SyncSender<Packed>,
+}
+
+/// A data tile as it is stored.
+struct Packed {
+    bytes: Bytes,
+    /// The index of its first entry.
+    first: u64,
+    unpacked: oneshot::Sender<Unpacked>,
+}
+
+/// The entries of a data tile up to the first that cannot be read, at most those of a full one,
+/// not yet held against the tree.
+#[derive(Default)]
+pub(super) struct Unpacked {
+    pub(super) records: Vec<Record>,
+    /// Their leaf hashes, one after the other.
+    pub(super) hashes: Vec<u8>,
+    /// The root over those of a full tile.
+    pub(super) root: Option<Hash>,
+}
+
+impl Unpackers {
+    /// Starts as many as there are processors.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub(super) fn start() -> std::io::Result<Self> {
+        let (tiles, waiting) = sync_channel(WAITING);
+        let waiting = Arc::new(Mutex::new(waiting));
+        let threads = available_parallelism().map_or(1, NonZero::get).min(MOST);
+        for _ in 0..threads {
+            let waiting = waiting.clone();
+            let unpacker = thread::Builder::new().name("lucarne-unpack".into());
+            unpacker.spawn(move || unpack_all(&waiting))?;
+        }
+        Ok(Unpackers { tiles })
+    }
+
+    /// Unpacks and hashes the tile whose first entry has this index; `None` if no thread does: one
+    /// has panicked, or more tiles wait than are ever read at once.
+    pub(super) async fn unpack(&self, bytes: Bytes, first: u64) -> Option<Unpacked> {
+        let (unpacked, result) = oneshot::channel();
+        let tile = Packed {
+            bytes,
+            first,
+            unpacked,
+        };
+        match self.tiles.try_send(tile) {
+            Ok(()) => result.await.ok(),
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => None,
+        }
+    }
+}
+
+fn unpack_all(waiting: &Mutex<Receiver<Packed>>) {
+    give_way();
+    let (mut plain, mut leaf) = (Vec::new(), Vec::new());
+    loop {
+        let next = waiting.lock().recv();
+        let Ok(tile) = next else {
+            return;
+        };
+        // Who has given up needs no answer.
+        if !tile.unpacked.is_closed() {
+            let unpacked = match gunzip_into(&tile.bytes, &mut plain) {
+                Ok(plain) => Unpacked::read(plain, tile.first, &mut leaf),
+                Err(_) => Unpacked::default(),
+            };
+            let _ = tile.unpacked.send(unpacked);
+        }
+        plain.clear();
+        plain.shrink_to(KEPT);
+    }
+}
+
+impl Unpacked {
+    /// Reads entries of which the first has the index `first`; `leaf` is room for one.
+    pub(super) fn read(mut entries: &[u8], first: u64, leaf: &mut Vec<u8>) -> Self {
+        let width = TILE_WIDTH as usize;
+        let mut records = Vec::with_capacity(width);
+        let mut hashes = Vec::with_capacity(width * Hash::LENGTH);
+        for index in first..first + TILE_WIDTH {
+            let Ok(entry) = TileLeafRef::read(&mut entries) else {
+                break;
+            };
+            leaf.clear();
+            entry.merkle_tree_leaf(leaf);
+            hashes.extend_from_slice(&leaf_hash(leaf).0);
+            let place = LeafPosition {
+                index,
+                timestamp_ms: entry.timestamp,
+            };
+            records.push((entry.identity(), place));
+        }
+        Unpacked {
+            root: tile_root(&hashes),
+            records,
+            hashes,
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The filter of a table: tells nearly always that an identity is not in it.
+//!
+//! A Bloom filter in sectors of 512 bytes. Identities are hashes: the sector of one follows from its
+//! first bytes, so that a filter is written from front to back like its table, however large both
+//! are, and is asked with one small read.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use lucarne_ct::Identity;
+
+use super::sealed::{Buffered, SUM, check, damaged, seal};
+
+const SECTOR: usize = 512;
+const SECTOR_BITS: u32 = (SECTOR - SUM) as u32 * 8;
+/// Identities per sector, on average: 12 bits each, and one false answer in 300.
+const PER_SECTOR: u64 = SECTOR_BITS as u64 / 12;
+/// Filters up to this size are kept in memory: those of the small tables, of which there are most.
+const FILTER_IN_MEMORY: u64 = 14 << 20;
+
+/// The file of the filter of table number `id`.
+pub(super) fn path(folder: &Path, id: u64) -> PathBuf {
+    folder.join(format!("{id:010}.filter"))
+}
+
+/// The first bytes of an identity, by which it has its place in a table and its sector.
+pub(super) fn prefix(identity: &Identity) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&identity.0[..8]);
+    u64::from_be_bytes(bytes)
+}
+
+/// The bits of an identity in its sector.
+fn bits(identity: &Identity) -> impl Iterator<Item = (usize, u8)> {
+    identity.0[16..].chunks_exact(2).map(|two| {
+        let bit = (u32::from(u16::from_be_bytes([two[0], two[1]])) * SECTOR_BITS) >> 16;
+        ((bit / 8) as usize, 1 << (bit % 8))
+    })
+}
+
+fn sector_of(identity: &Identity, sectors: u64) -> u64 {
+    ((u128::from(prefix(identity)) * u128::from(sectors)) >> 64) as u64
+}
+
+/// A filter that is open.
+pub(super) enum Filter {
+    Memory(Vec<u8>),
+    Disk(File),
+}
+
+impl Filter {
+    pub(super) fn open(folder: &Path, id: u64, sectors: u64) -> io::Result<Self> {
+        let file = File::open(path(folder, id))?;
+        if file.metadata()?.len() != sectors * SECTOR as u64 || sectors == 0 {
+            return Err(damaged(id));
+        }
+        if sectors * SECTOR as u64 > FILTER_IN_MEMORY {
+            return Ok(Filter::Disk(file));
+        }
+        let mut bytes = vec![0; sectors as usize * SECTOR];
+        file.read_exact_at(&mut bytes, 0)?;
+        for (number, sector) in (0..).zip(bytes.chunks_exact(SECTOR)) {
+            check(sector, id, number)?;
+        }
+        Ok(Filter::Memory(bytes))
+    }
+
+    /// Tells whether this identity may be in table number `id`.
+    pub(super) fn may_have(&self, identity: &Identity, id: u64, sectors: u64) -> io::Result<bool> {
+        let sector = sector_of(identity, sectors);
+        let mut read = [0; SECTOR];
+        let bytes = match self {
+            Filter::Memory(bytes) => &bytes[sector as usize * SECTOR..],
+            Filter::Disk(file) => {
+                file.read_exact_at(&mut read, sector * SECTOR as u64)?;
+                check(&read, id, sector)?;
+                &read
+            }
+        };
+        Ok(bits(identity).all(|(byte, bit)| bytes[byte] & bit != 0))
+    }
+}
+
+/// A filter that is being written.
+pub(super) struct FilterWriter {
+    file: Buffered,
+    pub(super) sectors: u64,
+    /// The number of the sector that is being filled.
+    number: u64,
+    sector: [u8; SECTOR],
+}
+
+impl FilterWriter {
+    /// Begins the filter of table number `id`, of at most so many entries.
+    pub(super) fn create(folder: &Path, id: u64, at_most: u64) -> io::Result<Self> {
+        Ok(FilterWriter {
+            file: Buffered::create(&path(folder, id))?,
+            sectors: at_most.div_ceil(PER_SECTOR).max(1),
+            number: 0,
+            sector: [0; SECTOR],
+        })
+    }
+
+    /// Adds an identity, which follows those before it.
+    pub(super) fn add(&mut self, identity: &Identity, id: u64) -> io::Result<()> {
+        let sector = sector_of(identity, self.sectors);
+        while self.number < sector {
+            self.end_sector(id)?;
+        }
+        for (byte, bit) in bits(identity) {
+            self.sector[byte] |= bit;
+        }
+        Ok(())
+    }
+
+    fn end_sector(&mut self, id: u64) -> io::Result<()> {
+        seal(&mut self.sector, id, self.number);
+        self.file.write(&self.sector)?;
+        self.sector = [0; SECTOR];
+        self.number += 1;
+        Ok(())
+    }
+
+    /// Makes it durable; the name of its file is to follow.
+    pub(super) fn finish(&mut self, id: u64) -> io::Result<()> {
+        while self.number < self.sectors {
+            self.end_sector(id)?;
+        }
+        self.file.sync()
+    }
+}

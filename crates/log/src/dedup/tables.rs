@@ -1,0 +1,273 @@
+//! All tables of an index, and their merging. The index of leaf hashes (`rfc6962/leaf_index.rs`) has some, too.
+//!
+//! Tables of like size are merged into one, in a thread of their own: eight of the smallest, four
+//! of those above, more where that thread is behind, as when an index is rebuilt. So a place is
+//! written once for each fourfold size of the index, and a look-up asks a few filters of each size.
+//! Which tables there are is noted in one value, with the anchor: a table is durable before it is
+//! named there, and one that is named no more is removed after that has become durable.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use lucarne_ct::Identity;
+use parking_lot::Mutex;
+
+use super::LeafPosition;
+use super::table::{Record, Records, Table, TableWriter};
+
+/// The key at which the index notes their numbers.
+pub(super) const TABLES: &[u8] = b"tables";
+/// The number of tables of the smallest size that are merged, and of any other.
+const MERGED: [usize; 2] = [8, 4];
+/// Most tables that are merged at once.
+const MOST_MERGED: usize = 64;
+/// Records between two looks at whether the index is being closed.
+const LOOK_EVERY: u64 = 1 << 12;
+
+/// The tables of an index, from the oldest to the newest.
+pub(crate) struct Tables {
+    folder: PathBuf,
+    all: ArcSwap<Vec<Arc<Table>>>,
+    next_id: AtomicU64,
+    /// Held while the list changes.
+    changing: Mutex<()>,
+    closing: AtomicBool,
+}
+
+impl Tables {
+    /// Opens the tables of this list, and removes the files of others.
+    pub(crate) fn open(folder: PathBuf, list: &[u8]) -> io::Result<Self> {
+        if !folder.try_exists()? {
+            std::fs::create_dir(&folder)?;
+            sync(folder.parent().unwrap_or(&folder))?;
+        }
+        let (ids, rest) = list.as_chunks::<8>();
+        if !rest.is_empty() {
+            let problem = "the list of the index's tables cannot be read";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+        }
+        let ids: Vec<u64> = ids.iter().map(|id| u64::from_be_bytes(*id)).collect();
+        let mut last = ids.iter().copied().max().unwrap_or(0);
+        for entry in std::fs::read_dir(&folder)? {
+            let path = entry?.path();
+            let stem = path.file_stem().and_then(|stem| stem.to_str());
+            let Some(id) = stem.and_then(|stem| stem.parse::<u64>().ok()) else {
+                continue;
+            };
+            last = last.max(id);
+            if !ids.contains(&id) {
+                std::fs::remove_file(path)?;
+            }
+        }
+        let tables = ids.iter().map(|id| Table::open(&folder, *id).map(Arc::new));
+        let tables: io::Result<Vec<_>> = tables.collect();
+        Ok(Tables {
+            all: ArcSwap::from_pointee(tables?),
+            next_id: AtomicU64::new(last + 1),
+            changing: Mutex::default(),
+            closing: AtomicBool::new(false),
+            folder,
+        })
+    }
+
+    /// Finds the place of this identity: the newest one, should there be two.
+    pub(crate) fn find(&self, identity: &Identity) -> io::Result<Option<LeafPosition>> {
+        for table in self.all.load().iter().rev() {
+            if let Some(place) = table.find(identity)? {
+                return Ok(Some(place));
+            }
+        }
+        Ok(None)
+    }
+
+    fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// Writes these records, which are in order, as a table that nobody knows of yet.
+    pub(crate) fn write(&self, records: &[Record]) -> io::Result<Arc<Table>> {
+        let id = self.next_id();
+        let mut writer = TableWriter::create(&self.folder, id, records.len() as u64)?;
+        for record in records {
+            writer.write(record)?;
+        }
+        self.finish(writer, id)
+    }
+
+    fn finish(&self, writer: TableWriter, id: u64) -> io::Result<Arc<Table>> {
+        writer.finish()?;
+        sync(&self.folder)?;
+        Table::open(&self.folder, id).map(Arc::new)
+    }
+
+    /// Puts `new` in the place of `old`, once `note` has noted the new list.
+    pub(crate) fn change(
+        &self,
+        old: &[Arc<Table>],
+        new: Arc<Table>,
+        note: impl FnOnce(Vec<u8>) -> fjall::Result<()>,
+    ) -> fjall::Result<()> {
+        let _changing = self.changing.lock();
+        let all = self.all.load();
+        let is_old = |table: &Arc<Table>| old.iter().any(|old| old.id == table.id);
+        let first = all.iter().position(is_old);
+        let mut tables: Vec<_> = all.iter().filter(|table| !is_old(table)).cloned().collect();
+        // What has been merged is older than what was written meanwhile.
+        tables.insert(first.unwrap_or(tables.len()), new);
+        let list = tables.iter().flat_map(|table| table.id.to_be_bytes());
+        note(list.collect())?;
+        self.all.store(Arc::new(tables));
+        Ok(())
+    }
+
+    /// Has a merge that is under way end soon.
+    pub(crate) fn close(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns how many records they have together.
+    pub(crate) fn count(&self) -> u64 {
+        self.all.load().iter().map(|table| table.entries).sum()
+    }
+
+    /// A record of each table.
+    pub(crate) fn samples(&self) -> io::Result<Vec<Record>> {
+        let all = self.all.load();
+        all.iter()
+            .filter_map(|table| table.records().next())
+            .collect()
+    }
+
+    #[cfg(test)]
+    pub(super) fn entries(&self) -> Vec<u64> {
+        self.all.load().iter().map(|table| table.entries).collect()
+    }
+
+    /// Removes the files of tables that are named no more.
+    pub(crate) fn remove(&self, old: &[Arc<Table>]) -> io::Result<()> {
+        old.iter()
+            .try_for_each(|table| Table::remove(&self.folder, table.id))
+    }
+
+    /// The tables that are to be merged next: the smallest size of which there are enough.
+    pub(crate) fn due(&self) -> Option<Vec<Arc<Table>>> {
+        let all = self.all.load();
+        let sizes = all.iter().map(|table| size(table.entries)).max()?;
+        (0..=sizes).find_map(|wanted| {
+            let alike = all.iter().filter(|table| size(table.entries) == wanted);
+            let enough = MERGED[usize::from(wanted > 0)];
+            let alike: Vec<_> = alike.take(MOST_MERGED).cloned().collect();
+            (alike.len() >= enough).then_some(alike)
+        })
+    }
+
+    /// Merges tables into a new one that nobody knows of yet; `None` if the index is being closed.
+    pub(crate) fn merge(&self, old: &[Arc<Table>]) -> io::Result<Option<Arc<Table>>> {
+        let id = self.next_id();
+        let at_most = old.iter().map(|table| table.entries).sum();
+        let merged = self.merged(old, id, at_most);
+        if !matches!(merged, Ok(Some(_))) {
+            // A disk that is full has room again; whatever else is left is
+            // removed when the index is opened.
+            let _ = Table::remove(&self.folder, id);
+        }
+        merged
+    }
+
+    fn merged(&self, old: &[Arc<Table>], id: u64, at_most: u64) -> io::Result<Option<Arc<Table>>> {
+        let mut writer = TableWriter::create(&self.folder, id, at_most)?;
+        let mut last = None;
+        for (written, record) in (0u64..).zip(Merge::of(old)?) {
+            if written.is_multiple_of(LOOK_EVERY) && self.closing.load(Ordering::SeqCst) {
+                return Ok(None);
+            }
+            let record = record?;
+            if last.replace(record.0) != Some(record.0) {
+                writer.write(&record)?;
+            }
+        }
+        self.finish(writer, id).map(Some)
+    }
+}
+
+/// Classes of sizes: up to 2¹⁸ entries, and fourfold from each to the next.
+fn size(entries: u64) -> u32 {
+    match entries.max(1).ilog2() {
+        ..18 => 0,
+        log => 1 + (log - 18) / 2,
+    }
+}
+
+fn sync(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// The records of several tables in order; of those with one identity, the newest table's first.
+struct Merge<'t> {
+    tables: Vec<Records<'t>>,
+    /// The next record of each: identity, and the table, the newest first.
+    next: BinaryHeap<Reverse<(Identity, usize, Place)>>,
+}
+
+/// A position that takes no part in the order.
+struct Place(LeafPosition);
+
+impl<'t> Merge<'t> {
+    fn of(tables: &'t [Arc<Table>]) -> io::Result<Self> {
+        let mut tables: Vec<_> = tables.iter().rev().map(|table| table.records()).collect();
+        let mut next = BinaryHeap::with_capacity(tables.len());
+        for (n, records) in tables.iter_mut().enumerate() {
+            if let Some((identity, place)) = records.next().transpose()? {
+                next.push(Reverse((identity, n, Place(place))));
+            }
+        }
+        Ok(Merge { tables, next })
+    }
+}
+
+impl Iterator for Merge<'_> {
+    type Item = io::Result<Record>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut first = self.next.peek_mut()?;
+        let Reverse((identity, n, Place(place))) = &mut *first;
+        let record = (*identity, *place);
+        match self.tables[*n].next() {
+            Some(Ok(following)) => {
+                (*identity, *place) = following;
+            }
+            Some(Err(error)) => return Some(Err(error)),
+            None => {
+                PeekMut::pop(first);
+            }
+        }
+        Some(Ok(record))
+    }
+}
+
+impl PartialEq for Place {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Place {}
+
+impl PartialOrd for Place {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Place {
+    fn cmp(&self, _: &Self) -> std::cmp::Ordering {
+        std::cmp::Ordering::Equal
+    }
+}

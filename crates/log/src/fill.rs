@@ -1,0 +1,106 @@
+//! The making of large logs and indices for measurements (feature `fill`): rounds of entries that
+//! nobody has submitted or verified, through the same pool, sequencer and index as all others.
+//!
+//! No server has it: nothing but `bench/large` asks for the feature.
+
+use std::path::Path;
+
+use lucarne_ct::{Entry, Identity, LogId};
+use lucarne_tlog::EMPTY_ROOT;
+
+use crate::dedup::{Dedup, LeafPosition, TreeHead};
+use crate::lane::Lane;
+use crate::pool::{Joined, Known};
+use crate::{Fatal, Log, SubmitError};
+
+impl Log {
+    /// Appends entries as one round, or as few as the pool makes of them, and returns once they
+    /// are published. They are taken as they are: each has to be new to the log.
+    ///
+    /// # Errors
+    /// If the log is not open, or its pool has no room for them.
+    pub async fn append(&self, entries: Vec<Entry>) -> Result<(), SubmitError> {
+        let session = self.shared().session.load_full();
+        let session = session.ok_or_else(|| self.shared().unavailable())?;
+        let mut last = None;
+        for mut entry in entries {
+            last = loop {
+                let Known::NotHere(epoch) = session.pool.find(&entry.identity) else {
+                    break last;
+                };
+                match session.pool.join(entry, Lane::Fresh, epoch) {
+                    Joined::At(ticket) => break Some(ticket),
+                    Joined::LookAgain(same) => entry = *same,
+                    Joined::Full {
+                        retry_after_seconds,
+                    } => {
+                        return Err(SubmitError::Full {
+                            lane: Lane::Fresh,
+                            retry_after_seconds,
+                        });
+                    }
+                    Joined::Closed => return Err(self.shared().unavailable()),
+                }
+            };
+        }
+        match last {
+            Some(ticket) => ticket.wait().await.map(drop),
+            None => return Ok(()),
+        }
+        .map_err(|_| self.shared().unavailable())
+    }
+}
+
+/// A dedup index without a log.
+pub struct LooseIndex(Dedup);
+
+impl LooseIndex {
+    /// Opens the index in `path`, or makes one.
+    ///
+    /// # Errors
+    /// If it cannot be opened, or belongs to another log.
+    pub fn open(path: &Path, owner: LogId) -> Result<Self, Fatal> {
+        Dedup::open(path, owner).map(Self)
+    }
+
+    /// The number of entries that it has.
+    pub fn indexed(&self) -> u64 {
+        self.0.indexed()
+    }
+
+    /// Adds a round: the entries that follow, all with this timestamp.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn extend(&self, identities: &[Identity], timestamp_ms: u64) -> Result<(), Fatal> {
+        let first = self.indexed();
+        let size = first + identities.len() as u64;
+        let entries = (first..).zip(identities).map(|(index, identity)| {
+            let place = LeafPosition {
+                index,
+                timestamp_ms,
+            };
+            (*identity, place)
+        });
+        // The root of no tree: there is none to hold it against.
+        let mut root = EMPTY_ROOT;
+        root.0[..8].copy_from_slice(&size.to_be_bytes());
+        self.0.extend(entries, size, TreeHead { size, root })
+    }
+
+    /// The index of the entry with this identity.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn find(&self, identity: &Identity) -> Result<Option<u64>, Fatal> {
+        Ok(self.0.find(identity)?.map(|place| place.index))
+    }
+
+    /// Writes what is in memory, as at the end of a log.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn flush(&self) -> Result<(), Fatal> {
+        self.0.flush()
+    }
+}

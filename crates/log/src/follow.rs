@@ -1,0 +1,497 @@
+//! Following: an instance reads along what another one publishes, until it leads itself.
+//!
+//! ```text
+//! open → follow ⇄ lead
+//! ```
+//!
+//! A follower looks at lock and lease several times a second. Where the lock has changed, it reads
+//! the published checkpoint, grows its tree by the data tiles that are new, holds the result against
+//! the signed root, and shows it to its readers. It writes nothing but the lease. It leads once
+//! nobody else does, and is ready then: its tree and its index are those of the last look.
+//!
+//! What is published is read *before* the lock that it is held against: the lock is never behind
+//! what was published when it was read, so that one that is was rolled back.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, pin_mut};
+use lucarne_ct::{Identity, TileLeafRef};
+use lucarne_storage::{Lease, LeaseError};
+use lucarne_tlog::{Level, TILE_WIDTH, Tile, leaf_hash};
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep};
+
+use crate::dedup::{Dedup, LeafPosition, TreeHead};
+use crate::forward::forward;
+use crate::forward::queue::{Forwarder, Leader};
+use crate::lease_watch::LeaseWatch;
+use crate::read_ahead::read_ahead;
+use crate::recover::{self, Recovered};
+use crate::sequencer::Sequencer;
+use crate::session::Session;
+use crate::shared::Shared;
+use crate::term::{AGAIN, Term};
+use crate::tree::Tree;
+use crate::verified_checkpoint::VerifiedCheckpoint;
+use crate::{Fatal, Instances, ReadError, State, catchup, known, stored};
+
+/// Entries that are followed at once: of each, 50 bytes are held until the root is known to be
+/// right. Whoever is further behind opens the log anew, which has no such bound.
+const MOST_AT_ONCE: u64 = 1 << 18;
+/// Attempts to read lock, journal and storage while somebody else still changes them.
+const ATTEMPTS: usize = 5;
+
+/// One of several instances of a log, as long as it does not lead.
+struct Follower {
+    log: Arc<Shared>,
+    instances: Instances,
+    session: Arc<Session>,
+    forwarder: Arc<Forwarder>,
+    tree: Arc<Tree>,
+    /// The newest published checkpoint that the tree has been grown to.
+    published: Option<VerifiedCheckpoint>,
+    /// The lock's checkpoint, as it was read last.
+    committed: Vec<u8>,
+    watch: LeaseWatch,
+}
+
+/// The ways in which following ends.
+enum Ended {
+    /// The lease is this process's.
+    Leads(Arc<Term>),
+    /// The log is closed or retired.
+    Closed,
+    /// It is too far behind: the log is opened anew.
+    Behind,
+}
+
+/// Opens the log as one of several instances, and follows and leads in turn until it is closed, or
+/// fails.
+///
+/// # Errors
+/// Also where another instance has taken this one's place: then it is to be opened again at once.
+pub(crate) async fn take_part(log: Arc<Shared>, instances: Instances) -> Result<(), Fatal> {
+    let opened = tokio::select! {
+        opened = open(&log) => opened?,
+        // Bringing an index up to date may take long.
+        () = log.wake.notified() => return Ok(()),
+    };
+    let (published, tree, dedup) = opened;
+    log.note_dedup(&dedup);
+    let session = Arc::new(Session::new(&log.config, dedup)?);
+    let (forwarder, queued) = Forwarder::new(log.config.pool_size, &log.config.lanes);
+    let forwarder = Arc::new(forwarder);
+    session.follow(forwarder.clone());
+    log.session.store(Some(session.clone()));
+    let poll = instances.poll();
+    let opened_at = tree.clone();
+    let mut follower = Follower {
+        watch: LeaseWatch::new(instances.lease, poll),
+        log: log.clone(),
+        instances,
+        session: session.clone(),
+        forwarder,
+        tree: Arc::new(tree),
+        published: None,
+        committed: Vec::new(),
+    };
+    if let Some(published) = published {
+        follower.show(published);
+    }
+    tracing::info!(
+        log = log.config.shortname,
+        size = follower.tree.size(),
+        "following"
+    );
+    let ended = tokio::select! {
+        ended = follower.take_turns() => ended,
+        never = catchup::attend(&log, &session, &opened_at) => match never {},
+        // The session holds the other end of the queue.
+        () = forward(log.clone(), queued) => Ok(()),
+    };
+    log.leader.send_replace(None);
+    log.note_index(&session);
+    ended?;
+    let flushed = spawn_blocking(move || session.dedup.flush());
+    flushed.await.map_err(panicked)?
+}
+
+/// Reads what is published, and brings the index up to it. Writes nothing but that.
+async fn open(log: &Shared) -> Result<(Option<VerifiedCheckpoint>, Tree, Arc<Dedup>), Fatal> {
+    // Others may go on meanwhile: what they have published is there when it is asked for.
+    let known = known::ask(&log.config).await;
+    let published = recover::published(&log.config, &*log.assets).await?;
+    let committed = log.committed().await?;
+    let tree = match &published {
+        Some(published) => {
+            recover::not_newer(published, &committed, &*log.assets, &*log.lock)?;
+            let mut tree = recover::published_tree(published, &*log.assets).await?;
+            tree.timestamp_ms = published.timestamp_ms;
+            tree
+        }
+        // Created and not published yet, or lost: whoever leads sees to it.
+        None => Tree::empty(),
+    };
+    log.not_back(tree.size())?;
+    log.hold_against(&tree, &known).await?;
+    let dedup = catchup::open(log, &tree).await?;
+    Ok((published, tree, dedup))
+}
+
+impl Follower {
+    async fn take_turns(&mut self) -> Result<(), Fatal> {
+        while let Ended::Leads(term) = self.follow().await? {
+            let led = self.lead(&term).await;
+            if led.as_ref().is_err_and(|fatal| !fatal.is_overtaken()) {
+                term.release().await;
+            }
+            led?;
+            // The lease was handed over: what is still on its way here goes to who has it now.
+            self.session.follow(self.forwarder.clone());
+            self.tree = self.log.reader.tree().unwrap_or_else(|| self.tree.clone());
+            self.set_leader(None);
+        }
+        Ok(())
+    }
+
+    /// Follows until this instance leads, or the log is closed.
+    async fn follow(&mut self) -> Result<Ended, Fatal> {
+        let mut was_idle = false;
+        loop {
+            if self.log.config.retired(self.log.now_ms()) {
+                return Ok(Ended::Closed);
+            }
+            let closing = self.log.closing.load(Ordering::SeqCst);
+            let is_idle = self.log.submitting.load(Ordering::SeqCst) == 0;
+            if closing && is_idle && was_idle {
+                return Ok(Ended::Closed);
+            }
+            was_idle = closing && is_idle;
+            let behind = match self.look(!closing).await {
+                Ok(Some(ended)) => return Ok(ended),
+                Ok(None) => {
+                    let published = self.published.as_ref();
+                    published.is_none_or(|published| published.note != self.committed)
+                }
+                Err(fatal) if fatal.is_passing() => {
+                    self.watch.note_failure();
+                    self.log.note_trouble(Some(fatal.to_string()));
+                    true
+                }
+                Err(fatal) => return Err(fatal),
+            };
+            let pause = match behind {
+                true => self.instances.poll() / 5,
+                false => self.instances.poll(),
+            };
+            tokio::select! {
+                // The pace of looking: a lock does not tell when it changes.
+                () = sleep(pause) => {}
+                () = self.log.nudge.notified() => {}
+                () = self.log.wake.notified() => {}
+            }
+        }
+    }
+
+    /// Looks at lock and lease once, and follows what is new; leads if nobody else does, and it
+    /// `may`.
+    async fn look(&mut self, may: bool) -> Result<Option<Ended>, Fatal> {
+        let (at, id) = (Instant::now(), self.log.config.key.log_id());
+        let lock = &*self.log.lock;
+        let (committed, lease) = tokio::join!(lock.load(&id.0), Lease::load(lock, &id.0));
+        let committed = committed?;
+        if committed.as_ref() != Some(&self.committed) {
+            let head = self.log.committed_is(committed).await?;
+            if let Some(published) = &self.published {
+                recover::not_newer(published, &head, &*self.log.assets, lock)?;
+            }
+            self.committed = head.note.to_vec();
+        }
+        let (lease, may) = match lease {
+            Err(unreadable @ LeaseError::Unreadable { .. }) => {
+                self.log.note_trouble(Some(unreadable.to_string()));
+                (None, false)
+            }
+            lease => {
+                self.log.note_trouble(None);
+                (lease?, may)
+            }
+        };
+        let lapsed = self.watch.note(&self.committed, lease.as_ref(), at);
+        let held = lease.as_ref().and_then(|lease| lease.holder);
+        let is_free = lapsed || held.is_none_or(|holder| holder == self.log.holder);
+        let leader = lease.as_ref().filter(|_| !is_free);
+        self.set_leader(leader);
+        if may
+            && is_free
+            && let Some(term) = self.take(lease).await?
+        {
+            return Ok(Some(Ended::Leads(Arc::new(term))));
+        }
+        let published = self.published.as_ref();
+        if published.is_some_and(|published| published.note == self.committed) {
+            return Ok(None);
+        }
+        match self.advance().await? {
+            true => Ok(None),
+            false => Ok(Some(Ended::Behind)),
+        }
+    }
+
+    /// Takes the lease, unless another instance is faster.
+    async fn take(&self, lease: Option<Lease>) -> Result<Option<Term>, Fatal> {
+        let (log, at) = (&self.log, Instant::now());
+        let (lock, id) = (&*log.lock, log.config.key.log_id());
+        let taken = Lease {
+            holder: Some(log.holder),
+            address: self.instances.address.clone(),
+            epoch: lease.as_ref().map_or(1, |lease| lease.epoch + 1),
+            renewal: 0,
+        };
+        let result = match &lease {
+            None => taken.create(lock, &id.0).await,
+            Some(lease) => lease.replace(&taken, lock, &id.0).await,
+        };
+        match result {
+            Err(LeaseError::Lost) => return Ok(None),
+            result => result?,
+        }
+        tracing::info!(
+            log = log.config.shortname,
+            epoch = taken.epoch,
+            from = lease.map(|lease| lease.address),
+            "took the lease"
+        );
+        let instances = self.instances.clone();
+        Ok(Some(Term::begin(log.clone(), instances, taken, at)))
+    }
+
+    /// Grows the tree to what is published. Returns false if that is too far away.
+    async fn advance(&mut self) -> Result<bool, Fatal> {
+        let log = self.log.clone();
+        let Some(published) = recover::published(&log.config, &*log.assets).await? else {
+            let location = log.assets.location();
+            let problem = format!("{location} has no checkpoint that can be read");
+            return Err(Fatal::Away(problem));
+        };
+        let (head, tree) = (published.head(), &self.tree);
+        let forked = head.size == tree.size() && head.root != tree.root;
+        if head.size < tree.size() || head.timestamp_ms < tree.timestamp_ms || forked {
+            return Err(Fatal::Inconsistent(format!(
+                "{} publishes a checkpoint of {} entries with the root {}, signed at {}, and this \
+                 instance has seen {} entries with the root {}, signed at {}: storage was rolled \
+                 back, or somebody else publishes there. Put the newest storage back",
+                log.assets.location(),
+                head.size,
+                head.root,
+                head.timestamp_ms,
+                tree.size(),
+                tree.root,
+                tree.timestamp_ms,
+            )));
+        }
+        if head.size - tree.size() > MOST_AT_ONCE {
+            return Ok(false);
+        }
+        let head = TreeHead {
+            size: head.size,
+            root: head.root,
+        };
+        let grown = grow(&log, tree.clone(), head).await?;
+        self.take_up(grown, Some(published)).await?;
+        Ok(true)
+    }
+
+    /// Goes on with a tree that has grown: readers see it first, and then the index has it.
+    async fn take_up(
+        &mut self,
+        (mut tree, entries): (Tree, Vec<(Identity, LeafPosition)>),
+        published: Option<VerifiedCheckpoint>,
+    ) -> Result<(), Fatal> {
+        if let Some(published) = &published {
+            tree.timestamp_ms = published.timestamp_ms;
+        }
+        let head = tree.head();
+        self.tree = Arc::new(tree);
+        if let Some(published) = published {
+            self.show(published);
+        }
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let index = self.session.dedup.clone();
+        let indexed = spawn_blocking(move || index.extend(entries.into_iter(), head.size, head));
+        indexed.await.map_err(panicked)??;
+        self.log
+            .metrics
+            .dedup_indexed
+            .set(self.session.dedup.known() as i64);
+        Ok(())
+    }
+
+    fn show(&mut self, published: VerifiedCheckpoint) {
+        self.log.show(&self.tree, &published.note);
+        self.published = Some(published);
+    }
+
+    /// Says who leads, to whoever asks.
+    fn set_leader(&self, lease: Option<&Lease>) {
+        let known = lease.map(|lease| Leader {
+            address: lease.address.clone(),
+            epoch: lease.epoch,
+        });
+        let is_another = self.log.leader.send_if_modified(|leader| {
+            let changed = *leader != known;
+            leader.clone_from(&known);
+            changed
+        });
+        if is_another {
+            // Whatever was said of the last one is over.
+            self.log.note_refusal(None);
+        }
+        let leader = known.map(|leader| leader.address);
+        let state = State::Following { leader };
+        if *self.log.state.lock() != state {
+            self.log.set_state(state);
+        }
+    }
+
+    /// Leads: sequences until the log is closed, or another instance takes its place.
+    async fn lead(&mut self, term: &Arc<Term>) -> Result<(), Fatal> {
+        let session = self.session.clone();
+        let leading = async {
+            let recovered = self.recover().await?;
+            let (log, head) = (self.log.clone(), recovered.tree.head());
+            if head.size != self.tree.size() {
+                let grown = grow(&log, self.tree.clone(), head).await?;
+                self.take_up(grown, None).await?;
+            }
+            log.reader.recovered();
+            let (opened, session) = (log.clone(), self.session.clone());
+            let sequencer = Sequencer::new(log, session.clone(), recovered, Some(term.clone()));
+            sequencer
+                .run(move || opened.opened(session, head.size))
+                .await
+        };
+        tokio::select! {
+            led = leading => led,
+            never = term.keep(&session.pool) => match never {},
+        }
+    }
+
+    /// Recovers as any start does. Whoever led before may not have noticed yet: what changes
+    /// while it is read is read again.
+    async fn recover(&self) -> Result<Recovered, Fatal> {
+        let (log, id) = (&self.log, self.log.config.key.log_id());
+        for _ in 0..ATTEMPTS {
+            let before = log.lock.load(&id.0).await?;
+            match log.recover(None).await {
+                Err(fatal) if log.lock.load(&id.0).await? != before => {
+                    let log = &log.config.shortname;
+                    tracing::info!(log, %fatal, "another instance has signed meanwhile");
+                    // The other one may not be done with publishing.
+                    sleep(AGAIN).await;
+                }
+                recovered => return recovered,
+            }
+        }
+        Err(Fatal::Deposed { by: None })
+    }
+}
+
+impl Shared {
+    /// Refuses a tree that is behind what readers of this process have seen.
+    fn not_back(&self, size: u64) -> Result<(), Fatal> {
+        match self.reader.published() {
+            Some(served) if served.size > size => Err(Fatal::Inconsistent(format!(
+                "{} publishes {size} entries, and this process has served {} from there: storage \
+                 was rolled back. Put the newest one back",
+                self.assets.location(),
+                served.size
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The tree of `head`, grown from this one by what storage has, and its new entries.
+///
+/// # Errors
+/// [`Fatal::Away`] if storage does not have it, or not so that it leads there.
+async fn grow(
+    log: &Shared,
+    tree: Arc<Tree>,
+    head: TreeHead,
+) -> Result<(Tree, Vec<(Identity, LeafPosition)>), Fatal> {
+    let location = log.assets.location();
+    let mut grown = Tree::clone(&tree);
+    let mut entries = Vec::new();
+    let tiles = (tree.size() / TILE_WIDTH..head.size.div_ceil(TILE_WIDTH)).filter_map(|index| {
+        let width = (head.size - index * TILE_WIDTH).min(TILE_WIDTH);
+        Tile::new(Level::Data, index, width as u16)
+    });
+    let reads = tiles
+        .filter(|tile| tile.end_leaf() > tree.size())
+        .map(|tile| async move { (tile, stored::tile(&*log.assets, tile).await) });
+    let length = |(_, read): &(Tile, Result<Option<Bytes>, ReadError>)| match read {
+        Ok(Some(bytes)) => bytes.len(),
+        _ => 0,
+    };
+    let reads = read_ahead(reads, length);
+    pin_mut!(reads);
+    while let Some((tile, read)) = reads.next().await {
+        let away = |problem: String| Fatal::Away(format!("{location}/{}: {problem}", tile.path()));
+        let bytes = read.map_err(|error| away(error.to_string()))?;
+        let bytes = bytes.ok_or_else(|| away("is missing".into()))?;
+        let appended = spawn_blocking(move || append(grown, tile, &bytes));
+        let (with_tile, mut found) = appended.await.map_err(panicked)?.map_err(away)?;
+        grown = with_tile;
+        entries.append(&mut found);
+    }
+    match grown.head() == head {
+        true => Ok((grown, entries)),
+        false => Err(Fatal::Away(format!(
+            "the data tiles in {location} give {} entries and the root {}, where {} entries and \
+             the root {} are signed: one of the last tiles is damaged",
+            grown.size(),
+            grown.root,
+            head.size,
+            head.root
+        ))),
+    }
+}
+
+/// Appends what a data tile has beyond the tree.
+fn append(
+    mut tree: Tree,
+    tile: Tile,
+    bytes: &Bytes,
+) -> Result<(Tree, Vec<(Identity, LeafPosition)>), String> {
+    if !bytes.starts_with(&tree.data.bytes) {
+        return Err("does not begin with the entries that were followed".into());
+    }
+    let fresh = bytes.slice(tree.data.bytes.len()..);
+    let (first, mut rest, mut leaf_bytes) = (tree.size(), &fresh[..], Vec::new());
+    let (mut hashes, mut ends, mut entries) = (Vec::new(), Vec::new(), Vec::new());
+    while !rest.is_empty() && first + (hashes.len() as u64) < tile.end_leaf() {
+        let leaf = TileLeafRef::read(&mut rest).map_err(|error| error.to_string())?;
+        leaf_bytes.clear();
+        leaf.merkle_tree_leaf(&mut leaf_bytes);
+        let place = LeafPosition {
+            index: first + hashes.len() as u64,
+            timestamp_ms: leaf.timestamp,
+        };
+        entries.push((leaf.identity(), place));
+        hashes.push(leaf_hash(&leaf_bytes));
+        ends.push((fresh.len() - rest.len()) as u32);
+    }
+    tree.append_leaves(&hashes);
+    tree.append_data(first, &fresh, &ends);
+    Ok((tree, entries))
+}
+
+fn panicked(error: tokio::task::JoinError) -> Fatal {
+    Fatal::Internal(error.to_string())
+}

@@ -1,0 +1,218 @@
+//! The way of a follower's submissions to the leader, and back.
+//!
+//! A follower has examined and verified what it sends, and looked for it in its own index. The
+//! leader looks once more, into its pool and its index under its own epoch, so that one chain that
+//! comes to all instances at once gets one place. What it answers is a hint, as an index is: the
+//! follower signs an SCT only once it has followed the tree to that place, and found the entry
+//! there. To ask twice is to ask once: the same entry gets the same place.
+
+pub(crate) mod queue;
+pub(crate) mod wire;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use self::queue::{Queued, QueuedLanes};
+use self::wire::{Answer, Batch, Item, MOST_ENTRIES, Outcome, Status};
+use crate::SubmitError;
+use crate::shared::Shared;
+use crate::submit::At;
+
+/// Batches of fresh entries on their way at once: each waits for a round.
+const MOST_FRESH: usize = 64;
+/// The same of old ones, which may wait for several: so a batch has entries of one lane.
+const MOST_OLD: usize = 16;
+/// Bytes after which a batch takes no further entry.
+const MOST_BYTES: usize = 1 << 20;
+/// Longest time that an entry waits for others to be sent with.
+const MOST_GATHERING: Duration = Duration::from_millis(20);
+
+/// Sends what is queued, in batches, for as long as the queue lasts. Dropping it gives up all
+/// that is under way.
+pub(crate) async fn forward(log: Arc<Shared>, queued: QueuedLanes) {
+    let fresh = forward_lane(log.clone(), queued.fresh, MOST_FRESH);
+    let old = forward_lane(log, queued.old, MOST_OLD);
+    tokio::join!(fresh, old);
+}
+
+async fn forward_lane(log: Arc<Shared>, mut queued: mpsc::Receiver<Queued>, most: usize) {
+    let gathering = (log.config.period / 10).min(MOST_GATHERING);
+    let (permits, mut under_way) = (Arc::new(Semaphore::new(most)), JoinSet::new());
+    // The semaphore is never closed.
+    while let Ok(permit) = permits.clone().acquire_owned().await {
+        let Some(first) = queued.recv().await else {
+            break;
+        };
+        let batch = gather(first, &mut queued, gathering).await;
+        while under_way.try_join_next().is_some() {}
+        let log = log.clone();
+        under_way.spawn(async move {
+            log.send(batch).await;
+            drop(permit);
+        });
+    }
+    while under_way.join_next().await.is_some() {}
+}
+
+/// The entries that come within a moment of the first.
+async fn gather(
+    first: Queued,
+    queued: &mut mpsc::Receiver<Queued>,
+    gathering: Duration,
+) -> Vec<Queued> {
+    let until = Instant::now() + gathering;
+    let mut bytes = first.item.entry.size();
+    let mut batch = vec![first];
+    while batch.len() < MOST_ENTRIES && bytes < MOST_BYTES {
+        match timeout_at(until, queued.recv()).await {
+            Ok(Some(next)) => {
+                bytes += next.item.entry.size();
+                batch.push(next);
+            }
+            _ => break,
+        }
+    }
+    batch
+}
+
+impl Shared {
+    /// Sends a batch to the leader, and tells each entry's outcome. Those of whom nothing is told
+    /// try again, with whoever leads then.
+    async fn send(&self, batch: Vec<Queued>) {
+        let Some(instances) = &self.config.instances else {
+            return;
+        };
+        let mut leaders = self.leader.subscribe();
+        let Some(leader) = leaders.borrow_and_update().clone() else {
+            return;
+        };
+        let (items, outcomes): (Vec<_>, Vec<_>) = batch
+            .into_iter()
+            .map(|queued| (queued.item, queued.outcome))
+            .unzip();
+        let message = Batch::encode(&self.configuration, &items);
+        let id = self.config.key.log_id();
+        let asked = instances.messenger.ask(&leader.address, id, message);
+        let answer = tokio::select! {
+            answer = asked => answer,
+            // Whoever led then may answer never.
+            _ = leaders.wait_for(|now| now.as_ref() != Some(&leader)) => return,
+        };
+        let answer = answer.and_then(|bytes| {
+            let answer = Answer::parse(bytes);
+            answer.ok_or_else(|| told(&leader.address, Status::Version))
+        });
+        if leaders.borrow().as_ref() != Some(&leader) {
+            return;
+        }
+        let answer = match answer {
+            Ok(answer) if answer.status == Status::Taken => answer,
+            // It says itself that another is to be asked.
+            Ok(answer) if answer.status == Status::NotLeading => return self.nudge.notify_one(),
+            Ok(answer) => return self.note_refusal(Some(told(&leader.address, answer.status))),
+            Err(problem) => return self.note_refusal(Some(problem)),
+        };
+        self.note_refusal(None);
+        // What was placed is published: it need not wait for the next look.
+        self.nudge.notify_one();
+        for (told, outcome) in outcomes.into_iter().zip(answer.outcomes) {
+            // Whoever has gone need not know.
+            let _ = told.send(outcome);
+        }
+    }
+
+    /// Takes a batch that a follower has sent, and answers once its rounds are published.
+    pub(crate) async fn take(&self, message: Bytes) -> Bytes {
+        self.taken(message).await.encode()
+    }
+
+    async fn taken(&self, message: Bytes) -> Answer {
+        let Some(batch) = Batch::parse(message) else {
+            tracing::warn!(
+                log = self.config.shortname,
+                "an instance sends what this version does not read: bring all to one version"
+            );
+            return Answer::refusal(Status::Version);
+        };
+        if batch.configuration != self.configuration {
+            tracing::warn!(
+                log = self.config.shortname,
+                "an instance has another configuration of this log: nothing of it is taken"
+            );
+            return Answer::refusal(Status::Configuration);
+        }
+        let session = self.session.load_full();
+        let Some(session) = session.filter(|session| session.follows().is_none()) else {
+            return Answer::refusal(Status::NotLeading);
+        };
+        let joins = batch.items.into_iter().map(|item| {
+            let Item {
+                entry,
+                not_before_ms,
+            } = item;
+            self.join(&session, entry, not_before_ms, None)
+        });
+        let joined = join_all(joins).await;
+        // It must not be held while a round is waited for.
+        drop(session);
+        let mut outcomes = Vec::with_capacity(joined.len());
+        for at in joined {
+            outcomes.push(outcome(at).await);
+        }
+        let depth = self.session.load().as_ref().map_or(0, |it| it.pool.depth());
+        Answer {
+            status: Status::Taken,
+            depth: u32::try_from(depth).unwrap_or(u32::MAX),
+            outcomes,
+        }
+    }
+}
+
+async fn outcome(at: Result<At, SubmitError>) -> Outcome {
+    let place = match at {
+        Ok(At::Index(place)) => Ok((place.index, place.timestamp_ms)),
+        Ok(At::Round(ticket)) => ticket.wait().await.map_err(|_| Outcome::Lost),
+        Ok(At::Sent(..)) => Err(Outcome::Lost),
+        Err(SubmitError::Full {
+            retry_after_seconds,
+            ..
+        }) => Err(Outcome::Full {
+            retry_after_seconds,
+        }),
+        Err(SubmitError::Unavailable {
+            retry_after_seconds: seconds,
+            ..
+        }) if seconds > 1 => Err(Outcome::Unavailable {
+            retry_after_seconds: seconds,
+        }),
+        Err(_) => Err(Outcome::Lost),
+    };
+    match place {
+        Ok((index, timestamp_ms)) => Outcome::Placed {
+            index,
+            timestamp_ms,
+        },
+        Err(outcome) => outcome,
+    }
+}
+
+/// A refusal in words.
+fn told(address: &str, status: Status) -> String {
+    match status {
+        Status::Configuration => format!(
+            "the instance at {address}, which leads, has another configuration of this log (its \
+             name, or what it accepts): it takes nothing from here. Give all instances \
+             the same"
+        ),
+        _ => format!(
+            "the instance at {address}, which leads, is of a version that does not understand this \
+             one: it takes nothing from here. Bring all instances to one version"
+        ),
+    }
+}

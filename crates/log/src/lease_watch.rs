@@ -1,0 +1,113 @@
+//! A follower's judgement of the leader, by its own monotonic clock.
+//!
+//! A lease is alive while lock or lease change. How long neither has, each follower
+//! counts for itself: no two clocks are compared, and a leader that commits rounds
+//! pays nothing to be seen alive. Time in which the lock could not be read, or in
+//! which this process did not run, tells nothing of the leader, and is not counted.
+
+use std::time::Duration;
+
+use lucarne_storage::Lease;
+use tokio::time::Instant;
+
+/// What a follower has seen of the leader, and for how long it has been silent.
+pub(crate) struct LeaseWatch {
+    lease: Duration,
+    /// Most that counts between two looks.
+    most: Duration,
+    seen: Option<(Vec<u8>, Option<Lease>)>,
+    looked: Option<Instant>,
+    silent: Duration,
+}
+
+impl LeaseWatch {
+    /// Begins to watch; looks are to come every `poll`.
+    pub(crate) fn new(lease: Duration, poll: Duration) -> Self {
+        LeaseWatch {
+            lease,
+            most: 2 * poll,
+            seen: None,
+            looked: None,
+            silent: Duration::ZERO,
+        }
+    }
+
+    /// Takes in what lock and lease were when they were looked at. Returns true if the
+    /// lease has lapsed.
+    pub(crate) fn note(&mut self, checkpoint: &[u8], lease: Option<&Lease>, at: Instant) -> bool {
+        let same = self
+            .seen
+            .as_ref()
+            .is_some_and(|(seen, held)| seen == checkpoint && held.as_ref() == lease);
+        match self.looked.replace(at) {
+            Some(before) if same => {
+                let passed = at.saturating_duration_since(before);
+                self.silent += passed.min(self.most);
+            }
+            _ => {
+                self.silent = Duration::ZERO;
+                self.seen = Some((checkpoint.to_vec(), lease.cloned()));
+            }
+        }
+        self.silent >= self.lease
+    }
+
+    /// The lock could not be read.
+    pub(crate) fn note_failure(&mut self) {
+        self.looked = None;
+        self.silent = Duration::ZERO;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POLL: Duration = Duration::from_millis(250);
+    const LEASE: Duration = Duration::from_millis(1500);
+
+    fn lease(renewal: u64) -> Lease {
+        Lease {
+            holder: Some([1; 16]),
+            address: "a:1".into(),
+            epoch: 1,
+            renewal,
+        }
+    }
+
+    /// Returns after how many looks at the same the lease lapses.
+    fn lapses(watch: &mut LeaseWatch, from: Instant, every: Duration) -> Option<u32> {
+        (0..100).find(|n| watch.note(b"same", Some(&lease(0)), from + every * *n))
+    }
+
+    #[test]
+    fn a_silent_leader_is_replaced_and_one_that_lives_is_not() {
+        let start = Instant::now();
+        let mut watch = LeaseWatch::new(LEASE, POLL);
+        assert_eq!(lapses(&mut watch, start, POLL), Some(6));
+        // A round, or a renewal.
+        let at = start + POLL * 7;
+        assert!(!watch.note(b"other", Some(&lease(0)), at));
+        assert!(!watch.note(b"other", Some(&lease(1)), at + POLL));
+        for n in 0..100 {
+            let at = at + POLL * (2 + n);
+            assert!(!watch.note(n.to_string().as_bytes(), Some(&lease(1)), at));
+        }
+    }
+
+    #[test]
+    fn a_gap_tells_little_and_a_failure_nothing() {
+        let start = Instant::now();
+        let mut watch = LeaseWatch::new(LEASE, POLL);
+        // This process was stopped for a minute between any two looks.
+        let minute = Duration::from_secs(60);
+        assert_eq!(lapses(&mut watch, start, minute), Some(3));
+        let mut watch = LeaseWatch::new(LEASE, POLL);
+        for n in 0..100 {
+            assert!(!watch.note(b"same", None, start + POLL * n));
+            if n % 5 == 4 {
+                watch.note_failure();
+            }
+        }
+    }
+}

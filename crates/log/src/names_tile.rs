@@ -1,0 +1,93 @@
+//! Names tiles: beside each data tile, the names of its entries as lines of JSON, in gzip
+//! (<https://github.com/FiloSottile/sunlight/blob/main/names-tiles.md>).
+//!
+//! Nothing signs them, and they depend on the entries alone. So readers get what is made of entries
+//! that are verified, and the files are for those who read the log's directory or bucket.
+
+use std::io;
+
+use bytes::{Bytes, BytesMut};
+use lucarne_ct::{TileLeafError, TileLeafRef, TrimmedEntry};
+
+use crate::gzip::{GrowingGzip, gzip};
+
+/// The lines of these entries of a data tile.
+///
+/// # Errors
+/// If they are no entries.
+pub(crate) fn lines(entries: &[u8]) -> Result<Bytes, TileLeafError> {
+    let mut out = Vec::with_capacity(entries.len() / 12);
+    let mut rest = entries;
+    while !rest.is_empty() {
+        let leaf = TileLeafRef::read(&mut rest)?;
+        TrimmedEntry::of(&leaf).write_line(&mut out);
+    }
+    Ok(out.into())
+}
+
+/// The names tile of these entries of a data tile, as it is stored.
+///
+/// # Errors
+/// If they are no entries, or what comes out of the compressor is not what went in.
+pub(crate) fn names_tile(entries: &[u8]) -> io::Result<Bytes> {
+    gzip(&lines(entries).map_err(io::Error::other)?)
+}
+
+/// The newest names tile as far as it was made: a round adds the lines of its own entries only.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GrowingNames {
+    /// The index of the tile.
+    tile: u64,
+    /// Bytes of the data tile whose entries have their lines.
+    read: usize,
+    lines: Bytes,
+    gzip: GrowingGzip,
+}
+
+impl GrowingNames {
+    /// Makes the names tile with this index, of which `entries` are all entries: the same bytes as
+    /// [`names_tile`] makes.
+    ///
+    /// # Errors
+    /// As [`names_tile`]; and if what was kept is no longer what it was.
+    pub(crate) fn grow(&mut self, tile: u64, entries: &[u8]) -> io::Result<Bytes> {
+        if self.tile != tile || entries.len() < self.read {
+            *self = Self {
+                tile,
+                ..Self::default()
+            };
+        }
+        let new = lines(&entries[self.read..]).map_err(io::Error::other)?;
+        let mut all = BytesMut::with_capacity(self.lines.len() + new.len());
+        all.extend_from_slice(&self.lines);
+        all.extend_from_slice(&new);
+        self.lines = all.freeze();
+        self.read = entries.len();
+        self.gzip.grow(tile, &self.lines)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compress::gunzip;
+    use crate::verified_tiles::tests::entry;
+
+    #[test]
+    fn grows_to_what_is_made_at_once() {
+        let entries: Vec<u8> = (0..256).flat_map(entry).collect();
+        let one = entry(0).len();
+        let mut growing = GrowingNames::default();
+        for width in [1, 2, 100, 256] {
+            let part = &entries[..width * one];
+            let grown = growing.grow(5, part).unwrap();
+            assert_eq!(grown, names_tile(part).unwrap());
+            let plain = gunzip(grown).unwrap();
+            assert_eq!(plain.iter().filter(|byte| **byte == b'\n').count(), width);
+        }
+        // Another tile begins anew.
+        let next = growing.grow(6, &entries[..one]).unwrap();
+        assert_eq!(next, names_tile(&entries[..one]).unwrap());
+        assert!(growing.grow(6, b"none").is_err());
+    }
+}

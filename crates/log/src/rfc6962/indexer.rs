@@ -1,0 +1,263 @@
+//! Keeps the index of leaf hashes up with the published tree: from the hash tiles of level 0, each of which is
+//! held against the tree first.
+
+use std::convert::Infallible;
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{TryStreamExt, pin_mut};
+use lucarne_ct::LogId;
+use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile};
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::sleep;
+
+use super::leaf_index::{LeafIndex, TABLE};
+use super::leaves::Leaves;
+use crate::ReadError;
+use crate::read_ahead::read_ahead;
+use crate::shared::Shared;
+
+/// The pause after which what failed is tried again.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// The pause after which it is looked whether another process has let go of the files.
+const LOCKED: Duration = Duration::from_millis(200);
+
+/// The reasons why the index is not kept for now.
+#[derive(Debug, thiserror::Error)]
+enum Problem {
+    #[error("its disk: {0}")]
+    Disk(#[from] io::Error),
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("it is not what the tree says, and is made anew")]
+    Wrong,
+}
+
+/// Keeps the index of a log for as long as the log is there.
+pub(crate) async fn keep_index(log: Arc<Shared>) {
+    let Some(leaves) = log.rfc6962.as_ref().map(|state| &state.leaves) else {
+        return;
+    };
+    loop {
+        let Err(problem) = keep(&log, leaves).await;
+        let (name, path) = (&log.config.shortname, leaves.folder.display());
+        tracing::warn!(log = name, %path, %problem, "the index of leaf hashes is not kept");
+        if !matches!(problem, Problem::Wrong) {
+            sleep(AGAIN).await;
+        }
+    }
+}
+
+async fn keep(log: &Shared, leaves: &Leaves) -> Result<Infallible, Problem> {
+    let mut indexer = Indexer::open(log, leaves.folder.clone()).await?;
+    let mut grown = log.reader.grown();
+    // Nothing is said by an index that has seen more than is published.
+    let seen = indexer.index.indexed();
+    let _ = grown.wait_for(|size| *size >= seen && *size > 0).await;
+    if !indexer.belongs(log).await? {
+        leaves.index.store(None);
+        indexer.remove().await?;
+        return Err(Problem::Wrong);
+    }
+    leaves.index.store(Some(indexer.index.clone()));
+    loop {
+        match indexer.catch_up(log).await {
+            Err(Problem::Disk(error)) if is_damage(&error) => {
+                tracing::warn!(%error, "a table of the index of leaf hashes cannot be merged");
+                leaves.index.store(None);
+                indexer.remove().await?;
+                return Err(Problem::Wrong);
+            }
+            caught_up => caught_up?,
+        }
+        tokio::select! {
+            changed = grown.changed() => if changed.is_err() {
+                std::future::pending::<()>().await;
+            },
+            () = leaves.distrusted.notified() => {
+                indexer.remove().await?;
+                return Err(Problem::Wrong);
+            }
+        }
+    }
+}
+
+/// The one who writes an index.
+struct Indexer {
+    folder: PathBuf,
+    index: Arc<LeafIndex>,
+    /// No other process writes it while somebody here has this.
+    writing: Arc<File>,
+    merging: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Indexer {
+    async fn open(log: &Shared, folder: PathBuf) -> Result<Self, Problem> {
+        let (place, owner) = (folder.clone(), log.config.key.log_id());
+        let writing = loop {
+            let place = place.clone();
+            match blocking(move || lock(&place)).await? {
+                Some(file) => break Arc::new(file),
+                None => sleep(LOCKED).await,
+            }
+        };
+        let index = blocking(move || opened(&place, owner)).await?;
+        Ok(Indexer {
+            folder,
+            index: Arc::new(index),
+            writing,
+            merging: None,
+        })
+    }
+
+    /// Returns whether it is of the published tree, as far as a leaf of each table tells.
+    async fn belongs(&self, log: &Shared) -> Result<bool, Problem> {
+        let index = self.index.clone();
+        let samples = blocking(move || index.samples()).await;
+        let samples = match samples {
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => return Ok(false),
+            samples => samples?,
+        };
+        let Some(edge) = log.reader.signed_edge().await? else {
+            return Ok(samples.is_empty());
+        };
+        for (leaf, index) in samples {
+            if index >= edge.size() || log.reader.tiles().leaf_hash(&edge, index).await? != leaf {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Adds what the published tree has beyond the index.
+    async fn catch_up(&mut self, log: &Shared) -> Result<(), Problem> {
+        let Some(edge) = log.reader.signed_edge().await? else {
+            return Ok(());
+        };
+        let behind = edge.size().saturating_sub(self.index.indexed());
+        let is_news = behind > TABLE as u64;
+        let name = &log.config.shortname;
+        if is_news {
+            tracing::info!(log = name, behind, "index of leaf hashes: catching up");
+        }
+        self.read(log, &edge).await?;
+        if is_news {
+            tracing::info!(
+                log = name,
+                entries = edge.size(),
+                "index of leaf hashes: caught up"
+            );
+        }
+        Ok(())
+    }
+
+    async fn read(&mut self, log: &Shared, edge: &Arc<RightEdge>) -> Result<(), Problem> {
+        let first = self.index.indexed() / TILE_WIDTH;
+        let numbers = first..edge.size().div_ceil(TILE_WIDTH);
+        let tiles = numbers.filter_map(|n| Tile::widest(Level::Hashes(0), n, edge.size()));
+        let reads = tiles.map(|tile| async move {
+            let hashes = log.reader.tiles().hashes(edge, tile).await?;
+            Ok::<_, ReadError>((tile, hashes))
+        });
+        let length = |read: &Result<(Tile, Bytes), ReadError>| {
+            read.as_ref().map_or(0, |(_, hashes)| hashes.len())
+        };
+        let reads = read_ahead(reads, length);
+        pin_mut!(reads);
+        while let Some((tile, hashes)) = reads.try_next().await? {
+            let known = self.index.indexed().saturating_sub(tile.start_leaf()) as usize;
+            let (hashes, _) = hashes.as_chunks::<{ Hash::LENGTH }>();
+            let new = hashes.get(known..).unwrap_or_default();
+            self.index.add(new.iter().map(|hash| Hash(*hash)));
+            if self.index.is_full() {
+                self.flush().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a table, and has tables merged beside what follows.
+    async fn flush(&mut self) -> io::Result<()> {
+        let (index, writing) = (self.index.clone(), self.writing.clone());
+        blocking(move || {
+            let _writing = writing;
+            index.flush()
+        })
+        .await?;
+        if let Some(merging) = self.merging.take_if(|merging| merging.is_finished()) {
+            merging.await.map_err(io::Error::other)??;
+        }
+        if self.merging.is_none() {
+            let (index, writing) = (self.index.clone(), self.writing.clone());
+            self.merging = Some(spawn_blocking(move || {
+                let _writing = writing;
+                index.merge()
+            }));
+        }
+        Ok(())
+    }
+
+    /// Ends it, and removes its files.
+    async fn remove(mut self) -> io::Result<()> {
+        self.index.close();
+        if let Some(merging) = self.merging.take() {
+            // What it could not do does not matter any more.
+            let _ = merging.await;
+        }
+        let (folder, writing) = (self.folder.clone(), self.writing.clone());
+        blocking(move || {
+            let _writing = writing;
+            LeafIndex::remove(&folder)
+        })
+        .await
+    }
+}
+
+impl Drop for Indexer {
+    fn drop(&mut self) {
+        self.index.close();
+    }
+}
+
+/// The lock of the files; `None` if another process has it.
+fn lock(folder: &std::path::Path) -> io::Result<Option<File>> {
+    std::fs::create_dir_all(folder)?;
+    let path = folder.join("lock");
+    let file = File::options().create(true).append(true).open(path)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// The index in this directory; one that cannot be used is made anew.
+fn opened(folder: &std::path::Path, owner: LogId) -> io::Result<LeafIndex> {
+    match LeafIndex::open(folder, owner) {
+        Err(error) if is_damage(&error) => {
+            let path = folder.display();
+            tracing::warn!(%path, %error, "the index of leaf hashes is made anew");
+            LeafIndex::remove(folder)?;
+            LeafIndex::open(folder, owner)
+        }
+        opened => opened,
+    }
+}
+
+/// Returns whether the files are not what was written: a table that is named is missing, too short, or
+/// has other bytes.
+fn is_damage(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
+    matches!(error.kind(), InvalidData | NotFound | UnexpectedEof)
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    spawn_blocking(work).await.map_err(io::Error::other)?
+}

@@ -1,0 +1,35 @@
+//! A bound of what is read at once: whoever reads entries, or looks for a leaf, has a permit.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use super::error::Rfc6962Error;
+
+/// Requests of one log that do so at once: what they hold in memory is a data tile each.
+const AT_ONCE: usize = 4;
+
+/// The longest wait for another one to end.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The permits of one log, shared by all clones.
+#[derive(Clone)]
+pub(super) struct Permits(Arc<Semaphore>);
+
+impl Permits {
+    pub(super) fn new() -> Self {
+        Permits(Arc::new(Semaphore::new(AT_ONCE)))
+    }
+
+    /// A permit, as soon as there is one.
+    ///
+    /// # Errors
+    /// [`Rfc6962Error::Busy`] after five seconds.
+    pub(super) async fn take(&self) -> Result<OwnedSemaphorePermit, Rfc6962Error> {
+        let permit = timeout(PATIENCE, self.0.clone().acquire_owned()).await;
+        // The semaphore is never closed.
+        permit.ok().and_then(Result::ok).ok_or(Rfc6962Error::Busy)
+    }
+}

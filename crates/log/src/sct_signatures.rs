@@ -1,0 +1,103 @@
+//! The SCTs of a round that a signer apart gives, and those that are asked for again later.
+
+use std::sync::Arc;
+
+use lucarne_ct::{Identity, SignedEntry, merkle_tree_leaf};
+use lucarne_signer::{Client, ClientError};
+use tokio::sync::watch;
+
+use crate::dedup::LeafPosition;
+use crate::promises::{Promised, Stand};
+use crate::shared::Shared;
+use crate::{SubmitError, proofs};
+
+/// Begins to have the SCTs of a round signed. Whoever looks for one finds it among those that
+/// were issued, or here.
+pub(crate) async fn promise(log: &Arc<Shared>, client: &Arc<Client>, round: Promised) {
+    let room = log.promises.room().await;
+    let (signing, told) = log.promises.begin(&round);
+    let (log, client) = (log.clone(), client.clone());
+    tokio::spawn(async move {
+        if let Err(error) = have_signed(&log, &client, &round, &told).await {
+            tracing::error!(log = log.config.shortname, %error, "a round without its SCTs");
+            told.send_replace(Stand::Failed(error));
+        }
+        log.promises.end(&signing);
+        drop(room);
+    });
+}
+
+async fn have_signed(
+    log: &Shared,
+    client: &Client,
+    round: &Promised,
+    told: &watch::Sender<Stand>,
+) -> Result<(), ClientError> {
+    let timestamp_ms = round.timestamp_ms;
+    let first = round.before.size();
+    let leaf = |at: usize| {
+        let mut leaf = Vec::new();
+        let signed = &round.entries[at].signed;
+        merkle_tree_leaf(timestamp_ms, signed, first + at as u64, &mut leaf);
+        leaf
+    };
+    let signed = |from: usize, signatures: Vec<Vec<u8>>| {
+        let to = from + signatures.len();
+        for (at, signature) in (from..).zip(signatures) {
+            let place = LeafPosition {
+                index: first + at as u64,
+                timestamp_ms,
+            };
+            let identity = &round.entries[at].identity;
+            log.issued.remember(identity, place, &signature);
+        }
+        told.send_replace(Stand::Signed(to));
+    };
+    client
+        .range(&round.before, &round.hashes, leaf, signed)
+        .await
+}
+
+/// The signature of an SCT from a signer apart: with those of its round, or by itself if that
+/// was long ago.
+pub(crate) async fn promised(
+    log: &Shared,
+    client: &Client,
+    identity: &Identity,
+    signed: &SignedEntry,
+    place: LeafPosition,
+) -> Result<Vec<u8>, SubmitError> {
+    if let Some(round) = log.promises.of(place.index) {
+        let signed = round.signed(place.index).await;
+        signed.map_err(|error| unsigned(log, &error))?;
+    }
+    if let Some(signature) = log.issued.find(identity, place) {
+        return Ok(signature);
+    }
+    promised_alone(log, client, signed, place).await
+}
+
+async fn promised_alone(
+    log: &Shared,
+    client: &Client,
+    signed: &SignedEntry,
+    place: LeafPosition,
+) -> Result<Vec<u8>, SubmitError> {
+    let Some(tree) = log.reader.tree() else {
+        return Err(unsigned(log, &"the log is not open"));
+    };
+    let proof = proofs::inclusion(log.reader.tiles(), &tree.edge, place.index, tree.size()).await;
+    let proof = proof.map_err(|error| unsigned(log, &error))?;
+    let mut leaf = Vec::new();
+    merkle_tree_leaf(place.timestamp_ms, signed, place.index, &mut leaf);
+    let signature = client.leaf(tree.size(), place.index, &leaf, proof).await;
+    signature.map_err(|error| unsigned(log, &error))
+}
+
+fn unsigned(log: &Shared, problem: &dyn std::fmt::Display) -> SubmitError {
+    tracing::warn!(log = log.config.shortname, %problem, "no SCT");
+    SubmitError::Unavailable {
+        retry_after_seconds: 5,
+        reason: "the log cannot sign now".into(),
+    }
+}

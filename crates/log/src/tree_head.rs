@@ -1,0 +1,50 @@
+//! Tree heads, signed by whoever holds the log's key.
+
+use bytes::Bytes;
+use lucarne_signer::Head;
+use lucarne_tlog::Hash;
+
+use crate::verified_checkpoint::VerifiedCheckpoint;
+use crate::{Fatal, LogConfig, Signer};
+
+/// Signs a tree head; `proof` leads to it from the last one, for a signer apart. A signature
+/// that does not verify must never be committed: this one does.
+pub(crate) async fn sign(
+    config: &LogConfig,
+    head: Head,
+    proof: Vec<Hash>,
+) -> Result<VerifiedCheckpoint, Fatal> {
+    let note = match &config.key {
+        Signer::Own(key) => key
+            .sign_checkpoint(&config.origin, head.size, &head.root, head.timestamp_ms)
+            .map_err(|error| Fatal::Sign(error.to_string()))?
+            .into(),
+        Signer::Apart(client) => Bytes::from(client.head(head, proof).await?),
+    };
+    let unsound = |problem: String| Fatal::Sign(problem);
+    let signed =
+        VerifiedCheckpoint::verify(note, config).map_err(|error| unsound(error.to_string()))?;
+    match signed.head() == head {
+        true => Ok(signed),
+        false => Err(unsound("the signature is of another tree head".into())),
+    }
+}
+
+/// The last checkpoint that a signer apart has signed, if there is one, and it has signed any.
+pub(crate) async fn last_signed(config: &LogConfig) -> Result<Option<VerifiedCheckpoint>, Fatal> {
+    let Signer::Apart(client) = &config.key else {
+        return Ok(None);
+    };
+    let Some(note) = client.last().await? else {
+        return Ok(None);
+    };
+    let signed = VerifiedCheckpoint::verify(note.into(), config).map_err(|problem| {
+        Fatal::Inconsistent(format!(
+            "the signer at {} holds, for this key, something that is no checkpoint of {}: \
+             {problem}. Either its `origin` or the `submissionprefix` is another log's",
+            client.path().display(),
+            config.origin
+        ))
+    })?;
+    Ok(Some(signed))
+}

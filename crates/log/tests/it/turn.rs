@@ -1,0 +1,71 @@
+//! A log that another process still runs, and hands over.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lucarne_ct::Roots;
+use lucarne_log::{Log, Metrics, State, SubmitError, Turn};
+use lucarne_mint::testing::Pki;
+use prometheus_client::registry::Registry;
+
+use crate::fixture::{Submission, World, audit, submit_all};
+
+/// The same log at the next process, which has an index of its own here: the other's is
+/// closed only when its log is.
+fn next(world: &World, turn: Turn) -> Arc<Log> {
+    let (roots, _) = Roots::from_pem(Pki::shared().roots_pem().as_bytes());
+    let mut config = world.config.clone();
+    config.cache = world.cache.path().join("next");
+    let places = (Arc::new(world.assets.clone()) as _, world.lock.clone() as _);
+    let metrics = Metrics::register(&mut Registry::default());
+    Log::start_in_turn(config, roots, places, &metrics, turn)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn until_its_turn_a_log_follows_and_signs_nothing() {
+    let world = World::new().await;
+    let old = world.run().await;
+    let (give, turn) = Turn::later();
+    let new = next(&world, turn);
+    let submissions: Vec<_> = (0..20).map(Submission::number).collect();
+    for (number, submission) in submissions.iter().enumerate() {
+        submission.to(&old).await.unwrap();
+        let published = old.published().unwrap();
+        // Whoever has seen it there sees no less here.
+        new.follow().await;
+        let followed = new.published().unwrap();
+        assert!(followed.timestamp_ms >= published.timestamp_ms);
+        assert_eq!(followed.size, number as u64 + 1);
+    }
+    let early = Submission::number(100).to(&new).await;
+    assert!(
+        matches!(early, Err(SubmitError::Unavailable { .. })),
+        "{early:?}"
+    );
+    assert!(new.is_starting() && new.state() == State::Starting);
+    let waiting = tokio::time::timeout(Duration::from_millis(50), new.started()).await;
+    assert!(waiting.is_err());
+    old.shutdown().await;
+    old.let_go().await.unwrap();
+    let last = old.published().unwrap();
+    give.give();
+    new.started().await;
+    assert_eq!(new.state(), State::Running);
+    assert!(new.published().unwrap().timestamp_ms >= last.timestamp_ms);
+    submit_all(&new, &[Submission::number(100), submissions[3].clone()]).await;
+    assert_eq!(audit(&new).await.len(), 21, "the duplicate is known");
+    new.shutdown().await;
+}
+
+/// It never comes, and the log can be closed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_waits_for_its_turn_can_be_closed() {
+    let world = World::new().await;
+    let (_give, turn) = Turn::later();
+    let log = next(&world, turn);
+    let closed = tokio::time::timeout(Duration::from_secs(20), log.shutdown());
+    closed.await.unwrap();
+    assert_eq!(log.state(), State::Closed);
+    assert!(!log.is_starting(), "nobody waits for it any more");
+}

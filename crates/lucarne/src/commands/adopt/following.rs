@@ -1,0 +1,134 @@
+//! A log that still belongs to the other software is checked and indexed again and
+//! again, until a signal stops it.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use lucarne_log::{Left, Log, Published};
+
+use super::checked::Checked;
+use super::findings::{Findings, Verdict};
+use super::{index, places, refused};
+use crate::commands::fsck;
+use crate::config::LogSettings;
+use crate::open;
+use crate::signals::Signals;
+
+/// The interval at which a log that goes on is looked at: each time it grew, the index
+/// gets a table.
+const PACE: Duration = Duration::from_secs(2);
+/// Passes in a row that may fail: the other process removes partial tiles while they
+/// are read.
+const MOST_FAILURES: u32 = 5;
+
+/// Checks and indexes the log as it grows.
+pub(super) async fn follow(log: &LogSettings, findings: &mut Findings) -> Result<ExitCode> {
+    places::look_beside(log, findings);
+    if !findings.stand() {
+        return Ok(refused(findings));
+    }
+    let mut signals = Signals::listen()?;
+    let mut last = None;
+    let ended = tokio::select! {
+        biased;
+        () = stopped(&mut signals) => None,
+        code = passes(log, &mut last, findings) => Some(code),
+    };
+    Ok(ended.unwrap_or_else(|| {
+        let size = last.map_or(0, |last| last.size);
+        findings.end("stopped", "stopped following; what is indexed stays", size)
+    }))
+}
+
+async fn stopped(signals: &mut Signals) {
+    signals.stop().await;
+}
+
+/// Follows the log, and ends only where it cannot be followed.
+async fn passes(
+    log: &LogSettings,
+    last: &mut Option<Published>,
+    findings: &mut Findings,
+) -> ExitCode {
+    let mut failures = 0;
+    loop {
+        match pass(log, last, findings).await {
+            Ok(()) => failures = 0,
+            Err(error) if failures == MOST_FAILURES => {
+                let verdict = match is_verdict(&error) {
+                    true => Verdict::Refused,
+                    false => Verdict::Untold,
+                };
+                findings.add("follow", verdict, &format!("{error:#}"));
+                return findings.fail("the log cannot be followed; what is indexed stays");
+            }
+            Err(error) => {
+                failures += 1;
+                findings.note(&format!(
+                    "it is looked at again, {failures} of {MOST_FAILURES} times: {error:#}"
+                ));
+            }
+        }
+        tokio::time::sleep(PACE).await;
+    }
+}
+
+/// What the log has published contradicts itself.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{published} entries are published with the root {root}, where {before} were with the root \
+     {before_root}: the log was rolled back or forked. Keep both: this is evidence"
+)]
+struct RolledBack {
+    published: u64,
+    root: String,
+    before: u64,
+    before_root: String,
+}
+
+/// Returns whether it says what is wrong with the log, and not that it could not be
+/// looked at.
+fn is_verdict(error: &anyhow::Error) -> bool {
+    let of_log = error.downcast_ref::<lucarne_log::Fatal>();
+    error.is::<RolledBack>() || of_log.is_some_and(lucarne_log::Fatal::is_verdict)
+}
+
+/// Checks and indexes what is published now, if that is more than the `last` time.
+async fn pass(
+    log: &LogSettings,
+    last: &mut Option<Published>,
+    findings: &mut Findings,
+) -> Result<()> {
+    let assets = open::watched_assets(&log.data.value).await?;
+    let left = Log::left(log.to_log_config(), assets).await?;
+    let now = left.published();
+    if let Some(last) = last {
+        if (last.size, last.root) == (now.size, now.root) {
+            return Ok(());
+        }
+        ensure!(
+            last.size < now.size,
+            RolledBack {
+                published: now.size,
+                root: now.root.to_string(),
+                before: last.size,
+                before_root: last.root.to_string(),
+            }
+        );
+    }
+    take_in(log, &left, findings).await?;
+    *last = Some(now);
+    Ok(())
+}
+
+async fn take_in(log: &LogSettings, left: &Left, findings: &mut Findings) -> Result<()> {
+    let (files, _) = fsck::opened(&log.data.value).await?;
+    std::fs::create_dir_all(&log.cache.value)?;
+    let checked = Checked::up_to(log, left, files).await?;
+    if let Some(problem) = checked.problem() {
+        bail!("{problem}");
+    }
+    index(log, left, findings).await?;
+    checked.remember(log)
+}

@@ -1,0 +1,76 @@
+//! The entries that TesseraCT has promised and not yet published: those of a log in a
+//! bucket are in a database of its own.
+
+use lucarne_log::Published;
+use lucarne_storage::{SqlLock, TesseraState};
+
+use super::findings::{Findings, Verdict};
+use crate::config::LockPlace;
+
+/// The question that an operator asks where Lucarne cannot.
+const ASK: &str = "stop submissions, wait until the published size no longer grows, stop the old \
+     software, ask its database for `SELECT next FROM SeqCoord WHERE id = 0` (Spanner: `gcloud \
+     spanner databases execute-sql DATABASE --instance=INSTANCE --sql='…'`), and give the answer with \
+     --sequenced";
+
+/// Compares what is promised with what is published.
+pub(super) async fn look(
+    lock: &LockPlace,
+    sequenced: Option<u64>,
+    published: &Published,
+    findings: &mut Findings,
+) {
+    if let Some(sequenced) = sequenced {
+        return compare(sequenced, published.size, "as --sequenced says", findings);
+    }
+    let LockPlace::Server(url) = lock else {
+        let why = format!(
+            "no lock says what was promised, and TesseraCT keeps that in a database: {ASK}"
+        );
+        return findings.add("database", Verdict::Untold, &why);
+    };
+    match SqlLock::tessera(url).await {
+        Ok(Some(state)) => integrated(&state, published, findings),
+        Ok(None) => {
+            let why = format!("{lock} has no tables of TesseraCT: {ASK}");
+            findings.add("database", Verdict::Untold, &why);
+        }
+        Err(error) => findings.add("database", Verdict::Untold, &error.to_string()),
+    }
+}
+
+fn integrated(state: &TesseraState, published: &Published, findings: &mut Findings) {
+    let same = state.integrated == published.size && state.root == published.root.0;
+    if state.sequenced > published.size || same {
+        return compare(
+            state.sequenced,
+            published.size,
+            "as its database says",
+            findings,
+        );
+    }
+    let why = format!(
+        "TesseraCT's database has {} entries, and {} are published with another root: it is the \
+         database of another log, or was restored",
+        state.integrated, published.size
+    );
+    findings.refused("database", &why);
+}
+
+fn compare(sequenced: u64, published: u64, source: &str, findings: &mut Findings) {
+    if sequenced == published {
+        let why = format!("all that TesseraCT has promised is published, {source}");
+        return findings.right("database", &why);
+    }
+    let why = match sequenced > published {
+        true => format!(
+            "TesseraCT has promised {sequenced} entries and published {published}: start it again \
+             without submissions, wait until it has published them, and stop it"
+        ),
+        false => format!(
+            "TesseraCT has promised {sequenced} entries, {source}, but published {published}: that is \
+             the database of another log, or was restored"
+        ),
+    };
+    findings.refused("database", &why);
+}

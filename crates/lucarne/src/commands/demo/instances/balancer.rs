@@ -1,0 +1,152 @@
+//! A balancer in front of the instances, and the page that shows who leads.
+
+use std::convert::Infallible;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Either, Full, Limited};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::Client as Pool;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+
+use super::process::{Part, Standing};
+use super::server::serve;
+
+/// The path of the page.
+pub(super) const PAGE: &str = "/instances";
+/// Most bytes of a request's body.
+const MOST: usize = 4 << 20;
+/// The time for a connection on this machine, and for an answer of `/health`.
+const SOON: Duration = Duration::from_secs(1);
+
+type Answer = Response<Either<Full<Bytes>, Incoming>>;
+
+/// An HTTP client of the instances.
+#[derive(Clone)]
+pub(super) struct Client(Pool<HttpConnector, Full<Bytes>>);
+
+impl Client {
+    pub(super) fn new() -> Self {
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(SOON));
+        Client(Pool::builder(TokioExecutor::new()).build(connector))
+    }
+
+    /// The body of an answer, whatever its status, if one comes soon.
+    pub(super) async fn get(&self, url: &str) -> Option<Bytes> {
+        let answer = async {
+            let answer = self.0.get(url.parse().ok()?).await.ok()?;
+            let body = Limited::new(answer.into_body(), MOST).collect().await;
+            Some(body.ok()?.to_bytes())
+        };
+        timeout(SOON, answer).await.ok()?
+    }
+}
+
+/// The balancer: what gets no answer from one instance goes to the next.
+pub(super) struct Balancer {
+    pub(super) instances: Arc<[Mutex<Standing>]>,
+    pub(super) client: Client,
+    /// The log's page, to be linked.
+    pub(super) log: String,
+    pub(super) turn: AtomicUsize,
+}
+
+impl Balancer {
+    /// Serves on this socket for as long as the process lives.
+    pub(super) async fn serve(self: Arc<Self>, listener: TcpListener) -> Infallible {
+        serve(listener, move |request| {
+            let balancer = Arc::clone(&self);
+            async move { balancer.answer(request).await }
+        })
+        .await
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Answer {
+        if request.uri().path().trim_end_matches('/') == PAGE {
+            return self.page();
+        }
+        let (head, body) = request.into_parts();
+        let Ok(body) = Limited::new(body, MOST).collect().await else {
+            return words(StatusCode::PAYLOAD_TOO_LARGE, "That is too long.\n");
+        };
+        let (body, path) = (body.to_bytes(), head.uri.path_and_query());
+        let path = path.map_or("/", |path| path.as_str());
+        for address in self.by_turns() {
+            let Ok(uri) = format!("http://{address}{path}").parse() else {
+                break;
+            };
+            let mut request = Request::new(Full::from(body.clone()));
+            (*request.method_mut(), *request.uri_mut()) = (head.method.clone(), uri);
+            request.headers_mut().clone_from(&head.headers);
+            if let Ok(answer) = self.client.0.request(request).await {
+                return answer.map(Either::Right);
+            }
+        }
+        words(StatusCode::BAD_GATEWAY, "No instance answers.\n")
+    }
+
+    /// The addresses of those that answer, beginning with another one each time.
+    fn by_turns(&self) -> Vec<String> {
+        let count = self.instances.len();
+        let first = self.turn.fetch_add(1, Ordering::Relaxed);
+        let all = (0..count).map(|n| self.instances[(first + n) % count].lock());
+        let answering = |standing: &Standing| [Part::Leads, Part::Follows].contains(&standing.part);
+        let chosen = all.filter(|it| answering(it));
+        chosen.map(|it| it.address.clone()).collect()
+    }
+
+    fn page(&self) -> Answer {
+        let mut rows = String::new();
+        for standing in self.instances.iter() {
+            let Standing {
+                number,
+                address,
+                pid,
+                part,
+                size,
+            } = standing.lock().clone();
+            let pid = pid.map_or_else(String::new, |pid| pid.to_string());
+            let size = size.map_or_else(String::new, |size| size.to_string());
+            let (words, kill) = (part.words(), super::kill(&pid));
+            let class = if part == Part::Leads { "leads" } else { "" };
+            let _ = write!(
+                rows,
+                "<tr class=\"{class}\"><td>{number}<td><a href=\"http://{address}/\">{address}</a>\
+                 <td>{words}<td>{size}<td><code>{kill}</code>"
+            );
+        }
+        let html = PAGE_HTML.replace("LOG", &self.log).replace("ROWS", &rows);
+        let mut answer = words(StatusCode::OK, html);
+        let kind = HeaderValue::from_static("text/html; charset=utf-8");
+        answer.headers_mut().insert("content-type", kind);
+        answer
+    }
+}
+
+const PAGE_HTML: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
+<meta http-equiv=\"refresh\" content=\"1\"><title>Instances of one log</title>\
+<style>body{font:16px/1.5 system-ui,sans-serif;max-width:52rem;margin:3rem auto;padding:0 1rem}\
+table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.3rem .8rem}\
+.leads{background:#d9f2e3;color:#000;font-weight:600}</style>\
+<h1>Three processes, one log</h1><p><a href=\"LOG\">LOG</a>, behind a balancer.\
+<table><tr><th>Instance<th>Address<th>Part<th>Entries<th>Kill itROWS</table>\
+<p>One leads, which means that it sequences. Kill it: another one leads within seconds, and what is \
+submitted meanwhile waits for it.";
+
+fn words(status: StatusCode, text: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Either::Left(Full::from(text.into())));
+    *answer.status_mut() = status;
+    let never = HeaderValue::from_static("no-store");
+    answer.headers_mut().insert("cache-control", never);
+    answer
+}

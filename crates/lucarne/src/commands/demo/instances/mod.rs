@@ -1,0 +1,341 @@
+//! `lucarne demo --instances 3`: three processes of one log, in front of them a balancer with a page
+//! that shows who leads, behind them a bucket of the demo's own, and the command that kills the one
+//! that leads. What becomes of it is told.
+
+mod balancer;
+mod bucket;
+mod process;
+mod server;
+
+use std::ops::Range;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+use tokio::process::Command;
+
+use self::balancer::{Balancer, Client, PAGE};
+use self::bucket::Bucket;
+use self::process::{Part, Process, Standing};
+use super::home::Home;
+use super::screen::Screen;
+use super::traffic::Traffic;
+use super::{Options, configuration, parse};
+use crate::signals::{Signals, Wish};
+
+/// Time between two looks at the instances.
+const LOOK: Duration = Duration::from_millis(200);
+/// Submissions a second, that a gap is seen.
+const RATE: u32 = 10;
+/// What the bucket does not ask for, and its clients need.
+const CREDENTIALS: [(&str, &str); 3] = [
+    ("AWS_ACCESS_KEY_ID", "demo"),
+    ("AWS_SECRET_ACCESS_KEY", "demo"),
+    ("AWS_REGION", "us-east-1"),
+];
+
+/// Returns the command that kills a process.
+fn kill(pid: &str) -> String {
+    format!("kill -9 {pid}")
+}
+
+/// Runs so many instances until a signal asks to stop.
+pub(super) async fn run(options: &Options, count: usize) -> Result<()> {
+    let screen = Screen::new();
+    let directory = options.directory();
+    let place = parse(options.listen.as_deref().unwrap_or(super::LISTEN))?;
+    drop(crate::listen::bind(&place, "--listen").await?);
+    let front = TcpListener::bind(&*place.addresses).await?;
+    screen.title(directory);
+    // Whoever knows the bucket's name may use it.
+    let mut private = std::fs::DirBuilder::new();
+    let made = private.recursive(true).mode(0o700).create(directory);
+    made.with_context(|| format!("cannot make directory {}", directory.display()))?;
+    let home = Home::open(directory)?;
+    let mut signals = Signals::listen()?;
+    let store = TcpListener::bind("127.0.0.1:0").await?;
+    let settings = Settings::new(&home, &super::reachable(&place), &store)?;
+    let bucket = Bucket::open(settings.bucket.clone(), home.directory().join("bucket"))?;
+    tokio::spawn(bucket.serve(store));
+    let addresses = free_addresses(2 * count)?;
+    let (pairs, _) = addresses.as_chunks();
+    let mut instances = Vec::new();
+    for (number, pair) in (1..).zip(pairs) {
+        instances.push(Mutex::new(settings.write(&home, number, pair)?));
+    }
+    make(home.directory()).await?;
+    let (_, log) = configuration(&home, &home.directory().join("instance1.yaml"))?;
+    let base = format!("http://{}", super::reachable(&place));
+    let traffic = Traffic::new(home, &log, base.clone())?;
+    let (client, path) = (Client::new(), traffic.path());
+    let instances: Arc<[_]> = instances.into();
+    let balancer = Balancer {
+        instances: Arc::clone(&instances),
+        client: client.clone(),
+        log: traffic.url().to_owned(),
+        turn: AtomicUsize::new(0),
+    };
+    tokio::spawn(Arc::new(balancer).serve(front));
+    let processes = (0..count).map(|_| Process::new(traffic.home(), client.clone(), &path));
+    let mut processes: Vec<_> = processes.collect();
+    let scts = Arc::new(Mutex::new(Scts::default()));
+    let submitting = Arc::clone(&scts);
+    let url = traffic.url().to_owned();
+    // A thread that nobody waits for: it ends with the process.
+    std::thread::spawn(move || {
+        let took = |at: Instant| submitting.lock().note(at);
+        if let Err(error) = traffic.go_on(RATE, took) {
+            screen.trouble(&error);
+        }
+    });
+    let mut told = Told {
+        screen,
+        url,
+        page: format!("{base}{PAGE}"),
+        leader: None,
+        parts: vec![Part::Away; count],
+        scts,
+        invited: false,
+    };
+    loop {
+        for (process, standing) in processes.iter_mut().zip(instances.iter()) {
+            if let Some(status) = process.look(standing).await? {
+                told.end(&standing.lock(), status);
+            }
+        }
+        told.tell(&instances);
+        tokio::select! {
+            () = tokio::time::sleep(LOOK) => {}
+            wish = signals.next() => match wish {
+                // Nobody watches any more, either.
+                Wish::Stop(_) | Wish::Reread => break,
+                Wish::Successor => {}
+            }
+        }
+    }
+    futures_util::future::join_all(processes.iter_mut().map(Process::stop)).await;
+    Ok(())
+}
+
+/// Makes the log, if it is not there yet: where the credentials are in the environment.
+async fn make(directory: &Path) -> Result<()> {
+    let made = command(directory, "init", 1)?.output().await?;
+    let said = String::from_utf8_lossy(&made.stderr);
+    anyhow::ensure!(made.status.success(), "{}", said.trim_end());
+    Ok(())
+}
+
+/// This program, with the configuration of an instance.
+fn command(directory: &Path, subcommand: &str, number: usize) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .args([subcommand, "-c", &format!("instance{number}.yaml")])
+        .current_dir(directory)
+        .envs(CREDENTIALS)
+        .stdin(Stdio::null());
+    Ok(command)
+}
+
+/// What all configurations have in common.
+struct Settings {
+    /// The log's own address, which it keeps.
+    prefix: String,
+    bucket: String,
+    endpoint: String,
+}
+
+impl Settings {
+    fn new(home: &Home, listen: &str, store: &TcpListener) -> Result<Self> {
+        home.secret("instances.key", &random()?)?;
+        Ok(Settings {
+            prefix: home.secret("listen", listen)?,
+            bucket: home.secret("bucket.name", &random()?)?,
+            endpoint: format!("http://{}", store.local_addr()?),
+        })
+    }
+
+    /// Writes the configuration of an instance.
+    fn write(
+        &self,
+        home: &Home,
+        number: usize,
+        [clients, others]: &[String; 2],
+    ) -> Result<Standing> {
+        let Settings {
+            prefix,
+            bucket,
+            endpoint,
+        } = self;
+        let place = format!(
+            "    s3bucket: {bucket}\n    s3endpoint: {endpoint}\n    s3style: path\n    \
+             s3keyprefix: {half}/\n    cache: cache/{number}\n    period: 200\n    \
+             instances: {{address: \"{others}\", key: instances.key}}\n",
+            half = home.half(),
+        );
+        let text = format!(
+            "# Written by `lucarne demo --instances`, at each start.\n\
+             listen: [\"{clients}\"]\n\
+             checkpoints: s3://{bucket}/lock?endpoint={endpoint}&style=path\n\
+             logs:\n{}",
+            home.log(prefix, &place)
+        );
+        home.write(&format!("instance{number}.yaml"), &text)?;
+        Ok(Standing {
+            number,
+            address: clients.clone(),
+            pid: None,
+            part: Part::Away,
+            size: None,
+        })
+    }
+}
+
+/// Forty characters that nobody guesses, and that may be the name of a bucket.
+fn random() -> Result<String> {
+    let mut random = [0; 20];
+    aws_lc_rs::rand::fill(&mut random).map_err(|_| anyhow::anyhow!("no random numbers"))?;
+    Ok(hex::encode(random))
+}
+
+/// The ports of instances: below those that systems give to connections, of which one that lasts
+/// would keep an instance from being started (again).
+const PORTS: Range<u16> = 10_000..20_000;
+
+/// So many addresses of this machine that nobody has at the moment, all different.
+fn free_addresses(count: usize) -> Result<Vec<String>> {
+    let mut taken = Vec::new();
+    // Each is held until all are found.
+    for _ in 0..100 * count {
+        if taken.len() < count {
+            let mut random = [0; 2];
+            aws_lc_rs::rand::fill(&mut random).map_err(|_| anyhow::anyhow!("no random numbers"))?;
+            let port = PORTS.start + u16::from_ne_bytes(random) % PORTS.len() as u16;
+            taken.extend(std::net::TcpListener::bind(("127.0.0.1", port)));
+        }
+    }
+    anyhow::ensure!(taken.len() == count, "no free ports in {PORTS:?}");
+    let address = |socket: &std::net::TcpListener| Ok(socket.local_addr()?.to_string());
+    taken.iter().map(address).collect()
+}
+
+/// When SCTs came.
+#[derive(Default)]
+struct Scts {
+    last: Option<Instant>,
+    /// The longest time without one, since it was told last.
+    gap: Duration,
+    /// Those since then.
+    count: u64,
+}
+
+impl Scts {
+    fn note(&mut self, at: Instant) {
+        if let Some(last) = self.last.replace(at) {
+            self.gap = self.gap.max(at - last);
+        }
+        self.count += 1;
+    }
+}
+
+/// What has been told.
+struct Told {
+    screen: Screen,
+    url: String,
+    page: String,
+    /// Number and process.
+    leader: Option<(usize, Option<u32>)>,
+    parts: Vec<Part>,
+    scts: Arc<Mutex<Scts>>,
+    invited: bool,
+}
+
+impl Told {
+    fn tell(&mut self, instances: &[Mutex<Standing>]) {
+        let all: Vec<Standing> = instances.iter().map(|it| it.lock().clone()).collect();
+        for (standing, before) in all.iter().zip(&mut self.parts) {
+            let was = std::mem::replace(before, standing.part);
+            if standing.part == Part::Away && was != Part::Away {
+                let what = format!("instance {}", standing.number);
+                self.screen.done(&what, "is gone; it is started again soon");
+            }
+        }
+        let leaders: Vec<_> = all.iter().filter(|it| it.part == Part::Leads).collect();
+        let [leader] = leaders[..] else {
+            return;
+        };
+        let now = (leader.number, leader.pid);
+        let ready = all.iter().all(|it| it.part != Part::Away);
+        if self.leader.is_none() && !ready || !self.has_scts() {
+            return;
+        }
+        let is_another = self.leader.replace(now) != Some(now);
+        if is_another {
+            let gap = std::mem::take(&mut self.scts.lock().gap);
+            let what = format!("instance {}", leader.number);
+            let detail = match self.invited {
+                false => "leads; the others follow".to_owned(),
+                true => format!("leads; for {:.1} s nobody got an SCT", gap.as_secs_f64()),
+            };
+            self.screen.done(&what, &detail);
+        }
+        if is_another || !self.invited {
+            self.invite(leader);
+        }
+    }
+
+    /// Says of one that has ended before it had a part what nobody else would see.
+    fn end(&self, standing: &Standing, status: ExitStatus) {
+        if standing.part == Part::Away && self.leader.is_none() {
+            let number = standing.number;
+            let what = format!("instance {number}");
+            let detail = format!(
+                "has ended ({status}), as instance{number}.log says; it is started again soon"
+            );
+            self.screen.done(&what, &detail);
+        }
+    }
+
+    /// SCTs have come since the last change: a gap is over.
+    fn has_scts(&self) -> bool {
+        let scts = self.scts.lock();
+        scts.last.is_some_and(|last| last.elapsed() < LOOK * 2)
+    }
+
+    fn invite(&mut self, leader: &Standing) {
+        if !std::mem::replace(&mut self.invited, true) {
+            self.screen.heading("Look");
+            self.screen.line("log", &self.url);
+            self.screen.line("who leads", &self.page);
+            self.screen.heading("Try");
+        }
+        let pid = leader.pid.map_or_else(String::new, |pid| pid.to_string());
+        let comment = format!("kill instance {}, which leads", leader.number);
+        self.screen.command(&kill(&pid), &comment);
+        self.screen.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_differ_and_are_none_that_connections_get() {
+        let mut addresses = free_addresses(200).unwrap();
+        addresses.sort_unstable();
+        addresses.dedup();
+        assert_eq!(addresses.len(), 200);
+        let port = |address: &String| address.rsplit_once(':').unwrap().1.parse().unwrap();
+        assert!(
+            addresses
+                .iter()
+                .all(|address| PORTS.contains(&port(address)))
+        );
+    }
+}

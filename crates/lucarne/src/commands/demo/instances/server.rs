@@ -1,0 +1,34 @@
+//! A server on loopback, of the demo's own parts.
+
+use std::convert::Infallible;
+use std::error::Error;
+
+use http::{Request, Response};
+use hyper::body::{Body, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+
+/// Answers requests that come to this socket for as long as the process lives.
+pub(super) async fn serve<F, A, B>(listener: TcpListener, answer: F) -> Infallible
+where
+    F: Fn(Request<Incoming>) -> A + Clone + Send + Sync + 'static,
+    A: Future<Output = Response<B>> + Send + 'static,
+    B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
+{
+    loop {
+        let (tcp, _) = lucarne_net::accept(&listener).await;
+        let _ = tcp.set_nodelay(true);
+        let answer = answer.clone();
+        let service = service_fn(move |request| {
+            let answered = answer(request);
+            async move { Ok::<_, Infallible>(answered.await) }
+        });
+        // A client that has gone is no error.
+        tokio::spawn(async move {
+            let connection = http1::Builder::new().serve_connection(TokioIo::new(tcp), service);
+            let _ = connection.await;
+        });
+    }
+}

@@ -1,0 +1,352 @@
+//! `lucarne lint`: the SCTs of certificates, and certificates beside their precertificates.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, fmt::temporal::DateTimeParser};
+use lucarne_ct::lint::{Lint, Linted, LintedSct, PolicyFinding, Weight};
+use lucarne_ct::{Certificate, EntryKind, Fingerprint, LogList, SctFinding, display_name};
+use lucarne_mint::{now_ms, pem};
+use serde_json::{Value, json};
+
+/// The exit codes, for the help text.
+pub(crate) const EXIT_CODES: &str = "Exit codes: 0 all is verified and right; 1 something is wrong; \
+     2 something could not be looked at or verified, and nothing was wrong; 2 also for wrong usage.";
+
+/// Something could not be looked at.
+const UNSEEN: u8 = 2;
+
+/// The certificates, and what they are held against.
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+pub struct Options {
+    /// Certificate or precertificate, PEM or DER; what follows it in the file are its issuers
+    #[arg(value_name = "CERT|PRECERT", required = true)]
+    pub files: Vec<PathBuf>,
+
+    /// Log list, version 3 JSON, as Chrome and Apple publish it
+    #[arg(long, value_name = "FILE")]
+    pub log_list: Option<PathBuf>,
+
+    /// Issuers, PEM or DER; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub issuer: Vec<PathBuf>,
+
+    /// Look as of this date: 2026-07-01, or a time as in 2026-07-01T12:00:00Z [default: now]
+    #[arg(long, value_name = "DATE", value_parser = date_ms)]
+    pub at: Option<u64>,
+
+    /// For programs: an object of JSON per certificate, on a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Milliseconds since 1970 of a day's beginning in UTC, or of a time.
+fn date_ms(text: &str) -> Result<u64, String> {
+    static PARSER: DateTimeParser = DateTimeParser::new();
+    let time = match text.parse::<Date>() {
+        Ok(day) if !text.contains(['T', 't', ' ']) => day
+            .to_zoned(TimeZone::UTC)
+            .map(|midnight| midnight.timestamp()),
+        _ => PARSER.parse_timestamp(text),
+    };
+    let time: Timestamp = time.map_err(|error| format!("no date or time: {error}"))?;
+    u64::try_from(time.as_millisecond()).map_err(|_| "a date before 1970".to_owned())
+}
+
+/// Looks at each certificate and says what is wrong.
+pub(crate) fn run(options: &Options) -> ExitCode {
+    match look(options) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("lucarne: {error:#}");
+            ExitCode::from(UNSEEN)
+        }
+    }
+}
+
+fn look(options: &Options) -> Result<ExitCode> {
+    let list = options.log_list.as_deref().map(read_list).transpose()?;
+    let files: Vec<_> = options
+        .files
+        .iter()
+        .map(|file| Subject::read(file))
+        .collect();
+    let mut issuers = Vec::new();
+    for file in &options.issuer {
+        issuers.extend(certificates(file)?);
+    }
+    let above = files.iter().flatten().flat_map(|file| &file.above);
+    let issuers: Vec<_> = issuers
+        .iter()
+        .chain(above)
+        .filter_map(|der| Certificate::parse(der).ok())
+        .collect();
+    let lint = Lint {
+        list: list.as_ref(),
+        issuers: &issuers,
+        at_ms: options.at.unwrap_or_else(now_ms),
+    };
+    let subjects: Vec<_> = files
+        .iter()
+        .flatten()
+        .filter_map(Subject::certificate)
+        .collect();
+    let (mut wrong, mut unseen) = (false, false);
+    for (file, subject) in options.files.iter().zip(&files) {
+        let report = match subject {
+            Err(error) => {
+                unseen = true;
+                Report::unread(file, error)
+            }
+            Ok(subject) => match Certificate::parse(&subject.leaf) {
+                Err(error) => {
+                    wrong = true;
+                    Report::no_certificate(file, &error)
+                }
+                Ok(leaf) => {
+                    let linted = lint.look_at(&leaf, precertificate_of(&leaf, &subjects));
+                    wrong |= linted.has(Weight::Wrong);
+                    unseen |= linted.has(Weight::Unverified);
+                    Report::of(file, &leaf, &linted)
+                }
+            },
+        };
+        report.print(options.json);
+    }
+    Ok(match (wrong, unseen) {
+        (true, _) => ExitCode::FAILURE,
+        (false, true) => ExitCode::from(UNSEEN),
+        (false, false) => ExitCode::SUCCESS,
+    })
+}
+
+/// The precertificate of a certificate: the one of its serial number, or the only one where there is one of each.
+fn precertificate_of<'a>(
+    leaf: &Certificate<'_>,
+    subjects: &'a [Certificate<'a>],
+) -> Option<&'a Certificate<'a>> {
+    if is_poisoned(leaf) {
+        return None;
+    }
+    let mut precertificates = subjects.iter().filter(|other| is_poisoned(other));
+    if subjects.len() == 2 {
+        return precertificates.next();
+    }
+    precertificates.find(|other| other.serial() == leaf.serial())
+}
+
+fn is_poisoned(certificate: &Certificate<'_>) -> bool {
+    let poison = lucarne_mint::oid::POISON;
+    certificate.extension(poison.as_bytes()).is_some()
+}
+
+fn read_list(file: &Path) -> Result<LogList> {
+    let json = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let list = LogList::parse(&json).with_context(|| format!("{}", file.display()))?;
+    for skipped in list.skipped() {
+        eprintln!("lucarne: {}: {skipped}", file.display());
+    }
+    Ok(list)
+}
+
+/// A file: the certificate that is looked at, and those after it.
+struct Subject {
+    leaf: Vec<u8>,
+    above: Vec<Vec<u8>>,
+}
+
+impl Subject {
+    fn read(file: &Path) -> Result<Self> {
+        let mut certificates = certificates(file)?.into_iter();
+        let leaf = certificates.next().context("it is empty")?;
+        Ok(Subject {
+            leaf,
+            above: certificates.collect(),
+        })
+    }
+
+    fn certificate(&self) -> Option<Certificate<'_>> {
+        Certificate::parse(&self.leaf).ok()
+    }
+}
+
+/// The certificates of a file: its PEM blocks, or all of it as DER.
+fn certificates(file: &Path) -> Result<Vec<Vec<u8>>> {
+    let name = file.display();
+    let bytes = std::fs::read(file).with_context(|| format!("cannot read {name}"))?;
+    if !bytes.windows(11).any(|window| window == b"-----BEGIN ") {
+        return Ok(vec![bytes]);
+    }
+    let text = std::str::from_utf8(&bytes).with_context(|| format!("{name} is no text"))?;
+    let blocks = pem::decode(text).with_context(|| format!("{name}"))?;
+    let certificates = blocks
+        .into_iter()
+        .filter(|(label, _)| label == "CERTIFICATE");
+    let certificates: Vec<_> = certificates.map(|(_, der)| der).collect();
+    if certificates.is_empty() {
+        bail!("{name} has no PEM block CERTIFICATE");
+    }
+    Ok(certificates)
+}
+
+/// The report on one file: lines for people, an object for programs.
+struct Report {
+    text: String,
+    json: Value,
+}
+
+impl Report {
+    fn print(&self, json: bool) {
+        let mut out = std::io::stdout().lock();
+        // Whoever reads no more has heard enough: the exit code tells the rest.
+        let _ = match json {
+            true => writeln!(out, "{}", self.json),
+            false => write!(out, "{}", self.text),
+        };
+    }
+
+    fn unread(file: &Path, error: &anyhow::Error) -> Self {
+        Self::without(file, "unverified", "unread", &format!("{error:#}"))
+    }
+
+    fn no_certificate(file: &Path, error: &impl std::fmt::Display) -> Self {
+        let detail = format!("not a certificate: {error}");
+        Self::without(file, "wrong", "not-a-certificate", &detail)
+    }
+
+    fn without(file: &Path, weight: &str, code: &str, detail: &str) -> Self {
+        let name = file.display();
+        Report {
+            text: format!("{name}\n  {} {code}: {detail}\n", sign(weight == "wrong")),
+            json: json!({
+                "file": name.to_string(),
+                "verdict": weight,
+                "findings": [{"code": code, "weight": weight, "detail": detail}],
+            }),
+        }
+    }
+
+    fn of(file: &Path, leaf: &Certificate<'_>, linted: &Linted) -> Self {
+        let (name, kind) = (file.display(), kind(linted.kind));
+        let subject = display_name(leaf.subject());
+        let verdict = match (linted.has(Weight::Wrong), linted.has(Weight::Unverified)) {
+            (true, _) => "wrong",
+            (false, true) => "unverified",
+            (false, false) => "good",
+        };
+        let mut text = format!("{name}: {kind} {subject}: {verdict}\n");
+        for (place, sct) in linted.scts.iter().enumerate() {
+            text += &format!("    SCT {place}: {}\n", sct_text(sct));
+        }
+        for policy in &linted.policies {
+            text += &format!("    {}: {}\n", policy.policy, policy_text(policy));
+        }
+        for finding in &linted.findings {
+            let of = finding.sct.map(|place| format!("SCT {place}: "));
+            text += &format!(
+                "  {} {}: {}{}\n",
+                sign(finding.code.weight() == Weight::Wrong),
+                finding.code,
+                of.unwrap_or_default(),
+                finding.detail
+            );
+        }
+        let findings = linted.findings.iter().map(|finding| {
+            json!({
+                "code": finding.code.name(),
+                "weight": finding.code.weight().name(),
+                "detail": finding.detail,
+                "sct": finding.sct,
+            })
+        });
+        Report {
+            text,
+            json: json!({
+                "file": name.to_string(),
+                "verdict": verdict,
+                "kind": kind,
+                "subject": subject,
+                "fingerprint": Fingerprint::of(leaf.raw()).to_string(),
+                "scts": linted.scts.iter().map(sct_json).collect::<Vec<_>>(),
+                "policies": linted.policies.iter().map(policy_json).collect::<Vec<_>>(),
+                "findings": findings.collect::<Vec<_>>(),
+            }),
+        }
+    }
+}
+
+fn sign(wrong: bool) -> char {
+    if wrong { '✗' } else { '?' }
+}
+
+fn kind(kind: EntryKind) -> &'static str {
+    match kind {
+        EntryKind::X509 => "certificate",
+        EntryKind::Precert => "precertificate",
+    }
+}
+
+fn time(ms: u64) -> String {
+    let ms = i64::try_from(ms).unwrap_or(i64::MAX);
+    Timestamp::from_millisecond(ms).map_or_else(|_| ms.to_string(), |time| time.to_string())
+}
+
+fn sct_text(linted: &LintedSct) -> String {
+    let seen = &linted.seen;
+    let log = match (&seen.log, &seen.sct) {
+        (Some(log), _) => {
+            let state = linted
+                .state
+                .map_or("in a state that is not known", |s| s.status.name());
+            format!("{} ({}), {state}", log.description, log.operator)
+        }
+        (None, Some(sct)) => format!("log {}", sct.log_id),
+        (None, None) => "of no log".to_owned(),
+    };
+    let sct = seen.sct.as_ref();
+    let at = sct.map_or_else(String::new, |sct| format!(", {}", time(sct.timestamp)));
+    let index = sct.and_then(|sct| sct.index());
+    let index = index.map_or_else(String::new, |index| format!(", leaf index {index}"));
+    format!("{log}{at}{index}: {}", seen.finding.text())
+}
+
+fn sct_json(linted: &LintedSct) -> Value {
+    let seen = &linted.seen;
+    let (sct, log) = (seen.sct.as_ref(), seen.log.as_deref());
+    json!({
+        "log_id": sct.map(|sct| sct.log_id.to_string()),
+        "log": log.map(|log| &log.description),
+        "operator": sct.zip(log).map(|(sct, log)| log.operator_at(sct.timestamp)),
+        "state": linted.state.map(|state| state.status.name()),
+        "timestamp": sct.map(|sct| sct.timestamp),
+        "leaf_index": sct.and_then(|sct| sct.index()),
+        "finding": seen.finding.name(),
+        "valid": seen.finding == SctFinding::Valid,
+    })
+}
+
+fn policy_text(finding: &PolicyFinding) -> String {
+    match finding.uncertain {
+        Some(why) => format!("cannot be judged: {why}"),
+        None if finding.verdict.is_compliant() => format!("enough: {}", finding.verdict),
+        None => format!("not enough: {}", finding.verdict),
+    }
+}
+
+fn policy_json(finding: &PolicyFinding) -> Value {
+    let verdict = match finding.uncertain {
+        Some(_) => "unverified",
+        None if finding.verdict.is_compliant() => "compliant",
+        None => "not-compliant",
+    };
+    let detail = match finding.uncertain {
+        Some(why) => why.to_owned(),
+        None => finding.verdict.to_string(),
+    };
+    json!({"policy": finding.policy, "verdict": verdict, "detail": detail})
+}

@@ -1,0 +1,156 @@
+//! `instances`: the part of this process among several instances of a log.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lucarne_http::{InstanceClient, InstanceKey};
+use lucarne_log::{Instances, Signer};
+use lucarne_settings::{Located, Reader, Report};
+
+use super::place::{DataPlace, LockPlace};
+use super::secret::Secret;
+use super::{key, keys, values};
+
+const KEY: &str = "instances";
+/// Bounds of `lease`, in milliseconds.
+const LEASES: (u64, u64) = (300, 60_000);
+
+/// How a process reaches the other instances of a log, and they it.
+#[derive(Clone, Debug)]
+pub struct InstanceSettings {
+    /// The address where the others reach this one, as `host:port`.
+    pub address: String,
+    /// The address that it listens on for them.
+    pub listen: String,
+    /// The key that all share.
+    pub key: InstanceKey,
+    /// The time for which a leader may be silent.
+    pub lease: Duration,
+}
+
+impl InstanceSettings {
+    /// Returns what the `log` crate needs to know.
+    pub(crate) fn config(&self) -> Instances {
+        Instances {
+            address: self.address.clone(),
+            lease: self.lease,
+            messenger: Arc::new(InstanceClient::new(self.key.clone())),
+        }
+    }
+}
+
+/// Reads `instances` of a log with these data and this key.
+pub(super) fn read(
+    reader: &mut Reader<'_, '_>,
+    data: Option<&DataPlace>,
+    signer: Option<&Signer>,
+) -> Option<Located<InstanceSettings>> {
+    let node = reader.node(KEY)?;
+    let line = Some(node.line);
+    if let Some(DataPlace::Directory(_)) = data {
+        let message = "needs a log in a bucket: a directory belongs to one process, and another \
+                       machine would not see what was written there in time";
+        reader.problem(line, KEY, message);
+    }
+    if let Some(Signer::Apart(_)) = signer {
+        let message = "and `signer` are both given: a signer remembers what it has signed for one \
+                       instance, and would refuse what another has signed meanwhile";
+        reader.problem(line, KEY, message);
+    }
+    let (path, directory) = (reader.path_of(KEY), reader.directory());
+    let section = keys::open(node, &path, keys::INSTANCES, reader.report())?;
+    let mut inside = Reader::new(section, path, directory, reader.report());
+    let address = inside.parse("address", address);
+    let address = inside.required("address", address, "10.0.0.1:6963");
+    let listen = inside.parse("listen", |text: &str| {
+        address_to_listen(text)
+            .then(|| text.to_owned())
+            .ok_or("is no address: write `:6963`, or `10.0.0.1:6963`")
+    });
+    let lease = inside.parse("lease", values::milliseconds(LEASES.0, LEASES.1));
+    let key = shared_key(&mut inside);
+    let (address, key) = (address?.value, key?);
+    Some(Located {
+        value: InstanceSettings {
+            listen: listen.map_or_else(|| address.clone(), |listen| listen.value),
+            address,
+            key,
+            lease: lease.map_or(Instances::LEASE, |lease| lease.value),
+        },
+        line,
+    })
+}
+
+/// Reads `key`, from wherever a secret may come.
+fn shared_key(reader: &mut Reader<'_, '_>) -> Option<InstanceKey> {
+    let directory = reader.directory();
+    let secret = reader.parse("key", |text| Secret::parse(text, directory));
+    let secret = reader.required("key", secret, "credential:instances")?;
+    if let Some(file) = secret.value.file()
+        && let Some(others) = key::readable_by_others(file)
+    {
+        let message = format!(
+            "{} can be read by {others}: whoever has it can have anything logged; chmod 600",
+            file.display()
+        );
+        reader.warning(secret.line, "key", message);
+    }
+    let text = match secret.value.text() {
+        Ok(text) => text,
+        Err(why) => {
+            reader.problem(secret.line, "key", format!("{} {why}", secret.value));
+            return None;
+        }
+    };
+    match InstanceKey::new(&text) {
+        Ok(key) => Some(key),
+        Err(why) => {
+            reader.problem(secret.line, "key", format!("{} {why}", secret.value));
+            None
+        }
+    }
+}
+
+/// Refuses what does not go with several instances: a lock that the others do not reach, and
+/// `handover`, where the next process would listen on the same address. `logs` are those that
+/// have instances: the key, and its line.
+pub(super) fn fit(
+    lock: &Located<LockPlace>,
+    hands_over: bool,
+    logs: impl IntoIterator<Item = (String, Option<usize>)>,
+    report: &mut Report,
+) {
+    for (key, line) in logs {
+        if let LockPlace::Sqlite(path) = &lock.value {
+            let message = format!(
+                "needs a lock that all instances share, and {} is an SQLite database, which one \
+                 process uses: name PostgreSQL, MariaDB, MySQL or a bucket in `checkpoints`",
+                path.display()
+            );
+            report.problem(line, &key, message);
+        }
+        if hands_over {
+            let message = "and `handover` are both given: an instance that is stopped hands over \
+                           to another one, and its place is taken by its next process later";
+            report.problem(line, &key, message);
+        }
+    }
+}
+
+/// Reads `host:port`: whoever else runs an instance has to reach it.
+fn address(text: &str) -> Result<String, &'static str> {
+    const NONE: &str = "is no address that other machines reach: write `host:port`";
+    let (host, port) = text.rsplit_once(':').ok_or(NONE)?;
+    let usual = |c: char| c.is_ascii_alphanumeric() || ".-_:[]".contains(c);
+    let is_host = !host.is_empty() && host.len() <= 253 && host.chars().all(usual);
+    match port.parse::<u16>() {
+        Ok(1..) if is_host => Ok(text.to_owned()),
+        _ => Err(NONE),
+    }
+}
+
+/// Returns whether this is `:port` or `host:port`.
+fn address_to_listen(text: &str) -> bool {
+    let port = text.strip_prefix(':').map(str::parse::<u16>);
+    port.is_some_and(|port| port.is_ok()) || address(text).is_ok()
+}

@@ -1,0 +1,116 @@
+//! Directories that other machines may have, and whether those see the lock in them.
+//!
+//! One process at a time has the directory of a log, by a lock of the file system
+//! (`flock`). A file system that many machines share can be mounted so that this lock
+//! reaches no further than the machine. Then two machines would write one journal, and
+//! what the lock in a database has signed could be missing from it.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use lucarne_settings::Report;
+
+use super::{LockPlace, LogSettings};
+
+/// Refuses a directory whose lock reaches no further than this machine where the lock of
+/// the log does: with a lock in a file, there is one machine anyway.
+pub(super) fn refuse(lock: &LockPlace, logs: &[LogSettings], report: &mut Report) {
+    if let LockPlace::Sqlite(_) = lock {
+        return;
+    }
+    let Ok(mounts) = std::fs::read_to_string("/proc/self/mountinfo") else {
+        return;
+    };
+    for log in logs {
+        let Some(directory) = log.data.value.directory() else {
+            continue;
+        };
+        if let Some(why) = device(directory).and_then(|device| unseen(&mounts, &device)) {
+            let message = format!(
+                "{} is on a file system of other machines, mounted so that they do not see which \
+                 process has it: {why}. With a lock that other machines reach ({lock}), two of \
+                 them could write one journal",
+                directory.display()
+            );
+            report.problem(log.data.line, log.key_path("localdirectory"), message);
+        }
+    }
+}
+
+/// The file system's number, as `mountinfo` has it.
+fn device(directory: &Path) -> Option<String> {
+    let device = directory.metadata().ok()?.dev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    Some(format!("{major}:{minor}"))
+}
+
+/// Returns why other machines do not see locks on this file system, and what to do;
+/// `None` if they do, or if no other machine has it (`proc_pid_mountinfo(5)`).
+fn unseen(mounts: &str, device: &str) -> Option<&'static str> {
+    let line = mounts
+        .lines()
+        .rev()
+        .find(|line| line.split(' ').nth(2) == Some(device))?;
+    let (_, rest) = line.split_once(" - ")?;
+    let mut words = rest.split(' ');
+    let kind = words.next()?;
+    let options = words.nth(1).unwrap_or_default();
+    let has = |wanted: &[&str]| options.split(',').any(|option| wanted.contains(&option));
+    match kind {
+        "nfs" | "nfs4" if has(&["nolock", "local_lock=all", "local_lock=flock"]) => {
+            Some("mount it without `nolock`, and with `local_lock=none`")
+        }
+        "cifs" | "smb3" if has(&["nobrl", "nolock"]) => Some("mount it without `nobrl`"),
+        "lustre" if !has(&["flock"]) => Some("mount it with `flock`"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(device: &str, kind: &str, options: &str) -> String {
+        format!("36 35 {device} / /srv rw,noatime shared:1 - {kind} server:/export {options}\n")
+    }
+
+    #[test]
+    fn locks_that_other_machines_do_not_see_are_known_by_the_mount() {
+        for (kind, options, refused) in [
+            (
+                "nfs4",
+                "rw,vers=4.2,hard,local_lock=none,addr=192.0.2.1",
+                false,
+            ),
+            ("nfs", "rw,vers=3,nolock,local_lock=all", true),
+            ("nfs", "rw,vers=3,local_lock=flock", true),
+            ("nfs", "rw,vers=3,local_lock=posix", false),
+            ("cifs", "rw,nobrl", true),
+            ("smb3", "rw,cache=strict", false),
+            ("lustre", "rw,flock", false),
+            ("lustre", "rw,localflock", true),
+            ("ceph", "rw", false),
+            ("ext4", "rw,nolock", false),
+        ] {
+            let mounts = line("8:1", "ext4", "rw") + &line("0:42", kind, options);
+            assert_eq!(
+                unseen(&mounts, "0:42").is_some(),
+                refused,
+                "{kind} {options}"
+            );
+            assert_eq!(unseen(&mounts, "8:1"), None);
+            assert_eq!(unseen(&mounts, "9:9"), None);
+        }
+    }
+
+    #[test]
+    fn this_machine_s_own_file_systems_are_found() {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let device = device(Path::new("/proc")).unwrap();
+        assert!(
+            mounts
+                .lines()
+                .any(|line| line.split(' ').nth(2) == Some(device.as_str()))
+        );
+    }
+}

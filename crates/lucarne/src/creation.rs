@@ -1,0 +1,190 @@
+//! The logs that do not exist yet, and their lock: what a start makes of them.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use lucarne_log::{Log, Turn};
+use lucarne_storage::{Lock, LockError};
+
+use crate::commands;
+use crate::config::{Config, DataPlace, LockPlace, LogSettings};
+use crate::inception::{self, Birth};
+use crate::metering::Metering;
+use crate::open::LateLock;
+
+/// The time after which a lock or store that did not answer is asked again whether a log exists.
+const ASK_AGAIN: Duration = Duration::from_secs(2);
+
+/// The day on which a log that does not exist may be created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Creation {
+    /// On its inception day, as a configuration file says.
+    OnInception,
+    /// With its lock database, in a directory that is empty or not there:
+    /// flags alone.
+    InFreshDirectory,
+    /// Never: all there is to create has been created, by the demo.
+    Done,
+}
+
+impl Creation {
+    /// The option by which such a start is told where to listen, for messages.
+    pub(crate) fn listen_option(self) -> &'static str {
+        match self {
+            Creation::OnInception => "`listen:` in the configuration file",
+            Creation::InFreshDirectory => "--http-endpoint",
+            Creation::Done => "--listen",
+        }
+    }
+}
+
+/// Opens the lock; with flags alone, it is made with the log. One that does not
+/// answer now is opened when it does.
+pub(crate) async fn open_lock(
+    config: &Config,
+    creation: Creation,
+    metering: &Metering,
+) -> Result<Arc<dyn Lock>> {
+    let place = &config.checkpoints.value;
+    if creation == Creation::InFreshDirectory {
+        if let LockPlace::Sqlite(path) = place
+            && !path.exists()
+            && let Some(log) = config.logs.iter().find(|log| !is_fresh(&log.data.value))
+        {
+            bail!(
+                "{} has data, but its lock database {} is not there. Name the right one with \
+                 --checkpoints; for data of another log software, see docs/migrating.md",
+                log.data.value,
+                path.display()
+            );
+        }
+        let (lock, said) = commands::init::lock(place).await?;
+        said.iter().for_each(|line| tracing::info!("{line}"));
+        return Ok(lock);
+    }
+    let lock = LateLock::new(place, metering.of("lock"), Turn::now());
+    match lock.open().await {
+        Ok(_) => {}
+        Err(error @ LockError::Failed { .. }) => {
+            tracing::error!(%error, "the lock does not answer; its logs wait for it");
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(Arc::new(lock))
+}
+
+/// Returns true if nothing is there. (Of a bucket, creation itself finds out.)
+fn is_fresh(place: &DataPlace) -> bool {
+    let Some(directory) = place.directory() else {
+        return true;
+    };
+    match std::fs::read_dir(directory) {
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+        // What was begun and cut short has nothing public, and nothing staged.
+        Ok(mut entries) => entries.all(|entry| {
+            entry.is_ok_and(|entry| entry.file_name() == ".lucarne" && holds_nothing(&entry.path()))
+        }),
+    }
+}
+
+/// Returns true if no round was ever staged there.
+fn holds_nothing(own: &Path) -> bool {
+    match std::fs::read_dir(own.join("journal")) {
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+        Ok(mut segments) => segments.next().is_none(),
+    }
+}
+
+/// Creates the logs that may be created now. One that does not exist and may
+/// not be created stays stopped, unless there is no other.
+pub(crate) async fn create_missing(
+    config: &Config,
+    creation: Creation,
+    lock: &Arc<dyn Lock>,
+) -> Result<()> {
+    let mut refusals = Vec::new();
+    for log in &config.logs {
+        match create_if_missing(log, creation, &config.checkpoints.value, &**lock).await {
+            Ok(None) => {}
+            Ok(Some(refusal)) => refusals.push(refusal),
+            Err(error) if is_passing(&error) => {
+                tracing::error!("{error:#}");
+                let (log, place) = (log.clone(), config.checkpoints.value.clone());
+                tokio::spawn(create_later(log, creation, place, Arc::clone(lock)));
+            }
+            // A disk that fails, or a directory that is not ours, is this log's own.
+            Err(error) if is_of_its_data(&error) => refusals.push(format!("{error:#}")),
+            Err(error) => return Err(error),
+        }
+    }
+    if refusals.len() == config.logs.len() {
+        bail!("{}", refusals.join("\n"));
+    }
+    for refusal in refusals {
+        tracing::error!("{refusal}");
+    }
+    Ok(())
+}
+
+/// Creates the log if it does not exist and may be created; else why it is not.
+async fn create_if_missing(
+    log: &LogSettings,
+    creation: Creation,
+    place: &LockPlace,
+    lock: &dyn Lock,
+) -> Result<Option<String>> {
+    if inception::exists(log, lock).await? {
+        return Ok(None);
+    }
+    if let Err(known) = Log::unseen(&log.to_log_config()).await {
+        return Ok(Some(format!("log `{}`: {known}", log.shortname.value)));
+    }
+    let birth = inception::birth(log);
+    let fresh = creation == Creation::InFreshDirectory && is_fresh(&log.data.value);
+    if !fresh && birth != Birth::Today {
+        return Ok(Some(birth.refusal(log, place)));
+    }
+    inception::create(log, lock).await?;
+    tracing::info!(
+        log = log.shortname.value,
+        data = %log.data.value,
+        lock = %lock.location(),
+        "created the log"
+    );
+    Ok(None)
+}
+
+/// Returns true if a store or a server only has to come back.
+fn is_passing(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let lock = cause.downcast_ref::<LockError>();
+        let storage = cause.downcast_ref::<lucarne_storage::AssetError>();
+        use lucarne_storage::AssetError::{Silent, Unavailable};
+        matches!(lock, Some(LockError::Failed { .. }))
+            || matches!(storage, Some(Unavailable { .. } | Silent { .. }))
+    })
+}
+
+/// Returns true if it comes from where the log's data is, and not from the
+/// lock, which all logs share.
+fn is_of_its_data(error: &anyhow::Error) -> bool {
+    let mut causes = error.chain();
+    causes.any(|cause| cause.is::<lucarne_storage::AssetError>() || cause.is::<io::Error>())
+}
+
+/// Decides it once lock and store answer.
+async fn create_later(log: LogSettings, creation: Creation, place: LockPlace, lock: Arc<dyn Lock>) {
+    loop {
+        // Each attempt waits for its answers, too.
+        tokio::time::sleep(ASK_AGAIN).await;
+        match create_if_missing(&log, creation, &place, &*lock).await {
+            Ok(None) => return,
+            Ok(Some(refusal)) => return tracing::error!("{refusal}"),
+            Err(error) if is_passing(&error) => {}
+            Err(error) => return tracing::error!("{error:#}"),
+        }
+    }
+}

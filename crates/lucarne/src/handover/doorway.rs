@@ -1,0 +1,251 @@
+//! The socket at which the process that runs can be asked for its logs.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use lucarne_log::{Log, State};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Mutex, OwnedMutexGuard, mpsc};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::places::{lock_place, log_place, refusal};
+use super::wire::{Hello, LogPlace, Message, Offer, Wire};
+use super::{ANSWER, PREPARING};
+use crate::config::Config;
+
+/// A socket that listens, and does not have its name yet.
+pub(crate) struct Doorway {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+/// The process that is to be handed to, and is ready.
+pub(crate) struct Candidate {
+    pub(super) wire: Wire,
+    pub(super) pid: i32,
+    /// One at a time.
+    _alone: OwnedMutexGuard<()>,
+}
+
+/// What is handed over.
+pub(crate) struct Estate {
+    pub(crate) config: Arc<Config>,
+    pub(crate) logs: Vec<Arc<Log>>,
+    /// Each as `listen` has it.
+    pub(crate) sockets: Vec<(String, OwnedFd)>,
+}
+
+/// Candidates as they come, for as long as this lives.
+pub(crate) struct Candidates {
+    coming: mpsc::Receiver<Candidate>,
+    greeting: JoinHandle<()>,
+    path: PathBuf,
+    /// Device and inode of the socket, by which it is told from a later one.
+    identity: Option<(u64, u64)>,
+}
+
+impl Doorway {
+    /// Listens beside `path`.
+    ///
+    /// # Errors
+    /// If something else than a socket is there, or its directory cannot be written.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let of_path = || format!("`handover`: {}", path.display());
+        if fs::symlink_metadata(path).is_ok_and(|there| !there.file_type().is_socket()) {
+            bail!("{}: something else than a socket is there", of_path());
+        }
+        let next = next_to(path);
+        let opened = || -> io::Result<UnixListener> {
+            // Another start was cut short.
+            match fs::remove_file(&next) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            let listener = UnixListener::bind(&next)?;
+            fs::set_permissions(&next, fs::Permissions::from_mode(0o600))?;
+            Ok(listener)
+        };
+        Ok(Doorway {
+            listener: opened().with_context(of_path)?,
+            path: path.to_owned(),
+        })
+    }
+
+    /// Gives it its name, whatever had that before, and answers there.
+    ///
+    /// # Errors
+    /// If the file system refuses.
+    pub(crate) fn answer(self, estate: Estate) -> Result<Candidates> {
+        let Doorway { listener, path } = self;
+        fs::rename(next_to(&path), &path)
+            .with_context(|| format!("`handover`: {}", path.display()))?;
+        let (found, coming) = mpsc::channel(1);
+        Ok(Candidates {
+            coming,
+            identity: identity(&path),
+            greeting: tokio::spawn(greet_all(listener, Arc::new(estate), found)),
+            path,
+        })
+    }
+}
+
+fn next_to(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".next");
+    path.with_file_name(name)
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let there = fs::symlink_metadata(path).ok()?;
+    Some((there.dev(), there.ino()))
+}
+
+impl Candidates {
+    /// The next one that is ready. May be dropped at any time.
+    pub(crate) async fn next(&mut self) -> Candidate {
+        match self.coming.recv().await {
+            Some(candidate) => candidate,
+            // The task that sends them lives as long as this.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Candidates {
+    fn drop(&mut self) {
+        self.greeting.abort();
+        // The next process has put its own there.
+        if identity(&self.path) == self.identity {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+async fn greet_all(listener: UnixListener, estate: Arc<Estate>, found: mpsc::Sender<Candidate>) {
+    let one = Arc::new(Mutex::new(()));
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let (estate, one, found) = (estate.clone(), one.clone(), found.clone());
+                tokio::spawn(async move {
+                    match greet(stream, &estate, one).await {
+                        Ok(candidate) => drop(found.send(candidate).await),
+                        Err(error) => tracing::warn!("not handed over: {error:#}"),
+                    }
+                });
+            }
+            Err(error) => {
+                tracing::warn!("`handover`: {error}");
+                // As when the process has no descriptor left: not asked in a hurry.
+                tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            }
+        }
+    }
+}
+
+/// Hears what a process wants that came to the socket, and makes it ready.
+async fn greet(stream: UnixStream, estate: &Estate, one: Arc<Mutex<()>>) -> Result<Candidate> {
+    let mut wire = Wire::new(stream);
+    let (user, pid) = wire.peer()?;
+    // Heard out before it is refused: a socket that is closed on what was not
+    // read yet takes the reason with it.
+    let admitted = match hear(&mut wire).await? {
+        Ok(hello) => admit(user, &hello, estate, one)?,
+        Err(why) => Err(why),
+    };
+    match admitted {
+        Ok(alone) => {
+            prepare(&mut wire, estate).await?;
+            Ok(Candidate {
+                wire,
+                pid,
+                _alone: alone,
+            })
+        }
+        Err(why) => {
+            let _ = timeout(ANSWER, wire.send(&Message::Refused(why.clone()))).await;
+            bail!("process {pid}: {why}")
+        }
+    }
+}
+
+/// Returns what it says of itself, or why that is no hello.
+async fn hear(wire: &mut Wire) -> Result<Result<Hello, String>> {
+    match timeout(ANSWER, wire.receive())
+        .await
+        .context("it says nothing")?
+    {
+        Ok(Some(Message::Hello(hello))) => Ok(Ok(hello)),
+        Ok(None) => bail!("it went away"),
+        Ok(Some(_)) => Ok(Err("that is no beginning of a hand-over".to_owned())),
+        Err(error) => Ok(Err(format!("the process that runs says: {error}"))),
+    }
+}
+
+/// Returns the turn of the one process that takes over, or why this one may not.
+fn admit(
+    user: u32,
+    hello: &Hello,
+    estate: &Estate,
+    one: Arc<Mutex<()>>,
+) -> Result<Result<OwnedMutexGuard<()>, String>> {
+    let own = rustix::process::geteuid().as_raw();
+    if user != own && user != 0 {
+        return Ok(Err(format!(
+            "the process that runs is user {own}'s: only that user and root may take over from it, \
+             not user {user}"
+        )));
+    }
+    let Ok(alone) = one.try_lock_owned() else {
+        return Ok(Err("another process is just taking over".to_owned()));
+    };
+    tracing::info!(version = hello.version, "another process asks for the logs");
+    Ok(refuse(hello, estate)?.map_or(Ok(alone), Err))
+}
+
+/// Returns why what it says of itself does not fit.
+fn refuse(hello: &Hello, estate: &Estate) -> Result<Option<String>> {
+    let lock = lock_place(&estate.config.checkpoints.value)?;
+    let settings = std::iter::zip(&estate.config.logs, &estate.logs);
+    // One that was never made is nobody's to go on with.
+    let there = settings.filter(|(_, log)| log.published().is_some());
+    let logs = there.map(|(settings, _)| log_place(settings));
+    let logs: Vec<LogPlace> = logs.collect::<Result<_>>()?;
+    Ok(refusal(hello, &lock, &logs))
+}
+
+async fn prepare(wire: &mut Wire, estate: &Estate) -> Result<()> {
+    let mut sockets = Vec::new();
+    for (_, socket) in &estate.sockets {
+        sockets.push(socket.as_fd().try_clone_to_owned()?);
+    }
+    let running = estate
+        .logs
+        .iter()
+        .filter(|log| log.state() == State::Running);
+    let offer = Message::Offer(Offer {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        sockets: estate
+            .sockets
+            .iter()
+            .map(|(text, _)| text.clone())
+            .collect(),
+        running: running
+            .map(|log| log.config().key.log_id().to_string())
+            .collect(),
+    });
+    timeout(ANSWER, wire.send_with(&offer, &sockets)).await??;
+    match timeout(PREPARING, wire.receive()).await {
+        Ok(Ok(Some(Message::Ready))) => Ok(()),
+        Ok(Ok(Some(Message::Failed(why)))) => bail!("it cannot: {why}"),
+        Ok(Ok(_)) => bail!("it went away before it was ready"),
+        Ok(Err(error)) => Err(error),
+        Err(_) => bail!("it was not ready after {} s", PREPARING.as_secs()),
+    }
+}

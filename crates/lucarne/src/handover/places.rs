@@ -1,0 +1,164 @@
+//! The places of a lock and of logs, in a form that two processes can compare.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use lucarne_ct::verify_checkpoint;
+use lucarne_storage::Lock;
+
+use super::PROTOCOL;
+use super::wire::{Hello, LogPlace};
+use crate::config::{Config, DataPlace, LockPlace, LogSettings};
+use crate::{inception, open};
+
+/// Looks at lock and data beside the process that has them, and says what there is.
+/// Writes nothing.
+///
+/// # Errors
+/// What would keep a log from being opened here, as far as that can be told.
+pub(super) async fn hello(config: &Config) -> Result<Hello> {
+    let place = &config.checkpoints.value;
+    let lock = open::watched_lock(place).await?;
+    let mut logs = Vec::new();
+    for log in &config.logs {
+        // A new one is made once it is this process's turn.
+        if inception::exists(log, &*lock).await? {
+            let of_log = || format!("log `{}`", log.shortname.value);
+            look(log, &*lock).await.with_context(of_log)?;
+            logs.push(log_place(log).with_context(of_log)?);
+        }
+    }
+    Ok(Hello {
+        protocol: PROTOCOL,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        lock: lock_place(place)?,
+        logs,
+    })
+}
+
+/// Sees that the lock holds a checkpoint of this log, and that its data can be read.
+async fn look(log: &LogSettings, lock: &dyn Lock) -> Result<()> {
+    let config = log.to_log_config();
+    let note = lock.load(&config.key.log_id().0).await?.unwrap_or_default();
+    verify_checkpoint(&note, &config.origin, config.key.public_key_spki())
+        .with_context(|| format!("its checkpoint in {}", lock.location()))?;
+    let assets = open::watched_assets(&log.data.value).await?;
+    let published = assets.get("checkpoint").await?;
+    ensure!(
+        published.is_some(),
+        "{} has no checkpoint",
+        assets.location()
+    );
+    Ok(())
+}
+
+pub(super) fn log_place(log: &LogSettings) -> Result<LogPlace> {
+    let data = match &log.data.value {
+        DataPlace::Directory(directory) => file(directory)?,
+        bucket @ DataPlace::Bucket(_) => bucket.to_string(),
+    };
+    Ok(LogPlace {
+        name: log.shortname.value.clone(),
+        id: log.key.log_id().to_string(),
+        data,
+    })
+}
+
+pub(super) fn lock_place(place: &LockPlace) -> Result<String> {
+    match place {
+        LockPlace::Sqlite(path) => file(path),
+        place => Ok(place.to_string()),
+    }
+}
+
+/// A file by what it is: paths may differ.
+fn file(path: &Path) -> Result<String> {
+    let there = path
+        .metadata()
+        .with_context(|| path.display().to_string())?;
+    Ok(format!("file {}:{}", there.dev(), there.ino()))
+}
+
+/// Returns why a process that says this cannot go on with these logs, which run here.
+pub(super) fn refusal(hello: &Hello, lock: &str, logs: &[LogPlace]) -> Option<String> {
+    let version = env!("CARGO_PKG_VERSION");
+    if hello.protocol != PROTOCOL {
+        return Some(format!(
+            "the process that runs (version {version}) speaks version {PROTOCOL} of the hand-over, \
+             this one (version {}) version {}: stop the one that runs, then start this one",
+            hello.version, hello.protocol
+        ));
+    }
+    if hello.lock != lock {
+        let words = "the process that runs has another lock (`checkpoints`): two locks for one log \
+                     would fork it. To move a lock, stop the process that runs first";
+        return Some(words.to_owned());
+    }
+    for ours in logs {
+        let Some(theirs) = hello.logs.iter().find(|theirs| theirs.id == ours.id) else {
+            return Some(format!(
+                "the process that runs has log `{}` (log ID {}), which is not in this \
+                 configuration, or not with that key: nobody would run it. To take a log away, stop \
+                 the process that runs first",
+                ours.name, ours.id
+            ));
+        };
+        if theirs.data != ours.data {
+            return Some(format!(
+                "the process that runs has the data of log `{}` in another place than this \
+                 configuration says. To move them, stop the process that runs first",
+                ours.name
+            ));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(name: &str, id: &str, data: &str) -> LogPlace {
+        LogPlace {
+            name: name.into(),
+            id: id.into(),
+            data: data.into(),
+        }
+    }
+
+    #[test]
+    fn only_the_same_logs_in_the_same_places_are_handed_over() {
+        let ours = [log("a", "1", "file 1:1"), log("b", "2", "s3://b")];
+        let hello = |protocol, lock: &str, logs: &[LogPlace]| Hello {
+            protocol,
+            version: "9.9".into(),
+            lock: lock.into(),
+            logs: logs.to_vec(),
+        };
+        let said = |hello| refusal(&hello, "file 1:7", &ours);
+        // Other names and more logs are no harm.
+        let more = [
+            log("x", "2", "s3://b"),
+            log("new", "3", "file 1:3"),
+            log("a", "1", "file 1:1"),
+        ];
+        assert_eq!(said(hello(PROTOCOL, "file 1:7", &more)), None);
+        for (theirs, words) in [
+            (hello(PROTOCOL + 1, "file 1:7", &more), "(version 9.9)"),
+            (hello(PROTOCOL, "file 1:8", &more), "another lock"),
+            (hello(PROTOCOL, "file 1:7", &more[..2]), "has log `a`"),
+            (
+                hello(
+                    PROTOCOL,
+                    "file 1:7",
+                    &[ours[0].clone(), log("b", "2", "s3://c")],
+                ),
+                "the data of log `b`",
+            ),
+        ] {
+            let said = said(theirs).unwrap();
+            assert!(said.contains(words), "{said}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Taking over, as the process does that was started beside another one.
+
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail, ensure};
+use lucarne_log::{Log, State};
+use tokio::time::timeout;
+
+use super::doorway::{Candidates, Doorway, Estate};
+use super::wire::{Message, Offer, Wire};
+use super::{ANSWER, OPENING, places};
+use crate::config::Config;
+use crate::notify;
+
+/// The hand-over from the process that runs, which has offered it.
+pub(crate) struct Taking {
+    wire: Wire,
+    /// Those that listen, each as the other process's `listen` has it.
+    pub(crate) sockets: Vec<(String, OwnedFd)>,
+    /// IDs of the logs that take submissions there.
+    running: Vec<String>,
+}
+
+/// The state of the process that hands over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Giver {
+    /// It waits for what becomes of it.
+    Waits,
+    /// It has died: whatever happens, there is no way back.
+    Dead,
+}
+
+/// Asks the process that runs, if there is one, for its logs.
+///
+/// # Errors
+/// If it refuses, or does not answer, or is somebody else's; and of what would keep a log
+/// from being opened here, what can be told before.
+pub(crate) async fn ask(path: &Path, config: &Config) -> Result<Option<Taking>> {
+    let of_path = || format!("`handover`: {}", path.display());
+    let mut wire = match Wire::connect(path).await {
+        Ok(wire) => wire,
+        // A process that was killed has left it.
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::NotFound | ErrorKind::ConnectionRefused
+            ) =>
+        {
+            return Ok(None);
+        }
+        Err(error) => return Err(error).with_context(of_path),
+    };
+    let (user, pid) = wire.peer().with_context(of_path)?;
+    let own = rustix::process::geteuid().as_raw();
+    ensure!(
+        user == own || user == 0,
+        "{}: process {pid}, which listens there, is user {user}'s, and this one user {own}'s: run \
+         this one as that user",
+        of_path()
+    );
+    let hello = places::hello(config).await;
+    let hello = hello.context("not taken over, and the process that runs goes on")?;
+    let answer = async {
+        wire.send(&Message::Hello(hello)).await?;
+        wire.receive().await
+    };
+    let answer = timeout(ANSWER, answer).await;
+    let silent = || format!("process {pid}, which listens there, does not answer");
+    match answer.with_context(silent).with_context(of_path)? {
+        Ok(Some(Message::Offer(offer))) => {
+            let Offer {
+                version,
+                sockets: texts,
+                running,
+            } = offer;
+            let sockets = wire.take_sockets();
+            ensure!(
+                sockets.len() == texts.len(),
+                "{}: {} sockets are missing",
+                of_path(),
+                texts.len().abs_diff(sockets.len())
+            );
+            tracing::info!(pid, version, "taking over from the process that runs");
+            Ok(Some(Taking {
+                wire,
+                sockets: std::iter::zip(texts, sockets).collect(),
+                running,
+            }))
+        }
+        Ok(Some(Message::Refused(why))) => bail!("not taken over: {why}"),
+        Ok(Some(_)) => bail!("{}: process {pid} says what it should not", of_path()),
+        // It died before it gave anything.
+        Ok(None) => Ok(None),
+        Err(error) => Err(error).context("not taken over: of the process that runs"),
+    }
+}
+
+impl Taking {
+    /// Says that nothing is left that could fail before, and waits until the sockets
+    /// may be accepted from.
+    ///
+    /// # Errors
+    /// If the other process goes on.
+    pub(crate) async fn accept(&mut self) -> Result<Giver> {
+        if self.wire.send(&Message::Ready).await.is_err() {
+            return Ok(Giver::Dead);
+        }
+        self.next(&Message::Accept).await
+    }
+
+    /// Waits until the other process has let go of the logs.
+    ///
+    /// # Errors
+    /// As [`accept`](Self::accept).
+    pub(crate) async fn yours(&mut self) -> Result<Giver> {
+        self.next(&Message::Yours).await
+    }
+
+    async fn next(&mut self, awaited: &Message) -> Result<Giver> {
+        match self.wire.receive().await? {
+            Some(message) if message == *awaited => Ok(Giver::Waits),
+            None => {
+                tracing::warn!("the other process has died: this one goes on alone");
+                Ok(Giver::Dead)
+            }
+            Some(Message::Withdrawn(why)) => bail!("the other process goes on: {why}"),
+            Some(_) => bail!("the other process says what it should not"),
+        }
+    }
+
+    /// Waits until those of the logs are open that the other process had open.
+    ///
+    /// # Errors
+    /// Which is not, and why; but not if the other process is no more.
+    pub(crate) async fn opened(&mut self, logs: &[Arc<Log>]) -> Result<Giver> {
+        let all = async {
+            for log in logs {
+                let config = log.config();
+                if self.running.contains(&config.key.log_id().to_string()) {
+                    log.started().await;
+                    if let State::Stopped { reason, .. } = log.state() {
+                        bail!("log `{}` cannot be opened: {reason}", config.shortname);
+                    }
+                }
+            }
+            Ok(())
+        };
+        tokio::select! {
+            opened = timeout(OPENING, all) => {
+                opened.unwrap_or_else(|_| bail!("the logs are not open after {} s", OPENING.as_secs()))?;
+                Ok(Giver::Waits)
+            }
+            said = self.wire.receive() => match said? {
+                None => Ok(Giver::Dead),
+                Some(Message::Withdrawn(why)) => bail!("the other process goes on: {why}"),
+                Some(_) => bail!("the other process says what it should not"),
+            },
+        }
+    }
+
+    /// Tells the other process that it may end, and answers in its place.
+    ///
+    /// # Errors
+    /// If the socket cannot have its name: then the other process was told nothing.
+    pub(crate) async fn lead(self, doorway: Doorway, estate: Estate) -> Result<Candidates> {
+        let candidates = doorway.answer(estate)?;
+        // Before the main process of the service, as systemd knows it, ends.
+        notify::ready();
+        // If it is dead, it needs no word.
+        let _ = timeout(ANSWER, self.wire.send(&Message::Leading)).await;
+        Ok(candidates)
+    }
+
+    /// Tells the other process that it has to go on.
+    pub(crate) async fn fail(self, why: String) {
+        let _ = timeout(ANSWER, self.wire.send(&Message::Failed(why))).await;
+    }
+}

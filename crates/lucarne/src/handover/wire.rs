@@ -1,0 +1,270 @@
+//! The messages of a hand-over, a line of JSON each, and the sockets that go with one.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use rustix::cmsg_space;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use serde::{Deserialize, Serialize};
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+
+/// Most bytes of a message: a thousand logs have room.
+const LONGEST: usize = 1 << 20;
+
+/// Most sockets that go with a message.
+pub(super) const MOST_SOCKETS: usize = 64;
+
+/// A message of either side.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Message {
+    /// The next process says what it would run.
+    Hello(Hello),
+    /// Nothing is handed over, for this reason.
+    Refused(String),
+    /// The sockets come with it.
+    Offer(Offer),
+    /// Whatever can fail before the hand-over has not.
+    Ready,
+    /// The sockets are the next process's to accept from.
+    Accept,
+    /// So are the logs.
+    Yours,
+    /// Neither is: the process goes on, for this reason.
+    Withdrawn(String),
+    /// All logs are open at the next process.
+    Leading,
+    /// The next process has let go of everything, for this reason.
+    Failed(String),
+}
+
+/// The first message.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Hello {
+    /// The version of the messages.
+    pub(super) protocol: u32,
+    /// The version of the software.
+    pub(super) version: String,
+    /// The place of the lock.
+    pub(super) lock: String,
+    /// The logs that exist.
+    pub(super) logs: Vec<LogPlace>,
+}
+
+/// A log, and where its data are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct LogPlace {
+    /// Its short name, for messages.
+    pub(super) name: String,
+    /// Its ID, in base64.
+    pub(super) id: String,
+    /// The place of its data.
+    pub(super) data: String,
+}
+
+/// The answer to [`Hello`].
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Offer {
+    /// The version of the software.
+    pub(super) version: String,
+    /// The sockets, in the order in which they come.
+    pub(super) sockets: Vec<String>,
+    /// IDs of the logs that take submissions now.
+    pub(super) running: Vec<String>,
+}
+
+/// One side of the connection between both processes.
+pub(super) struct Wire {
+    stream: UnixStream,
+    received: Vec<u8>,
+    /// Sockets that have come with what was received.
+    sockets: VecDeque<OwnedFd>,
+}
+
+impl Wire {
+    pub(super) fn new(stream: UnixStream) -> Self {
+        Wire {
+            stream,
+            received: Vec::new(),
+            sockets: VecDeque::new(),
+        }
+    }
+
+    pub(super) async fn connect(path: &Path) -> io::Result<Self> {
+        Ok(Wire::new(UnixStream::connect(path).await?))
+    }
+
+    /// Returns the user and the process at the other side, as the kernel knows them.
+    pub(super) fn peer(&self) -> io::Result<(u32, i32)> {
+        let peer = self.stream.peer_cred()?;
+        Ok((peer.uid(), peer.pid().unwrap_or_default()))
+    }
+
+    pub(super) async fn send(&self, message: &Message) -> Result<()> {
+        self.send_with(message, &[]).await
+    }
+
+    /// Sends a message, and sockets with it.
+    pub(super) async fn send_with(&self, message: &Message, sockets: &[OwnedFd]) -> Result<()> {
+        ensure!(
+            sockets.len() <= MOST_SOCKETS,
+            "{} sockets are more than can be handed over, which is {MOST_SOCKETS}",
+            sockets.len()
+        );
+        let mut line = serde_json::to_vec(message)?;
+        line.push(b'\n');
+        ensure!(
+            line.len() <= LONGEST,
+            "a message of {} bytes is too long",
+            line.len()
+        );
+        let (mut rest, mut sockets) = (&line[..], sockets);
+        while !rest.is_empty() {
+            let sent = self.stream.async_io(Interest::WRITABLE, || {
+                send_some(&self.stream, rest, sockets)
+            });
+            rest = &rest[sent.await?..];
+            sockets = &[];
+        }
+        Ok(())
+    }
+
+    /// The next message; `None` if the other side has ended. May be dropped at any time:
+    /// nothing is lost.
+    pub(super) async fn receive(&mut self) -> Result<Option<Message>> {
+        loop {
+            if let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.received.drain(..=end).collect();
+                let message = serde_json::from_slice(&line);
+                return message
+                    .map(Some)
+                    .context("it speaks another version of the hand-over");
+            }
+            ensure!(self.received.len() <= LONGEST, "its message has no end");
+            let mut chunk = vec![0; 16 << 10];
+            let reading = self.stream.async_io(Interest::READABLE, || {
+                receive_some(&self.stream, &mut chunk)
+            });
+            match reading.await {
+                Ok((0, _)) => return Ok(None),
+                Ok((bytes, sockets)) => {
+                    self.received.extend_from_slice(&chunk[..bytes]);
+                    self.sockets.extend(sockets);
+                }
+                // It died with something unread.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The sockets that have come so far.
+    pub(super) fn take_sockets(&mut self) -> Vec<OwnedFd> {
+        self.sockets.drain(..).collect()
+    }
+}
+
+fn send_some(stream: &UnixStream, bytes: &[u8], sockets: &[OwnedFd]) -> io::Result<usize> {
+    let borrowed: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MOST_SOCKETS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !borrowed.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&borrowed)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    Ok(sendmsg(
+        stream,
+        &[IoSlice::new(bytes)],
+        &mut control,
+        flags,
+    )?)
+}
+
+fn receive_some(stream: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MOST_SOCKETS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let received = recvmsg(stream, &mut [IoSliceMut::new(bytes)], &mut control, flags)?;
+    let mut sockets = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            sockets.extend(rights);
+        }
+    }
+    Ok((received.bytes, sockets))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn messages_arrive_whole_and_sockets_with_them() {
+        let (one, other) = UnixStream::pair().unwrap();
+        let (one, mut other) = (Wire::new(one), Wire::new(other));
+        let long = Message::Refused("x".repeat(200_000));
+        let offer = Message::Offer(Offer {
+            version: "1".into(),
+            sockets: vec![":1".into()],
+            running: Vec::new(),
+        });
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        let sending = async {
+            one.send(&long).await.unwrap();
+            one.send_with(&offer, &[socket.into()]).await.unwrap();
+            one.send(&Message::Ready).await.unwrap();
+        };
+        let receiving = async {
+            assert_eq!(other.receive().await.unwrap(), Some(long_again()));
+            assert!(matches!(
+                other.receive().await.unwrap(),
+                Some(Message::Offer(_))
+            ));
+            let mut sockets = other.take_sockets();
+            let socket = std::net::TcpListener::from(sockets.remove(0));
+            assert_eq!(socket.local_addr().unwrap(), address);
+            assert_eq!(other.receive().await.unwrap(), Some(Message::Ready));
+        };
+        tokio::join!(sending, receiving);
+        drop(one);
+        assert_eq!(other.receive().await.unwrap(), None);
+    }
+
+    fn long_again() -> Message {
+        Message::Refused("x".repeat(200_000))
+    }
+
+    #[tokio::test]
+    async fn what_is_no_message_is_another_version() {
+        for wrong in [&b"{\"surrender\":1}\n"[..], b"\n", b"\xff\n"] {
+            let (one, other) = UnixStream::pair().unwrap();
+            one.writable().await.unwrap();
+            one.try_write(wrong).unwrap();
+            let error = Wire::new(other).receive().await.unwrap_err();
+            assert!(error.to_string().contains("another version"), "{error}");
+        }
+        let (one, other) = UnixStream::pair().unwrap();
+        let endless = tokio::spawn(async move {
+            while one.writable().await.is_ok() {
+                if one
+                    .try_write(&[b' '; 4096])
+                    .is_err_and(|e| e.kind() != io::ErrorKind::WouldBlock)
+                {
+                    return;
+                }
+            }
+        });
+        let error = Wire::new(other).receive().await.unwrap_err();
+        assert!(error.to_string().contains("no end"), "{error}");
+        endless.await.unwrap();
+    }
+}

@@ -1,0 +1,37 @@
+//! The process that takes over from this one when it is asked to upgrade (SIGUSR2).
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The path of this program as it was at the start: what is there later may be newer.
+static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
+
+/// Remembers where this program is.
+pub(crate) fn remember() {
+    PROGRAM.get_or_init(|| std::env::current_exe().ok());
+}
+
+/// Starts the program that is there now, as this one was started. It takes over by
+/// itself; if it cannot, it says why, and this process goes on.
+pub(crate) fn start() {
+    let Some(Some(program)) = PROGRAM.get() else {
+        return tracing::error!("SIGUSR2: it is not known where this program is");
+    };
+    let program = program.clone();
+    let mut command = Command::new(&program);
+    command.args(std::env::args_os().skip(1));
+    match command.spawn() {
+        Ok(mut child) => {
+            tracing::info!(pid = child.id(), program = %program.display(), "SIGUSR2: started");
+            tokio::task::spawn_blocking(move || match child.wait() {
+                Ok(status) => tracing::error!(
+                    pid = child.id(),
+                    "the process that was to take over: {status}"
+                ),
+                Err(error) => tracing::warn!(%error, "the process that was to take over"),
+            });
+        }
+        Err(error) => tracing::error!("SIGUSR2: {} cannot be started: {error}", program.display()),
+    }
+}

@@ -1,0 +1,131 @@
+//! The work that a server does beside serving.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lucarne_http::Tls;
+use lucarne_log::Log;
+
+use crate::config::{Config, LogSettings, Report};
+use crate::handover::{Candidate, Candidates};
+use crate::roots::{self, Remember};
+use crate::signals::{Signals, Wish};
+use crate::{successor, tls};
+
+/// The time between two looks for changed TLS files.
+const WATCH_TLS: Duration = Duration::from_secs(2);
+/// The time after which CCADB is asked again for new roots.
+const WATCH_CCADB: Duration = Duration::from_secs(15 * 60);
+
+/// The work that is done beside serving.
+pub(crate) struct Upkeep {
+    pub(crate) config: Arc<Config>,
+    pub(crate) logs: Vec<Arc<Log>>,
+    pub(crate) tls: Option<Arc<Tls>>,
+    pub(crate) tls_watch: tls::Watch,
+    /// True if SIGHUP means that nobody watches any more: the demo.
+    pub(crate) terminal: bool,
+}
+
+/// The things that end or interrupt serving.
+pub(crate) enum Wanted {
+    /// A stop.
+    Stop,
+    /// The logs, by another process.
+    Logs(Candidate),
+}
+
+impl Upkeep {
+    /// Rereads what changes until a signal asks to stop, or another process for the logs.
+    pub(crate) async fn until_wanted(
+        &mut self,
+        signals: &mut Signals,
+        mut candidates: Option<&mut Candidates>,
+    ) -> Wanted {
+        let mut look_at_tls = tokio::time::interval(WATCH_TLS);
+        let mut ask_ccadb = tokio::time::interval(WATCH_CCADB);
+        ask_ccadb.reset();
+        loop {
+            let candidate = async {
+                match candidates.as_deref_mut() {
+                    Some(candidates) => candidates.next().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                wish = signals.next() => match wish {
+                    Wish::Stop(name) => {
+                        tracing::info!("{name}: taking no more submissions, finishing the round");
+                        return Wanted::Stop;
+                    }
+                    Wish::Reread if self.terminal => {
+                        tracing::info!("SIGHUP: the terminal is gone, finishing the round");
+                        return Wanted::Stop;
+                    }
+                    Wish::Reread => {
+                        tracing::info!("SIGHUP: reading roots and TLS files again");
+                        self.reread_roots(|_| true);
+                        self.reread_tls();
+                    }
+                    Wish::Successor => match self.config.handover {
+                        Some(_) => successor::start(),
+                        None => tracing::error!(
+                            "SIGUSR2: without `handover` in the configuration, nothing can be handed over"
+                        ),
+                    },
+                },
+                candidate = candidate => return Wanted::Logs(candidate),
+                _ = look_at_tls.tick() => if self.tls_watch.changed() {
+                    self.reread_tls();
+                },
+                _ = ask_ccadb.tick() => self.reread_roots(|log| log.roots.ccadb.is_some()),
+            }
+        }
+    }
+
+    /// Reads roots again, beside everything else.
+    fn reread_roots(&self, which: impl Fn(&LogSettings) -> bool) {
+        for (place, log) in self.logs.iter().enumerate() {
+            if which(&self.config.logs[place]) {
+                let (config, log) = (Arc::clone(&self.config), Arc::clone(log));
+                tokio::task::spawn_blocking(move || reread(&config.logs[place], &log));
+            }
+        }
+    }
+
+    fn reread_tls(&self) {
+        let Some((files, tls)) = self.config.tls.as_ref().zip(self.tls.as_ref()) else {
+            return;
+        };
+        match tls::reload(tls, &files.certificate.value, &files.key.value) {
+            Ok(()) => {
+                tracing::info!(certificate = %files.certificate.value.display(), "TLS files read");
+            }
+            Err(error) => {
+                tracing::error!("{error:#}; the old certificate goes on being served");
+            }
+        }
+    }
+}
+
+/// Reads the roots of one log again. If there is a problem with them, it keeps
+/// those it has.
+fn reread(settings: &LogSettings, log: &Log) {
+    let mut report = Report::on(None);
+    let roots = roots::load(settings, Remember::Yes, &mut report);
+    for line in report.warning_lines() {
+        tracing::warn!("{line}");
+    }
+    for line in report.problem_lines() {
+        tracing::error!("{line}; the roots stay as they were");
+    }
+    if !report.problems().is_empty() || log.roots().same_as(&roots) {
+        return;
+    }
+    tracing::info!(
+        log = settings.shortname.value,
+        roots = roots.len(),
+        "roots read"
+    );
+    log.set_roots(roots);
+}

@@ -1,0 +1,112 @@
+//! Limits of what is taken and of what is read.
+
+use super::*;
+
+#[test]
+fn reads_are_limited_unless_that_is_off() {
+    let directory = files();
+    let limits = |top: &str| {
+        let (config, said) = read(&format!("{top}{}", with("")), directory.path());
+        assert_eq!(said, "", "{top}");
+        config.unwrap().http
+    };
+    let usual = limits("");
+    let reads = usual.reads.unwrap();
+    assert_eq!(
+        (reads.client, reads.no_contact),
+        (Rate::per_second(5000, 500), Rate::per_second(10_000, 1000))
+    );
+    assert!(
+        usual.trusted_proxies.is_none(),
+        "nothing is said of proxies"
+    );
+    assert!(limits("read_limits: off\n").reads.is_none());
+    let reads = limits("read_limits: {client_rate: 7, no_contact_burst: 9, remembered: 64}\n")
+        .reads
+        .unwrap();
+    assert_eq!(
+        (reads.client, reads.no_contact),
+        (Rate::per_second(5000, 7), Rate::per_second(9, 1000))
+    );
+    assert_eq!(reads.clients, 64);
+    let proxies = |list: &str| {
+        let proxies = limits(&format!("http: {{trusted_proxies: {list}}}\n"))
+            .trusted_proxies
+            .unwrap();
+        proxies.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(proxies("[]"), Vec::<String>::new(), "there are none");
+    assert_eq!(proxies("127.0.0.1"), ["127.0.0.1/32"]);
+    assert_eq!(
+        proxies("[10.0.0.0/8, \"2001:db8::/32\"]"),
+        ["10.0.0.0/8", "2001:db8::/32"]
+    );
+    let wrong = said(&format!(
+        "read_limits: {{client_rate: 0, client_burst: many, rate: 1}}\nhttp: {{trusted_proxies: proxy.example}}\n{}",
+        with("")
+    ));
+    for part in [
+        "client_rate",
+        "client_burst",
+        "read_limits.rate",
+        "proxy.example",
+    ] {
+        assert!(wrong.contains(part), "{part}: {wrong}");
+    }
+}
+
+#[test]
+fn the_lanes_of_submissions_are_read() {
+    let directory = files();
+    let lanes = |settings: &str| match read(&with(settings), directory.path()) {
+        (Some(config), said) if said.is_empty() => Ok(config.logs[0].lanes.clone()),
+        (_, said) => Err(said),
+    };
+    let usual = LaneConfig::default();
+    assert_eq!(usual.freshness, Duration::from_secs(28 * 3600));
+    assert_eq!(lanes(""), Ok(usual.clone()));
+    let settings = "freshness: 36h30m\nbacklog: {rate: 100, pool: 500}";
+    let given = LaneConfig {
+        freshness: Duration::from_secs(36 * 3600 + 1800),
+        old_rate: NonZeroU32::new(100),
+        old_pool: Some(500),
+    };
+    assert_eq!(lanes(settings), Ok(given));
+    let with_rate = LaneConfig {
+        old_rate: NonZeroU32::new(1),
+        ..usual
+    };
+    assert_eq!(lanes("backlog: {rate: 1}"), Ok(with_rate));
+    for (settings, expected) in [
+        (
+            "backlog: {pool: 300}\npoolsize: 200",
+            "lucarne.yaml:10: logs[a].backlog.pool: 300 entries are more than `poolsize`, 200, has \
+             for all",
+        ),
+        (
+            "backlog: {rate: 0}",
+            "lucarne.yaml:10: logs[a].backlog.rate: `0` is too small: at least 1 entries a second",
+        ),
+        (
+            "backlog: {poll: 3}",
+            "lucarne.yaml:10: logs[a].backlog.poll: no such key; did you mean `pool`?",
+        ),
+        (
+            "backlog: 100",
+            "lucarne.yaml:10: logs[a].backlog: must be a map of keys, but is a single value",
+        ),
+        (
+            "freshness: 28",
+            "lucarne.yaml:10: logs[a].freshness: `28` has no unit: write 28s or 28ms",
+        ),
+    ] {
+        assert_eq!(lanes(settings), Err(expected.to_owned()));
+    }
+}
+
+#[test]
+fn no_pool_limit_is_zero_as_in_sunlight() {
+    let directory = files();
+    let config = read(&with("poolsize: 0"), directory.path()).0.unwrap();
+    assert_eq!(config.logs[0].pool_size.value, u32::MAX as usize);
+}

@@ -1,0 +1,60 @@
+//! Where things are: data, locks, prefixes.
+
+use super::*;
+
+#[test]
+fn data_may_be_in_buckets() {
+    let directory = files();
+    let yaml = "listen: [\":0\"]\n\
+         checkpoints: postgres://u:secret@host/db\n\
+         defaults: {roots: roots.pem, s3bucket: logs, s3region: eu-central-1, s3endpoint: \"http://127.0.0.1:9000\"}\n\
+         logs:\n\
+         - {shortname: a, submissionprefix: \"https://ct.example/a\", secret: a.bin, s3keyprefix: a/, cache: ca}\n\
+         - {shortname: b, submissionprefix: \"https://ct.example/b\", secret: b.bin, localdirectory: b}\n";
+    let (config, said) = read(yaml, directory.path());
+    assert_eq!(said, "");
+    let config = config.unwrap();
+    let shown = |log: usize| config.logs[log].data.value.to_string();
+    assert_eq!(shown(0), "s3://logs/a/ at http://127.0.0.1:9000");
+    // Its own place replaces that of the defaults.
+    assert_eq!(shown(1), directory.path().join("b").display().to_string());
+    // Rounds cost requests there.
+    let period = |log: usize| config.logs[log].period.value.as_millis();
+    assert_eq!((period(0), period(1)), (1000, 200));
+    assert_eq!(config.checkpoints.value.to_string(), "postgres://u@host/db");
+    assert!(!format!("{config:?}").contains("secret@"));
+}
+
+#[test]
+fn the_lock_is_a_path_or_a_url() {
+    let directory = files();
+    let shown = |place: &str| {
+        let (config, said) = read(&lock(place), directory.path());
+        assert_eq!(said, "", "{place}");
+        let shown = config.unwrap().checkpoints.value.to_string();
+        shown.replace(&directory.path().display().to_string(), "DIR")
+    };
+    assert_eq!(shown("sqlite:lock.db"), "DIR/lock.db");
+    assert_eq!(shown("mysql://u:p@h/db"), "mysql://u@h/db");
+    assert_eq!(
+        shown("s3://b/lock?endpoint=http://h:1&region=eu"),
+        "s3://b/lock/ at http://h:1"
+    );
+    assert_eq!(
+        shown("gs://b/lock?credentials=none&endpoint=http://h:1"),
+        "gs://b/lock/ at http://h:1"
+    );
+    assert_eq!(
+        shown("az://c/lock?account=us"),
+        "az://c/lock/ of account us"
+    );
+}
+
+#[test]
+fn ports_and_plain_http_in_prefixes() {
+    let directory = files();
+    let yaml = with("").replace("https://ct.example/a/", "http://[::1]:6962");
+    let config = read(&yaml, directory.path()).0.unwrap();
+    assert_eq!(config.logs[0].origin, "[::1]:6962");
+    assert_eq!(config.logs[0].submission.value.url, "http://[::1]:6962/");
+}

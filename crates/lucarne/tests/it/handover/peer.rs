@@ -1,0 +1,75 @@
+//! The other side of a hand-over, played by a test: it may stop at any step.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use lucarne_ct::LogKey;
+use lucarne_testkit::LogUnderTest;
+use serde_json::{Value, json};
+
+use crate::common::PATIENCE;
+
+/// A process that asks for the logs of the one that runs.
+pub(super) struct Asker {
+    stream: UnixStream,
+    lines: BufReader<UnixStream>,
+}
+
+impl Asker {
+    pub(super) fn connect(log: &LogUnderTest) -> Self {
+        let stream = UnixStream::connect(log.path().join("handover.sock")).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let lines = BufReader::new(stream.try_clone().unwrap());
+        Asker { stream, lines }
+    }
+
+    pub(super) fn say(&mut self, message: &Value) {
+        writeln!(self.stream, "{message}").unwrap();
+    }
+
+    /// What the other side says; null if it has ended.
+    pub(super) fn hear(&mut self) -> Value {
+        let mut line = String::new();
+        match self.lines.read_line(&mut line) {
+            Ok(1..) => serde_json::from_str(&line).unwrap(),
+            _ => Value::Null,
+        }
+    }
+
+    /// Asks as a process with the same configuration would, up to the offer.
+    pub(super) fn offered(log: &LogUnderTest) -> Self {
+        loop {
+            let mut asker = Self::connect(log);
+            asker.say(&hello(log));
+            let offer = asker.hear();
+            match offer["refused"].as_str() {
+                // It has not noticed yet that the one before has gone.
+                Some(why) if why.contains("just taking over") => {}
+                _ => {
+                    assert!(offer["offer"].is_object(), "{offer}");
+                    return asker;
+                }
+            }
+        }
+    }
+}
+
+/// What a process with the same configuration says first.
+pub(super) fn hello(log: &LogUnderTest) -> Value {
+    let seed = fs::read(log.path().join("seed.bin")).unwrap();
+    let id = LogKey::from_seed(&seed).unwrap().log_id().to_string();
+    json!({"hello": {
+        "protocol": 1,
+        "version": "0.0.0",
+        "lock": file(&log.path().join("lock.sqlite")),
+        "logs": [{"name": "test", "id": id, "data": file(&log.data())}],
+    }})
+}
+
+fn file(path: &Path) -> String {
+    let there = path.metadata().unwrap();
+    format!("file {}:{}", there.dev(), there.ino())
+}

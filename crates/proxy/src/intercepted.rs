@@ -1,0 +1,57 @@
+//! Serving HTTP to a client inside of TLS, as if by the server that it wanted.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::connection::{builder_http1, builder_http2, tell};
+use crate::core::{Core, Phase};
+use crate::exchange;
+use crate::interim::InterimStream;
+use crate::session::Session;
+
+/// Serves what a client sends that was meant for a server.
+pub(crate) async fn serve<S>(mut session: Session, stream: S, http2: bool)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let core = session.core.clone();
+    let client = session.client;
+    let (stream, interim) = InterimStream::new(stream);
+    session.interim = Some(interim).filter(|_| !http2);
+    let session = Arc::new(session);
+    let stream = TokioIo::new(stream);
+    let service = service_fn(move |request| {
+        let session = session.clone();
+        async move { Ok::<_, Infallible>(exchange::answer(&session, request).await) }
+    });
+    match http2 {
+        true => {
+            let connection = builder_http2(&core.limits).serve_connection(stream, service);
+            attend(&core, client, connection, |it| it.graceful_shutdown()).await;
+        }
+        false => {
+            let connection = builder_http1(&core.limits).serve_connection(stream, service);
+            let connection = connection.with_upgrades();
+            attend(&core, client, connection, |it| it.graceful_shutdown()).await;
+        }
+    }
+}
+
+/// Serves a connection to its end, which `close` asks for when the proxy stops.
+async fn attend<C>(core: &Core, client: SocketAddr, connection: C, close: impl FnOnce(Pin<&mut C>))
+where
+    C: Future<Output = Result<(), hyper::Error>>,
+{
+    let mut connection = pin!(connection);
+    tokio::select! {
+        ended = connection.as_mut() => return tell(client, ended),
+        () = core.reached(Phase::Closing) => close(connection.as_mut()),
+    }
+    tell(client, connection.await);
+}

@@ -1,0 +1,71 @@
+//! State that all users of the scenario share: the logs, and what they have named.
+
+use lucarne_ct::Fingerprint;
+use lucarne_load::PrepareError;
+use parking_lot::Mutex;
+
+use super::options::CtReadOptions;
+use super::response_cache::ResponseCache;
+use crate::ct::monitored_log::{MonitoredLog, OpenedLogs};
+
+/// State that all users share.
+pub(super) struct SharedState {
+    pub(super) options: CtReadOptions,
+    pub(super) seed: u64,
+    pub(super) logs: OpenedLogs<Log>,
+}
+
+/// One of the logs that are read.
+pub(super) struct Log {
+    pub(super) monitored: MonitoredLog,
+    pub(super) cache: Option<ResponseCache>,
+    /// Certificates that entries have named.
+    pub(super) issuers: Mutex<Vec<Fingerprint>>,
+}
+
+/// The number of names of certificates that are kept to read at random.
+const ISSUERS: usize = 256;
+
+impl AsRef<MonitoredLog> for Log {
+    fn as_ref(&self) -> &MonitoredLog {
+        &self.monitored
+    }
+}
+
+impl SharedState {
+    pub(super) fn new(options: CtReadOptions, seed: u64) -> Self {
+        SharedState {
+            options,
+            seed,
+            logs: OpenedLogs::default(),
+        }
+    }
+
+    pub(super) async fn prepare(&self) -> Result<(), PrepareError> {
+        self.logs.open(self.open()).await
+    }
+
+    async fn open(&self) -> Result<Vec<Log>, PrepareError> {
+        let options = self.options.logs();
+        let mut logs = Vec::new();
+        for target in options.targets().await? {
+            logs.push(Log {
+                monitored: MonitoredLog::begin(target, &options).await?,
+                cache: self.options.cache.then(ResponseCache::default),
+                issuers: Mutex::default(),
+            });
+        }
+        Ok(logs)
+    }
+}
+
+impl Log {
+    pub(super) fn named(&self, fingerprints: impl IntoIterator<Item = Fingerprint>) {
+        let mut issuers = self.issuers.lock();
+        for fingerprint in fingerprints {
+            if issuers.len() < ISSUERS && !issuers.contains(&fingerprint) {
+                issuers.push(fingerprint);
+            }
+        }
+    }
+}
