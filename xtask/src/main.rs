@@ -25,9 +25,12 @@ Usage: cargo xtask <command>
 Commands:
   test                  everything that must pass before a change lands: format,
                         clippy, tests, doc tests, documentation, the default build,
-                        a log alone, dependencies, a minute of fuzzing
-  test --tests          the tests alone, all programs of all crates side by side;
-                        RUST_TEST_THREADS says how many tests at a time in each
+                        a log alone, dependencies, a minute of fuzzing. A failed test
+                        runs again, alone, up to twice; if it passes, it is flaky
+  test --tests          the tests alone; RUST_TEST_THREADS is the number of tests at a
+                        time in each program
+  test NAME...          the tests whose names contain one of these
+  test --strict ...     the same; a flaky test fails the run
   fuzz [--seconds N] [TARGET...]
                         fuzz the targets of fuzz/targets (all, unless named), each for
                         N seconds [default: all of them share a minute]
@@ -63,8 +66,7 @@ fn run(arguments: Vec<String>) -> Result<()> {
         bail!("say what to do\n\n{USAGE}");
     };
     match command.as_str() {
-        "test" if rest.is_empty() => test::everything(),
-        "test" if matches!(rest, [what] if what == "--tests") => test::tests(),
+        "test" => test(rest),
         "fuzz" => {
             let (each, targets) = fuzz_arguments(rest)?;
             fuzz::run(each, targets)
@@ -84,6 +86,26 @@ fn run(arguments: Vec<String>) -> Result<()> {
             Ok(())
         }
         _ => bail!("cannot do `{}`\n\n{USAGE}", arguments.join(" ")),
+    }
+}
+
+/// Runs all steps, the tests alone, or the named tests.
+fn test(arguments: &[String]) -> Result<()> {
+    let (flags, names): (Vec<_>, Vec<_>) = arguments
+        .iter()
+        .cloned()
+        .partition(|argument| argument.starts_with('-'));
+    let has = |flag: &str| flags.iter().any(|given| given == flag);
+    if let Some(flag) = flags
+        .iter()
+        .find(|flag| !["--tests", "--strict"].contains(&flag.as_str()))
+    {
+        bail!("unknown flag `{flag}`\n\n{USAGE}");
+    }
+    if has("--tests") || !names.is_empty() {
+        test::tests(&names, has("--strict"))
+    } else {
+        test::everything(has("--strict"))
     }
 }
 

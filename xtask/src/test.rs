@@ -2,29 +2,40 @@
 //! binaries and the doc tests share one build.
 
 use std::process::Command;
+use std::thread;
 
 use anyhow::Result;
 
+use crate::programs::Report;
 use crate::step::{Steps, cargo, check, in_ci};
 use crate::{deny, fuzz, programs, root};
 
-pub(crate) fn everything() -> Result<()> {
+/// Runs every step. With `strict`, a flaky test fails the run.
+pub(crate) fn everything(strict: bool) -> Result<()> {
     let mut steps = Steps::default();
-    // It installs what this machine lets us. A test that then misses a server
-    // fails and says how to get it.
-    steps.run("servers for the tests", || {
-        check(Command::new("scripts/install-test-tools").current_dir(root()))
+    let mut report = Report::default();
+    // Servers are installed while the tests are built: the first waits for downloads.
+    thread::scope(|scope| {
+        let servers = scope.spawn(install_servers);
+        steps.run("format", || {
+            check(&mut cargo("fmt --all --check"))?;
+            check(&mut cargo("fmt --manifest-path fuzz/Cargo.toml --check"))
+        })?;
+        steps.run("clippy, and build of the tests", || {
+            check(&mut linted(
+                "test --workspace --all-targets --locked --no-run",
+            ))
+        })?;
+        steps.run("servers for the tests", || match servers.join() {
+            Ok(installed) => installed,
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
     })?;
-    steps.run("format", || {
-        check(&mut cargo("fmt --all --check"))?;
-        check(&mut cargo("fmt --manifest-path fuzz/Cargo.toml --check"))
+    steps.run("tests", || {
+        report = run_programs(&[])?;
+        println!("{report}");
+        report.verdict(strict)
     })?;
-    steps.run("clippy, and build of the tests", || {
-        check(&mut linted(
-            "test --workspace --all-targets --locked --no-run",
-        ))
-    })?;
-    steps.run("tests", tests)?;
     steps.run("doc tests", || {
         check(&mut linted("test --workspace --doc --locked"))
     })?;
@@ -42,8 +53,14 @@ pub(crate) fn everything() -> Result<()> {
         Err(reason) if !in_ci() => steps.skip("fuzzing", &reason),
         _ => steps.run("fuzzing", || fuzz::run(None, &[]))?,
     }
-    println!("\nEverything passed.\n{steps}");
+    println!("\nEverything passed.\n{steps}\n{report}");
     Ok(())
+}
+
+/// Installs what this machine lets us. A test that then misses a server fails and says
+/// how to get it.
+fn install_servers() -> Result<()> {
+    check(Command::new("scripts/install-test-tools").current_dir(root()))
 }
 
 /// The builds that others make, where no test asks for a feature of a dependency
@@ -60,9 +77,16 @@ fn builds() -> Result<()> {
     ))
 }
 
-/// All test programs of all crates.
-pub(crate) fn tests() -> Result<()> {
-    programs::run(&mut linted("test --workspace --tests --locked --no-run"))
+/// Runs the tests of all crates whose names contain one of `filters`, or all tests.
+pub(crate) fn tests(filters: &[String], strict: bool) -> Result<()> {
+    let report = run_programs(filters)?;
+    println!("{report}");
+    report.verdict(strict)
+}
+
+fn run_programs(filters: &[String]) -> Result<Report> {
+    let mut build = linted("test --workspace --tests --locked --no-run");
+    programs::run(&mut build, filters)
 }
 
 /// `cargo` that compiles our crates with clippy, which denies warnings and for
