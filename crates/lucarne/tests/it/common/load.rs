@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use lucarne_ct::EntryKind;
 use lucarne_mint::{Authority, CaOptions, Chain, KeyType};
 use lucarne_testkit::{Audit, Client, LogUnderTest, Report, Response};
+use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
 
 use super::pki;
 
@@ -49,6 +51,8 @@ pub(crate) struct Load {
     issuers: Mutex<Vec<Authority>>,
     submissions: Mutex<Vec<Submission>>,
     problems: Mutex<Vec<String>>,
+    /// The choices are the same in every run, but for the order of concurrent clients.
+    rng: Mutex<StdRng>,
     pub(crate) promised: AtomicUsize,
     pub(crate) refused: AtomicUsize,
     over: AtomicBool,
@@ -68,6 +72,7 @@ impl Load {
             issuers: Mutex::new(vec![pki.p256.clone(), pki.p384.clone(), pki.rsa.clone()]),
             submissions: Mutex::default(),
             problems: Mutex::default(),
+            rng: Mutex::new(StdRng::seed_from_u64(1)),
             promised: AtomicUsize::new(0),
             refused: AtomicUsize::new(0),
             over: AtomicBool::new(false),
@@ -166,7 +171,7 @@ impl Load {
 
     /// Something new that will be asked about again.
     pub(crate) fn fresh(&self) -> Submission {
-        let kind = match rand::random_bool(0.5) {
+        let kind = match self.happens(0.5) {
             true => EntryKind::X509,
             false => EntryKind::Precert,
         };
@@ -176,24 +181,34 @@ impl Load {
     }
 
     fn pick(&self) -> Submission {
-        if rand::random_bool(0.25)
-            && let Some(old) = self.submissions.lock().unwrap().choose(&mut rand::rng())
+        if self.happens(0.25)
+            && let Some(old) = self.choose(&self.submissions)
         {
-            return old.clone();
+            return old;
         }
         self.fresh()
     }
 
     /// An intermediate, now and then a new one: issuers are files too.
     fn issuer(&self) -> Authority {
-        if rand::random_bool(0.02) {
+        if self.happens(0.02) {
             let options = CaOptions::named("Lucarne Test New", KeyType::EcdsaP256);
             let new = pki().root.intermediate(&options).unwrap();
             self.issuers.lock().unwrap().push(new.clone());
             return new;
         }
-        let issuers = self.issuers.lock().unwrap();
-        issuers.choose(&mut rand::rng()).unwrap().clone()
+        self.choose(&self.issuers).unwrap()
+    }
+
+    /// Returns true with probability `p`.
+    fn happens(&self, p: f64) -> bool {
+        self.rng.lock().unwrap().random_bool(p)
+    }
+
+    /// Returns one of `all`, each with the same probability.
+    fn choose<T: Clone>(&self, all: &Mutex<Vec<T>>) -> Option<T> {
+        let all = all.lock().unwrap();
+        all.choose(&mut self.rng.lock().unwrap()).cloned()
     }
 
     fn problem(&self, problem: String) -> Option<bool> {

@@ -213,7 +213,7 @@ fn die_at(log: &LogUnderTest, step: &str) {
 /// and nothing that was promised is lost.
 #[test]
 fn either_process_is_killed_at_any_moment() {
-    let seed = number("LUCARNE_SEED", rand::random_range(0..1_000_000));
+    let seed = number("LUCARNE_SEED", 1);
     println!("LUCARNE_SEED={seed}");
     let mut moments = StdRng::seed_from_u64(seed as u64);
     let log = log_that_hands_over("period: 50", "");

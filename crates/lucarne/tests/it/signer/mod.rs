@@ -87,7 +87,7 @@ fn a_new_log_and_one_that_exists_are_given_to_a_signer() {
 
 #[test]
 fn kills_of_server_and_signer_lose_and_repeat_nothing() {
-    let seed = rand::random();
+    let seed = 1;
     println!("moments of death: {seed}");
     let mut moments = StdRng::seed_from_u64(seed);
     let apart = Apart::new();

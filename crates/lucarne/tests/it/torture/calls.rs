@@ -16,14 +16,22 @@ const CALLS: u64 = 400;
 
 const DEATHS: [Strike; 2] = [Strike::KillBefore, Strike::KillAfter];
 
-const FAILURES: [Strike; 8] = [
+/// Failures that a kernel can produce. EINTR after a transfer is not one of them: POSIX
+/// has EINTR only if nothing was transferred (write(2), section 2.9.7 of POSIX.1-2024).
+const FAILURES: [Strike; 7] = [
+    // A block device reports an error before it takes the block.
     Strike::Fail(Errno::EIO),
+    // The file system is full, or the user's quota (write(2), rename(2), fsync(2)).
     Strike::Fail(Errno::ENOSPC),
-    Strike::Fail(Errno::EINTR),
     Strike::Fail(Errno::EDQUOT),
+    // A signal arrives before the transfer begins.
+    Strike::Fail(Errno::EINTR),
+    // The change is on the disk, and its acknowledgement is lost: NFS, or a path of a
+    // multipath device that fails.
     Strike::FailAfter(Errno::EIO),
-    Strike::FailAfter(Errno::EINTR),
+    // The disk became full in the middle (write(2): "partial write").
     Strike::Short,
+    // A busy disk.
     Strike::Late(Duration::from_millis(700)),
 ];
 

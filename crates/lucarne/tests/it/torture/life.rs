@@ -98,8 +98,8 @@ impl Life {
     pub(super) fn read_on(&self) -> JoinHandle<()> {
         let (client, load) = (self.log.client(), self.load.clone());
         self.runtime.spawn(async move {
-            loop {
-                let tile = rand::random_range(0..=load.count() / 256);
+            for turn in 0.. {
+                let tile = turn % (load.count() / 256 + 1);
                 for level in ["0", "data"] {
                     let _ = client.get(&format!("tile/{level}/{tile:03}")).await;
                 }

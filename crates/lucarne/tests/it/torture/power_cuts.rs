@@ -45,8 +45,9 @@ fn power_cuts_behind_a_lost_write_lose_nothing() {
 
 /// `failing`: of each run, one sync of so many fails.
 fn cut_again_and_again(mut cases: Cases, cuts: usize, failing: Option<u64>) {
+    let mut rng = cases.shared_rng();
     'runs: loop {
-        let failing = failing.map(|syncs| rand::random_range(1..=syncs));
+        let failing = failing.map(|syncs| rng.random_range(1..=syncs));
         let recorded = Run::record(failing);
         for _ in 0..cuts {
             let Some(mut luck) = cases.next() else {
