@@ -231,11 +231,23 @@ impl Client {
     }
 }
 
-/// The same client for threads that run no tasks: demo, start, commands.
+/// The same client for synchronous code: the demo, startup, commands.
+///
+/// May be called and dropped inside another runtime, whose thread it blocks meanwhile.
 #[derive(Debug)]
 pub struct BlockingClient {
     client: Client,
-    runtime: Runtime,
+    /// `None` only while it is dropped.
+    runtime: Option<Runtime>,
+}
+
+impl Drop for BlockingClient {
+    fn drop(&mut self) {
+        // An ordinary drop panics inside another runtime.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl BlockingClient {
@@ -247,7 +259,28 @@ impl BlockingClient {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        Ok(BlockingClient { client, runtime })
+        Ok(BlockingClient {
+            client,
+            runtime: Some(runtime),
+        })
+    }
+
+    /// Runs `request` to its end, on a thread of its own: `block_on` panics on a thread that
+    /// runs another runtime.
+    fn wait<T: Send>(
+        &self,
+        request: impl Future<Output = Result<T, ClientError>> + Send,
+    ) -> Result<T, ClientError> {
+        let Some(runtime) = &self.runtime else {
+            unreachable!("a client that is being dropped sends nothing");
+        };
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| runtime.block_on(request));
+            match waiting.join() {
+                Ok(response) => response,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        })
     }
 
     /// See [`Client::get`].
@@ -255,7 +288,7 @@ impl BlockingClient {
     /// # Errors
     /// See [`ClientError`].
     pub fn get(&self, url: &str, limit: usize) -> Result<Bytes, ClientError> {
-        self.runtime.block_on(self.client.get(url, limit))
+        self.wait(self.client.get(url, limit))
     }
 
     /// See [`Client::get_if_changed`].
@@ -268,8 +301,7 @@ impl BlockingClient {
         limit: usize,
         known: &Validators,
     ) -> Result<Option<(Bytes, Validators)>, ClientError> {
-        let asking = self.client.get_if_changed(url, limit, known);
-        self.runtime.block_on(asking)
+        self.wait(self.client.get_if_changed(url, limit, known))
     }
 
     /// See [`Client::post_json`].
@@ -277,7 +309,8 @@ impl BlockingClient {
     /// # Errors
     /// See [`ClientError`].
     pub fn post_json(&self, url: &str, json: impl Into<Bytes>) -> Result<Answer, ClientError> {
-        self.runtime.block_on(self.client.post_json(url, json))
+        let json: Bytes = json.into();
+        self.wait(self.client.post_json(url, json))
     }
 }
 
@@ -515,6 +548,17 @@ mod tests {
                 });
             }
         });
+    }
+
+    #[tokio::test]
+    async fn a_blocking_client_works_inside_a_runtime() {
+        let other = Runtime::new().unwrap();
+        let (address, _serving) = other.spawn(server(vec![ok("1")])).await.unwrap();
+        let client = BlockingClient::new(client()).unwrap();
+        let body = client.get(&format!("http://{address}/"), 9).unwrap();
+        assert_eq!(body, "1");
+        drop(client);
+        other.shutdown_background();
     }
 
     #[test]

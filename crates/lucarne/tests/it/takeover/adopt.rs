@@ -64,6 +64,34 @@ pub(super) fn tesseract() -> Option<(Taken, Vec<String>)> {
     Some((log, flags.map(str::to_owned).to_vec()))
 }
 
+/// The roots come from a URL, as most configurations of Sunlight have them.
+#[test]
+fn roots_from_a_url() {
+    let Some(log) = Taken::sunlight("sunlight-clean", "sun2027h1") else {
+        return;
+    };
+    let ours = pki().root.certificate_pem();
+    let report = format!("\"X.509 Certificate (PEM)\",\"Mozilla Status\"\n\"'{ours}'\",Included\n");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 4096]).unwrap();
+            let head = format!("content-length: {}\r\nconnection: close", report.len());
+            write!(stream, "HTTP/1.1 200 OK\r\n{head}\r\n\r\n{report}").unwrap();
+        }
+    });
+    let ccadb = format!("ccadbroots: trusted\n    rootsurl: http://{address}/report.csv");
+    edit(
+        &log.path().join("sunlight.yaml"),
+        "roots: roots.pem",
+        &ccadb,
+    );
+    let said = adopted(&log, &[&SUNLIGHT[..], &["--check"]].concat());
+    assert_has(&said, "are accepted");
+}
+
 #[test]
 fn a_sunlight_that_ended_well() {
     let Some(log) = Taken::sunlight("sunlight-clean", "sun2027h1") else {
