@@ -184,13 +184,9 @@ fn milliseconds(duration: Duration) -> String {
     format!("{:.1}", duration.as_secs_f64() * 1e3)
 }
 
-/// Unix seconds as a day.
-fn date(seconds: i64) -> String {
-    let text = rfc3339(
-        u64::try_from(seconds)
-            .unwrap_or_default()
-            .saturating_mul(1000),
-    );
+/// Unix milliseconds as a day; the first day of 1970 for all earlier times.
+fn date(ms: i64) -> String {
+    let text = rfc3339(u64::try_from(ms).unwrap_or_default());
     text.split('T').next().unwrap_or_default().to_owned()
 }
 
@@ -218,5 +214,6 @@ mod tests {
         assert_eq!(grouped(1000), "1\u{202f}000");
         assert_eq!(grouped(1_234_567), "1\u{202f}234\u{202f}567");
         assert_eq!(date(0), "1970-01-01");
+        assert_eq!(date(1_767_225_599_000), "2025-12-31");
     }
 }
