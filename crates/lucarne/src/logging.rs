@@ -11,6 +11,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::registry::Registry;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 use crate::line_writer::{DroppedLines, Flush, LineWriter};
 
@@ -38,7 +39,7 @@ impl Logging {
     /// If the filter cannot be understood, logging was started before, or there is
     /// no thread for it.
     pub(crate) fn start(format: Format, filter: &str) -> anyhow::Result<Self> {
-        let filter = EnvFilter::builder().parse(filter).map_err(|error| {
+        let filter = parsed(filter).map_err(|error| {
             anyhow::anyhow!(
                 "--log (or LUCARNE_LOG) `{filter}`: {error}; write a level such as `info`, or \
                  `warn,lucarne_log=debug`"
@@ -70,6 +71,19 @@ impl Logging {
     }
 }
 
+/// Parses a filter. A single word must be a level: as the name of a target, which
+/// [`EnvFilter`] also allows, a misspelled level would disable all other lines.
+fn parsed(filter: &str) -> anyhow::Result<EnvFilter> {
+    let mut words = filter.split(',').map(str::trim);
+    let is_level = |word: &str| word.parse::<LevelFilter>().is_ok();
+    let unknown =
+        words.find(|word| !word.is_empty() && !word.contains(['=', '[']) && !is_level(word));
+    if let Some(word) = unknown {
+        anyhow::bail!("unknown level `{word}`");
+    }
+    Ok(EnvFilter::builder().parse(filter)?)
+}
+
 #[derive(Debug)]
 struct Dropped(DroppedLines);
 
@@ -83,5 +97,29 @@ impl Collector for Dropped {
             counter.metric_type(),
         )?;
         counter.encode(metric)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelled_level_is_refused() {
+        for filter in [
+            "info",
+            "WARN",
+            "off",
+            "warn,lucarne_log=debug",
+            "error,hyper=info",
+            "",
+        ] {
+            assert!(parsed(filter).is_ok(), "{filter}");
+        }
+        for (filter, word) in [("verbos", "verbos"), ("warn,debgu", "debgu")] {
+            let error = parsed(filter).unwrap_err().to_string();
+            assert_eq!(error, format!("unknown level `{word}`"));
+        }
+        assert!(parsed("lucarne_log=loud").is_err());
     }
 }
