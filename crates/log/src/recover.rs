@@ -5,6 +5,8 @@
 //! never ahead. Any other combination means that something was rolled back,
 //! copied or lost, and the log refuses to sign anything.
 
+mod rollback;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -171,6 +173,13 @@ pub(crate) async fn examine(
 ) -> Result<(), Fatal> {
     let signed = tree_head::last_signed(config).await?;
     let judged = judge(config, &*assets, lock, signed).await?;
+    rollback::check(
+        judged.published.as_ref(),
+        &judged.tree,
+        &judged.path,
+        &assets,
+    )
+    .await?;
     examine_judged(config, assets, lock, &judged).await
 }
 
@@ -295,7 +304,7 @@ fn rounds_from(published: &Checkpoint, records: &[Record]) -> Option<Step> {
 /// If they contradict each other, or one of them fails.
 pub(crate) async fn recover(
     config: &LogConfig,
-    assets: &dyn Assets,
+    assets: &Arc<dyn Assets>,
     lock: &dyn Lock,
     signed: Option<VerifiedCheckpoint>,
 ) -> Result<Recovered, Fatal> {
@@ -306,7 +315,8 @@ pub(crate) async fn recover(
         mut tree,
         path,
         bundle,
-    } = judge(config, assets, lock, signed).await?;
+    } = judge(config, &**assets, lock, signed).await?;
+    rollback::check(published.as_ref(), &tree, &path, assets).await?;
     if let Some(replaces) = replaces {
         NewestSigned::commit(&replaces, &head, config, lock).await?;
     }
@@ -322,7 +332,7 @@ pub(crate) async fn recover(
         );
     }
     for record in path {
-        let mut batch = replay(&mut tree, record, assets)?;
+        let mut batch = replay(&mut tree, record, &**assets)?;
         if let Some(bundle) = &bundle {
             batch = bundle.as_stored(batch)?;
         }

@@ -260,7 +260,7 @@ impl Shared {
         &self,
         signed: Option<VerifiedCheckpoint>,
     ) -> Result<Recovered, Fatal> {
-        match recover::recover(&self.config, &*self.assets, &*self.lock, signed).await {
+        match recover::recover(&self.config, &self.assets, &*self.lock, signed).await {
             Err(missing @ Fatal::NotCreated { .. }) => Err(self.not_created(missing).await),
             recovered => recovered,
         }

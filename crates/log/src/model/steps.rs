@@ -113,9 +113,10 @@ fn an_opening_reads_and_judges_in_the_order_of_the_model() {
     ];
     let recover = [
         "async fn recover(",
-        "judge(config, assets, lock, signed)",
+        "judge(config, &**assets, lock, signed)",
+        "rollback::check(published.as_ref(), &tree, &path, assets)",
         "NewestSigned::commit(",
-        "replay(&mut tree, record, assets)",
+        "replay(&mut tree, record, &**assets)",
         "assets.publish(batch)",
         "assets.publish(vec![checkpoint])",
     ];

@@ -409,3 +409,44 @@ async fn a_start_days_after_the_last_checkpoint_needs_a_word() {
     Submission::number(2).to(&log).await.unwrap();
     log.shutdown().await;
 }
+
+/// A log of 820 entries that was settled at 520, then killed: the journal has the rounds
+/// from there. The index is whole.
+async fn killed_after_a_settled_run() -> World {
+    let mut world = World::new().await;
+    let submissions: Vec<_> = (0..820).map(Submission::number).collect();
+    let log = world.run().await;
+    submit_all(&log, &submissions[..520]).await;
+    log.shutdown().await;
+    let log = world.run().await;
+    submit_all(&log, &submissions[520..]).await;
+    let killed = world.assets.snapshot();
+    log.shutdown().await;
+    world.assets = killed;
+    world
+}
+
+/// Storage is emptied, or an older copy is put in its place, while the log runs. The rounds
+/// after that cross a tile boundary, so that their tiles give a whole right edge.
+#[tokio::test(flavor = "multi_thread")]
+async fn storage_that_was_emptied_or_rolled_back_under_a_running_log_is_refused() {
+    let world = killed_after_a_settled_run().await;
+    world.assets.tamper("checkpoint", None);
+    let is_lost = |path: &&String| path.starts_with("tile/") && path.contains("/001");
+    for path in world.assets.paths().iter().filter(is_lost) {
+        world.assets.tamper(path, None);
+    }
+    let reason = refusal(&world).await;
+    assert!(reason.contains("emptied or rolled back"), "{reason}");
+    assert!(reason.contains("/001"), "{reason}");
+}
+
+/// The checkpoint alone is lost: all that it covered is there, and the log goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_checkpoint_alone_is_published_again() {
+    let world = killed_after_a_settled_run().await;
+    world.assets.tamper("checkpoint", None);
+    let log = world.run().await;
+    assert_eq!(audit(&log).await.len(), 820);
+    log.shutdown().await;
+}

@@ -1,0 +1,143 @@
+//! Storage that was emptied or rolled back while the log ran.
+//!
+//! The journal forgets a round only after its tiles and a checkpoint that covers the round
+//! are in storage. If the published checkpoint is older than the first round of the journal,
+//! storage lost the newer checkpoint, and perhaps more. The right edge cannot tell: a round
+//! that crosses a tile boundary writes wide tiles, which stand in for the lost narrow ones.
+//! The tiles between the published checkpoint and the journal can tell.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use lucarne_ct::{Fingerprint, TileLeafRef};
+use lucarne_storage::Assets;
+use lucarne_tlog::{Level, RightEdge, TILE_WIDTH, Tile};
+
+use crate::damaged::Damaged;
+use crate::read_cache::read_cache;
+use crate::record::Record;
+use crate::tree::Tree;
+use crate::verified_checkpoint::VerifiedCheckpoint;
+use crate::verified_tiles::VerifiedTiles;
+use crate::{Fatal, ReadError};
+
+/// Data tiles that one start verifies at most: a second or two on a disk. If more are in
+/// question, the first and the last are verified, and others at equal distances; the scrubber
+/// reads the rest.
+const MAX_TILES: u64 = 4096;
+
+/// Tiles read at the same time.
+const CONCURRENCY: usize = 16;
+
+/// Bytes of hash tiles kept during the check.
+const CACHE_BYTES: u64 = 4 << 20;
+
+/// Verifies the entries between the published checkpoint and `tree`, the tree before the
+/// first round of the journal, with their issuers. Those of `rounds`, which follow from the
+/// journal, are written again in any case. Reads nothing if the checkpoint covers `tree`, as
+/// after every ordinary stop and kill.
+///
+/// # Errors
+/// [`Fatal::Inconsistent`] if a tile or an issuer is missing or damaged, [`Fatal::Away`] if
+/// storage is unavailable.
+pub(super) async fn check(
+    published: Option<&VerifiedCheckpoint>,
+    tree: &Tree,
+    rounds: &[Record],
+    assets: &Arc<dyn Assets>,
+) -> Result<(), Fatal> {
+    let published = published.map_or(0, |published| published.checkpoint.size);
+    if published >= tree.size() {
+        return Ok(());
+    }
+    let rewritten = rounds.iter().flat_map(|round| &round.issuers);
+    let rewritten = rewritten.map(|der| Fingerprint::of(der)).collect();
+    match verify(published, &tree.edge, &rewritten, assets).await {
+        Ok(()) => Ok(()),
+        Err(ReadError::Unavailable(problem)) => Err(Fatal::Away(problem)),
+        Err(error) => Err(Fatal::Inconsistent(format!(
+            "{} publishes {published} entries, but {} were published before the journal begins, \
+             and they are not whole: {error}. Storage was emptied or rolled back. Put the newest \
+             storage back; nothing is signed until then",
+            assets.location(),
+            tree.size(),
+        ))),
+    }
+}
+
+async fn verify(
+    published: u64,
+    edge: &Arc<RightEdge>,
+    rewritten: &BTreeSet<Fingerprint>,
+    assets: &Arc<dyn Assets>,
+) -> Result<(), ReadError> {
+    let tiles = VerifiedTiles::new(assets.clone(), read_cache(CACHE_BYTES), Damaged::default());
+    let issuers: BTreeSet<Fingerprint> = stream::iter(sample(published, edge.size()))
+        .map(|tile| issuers(&tiles, edge, tile))
+        .buffer_unordered(CONCURRENCY)
+        .try_fold(BTreeSet::new(), async |mut all, of_tile| {
+            all.extend(of_tile);
+            Ok(all)
+        })
+        .await?;
+    for issuer in issuers.difference(rewritten) {
+        if tiles.issuer(issuer).await?.is_none() {
+            return Err(ReadError::Damaged {
+                path: format!("issuer/{issuer}"),
+                problem: "is missing".into(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// At most [`MAX_TILES`] of the data tiles that hold the entries from `start` to `size`, the
+/// first and the last of them included.
+fn sample(start: u64, size: u64) -> impl Iterator<Item = Tile> {
+    let first = start / TILE_WIDTH;
+    let total = size.div_ceil(TILE_WIDTH) - first;
+    let count = total.min(MAX_TILES);
+    let indices = (0..count).map(move |n| first + n * (total - 1) / (count - 1).max(1));
+    indices.filter_map(move |index| Tile::widest(Level::Data, index, size))
+}
+
+/// The issuers that the entries of a tile name.
+async fn issuers(
+    tiles: &VerifiedTiles,
+    edge: &Arc<RightEdge>,
+    tile: Tile,
+) -> Result<BTreeSet<Fingerprint>, ReadError> {
+    let entries = tiles.entries(edge, tile).await?;
+    let (mut rest, mut issuers) = (&entries[..], BTreeSet::new());
+    while !rest.is_empty() {
+        let leaf = TileLeafRef::read(&mut rest).map_err(|error| ReadError::Damaged {
+            path: tile.path(),
+            problem: error.to_string(),
+        })?;
+        issuers.extend(leaf.fingerprints);
+    }
+    Ok(issuers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_has_the_first_and_the_last_tile() {
+        for (start, size, count) in [
+            (0, 1, 1),
+            (0, 256, 1),
+            (255, 600, 3),
+            (256, 600, 2),
+            (0, 2_000_000_000, MAX_TILES),
+        ] {
+            let tiles: Vec<Tile> = sample(start, size).collect();
+            assert_eq!(tiles.len() as u64, count);
+            assert_eq!(tiles[0].index(), start / TILE_WIDTH);
+            let last = tiles[tiles.len() - 1];
+            assert_eq!(last.index(), (size - 1) / TILE_WIDTH);
+        }
+    }
+}
