@@ -20,8 +20,8 @@ pub struct Client {
     kept: Option<Kept>,
 }
 
-/// The idle time after which the end of a connection counts as the server's timeout,
-/// whatever the method of the next request.
+/// The time a connection must have been idle for its end to be taken for the
+/// server's tidying up. What breaks sooner has broken under load, and counts.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// An open connection that no request is using.
@@ -44,20 +44,10 @@ impl Kept {
     }
 }
 
-/// Returns whether a request that failed on a kept connection is sent again on a new one.
-///
-/// The server may close an idle connection while the request is on its way. No byte of a
-/// response has arrived then. A safe request (RFC 9110, section 9.2.1) can be sent twice;
-/// any other only if the connection was idle for as long as a server's timeout can be. A
-/// conditional PUT is idempotent, but its second attempt can meet the result of the first.
-fn can_be_resent(
-    request: &Request<'_>,
-    idle: Duration,
-    failure: &Failure,
-    record: &Record,
-) -> bool {
-    let unanswered = failure.kind == kind::RESET && record.bytes_in == 0;
-    unanswered && (request.method.is_safe() || idle >= IDLE)
+/// Returns whether a connection that was idle for so long had gone before the request,
+/// which is then sent once more.
+fn was_tidied_away(idle: Duration, failure: &Failure, record: &Record) -> bool {
+    idle >= IDLE && failure.kind == kind::RESET && record.bytes_in == 0
 }
 
 impl Client {
@@ -174,7 +164,7 @@ impl Client {
         {
             let idle = since.elapsed();
             match http1::exchange(&mut stream, head, request, record).await {
-                Err(failure) if can_be_resent(request, idle, &failure, record) => record.again(),
+                Err(failure) if was_tidied_away(idle, &failure, record) => record.again(),
                 outcome => return self.settle(stream, record, outcome),
             }
         }
@@ -210,7 +200,7 @@ impl Client {
                 .exchange(request, &self.endpoint, token, record)
                 .await
             {
-                Err(failure) if can_be_resent(request, idle, &failure, record) => record.again(),
+                Err(failure) if was_tidied_away(idle, &failure, record) => record.again(),
                 outcome => {
                     self.kept = Some(Kept::new(Connection::Http2(connection)));
                     return outcome;

@@ -9,11 +9,11 @@
 //! - A connection is reused unless [`ClientOptions::keepalive`] is off; then every
 //!   request opens its own and says `connection: close`.
 //! - A kept connection that the server has closed while it was idle is opened
-//!   again. If the close shows only after a request was written, and no byte of a
-//!   response has arrived, the request is sent once more: a safe request
-//!   (RFC 9110, section 9.2.1) always, any other if the connection had been idle for a
-//!   second. Both attempts are one exchange, whose time counts from the first attempt
-//!   ([`Response::resent`]). Every other broken connection is a failure, `reset`.
+//!   again. If that shows only after a request was written to it, the request is
+//!   sent once more, whatever its method, provided that the connection had been
+//!   idle for a second and that nothing of an answer had arrived. It is then one
+//!   exchange, whose time counts from the first attempt ([`Response::resent`]).
+//!   A connection that breaks sooner has broken under load: a failure, `reset`.
 //! - An answer is whole or it is a failure; malformed answers are never guessed
 //!   at. Failures have stable kinds: see [`kind`].
 //! - Idle connections own no buffers: reading borrows the thread's.
