@@ -96,7 +96,7 @@ impl Load {
     pub(crate) async fn poll_on(&self) {
         while !self.over.load(Ordering::SeqCst) {
             // A log that is dead for the moment is no finding.
-            let _ = self.audit.poll().await;
+            let _ = tokio::time::timeout(NO_HANG, self.audit.poll()).await;
             tokio::time::sleep(Duration::from_millis(4)).await;
         }
     }
