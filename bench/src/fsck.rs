@@ -88,6 +88,7 @@ fn check(log: &LogUnderTest, binary: &Path, core: Option<usize>) -> Result<(Dura
         .args([
             "fsck".into(),
             "--json".into(),
+            "--skip-signatures".into(),
             "--at".into(),
             data.into_os_string(),
         ])

@@ -2,8 +2,6 @@
 //! beside: `bench/add-chain`, `bench/day`, `bench/read`, `bench/load`, `bench/large`, `bench/many`, `bench/compare`,
 //! `bench/floor`, `bench/stores`.
 
-#![cfg_attr(test, allow(clippy::unwrap_used))]
-
 mod add_chain;
 mod answering;
 mod authorities;

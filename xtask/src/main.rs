@@ -4,10 +4,13 @@
 //!
 //! It depends on little, so that it starts while the rest is not built.
 
+mod changed;
 mod deny;
 mod fuzz;
 mod guards;
 mod programs;
+mod prose;
+mod runner;
 mod scale;
 mod step;
 mod test;
@@ -28,9 +31,11 @@ Commands:
                         a log alone, dependencies, a minute of fuzzing. A failed test
                         runs again, alone, up to twice; if it passes, it is flaky
   test --tests          the tests alone; RUST_TEST_THREADS is the number of tests at a
-                        time in each program
+                        time [default: three for each core]
+  test --changed        the tests of the crates that a change since `main` can affect
   test NAME...          the tests whose names contain one of these
-  test --strict ...     the same; a flaky test fails the run
+  test --strict ...     the same; a flaky test fails the run, and so does a test that
+                        leaves a process, a mount or a namespace behind
   fuzz [--seconds N] [TARGET...]
                         fuzz the targets of fuzz/targets (all, unless named), each for
                         N seconds [default: all of them share a minute]
@@ -40,6 +45,10 @@ Commands:
                         faults upon a log at work, one after the other, for N minutes
                         [default: 10]: killed at calls, calls that fail, power cuts,
                         lost writes, steps of the clock, hung disks, stores' answers
+  prose                 find phrases that docs/STYLE.md replaces; fails if a file has more
+                        than docs/prose-baseline.txt allows
+  prose --update        lower the numbers of docs/prose-baseline.txt to the findings
+  prose PATH...         list all findings of the files whose paths start with one of these
   scale                 print what logs of three rates come to: the tables of
                         docs/scale.md
   targets up|down       start what plans of certificate infrastructure are run against
@@ -80,6 +89,7 @@ fn run(arguments: Vec<String>) -> Result<()> {
             print!("{}", scale::tables());
             Ok(())
         }
+        "prose" => prose::run(rest),
         "targets" if matches!(rest, [what] if what == "up" || what == "down") => targets(&rest[0]),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");
@@ -89,23 +99,24 @@ fn run(arguments: Vec<String>) -> Result<()> {
     }
 }
 
-/// Runs all steps, the tests alone, or the named tests.
+/// Runs all steps, the tests alone, or some of the tests.
 fn test(arguments: &[String]) -> Result<()> {
     let (flags, names): (Vec<_>, Vec<_>) = arguments
         .iter()
         .cloned()
         .partition(|argument| argument.starts_with('-'));
     let has = |flag: &str| flags.iter().any(|given| given == flag);
-    if let Some(flag) = flags
-        .iter()
-        .find(|flag| !["--tests", "--strict"].contains(&flag.as_str()))
-    {
+    let known = ["--tests", "--changed", "--strict"];
+    if let Some(flag) = flags.iter().find(|flag| !known.contains(&flag.as_str())) {
         bail!("unknown flag `{flag}`\n\n{USAGE}");
     }
-    if has("--tests") || !names.is_empty() {
-        test::tests(&names, has("--strict"))
+    let strict = has("--strict");
+    if has("--changed") {
+        test::changed(&names, strict)
+    } else if has("--tests") || !names.is_empty() {
+        test::tests(&names, strict)
     } else {
-        test::everything(has("--strict"))
+        test::everything(strict)
     }
 }
 

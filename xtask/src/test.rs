@@ -6,9 +6,9 @@ use std::thread;
 
 use anyhow::Result;
 
-use crate::programs::Report;
+use crate::runner::{self, Report};
 use crate::step::{Steps, cargo, check, in_ci};
-use crate::{deny, fuzz, programs, root};
+use crate::{changed, deny, fuzz, programs, root};
 
 /// Runs every step. With `strict`, a flaky test fails the run.
 pub(crate) fn everything(strict: bool) -> Result<()> {
@@ -84,9 +84,24 @@ pub(crate) fn tests(filters: &[String], strict: bool) -> Result<()> {
     report.verdict(strict)
 }
 
+/// Runs the tests of the packages that a change since `main` can affect. Clippy runs
+/// over all.
+pub(crate) fn changed(filters: &[String], strict: bool) -> Result<()> {
+    check(&mut cargo("fmt --all --check"))?;
+    let packages = changed::packages()?;
+    let mut programs = programs::built(&mut all_programs())?;
+    programs.retain(|program| program.is_of(&packages));
+    let report = runner::run(programs, filters)?;
+    println!("{report}");
+    report.verdict(strict)
+}
+
 fn run_programs(filters: &[String]) -> Result<Report> {
-    let mut build = linted("test --workspace --tests --locked --no-run");
-    programs::run(&mut build, filters)
+    runner::run(programs::built(&mut all_programs())?, filters)
+}
+
+fn all_programs() -> Command {
+    linted("test --workspace --tests --locked --no-run")
 }
 
 /// `cargo` that compiles our crates with clippy, which denies warnings and for

@@ -70,6 +70,7 @@ impl Kept {
             origin: format!("{HOST}/test"),
             submission_prefix: format!("http://{HOST}/test/"),
             monitoring_prefix: format!("http://{HOST}/test/"),
+            also_at: None,
             key: LogKey::from_seed(&fs::read(seed)?)?.into(),
             policy: Policy::default(),
             verification: Arc::default(),

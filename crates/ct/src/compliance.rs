@@ -2,10 +2,8 @@
 //!
 //! The rules are data, so that they can be changed, or written for a user agent of one's own:
 //!
-//! - [`CtPolicy::chrome`]: <https://googlechrome.github.io/CertificateTransparency/ct_policy.html>,
-//!   without the demand for a log of RFC 6962, which Chrome has dropped
-//!   (<https://groups.google.com/a/chromium.org/g/ct-policy/c/amrnTiDFdwM>).
-//! - [`CtPolicy::apple`]: <https://support.apple.com/103214>.
+//! Each policy names its source and the day as of which it has been read ([`CtPolicy::source`],
+//! [`CtPolicy::as_of`]).
 //!
 //! A policy judges SCTs that have been verified. It says nothing of the certificate itself,
 //! and neither Chrome nor Apple ask it of certificates whose root is not a public one.
@@ -68,13 +66,22 @@ pub struct LifetimeRule {
 pub struct CtPolicy {
     /// The operator of the policy.
     pub name: &'static str,
+    /// The page that states the policy.
+    pub source: &'static str,
+    /// The day as of which these rules are those of the page.
+    pub as_of: &'static str,
     /// Logs in these states count, at the time of the check.
     pub current: &'static [LogStatus],
     /// Embedded SCTs that logs in these states have signed before they came into them count
     /// too, beside at least one of a current log.
     pub once: &'static [LogStatus],
+    /// True if the earliest of all SCTs that are presented decides whether an SCT was signed before
+    /// that; else each SCT's own timestamp does.
+    pub earliest_decides: bool,
     /// For embedded SCTs; by lifetime, shortest first.
     pub embedded: &'static [LifetimeRule],
+    /// True if SCTs in stapled OCSP responses count.
+    pub ocsp: bool,
     /// For SCTs by TLS or OCSP: from so many distinct current logs.
     pub delivered_logs: usize,
     /// True if embedded SCTs of current logs count beside at least one by TLS or OCSP.
@@ -99,9 +106,14 @@ impl CtPolicy {
         const EVERY: usize = usize::MAX;
         CtPolicy {
             name: "Chrome",
+            source: "https://googlechrome.github.io/CertificateTransparency/ct_policy.html",
+            as_of: "2026-07-22",
             current: &[Qualified, Usable, ReadOnly],
             once: &[Retired],
+            earliest_decides: true,
             embedded: const { &[rule(Some(180), 2, EVERY), rule(None, 3, EVERY)] },
+            // Not since version 148.
+            ocsp: false,
             delivered_logs: 2,
             delivered_mixes: false,
             operators: 2,
@@ -115,6 +127,10 @@ impl CtPolicy {
     pub const fn apple() -> Self {
         CtPolicy {
             name: "Apple",
+            source: "https://support.apple.com/103214",
+            as_of: "2026-07-22",
+            earliest_decides: false,
+            ocsp: true,
             embedded: const { &[rule(Some(180), 2, 1), rule(None, 3, 2)] },
             delivered_mixes: true,
             operators: 1,
@@ -179,6 +195,9 @@ pub enum Shortfall {
     /// No SCT, or none that verifies with a log of the list.
     #[error("no valid SCT")]
     None,
+    /// There are some, but all in a stapled OCSP response, which does not count.
+    #[error("SCTs in a stapled OCSP response only, which do not count")]
+    OnlyOcsp,
     /// There are some, but none by a log that counts now.
     #[error("no SCT of a log that is qualified, usable or read-only")]
     NoCurrentLog,
@@ -220,8 +239,25 @@ impl CtPolicy {
         if scts.is_empty() {
             return Verdict::NotCompliant(Shortfall::None);
         }
+        let earliest = scts.iter().map(|sct| sct.timestamp_ms).min().unwrap_or(0);
+        let counts = |sct: &&ValidSct<'_>| self.ocsp || sct.delivery != Delivery::Ocsp;
+        let scts: Vec<_> = scts.iter().filter(counts).copied().collect();
+        if scts.is_empty() {
+            return Verdict::NotCompliant(Shortfall::OnlyOcsp);
+        }
+        self.judge_counting(not_before_ms, not_after_ms, &scts, earliest)
+    }
+
+    /// The same of SCTs that came in a way that counts, of which the `earliest` may be another.
+    fn judge_counting(
+        &self,
+        not_before_ms: i64,
+        not_after_ms: i64,
+        scts: &[ValidSct<'_>],
+        earliest: u64,
+    ) -> Verdict {
         let days = self.lifetime_days(not_before_ms, not_after_ms);
-        let embedded = self.judge_embedded(days, scts);
+        let embedded = self.judge_embedded(days, scts, earliest);
         let fresh = |sct: &&ValidSct<'_>| sct.delivery != Delivery::Embedded;
         let Some(delivered) = scts.iter().find(fresh) else {
             return embedded;
@@ -250,17 +286,20 @@ impl CtPolicy {
             .is_some_and(|state| self.current.contains(&state.status))
     }
 
-    fn was_current(&self, sct: &ValidSct<'_>) -> bool {
-        sct.state.is_some_and(|state| {
-            self.once.contains(&state.status) && sct.timestamp_ms < state.since_ms
-        })
+    fn was_current(&self, sct: &ValidSct<'_>, earliest: u64) -> bool {
+        let signed = match self.earliest_decides {
+            true => earliest,
+            false => sct.timestamp_ms,
+        };
+        sct.state
+            .is_some_and(|state| self.once.contains(&state.status) && signed < state.since_ms)
     }
 
-    fn judge_embedded(&self, days: u64, scts: &[ValidSct<'_>]) -> Verdict {
+    fn judge_embedded(&self, days: u64, scts: &[ValidSct<'_>], earliest: u64) -> Verdict {
         let counting: Vec<_> = scts
             .iter()
             .filter(|sct| sct.delivery == Delivery::Embedded)
-            .filter(|sct| self.is_current(sct) || self.was_current(sct))
+            .filter(|sct| self.is_current(sct) || self.was_current(sct, earliest))
             .collect();
         if !counting.iter().any(|sct| self.is_current(sct)) {
             return Verdict::NotCompliant(Shortfall::NoCurrentLog);

@@ -156,23 +156,39 @@ fn delivered_scts() {
     for (scts, chrome, apple) in [
         // However long the certificate lives, two are enough.
         (
-            vec![(&a, 9, Tls), (&b, 9, Ocsp)],
+            vec![(&a, 9, Tls), (&b, 9, Tls)],
             "yes: SCTs (TLS) of 2 logs of 2 operators",
+            "yes",
+        ),
+        // Chrome has stopped counting those of OCSP responses.
+        (
+            vec![(&a, 9, Tls), (&b, 9, Ocsp)],
+            "no: SCTs of 1 of",
+            "yes: SCTs (TLS) of 2 logs",
+        ),
+        (
+            vec![(&a, 9, Ocsp), (&b, 9, Ocsp)],
+            "no: SCTs in a stapled OCSP response only",
+            "yes: SCTs (OCSP) of 2 logs",
+        ),
+        (
+            vec![(&a, 9, Tls), (&a2, 9, Tls)],
+            "no: the logs are of 1 of the 2 operators",
             "yes",
         ),
         (vec![(&a, 9, Tls)], "no: SCTs of 1 of", "no: SCTs of 1 of"),
         (
             vec![(&a, 9, Ocsp), (&a2, 9, Ocsp)],
-            "no: the logs are of 1 of the 2 operators",
+            "no: SCTs in a stapled OCSP response only",
             "yes",
         ),
         (
-            vec![(&a, 9, Ocsp), (&retired, 3, Ocsp)],
+            vec![(&a, 9, Tls), (&retired, 3, Tls)],
             "no: SCTs of 1 of",
             "no: SCTs of 1",
         ),
         (
-            vec![(&retired, 3, Ocsp)],
+            vec![(&retired, 3, Tls)],
             "no: no SCT of a log",
             "no: no SCT of a log",
         ),
@@ -191,6 +207,32 @@ fn delivered_scts() {
                 policy.name
             );
         }
+    }
+}
+
+/// A log that was retired while certificates were being logged: another log's SCT came earlier.
+#[test]
+fn the_earliest_sct_decides_for_a_retired_log() {
+    let current = log(1, "A", Usable, false);
+    let retired = log(2, "B", Retired, false);
+    let scts = |first, second| [(&current, first, Embedded), (&retired, second, Embedded)];
+    for (scts, chrome, apple) in [
+        (scts(3, 3), "yes", "yes"),
+        (scts(3, 5), "yes", "no"),
+        (scts(5, 5), "no", "no"),
+    ] {
+        assert!(judge(&CHROME, 90, &scts).starts_with(chrome), "{scts:?}");
+        assert!(judge(&APPLE, 90, &scts).starts_with(apple), "{scts:?}");
+    }
+}
+
+#[test]
+fn the_documentation_dates_the_policies() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/proxy.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    for policy in CtPolicy::ALL {
+        let row = format!("[{}]({}), {}", policy.name, policy.source, policy.as_of);
+        assert!(text.contains(&row), "docs/proxy.md lacks {row}");
     }
 }
 

@@ -6,20 +6,20 @@ use base64_simd::STANDARD;
 #[derive(Debug, thiserror::Error)]
 pub enum PublicKeyError {
     /// It is neither.
-    #[error("the public key {text:?} is neither base64 nor a file that can be read ({source})")]
+    #[error("the public key {text:?} is neither base64 nor a file that can be read ({problem})")]
     Unreadable {
         /// The text that was given.
         text: String,
         /// The file system's answer.
-        source: std::io::Error,
+        problem: std::io::Error,
     },
     /// The file is not PEM.
-    #[error("{file}: {source}")]
+    #[error("{file}: {problem}")]
     Pem {
         /// The file.
         file: String,
         /// The problem with it.
-        source: lucarne_x509::pem::PemError,
+        problem: lucarne_x509::pem::PemError,
     },
     /// The file has other things in it.
     #[error("{0}: no block PUBLIC KEY")]
@@ -35,13 +35,13 @@ pub fn given_public_key(text: &str) -> Result<Vec<u8>, PublicKeyError> {
     if let Ok(spki) = STANDARD.decode_to_vec(text.trim()) {
         return Ok(spki);
     }
-    let file = std::fs::read_to_string(text).map_err(|source| PublicKeyError::Unreadable {
+    let file = std::fs::read_to_string(text).map_err(|problem| PublicKeyError::Unreadable {
         text: text.to_owned(),
-        source,
+        problem,
     })?;
-    let blocks = lucarne_x509::pem::decode(&file).map_err(|source| PublicKeyError::Pem {
+    let blocks = lucarne_x509::pem::decode(&file).map_err(|problem| PublicKeyError::Pem {
         file: text.to_owned(),
-        source,
+        problem,
     })?;
     let mut keys = blocks
         .into_iter()

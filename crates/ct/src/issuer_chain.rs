@@ -101,7 +101,7 @@ fn parse_in_order<'c>(
     for (place, der) in above.enumerate() {
         let certificate = parse(place + 1, der)?;
         let below = certificates.last().unwrap_or(leaf);
-        check_order(place, below, der, certificate.subject())?;
+        check_order(place, below, certificate.subject())?;
         certificates.push(certificate);
     }
     Ok(certificates)
@@ -115,17 +115,12 @@ pub(crate) fn parse(index: usize, der: &[u8]) -> Result<Certificate<'_>, Rejecti
     })
 }
 
-/// Checks that the certificate at `index` can be followed by `next`, whose subject this is.
+/// Checks that the certificate at `index` can be followed by the one with this subject.
 pub(crate) fn check_order(
     index: usize,
     certificate: &Certificate<'_>,
-    next: &[u8],
     next_subject: &[u8],
 ) -> Result<(), Rejection> {
-    if certificate.raw() == next {
-        let detail = "the same certificate as the one before it; accepted is each once";
-        return Err(Rejection::of(index + 1, Code::DuplicateCertificate, detail));
-    }
     if !names_match(certificate.issuer(), next_subject) {
         let (issuer, subject) = (
             display_name(certificate.issuer()),

@@ -17,8 +17,6 @@
 //! Nothing here does I/O, reads a clock, or re-encodes a byte that a certificate
 //! authority has signed: certificates are walked, never parsed and rebuilt.
 
-#![cfg_attr(test, allow(clippy::unwrap_used))]
-
 mod algorithm;
 mod ccadb;
 mod certificate;

@@ -155,10 +155,10 @@ impl Roots {
     }
 
     fn add_block(&mut self, block: &pem::Block) -> Result<(), RootError> {
-        match (block.label.as_str(), &block.contents) {
-            ("CERTIFICATE" | "X509 CERTIFICATE", Ok(der)) => self.add(der),
-            ("CERTIFICATE" | "X509 CERTIFICATE", Err(why)) => Err(RootError::Pem(why)),
-            (label, _) => Err(RootError::Label(label.to_owned())),
+        match &block.contents {
+            Err(why) => Err(RootError::Pem(why)),
+            Ok(der) if block.is_certificate() => self.add(der),
+            Ok(_) => Err(RootError::Label(block.label.clone())),
         }
     }
 

@@ -89,14 +89,14 @@ pub enum UnreadSct {
     Sct(#[from] SctError),
 }
 
-/// The SCTs of one delivery, at most [`MOST_SCTS`]. A list that cannot be read counts as one SCT
+/// The SCTs of one delivery. A list that cannot be read counts as one SCT
 /// that cannot.
 pub fn read_scts(list: Result<Option<&[u8]>, DerError>) -> Vec<Result<Sct, UnreadSct>> {
     let list = list.map_err(UnreadSct::from);
     let list = list.and_then(|list| Ok(list.map(SctList::parse).transpose()?));
     match list {
         Ok(Some(list)) => {
-            let scts = list.iter().take(MOST_SCTS);
+            let scts = list.iter();
             scts.map(|sct| sct.map_err(UnreadSct::from)).collect()
         }
         Ok(None) => Vec::new(),

@@ -88,6 +88,7 @@ impl Validator {
         let leaf = issuer_chain::parse(0, chain.leaf())?;
         check_kind(&leaf, kind)?;
         check_policy(&leaf, &self.policy, now_ms)?;
+        check_once(chain)?;
         let path = self.path(chain, &leaf)?;
         let submission = match kind {
             EntryKind::X509 => Submission::X509(Identity::of_x509(chain.leaf())),
@@ -100,6 +101,21 @@ impl Validator {
             submission,
             known_signature: None,
         })
+    }
+
+    /// Judges a chain as its submission to a log that does not have the entry: all signatures are verified, but
+    /// those of issuers that have verified before. The kind of the entry is the leaf's.
+    ///
+    /// # Errors
+    /// Those of [`examine`](Self::examine) and [`verify`](Self::verify).
+    pub fn judge(&self, chain: &Chain, now_ms: u64) -> Result<EntryKind, Rejection> {
+        let leaf = issuer_chain::parse(0, chain.leaf())?;
+        let kind = match leaf.extension(oid::content::POISON) {
+            Some(_) => EntryKind::Precert,
+            None => EntryKind::X509,
+        };
+        self.verify(self.examine(chain, kind, now_ms)?)?;
+        Ok(kind)
     }
 
     fn check_length(&self, chain: &Chain) -> Result<(), Rejection> {
@@ -119,7 +135,7 @@ impl Validator {
         let algorithm = SignatureAlgorithm::of(0, leaf, &self.policy)?;
         let cache_key = cache_key(chain);
         if let Some(signer) = self.verified.get(&cache_key) {
-            issuer_chain::check_order(0, leaf, &signer.issuers[0].der, &signer.subject)?;
+            issuer_chain::check_order(0, leaf, &signer.subject)?;
             return Ok(Path::VerifiedIssuer(algorithm, signer));
         }
         let above = chain.iter().skip(1);
@@ -187,8 +203,10 @@ impl Validator {
                 cache_key,
             } => {
                 let signer = Arc::new(issuers.verify(&self.verification)?);
-                self.verified.insert(cache_key, signer.clone());
                 leaf(algorithm).verify_with(&signer, &self.verification)?;
+                // Only now: without a leaf of theirs, nobody fills the cache with other forms of a tail
+                // (2^k of k ECDSA signatures).
+                self.verified.insert(cache_key, signer.clone());
                 signer
             }
         };
@@ -352,6 +370,17 @@ fn entry(
     })
 }
 
+/// Checks that no certificate is there twice.
+fn check_once(chain: &Chain) -> Result<(), Rejection> {
+    for (index, certificate) in chain.iter().enumerate().skip(1) {
+        if let Some(first) = chain.iter().take(index).position(|it| it == certificate) {
+            let detail = format!("the same certificate as number {first}; accepted is each once");
+            return Err(Rejection::of(index, Code::DuplicateCertificate, detail));
+        }
+    }
+    Ok(())
+}
+
 /// Everything after the leaf, and where its certificates end. The key is compared byte for
 /// byte, so that the hash of the cache may be a fast one: seeded, lest somebody choose
 /// intermediates that collide.
@@ -462,3 +491,6 @@ fn show_window(policy: &Policy) -> String {
 fn signed(milliseconds: u64) -> i64 {
     i64::try_from(milliseconds).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,15 +1,23 @@
 //! `/health`: the truth about every log.
 
+use std::collections::BTreeSet;
+
 use futures_util::future::join_all;
 use http::StatusCode;
 use lucarne_log::{Log, State};
+use lucarne_x509::now_ms;
 use serde::Serialize;
 
 use crate::reply::{Response, plain, value};
+use crate::served_certificate::{ServedCertificate, Validity, hosts};
+use crate::tls::Tls;
 
 #[derive(Serialize)]
 struct Report<'a> {
     status: &'static str,
+    /// Those of the listeners, which all logs share.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    checks: Vec<Check>,
     logs: Vec<LogReport<'a>>,
 }
 
@@ -30,20 +38,44 @@ struct Check {
 
 /// 200 if every log that should run is healthy, else 503; which and why is in
 /// the body. A retired log need not run, but has to be readable.
-pub(crate) async fn answer<'a>(logs: impl Iterator<Item = &'a Log>) -> Response {
+pub(crate) async fn answer<'a>(logs: impl Iterator<Item = &'a Log>, tls: Option<&Tls>) -> Response {
+    let logs: Vec<_> = logs.collect();
+    let certificate = tls.and_then(Tls::certificate);
+    let checks = certificate
+        .iter()
+        .map(|certificate| check(certificate, &logs));
+    let checks: Vec<_> = checks.collect();
     // Side by side: a log whose disk does not answer keeps no other waiting.
-    let logs = join_all(logs.map(report)).await;
-    let healthy = logs.iter().all(|log| log.healthy);
+    let logs = join_all(logs.into_iter().map(report)).await;
+    let healthy = logs.iter().all(|log| log.healthy) && checks.iter().all(|check| check.ok);
     let (status, words) = match healthy {
         true => (StatusCode::OK, "ok"),
         false => (StatusCode::SERVICE_UNAVAILABLE, "failing"),
     };
     let report = Report {
         status: words,
+        checks,
         logs,
     };
     let json = serde_json::to_vec_pretty(&report).unwrap_or_default();
     plain(status, &value::JSON, &value::NO_STORE, json)
+}
+
+/// A certificate that clients refuse fails; one that should be renewed, or is not for the host of
+/// a log, is only reported, because a proxy in front may serve another.
+fn check(certificate: &ServedCertificate, logs: &[&Log]) -> Check {
+    let now_ms = now_ms();
+    let validity = certificate.validity(now_ms);
+    let mut detail = certificate.describe(now_ms);
+    let hosts: BTreeSet<_> = logs.iter().flat_map(|log| hosts(log.config())).collect();
+    for host in hosts.iter().filter(|host| !certificate.covers(host)) {
+        detail.push_str(&format!("; it is not for {host}"));
+    }
+    Check {
+        name: "tls_certificate",
+        ok: matches!(validity, Validity::Valid | Validity::Expiring),
+        detail,
+    }
 }
 
 async fn report(log: &Log) -> LogReport<'_> {
@@ -60,7 +92,7 @@ async fn report(log: &Log) -> LogReport<'_> {
             .map(|check| Check {
                 name: check.name,
                 ok: check.ok,
-                detail: check.detail,
+                detail: log.public(&check.detail),
             })
             .collect(),
     }
@@ -75,5 +107,30 @@ pub(crate) fn state_name(state: &State) -> &'static str {
         State::Stopped { .. } => "stopped",
         State::Retired => "retired",
         State::Closed => "closed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lucarne_mint::{Authority, CaOptions, KeyType, LeafOptions, Time};
+
+    use super::*;
+
+    #[test]
+    fn a_certificate_that_clients_refuse_fails() {
+        let ca = Authority::root(&CaOptions::named("Root", KeyType::EcdsaP256)).unwrap();
+        for (from, to, ok) in [
+            (-1, 89, true),
+            (-80, 10, true),
+            (-90, -1, false),
+            (1, 90, false),
+        ] {
+            let mut leaf = LeafOptions::for_names(["ct.example.com"]).unwrap();
+            leaf.not_before = Time::now().plus_days(from);
+            leaf.not_after = Time::now().plus_days(to);
+            let served = ServedCertificate::read(ca.issue(&leaf).unwrap().into()).unwrap();
+            let check = check(&served, &[]);
+            assert_eq!(check.ok, ok, "{}", check.detail);
+        }
     }
 }

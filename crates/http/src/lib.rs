@@ -11,7 +11,6 @@
 //! serve(vec![listener], site, async { tokio::signal::ctrl_c().await.unwrap_or(()) }).await;
 //! # Ok(()) }
 //! ```
-#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod activity;
 mod body;
@@ -39,6 +38,7 @@ mod rfc6962;
 mod robots;
 mod route;
 mod sendfile;
+mod served_certificate;
 mod serving;
 mod signal;
 mod site;
@@ -54,6 +54,7 @@ pub use read_limits::{
     Reading, Refusal, Remainder, UNIT_BYTES,
 };
 pub use route::PrefixError;
+pub use served_certificate::{ServedCertificate, Validity, hosts as tls_hosts};
 pub use serving::{Serving, serve};
 pub use site::{EndpointSet, Site};
 pub use tls::{Tls, TlsError};

@@ -15,7 +15,7 @@ use crate::tls::Tls;
 /// A socket that listens, with or without TLS.
 pub struct Listener {
     socket: TcpListener,
-    tls: Option<Arc<Tls>>,
+    pub(crate) tls: Option<Arc<Tls>>,
     endpoints: EndpointSet,
 }
 

@@ -19,6 +19,7 @@ use crate::read_limits::ReadMetrics;
 pub(crate) enum Endpoint {
     AddChain,
     AddPreChain,
+    CheckChain,
     GetRoots,
     Checkpoint,
     Tile,
@@ -40,6 +41,7 @@ impl Endpoint {
         match self {
             Endpoint::AddChain => "add-chain",
             Endpoint::AddPreChain => "add-pre-chain",
+            Endpoint::CheckChain => "check-chain",
             Endpoint::GetRoots => "get-roots",
             Endpoint::Checkpoint => "checkpoint",
             Endpoint::Tile => "tile",

@@ -84,7 +84,8 @@ pub(crate) async fn log(log: &Log, reads: Option<&ReadLimits>) -> Response {
                 retry_at_ms,
                 ..
             } => Some(format!(
-                "{reason} (next attempt at {})",
+                "{} (next attempt at {})",
+                log.public(&reason),
                 rfc3339(retry_at_ms)
             )),
             _ => None,
@@ -98,12 +99,21 @@ pub(crate) async fn log(log: &Log, reads: Option<&ReadLimits>) -> Response {
         timestamp: published.map_or_else(|| "none yet".into(), |p| rfc3339(p.timestamp_ms)),
         p50: milliseconds(stats.latency_p50),
         p99: milliseconds(stats.latency_p99),
-        checks: log.health().await.checks,
+        checks: checks(log).await,
         roots: roots.collect(),
         limits: reads.map_or_else(Vec::new, ReadLimits::in_words),
         version: env!("CARGO_PKG_VERSION"),
     };
     page(&template)
+}
+
+/// The checks as strangers may read them.
+async fn checks(log: &Log) -> Vec<Check> {
+    let mut checks = log.health().await.checks;
+    for check in &mut checks {
+        check.detail = log.public(&check.detail);
+    }
+    checks
 }
 
 fn summary(log: &Log) -> Summary {

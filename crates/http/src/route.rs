@@ -35,7 +35,7 @@ impl Roles {
         monitoring: true,
     };
 
-    fn or(self, other: Roles) -> Roles {
+    pub(crate) fn or(self, other: Roles) -> Roles {
         Roles {
             submission: self.submission || other.submission,
             monitoring: self.monitoring || other.monitoring,
@@ -198,6 +198,8 @@ impl Routes {
 pub(crate) enum Resource {
     AddChain,
     AddPreChain,
+    /// The judgement of a chain that is not to be logged.
+    CheckChain,
     GetRoots,
     Checkpoint,
     Tile(Tile),
@@ -285,6 +287,7 @@ impl Resource {
                 "ct/v1/add-chain" => return Resource::AddChain,
                 "ct/v1/add-pre-chain" => return Resource::AddPreChain,
                 "ct/v1/get-roots" => return Resource::GetRoots,
+                "check-chain" => return Resource::CheckChain,
                 "" => return Resource::Redirect,
                 _ => {}
             }

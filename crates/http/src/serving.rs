@@ -20,6 +20,9 @@ pub struct Serving {
 impl Serving {
     /// Serves the site on all listeners.
     pub fn start(listeners: Vec<Listener>, site: Arc<Site>) -> Self {
+        if let Some(tls) = listeners.iter().find_map(|listener| listener.tls.clone()) {
+            site.tls.get_or_init(|| tls);
+        }
         let shared = Arc::new(Shared::new(site));
         let mut accepting = JoinSet::new();
         for listener in listeners {

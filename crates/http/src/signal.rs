@@ -62,7 +62,6 @@ impl Future for Raised<'_> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
 
     use super::*;
 
@@ -73,7 +72,8 @@ mod tests {
             let signal = signal.clone();
             tokio::spawn(async move { signal.raised().await })
         };
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        // Its first poll: all tasks of this test share one thread.
+        tokio::task::yield_now().await;
         assert!(!waiter.is_finished());
         signal.raise();
         waiter.await.unwrap();

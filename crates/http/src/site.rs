@@ -1,6 +1,6 @@
 //! Everything that is served: the logs of the process, and what is about them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use http::header::{CACHE_CONTROL, HOST, HeaderMap, LOCATION};
@@ -21,6 +21,7 @@ use crate::read_limits::{PartialTile, ReadGate, ReadLimiter, ReadLimits, Reading
 use crate::reply::{Response, headed, plain, value};
 use crate::route::{PathError, Prefix, PrefixError, Resource, Roles, Routes};
 use crate::signal::Signal;
+use crate::tls::Tls;
 use crate::{feed, health, logjson, long_poll, metrics, pages, rfc6962, robots, submission};
 
 /// The endpoints that a listener serves.
@@ -40,6 +41,8 @@ pub enum EndpointSet {
 pub struct Site {
     logs: Vec<ServedLog>,
     routes: Routes,
+    /// With which listeners serve it.
+    pub(crate) tls: OnceLock<Arc<Tls>>,
     registry: Registry,
     pub(crate) metrics: Metrics,
     elsewhere: LogMetrics,
@@ -48,6 +51,9 @@ pub struct Site {
     /// Raised when no more is served: who waits for a log to grow is answered.
     pub(crate) closing: Arc<Signal>,
 }
+
+/// The methods of what takes a chain.
+const SUBMIT: &str = "POST, OPTIONS";
 
 /// One log, and what is prepared for its requests.
 pub(crate) struct ServedLog {
@@ -82,6 +88,7 @@ impl Site {
         Ok(Arc::new(Site {
             logs: logs.collect(),
             routes,
+            tls: OnceLock::new(),
             elsewhere: metrics.of(""),
             reads: ReadGate::new(limiter, metrics.reads.clone()),
             registry,
@@ -188,7 +195,7 @@ impl Site {
             _ if endpoint == Endpoint::Unknown => self.nothing(&parts),
             _ if method == Method::OPTIONS => submission::options("GET, HEAD, OPTIONS"),
             _ if method != Method::GET && method != Method::HEAD => read_only(method),
-            "/health" => health::answer(self.logs()).await,
+            "/health" => health::answer(self.logs(), self.tls.get().map(|tls| &**tls)).await,
             "/metrics" => {
                 let text = self.render_metrics();
                 plain(StatusCode::OK, &value::METRICS, &value::NO_STORE, text)
@@ -228,6 +235,10 @@ fn routes(logs: &[Arc<Log>]) -> Result<Routes, PrefixError> {
         routes.add(submission, Roles::SUBMISSION, n, name)?;
         let monitoring = Prefix::parse(&config.monitoring_prefix)?;
         routes.add(monitoring, Roles::MONITORING, n, name)?;
+        if let Some(url) = &config.also_at {
+            let roles = Roles::SUBMISSION.or(Roles::MONITORING);
+            routes.add(Prefix::parse(url)?, roles, n, name)?;
+        }
     }
     Ok(routes)
 }
@@ -266,6 +277,14 @@ impl ServedLog {
                 self.add(EntryKind::Precert, method, headers, body, client, limits)
                     .await
             }
+            Resource::CheckChain => match method {
+                Method::POST => {
+                    let check = submission::check(&self.log, limits, client, headers, body);
+                    Box::pin(check).await
+                }
+                Method::OPTIONS => submission::options(SUBMIT),
+                _ => ErrorResponse::method(&method, SUBMIT).into_response(),
+            },
             Resource::Feed if method == Method::GET || method == Method::HEAD => {
                 let (log, query) = (&self.log, parts.uri.query());
                 feed::answer(log, &method, query, &headers, client, &site.closing)
@@ -302,7 +321,6 @@ impl ServedLog {
         client: &Arc<Client>,
         limits: &Limits,
     ) -> Response {
-        const ALLOW: &str = "POST, OPTIONS";
         match method {
             // In a box of its own: a connection that only reads tiles should
             // not have room for a submission.
@@ -310,8 +328,8 @@ impl ServedLog {
                 let add = submission::add(&self.log, kind, limits, client, headers, body);
                 Box::pin(add).await
             }
-            Method::OPTIONS => submission::options(ALLOW),
-            _ => ErrorResponse::method(&method, ALLOW).into_response(),
+            Method::OPTIONS => submission::options(SUBMIT),
+            _ => ErrorResponse::method(&method, SUBMIT).into_response(),
         }
     }
 
@@ -374,9 +392,11 @@ impl ServedLog {
                 Err(_) => nothing(PathError::Unknown),
             },
             Resource::NotFound(error) => nothing(error),
-            Resource::AddChain | Resource::AddPreChain | Resource::Feed | Resource::Rfc6962(_) => {
-                nothing(PathError::Unknown)
-            }
+            Resource::AddChain
+            | Resource::AddPreChain
+            | Resource::CheckChain
+            | Resource::Feed
+            | Resource::Rfc6962(_) => nothing(PathError::Unknown),
         }
     }
 }
@@ -406,6 +426,7 @@ fn endpoint(resource: Resource) -> Endpoint {
     match resource {
         Resource::AddChain => Endpoint::AddChain,
         Resource::AddPreChain => Endpoint::AddPreChain,
+        Resource::CheckChain => Endpoint::CheckChain,
         Resource::GetRoots => Endpoint::GetRoots,
         Resource::Checkpoint => Endpoint::Checkpoint,
         Resource::Tile(tile) if Resource::is_data(tile) => Endpoint::DataTile,

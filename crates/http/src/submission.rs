@@ -66,14 +66,46 @@ where
     refuse_encoded(headers)?;
     let body = collect(headers, body, limits, client).await?;
     await_start(log, size(headers) + body.len(), limits, client).await?;
-    let decoding = lucarne_ct::ChainLimits {
-        max_body: limits.body_bytes,
-    };
-    let chain = Chain::decode_json(&body, &decoding)?;
+    let chain = decode(&body, limits)?;
     // The chain has its own copy: do not hold the body for a whole round.
     drop(body);
     let sct = log.submit(kind, chain).await?;
     Ok(sct.to_json())
+}
+
+fn decode(body: &[u8], limits: &Limits) -> Result<Chain, ErrorResponse> {
+    let limits = lucarne_ct::ChainLimits {
+        max_body: limits.body_bytes,
+    };
+    Ok(Chain::decode_json(body, &limits)?)
+}
+
+/// `check-chain`: whether the log would take a chain that it does not have, and where; or why not. Nothing is
+/// logged. A submission of what the log has already is no such test: its signatures are not verified again.
+pub(crate) async fn check<B>(
+    log: &Log,
+    limits: &Limits,
+    client: &Arc<Client>,
+    headers: HeaderMap,
+    body: B,
+) -> Response
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+    B::Error: std::fmt::Display,
+{
+    let judged = async {
+        refuse_encoded(&headers)?;
+        let body = collect(&headers, body, limits, client).await?;
+        Ok::<_, ErrorResponse>(log.judge(&decode(&body, limits)?)?)
+    };
+    match judged.await {
+        Ok(EntryKind::X509) => answer(headers, br#"{"accepted":true,"on":"add-chain"}"#.to_vec()),
+        Ok(EntryKind::Precert) => answer(
+            headers,
+            br#"{"accepted":true,"on":"add-pre-chain"}"#.to_vec(),
+        ),
+        Err(error) => error.into_response(),
+    }
 }
 
 /// Lets a submission wait for a log that is just being opened: a restart, or a
@@ -93,11 +125,11 @@ async fn await_start(
     Ok(())
 }
 
-fn answer(mut headers: HeaderMap, sct: Vec<u8>) -> Response {
+fn answer(mut headers: HeaderMap, json: Vec<u8>) -> Response {
     headers.clear();
     headers.insert(CONTENT_TYPE, value::JSON.clone());
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, value::ANY.clone());
-    let mut response = Response::new(Body::from(sct));
+    let mut response = Response::new(Body::from(json));
     *response.headers_mut() = headers;
     response
 }

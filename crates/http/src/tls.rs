@@ -1,19 +1,22 @@
 //! TLS whose certificate can be replaced while connections go on, or is chosen
 //! by the name that a client asks for.
 
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use lucarne_x509::pem::{self, PemError};
 use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::Acceptor as ClientHello;
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
+
+use crate::served_certificate::ServedCertificate;
 
 /// The certificate of a listener, and the handle to replace it. Connections
 /// that are open keep the one they began with.
@@ -21,8 +24,14 @@ pub struct Tls(Certificates);
 
 enum Certificates {
     /// One for all.
-    Given(ArcSwap<ServerConfig>),
+    Given(ArcSwap<Given>),
     ByName(Arc<ByName>),
+}
+
+/// One certificate for all clients.
+struct Given {
+    config: Arc<ServerConfig>,
+    certificate: ServedCertificate,
 }
 
 /// Finds what to serve a client that asked for this host.
@@ -35,13 +44,22 @@ type Resolved = io::Result<Arc<ServerConfig>>;
 pub enum TlsError {
     /// Not PEM, or no certificate in it.
     #[error("the certificate file cannot be read as PEM certificates: {0}")]
-    Certificate(String),
+    Certificate(PemError),
     /// Not PEM, or no private key in it.
     #[error("the key file cannot be read as a PEM private key: {0}")]
-    Key(String),
+    Key(PemError),
     /// They do not go together, or the key cannot be used.
     #[error("the certificate and the key cannot be served: {0}")]
     Pair(#[from] rustls::Error),
+    /// The certificate cannot be read.
+    #[error("the first certificate of the file cannot be read: {0}")]
+    Leaf(#[from] lucarne_ct::DerError),
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tls")
+    }
 }
 
 impl Tls {
@@ -50,8 +68,8 @@ impl Tls {
     /// # Errors
     /// See [`TlsError`].
     pub fn new(certificates: &[u8], key: &[u8]) -> Result<Arc<Self>, TlsError> {
-        let config = ArcSwap::from(config(certificates, key)?);
-        Ok(Arc::new(Tls(Certificates::Given(config))))
+        let given = ArcSwap::from_pointee(given(certificates, key)?);
+        Ok(Arc::new(Tls(Certificates::Given(given))))
     }
 
     /// TLS with what `find` has for the host that the client asks for: the name
@@ -72,16 +90,26 @@ impl Tls {
     /// # Errors
     /// See [`TlsError`].
     pub fn replace(&self, certificates: &[u8], key: &[u8]) -> Result<(), TlsError> {
-        let config = config(certificates, key)?;
+        let new = given(certificates, key)?;
         if let Certificates::Given(given) = &self.0 {
-            given.store(config);
+            given.store(Arc::new(new));
         }
         Ok(())
     }
 
+    /// The certificate that every client gets now; `None` if it is chosen by name.
+    pub fn certificate(&self) -> Option<ServedCertificate> {
+        match &self.0 {
+            Certificates::Given(given) => Some(given.load().certificate.clone()),
+            Certificates::ByName(_) => None,
+        }
+    }
+
     pub(crate) fn acceptor(&self) -> Acceptor {
         match &self.0 {
-            Certificates::Given(config) => Acceptor::Given(TlsAcceptor::from(config.load_full())),
+            Certificates::Given(given) => {
+                Acceptor::Given(TlsAcceptor::from(given.load().config.clone()))
+            }
             Certificates::ByName(find) => Acceptor::ByName(find.clone()),
         }
     }
@@ -107,21 +135,21 @@ impl Acceptor {
     }
 }
 
-fn config(certificates: &[u8], key: &[u8]) -> Result<Arc<ServerConfig>, TlsError> {
-    let chain = CertificateDer::pem_slice_iter(certificates)
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| TlsError::Certificate(error.to_string()))?;
-    if chain.is_empty() {
-        return Err(TlsError::Certificate(
-            "there is no certificate in it".into(),
-        ));
-    }
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| TlsError::Key(e.to_string()))?;
+fn given(certificates: &[u8], key: &[u8]) -> Result<Given, TlsError> {
+    let chain = pem::certificates(certificates).map_err(TlsError::Certificate)?;
+    let chain: Vec<_> = chain.into_iter().map(CertificateDer::from).collect();
+    let leaf = chain.first().cloned().unwrap_or_else(|| Vec::new().into());
+    let certificate = ServedCertificate::read(leaf)?;
+    let key = pem::private_key(key).map_err(TlsError::Key)?;
+    let key = PrivateKeyDer::try_from(key).map_err(|why| rustls::Error::General(why.to_owned()))?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_single_cert(chain, key)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
+    Ok(Given {
+        config: Arc::new(config),
+        certificate,
+    })
 }

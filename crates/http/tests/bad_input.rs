@@ -11,24 +11,22 @@ use http_body_util::{BodyExt, StreamBody};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use lucarne_http::Limits;
+use lucarne_testkit::{eventually, in_time, until};
+use support::gate::Gate;
 use support::{Server, TestLog};
 use tokio::io::AsyncWriteExt;
 
-/// Long after what must be soon, long before the limits that are not hasty.
-const SOON: Duration = Duration::from_secs(8);
-
-fn hasty() -> Limits {
+/// Limits that a test reaches. Each test shortens only the time that it is about: no client of
+/// another is late on a busy machine.
+fn small() -> Limits {
     Limits {
         body_bytes: 20_000,
-        header_timeout: Duration::from_secs(1),
-        body_timeout: Duration::from_secs(1),
-        idle_timeout: Duration::from_secs(3),
-        write_timeout: Duration::from_millis(400),
-        drain_timeout: Duration::from_secs(2),
         connections: 50,
         ..Limits::default()
     }
 }
+
+const SHORT: Duration = Duration::from_secs(1);
 
 async fn demo(limits: Limits) -> (TestLog, Server) {
     let test = TestLog::start("demo").await;
@@ -42,7 +40,7 @@ async fn still_there(server: &Server) {
 
 #[tokio::test]
 async fn a_body_that_breaks_off() {
-    let (test, server) = demo(hasty()).await;
+    let (test, server) = demo(small()).await;
     let body = test.chain("www.example").to_json();
     let head = format!(
         "POST /demo/ct/v1/add-chain HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n",
@@ -62,7 +60,7 @@ async fn a_body_that_breaks_off() {
 
 #[tokio::test]
 async fn a_client_that_closes_its_side_still_gets_its_answer() {
-    let (test, server) = demo(hasty()).await;
+    let (test, server) = demo(small()).await;
     let mut client = server.connect().await;
     let body = test.chain("www.example").to_json();
     client.post("/demo/ct/v1/add-chain", body.as_bytes()).await;
@@ -72,26 +70,36 @@ async fn a_client_that_closes_its_side_still_gets_its_answer() {
 
 #[tokio::test]
 async fn a_head_that_takes_too_long() {
-    let (_test, server) = demo(hasty()).await;
+    let (_test, server) = demo(Limits {
+        header_timeout: SHORT,
+        ..small()
+    })
+    .await;
     let mut client = server.connect().await;
-    let start = Instant::now();
     client.send(b"GET /demo/checkpoint HTTP/1.1\r\n").await;
-    for _ in 0..2 {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        client.send(b"x-slow: yes\r\n").await;
-    }
+    // More bytes gain no time: if they did, there would never be a response.
+    let trickling = async {
+        loop {
+            tokio::select! {
+                ready = client.stream.readable() => break ready.unwrap(),
+                // The pace of the bytes. If the server is done before the next, it has passed.
+                () = tokio::time::sleep(SHORT / 10) => {
+                    let _ = client.stream.try_write(b"x-slow: yes\r\n");
+                }
+            }
+        }
+    };
+    in_time("the end of a slow head", trickling).await;
     let answer = client.answer().await.unwrap();
     assert_eq!(
         (answer.status, answer.header("connection")),
         (408, Some("close"))
     );
-    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
     assert!(client.closed().await);
 
     // The same on a connection that has been good before.
     let mut client = server.connect().await;
     assert_eq!(client.get("/demo/checkpoint").await.status, 200);
-    tokio::time::sleep(Duration::from_millis(500)).await;
     client.send(b"GET /demo/che").await;
     let answer = client.answer().await.unwrap();
     assert_eq!(answer.status, 408);
@@ -106,9 +114,12 @@ async fn a_head_that_takes_too_long() {
 
 #[tokio::test]
 async fn a_body_that_takes_too_long() {
-    let (_test, server) = demo(hasty()).await;
+    let (_test, server) = demo(Limits {
+        body_timeout: SHORT,
+        ..small()
+    })
+    .await;
     let mut client = server.connect().await;
-    let start = Instant::now();
     client
         .send(b"POST /demo/ct/v1/add-chain HTTP/1.1\r\nhost: x\r\ncontent-length: 999\r\n\r\n{")
         .await;
@@ -118,48 +129,60 @@ async fn a_body_that_takes_too_long() {
         (408, &"body_timeout".into())
     );
     assert_eq!(answer.header("connection"), Some("close"));
-    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
     assert!(client.closed().await);
     still_there(&server).await;
 }
 
 #[tokio::test]
 async fn a_client_that_says_nothing() {
-    let (_test, server) = demo(hasty()).await;
+    let (_test, server) = demo(Limits {
+        idle_timeout: 3 * SHORT,
+        ..small()
+    })
+    .await;
     let start = Instant::now();
     let mut silent = server.connect().await;
-    let mut done = server.connect().await;
-    assert_eq!(done.get("/demo/checkpoint").await.status, 200);
+    let request = b"GET /demo/checkpoint HTTP/1.1\r\nhost: x\r\n\r\n";
+    let mut done = loop {
+        let mut client = server.connect().await;
+        let _ = client.stream.write_all(request).await;
+        // There is none if the machine is so busy that this one was idle for too long already.
+        if let Some(answer) = client.answer().await {
+            assert_eq!(answer.status, 200);
+            break client;
+        }
+    };
     assert!(silent.closed().await);
     assert!(done.closed().await);
+    // A busy machine only makes it longer.
     let took = start.elapsed();
-    assert!(took > Duration::from_secs(2) && took < SOON, "{took:?}");
+    assert!(took > 2 * SHORT, "{took:?}");
 }
 
 #[tokio::test]
 async fn a_client_that_does_not_read() {
-    let (test, server) = demo(hasty()).await;
+    let (test, server) = demo(Limits {
+        write_timeout: SHORT,
+        ..small()
+    })
+    .await;
     test.fill(256).await;
     let mut client = server.connect().await;
     let request =
         "GET /demo/tile/data/000 HTTP/1.1\r\nhost: x\r\naccept-encoding: identity\r\n\r\n";
     let many = request.repeat(500);
-    // The server stops reading once it cannot write: so may this.
-    let _ = tokio::time::timeout(
-        Duration::from_millis(200),
-        client.stream.write_all(many.as_bytes()),
-    )
-    .await;
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let cut = "lucarne_http_connections_cut_total{reason=\"writing\"}";
+    tokio::select! {
+        // The server stops reading once it cannot write: so may this.
+        _ = client.stream.write_all(many.as_bytes()) => server.counts(cut, 1).await,
+        () = server.counts(cut, 1) => {}
+    }
     still_there(&server).await;
-    let metrics = server.get("/metrics").await;
-    let cut = "lucarne_http_connections_cut_total{reason=\"writing\"} 1";
-    assert!(metrics.text().contains(cut), "{}", metrics.text());
 }
 
 #[tokio::test]
 async fn a_body_that_is_too_large() {
-    let (_test, server) = demo(hasty()).await;
+    let (_test, server) = demo(small()).await;
     // Declared: refused before it is read, and the answer still arrives.
     let mut client = server.connect().await;
     let head = "POST /demo/ct/v1/add-chain HTTP/1.1\r\nhost: x\r\ncontent-length: 3000000\r\n\r\n";
@@ -197,7 +220,7 @@ async fn a_body_that_is_too_large() {
 
 #[tokio::test]
 async fn a_chunked_body_is_as_good_as_any() {
-    let (test, server) = demo(hasty()).await;
+    let (test, server) = demo(small()).await;
     let body = test.chain("www.example").to_json();
     let mut client = server.connect().await;
     let head =
@@ -215,7 +238,7 @@ async fn a_chunked_body_is_as_good_as_any() {
 
 #[tokio::test]
 async fn a_gzip_bomb() {
-    let (_test, server) = demo(hasty()).await;
+    let (_test, server) = demo(small()).await;
     let mut bomb = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     for _ in 0..100 {
         std::io::Write::write_all(&mut bomb, &[0; 100_000]).unwrap();
@@ -256,7 +279,7 @@ async fn a_chain_of_a_hundred() {
 
 #[tokio::test]
 async fn pipelined_requests_are_answered_in_order() {
-    let (test, server) = demo(hasty()).await;
+    let (test, server) = demo(small()).await;
     test.fill(3).await;
     let mut client = server.connect().await;
     let get = |path: &str| format!("GET /demo/{path} HTTP/1.1\r\nhost: x\r\n\r\n");
@@ -287,7 +310,7 @@ async fn pipelined_requests_are_answered_in_order() {
 
 #[tokio::test]
 async fn odd_targets() {
-    let (_test, server) = demo(hasty()).await;
+    let (_test, server) = demo(small()).await;
     let cases = [
         ("http://log.example/demo/checkpoint", 200),
         ("/demo/checkpoint?cache=bust", 200),
@@ -313,7 +336,12 @@ async fn odd_targets() {
 
 #[tokio::test]
 async fn what_is_not_http() {
-    let (_test, server) = demo(hasty()).await;
+    let (_test, server) = demo(Limits {
+        header_timeout: SHORT,
+        idle_timeout: SHORT,
+        ..small()
+    })
+    .await;
     let long = format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(100_000));
     let fields = format!(
         "GET /demo/checkpoint HTTP/1.1\r\n{}\r\n",
@@ -334,32 +362,39 @@ async fn what_is_not_http() {
     ] {
         let mut client = server.connect().await;
         let _ = client.stream.write_all(nonsense.as_bytes()).await;
-        // Whatever it is: an error or the end, and soon.
-        let said = tokio::time::timeout(Duration::from_secs(5), client.stream.shutdown()).await;
-        assert!(said.is_ok());
+        // Whatever it is: an error or the end.
+        let _ = in_time(nonsense, client.stream.shutdown()).await;
         assert!(drained(&mut client).await, "{nonsense:.40}");
     }
-    still_there(&server).await;
+    // On a busy machine, a connection may have been idle for too long before it asks.
+    let mut asked = false;
+    while !asked {
+        let mut client = server.connect().await;
+        let request = b"GET /demo/checkpoint HTTP/1.1\r\nhost: x\r\n\r\n";
+        let _ = client.stream.write_all(request).await;
+        asked = client
+            .answer()
+            .await
+            .is_some_and(|answer| answer.status == 200);
+    }
 }
 
-/// Reads until the server closes; whether it never said 200 and did close.
+/// Reads until the server closes; returns whether it never sent a 2xx or 5xx.
 async fn drained(client: &mut support::Client<tokio::net::TcpStream>) -> bool {
     let mut all = Vec::new();
     let read = tokio::io::AsyncReadExt::read_to_end(&mut client.stream, &mut all);
-    let closed = tokio::time::timeout(Duration::from_secs(5), read)
-        .await
-        .is_ok();
-    closed && !all.starts_with(b"HTTP/1.1 2") && !all.starts_with(b"HTTP/1.1 5")
+    let _ = in_time("the end of a connection", read).await;
+    !all.starts_with(b"HTTP/1.1 2") && !all.starts_with(b"HTTP/1.1 5")
 }
 
 #[tokio::test]
 async fn more_connections_than_there_may_be() {
-    let (_test, server) = demo(hasty()).await;
+    let (_test, server) = demo(small()).await;
     let mut within = Vec::new();
     for _ in 0..50 {
         within.push(server.connect().await);
     }
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    server.counts("lucarne_http_connections ", 50).await;
     let mut beyond = server.connect().await;
     beyond
         .send(b"GET /demo/checkpoint HTTP/1.1\r\nhost: x\r\n\r\n")
@@ -371,8 +406,10 @@ async fn more_connections_than_there_may_be() {
     );
     assert_eq!(within[0].get("/demo/checkpoint").await.status, 200);
     drop((within, beyond));
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    still_there(&server).await;
+    eventually("there is room again", async || {
+        server.get("/demo/checkpoint").await.status == 200
+    })
+    .await;
 }
 
 /// Ten thousand connections that do nothing, half of them after a request, do
@@ -393,7 +430,12 @@ async fn ten_thousand_idle_connections() {
         println!("only {count} connections: the limit is {most} open files");
     }
 
-    let (_test, server) = demo(Limits::default()).await;
+    let (_test, server) = demo(Limits {
+        // Longer than the test takes on a busy machine.
+        idle_timeout: Duration::from_secs(600),
+        ..Limits::default()
+    })
+    .await;
     let before = resident();
     let mut idle = Vec::with_capacity(count);
     for n in 0..count {
@@ -404,44 +446,40 @@ async fn ten_thousand_idle_connections() {
         idle.push(client);
     }
     // Those that have asked for something are put away after five seconds.
-    tokio::time::sleep(Duration::from_secs(6)).await;
-    let each = resident().saturating_sub(before) / count;
-    println!("{count} idle connections, {each} bytes each, both ends");
-    assert!(each < 16 << 10, "{each} bytes per connection");
-    let start = Instant::now();
+    let each = || resident().saturating_sub(before) / count;
+    until("a connection costs less than 16 KiB", || each() < 16 << 10).await;
+    println!("{count} idle connections, {} bytes each, both ends", each());
     still_there(&server).await;
     assert_eq!(idle[0].get("/demo/checkpoint").await.status, 200);
     assert_eq!(idle[count - 1].get("/demo/checkpoint").await.status, 200);
-    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
     // And they do not hold up the end.
-    let start = Instant::now();
-    server.stop().await.unwrap();
-    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+    in_time("the end of the server", server.stop())
+        .await
+        .unwrap();
 }
 
 /// A connection that is put away while it idles is as good as before.
 #[tokio::test]
 async fn an_idle_connection_wakes_up() {
+    const LONG: Duration = Duration::from_secs(600);
     let (_test, server) = demo(Limits {
-        idle_timeout: Duration::from_secs(2),
+        idle_timeout: LONG,
+        header_timeout: LONG,
         ..Limits::default()
     })
     .await;
     let mut client = server.connect().await;
-    for _ in 0..5 {
-        assert_eq!(client.get("/demo/checkpoint").await.status, 200);
-        // Idle for long, but not for as long as may be.
-        tokio::time::sleep(Duration::from_millis(1300)).await;
-    }
-    client.send(b"GET /demo/checkpoint HT").await;
+    // A test of time: a connection is put away after five idle seconds. One that is not yet put
+    // away on a busy machine answers all the same.
+    let idle = || tokio::time::sleep(Duration::from_millis(5200));
+    assert_eq!(client.get("/demo/checkpoint").await.status, 200);
+    idle().await;
+    assert_eq!(client.get("/demo/checkpoint").await.status, 200);
     // The same within a head.
-    tokio::time::sleep(Duration::from_millis(1300)).await;
-    let start = Instant::now();
+    client.send(b"GET /demo/checkpoint HT").await;
+    idle().await;
     client.send(b"TP/1.1\r\nhost: x\r\n\r\n").await;
     assert_eq!(client.answer().await.unwrap().status, 200);
-    assert!(client.closed().await);
-    let took = start.elapsed();
-    assert!(took > Duration::from_secs(1) && took < SOON, "{took:?}");
 }
 
 /// Resident memory of this process in bytes.
@@ -451,24 +489,30 @@ fn resident() -> usize {
     pages.unwrap_or(0usize) * 4096
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn requests_in_flight_are_finished_at_shutdown() {
-    let metrics = lucarne_log::Metrics::register(&mut Default::default());
-    let test = TestLog::start_with("demo", &metrics, |config| {
-        config.period = Duration::from_millis(500);
-    })
-    .await;
+    let test = TestLog::start("demo").await;
     test.fill(1).await;
-    let server = Server::start(vec![test.log.clone()], hasty()).await;
+    let gate = Gate::closed(&test.assets);
+    let server = Server::start(
+        vec![test.log.clone()],
+        Limits {
+            // Longer than the test takes on a busy machine.
+            drain_timeout: Duration::from_secs(600),
+            ..small()
+        },
+    )
+    .await;
     let address = server.address;
     let mut idle = server.connect().await;
     assert_eq!(idle.get("/demo/checkpoint").await.status, 200);
     let mut waiting = server.connect().await;
     let body = test.chain("late.example").to_json();
     waiting.post("/demo/ct/v1/add-chain", body.as_bytes()).await;
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    gate.reached().await;
     let stopped = server.stop();
     assert!(idle.closed().await, "idle connections are let go at once");
+    gate.open();
     let answer = waiting.answer().await.unwrap();
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert!(waiting.closed().await);
@@ -491,10 +535,11 @@ async fn a_drain_has_an_end() {
     stuck
         .send(b"POST /demo/ct/v1/add-chain HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{")
         .await;
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    let start = Instant::now();
-    server.stop().await.unwrap();
-    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+    let held = || server.metric("lucarne_http_inflight_bytes ");
+    until("the server waits for the body", || held() > 0).await;
+    in_time("the end of the server", server.stop())
+        .await
+        .unwrap();
     assert!(stuck.closed().await);
 }
 
@@ -565,7 +610,8 @@ async fn half_sent_bodies_hold_no_more_than_their_client_may() {
         body.len()
     );
     honest.send(&[head.as_bytes(), first].concat()).await;
-    // So that the rest is another read of the server.
+    // So that the rest is another read of the server: if it is not, on a busy machine, the
+    // response is the same.
     tokio::time::sleep(Duration::from_millis(20)).await;
     honest.send(rest).await;
     assert_eq!(honest.answer().await.unwrap().status, 200);

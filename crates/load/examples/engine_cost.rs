@@ -52,6 +52,8 @@ impl VirtualUser for Idler {
             bytes_out: 100,
             body_in: 5,
             body_out: 7,
+            unannounced_end: false,
+            resent: None,
             outcome: Ok(()),
         };
         iteration.request(self.0, &exchange);

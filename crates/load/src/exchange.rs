@@ -32,9 +32,24 @@ pub struct Exchange {
     pub body_in: u64,
     /// Bytes of the request's body alone.
     pub body_out: u64,
+    /// True if the response lasted until the connection ended, and TLS ended without
+    /// `close_notify`: a warning, because part of the response may be missing.
+    pub unannounced_end: bool,
+    /// The reason why the request was sent twice, if it was.
+    pub resent: Option<Resent>,
     /// `Ok` if it was as it should be. Which statuses are expected is the
     /// scenario's business.
     pub outcome: Result<(), Failure>,
+}
+
+/// The reason why a request was sent twice: its kept connection was reset before any byte of
+/// a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resent {
+    /// The connection had been idle: the server had closed it.
+    Idle,
+    /// The connection was in use: it broke under load.
+    Busy,
 }
 
 /// A failure: its kind, and the particulars.

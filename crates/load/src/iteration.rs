@@ -20,6 +20,10 @@ pub struct Iteration {
     user: u64,
     requested: bool,
     failed: bool,
+    /// In a pause of the plan's own, in which it does not wait for the target.
+    pausing: bool,
+    /// There was nothing to do.
+    idle: bool,
 }
 
 impl Iteration {
@@ -34,6 +38,8 @@ impl Iteration {
             user,
             requested: false,
             failed: false,
+            pausing: false,
+            idle: false,
         }
     }
 
@@ -54,6 +60,7 @@ impl Iteration {
     ) {
         (self.number, self.intended, self.started) = (number, intended, started);
         (self.requested, self.failed) = (false, false);
+        (self.pausing, self.idle) = (false, false);
         self.start_delay = start_delay;
     }
 
@@ -111,6 +118,34 @@ impl Iteration {
     /// waits for before its first request is nobody's latency.
     pub fn postpone(&mut self, by: Duration) {
         self.intended += by;
+    }
+
+    /// Waits as the plan wants it (think time), and not for the target: an iteration that
+    /// is cut off in a pause has not failed.
+    pub async fn pause(&mut self, time: Duration) {
+        self.pause_until(Instant::now() + time).await;
+    }
+
+    /// The same, until `end`.
+    pub async fn pause_until(&mut self, end: Instant) {
+        self.pausing = true;
+        tokio::time::sleep_until(end.into()).await;
+        self.pausing = false;
+    }
+
+    /// There was nothing to do: this iteration says nothing about the target.
+    pub fn idle(&mut self) {
+        self.idle = true;
+    }
+
+    /// Returns whether it is in a pause of the plan's own.
+    pub(crate) fn is_pausing(&self) -> bool {
+        self.pausing
+    }
+
+    /// Returns whether there was nothing to do.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.idle
     }
 
     /// The time at which it was due.
@@ -196,6 +231,8 @@ impl Drop for Pending {
             bytes_out: 0,
             body_in: 0,
             body_out: 0,
+            unannounced_end: false,
+            resent: None,
             outcome: Err(Failure::new(UNANSWERED, detail)),
         };
         let mut samples = self.recorder.samples();

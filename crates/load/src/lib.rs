@@ -3,11 +3,11 @@
 //! A [`Scenario`] is what is done under load; when it is done is told by
 //! [`ExecutorConfig`]; both are put together in a [`Run`], whose [`Outcome`] holds a
 //! [`Summary`] and a [`Verdict`]. The engine knows nothing of certificates.
-#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod controls;
 pub mod environment;
 pub mod exchange;
+pub mod excuse;
 mod execution;
 pub mod executor;
 pub mod heat;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use parking_lot::MutexGuard;
 
 use crate::exchange::{Exchange, Failure};
+use crate::excuse::Excuses;
 use crate::samples::{IterationResult, SampleBuffer, Samples};
 use crate::tags::{TagRegistry, Tags};
 
@@ -19,14 +20,21 @@ struct Inner {
     shard: Arc<SampleBuffer>,
     registry: Arc<TagRegistry>,
     base: Tags,
+    excuses: Excuses,
 }
 
 impl Recorder {
-    pub(crate) fn new(shard: Arc<SampleBuffer>, registry: Arc<TagRegistry>, base: Tags) -> Self {
+    pub(crate) fn new(
+        shard: Arc<SampleBuffer>,
+        registry: Arc<TagRegistry>,
+        base: Tags,
+        excuses: Excuses,
+    ) -> Self {
         Recorder(Arc::new(Inner {
             shard,
             registry,
             base,
+            excuses,
         }))
     }
 
@@ -34,7 +42,7 @@ impl Recorder {
     pub fn detached(scenario: &str) -> Self {
         let registry = Arc::new(TagRegistry::default());
         let base = registry.base(scenario, &[]);
-        Recorder::new(Arc::default(), registry, base)
+        Recorder::new(Arc::default(), registry, base, Excuses::default())
     }
 
     /// Interns the scenario's own tags and `extra`. Takes a lock and allocates:
@@ -54,7 +62,14 @@ impl Recorder {
 
     /// A check. The details of the first ten failures are kept, all are counted.
     pub fn check(&self, tags: Tags, name: &'static str, outcome: Result<(), String>) {
-        self.0.shard.lock().check(tags, name, outcome);
+        let counts = !self.excuses(name);
+        self.0.shard.lock().check(tags, name, outcome, counts);
+    }
+
+    /// Returns whether failures of this check do not count: they must not make a request
+    /// or an iteration fail either.
+    pub fn excuses(&self, check: &str) -> bool {
+        self.0.excuses.of_check(check).is_some()
     }
 
     /// Adds to a counter.

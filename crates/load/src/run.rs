@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use tokio::sync::watch;
 
 use crate::controls::Controls;
+use crate::excuse::Excuses;
 use crate::execution::run_state::{RunState, StopReason};
 use crate::execution::scenario_state::{ScenarioState, StopMode};
 use crate::execution::{Execution, RunOptions};
@@ -14,7 +15,7 @@ use crate::scenario_config::ScenarioConfig;
 use crate::snapshot::Snapshot;
 use crate::summary::Summary;
 use crate::tags::TagRegistry;
-use crate::threshold::Thresholds;
+use crate::threshold::{self, Thresholds};
 use crate::verdict::Verdict;
 
 /// A run before it starts.
@@ -31,6 +32,8 @@ pub struct Run {
     pub scenarios: Vec<ScenarioConfig>,
     /// The thresholds that the run must keep to.
     pub thresholds: Thresholds,
+    /// Names of checks that may fail.
+    pub allow: Vec<String>,
     /// Threads that carry out iterations.
     pub workers: usize,
 }
@@ -44,6 +47,7 @@ impl Default for Run {
             version: String::new(),
             scenarios: Vec::new(),
             thresholds: Thresholds::default(),
+            allow: Vec::new(),
             workers: 1,
         }
     }
@@ -53,9 +57,11 @@ impl Run {
     /// Begins: prepares the scenarios, then starts the arrivals. Needs no runtime.
     pub fn start(self) -> Running {
         let registry = Arc::new(TagRegistry::default());
+        let thresholds = threshold::complete(self.thresholds.0, &self.scenarios);
         let scenarios = self.scenarios.into_iter().map(|plan| {
             let base = registry.base(&plan.name, &plan.tags);
-            Arc::new(ScenarioState::new(plan, base))
+            let excuses = Excuses::of(&plan, &self.allow, &thresholds);
+            Arc::new(ScenarioState::new(plan, base, excuses))
         });
         let run_state = Arc::new(RunState::new(scenarios.collect()));
         let (snapshots, seen) = watch::channel(Arc::new(Snapshot::default()));
@@ -64,7 +70,8 @@ impl Run {
             description: self.description,
             command: self.command,
             version: self.version,
-            thresholds: self.thresholds.0,
+            thresholds,
+            allow: self.allow,
             workers: self.workers,
         };
         let execution = Execution {
@@ -106,9 +113,9 @@ impl Running {
     }
 
     /// No more iterations begin; those that run have their `gracefulStop`. Said
-    /// again: they are cut off, and so is `finish`.
+    /// again, or after the load: everything is cut off, `finish` too.
     pub fn stop(&self) {
-        let stop = if self.run_state.is_stopping() {
+        let stop = if self.run_state.is_stopping() || self.run_state.is_finishing() {
             StopMode::Now
         } else {
             StopMode::Gracefully

@@ -7,10 +7,18 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::exchange::{DETAILS, Exchange, Failure};
+use crate::exchange::{DETAILS, Exchange, Failure, Resent};
 use crate::histogram::Histogram;
+use crate::http::kind;
 use crate::metric::Metric;
 use crate::tags::Tags;
+
+/// The counter of responses that ended with a TLS connection without `close_notify`.
+pub(crate) const UNANNOUNCED_ENDS: &str = "http_res_without_close_notify";
+
+/// The detail of a request that was sent twice, and not because of idleness.
+const RESENT: &str =
+    "a connection in use was reset before any byte of the response; the request was sent again";
 
 /// The samples of one worker since they were last collected. Only its worker
 /// and, once a second, the collector take the lock.
@@ -65,6 +73,8 @@ pub(crate) struct ScenarioCounts {
     pub(crate) started: u64,
     pub(crate) dropped: u64,
     pub(crate) interrupted: u64,
+    pub(crate) finished: u64,
+    pub(crate) unfinished: u64,
     pub(crate) users: u64,
     pub(crate) users_max: u64,
 }
@@ -79,6 +89,9 @@ pub(crate) struct Requests {
     pub(crate) first_byte: Histogram,
     pub(crate) body: Histogram,
     pub(crate) failed: u64,
+    /// Sent twice, because a connection had gone that was idle, or in use.
+    pub(crate) resent_idle: u64,
+    pub(crate) resent_busy: u64,
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
     pub(crate) body_in: u64,
@@ -93,6 +106,8 @@ pub(crate) struct Tally {
     pub(crate) name: &'static str,
     pub(crate) good: u64,
     pub(crate) bad: u64,
+    /// Its failures do not count among those of all checks.
+    pub(crate) excused: bool,
     pub(crate) details: Vec<String>,
 }
 
@@ -118,14 +133,28 @@ impl Samples {
         if let Err(failure) = &exchange.outcome {
             tally(&mut series.errors, failure.kind).bad(&failure.detail);
         }
+        if exchange.resent == Some(Resent::Busy) {
+            tally(&mut series.errors, kind::RESET).bad(RESENT);
+        }
+        if exchange.unannounced_end {
+            self.count(tags, UNANNOUNCED_ENDS, 1);
+        }
     }
 
     pub(crate) fn failure(&mut self, tags: Tags, failure: &Failure) {
         tally(&mut self.series(tags).errors, failure.kind).bad(&failure.detail);
     }
 
-    pub(crate) fn check(&mut self, tags: Tags, name: &'static str, outcome: Result<(), String>) {
+    /// A check; its failures are among `checks` only if it `counts`.
+    pub(crate) fn check(
+        &mut self,
+        tags: Tags,
+        name: &'static str,
+        outcome: Result<(), String>,
+        counts: bool,
+    ) {
         let tally = tally(&mut self.series(tags).checks, name);
+        tally.excused = !counts;
         match outcome {
             Ok(()) => tally.good += 1,
             Err(detail) => tally.bad(&detail),
@@ -269,11 +298,16 @@ impl Requests {
             }
         }
         self.failed += u64::from(exchange.outcome.is_err());
+        self.resent_idle += u64::from(exchange.resent == Some(Resent::Idle));
+        self.resent_busy += u64::from(exchange.resent == Some(Resent::Busy));
         self.bytes_in += exchange.bytes_in;
         self.bytes_out += exchange.bytes_out;
         self.body_in += exchange.body_in;
         self.body_out += exchange.body_out;
-        *self.statuses.entry(exchange.status).or_default() += 1;
+        // A handshake has no status, and lacks none.
+        if exchange.status > 0 || exchange.outcome.is_err() {
+            *self.statuses.entry(exchange.status).or_default() += 1;
+        }
         *self.protocols.entry(exchange.protocol).or_default() += 1;
     }
 
@@ -282,6 +316,8 @@ impl Requests {
             mine.merge(theirs);
         }
         self.failed += other.failed;
+        self.resent_idle += other.resent_idle;
+        self.resent_busy += other.resent_busy;
         self.bytes_in += other.bytes_in;
         self.bytes_out += other.bytes_out;
         self.body_in += other.body_in;
@@ -297,6 +333,7 @@ impl Requests {
     fn clear(&mut self) {
         self.histograms().into_iter().for_each(Histogram::clear);
         (self.failed, self.bytes_in, self.bytes_out) = (0, 0, 0);
+        (self.resent_idle, self.resent_busy) = (0, 0);
         (self.body_in, self.body_out) = (0, 0);
         self.statuses.clear();
         self.protocols.clear();
@@ -336,6 +373,7 @@ impl Tally {
     fn merge(&mut self, other: &Tally) {
         self.good += other.good;
         self.bad += other.bad;
+        self.excused |= other.excused;
         let room = DETAILS.saturating_sub(self.details.len());
         self.details
             .extend(other.details.iter().take(room).cloned());
@@ -352,6 +390,7 @@ fn tally<'a>(tallies: &'a mut Vec<Tally>, name: &'static str) -> &'a mut Tally {
             name,
             good: 0,
             bad: 0,
+            excused: false,
             details: Vec::new(),
         });
     }

@@ -1,5 +1,7 @@
 //! The work that is done under load.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 use crate::iteration::Iteration;
@@ -25,6 +27,25 @@ pub trait Scenario: Send + Sync + 'static {
     /// `recorder` is the one that the user's iterations will record with: the
     /// place to intern [`Tags`](crate::Tags). `number` counts from 0.
     fn user(&self, number: u64, recorder: &Recorder) -> Box<dyn VirtualUser>;
+
+    /// The purpose of an iteration, as words that follow "while it waited for": every
+    /// iteration that is cut off before has failed.
+    fn purpose(&self) -> &'static str {
+        "a response"
+    }
+
+    /// Names of checks whose failures are warnings, because no specification demands what
+    /// they check: they do not count among `checks`.
+    fn warnings(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// The longest time that [`background`](Scenario::background) and
+    /// [`finish`](Scenario::finish) may take together after the last iteration. What takes
+    /// longer is cut off, and the run has failed.
+    fn grace(&self) -> Duration {
+        Duration::from_secs(60)
+    }
 
     /// Runs beside the load (a follower of checkpoints and the like), until
     /// `stop` is cancelled. It may still return later than that: the run waits
@@ -52,6 +73,12 @@ pub trait Scenario: Send + Sync + 'static {
 pub trait VirtualUser: Send {
     /// One iteration. What went wrong is told to `iteration`.
     async fn iterate(&mut self, iteration: &mut Iteration);
+
+    /// The run has cut off `iteration` while it waited for the target: records what of the
+    /// scenario's own has failed by that.
+    fn cut_off(&mut self, iteration: &mut Iteration) {
+        let _ = iteration;
+    }
 }
 
 /// The reasons why a scenario could not begin.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::executor::ExecutorConfig;
 use crate::scenario::Scenario;
+use crate::threshold::Threshold;
 
 /// One scenario of a run.
 pub struct ScenarioConfig {
@@ -20,6 +21,9 @@ pub struct ScenarioConfig {
     pub graceful_stop: Duration,
     /// Tags that all its samples have.
     pub tags: Vec<(String, String)>,
+    /// Thresholds without tags that must hold of it, unless the run says something else of
+    /// their metrics.
+    pub demands: Vec<Threshold>,
     /// The work that is done.
     pub scenario: Arc<dyn Scenario>,
 }
@@ -41,6 +45,7 @@ impl ScenarioConfig {
             start: Duration::ZERO,
             graceful_stop: ScenarioConfig::GRACEFUL_STOP,
             tags: Vec::new(),
+            demands: Vec::new(),
             scenario,
         }
     }

@@ -14,6 +14,7 @@ pub use k6::{Kept, Shown};
 pub use tier::Tier;
 
 use crate::environment::Environment;
+use crate::excuse::Excuse;
 use crate::metric::Metric;
 use crate::note::Note;
 use crate::threshold::ThresholdResult;
@@ -139,6 +140,9 @@ pub struct Check {
     pub passes: u64,
     /// The number of times that it was not.
     pub fails: u64,
+    /// The reason why its failures do not count among `checks`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub excused: Option<Excuse>,
     /// The first ten of those.
     pub details: Vec<String>,
 }

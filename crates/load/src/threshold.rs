@@ -1,8 +1,10 @@
 //! Thresholds, in k6's grammar.
 
+mod demands;
 mod evaluate;
 mod parse;
 
+pub(crate) use demands::complete;
 pub use parse::ThresholdProblem;
 
 use std::time::Duration;
@@ -77,22 +79,6 @@ pub struct ThresholdError {
 }
 
 impl Threshold {
-    /// Built in: at least this part of what a scenario was asked for has begun.
-    pub(crate) fn achieved(scenario: &str, least: f64) -> Self {
-        Threshold {
-            key: format!("achieved_rate{{scenario:{scenario}}}"),
-            expression: format!("rate>={least}"),
-            abort_on_fail: false,
-            delay_abort_eval: Duration::ZERO,
-            metric: "achieved_rate".into(),
-            tags: vec![("scenario".into(), scenario.into())],
-            aggregation: Aggregation::Rate,
-            operator: Operator::GreaterOrEqual,
-            bound: least,
-            built_in: true,
-        }
-    }
-
     /// For a run that takes so much of the time it was written for: a count that
     /// must be reached is that much smaller, and what is waited for comes earlier.
     pub(crate) fn shorten(&mut self, factor: f64) {

@@ -25,6 +25,7 @@ fn start(runtime: &Runtime, cache: &std::path::Path) -> Arc<Log> {
             origin: "log.example/bench".into(),
             submission_prefix: "http://log.example/bench/".into(),
             monitoring_prefix: "http://log.example/bench/".into(),
+            also_at: None,
             key: LogKey::from_seed(&[7; 32]).unwrap().into(),
             policy: Policy::default(),
             verification: Arc::default(),

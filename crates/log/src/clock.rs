@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+
+use lucarne_x509::now_ms;
 
 /// A source of Unix time in milliseconds. Tests hand in one that jumps.
 #[derive(Clone)]
@@ -14,11 +15,7 @@ pub struct Clock {
 impl Clock {
     /// The system's clock.
     pub fn system() -> Self {
-        Clock::new(|| {
-            SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |since| since.as_millis() as u64)
-        })
+        Clock::new(now_ms)
     }
 
     /// Any other source.

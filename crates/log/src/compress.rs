@@ -4,6 +4,7 @@ use std::io::Read;
 
 use bytes::Bytes;
 use flate2::bufread::GzDecoder;
+use lucarne_ct::{TileLeafError, TileLeafRef};
 
 use crate::gzip::check_sum;
 
@@ -14,7 +15,10 @@ const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// Most bytes that a data tile may have: 256 entries, in each of which a
 /// certificate of the longest body that can be configured (2 MiB) lies twice.
 /// Whatever unpacks to more is not unpacked further.
-const MAX_TILE_BYTES: u64 = 1 << 30;
+const MAX_TILE_BYTES: u64 = 768 << 20;
+
+/// Bytes that are unpacked before the entries in them are read.
+const CHUNK: u64 = 256 << 10;
 
 /// Returns the bytes of a data tile as they were before compression, if they are compressed.
 ///
@@ -45,12 +49,84 @@ pub(crate) fn gunzip_into<'r>(bytes: &'r [u8], room: &'r mut Vec<u8>) -> std::io
 }
 
 fn unpack(packed: &[u8], most: u64, plain: &mut Vec<u8>) -> std::io::Result<()> {
-    let mut unpacking = GzDecoder::new(packed).take(most + 1);
-    unpacking.read_to_end(plain)?;
-    if plain.len() as u64 > most {
+    let length = said_length(packed);
+    if length > most {
         return Err(invalid(format!("unpacks to more than {most} bytes")));
     }
+    // Exactly as much memory as the stream says that it needs.
+    plain.reserve_exact(length as usize + 1);
+    let mut unpacking = GzDecoder::new(packed).take(length + 1);
+    unpacking.read_to_end(plain)?;
+    if plain.len() as u64 > length {
+        return Err(invalid(format!(
+            "unpacks to more than the {length} bytes it says"
+        )));
+    }
     nothing_after(unpacking.into_inner())
+}
+
+/// The length that a gzip stream says it unpacks to: its last four bytes (RFC 1952, ISIZE).
+fn said_length(packed: &[u8]) -> u64 {
+    packed
+        .last_chunk()
+        .map_or(0, |length| u32::from_le_bytes(*length).into())
+}
+
+/// Unpacks a data tile of `count` entries as [`gunzip`] does, and keeps no more than its entries
+/// as far as they can be read: whatever another place serves in its name costs little memory.
+///
+/// # Errors
+/// As [`gunzip`].
+pub(crate) fn gunzip_entries(bytes: Bytes, count: u16) -> std::io::Result<Bytes> {
+    if !is_gzip(&bytes) {
+        return Ok(bytes);
+    }
+    let mut unpacking = GzDecoder::new(&bytes[..]);
+    let (mut plain, mut entries, mut read) = (Vec::new(), 0, 0);
+    loop {
+        let before = plain.len();
+        (&mut unpacking).take(CHUNK).read_to_end(&mut plain)?;
+        if plain.len() == before {
+            nothing_after(unpacking)?;
+            check_sum(&bytes)?;
+            return Ok(plain.into());
+        }
+        while entries < count {
+            let mut rest = &plain[read..];
+            match TileLeafRef::read(&mut rest) {
+                Ok(_) => (entries, read) = (entries + 1, plain.len() - rest.len()),
+                Err(TileLeafError::Truncated(_)) => break,
+                Err(_) => return without_rest(&bytes, unpacking, plain),
+            }
+        }
+        if plain.len() as u64 > MAX_TILE_BYTES {
+            return Err(invalid(format!(
+                "unpacks to more than {MAX_TILE_BYTES} bytes"
+            )));
+        }
+        if entries == count && plain.len() - read > CHUNK as usize {
+            return without_rest(&bytes, unpacking, plain);
+        }
+    }
+}
+
+/// The bytes that were unpacked to where they are no entries, if the stream is whole: then it is
+/// not damaged, but something else.
+fn without_rest(
+    bytes: &[u8],
+    unpacking: GzDecoder<&[u8]>,
+    plain: Vec<u8>,
+) -> std::io::Result<Bytes> {
+    let left = MAX_TILE_BYTES.saturating_sub(plain.len() as u64);
+    let mut rest = unpacking.take(left + 1);
+    if std::io::copy(&mut rest, &mut std::io::sink())? > left {
+        return Err(invalid(format!(
+            "unpacks to more than {MAX_TILE_BYTES} bytes"
+        )));
+    }
+    nothing_after(rest.into_inner())?;
+    check_sum(bytes)?;
+    Ok(plain.into())
 }
 
 /// Refuses bytes after the end of a gzip stream: a second one, or anything else.
@@ -96,7 +172,9 @@ mod tests {
         for extra in [&b"\0"[..], b"\x1f\x8b", &packed] {
             let twice = [&packed, extra].concat();
             let error = gunzip(twice.into()).unwrap_err().to_string();
-            assert!(error.contains("after the end"), "{error}");
+            // The end of the second one is taken for the length of the first.
+            let is_right = error.contains("after the end") || error.contains("bytes it says");
+            assert!(is_right, "{error}");
         }
     }
 
@@ -108,9 +186,34 @@ mod tests {
         let refused = unpack(&bomb, (1 << 20) - 1, &mut plain);
         let error = refused.unwrap_err().to_string();
         assert!(error.contains("more than 1048575 bytes"), "{error}");
+        // One that says less than it unpacks to.
+        let mut liar = bomb.to_vec();
+        let length = liar.len() - 4;
+        liar[length..].copy_from_slice(&1000_u32.to_le_bytes());
+        plain.clear();
+        let error = unpack(&liar, 1 << 20, &mut plain).unwrap_err().to_string();
+        assert!(
+            error.contains("more than the 1000 bytes it says"),
+            "{error}"
+        );
+        assert!(plain.capacity() < 1 << 16);
         plain.clear();
         unpack(&bomb, 1 << 20, &mut plain).unwrap();
         assert_eq!(plain.len(), 1 << 20);
+    }
+
+    /// A tile of another place is unpacked as far as its entries can be read.
+    #[test]
+    fn a_bomb_in_the_place_of_entries_costs_little() {
+        let bomb = gzip(&vec![0; 64 << 20]).unwrap();
+        assert!(bomb.len() < 1 << 20);
+        let plain = gunzip_entries(bomb.clone(), 256).unwrap();
+        assert!(plain.len() as u64 <= CHUNK, "{}", plain.len());
+        // What is damaged is no bomb.
+        let mut damaged = bomb.to_vec();
+        let sum = damaged.len() - 7;
+        damaged[sum] ^= 1;
+        assert!(gunzip_entries(damaged.into(), 256).is_err());
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct LogConfig {
     pub submission_prefix: String,
     /// The prefix under which clients read, with scheme and trailing slash.
     pub monitoring_prefix: String,
+    /// Another prefix under which all of this is served.
+    pub also_at: Option<String>,
     /// The holder of the key that signs SCTs and checkpoints.
     pub key: Signer,
     /// The policy of what the log accepts.
@@ -126,6 +128,7 @@ pub(crate) fn test_config(name: &str, cache: &std::path::Path) -> LogConfig {
         origin: format!("log.example/{name}"),
         submission_prefix: prefix.clone(),
         monitoring_prefix: prefix,
+        also_at: None,
         key: lucarne_ct::LogKey::from_seed(&[7; 32]).unwrap().into(),
         policy: Default::default(),
         verification: Arc::default(),

@@ -24,6 +24,8 @@ const MOST_LISTED: usize = 5;
 #[derive(Default)]
 pub(crate) struct Damaged {
     files: Mutex<HashMap<FileId, Damage>>,
+    /// The files whose stored bytes, by their sum, are wrong in a way that no hash tells.
+    condemned: Mutex<HashMap<FileId, (u128, String)>>,
     /// The time that what was found stands.
     respite: Duration,
     /// Reads that found what is not what the log wrote.
@@ -46,6 +48,7 @@ impl Damaged {
     pub(crate) fn new(found: Counter, named: Gauge) -> Self {
         Damaged {
             files: Mutex::default(),
+            condemned: Mutex::default(),
             respite: RESPITE,
             found,
             named,
@@ -83,6 +86,26 @@ impl Damaged {
         if let Some(damage) = self.files.lock().get_mut(&file) {
             damage.needed = true;
         }
+    }
+
+    /// Remembers that the bytes with this sum are wrong, although every hash agrees.
+    pub(crate) fn condemn(&self, file: FileId, sum: u128, problem: String) {
+        let mut condemned = self.condemned.lock();
+        if condemned.len() < MOST_NAMES || condemned.contains_key(&file) {
+            condemned.insert(file, (sum, problem));
+        }
+    }
+
+    /// The problem with the bytes with this sum. Other bytes have taken the place of condemned
+    /// ones: those are forgotten.
+    pub(crate) fn condemned(&self, file: FileId, sum: impl FnOnce() -> u128) -> Option<String> {
+        let mut condemned = self.condemned.lock();
+        let (wrong, problem) = condemned.get(&file)?.clone();
+        if wrong == sum() {
+            return Some(problem);
+        }
+        condemned.remove(&file);
+        None
     }
 
     /// Takes a file off the list that is no longer there.

@@ -40,7 +40,7 @@ use fjall::{Database, Keyspace, KeyspaceCreateOptions};
 use lucarne_ct::{Identity, LogId};
 use parking_lot::{Mutex, RwLock};
 
-use self::failure::{Failure, fatal};
+use self::failure::{Failure, caught, fatal};
 use self::merger::Merger;
 use self::tables::TABLES;
 use crate::Fatal;
@@ -155,6 +155,10 @@ impl Dedup {
     /// If another process has it open, it belongs to another log, or it is
     /// damaged.
     pub(crate) fn open(path: &Path, owner: LogId) -> Result<Self, Fatal> {
+        caught(|| Self::opened(path, owner), |error| fatal(path, &error))
+    }
+
+    fn opened(path: &Path, owner: LogId) -> Result<Self, Fatal> {
         let failed = |error: fjall::Error| fatal(path, &error);
         if failure::has_failed(path).map_err(|e| failed(fjall::Error::Io(e)))? {
             return Err(unsound(path, HAS_FAILED));
@@ -263,10 +267,16 @@ impl Dedup {
         match self.meta.get(OWNER).map_err(failed)? {
             None => self.meta.insert(OWNER, owner.0).map_err(failed),
             Some(found) if *found == owner.0 => Ok(()),
-            Some(_) => Err(Fatal::Inconsistent(format!(
-                "the dedup index in {} belongs to another log: give each log a `cache` of its own",
-                self.path.display()
-            ))),
+            Some(found) => {
+                let path = self.path.display();
+                let found = <[u8; 32]>::try_from(&*found)
+                    .map_or_else(|_| "none".to_owned(), |id| LogId(id).to_string());
+                Err(Fatal::Inconsistent(format!(
+                    "the dedup index in {path} is of the log with ID {found}, and the key of this \
+                     log (`secret`) has ID {owner}: name the right key, or give this log a `cache` \
+                     of its own"
+                )))
+            }
         }
     }
 
@@ -325,6 +335,10 @@ impl Dedup {
 
     /// Finds the position of this identity in the log.
     pub(crate) fn find(&self, identity: &Identity) -> Result<Option<LeafPosition>, Fatal> {
+        self.caught(|| self.looked_up(identity))
+    }
+
+    fn looked_up(&self, identity: &Identity) -> Result<Option<LeafPosition>, Fatal> {
         {
             let unflushed = self.unflushed.read();
             let place = unflushed.newest.get(identity);
@@ -376,7 +390,7 @@ impl Dedup {
         head: TreeHead,
     ) -> Result<(), Fatal> {
         if self.unflushed.read().anchor.head != head {
-            self.note(head, |_| ())?;
+            self.caught(|| self.note(head, |_| ()))?;
         }
         let held = {
             let mut unflushed = self.unflushed.write();
@@ -424,6 +438,10 @@ impl Dedup {
 
     /// Writes what is in memory as one table.
     pub(crate) fn flush(&self) -> Result<(), Fatal> {
+        self.caught(|| self.flush_all())
+    }
+
+    fn flush_all(&self) -> Result<(), Fatal> {
         self.writable()?;
         let (leaving, indexed) = {
             let mut unflushed = self.unflushed.write();
@@ -446,10 +464,12 @@ impl Dedup {
     pub(crate) fn take_up(&self, part: Part) -> Result<(), Fatal> {
         self.writable()?;
         let (read, timestamp_ms) = (part.from..part.to, part.timestamp_ms);
-        let written = self.write_table(part.records, &part.gaps, |anchor| {
-            anchor.backlog.cut(read, timestamp_ms);
-        });
-        written.map_err(|e| self.fatal(&e))?;
+        self.caught(|| {
+            let written = self.write_table(part.records, &part.gaps, |anchor| {
+                anchor.backlog.cut(read, timestamp_ms);
+            });
+            written.map_err(|e| self.fatal(&e))
+        })?;
         self.pace.note(&self.backlog());
         Ok(())
     }
@@ -475,7 +495,7 @@ impl Dedup {
         for gap in after {
             batch.insert(&self.meta, gap.key(), gap.value());
         }
-        batch.commit().map_err(|e| self.fatal(&e))?;
+        self.caught(|| batch.commit().map_err(|e| self.fatal(&e)))?;
         self.gaps.replace(before, after);
         Ok(())
     }
@@ -549,6 +569,11 @@ impl Dedup {
         }
     }
 
+    /// Runs work on it; a panic is damage.
+    fn caught<T>(&self, work: impl FnOnce() -> Result<T, Fatal>) -> Result<T, Fatal> {
+        caught(work, |error| self.fatal(&error))
+    }
+
     /// Returns what has failed, for whoever asked. Nothing is written from then on.
     pub(crate) fn fatal(&self, error: &fjall::Error) -> Fatal {
         let failure = {
@@ -596,6 +621,7 @@ fn unsound(path: &Path, problem: &str) -> Fatal {
         path: path.display().to_string(),
         problem: problem.into(),
         damaged: true,
+        in_use: false,
     }
 }
 

@@ -75,6 +75,8 @@ pub enum Fatal {
         problem: String,
         /// True if its files are not what was written: it is rebuilt then.
         damaged: bool,
+        /// True if another process has it open.
+        in_use: bool,
     },
     /// There is no log of this key in the lock.
     #[error(
@@ -154,6 +156,11 @@ impl Fatal {
         )
     }
 
+    /// Returns whether another process has the log's dedup index open: it runs the log.
+    pub fn is_index_in_use(&self) -> bool {
+        matches!(self, Self::Dedup { in_use: true, .. })
+    }
+
     /// Returns whether another instance has gone on with the log: where there are several, this
     /// one follows it, and nothing is wrong.
     pub(crate) fn is_overtaken(&self) -> bool {
@@ -166,14 +173,20 @@ impl Fatal {
         )
     }
 
-    /// Returns whether a store or a server only has to come back.
-    pub(crate) fn is_passing(&self) -> bool {
+    /// Returns whether a store, a server or a disk only has to come back, or an operator has
+    /// to make room on it or make it writable.
+    pub fn is_passing(&self) -> bool {
         use lucarne_storage::{AssetError, LockError};
         matches!(self, Self::Signer(error) if error.is_passing())
             || matches!(
                 self,
                 Self::Away(_)
-                    | Self::Storage(AssetError::Unavailable { .. } | AssetError::Silent { .. })
+                    | Self::Storage(
+                        AssetError::Unavailable { .. }
+                            | AssetError::Silent { .. }
+                            | AssetError::Full { .. }
+                            | AssetError::ReadOnly { .. }
+                    )
                     | Self::Lock(LockError::Failed { .. })
             )
     }

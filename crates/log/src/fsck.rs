@@ -8,15 +8,14 @@
 pub(crate) mod beneath;
 pub(crate) mod files;
 mod finding;
+mod issuers;
 mod leaf_tile;
 mod parents;
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures_util::future::join3;
 use futures_util::stream::{self, Stream, StreamExt};
-use lucarne_ct::Fingerprint;
 use lucarne_tlog::{Checkpoint, Level, TILE_WIDTH, Tile};
 use tokio::task::spawn_blocking;
 
@@ -24,6 +23,8 @@ pub use files::{Files, superseded};
 pub use finding::{Finding, Problem};
 use leaf_tile::{Expected, LeafTile, Seen};
 use parents::Parents;
+
+use crate::unsigned::Chains;
 
 /// The place that a check begins at, or has got to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,37 +58,70 @@ pub enum NamesTiles {
     All,
 }
 
+/// The data tiles in which the parts of entries that the tree has not hashed are verified:
+/// precertificates, chains, and their signatures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parts {
+    /// All.
+    All,
+    /// Those that are stored uncompressed. The others have the checksum of gzip against rot.
+    Uncompressed,
+}
+
+/// The extent of a check.
+#[derive(Clone, Copy, Debug)]
+pub struct FsckOptions {
+    /// Data tiles that are read and verified at a time.
+    pub at_once: usize,
+    /// The names tiles that are checked.
+    pub names: NamesTiles,
+    /// The tiles whose entries are verified beyond their leaf hashes.
+    pub parts: Parts,
+}
+
+impl FsckOptions {
+    /// Everything that is found, with `at_once` data tiles at a time.
+    pub fn new(at_once: usize) -> Self {
+        FsckOptions {
+            at_once,
+            names: NamesTiles::AsFound,
+            parts: Parts::All,
+        }
+    }
+}
+
 /// Checks the tree that `signed` describes, in the order of its entries and from
-/// this place on, with `at_once` data tiles being read and hashed at a time. That
-/// `signed` is signed is for the caller to know, who also sets the pace: nothing
-/// is read that is not asked for.
+/// this place on. That `signed` is signed is for the caller to know, who also sets
+/// the pace: nothing is read that is not asked for.
 pub fn fsck(
     files: Arc<dyn Files>,
     signed: Checkpoint,
     from: FsckPosition,
-    at_once: usize,
-    names: NamesTiles,
+    options: FsckOptions,
 ) -> impl Stream<Item = Checked> + Send {
+    let FsckOptions {
+        at_once,
+        names,
+        parts,
+    } = options;
     let reading = files.clone();
     let parents = async move {
         let asked = names == NamesTiles::All || has_names(&*reading, signed.size).await;
         let parents = Parents::of(reading, &signed).await;
         jobs(parents, from.tile, signed.size, asked)
     };
-    let (each, issuers_of) = (files.clone(), files);
+    let chains = Arc::new(Chains::of(files.clone()));
+    let verifying = chains.clone();
     let tiles = stream::once(parents)
         .flatten()
-        .map(move |job| check(each.clone(), job))
+        .map(move |job| check(verifying.clone(), parts, job))
         .buffered(at_once.max(1));
-    let (mut issuers, mut newest_ms) = (HashSet::new(), from.newest_ms);
+    let mut newest_ms = from.newest_ms;
     let mut named = names == NamesTiles::All;
     tiles.then(move |(tile, mut seen)| {
         seen.judge_names(tile, &mut named);
         let disordered;
         (disordered, newest_ms) = seen.disordered(newest_ms);
-        let unknown = seen.issuers.difference(&issuers).copied();
-        let unknown: Vec<Fingerprint> = unknown.collect();
-        issuers.extend(&unknown);
         let checked = Checked {
             entries: tile.end_leaf(),
             next: FsckPosition {
@@ -97,22 +131,8 @@ pub fn fsck(
             disordered,
             findings: seen.findings,
         };
-        conclude(issuers_of.clone(), tile, checked, unknown)
+        issuers::conclude(chains.clone(), tile, checked, seen.issuers)
     })
-}
-
-/// Adds what is wrong with the issuers of a tile.
-async fn conclude(
-    files: Arc<dyn Files>,
-    tile: Tile,
-    mut checked: Checked,
-    issuers: Vec<Fingerprint>,
-) -> Checked {
-    for issuer in &issuers {
-        let wrong = wrong_issuer(&*files, tile, issuer).await;
-        checked.findings.extend(wrong);
-    }
-    checked
 }
 
 /// A data tile, what the tiles above say of it, and what is wrong with those.
@@ -151,19 +171,21 @@ fn jobs(parents: Parents, first: u64, size: u64, names: bool) -> impl Stream<Ite
 }
 
 /// Reads a data tile and the hash tile of the same entries, and compares them.
-async fn check(files: Arc<dyn Files>, job: Job) -> (Tile, Seen) {
-    let tile = job.tile;
+async fn check(chains: Arc<Chains>, parts: Parts, job: Job) -> (Tile, Seen) {
+    let (tile, files) = (job.tile, chains.files());
     let hashes = async {
         let hashes = Tile::new(Level::Hashes(0), tile.index(), tile.width());
-        files::tile(&*files, hashes.ok_or(Problem::Missing)?).await
+        files::tile(files, hashes.ok_or(Problem::Missing)?).await
     };
     let names = async {
         match job.names {
-            true => Some(files::names(&*files, tile).await),
+            true => Some(files::names(files, tile).await),
             false => None,
         }
     };
-    let (hashes, entries, names) = join3(hashes, files::tile(&*files, tile), names).await;
+    let (hashes, entries, names) = join3(hashes, files::read(files, tile), names).await;
+    let is_packed = entries.as_ref().is_ok_and(|read| read.is_packed);
+    let entries = entries.map(|read| read.plain);
     let leaves = LeafTile {
         tile,
         expected: job.expected,
@@ -176,23 +198,33 @@ async fn check(files: Arc<dyn Files>, job: Job) -> (Tile, Seen) {
     let told = |finding: &Finding| job.findings.iter().any(|told| told.path == finding.path);
     seen.findings.retain(|finding| !told(finding));
     seen.findings.splice(0..0, job.findings);
+    if (parts == Parts::All || !is_packed)
+        && let Some(wrong) = wrong_parts(chains, tile, &mut seen).await
+    {
+        // The names of wrong entries say nothing about the names tile.
+        let names = tile.names_path();
+        let is_names = |finding: &Finding| names.as_ref() == Some(&finding.path);
+        seen.findings.retain(|finding| !is_names(finding));
+        seen.findings.push(wrong);
+    }
     (tile, seen)
 }
 
-/// Returns what is wrong with the certificate that entries of `tile` refer to.
-async fn wrong_issuer(files: &dyn Files, tile: Tile, issuer: &Fingerprint) -> Option<Finding> {
-    let path = format!("issuer/{issuer}");
-    let problem = match files.read(&path).await {
-        Ok(Some(der)) if Fingerprint::of(&der) == *issuer => return None,
-        Ok(Some(_)) => Problem::Issuer,
-        Ok(None) => Problem::Missing,
-        Err(error) => Problem::Unreadable(error),
+/// The first entry of a tile whose precertificate or chain is wrong.
+async fn wrong_parts(chains: Arc<Chains>, tile: Tile, seen: &mut Seen) -> Option<Finding> {
+    let entries = seen.entries.take()?;
+    let issuers = chains.issuers(seen.issuers.keys().copied()).await;
+    let count = usize::from(tile.width());
+    let verify = move || chains.first_wrong(&entries, count, &issuers);
+    let wrong = match spawn_blocking(verify).await {
+        Ok(wrong) => wrong?,
+        Err(error) => return Seen::unchecked(tile, &error).findings.pop(),
     };
     Some(Finding {
-        path,
-        offset: None,
-        entry: Some(tile.start_leaf()),
-        problem,
+        path: tile.path(),
+        offset: Some(wrong.offset),
+        entry: Some(tile.start_leaf() + wrong.entry),
+        problem: wrong.error.into(),
     })
 }
 

@@ -22,6 +22,21 @@ const MOST_MS: u64 = 24 * 3600 * 1000;
 /// The time that the clock must stand by a jump.
 const STANDING: Duration = Duration::from_secs(60);
 
+/// Checks whether a process may begin to sign at `wall_ms` without a word of an operator, where the log
+/// `signed_ms` last.
+///
+/// # Errors
+/// [`Fatal::Unconfirmed`] if that is more than a day before.
+pub fn believable(wall_ms: u64, signed_ms: u64) -> Result<(), Fatal> {
+    let ahead_ms = wall_ms.saturating_sub(signed_ms);
+    match ahead_ms > MOST_MS {
+        true => Err(Fatal::Unconfirmed {
+            days: ahead_ms / MOST_MS,
+        }),
+        false => Ok(()),
+    }
+}
+
 /// The clock at some moment.
 #[derive(Clone, Copy)]
 struct ClockReading {
@@ -67,11 +82,8 @@ impl ClockJumps {
         let seen = ClockReading { wall_ms, at };
         match state.trusted {
             None => {
-                let ahead_ms = wall_ms.saturating_sub(signed_ms);
-                if ahead_ms > MOST_MS && !confirmed {
-                    return Err(Fatal::Unconfirmed {
-                        days: ahead_ms / MOST_MS,
-                    });
+                if !confirmed {
+                    believable(wall_ms, signed_ms)?;
                 }
             }
             Some(trusted) => {

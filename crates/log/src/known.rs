@@ -55,6 +55,10 @@ impl KnownCheckpoint {
         self.signed.timestamp_ms
     }
 
+    pub(crate) fn signed(&self) -> &VerifiedCheckpoint {
+        &self.signed
+    }
+
     /// The signed note.
     pub fn note(&self) -> &[u8] {
         &self.signed.note

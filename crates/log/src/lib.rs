@@ -2,7 +2,6 @@
 //!
 //! The crate knows nothing of HTTP: it takes chains and gives SCTs, and serves
 //! tiles by name.
-#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod ahead;
 mod backlog;
@@ -13,6 +12,7 @@ mod compress;
 mod config;
 mod damaged;
 mod dedup;
+mod duplicates;
 mod error;
 mod feed;
 #[cfg(feature = "fill")]
@@ -42,6 +42,7 @@ mod names_tile;
 mod negative_cache;
 mod outside;
 mod phase;
+mod places;
 mod pool;
 mod promises;
 mod proofs;
@@ -72,6 +73,7 @@ mod term;
 mod tree;
 mod tree_head;
 mod turn;
+mod unsigned;
 mod verified_checkpoint;
 mod verified_tiles;
 mod verify;
@@ -82,8 +84,12 @@ pub use config::LogConfig;
 pub use error::{Fatal, KnownError, ReadError, SubmitError};
 #[cfg(feature = "fill")]
 pub use fill::LooseIndex;
-pub use fsck::{Checked, Files, Finding, FsckPosition, NamesTiles, Problem, fsck, superseded};
+pub use fsck::{
+    Checked, Files, Finding, FsckOptions, FsckPosition, NamesTiles, Parts, Problem, fsck,
+    superseded,
+};
 pub use instances::{Instances, Messenger};
+pub use jump::believable;
 pub use known::KnownCheckpoint;
 pub use lane::{Lane, LaneConfig};
 pub use left::{Indexed, Left};
@@ -96,11 +102,12 @@ pub use metrics::Metrics;
 pub use outside::{Answer, AnswerError, KnownCheckpoints};
 pub use read_cache::StoredFile;
 pub use record::{Record, RecordError, Step};
-pub use recover::Newest;
-pub use repair::{Cure, Overlay, Repair, Repaired, Source, repair, superseded_anew};
+pub use recover::{NeverPublished, Newest};
+pub use repair::{Cure, Overlay, Refusal, Repair, Repaired, Source, repair, superseded_anew};
 pub use rfc6962::{LogEntries, LogEntry, Rfc6962Error, Rfc6962Reads};
 pub use scrub::{NoWindow, ScrubConfig, ScrubWindow};
 pub use signer::Signer;
 pub use state::{Check, Health, Published, State, Stats};
 pub use turn::{GiveTurn, Turn};
+pub use unsigned::PartsError;
 pub use verify::{EntryError, VerifyError};

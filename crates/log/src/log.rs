@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use lucarne_ct::{Chain, EntryKind, Fingerprint, Roots, Sct};
+use lucarne_ct::{Chain, EntryKind, Fingerprint, Rejection, Roots, Sct};
 use lucarne_signer::Head;
 use lucarne_storage::{Asset, AssetKind, Assets, Lock};
 use lucarne_tlog::{EMPTY_ROOT, Tile};
@@ -16,8 +16,9 @@ use crate::health::Prober;
 use crate::known::KnownCheckpoint;
 use crate::left::{self, Left};
 use crate::look::{self, Looked};
+use crate::places::Places;
 use crate::read_cache::StoredFile;
-use crate::recover::{self, Newest};
+use crate::recover::{self, NeverPublished, Newest};
 use crate::rfc6962::{Rfc6962Reads, keep_index};
 use crate::scrub::scrub;
 use crate::shared::Shared;
@@ -88,6 +89,14 @@ impl Log {
         }
     }
 
+    /// Returns whether another process on this machine runs the log: that process has the
+    /// log's dedup index open.
+    pub async fn is_in_use(config: &LogConfig) -> bool {
+        seen(config)
+            .await
+            .is_err_and(|fatal| fatal.is_index_in_use())
+    }
+
     /// Compares lock, journal, storage and index as the start of a log does, and
     /// writes nothing.
     ///
@@ -99,6 +108,18 @@ impl Log {
         lock: &dyn Lock,
     ) -> Result<(), Fatal> {
         recover::examine(config, assets, lock).await
+    }
+
+    /// Returns `text`, a reason or the detail of a check, as strangers may read it: without paths,
+    /// users and hosts.
+    pub fn public(&self, text: &str) -> String {
+        let cache = self.shared.config.cache.display().to_string();
+        let places = [
+            (self.shared.assets.location(), "the storage"),
+            (self.shared.lock.location(), "the lock"),
+            (cache, "the cache"),
+        ];
+        Places::new(places).hide(text)
     }
 
     /// Compares lock, journal and storage as the start of a log does, beside a
@@ -130,13 +151,32 @@ impl Log {
     }
 
     /// The newest checkpoint that storage, journal and index are evidence for:
-    /// what belongs into the lock of a log that has lost it. Writes nothing.
+    /// what belongs into the lock of a log that has lost it. One that is `known` outside may be
+    /// newer than what is published here, if the tiles lead to it. Writes nothing.
     ///
     /// # Errors
     /// If nothing is published, if one of them knows more than the others, or
     /// if they contradict each other.
-    pub async fn newest(config: &LogConfig, assets: Arc<dyn Assets>) -> Result<Newest, Fatal> {
-        recover::newest(config, assets).await
+    pub async fn newest(
+        config: &LogConfig,
+        assets: Arc<dyn Assets>,
+        known: &[KnownCheckpoint],
+    ) -> Result<Newest, Fatal> {
+        recover::newest(config, assets, known).await
+    }
+
+    /// The round that the lock has signed and that storage has lost, if nothing of it was ever
+    /// published as far as storage, journal and index show. Writes nothing.
+    ///
+    /// # Errors
+    /// If nothing is lost, if anything is there of that round, or if storage, journal and index
+    /// contradict each other.
+    pub async fn never_published(
+        config: &LogConfig,
+        assets: Arc<dyn Assets>,
+        lock: &dyn Lock,
+    ) -> Result<NeverPublished, Fatal> {
+        recover::never_published(config, assets, lock).await
     }
 
     /// The published tree of a log that other software wrote, or still writes.
@@ -310,6 +350,16 @@ impl Log {
     /// As [`tile`](Self::tile).
     pub async fn names_tile(&self, data: Tile) -> Result<Option<StoredFile>, ReadError> {
         self.shared.reader.names(data).await
+    }
+
+    /// Judges a chain by this log's roots and policy, as if it were submitted and the log did not have its entry.
+    /// Nothing is logged, and whether the log takes submissions now does not matter.
+    ///
+    /// # Errors
+    /// The reason why it would be refused.
+    pub fn judge(&self, chain: &Chain) -> Result<EntryKind, Rejection> {
+        let validator = self.shared.validator.load_full();
+        validator.judge(chain, self.shared.now_ms())
     }
 
     /// The events (`text/event-stream`) of entries from this index on, to the end of their data tile or of

@@ -163,8 +163,10 @@ pub enum Standing {
     Signed,
     /// Staged upon the signed tree: it is just being signed, or never was.
     Staged,
-    /// Leads to nothing that was signed, or is older than the published tree: a
-    /// recovery passes it over.
+    /// Not larger than the published tree, and nothing else of the journal took its place: a
+    /// recovery needs it no more.
+    Covered,
+    /// Leads to nothing that was signed: a recovery passes it over.
     PassedOver,
     /// Goes on from a tree that the lock does not know: the lock is not the newest.
     Beyond,
@@ -182,14 +184,25 @@ pub fn standings(
     };
     let published = published.map_or(0, |(size, _)| size);
     let on_path = steps_to(signed, steps);
+    let happened = steps.iter().zip(&on_path).filter(|(_, on_path)| **on_path);
+    let happened: Vec<&Step> = happened.map(|(step, _)| step).collect();
+    let replaced = |step: &Step| {
+        let overlaps = |by: &&Step| by.old_size < step.new_size && step.old_size < by.new_size;
+        happened.iter().any(overlaps)
+    };
     let judge = |(step, on_path): (&Step, bool)| match on_path {
         true if step.new_size <= published => Standing::Published,
         true => Standing::Signed,
         false if is_beyond(step, signed) => Standing::Beyond,
         false if (step.old_size, step.old_root) == signed => Standing::Staged,
+        false if step.new_size <= published && !replaced(step) => Standing::Covered,
         false => Standing::PassedOver,
     };
-    steps.iter().zip(on_path).map(judge).collect()
+    steps
+        .iter()
+        .zip(on_path.iter().copied())
+        .map(judge)
+        .collect()
 }
 
 #[cfg(test)]
@@ -208,7 +221,7 @@ mod tests {
 
     #[test]
     fn rounds_stand_where_lock_and_checkpoint_put_them() {
-        use Standing::{Beyond, PassedOver, Published, Signed, Staged};
+        use Standing::{Beyond, Covered, PassedOver, Published, Signed, Staged};
         let steps = [
             step((0, 0), (2, 2)),
             // Staged, and then another one upon the same tree.
@@ -232,5 +245,9 @@ mod tests {
             [PassedOver, Beyond, Beyond]
         );
         assert_eq!(found(None, None), [Beyond; 5]);
+        // One round between cannot be read: those before it are published all the same.
+        let steps = [steps[0], steps[1], steps[3]];
+        let found = standings(&steps, head(7), head(7));
+        assert_eq!(found, [Covered, Covered, Published]);
     }
 }

@@ -7,6 +7,7 @@
 //! within a moment share it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use lucarne_ct::Identity;
@@ -27,6 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The thread that looks into an index, and closes it in the end.
 pub(crate) struct Lookups {
     asked: mpsc::Sender<LookupRequest>,
+    /// Look-ups that the thread has answered.
+    answered: Arc<AtomicU64>,
     closed: watch::Receiver<bool>,
 }
 
@@ -40,9 +43,9 @@ type LookupResult = Result<Option<LeafPosition>, Fatal>;
 /// The reasons why there is no answer.
 #[derive(Debug)]
 pub(crate) enum NoAnswer {
-    /// The disk has not answered for as long as one waits.
+    /// The disk has answered nothing for as long as one waits.
     Silent,
-    /// Too many wait already.
+    /// Too many wait already, or others were answered for as long as one waits.
     Busy,
 }
 
@@ -55,8 +58,10 @@ impl Lookups {
     pub(crate) fn start(dedup: Arc<Dedup>) -> std::io::Result<Self> {
         let (asked, asks) = mpsc::channel(WAITING);
         let (closing, closed) = watch::channel(false);
+        let answered = Arc::new(AtomicU64::new(0));
+        let answers = answered.clone();
         let look = move || {
-            answer_all(&dedup, asks);
+            answer_all(|identity| dedup.find(identity), asks, &answers);
             let mut dedup = dedup;
             while let Err(shared) = Arc::try_unwrap(dedup).map(drop) {
                 dedup = shared;
@@ -68,39 +73,112 @@ impl Lookups {
         };
         let thread = std::thread::Builder::new().name("lucarne-dedup".into());
         thread.spawn(look)?;
-        Ok(Lookups { asked, closed })
+        Ok(Lookups {
+            asked,
+            answered,
+            closed,
+        })
     }
 
     /// Finds the position of this identity in the log.
     pub(crate) async fn find(&self, identity: Identity) -> Result<LookupResult, NoAnswer> {
-        let (answer, answered) = oneshot::channel();
+        self.find_within(identity, PATIENCE).await
+    }
+
+    /// A disk that answers others is slow, and does not hang: clients who submit many known certificates again
+    /// must not stop a log.
+    async fn find_within(
+        &self,
+        identity: Identity,
+        patience: Duration,
+    ) -> Result<LookupResult, NoAnswer> {
+        let before = self.answered.load(Relaxed);
+        let (answer, told) = oneshot::channel();
         let asked = self.asked.try_send(LookupRequest { identity, answer });
         asked.map_err(|_| NoAnswer::Busy)?;
-        match timeout(PATIENCE, answered).await {
+        match timeout(patience, told).await {
             Ok(Ok(found)) => Ok(found),
+            _ if self.answered.load(Relaxed) != before => Err(NoAnswer::Busy),
             _ => Err(NoAnswer::Silent),
         }
     }
 
     /// Takes no more, and waits for a while until the index is closed.
     pub(crate) async fn close(self) {
-        let Lookups { asked, mut closed } = self;
+        let Lookups {
+            asked, mut closed, ..
+        } = self;
         drop(asked);
         let _ = timeout(PATIENCE, closed.wait_for(|closed| *closed)).await;
     }
 }
 
-fn answer_all(dedup: &Dedup, mut asks: mpsc::Receiver<LookupRequest>) {
+fn answer_all(
+    find: impl Fn(&Identity) -> LookupResult,
+    mut asks: mpsc::Receiver<LookupRequest>,
+    answered: &AtomicU64,
+) {
     while let Some(first) = asks.blocking_recv() {
         let mut next = Some(first);
         while let Some(LookupRequest { identity, answer }) = next {
             next = asks.try_recv().ok();
             // Who has given up is not looked for.
             if !answer.is_closed() {
-                let _ = answer.send(dedup.find(&identity));
+                let _ = answer.send(find(&identity));
+                answered.fetch_add(1, Relaxed);
             }
         }
         // Meanwhile others ask, and need not wake this thread.
         std::thread::sleep(REST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc as threads;
+
+    use super::*;
+
+    const SHORT: Duration = Duration::from_millis(100);
+    /// Longer than a thread takes to begin on a busy machine.
+    const LONG: Duration = Duration::from_secs(3);
+    const ONE: Identity = Identity([1; 32]);
+
+    /// Look-ups into an index that answers as often as it is let.
+    fn let_in_turn() -> (Lookups, threads::Sender<()>) {
+        let (asked, asks) = mpsc::channel(WAITING);
+        let answered = Arc::new(AtomicU64::new(0));
+        let (answers, (turn, turns)) = (answered.clone(), threads::channel());
+        std::thread::spawn(move || {
+            let find = |_: &Identity| {
+                let _ = turns.recv();
+                Ok(None)
+            };
+            answer_all(find, asks, &answers);
+        });
+        let (_, closed) = watch::channel(false);
+        let lookups = Lookups {
+            asked,
+            answered,
+            closed,
+        };
+        (lookups, turn)
+    }
+
+    #[tokio::test]
+    async fn a_slow_disk_is_told_from_one_that_hangs() {
+        let (lookups, turn) = let_in_turn();
+        let two = async { tokio::join!(lookups.find(ONE), lookups.find_within(ONE, LONG)) };
+        let one_is_answered = async {
+            // Both wait by now.
+            tokio::task::yield_now().await;
+            turn.send(()).unwrap();
+        };
+        let ((first, second), ()) = tokio::join!(two, one_is_answered);
+        assert!(matches!(first, Ok(Ok(None))));
+        assert!(matches!(second, Err(NoAnswer::Busy)), "{second:?}");
+        // Nothing is answered from now on.
+        let silent = lookups.find_within(ONE, SHORT).await;
+        assert!(matches!(silent, Err(NoAnswer::Silent)), "{silent:?}");
     }
 }

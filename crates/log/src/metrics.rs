@@ -80,6 +80,7 @@ pub struct Metrics {
     read_cache: Family<LogLabels, Gauge>,
     damaged_reads: Family<LogLabels, Counter>,
     damaged_files: Family<LogLabels, Gauge>,
+    restored_files: Family<LogLabels, Counter>,
     scrub_read: Family<LogLabels, Counter>,
     scrub_entries: Family<LogLabels, Gauge>,
     scrub_ended: Family<LogLabels, Gauge>,
@@ -116,6 +117,7 @@ impl Metrics {
             read_cache: Family::default(),
             damaged_reads: Family::default(),
             damaged_files: Family::default(),
+            restored_files: Family::default(),
             scrub_read: Family::default(),
             scrub_entries: Family::default(),
             scrub_ended: Family::default(),
@@ -250,6 +252,11 @@ impl Metrics {
             "Tiles and issuers that were damaged when they were last read; /health names them",
             self.damaged_files.clone(),
         );
+        r.register(
+            "restored_files",
+            "Damaged files that a start restored from what lies beneath them; they are kept",
+            self.restored_files.clone(),
+        );
         self.describe_scrubber(r);
     }
 
@@ -381,6 +388,7 @@ impl Metrics {
             read_cache: self.read_cache.get_or_create_owned(&label),
             scrub_read: self.scrub_read.get_or_create_owned(&label),
             scrub_entries: self.scrub_entries.get_or_create_owned(&label),
+            restored_files: self.restored_files.get_or_create_owned(&label),
             scrub_ended: self.scrub_ended.get_or_create_owned(&label),
             scrub_findings: self.scrub_findings.get_or_create_owned(&label),
         }
@@ -421,6 +429,7 @@ pub(crate) struct LogMetrics {
     pub(crate) read_cache: Gauge,
     pub(crate) scrub_read: Counter,
     pub(crate) scrub_entries: Gauge,
+    pub(crate) restored_files: Counter,
     pub(crate) scrub_ended: Gauge,
     pub(crate) scrub_findings: Counter,
 }

@@ -21,6 +21,7 @@ use crate::metrics::ReadCounters;
 use crate::names_tile::names_tile;
 use crate::negative_cache::NegativeCache;
 use crate::read_cache::{CacheKey, FileId, ReadCache, StoredFile, read_cache};
+use crate::recover::edge;
 use crate::single_flight::SingleFlight;
 use crate::tree::Tree;
 use crate::verified_tiles::VerifiedTiles;
@@ -372,6 +373,12 @@ impl Reader {
         }
     }
 
+    /// Withholds a file from readers as long as it has the bytes with this sum.
+    pub(crate) async fn condemn(&self, file: FileId, sum: u128, problem: String) {
+        self.tiles.damaged().condemn(file, sum, problem.clone());
+        self.distrust(file, problem).await;
+    }
+
     /// Reads a file from storage, whatever is in memory of it, unless it is known
     /// to be whole.
     async fn look_at(&self, edge: &Arc<RightEdge>, file: FileId) -> Result<(), ReadError> {
@@ -410,18 +417,17 @@ impl Reader {
     }
 }
 
-/// The rightmost hash tiles in storage, if they are what the checkpoint signs.
+/// The right edge that the checkpoint signs, from its tiles or from what lies beneath them.
 async fn signed_edge(assets: &dyn Assets, published: &Published) -> Result<RightEdge, ReadError> {
-    let edge = stored::edge(assets, published.size).await?;
-    let root = edge.root();
-    if root == published.root {
-        return Ok(edge);
+    match edge::right_edge(assets, (published.size, published.root)).await {
+        // The next start restores the damaged tiles.
+        Ok((edge, _damaged)) => Ok(edge),
+        Err(edge::Problem::Away(problem)) => Err(ReadError::Unavailable(problem)),
+        Err(edge::Problem::Tiles { problem, files }) => Err(ReadError::Damaged {
+            path: files.join(", "),
+            problem,
+        }),
     }
-    let tiles = RightEdge::tiles(published.size).map(|tile| tile.path());
-    Err(ReadError::Damaged {
-        path: tiles.collect::<Vec<_>>().join(", "),
-        problem: format!("give the root {root}, where {} is signed", published.root),
-    })
 }
 
 /// Packs or unpacks where it holds up nobody, as far as there are permits.

@@ -5,13 +5,16 @@
 //! never ahead. Any other combination means that something was rolled back,
 //! copied or lost, and the log refuses to sign anything.
 
+pub(crate) mod edge;
+mod foreign;
+mod never_published;
 mod rollback;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use lucarne_ct::{CheckpointError, Fingerprint, LogKey, verify_checkpoint};
-use lucarne_storage::{Asset, AssetKind, Assets, Lock, MemoryLock};
+use lucarne_storage::{Asset, AssetError, AssetKind, Assets, Lock, MemoryLock};
 use lucarne_tlog::{Checkpoint, EMPTY_ROOT, Frontier, Hash, Level, SignedNote, TILE_WIDTH, Tile};
 
 use crate::ahead::Newest as NewestSigned;
@@ -21,9 +24,10 @@ use crate::round::{issuer_asset, tile_assets};
 use crate::sunlight::Bundle;
 use crate::tree::{NewTiles, Tree};
 use crate::verified_checkpoint::VerifiedCheckpoint;
-use crate::{
-    Fatal, KnownError, LogConfig, Published, ReadError, Signer, ahead, catchup, stored, tree_head,
-};
+use crate::{Fatal, KnownError, LogConfig, Published, Signer, ahead, catchup, stored, tree_head};
+
+pub use self::never_published::NeverPublished;
+pub(crate) use self::never_published::never_published;
 
 /// Bytes in which a damaged checkpoint may differ from the one it was: a flipped bit
 /// in a sector or in memory, or a few.
@@ -37,6 +41,8 @@ pub(crate) struct Recovered {
     pub(crate) committed: Bytes,
     /// Size of the tree before the first round of the journal.
     pub(crate) base: u64,
+    /// Damaged files that were restored.
+    pub(crate) restored: u64,
 }
 
 /// The checkpoint that storage publishes, if any.
@@ -78,15 +84,10 @@ pub(crate) async fn published_tree(
     assets: &dyn Assets,
 ) -> Result<Tree, Fatal> {
     let Checkpoint { size, root, .. } = &published.checkpoint;
-    let found = match size {
-        0 => Ok(Tree::empty()),
-        size => stored::tree(assets, *size).await,
-    };
-    let problem = match found {
-        Ok(tree) if tree.root == *root => return Ok(tree),
-        Ok(tree) => format!("they give the root {}, not {root}", tree.root),
-        Err(ReadError::Unavailable(problem)) => return Err(Fatal::Away(problem)),
-        Err(error) => error.to_string(),
+    let problem = match edge::tree(assets, (*size, *root)).await {
+        Ok(found) => return Ok(found.tree),
+        Err(edge::Problem::Away(problem)) => return Err(Fatal::Away(problem)),
+        Err(edge::Problem::Tiles { problem, .. }) => problem,
     };
     Err(Fatal::Inconsistent(format!(
         "the tiles in {} do not lead to the {size} entries of the published checkpoint: {problem}",
@@ -103,6 +104,8 @@ pub(crate) struct Judged {
     pub(crate) published: Option<VerifiedCheckpoint>,
     /// The tree before the first round of `path`.
     tree: Tree,
+    /// Its hash tiles that are damaged, as they must be.
+    damaged: Vec<Asset>,
     /// The rounds from there to the signed head.
     pub(crate) path: Vec<Record>,
     /// The last of them, if Sunlight left it.
@@ -120,7 +123,7 @@ pub(crate) async fn judge(
     let head = committed(config, lock).await?;
     let missing = |fatal| not_new(fatal, head.checkpoint.size, assets, lock);
     // Before the checkpoint is read, which it replaces later.
-    let records = records(assets).await.map_err(missing)?;
+    let records = records(config, assets).await.map_err(missing)?;
     let published = match published(config, assets).await {
         Err(Fatal::Inconsistent(_)) if is_damaged(&head, config, assets).await? => None,
         published => published.map_err(missing)?,
@@ -131,6 +134,8 @@ pub(crate) async fn judge(
     no_tile_beyond(&head, assets, lock).await?;
     no_round_beyond(&head.checkpoint, &records, assets, lock)?;
     let NewestSigned { head, replaces } = ahead::newest(head, signed, &records, (assets, lock))?;
+    let tip = never_published::tip(published.as_ref(), &records);
+    let advise = |refusal| never_published::advise(refusal, &head, published.as_ref(), tip);
     let mut path = rounds_to(&head.checkpoint, records);
     let bundle = match &published {
         Some(published) if path.is_empty() && behind(published, &head) => {
@@ -140,7 +145,11 @@ pub(crate) async fn judge(
     };
     path.extend(bundle.iter().map(|bundle| bundle.record.clone()));
     if let Some(published) = &published {
-        same_history(published, &head, &path, assets, lock).await?;
+        if bundle.is_none() {
+            foreign::refuse(published, &path, assets)?;
+        }
+        let same = same_history(published, &head, &path, assets, lock).await;
+        same.map_err(advise)?;
     }
     let there = published_rounds(&path, published.as_ref(), assets);
     let mut tree = tree_at(base(&head, &path[there..]), &head, assets, lock).await;
@@ -150,12 +159,13 @@ pub(crate) async fn judge(
     } else {
         path.drain(..there);
     }
-    let tree = tree?;
+    let edge::Found { tree, damaged } = tree.map_err(advise)?;
     Ok(Judged {
         head,
         replaces,
         published,
         tree,
+        damaged,
         path,
         bundle,
     })
@@ -189,9 +199,9 @@ async fn examine_judged(
     lock: &dyn Lock,
     judged: &Judged,
 ) -> Result<(), Fatal> {
-    let mut grown = judged.tree.clone();
+    let (mut grown, size) = (judged.tree.clone(), judged.head.checkpoint.size);
     for record in &judged.path {
-        replay(&mut grown, record.clone(), &*assets)?;
+        replay(&mut grown, record.clone(), size, &*assets)?;
     }
     catchup::examine(config, lock, assets, &judged.tree, grown.size()).await
 }
@@ -217,6 +227,15 @@ impl Newest {
         self.judged.head.published()
     }
 
+    /// Returns when the last round or checkpoint that storage has was signed, in Unix milliseconds.
+    fn last_signed_ms(&self) -> u64 {
+        let published = self.judged.published.iter();
+        let published = published.map(|published| published.timestamp_ms);
+        let rounds = self.judged.path.iter();
+        let rounds = rounds.map(|round| round.step.timestamp_ms);
+        published.chain(rounds).max().unwrap_or(0)
+    }
+
     /// Compares it with what is known outside.
     ///
     /// # Errors
@@ -228,7 +247,7 @@ impl Newest {
 }
 
 /// The newest tree that there is evidence for, without a lock: the published
-/// one, and what the journal leads to from there. A round of the journal may
+/// one, and what the journal leads to from there, or a `known` one that the tiles lead to. A round of the journal may
 /// have been signed and published where a power cut has undone the publication,
 /// so all of them are taken to have happened; those of them that never did only
 /// add what was submitted.
@@ -236,7 +255,11 @@ impl Newest {
 /// # Errors
 /// If nothing is published, or storage has more than that, or contradicts
 /// itself.
-pub(crate) async fn newest(config: &LogConfig, assets: Arc<dyn Assets>) -> Result<Newest, Fatal> {
+pub(crate) async fn newest(
+    config: &LogConfig,
+    assets: Arc<dyn Assets>,
+    known: &[KnownCheckpoint],
+) -> Result<Newest, Fatal> {
     let location = assets.location();
     let published = published(config, &*assets).await?.ok_or_else(|| {
         Fatal::Inconsistent(format!(
@@ -245,14 +268,31 @@ pub(crate) async fn newest(config: &LogConfig, assets: Arc<dyn Assets>) -> Resul
         ))
     })?;
     let head = match &config.key {
-        Signer::Own(key) => signed_tip(config, key, published, &records(&*assets).await?)?,
+        Signer::Own(key) => signed_tip(config, key, published, &records(config, &*assets).await?)?,
         // It remembers what was signed: that need not be guessed.
         Signer::Apart(_) => match tree_head::last_signed(config).await? {
             Some(signed) if behind(&published, &signed) => signed,
             _ => published,
         },
     };
-    // Whoever starts the log will compare all of it with that: so it is now.
+    let newer = known.iter().map(KnownCheckpoint::signed);
+    let newer = newer.filter(|known| behind(&head, known));
+    if let Some(newer) = newer.max_by_key(|known| known.checkpoint.size) {
+        match newest_with(config, assets.clone(), newer).await {
+            // The tiles do not lead there.
+            Err(Fatal::Inconsistent(_)) => {}
+            judged => return judged,
+        }
+    }
+    newest_with(config, assets, &head).await
+}
+
+/// Compares all of the log with this head, as the start of the log will.
+async fn newest_with(
+    config: &LogConfig,
+    assets: Arc<dyn Assets>,
+    head: &VerifiedCheckpoint,
+) -> Result<Newest, Fatal> {
     let lock = MemoryLock::new();
     lock.create(&config.key.log_id().0, &head.note).await?;
     let judged = judge(config, &*assets, &lock, None).await?;
@@ -313,10 +353,15 @@ pub(crate) async fn recover(
         replaces,
         published,
         mut tree,
+        damaged,
         path,
         bundle,
     } = judge(config, &**assets, lock, signed).await?;
     rollback::check(published.as_ref(), &tree, &path, assets).await?;
+    let restored = damaged.len() as u64;
+    for tile in damaged {
+        restore(config, &**assets, tile).await?;
+    }
     if let Some(replaces) = replaces {
         NewestSigned::commit(&replaces, &head, config, lock).await?;
     }
@@ -332,7 +377,7 @@ pub(crate) async fn recover(
         );
     }
     for record in path {
-        let mut batch = replay(&mut tree, record, &**assets)?;
+        let mut batch = replay(&mut tree, record, head.checkpoint.size, &**assets)?;
         if let Some(bundle) = &bundle {
             batch = bundle.as_stored(batch)?;
         }
@@ -348,7 +393,22 @@ pub(crate) async fn recover(
         tree,
         committed: head.note,
         base,
+        restored,
     })
+}
+
+/// Puts a right file in the place of a damaged one.
+async fn restore(config: &LogConfig, assets: &dyn Assets, tile: Asset) -> Result<(), Fatal> {
+    let path = tile.path.clone();
+    let kept = assets.replace(tile).await?;
+    tracing::error!(
+        log = config.shortname,
+        location = assets.location(),
+        path,
+        kept,
+        "restored a damaged file from what lies beneath it: check disk and memory, and run lucarne fsck"
+    );
+    Ok(())
 }
 
 /// Returns whether the published checkpoint, which is not one of this log, was one before
@@ -390,7 +450,7 @@ pub(crate) fn not_new(fatal: Fatal, size: u64, assets: &dyn Assets, lock: &dyn L
              was moved away, is not mounted, or was deleted. Put the newest one back; nothing is \
              signed until then",
             match error {
-                lucarne_storage::AssetError::NoBucket { .. } => "bucket",
+                AssetError::NoBucket { .. } => "bucket",
                 _ => "directory",
             },
             assets.location(),
@@ -443,8 +503,9 @@ pub(crate) fn not_newer(
     }
     Err(Fatal::Inconsistent(format!(
         "{} publishes a checkpoint of {} entries signed at {}, the lock {} only knows {} entries \
-         signed at {}{}. The lock was rolled back, or it belongs to a copy of this log. Put the \
-         newest lock database back; never start the log with an older one: it would sign a fork",
+         signed at {}{}. The lock was rolled back, it belongs to a copy of this log, or another process \
+         signs with this log's key{}: then stop that one for good. Put the newest lock database back; \
+         never start the log with an older one: it would sign a fork",
         assets.location(),
         p.size,
         published.timestamp_ms,
@@ -452,6 +513,7 @@ pub(crate) fn not_newer(
         c.size,
         committed.timestamp_ms,
         if forked { ", with another root" } else { "" },
+        foreign::perhaps(assets),
     )))
 }
 
@@ -485,21 +547,25 @@ async fn no_tile_beyond(
     }
 }
 
-async fn records(assets: &dyn Assets) -> Result<Vec<Record>, Fatal> {
-    assets
-        .staged()
-        .await?
-        .into_iter()
-        .map(|bytes| {
-            Record::parse(bytes).map_err(|error| {
-                Fatal::Inconsistent(format!(
-                    "the journal in {} is not readable by this version: {error}. Start the \
-                     version that wrote it and stop it cleanly once: that empties the journal",
-                    assets.location()
-                ))
-            })
+async fn records(config: &LogConfig, assets: &dyn Assets) -> Result<Vec<Record>, Fatal> {
+    let staged = match assets.staged().await {
+        Err(AssetError::Damaged { .. }) if assets.publishes_durably() => {
+            let published = published(config, assets).await?;
+            let covered = published.map_or(0, |published| published.checkpoint.size);
+            assets.staged_beyond(covered).await?
+        }
+        staged => staged?,
+    };
+    let parse = |bytes| {
+        Record::parse(bytes).map_err(|error| {
+            Fatal::Inconsistent(format!(
+                "the journal in {} is not readable by this version: {error}. Start the \
+                 version that wrote it and stop it cleanly once: that empties the journal",
+                assets.location()
+            ))
         })
-        .collect()
+    };
+    staged.into_iter().map(parse).collect()
 }
 
 /// A round is staged only upon a tree that the lock had then: the sequencer
@@ -604,16 +670,28 @@ async fn same_history(
         .iter()
         .map(|record| (record.step.new_size, record.step.new_root));
     let mut known = rounds.chain([(first, root), (0, EMPTY_ROOT)]);
-    let root = match known.find(|(known, _)| *known == size) {
-        Some((_, root)) => Ok(root),
-        None if size < first => stored::tree(assets, size).await.map(|tree| tree.root),
-        None => Err(ReadError::Storage("no round ended there".into())),
-    };
-    let problem = match root {
-        Ok(root) if root == published.checkpoint.root => return Ok(()),
-        Ok(root) => format!("the first {size} of them have the root {root}"),
-        Err(ReadError::Unavailable(problem)) => return Err(Fatal::Away(problem)),
-        Err(error) => error.to_string(),
+    let problem = match known.find(|(known, _)| *known == size) {
+        Some((_, root)) if root == published.checkpoint.root => return Ok(()),
+        Some((_, root)) => format!("the first {size} of them have the root {root}"),
+        None if size < first => match edge::tree(assets, (size, published.checkpoint.root)).await {
+            Ok(_) => return Ok(()),
+            Err(edge::Problem::Away(problem)) => return Err(Fatal::Away(problem)),
+            // The tiles are whole, and of another tree.
+            Err(edge::Problem::Tiles { problem, files }) if files.is_empty() => problem,
+            Err(edge::Problem::Tiles { problem, .. }) => {
+                return Err(Fatal::Inconsistent(format!(
+                    "{} publishes a checkpoint of {size} entries, and whether they lead to the {} \
+                     entries that the lock {} has signed cannot be verified: {problem}. Storage \
+                     was rolled back, emptied or damaged, or another process published there: the \
+                     log would sign a fork. Put the newest storage back; nothing is signed until \
+                     then",
+                    assets.location(),
+                    head.checkpoint.size,
+                    lock.location(),
+                )));
+            }
+        },
+        None => "no round ended there".into(),
     };
     Err(Fatal::Inconsistent(format!(
         "{} publishes a checkpoint of {size} entries with the root {}, which does not lead to the \
@@ -633,28 +711,22 @@ async fn tree_at(
     head: &VerifiedCheckpoint,
     assets: &dyn Assets,
     lock: &dyn Lock,
-) -> Result<Tree, Fatal> {
-    let found = if size == 0 {
-        Ok(Tree::empty())
-    } else {
-        stored::tree(assets, size).await
+) -> Result<edge::Found, Fatal> {
+    let (problem, files) = match edge::tree(assets, (size, root)).await {
+        Ok(found) => return Ok(found),
+        Err(edge::Problem::Away(problem)) => return Err(Fatal::Away(problem)),
+        Err(edge::Problem::Tiles { problem, files }) => (problem, files),
     };
-    let problem = match found {
-        Ok(tree) if tree.root == root => return Ok(tree),
-        Err(ReadError::Unavailable(problem)) => return Err(Fatal::Away(problem)),
-        Ok(tree) if size == 0 => format!(
-            "the empty tree has the root {EMPTY_ROOT}, not {}",
-            tree.root
+    let repair = match &files[..] {
+        [] => String::new(),
+        files => format!(
+            "If only files are damaged, restore {} from a copy with `lucarne repair --from`. ",
+            files.join(", ")
         ),
-        Ok(tree) => format!(
-            "the tiles of {size} entries give the root {}, not {root}",
-            tree.root
-        ),
-        Err(error) => error.to_string(),
     };
     Err(Fatal::Inconsistent(format!(
         "the lock {} has signed {} entries, and neither journal nor storage in {} lead there: \
-         {problem}. Storage was rolled back, emptied, damaged, or belongs to another log. Put \
+         {problem}. Storage was rolled back, emptied, damaged, or belongs to another log. {repair}Put \
          the newest storage back; nothing is signed until then",
         lock.location(),
         head.checkpoint.size,
@@ -662,8 +734,14 @@ async fn tree_at(
     )))
 }
 
-/// The assets of one round again, exactly as they were; `tree` grows by it.
-fn replay(tree: &mut Tree, record: Record, assets: &dyn Assets) -> Result<Vec<Asset>, Fatal> {
+/// The assets of one round again, exactly as they were; `tree` grows by it. Left out are the
+/// partial tiles that are full once the tree has its `last` size: they would be removed again.
+fn replay(
+    tree: &mut Tree,
+    record: Record,
+    last: u64,
+    assets: &dyn Assets,
+) -> Result<Vec<Asset>, Fatal> {
     let size = record.step.new_size;
     let damaged = |problem: String| {
         Fatal::Inconsistent(format!(
@@ -674,10 +752,16 @@ fn replay(tree: &mut Tree, record: Record, assets: &dyn Assets) -> Result<Vec<As
     let (leaves, ends) =
         stored::leaves(&record.entries).map_err(|error| damaged(error.to_string()))?;
     let first = tree.size();
-    let tiles = NewTiles {
+    let mut tiles = NewTiles {
         hashes: tree.append_leaves(&leaves),
         data: tree.append_data(first, &record.entries, &ends),
     };
+    let stays = |(tile, _): &(Tile, Bytes)| {
+        let partial = Tile::rightmost_partial(tile.level(), last);
+        tile.is_full() || partial.is_some_and(|partial| partial.index() == tile.index())
+    };
+    tiles.hashes.retain(stays);
+    tiles.data.retain(stays);
     if (tree.size(), tree.root) != (size, record.step.new_root) {
         return Err(damaged(format!(
             "its entries give {} entries and the root {}",

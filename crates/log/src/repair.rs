@@ -5,27 +5,29 @@
 //! and the check that found the fault ([`fsck`]) is run again: only what it finds no
 //! fault with, and what tiles up to the signed root vouch for, is written.
 
+mod entries;
 mod offer;
 mod overlay;
 #[cfg(test)]
 mod tests;
-mod unsigned;
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, Stream, StreamExt};
-use lucarne_ct::Fingerprint;
+use lucarne_ct::{Fingerprint, Roots};
 use lucarne_storage::{Asset, AssetError, AssetKind, Encoding, Repairs};
-use lucarne_tlog::{Checkpoint, Level, Tile};
+use lucarne_tlog::{Checkpoint, Level, TILE_WIDTH, Tile};
 
+use self::entries::Judge;
 use self::offer::Origin;
 pub use self::offer::Source;
 pub use self::overlay::Overlay;
 use crate::fsck::files::tile;
 use crate::stored::prefix;
-use crate::{Checked, Files, Finding, FsckPosition, NamesTiles, fsck};
+use crate::unsigned::PartsError;
+use crate::{Checked, Files, Finding, FsckOptions, FsckPosition, NamesTiles, Problem, fsck};
 
 /// The log that is put right, and what with.
 pub struct Repair {
@@ -37,8 +39,21 @@ pub struct Repair {
     pub sources: Vec<Source>,
     /// The tree. That it is signed is for the caller to know.
     pub signed: Checkpoint,
-    /// Data tiles that are read and hashed at a time.
-    pub at_once: usize,
+    /// The roots that the log accepts: they vouch for the chains of entries from other places.
+    pub accepted: Arc<Roots>,
+    /// The extent of the check.
+    pub options: FsckOptions,
+}
+
+/// An offer that is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Refusal {
+    /// The file.
+    pub path: String,
+    /// The place that offers it.
+    pub from: String,
+    /// The reason.
+    pub problem: String,
 }
 
 /// A file that was wrong and is right.
@@ -59,6 +74,8 @@ pub struct Repaired {
     pub checked: Checked,
     /// The files that were wrong, and are not any more.
     pub cures: Vec<Cure>,
+    /// The offers that were not taken, if nothing else was.
+    pub refusals: Vec<Refusal>,
 }
 
 /// Checks a log as [`fsck`] does, from this place on, and puts right what it can. A tile
@@ -71,6 +88,7 @@ pub fn repair(
     from: FsckPosition,
 ) -> impl Stream<Item = Result<Repaired, AssetError>> + Send {
     let walk = Walk {
+        judge: Judge::new(repair.files.clone(), repair.accepted.clone()),
         repair,
         at: from,
         cured: HashSet::new(),
@@ -83,6 +101,7 @@ pub fn repair(
 
 struct Walk {
     repair: Repair,
+    judge: Judge,
     /// The first tile that has not been told.
     at: FsckPosition,
     /// The bytes that were put in place of which file. They are not put there twice: its disk does not
@@ -101,8 +120,8 @@ impl Walk {
     ) -> Option<(Result<Repaired, AssetError>, Option<(Self, Tiles)>)> {
         let mut tiles = tiles.unwrap_or_else(|| self.repair.check(&self.repair.files, self.at));
         let mut checked = tiles.next().await?;
-        let cures = match self.cure(&mut checked.findings).await {
-            Ok(cures) => cures,
+        let (cures, refusals) = match self.cure(&mut checked.findings).await {
+            Ok(outcome) => outcome,
             Err(error) => return Some((Err(error), None)),
         };
         let tiles = match cures.is_empty() {
@@ -118,39 +137,73 @@ impl Walk {
                 None
             }
         };
-        Some((Ok(Repaired { checked, cures }), Some((self, tiles))))
+        let repaired = Repaired {
+            checked,
+            cures,
+            refusals,
+        };
+        Some((Ok(repaired), Some((self, tiles))))
     }
 
-    /// Puts right what it can of these findings, and takes that out of them.
-    async fn cure(&mut self, findings: &mut Vec<Finding>) -> Result<Vec<Cure>, AssetError> {
-        // A file may have several faults.
-        let wrong: BTreeSet<&String> = findings.iter().map(|finding| &finding.path).collect();
-        let wrong: Vec<String> = wrong.into_iter().cloned().collect();
-        for origin in Origin::all(&self.repair.sources) {
-            let mut offered = origin.offers(&self.repair.files, &wrong).await;
-            offered.retain(|(path, bytes)| {
-                let cure = (path.clone(), Fingerprint::of(bytes));
-                !self.cured.contains(&cure)
-            });
-            let mut cures = Vec::new();
-            for (path, bytes) in self.vouched(offered).await {
-                let Some(place) = findings.iter().position(|finding| finding.path == path) else {
-                    continue;
-                };
-                self.cured.insert((path.clone(), Fingerprint::of(&bytes)));
-                let kept = self.repair.repairs.replace(asset(&path, bytes)).await?;
-                let (finding, from) = (findings.remove(place), origin.to_string());
-                cures.push(Cure {
-                    finding,
-                    from,
-                    kept,
+    /// Restores what it can of the files with these findings, and takes their findings out.
+    async fn cure(
+        &mut self,
+        findings: &mut Vec<Finding>,
+    ) -> Result<(Vec<Cure>, Vec<Refusal>), AssetError> {
+        let sources = self.repair.sources.clone();
+        let mut refusals = Vec::new();
+        for wrong in wrong(findings, self.repair.signed.size) {
+            for origin in Origin::all(&sources) {
+                let log = (&self.repair.files, &self.judge);
+                let mut offered = origin.offers(log, &wrong, &mut refusals).await;
+                offered.retain(|(path, bytes)| {
+                    let cure = (path.clone(), Fingerprint::of(bytes));
+                    !self.cured.contains(&cure)
                 });
-            }
-            if !cures.is_empty() {
-                return Ok(cures);
+                let offered = self.vouched(offered).await;
+                let from = origin.to_string();
+                let cures = self.replace(offered, &from, findings).await?;
+                if !cures.is_empty() {
+                    return Ok((cures, Vec::new()));
+                }
             }
         }
-        Ok(Vec::new())
+        refusals.sort();
+        refusals.dedup();
+        Ok((Vec::new(), refusals))
+    }
+
+    /// Puts these files in the place of the wrong ones, whose findings it takes out.
+    async fn replace(
+        &mut self,
+        files: Vec<(String, Bytes)>,
+        from: &str,
+        findings: &mut Vec<Finding>,
+    ) -> Result<Vec<Cure>, AssetError> {
+        let size = self.repair.signed.size;
+        let mut cures = Vec::new();
+        for (path, bytes) in files {
+            let is_of = |finding: &Finding| finding.path == path;
+            let names = |finding: &Finding| misnamed(finding, size).is_some_and(|it| is_of(&it));
+            let finding = match findings.iter().position(is_of) {
+                Some(place) => findings.remove(place),
+                None => match findings.iter().position(names) {
+                    Some(place) => match misnamed(&findings.remove(place), size) {
+                        Some(finding) => finding,
+                        None => continue,
+                    },
+                    None => continue,
+                },
+            };
+            self.cured.insert((path.clone(), Fingerprint::of(&bytes)));
+            let kept = self.repair.repairs.replace(asset(&path, bytes)).await?;
+            cures.push(Cure {
+                finding,
+                from: from.to_owned(),
+                kept,
+            });
+        }
+        Ok(cures)
     }
 
     /// Those of the files offered with which the check finds no fault, neither with them
@@ -175,8 +228,37 @@ impl Walk {
 impl Repair {
     fn check(&self, files: &Arc<dyn Files>, from: FsckPosition) -> BoxStream<'static, Checked> {
         let (files, signed) = (files.clone(), self.signed.clone());
-        fsck(files, signed, from, self.at_once, NamesTiles::All).boxed()
+        let options = FsckOptions {
+            names: NamesTiles::All,
+            ..self.options
+        };
+        fsck(files, signed, from, options).boxed()
     }
+}
+
+/// The files to replace, in the order in which that is tried: those with findings, and then
+/// the data tiles that perhaps misname an issuer that is missing.
+fn wrong(findings: &[Finding], size: u64) -> [Vec<String>; 2] {
+    let found: BTreeSet<String> = findings.iter().map(|it| it.path.clone()).collect();
+    let misnamed = findings.iter().filter_map(|it| misnamed(it, size));
+    let misnaming: BTreeSet<String> = misnamed.map(|it| it.path).collect();
+    let misnaming = misnaming.difference(&found).cloned().collect();
+    [found.into_iter().collect(), misnaming]
+}
+
+/// A missing issuer as a fault of the data tile that names it.
+fn misnamed(finding: &Finding, size: u64) -> Option<Finding> {
+    let issuer = finding.path.strip_prefix("issuer/")?.parse().ok()?;
+    let entry = finding
+        .entry
+        .filter(|_| matches!(finding.problem, Problem::Missing))?;
+    let tile = Tile::widest(Level::Data, entry / TILE_WIDTH, size)?;
+    Some(Finding {
+        path: tile.path(),
+        offset: None,
+        entry: finding.entry,
+        problem: PartsError::NoIssuer(issuer).into(),
+    })
 }
 
 /// Returns whether `to` cannot be judged while `upper` is wrong: they are one file, or the

@@ -9,6 +9,7 @@
 mod config;
 mod pace;
 mod position;
+mod sample;
 pub(crate) mod status;
 mod window;
 
@@ -20,10 +21,12 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use lucarne_tlog::Checkpoint;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
+use xxhash_rust::xxh3::xxh3_128;
 
-use self::pace::Paced;
+use self::pace::{Paced, Unpaced};
 use self::position::Position;
-use crate::fsck::{Finding, FsckPosition, NamesTiles, Problem, fsck};
+use crate::Overlay;
+use crate::fsck::{Finding, FsckOptions, FsckPosition, NamesTiles, Parts, Problem, fsck};
 use crate::read_cache::FileId;
 use crate::shared::Shared;
 
@@ -36,6 +39,14 @@ const NOTED_EVERY: Duration = Duration::from_secs(10);
 const AWAY: Duration = Duration::from_secs(60);
 /// A store that does not answer within this is away.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The extent of a pass. Signatures cost more than all the rest, and the checksum of gzip shows
+/// rot as well.
+const OPTIONS: FsckOptions = FsckOptions {
+    at_once: 1,
+    names: NamesTiles::AsFound,
+    parts: Parts::Uncompressed,
+};
 
 /// The store, and not a file, does not answer.
 struct Away {
@@ -52,7 +63,14 @@ pub(crate) async fn scrub(log: Arc<Shared>, config: ScrubConfig) -> Infallible {
     sleep(config.delay).await;
     loop {
         let began = Instant::now();
+        if config.sampling {
+            position.tile = sample::random_tile(&log);
+        }
         match pass(&log, &config, &mut position).await {
+            Ok(findings) if config.sampling => {
+                note_sample(&log, findings + list(&log).await);
+                sleep_until(began + config.interval).await;
+            }
             Ok(findings) => {
                 let now_ms = log.config.clock.now_ms();
                 position = Position {
@@ -75,6 +93,29 @@ pub(crate) async fn scrub(log: Arc<Shared>, config: ScrubConfig) -> Infallible {
             }
         }
     }
+}
+
+/// Compares a listing with the size of the tree, and returns how many tiles are missing.
+async fn list(log: &Shared) -> u64 {
+    let missing = match sample::missing(log).await {
+        Ok(missing) => missing,
+        Err(error) => {
+            tracing::warn!(log = log.config.shortname, %error, "the scrubber cannot list");
+            return 0;
+        }
+    };
+    let findings = missing.len() as u64;
+    for finding in missing {
+        report(log, finding, None).await;
+    }
+    findings
+}
+
+fn note_sample(log: &Shared, findings: u64) {
+    let mut status = log.scrub.0.lock();
+    status.pass = None;
+    status.samples += 1;
+    status.findings += findings;
 }
 
 fn note_pass(log: &Shared, findings: u64, now_ms: u64) {
@@ -112,7 +153,7 @@ async fn pass(
         newest_ms: 0,
     };
     let (mut noted, mut findings) = (Instant::now(), 0);
-    let mut tiles = pin!(fsck(Arc::new(files), signed, from, 1, NamesTiles::AsFound));
+    let mut tiles = pin!(fsck(Arc::new(files), signed.clone(), from, OPTIONS));
     loop {
         if let Some(window) = &config.window {
             window.opened(&log.config.clock).await;
@@ -120,16 +161,20 @@ async fn pass(
         let Some(checked) = tiles.next().await else {
             return Ok(findings);
         };
+        let at = FsckPosition {
+            tile: checked.next.tile - 1,
+            newest_ms: 0,
+        };
         let unread = |finding: &Finding| matches!(finding.problem, Problem::Unreadable(_));
         if checked.findings.iter().any(unread) {
             present(log).await.map_err(|problem| Away {
-                tile: checked.next.tile - 1,
+                tile: at.tile,
                 problem,
             })?;
         }
         for finding in checked.findings {
             findings += 1;
-            report(log, finding).await;
+            report(log, finding, Some((&signed, at))).await;
         }
         position.tile = checked.next.tile;
         log.metrics.scrub_entries.set(checked.entries as i64);
@@ -137,6 +182,9 @@ async fn pass(
             let mut status = log.scrub.0.lock();
             status.pass = Some((checked.entries, published.size));
             status.away = None;
+        }
+        if config.sampling {
+            return Ok(findings);
         }
         if noted.elapsed() >= NOTED_EVERY {
             position::write(&config.position, log.config.key.log_id(), *position).await;
@@ -155,8 +203,8 @@ async fn present(log: &Shared) -> Result<(), String> {
     }
 }
 
-/// Tells the operator of a problem, and sees to it that no reader gets the file.
-async fn report(log: &Shared, finding: Finding) {
+/// Reports a problem to the operator, and withholds the file from readers.
+async fn report(log: &Shared, finding: Finding, tile: Option<(&Checkpoint, FsckPosition)>) {
     log.metrics.scrub_findings.inc();
     tracing::error!(
         log = log.config.shortname,
@@ -164,7 +212,28 @@ async fn report(log: &Shared, finding: Finding) {
         %finding,
         "scrub: a file is not what the log wrote. Put it back: lucarne repair"
     );
-    if let Some(file) = FileId::parse(&finding.path) {
-        log.reader.distrust(file, finding.in_words()).await;
+    let Some(file) = FileId::parse(&finding.path) else {
+        return;
+    };
+    match (&finding.problem, tile) {
+        (Problem::Parts(_), Some(tile)) => condemn(log, file, tile).await,
+        _ => log.reader.distrust(file, finding.in_words()).await,
+    }
+}
+
+/// Withholds a data tile from readers until it has other bytes: its hashes do not show what is
+/// wrong with it.
+async fn condemn(log: &Shared, file: FileId, (signed, at): (&Checkpoint, FsckPosition)) {
+    let path = file.path();
+    let Ok(Some(bytes)) = log.assets.get(&path).await else {
+        return;
+    };
+    let files = Arc::new(Unpaced(log.assets.clone()));
+    let same = Arc::new(Overlay::new(files, [(path.clone(), bytes.clone())]));
+    let checked = pin!(fsck(same, signed.clone(), at, OPTIONS)).next().await;
+    let findings = checked.map(|checked| checked.findings).unwrap_or_default();
+    if let Some(finding) = findings.iter().find(|finding| finding.path == path) {
+        let words = finding.in_words();
+        log.reader.condemn(file, xxh3_128(&bytes), words).await;
     }
 }

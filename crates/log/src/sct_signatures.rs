@@ -95,7 +95,9 @@ async fn promised_alone(
 }
 
 fn unsigned(log: &Shared, problem: &dyn std::fmt::Display) -> SubmitError {
-    tracing::warn!(log = log.config.shortname, %problem, "no SCT");
+    if let Some(left_out) = log.duplicates.unsigned.due() {
+        tracing::warn!(log = log.config.shortname, %problem, left_out, "no SCT");
+    }
     SubmitError::Unavailable {
         retry_after_seconds: 5,
         reason: "the log cannot sign now".into(),

@@ -57,9 +57,17 @@ use crate::{Signer, proofs, sct_signatures, tree_head};
 /// published.
 const SETTLE_AT: u64 = 8;
 
+/// The most of that on a disk: a restart reads what the journal has into memory, and
+/// publishes it again.
+const SETTLE_BYTES: u64 = 32 << 20;
+
+/// Rounds after which the same is done on a disk, however small they are: to publish a
+/// round again takes a few files.
+const SETTLE_ROUNDS: u32 = 256;
+
 /// Rounds after which the journal is cut where that costs little: what a
 /// restart has to read does not grow with the time that the log has run.
-const SETTLE_ROUNDS: u32 = 16;
+const CUT_ROUNDS: u32 = 16;
 
 /// The time that the dedup index's disk is waited for.
 const INDEX_PATIENCE: Duration = Duration::from_secs(10);
@@ -400,6 +408,8 @@ impl Sequencer {
         timestamp_ms: u64,
         proof: Vec<Hash>,
     ) -> Result<(), Fatal> {
+        // Nothing is signed beside another process that publishes this log, with whatever lock.
+        self.log.assets.confirm_published().await?;
         self.enter(Phase::Sign);
         let config = &self.log.config;
         let head = Head {
@@ -498,16 +508,21 @@ impl Sequencer {
         if let Some(settling) = self.settling.take_if(|settling| settling.is_finished()) {
             self.swept = joined(settling.await)?;
         }
-        let much = self.unsettled_bytes >= self.log.config.journal_bytes / SETTLE_AT;
-        let cheap = self.log.assets.publishes_durably();
-        let many = cheap && self.unsettled_rounds >= SETTLE_ROUNDS;
-        if (much || many) && self.settling.is_none() {
+        let due = settle_due(
+            self.unsettled_bytes,
+            self.unsettled_rounds,
+            self.log.config.journal_bytes,
+            self.log.assets.publishes_durably(),
+        );
+        if let Some(due) = due
+            && self.settling.is_none()
+        {
             self.enter(Phase::Settle);
             self.unsettled_rounds = 0;
-            if much {
+            if due == Due::All {
                 self.unsettled_bytes = 0;
             }
-            self.settling = Some(tokio::spawn(self.settle(much)));
+            self.settling = Some(tokio::spawn(self.settle(due == Due::All)));
         }
         Ok(())
     }
@@ -539,6 +554,26 @@ impl Sequencer {
                 }
             }
         }
+    }
+}
+
+/// The part of settling that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    /// The journal is cut.
+    Cut,
+    /// Superseded partial tiles are removed, too.
+    All,
+}
+
+/// Returns what is due after so many bytes and rounds, if the journal may have `journal_bytes`;
+/// `durable` if what is published is durable anyway, so that to cut the journal costs little.
+fn settle_due(bytes: u64, rounds: u32, journal_bytes: u64, durable: bool) -> Option<Due> {
+    let most = journal_bytes / SETTLE_AT;
+    match durable {
+        true if bytes >= most => Some(Due::All),
+        true => (rounds >= CUT_ROUNDS).then_some(Due::Cut),
+        false => (bytes >= most.min(SETTLE_BYTES) || rounds >= SETTLE_ROUNDS).then_some(Due::All),
     }
 }
 
@@ -587,4 +622,27 @@ fn lap(start: Instant, histogram: &Histogram) -> Instant {
     let now = Instant::now();
     histogram.observe(now.duration_since(start).as_secs_f64());
     now
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A restart publishes again what was not settled.
+    #[test]
+    fn what_a_restart_has_to_publish_is_bounded_in_bytes_and_in_rounds() {
+        const MIB: u64 = 1 << 20;
+        for (bytes, rounds, journal, durable, due) in [
+            (31 * MIB, 255, 1024 * MIB, false, None),
+            (32 * MIB, 1, 1024 * MIB, false, Some(Due::All)),
+            (1000, 256, 1024 * MIB, false, Some(Due::All)),
+            (MIB, 1, 8 * MIB, false, Some(Due::All)),
+            (127 * MIB, 15, 1024 * MIB, true, None),
+            (127 * MIB, 16, 1024 * MIB, true, Some(Due::Cut)),
+            (128 * MIB, 1, 1024 * MIB, true, Some(Due::All)),
+        ] {
+            let found = settle_due(bytes, rounds, journal, durable);
+            assert_eq!(found, due, "{bytes} bytes, {rounds} rounds, {durable}");
+        }
+    }
 }

@@ -13,6 +13,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::batches::Batches;
 use crate::dedup::{self, Dedup};
+use crate::duplicates::Duplicates;
 use crate::forward::queue::Leader;
 use crate::instances::holder_id;
 use crate::issued::IssuedScts;
@@ -39,6 +40,7 @@ pub(crate) struct Shared {
     pub(crate) recent: Mutex<RecentStats>,
     pub(crate) issued: IssuedScts,
     pub(crate) promises: Promises,
+    pub(crate) duplicates: Duplicates,
     pub(crate) validator: ArcSwap<Validator>,
     pub(crate) batches: Batches,
     pub(crate) session: ArcSwapOption<Session>,
@@ -100,6 +102,7 @@ impl Shared {
             recent: Mutex::default(),
             issued: IssuedScts::default(),
             promises: Promises::default(),
+            duplicates: Duplicates::default(),
             validator: ArcSwap::from_pointee(validator),
             batches: Batches::default(),
             session: ArcSwapOption::empty(),
@@ -253,6 +256,7 @@ impl Shared {
             path: self.config.cache.display().to_string(),
             problem: "its disk does not answer".into(),
             damaged: false,
+            in_use: false,
         }
     }
 }

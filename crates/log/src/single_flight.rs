@@ -8,9 +8,17 @@ use futures_util::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
 
 /// The requests in flight, by what they are for.
-pub(crate) struct SingleFlight<K, T: Clone>(Mutex<HashMap<K, SharedFuture<T>>>);
+pub(crate) struct SingleFlight<K, T: Clone>(Mutex<HashMap<K, Flight<T>>>);
 
 type SharedFuture<T> = Shared<BoxFuture<'static, T>>;
+
+/// One request in flight.
+struct Flight<T: Clone> {
+    future: SharedFuture<T>,
+    /// Counted under the lock. If a request stayed here without a waiter, nobody would poll it:
+    /// it would keep the permit of a semaphore that it was given, and others would wait for ever.
+    waiters: usize,
+}
 
 impl<K, T: Clone> Default for SingleFlight<K, T> {
     fn default() -> Self {
@@ -23,11 +31,13 @@ impl<K: Copy + Eq + Hash, T: Clone> SingleFlight<K, T> {
     /// goes on as long as anybody waits, whoever was the first.
     pub(crate) async fn join(&self, key: K, fetch: impl Future<Output = T> + Send + 'static) -> T {
         let future = {
-            let mut single_flight = self.0.lock();
-            let future = single_flight
-                .entry(key)
-                .or_insert_with(|| fetch.boxed().shared());
-            future.clone()
+            let mut flights = self.0.lock();
+            let flight = flights.entry(key).or_insert_with(|| Flight {
+                future: fetch.boxed().shared(),
+                waiters: 0,
+            });
+            flight.waiters += 1;
+            flight.future.clone()
         };
         let waiter = Waiter {
             single_flight: self,
@@ -47,24 +57,25 @@ struct Waiter<'f, K: Copy + Eq + Hash, T: Clone> {
 
 impl<K: Copy + Eq + Hash, T: Clone> Drop for Waiter<'_, K, T> {
     fn drop(&mut self) {
-        let mut single_flight = self.single_flight.0.lock();
-        let Some(future) = single_flight.get(&self.key) else {
+        let mut flights = self.single_flight.0.lock();
+        let flight = flights.get_mut(&self.key);
+        let Some(flight) = flight.filter(|flight| flight.future.ptr_eq(&self.future)) else {
             return;
         };
-        // What is done is asked for anew by the next; so is what only the
-        // list and we still know.
-        let done = future.peek().is_some();
-        let alone = future.strong_count().is_none_or(|count| count <= 2);
-        if future.ptr_eq(&self.future) && (done || alone) {
-            single_flight.remove(&self.key);
+        flight.waiters -= 1;
+        // The next one asks anew for what is done, and for what nobody waits for.
+        if flight.waiters == 0 || flight.future.peek().is_some() {
+            flights.remove(&self.key);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::thread;
 
     use tokio::sync::Notify;
 
@@ -109,5 +120,35 @@ mod tests {
         left.abort();
         let _ = left.await;
         assert!(single_flight.0.lock().is_empty());
+    }
+
+    #[test]
+    fn waiters_that_leave_at_the_same_time_leave_nothing_behind() {
+        const KEYS: usize = 20_000;
+        let single_flight = &SingleFlight::<usize, ()>::default();
+        let waiters = || {
+            let waiter = |key| {
+                let mut waiter = Box::pin(single_flight.join(key, pending()));
+                assert!(waiter.as_mut().now_or_never().is_none());
+                waiter
+            };
+            (0..KEYS).map(waiter).collect::<Vec<_>>()
+        };
+        let (left, right) = (waiters(), waiters());
+        let ready = &AtomicUsize::new(0);
+        thread::scope(|threads| {
+            for waiters in [left, right] {
+                threads.spawn(move || {
+                    for (n, waiter) in waiters.into_iter().enumerate() {
+                        ready.fetch_add(1, SeqCst);
+                        while ready.load(SeqCst) < 2 * (n + 1) {
+                            thread::yield_now();
+                        }
+                        drop(waiter);
+                    }
+                });
+            }
+        });
+        assert_eq!(single_flight.0.lock().len(), 0);
     }
 }

@@ -14,13 +14,20 @@ use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile, leaf_hash};
 
 use crate::ReadError;
 use crate::compress::gunzip;
-use crate::tree::{DataEdge, Tree};
+use crate::tree::DataEdge;
 
 impl From<lucarne_storage::AssetError> for ReadError {
     fn from(error: lucarne_storage::AssetError) -> Self {
-        use lucarne_storage::AssetError::{Silent, Unavailable};
+        use lucarne_storage::AssetError::{Io, Silent, Unavailable};
         match error {
             Unavailable { .. } | Silent { .. } => ReadError::Unavailable(error.to_string()),
+            // Too long, or no file: the log has not written it.
+            Io { path, source, .. } if source.kind() == std::io::ErrorKind::InvalidData => {
+                ReadError::Damaged {
+                    path,
+                    problem: source.to_string(),
+                }
+            }
             error => ReadError::Storage(error.to_string()),
         }
     }
@@ -166,16 +173,8 @@ pub(crate) fn leaves(entries: &[u8]) -> Result<(Vec<Hash>, Vec<u32>), TileLeafEr
     Ok((leaves, ends))
 }
 
-/// The tree of `size` entries, from its rightmost tiles. That they belong to
-/// it is not known before its root is compared with a signed one.
-pub(crate) async fn tree(assets: &dyn Assets, size: u64) -> Result<Tree, ReadError> {
-    let edge = edge(assets, size).await?;
-    let data = data_edge(assets, size, edge.partial(0)).await?;
-    Ok(Tree::from_edges(edge, data))
-}
-
-/// The rightmost hash tiles of the tree of `size` entries, of which the same is
-/// to be said.
+/// The rightmost hash tiles of the tree of `size` entries. That they belong to
+/// it is not known before their root is compared with a signed one.
 pub(crate) async fn edge(assets: &dyn Assets, size: u64) -> Result<RightEdge, ReadError> {
     let tiles: Vec<Tile> = RightEdge::tiles(size).collect();
     let found = try_join_all(tiles.iter().map(|tile| whole(assets, *tile))).await?;
@@ -189,11 +188,38 @@ pub(crate) async fn edge(assets: &dyn Assets, size: u64) -> Result<RightEdge, Re
 
 /// The partial data tile, whose entries must have these hashes: rounds go on
 /// from its bytes, and what was in it before a round is not hashed again.
-async fn data_edge(assets: &dyn Assets, size: u64, hashes: &[Hash]) -> Result<DataEdge, ReadError> {
+///
+/// Every stored tile that is wide enough will do.
+pub(crate) async fn data_edge(
+    assets: &dyn Assets,
+    size: u64,
+    hashes: &[Hash],
+) -> Result<DataEdge, ReadError> {
     let Some(tile) = Tile::rightmost_partial(Level::Data, size) else {
         return Ok(DataEdge::default());
     };
-    let bytes = whole(assets, tile).await?;
+    let problem = match whole(assets, tile).await {
+        Ok(bytes) => match hashed(tile, bytes, hashes) {
+            Ok(edge) => return Ok(edge),
+            Err(problem) => problem,
+        },
+        Err(problem @ ReadError::Damaged { .. }) => problem,
+        Err(error) => return Err(error),
+    };
+    for wider in candidates(assets, tile).await?.into_iter().skip(1) {
+        let Some(stored) = if_readable(assets.get(&wider.path()).await)? else {
+            continue;
+        };
+        let edge = unpacked(tile, wider.path(), stored);
+        if let Ok(edge) = edge.and_then(|bytes| hashed(tile, bytes, hashes)) {
+            return Ok(edge);
+        }
+    }
+    Err(problem)
+}
+
+/// The entries of a data tile, which must have these hashes.
+fn hashed(tile: Tile, bytes: Bytes, hashes: &[Hash]) -> Result<DataEdge, ReadError> {
     let damaged = |problem: String| ReadError::Damaged {
         path: tile.path(),
         problem,
@@ -245,11 +271,13 @@ mod tests {
         let hash = Bytes::copy_from_slice(&root.0);
         assets.tamper("tile/0/000.p/1", Some(hash));
         assets.tamper("tile/data/000.p/1", Some(data.clone().into()));
-        assert_eq!(tree(&assets, 1).await.unwrap().root, root);
+        assert_eq!(edge(&assets, 1).await.unwrap().root(), root);
+        data_edge(&assets, 1, &[root]).await.unwrap();
         // A bit of the certificate.
         data[15] ^= 4;
         assets.tamper("tile/data/000.p/1", Some(data.into()));
-        let error = tree(&assets, 1).await.unwrap_err().to_string();
+        let error = data_edge(&assets, 1, &[root]).await;
+        let error = error.unwrap_err().to_string();
         assert!(error.contains("tile/data/000.p/1"), "{error}");
     }
 }

@@ -1,16 +1,18 @@
 //! The files of a log for tests, as rounds write them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use lucarne_ct::Entry;
+use lucarne_ct::{Certificate, Entry, Issuer, SignedEntry, sha256};
+use lucarne_mint::testing::Pki;
 use lucarne_storage::{Asset, AssetError, Repairs};
 use lucarne_tlog::{Checkpoint, Tile};
 use parking_lot::RwLock;
 
 use crate::Files;
+use crate::compress::gunzip;
 use crate::round::{Round, issuer_asset, tile_assets};
 use crate::tree::Tree;
 use crate::verify::Verified;
@@ -70,10 +72,69 @@ impl Stored {
         Arc::new(Stored(RwLock::new(self.0.read().clone())))
     }
 
+    /// Stores every data tile uncompressed, as TesseraCT does.
+    pub(crate) fn store_plain(&self) {
+        for (path, bytes) in self.0.write().iter_mut() {
+            if path.starts_with("tile/data/") {
+                *bytes = gunzip(bytes.clone()).unwrap();
+            }
+        }
+    }
+
     pub(crate) fn flip(&self, path: &str, bit: usize) {
         let mut files = self.0.write();
         let mut bytes = files[path].to_vec();
         bytes[bit / 8] ^= 1 << (bit % 8);
         files.insert(path.to_owned(), bytes.into());
     }
+}
+
+type Submitted = (Bytes, Arc<[Arc<Issuer>]>);
+
+/// A certificate and a precertificate, each with its chain up to the root.
+fn submitted() -> &'static [Submitted; 2] {
+    static SUBMITTED: OnceLock<[Submitted; 2]> = OnceLock::new();
+    SUBMITTED.get_or_init(|| {
+        let pki = Pki::shared();
+        let certificate = pki.certificate(&pki.p256, "repair.example").unwrap();
+        let precertificate = pki.precertificate(&pki.p256, "repair.example").unwrap();
+        [certificate, precertificate].map(|chain| {
+            let mut chain = chain.into_certificates().into_iter();
+            let leaf = chain.next().unwrap().into();
+            let chain = chain.chain(pki.root.certificates().iter().cloned());
+            let issuers = chain.map(|der| Arc::new(Issuer::new(der.into())));
+            (leaf, issuers.collect())
+        })
+    })
+}
+
+/// A log of `size` entries that authorities have signed, every third of which is a
+/// precertificate.
+pub(crate) fn certified(size: u64) -> (Arc<Stored>, Checkpoint) {
+    let issuer_key_hash = sha256(&[Pki::shared().p256.key().spki()]);
+    Stored::log((0..size).map(|n| {
+        let is_precertificate = n.is_multiple_of(3);
+        let (der, issuers) = &submitted()[usize::from(is_precertificate)];
+        let parsed = Certificate::parse(der).unwrap();
+        let (signed, precertificate) = match is_precertificate {
+            false => {
+                let certificate = der.clone();
+                (SignedEntry::X509 { certificate }, None)
+            }
+            true => {
+                let tbs = lucarne_ct::tbs_without_poison(&parsed).into();
+                let signed = SignedEntry::Precert {
+                    issuer_key_hash,
+                    tbs,
+                };
+                (signed, Some(der.clone()))
+            }
+        };
+        Arc::new(Entry {
+            identity: signed.identity(),
+            signed,
+            precertificate,
+            issuers: issuers.clone(),
+        })
+    }))
 }

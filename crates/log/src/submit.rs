@@ -90,8 +90,13 @@ impl Shared {
             place,
             duplicate,
         } = self.place(kind, chain).await?;
+        let mut turn = None;
         let place = match place {
             At::Index(place) => {
+                if self.issued.find(&identity, place).is_none() {
+                    // Held until it has its SCT: storage and a signer are asked for both.
+                    turn = Some(self.duplicates.turn().await?);
+                }
                 self.prove(&identity, &signed, place).await?;
                 place
             }
@@ -114,7 +119,9 @@ impl Shared {
             false => &self.metrics.accepted,
         };
         counter.inc();
-        self.sct(&identity, &signed, place).await
+        let sct = self.sct(&identity, &signed, place).await;
+        drop(turn);
+        sct
     }
 
     /// Examines, looks for a duplicate, verifies, joins the open round: all
@@ -271,7 +278,10 @@ impl Shared {
     }
 
     fn unproven(&self, problem: &dyn std::fmt::Display) -> SubmitError {
-        tracing::error!(log = self.config.shortname, %problem, "duplicate without an SCT");
+        if let Some(left_out) = self.duplicates.unproven.due() {
+            let log = &self.config.shortname;
+            tracing::error!(log, %problem, left_out, "duplicate without an SCT");
+        }
         SubmitError::Unavailable {
             retry_after_seconds: 60,
             reason: "the log cannot prove now that it has this entry".into(),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::Bytes;
 use lucarne_signer::Head;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
@@ -29,6 +30,15 @@ const FIRST_BACKOFF: Duration = Duration::from_secs(1);
 const PASSING_BACKOFF: Duration = Duration::from_secs(5);
 /// Longest pause.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
+/// The shortest time for which no other process must have signed this log before it is opened again.
+const QUIET: Duration = Duration::from_secs(6);
+/// That time, once another process has signed twice: longer than the interval at which an idle TesseraCT
+/// signs again.
+const LONG_QUIET: Duration = Duration::from_secs(45);
+/// The distance between two such times, at most.
+const AGAIN_WITHIN: Duration = Duration::from_secs(600);
+/// The interval at which lock and storage are read meanwhile.
+const QUIET_LOOK: Duration = Duration::from_secs(1);
 
 impl Shared {
     /// Keeps the log open until it is told to close.
@@ -37,6 +47,7 @@ impl Shared {
         self.show_published().await;
         self.await_turn().await;
         let mut backoff = FIRST_BACKOFF;
+        let mut overtaken: Option<Instant> = None;
         while !self.closing.load(Ordering::SeqCst) {
             if self.config.retired(self.now_ms()) {
                 self.set_state(State::Retired);
@@ -64,13 +75,24 @@ impl Shared {
                 self.pause(AGAIN).await;
                 continue;
             }
+            if fatal.is_overtaken() {
+                let again = overtaken.is_some_and(|last| last.elapsed() < AGAIN_WITHIN);
+                let quiet = match again {
+                    true => LONG_QUIET,
+                    false => QUIET.max(self.config.checkpoint_interval + Duration::from_secs(2)),
+                };
+                tracing::error!(log = name, error = %fatal, goes_on_after_quiet = ?quiet, "log stopped");
+                self.await_quiet(&fatal, quiet).await;
+                overtaken = Some(Instant::now());
+                continue;
+            }
             if matches!(fatal, Fatal::Dedup { damaged: true, .. }) {
                 self.index_failed.store(true, Ordering::SeqCst);
             }
             if opened.elapsed() > MAX_BACKOFF {
                 backoff = FIRST_BACKOFF;
             }
-            if fatal.is_passing() {
+            if fatal.is_passing() || matches!(fatal, Fatal::Dedup { damaged: false, .. }) {
                 backoff = backoff.min(PASSING_BACKOFF);
             }
             tracing::error!(log = name, error = %fatal, retry_in = ?backoff, "log stopped");
@@ -103,6 +125,29 @@ impl Shared {
         while self.config.retired(self.now_ms()) && !self.closing.load(Ordering::SeqCst) {
             self.pause(MAX_BACKOFF).await;
         }
+    }
+
+    /// Waits until no other process has committed or published anything for this long: two processes that
+    /// each go on after the other would sign in turn.
+    async fn await_quiet(&self, fatal: &Fatal, quiet: Duration) {
+        let mut last = self.signed_meanwhile().await;
+        let mut since = Instant::now();
+        self.stopped(fatal, quiet);
+        while since.elapsed() < quiet && !self.closing.load(Ordering::SeqCst) {
+            self.pause(QUIET_LOOK).await;
+            let now = self.signed_meanwhile().await;
+            if now != last {
+                last = now;
+                since = Instant::now();
+            }
+        }
+    }
+
+    /// The checkpoints in the lock and in storage, as far as they can be read.
+    async fn signed_meanwhile(&self) -> (Option<Vec<u8>>, Option<Bytes>) {
+        let committed = self.lock.load(&self.config.key.log_id().0).await;
+        let published = self.assets.get("checkpoint").await;
+        (committed.ok().flatten(), published.ok().flatten())
     }
 
     async fn pause(&self, time: Duration) {
@@ -262,7 +307,9 @@ impl Shared {
     ) -> Result<Recovered, Fatal> {
         match recover::recover(&self.config, &self.assets, &*self.lock, signed).await {
             Err(missing @ Fatal::NotCreated { .. }) => Err(self.not_created(missing).await),
-            recovered => recovered,
+            recovered => recovered.inspect(|recovered| {
+                self.metrics.restored_files.inc_by(recovered.restored);
+            }),
         }
     }
 

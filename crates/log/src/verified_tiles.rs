@@ -8,7 +8,8 @@
 //!
 //! What the tree does not sign, the precertificates and the fingerprints of
 //! issuers in a data tile, is known to be right by the sum of its gzip stream.
-//! A tile that other software stored plain has none.
+//! A tile that other software stored plain has none: the scrubber verifies its
+//! entries, and condemns the bytes if they are wrong.
 
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ use lucarne_storage::{Assets, Encoding, ForReader};
 use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile, tile_root};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
+use xxhash_rust::xxh3::xxh3_128;
 
 use crate::compress::{gunzip, is_gzip};
 use crate::damaged::Damaged;
@@ -372,20 +374,24 @@ impl VerifiedTiles {
         let mut problem = String::new();
         for attempt in [Attempt::First, Attempt::Second] {
             let stored = match attempt {
-                Attempt::First => assets.get_for_reader(&path).await?,
-                Attempt::Second => assets.get(&path).await?.map(ForReader::from),
+                Attempt::First => assets.get_for_reader(&path).await,
+                Attempt::Second => assets.get(&path).await.map(|it| it.map(ForReader::from)),
             };
-            let Some(stored) = stored else {
-                damaged.absent(file)?;
-                return Ok(None);
-            };
-            match self.check(&expected, stored).await {
-                Ok(found) => {
-                    damaged.forget(file);
-                    return Ok(Some(found));
+            problem = match stored.map_err(ReadError::from) {
+                Ok(None) => {
+                    damaged.absent(file)?;
+                    return Ok(None);
                 }
-                Err(unexpected) => problem = unexpected.to_string(),
-            }
+                Ok(Some(stored)) => match self.check_uncondemned(file, &expected, stored).await {
+                    Ok(found) => {
+                        damaged.forget(file);
+                        return Ok(Some(found));
+                    }
+                    Err(problem) => problem,
+                },
+                Err(ReadError::Damaged { problem, .. }) => problem,
+                Err(error) => return Err(error),
+            };
             damaged.count();
             tracing::warn!(
                 path,
@@ -396,6 +402,22 @@ impl VerifiedTiles {
             assets.forget_for_readers(&path).await;
         }
         Err(damaged.name(file, problem))
+    }
+
+    /// As [`check`](Self::check), and refuses what the scrubber has condemned.
+    async fn check_uncondemned(
+        &self,
+        file: FileId,
+        expected: &Expected,
+        stored: ForReader,
+    ) -> Result<Found, String> {
+        let checked = self.check(expected, stored).await;
+        let found = checked.map_err(|unexpected| unexpected.to_string())?;
+        let sum = || xxh3_128(&found.stored.bytes);
+        match self.0.damaged.condemned(file, sum) {
+            None => Ok(found),
+            Some(problem) => Err(problem),
+        }
     }
 
     /// Unpacks and hashes where it holds up nobody.
@@ -434,10 +456,9 @@ fn beyond(edge: &RightEdge, tile: Tile) -> ReadError {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::time::Duration;
-
     use lucarne_ct::{Entry, SignedEntry, TileLeaf};
     use lucarne_storage::{CachedAssets, MemoryAssets};
+    use lucarne_testkit::until;
 
     use super::*;
     use crate::gzip::gzip;
@@ -600,14 +621,11 @@ pub(crate) mod tests {
         let path = "tile/0/000";
         let good = forest.stored(path);
         let keeps = async |bytes: &Bytes, does: bool| {
-            for _ in 0..500 {
-                // It is written in the background.
-                if files(directory.path()).contains(&bytes.to_vec()) == does {
-                    return;
-                }
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-            panic!("the cache does not hold what it should");
+            // It is written in the background.
+            until("the cache holds what it should", || {
+                files(directory.path()).contains(&bytes.to_vec()) == does
+            })
+            .await;
         };
         let [bad, ..] = damages(&good);
         cached.keep_for_readers(path, &bad);

@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use lucarne_ct::Roots;
 use lucarne_mint::pem;
 use lucarne_net::{BlockingClient, Client, Validators};
+use lucarne_storage::make_private_directory;
 use parking_lot::Mutex;
 
 /// A report has about 2 MB.
@@ -20,6 +21,16 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// The reports that were fetched, by URL. All logs of a process ask for the same one or two, again and
 /// again, and a report that has not changed is not sent again.
 static REPORTS: Mutex<BTreeMap<String, (Bytes, Validators)>> = Mutex::new(BTreeMap::new());
+
+/// The reports that could not be fetched, by URL: when, and why.
+static FAILED: Mutex<BTreeMap<String, (Instant, String)>> = Mutex::new(BTreeMap::new());
+/// The time for which a failure counts for all logs.
+const MOMENT: Duration = Duration::from_secs(5);
+
+/// Returns true if the report at `source` comes over the network.
+pub(crate) fn is_remote(source: &str) -> bool {
+    matches!(source.split_once("://"), Some(("http" | "https", _)))
+}
 
 /// The CSV report at `source`: a URL (`http`, `https`, `file`) or a path.
 ///
@@ -35,8 +46,24 @@ pub(crate) fn fetch(source: &str) -> Result<Bytes> {
     read().with_context(|| format!("cannot get CCADB's roots from {source}"))
 }
 
-/// The report at a URL, which is sent only if it is not the one that was fetched last.
+/// The report at a URL. One that failed a moment ago, for another log, is not waited for again.
 fn download(url: &str) -> Result<Bytes> {
+    let failed = FAILED.lock().get(url).cloned();
+    if let Some((at, why)) = failed
+        && at.elapsed() < MOMENT
+    {
+        bail!("{why}");
+    }
+    let downloaded = download_now(url);
+    if let Err(error) = &downloaded {
+        let failure = (Instant::now(), format!("{error:#}"));
+        FAILED.lock().insert(url.to_owned(), failure);
+    }
+    downloaded
+}
+
+/// The report at a URL, which is sent only if it is not the one that was fetched last.
+fn download_now(url: &str) -> Result<Bytes> {
     let known = REPORTS.lock().get(url).cloned();
     let (last, validators) = known.unwrap_or_default();
     let client = BlockingClient::new(Client::of_system(TIMEOUT))?;
@@ -70,7 +97,8 @@ pub(crate) fn remember(file: &Path, roots: &Roots) -> Result<()> {
 
 /// All of the new file or all of the old one, whatever happens.
 fn write(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    std::fs::create_dir_all(file.parent().unwrap_or(Path::new(".")))?;
+    let directory = file.parent().unwrap_or(Path::new("."));
+    make_private_directory(directory).map_err(std::io::Error::other)?;
     let new = file.with_extension("pem.new");
     let mut writing = std::fs::File::create(&new)?;
     writing.write_all(bytes)?;

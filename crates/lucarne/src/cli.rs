@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use jiff::civil::Date;
 
 use crate::commands::ca::Ca;
+use crate::commands::check::Options as Check;
 use crate::commands::demo::Options as Demo;
 use crate::commands::lint::Options as Lint;
 use crate::commands::load::Load;
@@ -65,9 +66,9 @@ pub enum Command {
 
     /// Read the configuration and everything it names, and say what is wrong
     ///
-    /// Does all of `serve` short of starting: every problem at once, and
-    /// warnings of what will bite later. Exit code 0 if `serve` would start.
-    Check(File),
+    /// Does all of `serve` short of starting, and prints every problem at once, with warnings of
+    /// future trouble.
+    Check(Check),
 
     /// Make the lock database, the directories and the logs that a file names
     ///
@@ -350,9 +351,20 @@ pub struct Rebuild {
     #[arg(long, value_name = "URL|FILE")]
     pub known: Vec<String>,
 
+    /// Replace the checkpoint that the lock has, if it is an older one of this log, or damaged. A
+    /// checkpoint that is known outside (--known) must confirm what is put in its place
+    #[arg(long)]
+    pub replace_older: bool,
+
     /// Go on though that place, one of those, does not answer; may be repeated
     #[arg(long, value_name = "URL|FILE")]
     pub without: Vec<String>,
+
+    /// Go back from a round that the lock has signed and that a failing disk has lost before any
+    /// of it was published. Refuses unless storage, journal and index show that, and a place
+    /// that follows the log
+    #[arg(long)]
+    pub never_published: bool,
 
     /// Flags that make a configuration by themselves.
     #[command(flatten)]
@@ -414,6 +426,11 @@ pub struct Fsck {
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
 
+    /// Verify precertificates and chains only in data tiles that are stored uncompressed. In the
+    /// others, the checksum of gzip shows rot, but not forgery
+    #[arg(long)]
+    pub skip_signatures: bool,
+
     /// One JSON object a line
     #[arg(long)]
     pub json: bool,
@@ -430,6 +447,11 @@ pub struct Repair {
     /// What it has is not believed, but held against the signed root. May be repeated
     #[arg(long, value_name = "PLACE")]
     pub from: Vec<String>,
+
+    /// More accepted roots, in PEM: a chain from elsewhere must end in one of these or of the
+    /// configuration. May be repeated
+    #[arg(long, value_name = "FILE")]
+    pub roots: Vec<PathBuf>,
 
     /// Write nothing; say what would be done
     #[arg(long, conflicts_with = "state")]

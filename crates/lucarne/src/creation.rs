@@ -9,6 +9,7 @@ use anyhow::{Result, bail};
 use lucarne_log::{Log, Turn};
 use lucarne_storage::{Lock, LockError};
 
+use crate::causes::causes;
 use crate::commands;
 use crate::config::{Config, DataPlace, LockPlace, LogSettings};
 use crate::inception::{self, Birth};
@@ -111,12 +112,12 @@ pub(crate) async fn create_missing(
             Ok(None) => {}
             Ok(Some(refusal)) => refusals.push(refusal),
             Err(error) if is_passing(&error) => {
-                tracing::error!("{error:#}");
+                tracing::error!("{}", causes(&error));
                 let (log, place) = (log.clone(), config.checkpoints.value.clone());
                 tokio::spawn(create_later(log, creation, place, Arc::clone(lock)));
             }
             // A disk that fails, or a directory that is not ours, is this log's own.
-            Err(error) if is_of_its_data(&error) => refusals.push(format!("{error:#}")),
+            Err(error) if is_of_its_data(&error) => refusals.push(causes(&error)),
             Err(error) => return Err(error),
         }
     }
@@ -146,6 +147,11 @@ async fn create_if_missing(
     let fresh = creation == Creation::InFreshDirectory && is_fresh(&log.data.value);
     if !fresh && birth != Birth::Today {
         return Ok(Some(birth.refusal(log, place)));
+    }
+    match inception::is_new(log, place).await {
+        Ok(()) => {}
+        Err(error) if is_passing(&error) => return Err(error),
+        Err(error) => return Ok(Some(format!("{error:#}"))),
     }
     inception::create(log, lock).await?;
     tracing::info!(
@@ -184,7 +190,7 @@ async fn create_later(log: LogSettings, creation: Creation, place: LockPlace, lo
             Ok(None) => return,
             Ok(Some(refusal)) => return tracing::error!("{refusal}"),
             Err(error) if is_passing(&error) => {}
-            Err(error) => return tracing::error!("{error:#}"),
+            Err(error) => return tracing::error!("{}", causes(&error)),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A log that the lock does not know is either new, or known to another lock:
 //! creating it then would fork it. So `serve` creates it on one day only.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use jiff::civil::Date;
 use jiff::{Timestamp, tz::TimeZone};
 use lucarne_log::Log;
@@ -57,26 +57,51 @@ impl Birth {
     }
 }
 
-/// Creates the log, and its directory if it has one.
+/// Checks that a log which the lock does not know is new. Makes nothing.
 ///
 /// # Errors
-/// If the log exists, or lock or directory cannot be written.
+/// If a prefix is not what clients will request; if its data or its dedup index know the log, or
+/// cannot be looked at.
+pub(crate) async fn is_new(log: &LogSettings, lock: &LockPlace) -> Result<()> {
+    for (key, prefix) in [
+        ("submissionprefix", &log.submission.value),
+        ("monitoringprefix", &log.monitoring.value),
+    ] {
+        if let Some(oddity) = prefix.oddity() {
+            let key = log.key_path(key);
+            bail!(
+                "{key}: `{}` {oddity}. A log's prefix cannot be corrected later",
+                prefix.url
+            );
+        }
+    }
+    let of_log = || format!("log `{}`", log.shortname.value);
+    let directory = log.data.value.directory();
+    if directory.is_none_or(|directory| directory.exists()) {
+        let assets = open::watched_assets(&log.data.value).await;
+        let assets = assets.with_context(of_log)?;
+        ensure!(
+            assets.get("checkpoint").await?.is_none(),
+            "{}: {} holds a log, but {lock} does not know it. Creating it anew would fork it: \
+             name the lock database that belongs to it, or restore that (docs/operations.md, \
+             \"The lock is lost\")",
+            of_log(),
+            assets.location(),
+        );
+    }
+    Log::unseen(&log.to_log_config()).await.with_context(of_log)
+}
+
+/// Creates the log, which [is new](is_new), and its directory if it has one.
+///
+/// # Errors
+/// If lock or directory cannot be written.
 pub(crate) async fn create(log: &LogSettings, lock: &dyn Lock) -> Result<()> {
+    let of_log = || format!("log `{}`", log.shortname.value);
     let assets = open::new_assets(&log.data.value)
         .await
-        .with_context(|| format!("log `{}`", log.shortname.value))?;
-    ensure!(
-        assets.get("checkpoint").await?.is_none(),
-        "log `{}`: {} holds a log, but {} does not know it. Creating it anew would fork it: name \
-         the lock database that belongs to it, or restore that (docs/operations.md, \"The lock is \
-         lost\")",
-        log.shortname.value,
-        assets.location(),
-        lock.location()
-    );
+        .with_context(of_log)?;
     let config = log.to_log_config();
-    let of_log = || format!("log `{}`", log.shortname.value);
-    Log::unseen(&config).await.with_context(of_log)?;
     // Whatever is there was served before this log began.
     let _ = std::fs::remove_dir_all(log.tiles_directory());
     Log::create(&config, &*assets, lock)

@@ -1,7 +1,12 @@
 //! Lucarne, a Certificate Transparency log: the command line, the
 //! configuration, and the wiring of the crates that do the work.
-#![cfg_attr(test, allow(clippy::unwrap_used))]
+// They panic if nobody can be told; `output` has what is used instead.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+#[macro_use]
+mod output;
+
+mod causes;
 mod ccadb;
 pub mod cli;
 mod closing;
@@ -36,6 +41,7 @@ mod verification;
 use std::process::ExitCode;
 
 use cli::{Cli, Command, Journal, Lock};
+use logging::Logging;
 
 /// Does what the command line asks for.
 pub fn run(cli: &Cli) -> ExitCode {
@@ -53,13 +59,18 @@ pub fn run(cli: &Cli) -> ExitCode {
         _ => None,
     };
     let filter = cli.log_filter.as_deref().or(asked).unwrap_or(level);
-    let logging = match logging::Logging::start(cli.log_format, filter) {
+    let logging = match Logging::start(cli.log_format, filter) {
         Ok(logging) => logging,
         Err(error) => return commands::failed(error),
     };
+    keep_files_private(&cli.command);
+    output::exit_code(execute(cli, &logging))
+}
+
+fn execute(cli: &Cli, logging: &Logging) -> ExitCode {
     match &cli.command {
-        Command::Serve(options) => commands::serve::run(options, &logging),
-        Command::Check(file) => commands::check::run(&file.config),
+        Command::Serve(options) => commands::serve::run(options, logging),
+        Command::Check(options) => commands::check::run(options),
         Command::Init(file) => commands::init::run(&file.config),
         Command::Adopt(options) => commands::adopt::run(options),
         Command::GiveBack(options) => commands::give_back::run(options),
@@ -70,11 +81,28 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Repair(options) => commands::fsck::repair(options),
         Command::Keygen(keygen) => commands::keygen::run(&keygen.file),
         Command::Signer(options) => commands::signer::run(options),
-        Command::Demo(options) => commands::demo::run(options, &logging),
+        Command::Demo(options) => commands::demo::run(options, logging),
         Command::Load(load) => commands::load::run(load),
-        Command::Proxy(options) => commands::proxy::run(options, &logging),
+        Command::Proxy(options) => commands::proxy::run(options, logging),
         Command::Lint(options) => commands::lint::run(options),
         Command::Watch(options) => commands::watch::run(options),
         Command::Ca(ca) => commands::ca::run(ca),
+    }
+}
+
+/// Whatever a log's own commands make is for this user alone, also the files of its index. What is
+/// published has its mode set explicitly.
+fn keep_files_private(command: &Command) {
+    let is_of_log = matches!(
+        command,
+        Command::Serve(_)
+            | Command::Init(_)
+            | Command::Adopt(_)
+            | Command::Repair(_)
+            | Command::Lock(Lock::Rebuild(_))
+            | Command::Demo(_)
+    );
+    if is_of_log {
+        rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     }
 }

@@ -49,7 +49,7 @@ pub(crate) async fn new_assets(place: &DataPlace) -> Result<Arc<dyn Assets>, Ass
     }
 }
 
-async fn blocking(
+pub(crate) async fn blocking(
     open: impl FnOnce() -> Result<PosixAssets, AssetError> + Send + 'static,
 ) -> Result<Arc<dyn Assets>, AssetError> {
     match tokio::task::spawn_blocking(open).await {
@@ -216,6 +216,13 @@ impl LateAssets {
 }
 
 #[async_trait]
+impl Repairs for LateAssets {
+    async fn replace(&self, asset: Asset) -> Result<Option<String>, AssetError> {
+        self.open().await?.replace(asset).await
+    }
+}
+
+#[async_trait]
 impl Assets for LateAssets {
     async fn stage(&self, new_size: u64, record: Bytes) -> Result<(), AssetError> {
         self.open().await?.stage(new_size, record).await
@@ -225,8 +232,20 @@ impl Assets for LateAssets {
         self.open().await?.staged().await
     }
 
+    async fn staged_beyond(&self, size: u64) -> Result<Vec<Bytes>, AssetError> {
+        self.open().await?.staged_beyond(size).await
+    }
+
     async fn publish(&self, assets: Vec<Asset>) -> Result<(), AssetError> {
         self.open().await?.publish(assets).await
+    }
+
+    async fn confirm_published(&self) -> Result<(), AssetError> {
+        self.open().await?.confirm_published().await
+    }
+
+    fn others(&self) -> Option<String> {
+        self.late.get().and_then(|assets| assets.others())
     }
 
     async fn settle(&self, size: u64) -> Result<(), AssetError> {
@@ -271,6 +290,10 @@ impl Assets for LateAssets {
 
     async fn partials(&self, tile_path: &str) -> Result<Vec<u16>, AssetError> {
         self.open().await?.partials(tile_path).await
+    }
+
+    async fn beside(&self, tile_path: &str) -> Result<Option<Vec<String>>, AssetError> {
+        self.open().await?.beside(tile_path).await
     }
 
     async fn headroom(&self) -> Result<Option<u64>, AssetError> {

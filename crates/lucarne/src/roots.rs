@@ -8,16 +8,33 @@ use lucarne_ct::{CcadbError, CcadbProgramme, Fingerprint, Roots, SkippedRoot};
 use crate::ccadb;
 use crate::config::{Ccadb, LogSettings, RefusedRoots, Report};
 
-/// The choice of whether CCADB roots that are new may be written into the log's cache.
+/// The purpose for which roots are read. It decides on CCADB's: whether the report is waited for,
+/// and whether new roots may be written into the log's cache.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Remember {
-    Yes,
-    No,
+pub(crate) enum Purpose {
+    /// To look at all of them; nothing is written.
+    Look,
+    /// To look at what a start would use.
+    LookBeforeStart,
+    /// To start. A report that hangs must not delay that: it is read once the log is open.
+    Start,
+    /// To take up what has changed.
+    Renew,
+}
+
+impl Purpose {
+    fn uses_remembered(self) -> bool {
+        matches!(self, Purpose::Start | Purpose::LookBeforeStart)
+    }
+
+    fn remembers(self) -> bool {
+        matches!(self, Purpose::Start | Purpose::Renew)
+    }
 }
 
 /// Reads all sources of `log`'s roots. Sources that fail and certificates that
 /// are skipped are reported; whatever could be read is returned.
-pub(crate) fn load(log: &LogSettings, remember: Remember, report: &mut Report) -> Roots {
+pub(crate) fn load(log: &LogSettings, purpose: Purpose, report: &mut Report) -> Roots {
     let mut roots = Roots::new();
     let files = [("roots", &log.roots.pem), ("extraroots", &log.roots.extra)];
     for (key, file) in files {
@@ -32,7 +49,7 @@ pub(crate) fn load(log: &LogSettings, remember: Remember, report: &mut Report) -
             }
         }
     }
-    ccadb_roots(log, &mut roots, remember, report);
+    ccadb_roots(log, &mut roots, purpose, report);
     refuse(log, &mut roots, report);
     if roots.is_empty() && report.problems().is_empty() {
         let message = "there is not one accepted root: every submission would be refused";
@@ -81,9 +98,9 @@ fn read_fingerprints(file: &Path) -> anyhow::Result<Vec<Fingerprint>> {
 }
 
 /// CCADB's roots: what its report says now, and what it ever said before (a
-/// root is never removed by itself). A report out of reach is only a warning
+/// root is never removed by itself). A start takes the latter, if there are any. A report out of reach is only a warning
 /// if there are roots of an earlier start.
-fn ccadb_roots(log: &LogSettings, roots: &mut Roots, remember: Remember, report: &mut Report) {
+fn ccadb_roots(log: &LogSettings, roots: &mut Roots, purpose: Purpose, report: &mut Report) {
     let Some(ccadb) = &log.roots.ccadb else {
         return;
     };
@@ -91,6 +108,10 @@ fn ccadb_roots(log: &LogSettings, roots: &mut Roots, remember: Remember, report:
     let file = log.ccadb_file();
     let (mut known, _) = Roots::from_pem(&std::fs::read(&file).unwrap_or_default());
     known.merge(&sunlights(log));
+    if purpose.uses_remembered() && !known.is_empty() && ccadb::is_remote(&ccadb.value.source) {
+        roots.merge(&known);
+        return;
+    }
     match fetch(&ccadb.value) {
         Ok((fetched, skipped)) => {
             for root in skipped {
@@ -98,7 +119,7 @@ fn ccadb_roots(log: &LogSettings, roots: &mut Roots, remember: Remember, report:
                 report.warning(ccadb.line, key.clone(), message);
             }
             known.merge(&fetched);
-            if remember == Remember::Yes
+            if purpose.remembers()
                 && let Err(error) = ccadb::remember(&file, &known)
             {
                 report.warning(ccadb.line, key, format!("{error:#}"));

@@ -22,7 +22,7 @@ use crate::listen::{self, Socket};
 use crate::logging::Logging;
 use crate::metering::Metering;
 use crate::open::{LateAssets, LateLock, ReadCache};
-use crate::roots::{self, Remember};
+use crate::roots::{self, Purpose};
 use crate::signals::{self, Signals};
 use crate::upkeep::{Upkeep, Wanted};
 use crate::{describe, descriptors, notify, runtime, tls, verification};
@@ -81,7 +81,7 @@ pub(crate) struct Server {
 
 /// Reads the roots of every log.
 pub(crate) fn read_roots(config: &Config, report: &mut Report) -> Vec<Roots> {
-    let read = |log| roots::load(log, Remember::Yes, report);
+    let read = |log| roots::load(log, Purpose::Start, report);
     config.logs.iter().map(read).collect()
 }
 
@@ -148,6 +148,9 @@ impl Server {
         };
         let lock = metering.lock(lock);
         logging.register(&mut registry);
+        if let Some(tls) = &tls {
+            registry.register_collector(Box::new(tls::Expiry(Arc::clone(tls))));
+        }
         let verification = verification::start(config.verification, &mut registry);
         if fresh {
             create_missing(&config, creation, &lock).await?;
@@ -340,14 +343,36 @@ fn first_signals(config: &Config) -> Result<Signals> {
     Ok(signals)
 }
 
-/// Leaves files enough for the logs.
-fn bound_connections(config: &mut Config) -> Result<()> {
+/// Lowers `maxconnections` to what leaves files enough for the logs, without a word: for a
+/// configuration that the operator did not write.
+///
+/// # Errors
+/// If the process may have too few files open.
+pub(crate) fn fit_connections(config: &mut Config) -> Result<()> {
+    if let Some((_, most)) = most_connections(config)? {
+        let connections = &mut config.http.connections;
+        *connections = (*connections).min(most);
+    }
+    Ok(())
+}
+
+/// Returns the files that the process may have open, and the most connections that leave enough of
+/// them for the logs; `None` if there is no limit.
+fn most_connections(config: &Config) -> Result<Option<(u64, usize)>> {
     let Some(files) = runtime::raise_open_files() else {
-        return Ok(());
+        return Ok(None);
     };
     let most = descriptors::connections(files, config.logs.len() as u64)?;
+    Ok(Some((files, most as usize)))
+}
+
+/// Leaves files enough for the logs.
+fn bound_connections(config: &mut Config) -> Result<()> {
+    let Some((files, most)) = most_connections(config)? else {
+        return Ok(());
+    };
     let connections = &mut config.http.connections;
-    if *connections as u64 > most {
+    if *connections > most {
         tracing::warn!(
             maxconnections = *connections,
             most,
@@ -356,7 +381,7 @@ fn bound_connections(config: &mut Config) -> Result<()> {
              which some are kept for the logs: raise that limit (LimitNOFILE), or lower \
              maxconnections"
         );
-        *connections = most as usize;
+        *connections = most;
     }
     Ok(())
 }

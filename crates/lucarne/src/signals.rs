@@ -17,7 +17,7 @@ pub(crate) fn exit_in_any_case(after: Duration) -> std::io::Result<()> {
     let wait = move || match crate::runtime::run_here(until_stop()) {
         Ok(()) => {
             std::thread::sleep(after);
-            eprintln!("not everything has ended in time (`draintimeout`): exiting");
+            errln!("not everything has ended in time (`draintimeout`): exiting");
             std::process::exit(1);
         }
         Err(error) => tracing::warn!(%error, "a stop will wait for whatever hangs"),
@@ -95,7 +95,7 @@ impl Signals {
                 if let Wish::Stop(name) = wish
                     && first.elapsed() > ONE_WISH
                 {
-                    eprintln!("second {name}: exiting at once");
+                    errln!("second {name}: exiting at once");
                     std::process::exit(IMPATIENT);
                 }
             }

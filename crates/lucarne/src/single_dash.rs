@@ -9,7 +9,7 @@ use clap::{Arg, CommandFactory};
 use crate::cli::Cli;
 
 /// The commands that take those programs' flags.
-const TAKE_OVER: [&[&str]; 2] = [&["serve"], &["lock", "rebuild"]];
+const TAKE_OVER: [&[&str]; 4] = [&["serve"], &["adopt"], &["give-back"], &["lock", "rebuild"]];
 
 /// The arguments, the long flags of those commands with two dashes. What is not
 /// the name of one stays as it is: `-cFILE`, and values that begin with a dash.
@@ -80,6 +80,14 @@ mod tests {
             (
                 "lucarne --log warn lock rebuild -origin=o -not_after_start=-",
                 "lucarne --log warn lock rebuild --origin=o --not_after_start=-",
+            ),
+            (
+                "lucarne adopt -check -origin=o -storage_dir=s",
+                "lucarne adopt --check --origin=o --storage_dir=s",
+            ),
+            (
+                "lucarne give-back -to tesseract -private_key k",
+                "lucarne give-back --to tesseract --private_key k",
             ),
             (
                 "lucarne serve -testcert -c sunlight.yaml",

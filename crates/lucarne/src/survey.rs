@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lucarne_ct::{Roots, verify_checkpoint};
-use lucarne_log::{Answer, KnownCheckpoint, KnownCheckpoints, Log};
-use lucarne_storage::{AssetError, Assets, Lock, PosixAssets};
+use lucarne_http::{Validity, tls_hosts};
+use lucarne_log::{Answer, Fatal, KnownCheckpoint, KnownCheckpoints, Log};
+use lucarne_storage::{AssetError, Assets, Lock, LockError, PosixAssets};
 use tokio::task::JoinSet;
 
-use crate::config::{Config, DataPlace, LockPlace, LogSettings, Report, rfc3339};
+use crate::config::{Config, DataPlace, LockPlace, LogSettings, Report, Severity, rfc3339};
 use crate::inception::{self, Birth};
-use crate::open;
 use crate::roots::has_merge_delay_monitor;
+use crate::{open, tls};
 
 /// The world issues about 250 certificates a second, each logged two or three
 /// times; a log below this has to refuse some of them.
@@ -24,6 +25,9 @@ const WORLD_ENTRIES_PER_SECOND: u64 = 500;
 const LONG_PERIOD: Duration = Duration::from_secs(1);
 /// Half of the shortest maximum merge delay that log policies know.
 const LONG_INTERVAL: Duration = Duration::from_secs(30);
+/// The reason why `check` leaves the data of a running log alone.
+const NOT_COMPARED: &str =
+    "Lock, journal and data are not compared while it runs: its /health says how they are";
 /// A log grows by about this much in a busy day.
 const LITTLE_SPACE: u64 = 10 << 30;
 
@@ -114,6 +118,34 @@ fn rounds(settings: &LogSettings, report: &mut Report) {
     }
 }
 
+/// Looks at the certificate that is served: its end, and whether it is for the hosts of all logs.
+pub(crate) fn certificate(config: &Config, now_ms: u64, report: &mut Report) {
+    let Some(files) = &config.tls else {
+        return;
+    };
+    let (line, key) = (files.certificate.line, "tls.certificate");
+    // An error is in the report already: the files are read with the configuration.
+    let tls = tls::load(&files.certificate.value, &files.key.value).ok();
+    let Some(certificate) = tls.and_then(|tls| tls.certificate()) else {
+        return;
+    };
+    if certificate.validity(now_ms) != Validity::Valid {
+        report.warning(line, key, certificate.describe(now_ms));
+    }
+    for log in &config.logs {
+        for host in tls_hosts(&log.to_log_config()) {
+            if !certificate.covers(host) {
+                let message = format!(
+                    "the certificate is not for {host}: clients of log `{}` refuse it, unless a \
+                     proxy in front serves another",
+                    log.shortname.value
+                );
+                report.warning(line, key, message);
+            }
+        }
+    }
+}
+
 /// Looks at the places where the data of all logs is.
 pub(crate) fn places(config: &Config, report: &mut Report) {
     if let Some(socket) = &config.handover
@@ -199,31 +231,45 @@ pub(crate) async fn stores(config: &Config, report: &mut Report) {
         match opened {
             Ok(assets) => buckets[index] = Some(assets),
             Err(error) => {
-                let key = log.key_path(log.data.value.key());
-                report.problem(log.data.line, key, error.to_string());
+                let (key, severity) = (log.key_path(log.data.value.key()), of_data(&error));
+                report.add(severity, log.data.line, key, error.to_string());
             }
         }
     }
+    let lock_failed = |error: &LockError, report: &mut Report| {
+        let line = config.checkpoints.line;
+        report.add(of_lock(error), line, "checkpoints", error.to_string());
+    };
     let lock = match lock {
         Ok(lock) => lock,
-        Err(error) => {
-            let line = config.checkpoints.line;
-            return report.problem(line, "checkpoints", error.to_string());
-        }
+        Err(error) => return lock_failed(&error, report),
     };
     if let Err(error) = lock.check().await {
-        report.problem(config.checkpoints.line, "checkpoints", error.to_string());
+        lock_failed(&error, report);
     }
     let mut asking = ask_outside(config);
+    let mut not_created = Vec::new();
     for (log, bucket) in config.logs.iter().zip(buckets) {
         match lock.load(&log.key.log_id().0).await {
             Ok(Some(checkpoint)) => existing(log, &*lock, &checkpoint, bucket, report).await,
-            Ok(None) => match Log::unseen(&log.to_log_config()).await {
-                Ok(()) => absent(log, &config.checkpoints.value, report),
-                Err(known) => report.problem(log.line, log.key_path("cache"), known.to_string()),
-            },
-            Err(error) => report.problem(log.line, log.key_path(""), error.to_string()),
+            Ok(None) => not_created.extend(absent(log, &config.checkpoints.value, report).await),
+            Err(error) => {
+                report.add(
+                    of_lock(&error),
+                    log.line,
+                    log.key_path(""),
+                    error.to_string(),
+                );
+            }
         }
+    }
+    // `serve` does not start without any log.
+    let severity = match not_created.len() == config.logs.len() {
+        true => Severity::Problem,
+        false => Severity::LogProblem,
+    };
+    for (log, key, refusal) in not_created {
+        report.add(severity, log.line, log.key_path(key), refusal);
     }
     while let Some(asked) = asking.join_next().await {
         if let Ok((index, answers)) = asked {
@@ -231,6 +277,30 @@ pub(crate) async fn stores(config: &Config, report: &mut Report) {
         }
     }
     lock.close().await;
+}
+
+/// The consequence of an error of a log's data, which are the log's own.
+fn of_data(error: &AssetError) -> Severity {
+    match error {
+        AssetError::Unavailable { .. } | AssetError::Silent { .. } => Severity::Unavailable,
+        _ => Severity::LogProblem,
+    }
+}
+
+/// The consequence of an error of the lock, which all logs share.
+fn of_lock(error: &LockError) -> Severity {
+    match error {
+        LockError::Failed { .. } => Severity::Unavailable,
+        _ => Severity::Problem,
+    }
+}
+
+/// The consequence of an error that ends the session of a log.
+fn of_session(fatal: &Fatal) -> Severity {
+    match fatal.is_passing() {
+        true => Severity::Unavailable,
+        false => Severity::LogProblem,
+    }
 }
 
 /// Asks the places where checkpoints of logs are known, all at once: the answers,
@@ -266,10 +336,11 @@ async fn known(log: &LogSettings, answers: Vec<Answer>, lock: &dyn Lock, report:
     match Log::hold_against(&settings, assets, lock, &known).await {
         Ok(against) => {
             for error in against {
-                match error.refuses() {
-                    true => report.problem(line, key.as_str(), error.to_string()),
-                    false => report.warning(line, key.as_str(), error.to_string()),
-                }
+                let severity = match error.refuses() {
+                    true => Severity::LogProblem,
+                    false => Severity::Warning,
+                };
+                report.add(severity, line, key.as_str(), error.to_string());
             }
         }
         Err(error) => {
@@ -290,38 +361,57 @@ async fn existing(
     let (line, key) = (log.data.line, log.key_path(log.data.value.key()));
     let directory_problem = log.data.value.directory().and_then(directory_problem);
     if let Some(problem) = &directory_problem {
-        report.problem(line, key.as_str(), problem);
+        report.add(Severity::LogProblem, line, key.as_str(), problem);
     }
-    if let Err(error) = verify_checkpoint(checkpoint, &log.origin, log.key.public_key_spki()) {
-        let message = format!(
-            "the lock database holds another checkpoint for this key than one of `{}`: {error}; \
-             was the prefix changed?",
-            log.origin
-        );
-        let key = log.key_path("submissionprefix");
-        return report.problem(log.submission.line, key, message);
+    match verify_checkpoint(checkpoint, &log.origin, log.key.public_key_spki()) {
+        Ok((_, signed_ms)) => clock(log, signed_ms, report),
+        Err(error) => {
+            let message = format!(
+                "the lock database holds another checkpoint for this key than one of `{}`: \
+                 {error}; was the prefix changed?",
+                log.origin
+            );
+            let key = log.key_path("submissionprefix");
+            return report.add(Severity::LogProblem, log.submission.line, key, message);
+        }
     }
     if directory_problem.is_some() {
         return;
     }
+    let settings = log.to_log_config();
     let assets: Arc<dyn Assets> = match (log.data.value.directory(), bucket) {
         (Some(directory), _) => match PosixAssets::examine(directory) {
             Ok(assets) => Arc::new(assets),
             Err(error @ AssetError::InUse { .. }) => {
-                let message = format!(
-                    "{error}. Lock, journal and data are not compared while it runs: its \
-                         /health says how they are"
-                );
-                return report.warning(line, key, message);
+                return report.warning(line, key, format!("{error}. {NOT_COMPARED}"));
             }
-            Err(error) => return report.problem(line, key, error.to_string()),
+            Err(error) => return report.add(of_data(&error), line, key, error.to_string()),
         },
+        // A bucket has no lock of its own: the process that runs the log is known by its index.
+        (None, Some(_)) if Log::is_in_use(&settings).await => {
+            let message = format!(
+                "the dedup index in {} is in use by another process, which runs this log. \
+                 {NOT_COMPARED}",
+                settings.cache.display()
+            );
+            return report.warning(line, key, message);
+        }
         (None, Some(bucket)) => bucket,
-        // What keeps the bucket from being opened has been said.
+        // The error of the bucket is in the report.
         (None, None) => return,
     };
-    if let Err(fatal) = Log::examine(&log.to_log_config(), assets, lock).await {
-        report.problem(line, key, fatal.to_string());
+    if let Err(fatal) = Log::examine(&settings, assets, lock).await {
+        report.add(of_session(&fatal), line, key, fatal.to_string());
+    }
+}
+
+/// Warns of a log that signs only with `--confirm-clock`.
+fn clock(log: &LogSettings, signed_ms: u64, report: &mut Report) {
+    let now_ms = log.clock.now_ms();
+    if !log.to_log_config().retired(now_ms)
+        && let Err(unconfirmed) = lucarne_log::believable(now_ms, signed_ms)
+    {
+        report.warning(log.line, log.key_path(""), unconfirmed.to_string());
     }
 }
 
@@ -338,17 +428,27 @@ fn directory_problem(directory: &Path) -> Option<String> {
         .then(|| format!("{shown} cannot be written"))
 }
 
-fn absent(log: &LogSettings, lock: &LockPlace, report: &mut Report) {
+/// A log that was not created, with the key at fault and the reason.
+type NotCreated<'a> = (&'a LogSettings, &'static str, String);
+
+/// A log that the lock does not know: whether `serve` creates it.
+async fn absent<'a>(
+    log: &'a LogSettings,
+    lock: &LockPlace,
+    report: &mut Report,
+) -> Option<NotCreated<'a>> {
+    if let Err(known) = Log::unseen(&log.to_log_config()).await {
+        return Some((log, "cache", known.to_string()));
+    }
     match inception::birth(log) {
-        Birth::Today => report.warning(
-            log.line,
-            log.key_path("inception"),
-            "is today and the log does not exist: `serve` will create it",
-        ),
-        other => report.problem(
-            log.line,
-            log.key_path("inception"),
-            other.refusal(log, lock),
-        ),
+        Birth::Today => {
+            if let Err(error) = inception::is_new(log, lock).await {
+                return Some((log, log.data.value.key(), format!("{error:#}")));
+            }
+            let message = "is today and the log does not exist: `serve` will create it";
+            report.warning(log.line, log.key_path("inception"), message);
+            None
+        }
+        other => Some((log, "inception", other.refusal(log, lock))),
     }
 }

@@ -1,11 +1,15 @@
 //! Certificate and key of the HTTP server, and their reloading.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 use lucarne_http::Tls;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Unit;
 
 /// Reads both files, and sees that they fit together.
 ///
@@ -42,31 +46,83 @@ pub(crate) fn both(certificate: &Path, key: &Path) -> String {
     }
 }
 
-/// Notices when one of some files is another than it was.
+/// The end of the certificate that is served, as a metric.
+#[derive(Debug)]
+pub(crate) struct Expiry(pub(crate) Arc<Tls>);
+
+impl Collector for Expiry {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let Some(certificate) = self.0.certificate() else {
+            return Ok(());
+        };
+        let gauge = ConstGauge::new(certificate.not_after_ms() / 1000);
+        let metric = encoder.encode_descriptor(
+            "lucarne_tls_certificate_expiry_timestamp",
+            "End of the certificate that is served (notAfter), Unix time",
+            Some(&Unit::Seconds),
+            gauge.metric_type(),
+        )?;
+        gauge.encode(metric)
+    }
+}
+
+/// Notices when the contents of one of some files change. The time and the length of a file do not
+/// tell: a renewal may keep both.
 pub(crate) struct Watch {
     files: Vec<PathBuf>,
-    seen: Vec<Option<(SystemTime, u64)>>,
+    seen: Vec<Option<u64>>,
 }
 
 impl Watch {
     pub(crate) fn new(files: Vec<PathBuf>) -> Self {
-        let seen = stamps(&files);
+        let seen = contents(&files);
         Watch { files, seen }
     }
 
     /// Returns true if a file changed since the last call.
     pub(crate) fn changed(&mut self) -> bool {
-        let now = stamps(&self.files);
+        let now = contents(&self.files);
         let changed = now != self.seen;
         self.seen = now;
         changed
     }
 }
 
-fn stamps(files: &[PathBuf]) -> Vec<Option<(SystemTime, u64)>> {
-    let stamp = |file: &PathBuf| {
-        let metadata = std::fs::metadata(file).ok()?;
-        Some((metadata.modified().ok()?, metadata.len()))
+/// A hash of the contents of each file that can be read.
+fn contents(files: &[PathBuf]) -> Vec<Option<u64>> {
+    let hash = |file: &PathBuf| {
+        let mut hasher = DefaultHasher::new();
+        std::fs::read(file).ok()?.hash(&mut hasher);
+        Some(hasher.finish())
     };
-    files.iter().map(stamp).collect()
+    files.iter().map(hash).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{File, FileTimes};
+
+    use super::*;
+
+    #[test]
+    fn a_file_of_the_same_time_and_length_is_noticed() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("tls.pem");
+        std::fs::write(&file, "one").unwrap();
+        let modified = file.metadata().unwrap().modified().unwrap();
+        let mut watch = Watch::new(vec![file.clone()]);
+        assert!(!watch.changed());
+        std::fs::write(&file, "two").unwrap();
+        let times = FileTimes::new().set_modified(modified);
+        File::options()
+            .write(true)
+            .open(&file)
+            .unwrap()
+            .set_times(times)
+            .unwrap();
+        assert!(watch.changed());
+        assert!(!watch.changed());
+        std::fs::remove_file(&file).unwrap();
+        assert!(watch.changed());
+    }
 }

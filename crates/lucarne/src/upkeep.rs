@@ -8,7 +8,7 @@ use lucarne_log::Log;
 
 use crate::config::{Config, LogSettings, Report};
 use crate::handover::{Candidate, Candidates};
-use crate::roots::{self, Remember};
+use crate::roots::{self, Purpose};
 use crate::signals::{Signals, Wish};
 use crate::{successor, tls};
 
@@ -43,8 +43,8 @@ impl Upkeep {
         mut candidates: Option<&mut Candidates>,
     ) -> Wanted {
         let mut look_at_tls = tokio::time::interval(WATCH_TLS);
+        // At once for the first time: a start goes on with the roots that it remembers.
         let mut ask_ccadb = tokio::time::interval(WATCH_CCADB);
-        ask_ccadb.reset();
         loop {
             let candidate = async {
                 match candidates.as_deref_mut() {
@@ -112,7 +112,7 @@ impl Upkeep {
 /// those it has.
 fn reread(settings: &LogSettings, log: &Log) {
     let mut report = Report::on(None);
-    let roots = roots::load(settings, Remember::Yes, &mut report);
+    let roots = roots::load(settings, Purpose::Renew, &mut report);
     for line in report.warning_lines() {
         tracing::warn!("{line}");
     }

@@ -108,8 +108,7 @@ impl Authority {
         })
     }
 
-    /// From PEM: one PKCS#8 private key, then the CA's certificate, then those
-    /// above it (in any order of key and certificates).
+    /// Reads PEM: one PKCS#8 private key, the CA's certificate, and those above it, in any order.
     ///
     /// # Errors
     /// Text that is not this.
@@ -119,6 +118,20 @@ impl Authority {
             match label.as_str() {
                 "PRIVATE KEY" => keys.push(der),
                 "CERTIFICATE" => certificates.push(der),
+                "ENCRYPTED PRIVATE KEY" => {
+                    return Err(MintError::Pem(
+                        "the private key is encrypted with a passphrase: write it without one \
+                         (openssl pkey -in KEY -out NEW)"
+                            .to_owned(),
+                    ));
+                }
+                "EC PRIVATE KEY" | "RSA PRIVATE KEY" => {
+                    return Err(MintError::Pem(format!(
+                        "it has a {label}, and must have a PRIVATE KEY (PKCS#8): convert it \
+                         (openssl pkey -in KEY -out NEW)"
+                    )));
+                }
+                "EC PARAMETERS" => {}
                 _ => {
                     return Err(MintError::Pem(format!(
                         "unexpected PEM block {label} in a CA file"
@@ -127,7 +140,11 @@ impl Authority {
             }
         }
         match &keys[..] {
-            [key] => Self::new(KeyPair::from_pkcs8(key)?, certificates),
+            [key] => {
+                let key = KeyPair::from_pkcs8(key)?;
+                own_first(&mut certificates, &key);
+                Self::new(key, certificates)
+            }
             _ => Err(MintError::Pem(format!(
                 "a CA file holds one PRIVATE KEY (PKCS#8), this one {}",
                 keys.len()
@@ -178,11 +195,21 @@ impl Authority {
         &self.name
     }
 
-    /// `leaf` and the certificates up to the root, which is left out (unless
-    /// this is the root itself: then the leaf stands alone).
+    /// `leaf` and the certificates above it but for the root: clients have that.
     pub fn chain(&self, leaf: Vec<u8>) -> Chain {
-        let above = &self.certificates[..self.certificates.len() - 1];
-        Chain::new([&[leaf], above].concat())
+        let certificates = self.certificates.iter();
+        let above = certificates.take_while(|der| !is_root(der)).cloned();
+        Chain::new(std::iter::once(leaf).chain(above).collect())
+    }
+
+    /// The certificate that clients must trust, as PEM: of the root, or of the highest CA that is
+    /// known.
+    pub fn trusted_pem(&self) -> String {
+        let highest = self.certificates.last();
+        pem::encode(
+            "CERTIFICATE",
+            highest.map_or(self.cert_der(), Vec::as_slice),
+        )
     }
 
     /// `leaf` and the certificates up to the root, root included.
@@ -197,6 +224,19 @@ impl Authority {
     pub fn sign(&self, template: &Template) -> Result<Vec<u8>, MintError> {
         template.sign(&self.key)
     }
+}
+
+/// Moves the certificate of `key` to the front, if there is one.
+fn own_first(certificates: &mut [Vec<u8>], key: &KeyPair) {
+    let own = |der: &Vec<u8>| Parts::read(der).is_ok_and(|parts| parts.spki == key.spki());
+    if let Some(place) = certificates.iter().position(own) {
+        certificates[..=place].rotate_right(1);
+    }
+}
+
+/// Returns whether a certificate is its own issuer.
+fn is_root(certificate: &[u8]) -> bool {
+    Parts::read(certificate).is_ok_and(|parts| parts.issuer == parts.subject)
 }
 
 /// A CA certificate without issuer-dependent parts.
@@ -223,6 +263,7 @@ pub(crate) fn ca_template(options: &CaOptions, key: &KeyPair) -> Result<Template
 
 /// The parts of its own certificate that a CA must know.
 struct Parts<'a> {
+    issuer: &'a [u8],
     subject: &'a [u8],
     spki: &'a [u8],
     key_id: Option<&'a [u8]>,
@@ -233,9 +274,10 @@ impl<'a> Parts<'a> {
         let mut certificate = Reader::new(certificate).any("Certificate")?.reader();
         let mut tbs = certificate.any("tbsCertificate")?.reader();
         tbs.optional(tag::context(0), "version")?;
-        for field in ["serialNumber", "signature", "issuer", "validity"] {
-            tbs.any(field)?;
-        }
+        tbs.any("serialNumber")?;
+        tbs.any("signature")?;
+        let issuer = tbs.any("issuer")?.raw;
+        tbs.any("validity")?;
         let subject = tbs.any("subject")?.raw;
         let spki = tbs.any("subjectPublicKeyInfo")?.raw;
         let mut key_id = None;
@@ -245,6 +287,7 @@ impl<'a> Parts<'a> {
             }
         }
         Ok(Self {
+            issuer,
             subject,
             spki,
             key_id,

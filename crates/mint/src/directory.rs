@@ -11,7 +11,10 @@ const KEY: &str = "ca-key.pem";
 const CERTIFICATE: &str = "ca.pem";
 
 /// A directory with a CA: `ca.pem`, its certificate, for clients to trust, and
-/// `ca-key.pem`, its private key and certificates, readable by its owner alone.
+/// `ca-key.pem`, its private key, readable by its owner alone.
+///
+/// A CA that is made here has its certificate in `ca-key.pem` as well. A CA from elsewhere may have
+/// it in `ca.pem` only, with the certificates above it, if it is an intermediate CA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaDirectory {
     path: PathBuf,
@@ -87,7 +90,16 @@ impl CaDirectory {
         if mode & 0o077 != 0 {
             return Err(CaDirectoryError::Exposed { path, mode });
         }
-        Authority::from_pem(&text).map_err(|source| CaDirectoryError::File { path, source })
+        if text.contains("-----BEGIN CERTIFICATE-----") {
+            return Authority::from_pem(&text)
+                .map_err(|source| CaDirectoryError::File { path, source });
+        }
+        let path = self.certificate_file();
+        match fs::read_to_string(&path) {
+            Ok(certificates) => Authority::from_pem(&format!("{text}\n{certificates}"))
+                .map_err(|source| CaDirectoryError::File { path, source }),
+            Err(source) => Err(CaDirectoryError::Io { path, source }),
+        }
     }
 
     /// Reads the CA, or makes it if there is none; the second value says
@@ -101,7 +113,9 @@ impl CaDirectory {
         options: &CaOptions,
     ) -> Result<(Authority, bool), CaDirectoryError> {
         let missing = |error: &CaDirectoryError| match error {
-            CaDirectoryError::Io { source, .. } => source.kind() == io::ErrorKind::NotFound,
+            CaDirectoryError::Io { path, source } => {
+                source.kind() == io::ErrorKind::NotFound && *path == self.key_file()
+            }
             _ => false,
         };
         let made = match self.open() {
@@ -111,7 +125,7 @@ impl CaDirectory {
         };
         let authority = self.open()?;
         if !self.certificate_file().exists() {
-            self.put(CERTIFICATE, 0o644, &authority.certificate_pem())?;
+            self.put(CERTIFICATE, 0o644, &authority.trusted_pem())?;
         }
         Ok((authority, made))
     }
@@ -216,6 +230,68 @@ mod tests {
         let files = fs::read_dir(directory.path()).unwrap().count();
         assert_eq!(files, 2, "nothing unfinished is left");
         assert!(directory.trust_hints().contains("ca.pem"));
+    }
+
+    /// An intermediate CA with its root, as `openssl` leaves them: the key, and the certificates
+    /// in a file of their own.
+    fn of_others(certificates: impl Fn(&Authority) -> String) -> (tempfile::TempDir, Authority) {
+        let root = Authority::root(&options()).unwrap();
+        let ca = root.intermediate(&CaOptions::named("Below", KeyType::EcdsaP256));
+        let ca = ca.unwrap();
+        let home = tempfile::tempdir().unwrap();
+        let key = crate::pem::encode("PRIVATE KEY", &ca.key().to_pkcs8().unwrap());
+        write(&home.path().join(KEY), 0o600, &key).unwrap();
+        write(&home.path().join(CERTIFICATE), 0o644, &certificates(&ca)).unwrap();
+        (home, ca)
+    }
+
+    #[test]
+    fn the_certificate_of_a_ca_from_elsewhere_is_in_a_file_of_its_own() {
+        let pem = |der: &Vec<u8>| crate::pem::encode("CERTIFICATE", der);
+        let all = |ca: &Authority| ca.certificates().iter().map(pem).collect::<String>();
+        let root_first = |ca: &Authority| ca.certificates().iter().rev().map(pem).collect();
+        let alone = |ca: &Authority| ca.certificate_pem();
+        for (known, certificates) in [
+            (2, &all as &dyn Fn(&Authority) -> String),
+            (2, &root_first),
+            (1, &alone),
+        ] {
+            let (home, ca) = of_others(certificates);
+            let (opened, made) = CaDirectory::at(home.path())
+                .open_or_create(&options())
+                .unwrap();
+            assert!(!made);
+            assert_eq!(opened.certificates(), &ca.certificates()[..known]);
+            // The intermediate CA is sent, the root is not.
+            let chain = opened.chain(b"leaf".to_vec()).into_certificates();
+            assert_eq!(chain, [b"leaf".to_vec(), ca.cert_der().to_vec()]);
+            let trusted = pem(&ca.certificates()[known - 1]);
+            assert_eq!(opened.trusted_pem(), trusted);
+        }
+    }
+
+    #[test]
+    fn a_ca_from_elsewhere_that_cannot_be_used_is_refused_in_words() {
+        for (key, expected) in [
+            ("ENCRYPTED PRIVATE KEY", "encrypted with a passphrase"),
+            ("EC PRIVATE KEY", "PKCS#8"),
+            ("RSA PRIVATE KEY", "PKCS#8"),
+        ] {
+            let (home, _) = of_others(Authority::certificate_pem);
+            let path = home.path().join(KEY);
+            fs::write(&path, crate::pem::encode(key, b"secret")).unwrap();
+            let refused = CaDirectory::at(home.path()).open().unwrap_err();
+            assert!(refused.to_string().contains(expected), "{refused}");
+        }
+        let (home, _) = of_others(|_| Authority::root(&options()).unwrap().certificate_pem());
+        let refused = CaDirectory::at(home.path()).open().unwrap_err();
+        assert!(refused.to_string().contains("does not belong"), "{refused}");
+        // The key of a CA whose certificate is missing is not replaced.
+        let (home, _) = of_others(Authority::certificate_pem);
+        fs::remove_file(home.path().join(CERTIFICATE)).unwrap();
+        let directory = CaDirectory::at(home.path());
+        let refused = directory.open_or_create(&options()).unwrap_err();
+        assert!(refused.to_string().contains(CERTIFICATE), "{refused}");
     }
 
     #[test]

@@ -26,7 +26,6 @@
 //! assert_eq!(chain.certificates().len(), 2);
 //! # Ok::<(), lucarne_mint::MintError>(())
 //! ```
-#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod authority;
 mod certificate;

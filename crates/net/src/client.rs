@@ -27,7 +27,7 @@ use tokio::time::timeout;
 use tower_service::Service;
 use url::Url;
 
-use crate::roots::{system_roots, trusting};
+use crate::tls::{Trust, explain, tls_error, trusting};
 
 /// The name that servers are told.
 const AGENT: &str = concat!("lucarne/", env!("CARGO_PKG_VERSION"));
@@ -126,7 +126,7 @@ impl Client {
     /// the environment names, as curl does (`HTTPS_PROXY`, `NO_PROXY`, …).
     pub fn of_system(timeout: Duration) -> Self {
         let proxies = Arc::new(Matcher::from_env());
-        let tls = trusting(system_roots().store.clone());
+        let tls = trusting(Trust::system());
         Self::through(Some(proxies), tls, timeout)
     }
 
@@ -347,8 +347,11 @@ fn redirected(from: &Url, status: StatusCode, headers: &HeaderMap) -> Result<Url
     }
 }
 
-/// An error with what caused it: hyper's own says only that something failed.
-fn with_causes(error: &dyn Error) -> String {
+/// An error with its causes: hyper's own says only that something failed.
+fn with_causes(error: &(dyn Error + 'static)) -> String {
+    if let Some(reason) = tls_error(error) {
+        return format!("{error}: {}", explain(reason));
+    }
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -448,10 +451,7 @@ mod tests {
     }
 
     fn client() -> Client {
-        Client::new(
-            &trusting(system_roots().store.clone()),
-            Duration::from_secs(10),
-        )
+        Client::new(&trusting(Trust::system()), Duration::from_secs(10))
     }
 
     #[tokio::test]

@@ -2,8 +2,6 @@
 //! connections and letting go of them, dialling, address blocks, whom this machine
 //! trusts, and the product's own few HTTP requests.
 
-#![cfg_attr(test, allow(clippy::unwrap_used))]
-
 mod accept;
 #[cfg(feature = "client")]
 mod client;
@@ -11,7 +9,7 @@ mod dial;
 mod network;
 mod open_connections;
 mod request_id;
-mod roots;
+mod tls;
 
 pub use accept::accept;
 #[cfg(feature = "client")]
@@ -20,4 +18,4 @@ pub use dial::{first_of, interleave};
 pub use network::{Network, NetworkError, special};
 pub use open_connections::{OpenConnection, OpenConnections};
 pub use request_id::RequestId;
-pub use roots::{SystemRoots, system_roots, trusting};
+pub use tls::{Trust, TrustError, Verifier, explain, tls_error, trusting};

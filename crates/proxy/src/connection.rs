@@ -19,6 +19,8 @@ pub(crate) fn builder_http1(limits: &Limits) -> http1::Builder {
         .max_buf_size(limits.head_bytes.max(64 << 10))
         // Answers carry the date of the server that made them.
         .auto_date_header(false)
+        // Names are written as the server wrote them. Those of HTTP/2 have no capitals.
+        .preserve_header_case(true)
         .title_case_headers(true);
     builder
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use lucarne_mint::store::Host;
+use lucarne_net::{explain, tls_error};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
@@ -13,11 +14,12 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::dial::Dialer;
+use crate::ending::Ending;
 use crate::failure::{Failure, Step};
 use crate::identity::TlsClient;
 use crate::limits::{FIELDS, STREAM_WINDOW};
 use crate::pool::{Http1, Http2};
-use crate::verify::{Verifier, explain};
+use crate::verify::Verifier;
 
 /// Makes connections: dials, and shakes hands.
 pub(crate) struct Connector {
@@ -54,20 +56,11 @@ impl Connector {
     }
 
     fn failed(&self, error: &std::io::Error, host: &str) -> Failure {
-        let inner = error
-            .get_ref()
-            .and_then(|e| e.downcast_ref::<rustls::Error>());
-        match inner {
-            Some(rustls::Error::InvalidCertificate(wrong)) => {
-                Failure::Certificate(explain(wrong), self.verifier.facts(host).map(Box::new))
+        match tls_error(error) {
+            Some(wrong @ rustls::Error::InvalidCertificate(_)) => {
+                Failure::Certificate(sentence(wrong), self.verifier.facts(host).map(Box::new))
             }
-            Some(rustls::Error::AlertReceived(alert)) => Failure::Tls(format!(
-                "The server broke the TLS handshake off: it says {alert:?}."
-            )),
-            Some(rustls::Error::InvalidMessage(_)) => {
-                Failure::Tls("The server does not speak TLS on this port.".to_owned())
-            }
-            Some(other) => Failure::Tls(format!("The TLS handshake failed: {other}.")),
+            Some(other) => Failure::Tls(sentence(other)),
             None if error.kind() == std::io::ErrorKind::UnexpectedEof => {
                 Failure::Tls("The server closed the connection in the TLS handshake.".to_owned())
             }
@@ -79,7 +72,9 @@ impl Connector {
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
+        let (stream, end) = Ending::new(stream);
         let handshake = http1::Builder::new()
+            .preserve_header_case(true)
             .title_case_headers(true)
             .max_header_size(self.head_bytes)
             .max_headers(FIELDS)
@@ -87,13 +82,14 @@ impl Connector {
         let (sender, connection) = handshake.await.map_err(closed)?;
         // Its end is told to whoever waits for an answer.
         tokio::spawn(connection.with_upgrades());
-        Ok(sender)
+        Ok(Http1 { sender, end })
     }
 
     pub(crate) async fn speak_http2<S>(&self, stream: S) -> Result<Http2, Failure>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
+        let (stream, end) = Ending::new(stream);
         let handshake = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
@@ -106,16 +102,21 @@ impl Connector {
             .handshake(TokioIo::new(stream));
         let (sender, connection) = handshake.await.map_err(closed)?;
         tokio::spawn(connection);
-        Ok(sender)
+        Ok(Http2 { sender, end })
     }
+}
+
+/// Describes the failure of a TLS handshake as a sentence.
+fn sentence(error: &rustls::Error) -> String {
+    let clause = explain(error);
+    let (first, rest) = clause.split_at(clause.chars().next().map_or(0, char::len_utf8));
+    format!("{}{rest}.", first.to_uppercase())
 }
 
 /// Returns what to say of an error of HTTP with the server.
 pub(crate) fn closed(error: hyper::Error) -> Failure {
-    if let Some(alert) = alert(&error) {
-        return Failure::Tls(format!(
-            "The server broke the connection off: it says {alert:?}."
-        ));
+    if let Some(rustls::Error::AlertReceived(alert)) = tls_error(&error) {
+        return ended_by(*alert);
     }
     let why = if error.is_incomplete_message() || error.is_closed() || error.is_canceled() {
         "The server closed the connection before it answered.".to_owned()
@@ -128,23 +129,10 @@ pub(crate) fn closed(error: hyper::Error) -> Failure {
     Failure::Closed(why)
 }
 
-/// Returns what a server says by TLS, after the handshake: that it does not like the
-/// certificate that it was shown, say.
-fn alert(error: &hyper::Error) -> Option<rustls::AlertDescription> {
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        let inner = match error.downcast_ref::<std::io::Error>() {
-            Some(io) => io
-                .get_ref()
-                .map(|inner| inner as &(dyn std::error::Error + 'static)),
-            None => error.source(),
-        };
-        if let Some(rustls::Error::AlertReceived(alert)) =
-            inner.and_then(|inner| inner.downcast_ref())
-        {
-            return Some(*alert);
-        }
-        cause = inner;
-    }
-    None
+/// The failure that a server ended the connection by a TLS alert after the handshake: that it does
+/// not like the certificate that it was shown, say.
+pub(crate) fn ended_by(alert: rustls::AlertDescription) -> Failure {
+    Failure::Tls(format!(
+        "The server broke the connection off: it says {alert:?}."
+    ))
 }

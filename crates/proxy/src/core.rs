@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use lucarne_mint::store::Minter;
-use lucarne_mint::{Authority, pem};
 use lucarne_net::{OpenConnection, OpenConnections};
 use rustls::KeyLog;
 use tokio::sync::watch;
@@ -51,7 +50,7 @@ impl Core {
 
     /// The CA's certificate, as clients are to trust it.
     pub(crate) fn ca_pem(&self) -> String {
-        root(&self.minter.ca())
+        self.minter.ca().trusted_pem()
     }
 
     /// The same in DER.
@@ -59,12 +58,6 @@ impl Core {
         let ca = self.minter.ca();
         ca.certificates().last().cloned().unwrap_or_default()
     }
-}
-
-/// The certificate at the top.
-fn root(ca: &Authority) -> String {
-    let top = ca.certificates().last().map(Vec::as_slice);
-    pem::encode("CERTIFICATE", top.unwrap_or(ca.cert_der()))
 }
 
 /// Counts a connection for as long as it lives.

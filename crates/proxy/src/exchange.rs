@@ -1,33 +1,29 @@
 //! One request, from the client to the server, and its answer back.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
 
-use http::header::{ACCEPT, HOST, HeaderMap, TE};
+use http::header::{ACCEPT, HOST, HeaderMap, TE, TRAILER};
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
-use hyper::client::conn::TrySendError;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use lucarne_net::RequestId;
 use tracing::Instrument;
 
 use crate::body::Body;
-use crate::connector::closed;
-use crate::expect::BodyGate;
-use crate::failure::{Failure, Refusal, Step, next_hop};
-use crate::form::{for_forwarder, for_http1, for_http2};
+use crate::failure::{Failure, Refusal, next_hop};
 use crate::headers;
 use crate::hops;
-use crate::interim::{Interim, InterimSender};
+use crate::interim::Interim;
 use crate::outgoing::Outgoing;
 use crate::page::{self, PROXY_STATUS};
-use crate::pool::{Connection, Http1, Lease, Route};
+use crate::pool::{Lease, Route};
 use crate::relay;
-use crate::session::{FixedOrigin, Session};
+use crate::sending::{Prepared, send};
+use crate::session::Session;
 use crate::target::Target;
 use crate::tunnel::splice;
 use crate::upstream_proxy::UpstreamProxy;
@@ -43,11 +39,14 @@ pub(crate) async fn answer(session: &Arc<Session>, request: Request<Incoming>) -
     let span = tracing::debug_span!("exchange", %id, client = %session.client);
     match exchange(session, request).instrument(span).await {
         Ok(response) => response,
-        Err((failure, host)) => {
+        Err((failure, target)) => {
             core.stats.failed(failure.kind());
+            let host = target.as_ref().map(Target::to_string);
             tracing::info!(%id, client = %session.client, host, "{failure}");
-            if let Some(fixed) = &session.fixed {
-                fixed.seen.failed();
+            match (&session.fixed, target) {
+                (Some(fixed), _) => fixed.seen.failed(),
+                (None, Some(target)) => core.hosts.failed(&target.host),
+                (None, None) => {}
             }
             let mut headers = HeaderMap::new();
             if let Some(accept) = accept {
@@ -63,18 +62,21 @@ pub(crate) async fn answer(session: &Arc<Session>, request: Request<Incoming>) -
 }
 
 /// The failure, and with which host.
-type FailureOf = (Failure, Option<String>);
+type FailureOf = (Failure, Option<Target>);
 
 async fn exchange(
     session: &Arc<Session>,
     mut request: Request<Incoming>,
 ) -> Result<Response<Body>, FailureOf> {
     let route = route(session, &request).map_err(|failure| (failure, None))?;
-    let trouble = |failure| (failure, Some(route.target.to_string()));
+    let trouble = |failure| (failure, Some(route.target.clone()));
     permit(session, &request, &route).map_err(trouble)?;
     if let Some(answer) = hops::count(&mut request) {
         return Ok(answer);
     }
+    // HTTP/2 carries them for everybody.
+    let trailers =
+        request.version() == Version::HTTP_2 || headers::takes_trailers(request.headers());
     let client_upgrade = hyper::upgrade::on(&mut request);
     let interim = session.interim.as_ref();
     let interim = interim.filter(|_| request.version() == Version::HTTP_11);
@@ -90,7 +92,7 @@ async fn exchange(
         forwarded(&mut response, proxy).map_err(trouble)?;
     }
     let client = upgrade.then_some(client_upgrade);
-    finish(session, response, lease, client).map_err(trouble)
+    finish(session, response, lease, client, trailers).map_err(trouble)
 }
 
 /// Looks at an answer to a request that an upstream proxy passed on. Which of
@@ -185,16 +187,6 @@ fn permit(session: &Session, request: &Request<Incoming>, route: &Route) -> Resu
     rules.permit(&target).map_err(Failure::Refused)
 }
 
-/// A request as the server gets it.
-struct Prepared {
-    request: Request<Outgoing>,
-    /// The proxies that it came by, this one included.
-    via: HeaderValue,
-    upgrade: bool,
-    /// The time that a body that the client asks the server about is held back.
-    expects: Option<Duration>,
-}
-
 fn prepare(
     session: &Session,
     request: Request<Incoming>,
@@ -202,6 +194,9 @@ fn prepare(
 ) -> Result<(Prepared, Arc<AtomicBool>), Failure> {
     let (mut parts, incoming) = request.into_parts();
     let came_as = parts.version;
+    if let Some(coding) = headers::unknown_coding(&parts.headers) {
+        return Err(Failure::Coding(format!("The request has {coding}.")));
+    }
     let trailers = headers::takes_trailers(&parts.headers);
     let upgrade = headers::strip(&mut parts.headers);
     if trailers {
@@ -249,239 +244,13 @@ fn name_host(session: &Session, parts: &mut Parts, route: &Route) -> Result<(), 
     Ok(())
 }
 
-/// The number of times that a request is sent before its connections are too short-lived.
-const ATTEMPTS: u32 = 3;
-
-/// Returns what can be sent once more, where the connection may have been closed by
-/// the server before it took notice.
-fn copy(request: &Request<Outgoing>) -> Option<http::request::Builder> {
-    let safe = matches!(
-        *request.method(),
-        Method::GET | Method::HEAD | Method::OPTIONS
-    );
-    if !safe || !request.body().is_end_stream() {
-        return None;
-    }
-    let mut builder = Request::builder()
-        .method(request.method().clone())
-        .uri(request.uri().clone())
-        .version(request.version());
-    if let Some(headers) = builder.headers_mut() {
-        headers.clone_from(request.headers());
-    }
-    Some(builder)
-}
-
-/// A connection for a request, and whether it has carried one before.
-async fn connection(
-    session: &Session,
-    route: &Route,
-    via: &HeaderValue,
-    fresh: bool,
-) -> Result<(Connection, bool), Failure> {
-    let upstream = &session.core.upstream;
-    let Some(fixed) = &session.fixed else {
-        return match upstream.pool.http1(route).filter(|_| !fresh) {
-            Some(connection) => Ok((Connection::Http1(connection), true)),
-            None => Ok((upstream.connect(route, false, via).await?, false)),
-        };
-    };
-    if let Some(ready) = fixed.ready.lock().take() {
-        return Ok((ready?, false));
-    }
-    match fixed.http2 {
-        true => shared(session, fixed, fresh).await,
-        false => match upstream.pool.http1(route).filter(|_| !fresh) {
-            Some(connection) => Ok((Connection::Http1(connection), true)),
-            None => Ok((upstream.connect(route, false, via).await?, false)),
-        },
-    }
-}
-
-/// For a client that speaks HTTP/2: the one connection for all, or, if the
-/// server does not speak it, one for this request. Who waits for another's
-/// connection is told that it failed: trying in turn would add all that up.
-async fn shared(
-    session: &Session,
-    fixed: &FixedOrigin,
-    fresh: bool,
-) -> Result<(Connection, bool), Failure> {
-    let pool = &session.core.upstream.pool;
-    let route = &*fixed.route;
-    let came = Instant::now();
-    if !fresh && let Some(connection) = pool.for_http2(route) {
-        return Ok((connection, true));
-    }
-    let may_be_shared = || pool.speaks_http2(route) != Some(false);
-    if may_be_shared() {
-        let mut failed = fixed.dialling.lock().await;
-        if let Some(connection) = pool.http2(route) {
-            return Ok((Connection::Http2(connection), true));
-        }
-        if let Some((at, failure)) = &*failed
-            && came <= *at
-        {
-            return Err(failure.clone());
-        }
-        if may_be_shared() {
-            let dialled = dial(session, fixed).await;
-            if let Err(failure) = &dialled {
-                *failed = Some((Instant::now(), failure.clone()));
-            }
-            return Ok((dialled?, false));
-        }
-    }
-    Ok((dial(session, fixed).await?, false))
-}
-
-/// A new connection for a client that speaks HTTP/2; for all, if it speaks that.
-async fn dial(session: &Session, fixed: &FixedOrigin) -> Result<Connection, Failure> {
-    let upstream = &session.core.upstream;
-    let connection = upstream.connect(&fixed.route, true, &fixed.via).await?;
-    if let Connection::Http2(sender) = &connection {
-        upstream.pool.share(&fixed.route, sender.clone());
-    }
-    Ok(connection)
-}
-
-/// Has interim answers to a request passed on, and its body held back until the
-/// server says that it wants it.
-fn listen(
-    request: &mut Request<Outgoing>,
-    expects: Option<Duration>,
-    teller: Option<&InterimSender>,
-) -> Option<BodyGate> {
-    let gate = expects.map(|patience| request.body_mut().hold(patience));
-    let (opened, teller) = (gate.clone(), teller.cloned());
-    hyper::ext::on_informational(request, move |said| match said.status() {
-        // The client is told when its body is asked for.
-        StatusCode::CONTINUE => opened.iter().for_each(BodyGate::open),
-        status => {
-            if let Some(teller) = &teller {
-                teller.say(status, said.headers());
-            }
-        }
-    });
-    gate
-}
-
-/// Sends the request, once more if the connection turned out to be closed.
-async fn send(
-    session: &Arc<Session>,
-    route: &Arc<Route>,
-    prepared: Prepared,
-    moving: &AtomicBool,
-    teller: Option<&InterimSender>,
-) -> Result<(Response<Incoming>, Option<Lease>), Failure> {
-    let Prepared {
-        mut request,
-        via,
-        expects,
-        ..
-    } = prepared;
-    let mut attempts = 0;
-    loop {
-        let (connection, used) = connection(session, route, &via, attempts > 0).await?;
-        let once_more = if used { copy(&request) } else { None };
-        let sent = match connection {
-            Connection::Http1(connection) => {
-                match route.forwarder() {
-                    Some(proxy) => for_forwarder(&mut request, route, proxy),
-                    None => for_http1(&mut request),
-                }
-                let gate = listen(&mut request, expects, teller);
-                one_at_a_time(session, route, connection, request, gate, moving).await
-            }
-            Connection::Http2(mut connection) => {
-                for_http2(&mut request, route);
-                let sending = connection.try_send_request(request);
-                let sent = patiently(sending, session.core.limits.answer, moving).await;
-                sent.map(|sent| sent.map(|response| (response, None)))
-            }
-        };
-        let unsent = match sent? {
-            Ok(answered) => return Ok(answered),
-            Err(unsent) => unsent,
-        };
-        attempts += 1;
-        request = match (unsent.request, once_more) {
-            (Some(request), _) if used && attempts < ATTEMPTS => *request,
-            (None, Some(again)) if attempts < ATTEMPTS => again
-                .body(Outgoing::empty())
-                .map_err(|error| Failure::Request(format!("{error}.")))?,
-            _ => return Err(broke_off(route, unsent.error)),
-        };
-    }
-}
-
-/// That there is no answer, told of whom the request was sent to.
-fn broke_off(route: &Route, error: hyper::Error) -> Failure {
-    match route.forwarder() {
-        Some(proxy) => relay::broke(&error, proxy),
-        None => closed(error),
-    }
-}
-
-/// A request that was not answered; itself, if it was not sent.
-struct Unsent {
-    request: Option<Box<Request<Outgoing>>>,
-    error: hyper::Error,
-}
-
-impl From<TrySendError<Request<Outgoing>>> for Unsent {
-    fn from(mut error: TrySendError<Request<Outgoing>>) -> Self {
-        Unsent {
-            request: error.take_message().map(Box::new),
-            error: error.into_error(),
-        }
-    }
-}
-
-type Sent<T> = Result<Result<T, Unsent>, Failure>;
-
-async fn one_at_a_time(
-    session: &Session,
-    route: &Arc<Route>,
-    mut connection: Http1,
-    request: Request<Outgoing>,
-    gate: Option<BodyGate>,
-    moving: &AtomicBool,
-) -> Sent<(Response<Incoming>, Option<Lease>)> {
-    let sending = connection.try_send_request(request);
-    let sent = patiently(sending, session.core.limits.answer, moving).await?;
-    Ok(sent.map(|response| {
-        let lease = Lease {
-            pool: session.core.upstream.pool.clone(),
-            route: route.clone(),
-            connection,
-            withheld: gate.and_then(BodyGate::answered),
-        };
-        (response, Some(lease))
-    }))
-}
-
-/// Waits for an answer. As long as the request's body moves, it is not late.
-async fn patiently(
-    sending: impl Future<Output = Result<Response<Incoming>, TrySendError<Request<Outgoing>>>>,
-    patience: Duration,
-    moving: &AtomicBool,
-) -> Sent<Response<Incoming>> {
-    let mut sending = std::pin::pin!(sending);
-    loop {
-        match tokio::time::timeout(patience, sending.as_mut()).await {
-            Ok(sent) => return Ok(sent.map_err(Unsent::from)),
-            Err(_) if moving.swap(false, Ordering::Relaxed) => {}
-            Err(_) => return Err(Failure::Timeout(Step::Answer, patience)),
-        }
-    }
-}
-
-/// The answer as the client gets it.
+/// The answer as the client gets it. Trailers are announced only if the client takes `trailers`.
 fn finish(
     session: &Arc<Session>,
     mut response: Response<Incoming>,
     lease: Option<Lease>,
     client: Option<OnUpgrade>,
+    trailers: bool,
 ) -> Result<Response<Body>, Failure> {
     let came_as = response.version();
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -489,7 +258,13 @@ fn finish(
         let client = client.ok_or_else(|| Failure::Closed(why.to_owned()))?;
         return Ok(switch(session, response, client));
     }
+    if let Some(coding) = headers::unknown_coding(response.headers()) {
+        return Err(Failure::ServerCoding(format!("The response has {coding}.")));
+    }
     headers::strip(response.headers_mut());
+    if !trailers {
+        response.headers_mut().remove(TRAILER);
+    }
     if session.fixed.is_none() {
         headers::add_via(response.headers_mut(), came_as, &session.core.name);
     }

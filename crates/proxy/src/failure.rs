@@ -32,6 +32,10 @@ pub enum Refusal {
 pub enum Failure {
     /// The request makes no sense to a proxy; why.
     Request(String),
+    /// The request has a transfer coding that is not supported; which one.
+    Coding(String),
+    /// The response has a transfer coding that is not supported; which one.
+    ServerCoding(String),
     /// The client has not said who it is, or nobody that is known.
     Authentication,
     /// Too many passwords wait to be checked.
@@ -87,6 +91,7 @@ impl Failure {
     pub fn status(&self) -> StatusCode {
         match self {
             Failure::Request(_) => StatusCode::BAD_REQUEST,
+            Failure::Coding(_) => StatusCode::NOT_IMPLEMENTED,
             Failure::Authentication => StatusCode::PROXY_AUTHENTICATION_REQUIRED,
             Failure::Refused(_) => StatusCode::FORBIDDEN,
             Failure::Timeout(..) => StatusCode::GATEWAY_TIMEOUT,
@@ -103,7 +108,8 @@ impl Failure {
     /// registers most of them).
     pub fn kind(&self) -> &'static str {
         match self {
-            Failure::Request(_) => "http_request_error",
+            Failure::Request(_) | Failure::Coding(_) => "http_request_error",
+            Failure::ServerCoding(_) => "http_response_transfer_coding",
             Failure::Authentication => "proxy_authentication_required",
             Failure::Checks(_) => "password_check_limit_reached",
             Failure::Refused(Refusal::Loop) => "proxy_loop_detected",
@@ -126,6 +132,8 @@ impl Failure {
     pub fn title(&self) -> &'static str {
         match self {
             Failure::Request(_) => "This request is not for a proxy",
+            Failure::Coding(_) => "The request is encoded in a way that is not supported",
+            Failure::ServerCoding(_) => "The response is encoded in a way that is not supported",
             Failure::Authentication => "The proxy wants to know who you are",
             Failure::Checks(_) => "Too many passwords wait to be checked",
             Failure::Refused(_) => "The proxy does not connect to this host",
@@ -144,6 +152,8 @@ impl Failure {
     pub fn reason(&self) -> String {
         match self {
             Failure::Request(why)
+            | Failure::Coding(why)
+            | Failure::ServerCoding(why)
             | Failure::Resolve(why)
             | Failure::Connect(why)
             | Failure::Certificate(why, _)
@@ -172,6 +182,10 @@ impl Failure {
                 "Set this address as HTTP proxy of your client. GET /ca.pem gives the CA \
                  certificate to trust."
             }
+            Failure::Coding(_) | Failure::ServerCoding(_) => {
+                "Compress with Content-Encoding instead of Transfer-Encoding, or pass the host on \
+                 untouched by a rule (action: tunnel)."
+            }
             Failure::Authentication => "Give the client a user name and a password for the proxy.",
             Failure::Refused(refusal) => refusal.advice(),
             Failure::Resolve(_) => {
@@ -184,8 +198,9 @@ impl Failure {
             Failure::Certificate(..) => {
                 "If the server is yours: renew its certificate, send the intermediates, or give \
                  the proxy its CA (upstream.ca, --upstream-ca). To look at it all the same, pass \
-                 the host on untouched by a rule (action: tunnel). --insecure accepts every \
-                 certificate of every server."
+                 the host on untouched by a rule (action: tunnel). To accept this certificate, or any \
+                 certificate of this host, give the proxy its fingerprint (--upstream-fingerprint) \
+                 or the host (--insecure-host)."
             }
             Failure::Tls(_) => {
                 "Look whether the port speaks TLS, and which versions: the proxy speaks 1.2 and \

@@ -52,6 +52,30 @@ pub(crate) fn strip(headers: &mut HeaderMap) -> Option<HeaderValue> {
     upgrade
 }
 
+/// Returns the transfer coding of a message, if it is another than `chunked`: hyper takes that one
+/// away, and no other (RFC 9112, section 7).
+pub(crate) fn unknown_coding(headers: &HeaderMap) -> Option<String> {
+    let values: Vec<_> = headers.get_all(TRANSFER_ENCODING).iter().collect();
+    let chunked = |value: &&HeaderValue| {
+        value
+            .as_bytes()
+            .trim_ascii()
+            .eq_ignore_ascii_case(b"chunked")
+    };
+    match &values[..] {
+        [] => None,
+        [only] if chunked(only) => None,
+        all => {
+            let all: Vec<_> = all.iter().map(|value| value.as_bytes()).collect();
+            let all = all.join(&b", "[..]);
+            Some(format!(
+                "the transfer coding `{}`, and only `chunked` is supported",
+                all.escape_ascii()
+            ))
+        }
+    }
+}
+
 /// The protocols that a connection may be upgraded to. HTTP and TLS are none
 /// (`h2c`, RFC 2817): requests would hide in them from the rules.
 pub(crate) fn permitted_upgrade(asked: &HeaderValue) -> Option<HeaderValue> {

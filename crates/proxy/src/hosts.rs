@@ -85,6 +85,13 @@ impl Hosts {
         seen
     }
 
+    /// A request to a host came to nothing.
+    pub(crate) fn failed(&self, host: &Host) {
+        if let Some(seen) = self.0.lock().peek(host) {
+            seen.failed();
+        }
+    }
+
     /// All of them, the one asked for last first.
     pub(crate) fn rows(&self) -> Vec<HostRow> {
         let row = |(host, seen): (&Host, &Arc<Seen>)| HostRow {

@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use http::HeaderValue;
 use lucarne_mint::store::{Host, HostError, Minted};
+use lucarne_net::tls_error;
 use rustls::ServerConfig;
 use rustls::server::{Acceptor, ClientHello};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -54,6 +55,7 @@ pub(crate) async fn intercept(
         Ok(First::Client(Opening::Tls)) => {
             return match hello(&core, stream).await {
                 Ok(start) => Box::pin(take(core, client, target, via, start, server)).await,
+                Err(HelloError::Io(error)) => failed(&core, client, &target.host, &error),
                 Err(why) => tracing::info!(%client, %target, "no TLS with the client: {why}"),
             };
         }
@@ -393,10 +395,11 @@ fn http1_only(matters: bool, minted: &Minted) -> Arc<ServerConfig> {
 /// the CA, which is worth a word.
 fn failed(core: &Core, client: SocketAddr, host: &Host, error: &io::Error) {
     use rustls::AlertDescription::{BadCertificate, CertificateUnknown, UnknownCA};
-    let inner = error
-        .get_ref()
-        .and_then(|e| e.downcast_ref::<rustls::Error>());
-    match inner {
+    use rustls::PeerIncompatible::{
+        SignatureAlgorithmsExtensionRequired, SupportedVersionsExtensionRequired, Tls12NotOffered,
+        Tls12NotOfferedOrEnabled,
+    };
+    match tls_error(error) {
         Some(rustls::Error::AlertReceived(
             alert @ (BadCertificate | CertificateUnknown | UnknownCA),
         )) => {
@@ -408,6 +411,17 @@ fn failed(core: &Core, client: SocketAddr, host: &Host, error: &io::Error) {
                  that GET /ca.pem gives, or pass the host on untouched by a rule"
             );
         }
+        Some(rustls::Error::PeerIncompatible(
+            SignatureAlgorithmsExtensionRequired
+            | SupportedVersionsExtensionRequired
+            | Tls12NotOffered
+            | Tls12NotOfferedOrEnabled,
+        )) => tracing::info!(
+            %client,
+            %host,
+            "the client speaks neither TLS 1.2 nor TLS 1.3: pass the host on untouched by a rule \
+             (action: tunnel)"
+        ),
         _ => tracing::info!(%client, %host, "no TLS with the client: {error}"),
     }
 }

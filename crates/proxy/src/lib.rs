@@ -11,7 +11,6 @@
 //! What is connected to is decided by the address, not by the name: a name
 //! that resolves to an address of this machine or this network is refused
 //! unless somebody allowed it.
-#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod admin;
 mod body;
@@ -22,6 +21,7 @@ mod connection;
 mod connector;
 mod core;
 mod dial;
+mod ending;
 mod exchange;
 mod expect;
 mod failure;
@@ -44,6 +44,7 @@ mod ports;
 mod proxy;
 mod relay;
 mod rules;
+mod sending;
 mod serve;
 mod session;
 mod stats;
@@ -73,6 +74,7 @@ pub use proxy::{Proxy, ProxySettings};
 pub use rules::{Action, Rule, Rules};
 pub use stats::Totals;
 pub use target::{Target, TargetError};
-pub use upstream::{Trust, UpstreamRoutes};
+pub use upstream::UpstreamRoutes;
 pub use upstream_proxy::{UpstreamProxy, UpstreamProxyError, UpstreamRoute};
 pub use users::{Users, UsersError};
+pub use verify::Trust;

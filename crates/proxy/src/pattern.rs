@@ -68,12 +68,14 @@ impl HostPattern {
 
     /// Returns whether `target` is one of the hosts meant.
     pub fn matches(&self, target: &Target) -> bool {
-        if self.port.is_some_and(|port| port != target.port) {
-            return false;
-        }
+        self.port.is_none_or(|port| port == target.port) && self.matches_host(&target.host)
+    }
+
+    /// Returns whether `host` is one of the hosts meant, at whatever port.
+    pub fn matches_host(&self, host: &Host) -> bool {
         match &self.host {
-            Hosts::Glob(pieces) => glob(pieces, target.host.as_str()),
-            Hosts::Block(block) => target.host.ip().is_some_and(|ip| block.contains(ip)),
+            Hosts::Glob(pieces) => glob(pieces, host.as_str()),
+            Hosts::Block(block) => host.ip().is_some_and(|ip| block.contains(ip)),
         }
     }
 }

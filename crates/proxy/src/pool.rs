@@ -10,6 +10,7 @@ use lru::LruCache;
 use lucarne_mint::store::Host;
 use parking_lot::Mutex;
 
+use crate::ending::ConnectionEnd;
 use crate::expect::Withheld;
 use crate::identity::TlsClient;
 use crate::outgoing::Outgoing;
@@ -64,8 +65,28 @@ pub(crate) enum Connection {
     Http2(Http2),
 }
 
-pub(crate) type Http1 = http1::SendRequest<Outgoing>;
-pub(crate) type Http2 = http2::SendRequest<Outgoing>;
+impl Connection {
+    /// How it has ended, once it has.
+    pub(crate) fn end(&self) -> ConnectionEnd {
+        match self {
+            Connection::Http1(connection) => connection.end.clone(),
+            Connection::Http2(connection) => connection.end.clone(),
+        }
+    }
+}
+
+/// A connection of HTTP/1, one request at a time.
+pub(crate) struct Http1 {
+    pub(crate) sender: http1::SendRequest<Outgoing>,
+    pub(crate) end: ConnectionEnd,
+}
+
+/// A connection of HTTP/2, for many requests.
+#[derive(Clone)]
+pub(crate) struct Http2 {
+    pub(crate) sender: http2::SendRequest<Outgoing>,
+    pub(crate) end: ConnectionEnd,
+}
 
 /// Idle connections by route. Bounded: what was used least recently goes.
 pub(crate) struct Pool {
@@ -111,12 +132,14 @@ impl Pool {
     pub(crate) fn http1(&self, route: &Route) -> Option<Http1> {
         let mut routes = self.routes.lock();
         let idle = &mut routes.get_mut(route)?.http1;
-        idle.retain(|(connection, since)| !connection.is_closed() && since.elapsed() < self.keep);
+        idle.retain(|(connection, since)| {
+            !connection.sender.is_closed() && since.elapsed() < self.keep
+        });
         // One that still sends the body of a request that was answered early
         // is not ready.
         let ready = idle
             .iter()
-            .rposition(|(connection, _)| connection.is_ready())?;
+            .rposition(|(connection, _)| connection.sender.is_ready())?;
         Some(idle.remove(ready).0)
     }
 
@@ -138,7 +161,7 @@ impl Pool {
         let mut routes = self.routes.lock();
         let entry = routes.get_mut(route)?;
         let (connection, used) = entry.http2.as_mut()?;
-        if connection.is_closed() {
+        if connection.sender.is_closed() {
             entry.http2 = None;
             return None;
         }
@@ -155,7 +178,7 @@ impl Pool {
 
     /// Keeps an HTTP/1 connection that has had its answer.
     pub(crate) fn put(&self, route: &Route, connection: Http1) {
-        if connection.is_closed() {
+        if connection.sender.is_closed() {
             return;
         }
         let mut routes = self.routes.lock();
@@ -172,9 +195,10 @@ impl Pool {
             let stale = |used: &Instant| used.elapsed() >= self.keep;
             entry
                 .http1
-                .retain(|(connection, used)| !connection.is_closed() && !stale(used));
-            let gone =
-                |(connection, used): &(Http2, Instant)| connection.is_closed() || stale(used);
+                .retain(|(connection, used)| !connection.sender.is_closed() && !stale(used));
+            let gone = |(connection, used): &(Http2, Instant)| {
+                connection.sender.is_closed() || stale(used)
+            };
             if entry.http2.as_ref().is_some_and(gone) {
                 entry.http2 = None;
             }
@@ -194,10 +218,18 @@ pub(crate) struct Lease {
     pub(crate) connection: Http1,
     /// Holds what ends the connection with this answer.
     pub(crate) withheld: Option<Withheld>,
+    /// Called if the answer, which lasts until the connection ends, ended without
+    /// `close_notify`.
+    pub(crate) cut: Option<Box<dyn FnOnce() + Send + Sync>>,
 }
 
 impl Lease {
-    pub(crate) fn release(self) {
+    pub(crate) fn release(mut self) {
+        if self.connection.end.is_unannounced()
+            && let Some(cut) = self.cut.take()
+        {
+            cut();
+        }
         if self.withheld.is_none() {
             self.pool.put(&self.route, self.connection);
         }

@@ -23,8 +23,9 @@ use crate::observe::Observer;
 use crate::rules::Rules;
 use crate::serve;
 use crate::stats::{Stats, Totals};
-use crate::upstream::{Trust, Upstream, UpstreamRoutes};
+use crate::upstream::{Upstream, UpstreamRoutes};
 use crate::users::Users;
+use crate::verify::Trust;
 
 /// Everything a proxy is made of.
 pub struct ProxySettings {
@@ -64,7 +65,7 @@ impl Proxy {
         let limits = settings.limits;
         let upstream = Upstream::new(
             rules.clone(),
-            &settings.trust,
+            settings.trust,
             settings.upstream_routes,
             &limits,
             settings.observer,

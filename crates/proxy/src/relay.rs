@@ -51,7 +51,7 @@ pub(crate) async fn tunnel(
 ) -> Result<Upgraded, Failure> {
     let stream = reach(connector, proxy, target).await?;
     let broke = |error: hyper::Error| broke(&error, proxy);
-    let mut sender = connector.speak_http1(stream).await?;
+    let mut sender = connector.speak_http1(stream).await?.sender;
     let request = ask(proxy, target, via)?;
     let asking = sender.send_request(request);
     let response = match timeout(connector.answer, asking).await {

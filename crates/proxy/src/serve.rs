@@ -1,6 +1,7 @@
 //! Serving HTTP to a client of the proxy, on a bare connection.
 
 use std::convert::Infallible;
+use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,7 +12,10 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use lucarne_net::RequestId;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
 
 use crate::body::Body;
 use crate::connect;
@@ -24,7 +28,18 @@ use crate::session::Session;
 use crate::welcome;
 
 /// Serves a connection of a client to the proxy.
-pub(crate) async fn bare(core: Arc<Core>, stream: TcpStream, client: SocketAddr) {
+pub(crate) async fn bare(core: Arc<Core>, mut stream: TcpStream, client: SocketAddr) {
+    match begins_beyond_ascii(&core, &stream).await {
+        Ok(false) => {}
+        Ok(true) => {
+            core.stats.failed("http_request_error");
+            tracing::info!(%client, "the request line has letters beyond ASCII");
+            // A client that has gone need not be told.
+            let _ = refuse(&mut stream).await;
+            return;
+        }
+        Err(_late) => return,
+    }
     let (stream, interim) = InterimStream::new(stream);
     let session = Arc::new(Session {
         core: core.clone(),
@@ -46,6 +61,40 @@ pub(crate) async fn bare(core: Arc<Core>, stream: TcpStream, client: SocketAddr)
         ended = connection => tell(client, ended),
         () = core.reached(Phase::Cut) => {}
     }
+}
+
+/// Returns whether the first request line has a byte beyond ASCII, as far as it is there at once:
+/// hyper refuses it without a word.
+///
+/// # Errors
+/// The client has sent nothing for as long as it may.
+async fn begins_beyond_ascii(core: &Core, stream: &TcpStream) -> Result<bool, Elapsed> {
+    let mut bytes = [0; 512];
+    let peeked = tokio::select! {
+        peeked = timeout(core.limits.head, stream.peek(&mut bytes)) => peeked?,
+        () = core.reached(Phase::Closing) => return Ok(false),
+    };
+    // Of a connection that broke, hyper will know, too.
+    let read = peeked.unwrap_or(0);
+    let line = bytes[..read].split(|byte| *byte == b'\n').next();
+    let version = |line: &[u8]| line.windows(8).any(|part| part == b" HTTP/1.");
+    Ok(line.is_some_and(|line| !line.is_ascii() && version(line)))
+}
+
+async fn refuse(stream: &mut TcpStream) -> io::Result<()> {
+    const WHY: &str = "The request line has letters beyond ASCII. Host names with such letters are \
+                       written as xn--… (punycode), and paths with percent signs.\n";
+    // Closed with bytes unread, the connection would be reset before this is read.
+    let mut request = [0; 4096];
+    let _ = stream.read(&mut request).await?;
+    let length = WHY.len();
+    let response = format!(
+        "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\
+         Content-Length: {length}\r\nProxy-Status: lucarne; error=http_request_error\r\n\
+         Connection: close\r\n\r\n{WHY}"
+    );
+    stream.write_all(response.as_bytes()).await?;
+    stream.shutdown().await
 }
 
 /// Answers a request to the proxy.

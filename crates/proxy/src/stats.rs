@@ -22,6 +22,7 @@ pub(crate) struct Stats {
     pub(crate) tunnelled: Counter,
     pub(crate) distrusted: Counter,
     pub(crate) stalled: Counter,
+    pub(crate) unannounced: Counter,
     pub(crate) failures: Family<Kind, Counter>,
 }
 
@@ -60,6 +61,11 @@ impl Stats {
                 "stalled",
                 "Clients that did not finish their handshake in time",
                 &self.stalled,
+            ),
+            (
+                "unannounced_ends",
+                "Responses that servers ended without close_notify: passed on, perhaps incomplete",
+                &self.unannounced,
             ),
         ] {
             registry.register(name, help, counter.clone());

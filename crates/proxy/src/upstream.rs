@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::HeaderValue;
 use hyper_util::rt::TokioIo;
 use lucarne_mint::store::Host;
-use rustls::{ClientConfig, KeyLog, RootCertStore};
+use rustls::{ClientConfig, KeyLog};
 use tokio_util::either::Either;
 
 use crate::connector::Connector;
@@ -23,17 +23,7 @@ use crate::rules::Rules;
 use crate::stream::Rewind;
 use crate::target::Target;
 use crate::upstream_proxy::{UpstreamProxy, UpstreamRoute};
-use crate::verify::Verifier;
-
-/// The servers that are believed.
-#[derive(Clone, Debug)]
-pub struct Trust {
-    /// The CAs that may vouch for servers.
-    pub roots: Arc<RootCertStore>,
-    /// Believe every server. The proxy's clients cannot tell then whom they
-    /// talk to.
-    pub insecure: bool,
-}
+use crate::verify::{Trust, Verifier};
 
 /// The ways to servers, and the certificates that they are shown.
 #[derive(Clone, Debug, Default)]
@@ -57,17 +47,14 @@ pub(crate) struct Upstream {
 impl Upstream {
     pub(crate) fn new(
         rules: Arc<ArcSwap<Rules>>,
-        trust: &Trust,
+        trust: Trust,
         upstream_routes: UpstreamRoutes,
         limits: &Limits,
         observer: Option<Arc<Observer>>,
         key_log: Option<Arc<dyn KeyLog>>,
     ) -> Result<Self, rustls::Error> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let roots = trust.roots.clone();
-        let verifier = Verifier::new(roots, trust.insecure, observer, provider.clone())
-            .map_err(|error| rustls::Error::General(error.to_string()))?;
-        let verifier = Arc::new(verifier);
+        let verifier = Arc::new(Verifier::new(trust, observer));
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .dangerous()

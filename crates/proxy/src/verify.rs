@@ -2,45 +2,105 @@
 //! and shown to whoever observes.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use lucarne_ct::Fingerprint;
+use lucarne_mint::store::Host;
 use parking_lot::Mutex;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{VerifierBuilderError, WebPkiServerVerifier};
-use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, SignatureScheme};
 
 use crate::certificate_summary::CertificateSummary;
 use crate::observe::Observer;
+use crate::pattern::HostPattern;
 
 /// Certificates that were wrong, and are remembered.
 const REMEMBERED: usize = 64;
 
-/// Checks certificates of servers.
+type Verified = Result<ServerCertVerified, Error>;
+
+/// The servers that are believed.
+#[derive(Clone, Debug)]
+pub struct Trust {
+    /// The trusted certificates, of CAs and of servers.
+    pub trusted: lucarne_net::Trust,
+    /// Hosts of which any certificate is accepted. The proxy's clients cannot tell then which
+    /// server they talk to.
+    pub insecure: Vec<HostPattern>,
+    /// Hosts of which only the certificates with these fingerprints are accepted, whatever else
+    /// is in them.
+    pub fingerprints: Vec<(HostPattern, Fingerprint)>,
+}
+
+/// Verifies the certificates of servers.
 pub(crate) struct Verifier {
-    webpki: Arc<WebPkiServerVerifier>,
-    /// Takes every certificate. The handshake must still be signed by its key.
-    insecure: bool,
+    trusting: lucarne_net::Verifier,
+    any: lucarne_net::Verifier,
+    trust: Trust,
     observer: Option<Arc<Observer>>,
     /// The handshake tells that a certificate is wrong, but not what stands in
     /// it: name and certificate of the last ones.
     wrong: Mutex<VecDeque<(String, Option<CertificateSummary>)>>,
 }
 
+/// A certificate that is not one of those whose fingerprints are configured.
+#[derive(Debug, thiserror::Error)]
+#[error("the certificate has another fingerprint than those configured for this host: {0}")]
+struct OtherFingerprint(Fingerprint);
+
+impl From<OtherFingerprint> for Error {
+    fn from(error: OtherFingerprint) -> Self {
+        CertificateError::Other(OtherError(Arc::new(error))).into()
+    }
+}
+
 impl Verifier {
-    pub(crate) fn new(
-        roots: Arc<RootCertStore>,
-        insecure: bool,
-        observer: Option<Arc<Observer>>,
-        provider: Arc<CryptoProvider>,
-    ) -> Result<Self, VerifierBuilderError> {
-        Ok(Verifier {
-            webpki: WebPkiServerVerifier::builder_with_provider(roots, provider).build()?,
-            insecure,
+    pub(crate) fn new(trust: Trust, observer: Option<Arc<Observer>>) -> Self {
+        Verifier {
+            trusting: lucarne_net::Verifier::trusting(trust.trusted.clone()),
+            any: lucarne_net::Verifier::accepting_any(),
+            trust,
             observer,
             wrong: Mutex::default(),
+        }
+    }
+
+    /// Checks a certificate by its fingerprint, if the host has any; else, whether any
+    /// certificate is accepted. `None` if only trusted certificates are.
+    fn exception(&self, name: &ServerName<'_>, leaf: &CertificateDer<'_>) -> Option<Verified> {
+        let host = match name {
+            ServerName::IpAddress(ip) => Some(Host::from(IpAddr::from(*ip))),
+            name => Host::parse(&name.to_str()).ok(),
+        }?;
+        let pinned = self.trust.fingerprints.iter();
+        let pinned = pinned.filter(|(hosts, _)| hosts.matches_host(&host));
+        let pinned: Vec<_> = pinned.map(|(_, fingerprint)| *fingerprint).collect();
+        if pinned.is_empty() {
+            let mut insecure = self.trust.insecure.iter();
+            let any = insecure.any(|hosts| hosts.matches_host(&host));
+            return any.then(|| Ok(ServerCertVerified::assertion()));
+        }
+        let found = Fingerprint::of(leaf);
+        Some(match pinned.contains(&found) {
+            true => Ok(ServerCertVerified::assertion()),
+            false => Err(OtherFingerprint(found).into()),
         })
+    }
+
+    /// The verifier of a handshake's signature. A key that cannot be verified is accepted with a
+    /// certificate that proves nothing, never with one that is known by its fingerprint.
+    fn of_signature(&self, leaf: &CertificateDer<'_>) -> &lucarne_net::Verifier {
+        let pinned = || {
+            let found = Fingerprint::of(leaf);
+            let mut all = self.trust.fingerprints.iter();
+            all.any(|(_, fingerprint)| *fingerprint == found)
+        };
+        match self.trust.insecure.is_empty() || pinned() {
+            true => &self.trusting,
+            false => &self.any,
+        }
     }
 
     /// Returns what stood in the certificate that was wrong for this name.
@@ -62,7 +122,7 @@ impl Verifier {
 impl std::fmt::Debug for Verifier {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Verifier")
-            .field("insecure", &self.insecure)
+            .field("trust", &self.trust)
             .finish_non_exhaustive()
     }
 }
@@ -84,17 +144,14 @@ impl ServerCertVerifier for Verifier {
             // rustls does not ask for SCTs in TLS: hardly a server has them there.
             observer.seen(&name.to_str(), &chain, ocsp, &[]);
         }
-        let verified = self
-            .webpki
-            .verify_server_cert(leaf, intermediates, name, ocsp, now);
-        match verified {
-            Err(_) if self.insecure => Ok(ServerCertVerified::assertion()),
-            Err(error) => {
-                self.remember(name, leaf);
-                Err(error)
-            }
-            verified => verified,
+        let verified = self.exception(name, leaf).unwrap_or_else(|| {
+            self.trusting
+                .verify_server_cert(leaf, intermediates, name, ocsp, now)
+        });
+        if verified.is_err() {
+            self.remember(name, leaf);
         }
+        verified
     }
 
     fn verify_tls12_signature(
@@ -103,7 +160,7 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.webpki
+        self.of_signature(certificate)
             .verify_tls12_signature(message, certificate, signed)
     }
 
@@ -113,64 +170,11 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.webpki
+        self.of_signature(certificate)
             .verify_tls13_signature(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.webpki.supported_verify_schemes()
-    }
-}
-
-/// The problem with a certificate, for people.
-pub(crate) fn explain(error: &CertificateError) -> String {
-    match error {
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            "The certificate has expired.".to_owned()
-        }
-        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            "The certificate is not valid yet: look at the clocks of the server and the proxy."
-                .to_owned()
-        }
-        CertificateError::NotValidForName => {
-            "The certificate is for other names than the one asked for.".to_owned()
-        }
-        CertificateError::NotValidForNameContext { presented, .. } => format!(
-            "The certificate is for other names than the one asked for: {}.",
-            names(presented)
-        ),
-        CertificateError::UnknownIssuer => {
-            "The certificate was issued by a CA that the proxy does not trust, or intermediate \
-             certificates are missing."
-                .to_owned()
-        }
-        CertificateError::Revoked => "The certificate has been revoked.".to_owned(),
-        CertificateError::BadSignature => {
-            "The certificate was not signed by the CA that it names.".to_owned()
-        }
-        CertificateError::BadEncoding => "The certificate cannot be read.".to_owned(),
-        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
-            "The certificate is not meant for servers.".to_owned()
-        }
-        other => format!("The certificate is not valid: {other}."),
-    }
-}
-
-fn names(presented: &[String]) -> String {
-    const SHOWN: usize = 8;
-    if presented.is_empty() {
-        return "it names none".to_owned();
-    }
-    let shown: Vec<&str> = presented
-        .iter()
-        .take(SHOWN)
-        .map(|name| {
-            name.trim_start_matches("DnsName(\"")
-                .trim_end_matches("\")")
-        })
-        .collect();
-    match presented.len().checked_sub(SHOWN) {
-        Some(more @ 1..) => format!("{} and {more} more", shown.join(", ")),
-        _ => shown.join(", "),
+        self.trusting.supported_verify_schemes()
     }
 }

@@ -6,10 +6,11 @@ mod common;
 
 use std::sync::Arc;
 
+use common::Setup;
 use common::client;
 use common::origin::Origin;
-use common::{Setup, eventually};
 use lucarne_mint::store::{MemoryStore, StoreOptions};
+use lucarne_testkit::until;
 
 #[tokio::test]
 async fn hosts_without_end_take_no_memory() {
@@ -39,7 +40,7 @@ async fn hosts_without_end_take_no_memory() {
     let grown = rss().saturating_sub(before);
     let stats = rig.proxy.store_stats();
     assert!(stats.generated >= 2000, "{stats:?}");
-    eventually("the store is within its bound", || {
+    until("the store is within its bound", || {
         rig.proxy.store_stats().bytes <= BOUND
     })
     .await;

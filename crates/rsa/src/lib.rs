@@ -32,7 +32,6 @@
 //!
 //! It takes as long as its input makes it take: verification handles nothing secret. Never sign
 //! with it.
-#![cfg_attr(test, allow(clippy::unwrap_used))]
 // What other processors leave unused is tested there, too.
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 

@@ -11,6 +11,7 @@ pub(crate) fn decode(coding: &str, body: &[u8], most: u64) -> Option<io::Result<
         // zlib, as it is specified; or without its frame, as some servers send it.
         "deflate" => match all(flate2::read::ZlibDecoder::new(body), most, &mut plain) {
             Ok(()) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Err(error),
             Err(_) => {
                 plain.clear();
                 all(flate2::read::DeflateDecoder::new(body), most, &mut plain)
@@ -26,8 +27,21 @@ pub(crate) fn decode(coding: &str, body: &[u8], most: u64) -> Option<io::Result<
 fn all(decoder: impl Read, most: u64, plain: &mut Vec<u8>) -> io::Result<()> {
     decoder.take(most.saturating_add(1)).read_to_end(plain)?;
     match plain.len() as u64 > most {
-        true => Err(io::Error::other(format!("it has more than {most} bytes"))),
+        true => Err(io::ErrorKind::FileTooLarge.into()),
         false => Ok(()),
+    }
+}
+
+/// What is wrong with a body that cannot be decoded, in words.
+pub(crate) fn problem(coding: &str, error: &io::Error, most: u64) -> String {
+    match error.kind() {
+        io::ErrorKind::FileTooLarge => {
+            format!(
+                "the body is larger than {} MiB when it is decoded ({coding})",
+                most >> 20
+            )
+        }
+        _ => format!("the body is not {coding}: {error}"),
     }
 }
 
@@ -59,7 +73,8 @@ mod tests {
         ] {
             let decoded = |most| decode(coding, &body, most).unwrap();
             assert_eq!(decoded(600).unwrap(), plain, "{coding}");
-            assert!(decoded(599).is_err(), "{coding}");
+            let too_large = decoded(599).unwrap_err().kind();
+            assert_eq!(too_large, io::ErrorKind::FileTooLarge, "{coding}");
             assert!(decode(coding, b"no such thing", 600).unwrap().is_err());
         }
         assert!(decode("br", &plain, 600).is_none());

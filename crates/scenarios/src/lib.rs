@@ -1,5 +1,4 @@
 //! Scenarios for the load test engine: Certificate Transparency logs, object stores.
-#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod acme;
 pub mod connection_options;
@@ -15,4 +14,4 @@ mod retry_after;
 pub mod s3;
 pub mod tls;
 
-pub use registry::{keys, scenarios};
+pub use registry::{keys, scenario, scenarios};

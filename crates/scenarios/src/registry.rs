@@ -10,6 +10,26 @@ use serde::de::DeserializeOwned;
 
 use crate::{acme, ct, proxy, rest, s3, tls};
 
+/// Whatever a scenario checks holds each time.
+const CHECKS: &str = "checks: rate==1";
+/// Requests have a response, and the right one.
+const FAILED: &str = "http_req_failed: rate<0.01";
+/// Connections that are kept do not break under load.
+const RESET: &str = "http_req_reset: rate<0.01";
+/// Submissions are accepted, and not put off (429, 503).
+const ACCEPTED: &str = "ct_accepted: rate>=0.99";
+/// Reads are served, and not put off.
+const THROTTLED: &str = "throttled: rate<0.01";
+
+/// The demands of most kinds.
+const USUAL: &[&str] = &[CHECKS, FAILED, RESET];
+
+/// The kind of this name.
+#[must_use]
+pub fn scenario(name: &str) -> Option<Kind> {
+    scenarios().into_iter().find(|kind| kind.name == name)
+}
+
 /// Every kind of scenario there is.
 #[must_use]
 pub fn scenarios() -> Vec<Kind> {
@@ -23,12 +43,14 @@ pub fn scenarios() -> Vec<Kind> {
             "ct-write",
             "submits certificates to Certificate Transparency logs, and verifies what they promise",
             ct::write::build,
-        ),
+        )
+        .demanding(&[CHECKS, FAILED, RESET, ACCEPTED]),
         kind(
             "ct-read",
             "reads Certificate Transparency logs, and verifies what they serve",
             ct::read::build,
-        ),
+        )
+        .demanding(&[CHECKS, FAILED, RESET, THROTTLED]),
         kind(
             "s3",
             "writes, reads and deletes objects in S3 stores",
@@ -86,6 +108,7 @@ where
         let options: O = typed::read(node, path, &known, report)?;
         Some(Box::new(move |seed| build(options.clone(), seed)))
     })
+    .demanding(USUAL)
 }
 
 /// The keys of `O` in a plan: its long flags, in k6's camelCase.

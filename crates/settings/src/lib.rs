@@ -5,7 +5,6 @@
 //! and [`Reader`]s take it apart key by key and write what is wrong into a
 //! [`Report`] instead of stopping; [`typed`] does the same for a type that
 //! derives `Deserialize`.
-#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod environment;
 mod keys;
@@ -16,6 +15,6 @@ pub mod typed;
 pub mod values;
 
 pub use keys::{nearest, unknown};
-pub use report::{Finding, Report};
+pub use report::{Finding, Report, Severity};
 pub use section::{Located, Reader, Section, join};
 pub use tree::{Node, Value};

@@ -15,11 +15,26 @@ pub struct Finding {
     pub message: String,
 }
 
+/// The consequence of a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// Nothing starts.
+    Problem,
+    /// One log does not start; the others do.
+    LogProblem,
+    /// Something starts once a store or a server responds.
+    Unavailable,
+    /// Everything starts.
+    Warning,
+}
+
 /// The findings about a file.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     file: Option<PathBuf>,
     problems: Vec<Finding>,
+    log_problems: Vec<Finding>,
+    unavailable: Vec<Finding>,
     warnings: Vec<Finding>,
 }
 
@@ -39,7 +54,7 @@ impl Report {
         key: impl Into<String>,
         message: impl Into<String>,
     ) {
-        add(&mut self.problems, line, key.into(), message.into());
+        self.add(Severity::Problem, line, key, message);
     }
 
     /// Something that will bite later.
@@ -49,7 +64,39 @@ impl Report {
         key: impl Into<String>,
         message: impl Into<String>,
     ) {
-        add(&mut self.warnings, line, key.into(), message.into());
+        self.add(Severity::Warning, line, key, message);
+    }
+
+    /// Adds a finding with its consequence, in file order. Equal findings count once: a wrong
+    /// value in `defaults` is found once for each log.
+    pub fn add(
+        &mut self,
+        severity: Severity,
+        line: Option<usize>,
+        key: impl Into<String>,
+        message: impl Into<String>,
+    ) {
+        let findings = match severity {
+            Severity::Problem => &mut self.problems,
+            Severity::LogProblem => &mut self.log_problems,
+            Severity::Unavailable => &mut self.unavailable,
+            Severity::Warning => &mut self.warnings,
+        };
+        let (key, message) = (key.into(), message.into());
+        let finding = Finding { line, key, message };
+        if let Err(place) = findings.binary_search(&finding) {
+            findings.insert(place, finding);
+        }
+    }
+
+    /// The findings with this consequence, in file order.
+    pub fn findings(&self, severity: Severity) -> &[Finding] {
+        match severity {
+            Severity::Problem => &self.problems,
+            Severity::LogProblem => &self.log_problems,
+            Severity::Unavailable => &self.unavailable,
+            Severity::Warning => &self.warnings,
+        }
     }
 
     /// The problems, in file order.
@@ -64,19 +111,18 @@ impl Report {
 
     /// Every problem, one a line, as `file:line: key: message`.
     pub fn problem_lines(&self) -> Vec<String> {
-        self.lines(&self.problems)
+        self.lines(Severity::Problem)
     }
 
     /// Every warning, in the same form.
     pub fn warning_lines(&self) -> Vec<String> {
-        self.lines(&self.warnings)
+        self.lines(Severity::Warning)
     }
 
-    fn lines(&self, findings: &[Finding]) -> Vec<String> {
-        findings
-            .iter()
-            .map(|finding| self.line_of(finding))
-            .collect()
+    /// The findings with this consequence, in the same form.
+    pub fn lines(&self, severity: Severity) -> Vec<String> {
+        let findings = self.findings(severity).iter();
+        findings.map(|finding| self.line_of(finding)).collect()
     }
 
     fn line_of(&self, finding: &Finding) -> String {
@@ -85,15 +131,6 @@ impl Report {
             (Some(file), None) => format!("{}: {finding}", file.display()),
             (None, _) => finding.to_string(),
         }
-    }
-}
-
-/// Keeps file order, and says nothing twice (a wrong value in `defaults` is
-/// met once for each log).
-fn add(findings: &mut Vec<Finding>, line: Option<usize>, key: String, message: String) {
-    let finding = Finding { line, key, message };
-    if let Err(place) = findings.binary_search(&finding) {
-        findings.insert(place, finding);
     }
 }
 

@@ -76,10 +76,10 @@ impl From<ScanError> for SyntaxError {
     }
 }
 
-/// Reads the first document of `yaml`; an empty file is an empty map.
+/// Reads `yaml`, which is one document; an empty file is an empty map.
 ///
 /// # Errors
-/// If it is not YAML.
+/// If it is not YAML, or there is a second document: its settings would be lost.
 pub fn parse(yaml: &str) -> Result<Node, SyntaxError> {
     let mut builder = Builder {
         events: Parser::new_from_str(yaml),
@@ -94,7 +94,11 @@ pub fn parse(yaml: &str) -> Result<Node, SyntaxError> {
                 });
             }
             (Event::StreamStart | Event::DocumentStart(..), _) => {}
-            (event, line) => return builder.node(event, line),
+            (event, line) => {
+                let root = builder.node(event, line)?;
+                builder.end()?;
+                return Ok(root);
+            }
         }
     }
 }
@@ -114,6 +118,24 @@ impl<'y, I: Iterator<Item = Spanned<'y>>> Builder<'y, I> {
                 None => return Ok((Event::StreamEnd, 0)),
                 Some((Event::Comment(..), _)) => {}
                 Some((event, span)) => return Ok((event, span.start.line())),
+            }
+        }
+    }
+
+    /// The end of the only document.
+    fn end(&mut self) -> Result<(), SyntaxError> {
+        loop {
+            match self.next()? {
+                (Event::StreamEnd, _) => return Ok(()),
+                (Event::DocumentStart(..), line) => {
+                    return Err(SyntaxError {
+                        line,
+                        message: "a second document begins here (`---`): a file has one; remove \
+                                  the line, or the settings after it"
+                            .into(),
+                    });
+                }
+                _ => {}
             }
         }
     }

@@ -1,26 +1,26 @@
 //! The log's side of the socket.
 
-use std::io;
+mod line;
+mod singles;
+
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lucarne_ct::{KeyError, LogId, PublicKey};
 use lucarne_tlog::{Frontier, Hash};
-use parking_lot::Mutex;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
 
+use self::line::Line;
+use self::singles::{NoResponse, Singles};
 use crate::guard::{Head, Leaf};
-use crate::wire::{
-    LONGEST_FRAME, Request, Status, WireError, Wish, decode_response, decode_signatures,
-};
+use crate::wire::{Request, Status, WireError, Wish, decode_response, decode_signatures};
 
-/// The time that an answer is waited for. The signer's disk may hang.
+/// The longest wait for a response. The signer's disk may hang.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Connections that are kept for the next request.
-const KEPT: usize = 4;
+/// Connections for the SCTs of rounds.
+const ROUND_CONNECTIONS: usize = 2;
 
 /// The bytes of leaves that go into one request: the signatures of a large round come by and by.
 const PART: usize = 1 << 20;
@@ -52,6 +52,12 @@ pub enum ClientError {
         /// Its words.
         problem: String,
     },
+    /// Too many SCTs of single entries are waited for already.
+    #[error("too many SCTs of old entries are waited for at the signer at {path}")]
+    Busy {
+        /// The socket.
+        path: PathBuf,
+    },
     /// The signer does not remember a head of that size.
     #[error("the signer remembers no such tree: {0}")]
     UnknownTree(String),
@@ -66,20 +72,28 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Returns whether the signer only has to come back.
+    /// Returns whether the same request may succeed later.
     pub fn is_passing(&self) -> bool {
-        matches!(self, Self::Away { .. } | Self::Failed { .. })
+        matches!(
+            self,
+            Self::Away { .. } | Self::Failed { .. } | Self::Busy { .. }
+        )
     }
 }
 
 /// A signer, for one log. What it gives is not believed before it was verified with the public
 /// key, which is known here.
+///
+/// Tree heads, the SCTs of rounds and the SCTs of single entries have connections of their own, each a few:
+/// however many clients submit known certificates again, no round waits for their SCTs.
 #[derive(Debug)]
 pub struct Client {
     path: PathBuf,
     spki: Vec<u8>,
     log_id: LogId,
-    idle: Mutex<Vec<UnixStream>>,
+    heads: Line,
+    rounds: Line,
+    singles: Arc<Singles>,
 }
 
 impl Client {
@@ -93,7 +107,9 @@ impl Client {
             path: path.to_owned(),
             log_id: PublicKey::from_spki(&spki)?.log_id(),
             spki,
-            idle: Mutex::default(),
+            heads: Line::new(path, 1),
+            rounds: Line::new(path, ROUND_CONNECTIONS),
+            singles: Arc::new(Singles::new(path)),
         })
     }
 
@@ -117,7 +133,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn last(&self) -> Result<Option<Vec<u8>>, ClientError> {
-        let note = self.ask(Wish::Last).await?;
+        let note = self.ask(&self.heads, Wish::Last).await?;
         Ok((!note.is_empty()).then_some(note))
     }
 
@@ -126,7 +142,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn head(&self, head: Head, proof: Vec<Hash>) -> Result<Vec<u8>, ClientError> {
-        self.ask(Wish::Head { head, proof }).await
+        self.ask(&self.heads, Wish::Head { head, proof }).await
     }
 
     /// Has the SCTs of all leaves signed that follow `before` in a signed tree; `leaf` gives the one
@@ -153,7 +169,8 @@ impl Client {
                 before: before.clone(),
                 leaves: [known(&hashes[..from]), shown, known(&hashes[to..])].concat(),
             };
-            signed(from, self.signatures(wish, to - from).await?);
+            let response = self.ask(&self.rounds, wish).await?;
+            signed(from, self.signatures(&response, to - from)?);
             from = to;
         }
         Ok(())
@@ -170,34 +187,52 @@ impl Client {
         leaf: &[u8],
         proof: Vec<Hash>,
     ) -> Result<Vec<u8>, ClientError> {
-        let wish = Wish::Leaf {
+        let frame = self.frame(Wish::Leaf {
             size,
             index,
             proof,
             leaf,
+        });
+        let response = match self.singles.ask(frame).await {
+            Ok(response) => self.done(&response)?,
+            Err(NoResponse::Busy) => {
+                return Err(ClientError::Busy {
+                    path: self.path.clone(),
+                });
+            }
+            Err(NoResponse::Late) => return Err(self.late()),
+            Err(NoResponse::Failed(problem)) => return Err(self.away(problem)),
         };
-        Ok(self.signatures(wish, 1).await?.swap_remove(0))
+        Ok(self.signatures(&response, 1)?.swap_remove(0))
     }
 
-    async fn signatures(&self, wish: Wish<'_>, count: usize) -> Result<Vec<Vec<u8>>, ClientError> {
-        let answer = self.ask(wish).await?;
-        let signatures = decode_signatures(&answer).map_err(|error| self.confused(error))?;
+    fn signatures(&self, response: &[u8], count: usize) -> Result<Vec<Vec<u8>>, ClientError> {
+        let signatures = decode_signatures(response).map_err(|error| self.confused(error))?;
         match signatures.len() == count {
             true => Ok(signatures),
             false => Err(self.confused(WireError::Malformed("too many or too few signatures"))),
         }
     }
 
-    /// Asks, and returns what follows the status of an answer.
-    async fn ask(&self, wish: Wish<'_>) -> Result<Vec<u8>, ClientError> {
+    /// Sends a request on one of these connections, and returns what follows the status of the response.
+    async fn ask(&self, line: &Line, wish: Wish<'_>) -> Result<Vec<u8>, ClientError> {
+        let frame = self.frame(wish);
+        let turn = line.turn().await;
+        match tokio::time::timeout(PATIENCE, turn.exchange(&[frame])).await {
+            Ok(Ok(mut responses)) => self.done(&responses.swap_remove(0)),
+            Ok(Err(error)) => Err(self.away(error.to_string())),
+            Err(_) => Err(self.late()),
+        }
+    }
+
+    fn frame(&self, wish: Wish<'_>) -> Vec<u8> {
         let log_id = self.log_id;
-        let frame = Request { log_id, wish }.encode();
-        let answer = match tokio::time::timeout(PATIENCE, self.exchange(&frame)).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(error)) => return Err(self.away(error.to_string())),
-            Err(_) => return Err(self.away(format!("no answer in {} s", PATIENCE.as_secs()))),
-        };
-        let (status, rest) = decode_response(&answer).map_err(|error| self.confused(error))?;
+        Request { log_id, wish }.encode()
+    }
+
+    /// Returns what follows the status of a response to a request that was granted.
+    fn done(&self, response: &[u8]) -> Result<Vec<u8>, ClientError> {
+        let (status, rest) = decode_response(response).map_err(|error| self.confused(error))?;
         let text = || String::from_utf8_lossy(rest).into_owned();
         let path = || self.path.clone();
         match status {
@@ -218,34 +253,8 @@ impl Client {
         }
     }
 
-    /// Sends a frame and reads the answer. All requests may be made twice: one that a connection
-    /// was kept for, whose signer is another by now, is made again on a new one.
-    async fn exchange(&self, frame: &[u8]) -> io::Result<Vec<u8>> {
-        let kept = self.idle.lock().pop();
-        if let Some(kept) = kept
-            && let Ok(answer) = self.exchange_on(kept, frame).await
-        {
-            return Ok(answer);
-        }
-        self.idle.lock().clear();
-        let stream = UnixStream::connect(&self.path).await?;
-        self.exchange_on(stream, frame).await
-    }
-
-    async fn exchange_on(&self, mut stream: UnixStream, frame: &[u8]) -> io::Result<Vec<u8>> {
-        stream.write_all(frame).await?;
-        let length = stream.read_u32().await? as usize;
-        if length > LONGEST_FRAME {
-            let problem = "it answers with more than a frame";
-            return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
-        }
-        let mut answer = vec![0; length];
-        stream.read_exact(&mut answer).await?;
-        let mut idle = self.idle.lock();
-        if idle.len() < KEPT {
-            idle.push(stream);
-        }
-        Ok(answer)
+    fn late(&self) -> ClientError {
+        self.away(format!("no answer in {} s", PATIENCE.as_secs()))
     }
 
     fn away(&self, problem: String) -> ClientError {
@@ -276,3 +285,6 @@ fn part(mut places: Range<usize>, leaf: impl Fn(usize) -> Vec<u8>) -> Vec<Vec<u8
     }
     part
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,11 +17,12 @@
 //! | `wire` | the bytes on the socket |
 //! | `server` | threads that answer; no async runtime, no network |
 //! | `client` | the log's side, on tokio |
-#![cfg_attr(test, allow(clippy::unwrap_used))]
+//! | `seldom` | log lines that others can cause |
 
 mod client;
 mod guard;
 mod memory;
+mod seldom;
 mod server;
 mod signing;
 #[cfg(feature = "pkcs11")]
@@ -31,6 +32,7 @@ pub mod wire;
 pub use client::{Client, ClientError};
 pub use guard::{Guard, Head, Refusal};
 pub use memory::{Memory, MemoryDirectory, MemoryError};
+pub use seldom::Seldom;
 pub use server::{Server, ServerError};
 pub use signing::{SignError, SigningLog};
 #[cfg(feature = "pkcs11")]

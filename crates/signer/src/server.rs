@@ -9,16 +9,19 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use lucarne_ct::LogId;
+use lucarne_x509::now_ms;
 
 use crate::memory::MemoryDirectory;
+use crate::seldom::Seldom;
 use crate::signing::{SignError, SigningLog};
 use crate::wire::{LONGEST_FRAME, Request, Status, Wish, encode_response, encode_signatures};
 
-/// Connections at a time: they may have a frame each.
-const MOST_CONNECTIONS: usize = 16;
+/// Connections at a time for each log: they may have a frame each. A server has
+/// [a few](crate::Client) for each, and there are two servers while one takes over from another.
+const CONNECTIONS_PER_LOG: usize = 16;
 
 /// The time that a request may take to arrive once it has begun, and a response to leave.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -39,6 +42,14 @@ pub enum ServerError {
     },
 }
 
+/// Anybody who reaches the socket can cause these log lines.
+#[derive(Debug, Default)]
+struct Refusals {
+    unaccepted: Seldom,
+    strangers: Seldom,
+    too_many: Seldom,
+}
+
 /// A signer that listens.
 #[derive(Debug)]
 pub struct Server {
@@ -47,6 +58,9 @@ pub struct Server {
     /// Users who may ask.
     users: Vec<u32>,
     connections: Arc<AtomicUsize>,
+    most_connections: usize,
+    /// Log lines about connections that were not accepted.
+    refusals: Refusals,
     /// Held, so that no other signer has it.
     _memory: MemoryDirectory,
 }
@@ -76,12 +90,14 @@ impl Server {
             path: path.to_owned(),
             source,
         })?;
-        let logs = logs.into_iter().map(|log| (log.log_id(), log)).collect();
+        let logs: HashMap<_, _> = logs.into_iter().map(|log| (log.log_id(), log)).collect();
         Ok(Self {
             listener,
+            most_connections: logs.len() * CONNECTIONS_PER_LOG,
             logs: Arc::new(logs),
             users,
             connections: Arc::default(),
+            refusals: Refusals::default(),
             _memory: memory,
         })
     }
@@ -92,7 +108,9 @@ impl Server {
             match self.listener.accept() {
                 Ok((stream, _)) => self.begin(stream),
                 Err(error) => {
-                    tracing::error!(%error, "no connection can be accepted");
+                    if let Some(left_out) = self.refusals.unaccepted.due() {
+                        tracing::error!(%error, left_out, "no connection can be accepted");
+                    }
                     std::thread::sleep(Duration::from_millis(100));
                 }
             }
@@ -105,14 +123,21 @@ impl Server {
             Err(error) => return tracing::error!(%error, "a peer does not say who it is"),
         };
         if !self.users.contains(&peer) {
-            return tracing::error!(
-                uid = peer,
-                "refused: this user may not have anything signed"
-            );
+            if let Some(left_out) = self.refusals.strangers.due() {
+                tracing::error!(
+                    uid = peer,
+                    left_out,
+                    "refused: this user may not have anything signed"
+                );
+            }
+            return;
         }
-        let slot = Slot::take(&self.connections);
-        let Some(slot) = slot else {
-            return tracing::error!("refused: {MOST_CONNECTIONS} connections are open");
+        let most = self.most_connections;
+        let Some(slot) = Slot::take(&self.connections, most) else {
+            if let Some(left_out) = self.refusals.too_many.due() {
+                tracing::error!(left_out, "refused: {most} connections are open");
+            }
+            return;
         };
         let logs = self.logs.clone();
         let thread = std::thread::Builder::new().name("lucarne-signer".into());
@@ -132,9 +157,9 @@ impl Server {
 struct Slot(Arc<AtomicUsize>);
 
 impl Slot {
-    fn take(taken: &Arc<AtomicUsize>) -> Option<Self> {
+    fn take(taken: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
         let slot = Self(taken.clone());
-        (taken.fetch_add(1, Ordering::SeqCst) < MOST_CONNECTIONS).then_some(slot)
+        (taken.fetch_add(1, Ordering::SeqCst) < most).then_some(slot)
     }
 }
 
@@ -242,11 +267,6 @@ fn signed(log: &SigningLog, wish: Wish<'_>) -> Result<Vec<u8>, SignError> {
             log.sign_leaf(size, index, leaf, &proof)?
         ])),
     }
-}
-
-fn now_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |now| now.as_millis() as u64)
 }
 
 #[cfg(test)]

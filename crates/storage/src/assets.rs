@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::{AssetError, OpenFile, Stats};
+use crate::{AssetError, OpenFile, Repairs, Stats};
 
 /// The public files of one log, and the journal that makes its rounds durable.
 ///
@@ -26,7 +26,7 @@ use crate::{AssetError, OpenFile, Stats};
 /// seems to be there already: after a power failure only the journal is known
 /// to be whole.
 #[async_trait]
-pub trait Assets: Send + Sync + 'static {
+pub trait Assets: Repairs + 'static {
     /// Appends a round to the journal. When this returns, the record is on
     /// stable storage (POSIX: one append, one `fdatasync`; object stores: one
     /// object).
@@ -50,6 +50,19 @@ pub trait Assets: Send + Sync + 'static {
     /// [`AssetError::Damaged`] for damage anywhere else, with file and offset.
     async fn staged(&self) -> Result<Vec<Bytes>, AssetError>;
 
+    /// As [`staged`](Self::staged), if that finds damage and the caller has verified a
+    /// published checkpoint of `size` entries. Where all that is published [is
+    /// durable](Self::publishes_durably), damaged records that it covers are left out:
+    /// no recovery needs them.
+    ///
+    /// # Errors
+    ///
+    /// As [`staged`](Self::staged).
+    async fn staged_beyond(&self, size: u64) -> Result<Vec<Bytes>, AssetError> {
+        let _ = size;
+        self.staged().await
+    }
+
     /// Makes each file visible to readers, atomically, but not necessarily
     /// durable. Files of one call may appear in any order; those of a later
     /// call appear after those of an earlier one that has returned.
@@ -61,6 +74,21 @@ pub trait Assets: Send + Sync + 'static {
     /// one that was read, since [`staged`](Self::staged) was called, or
     /// published last: then it stays.
     async fn publish(&self, assets: Vec<Asset>) -> Result<(), AssetError>;
+
+    /// Confirms, before a round is committed, that the published checkpoint is the one that was read, since
+    /// [`staged`](Self::staged) was called, or published last. Where a [`publish`](Self::publish) that
+    /// replaces another one fails in one step, it is enough to notice it then.
+    ///
+    /// # Errors
+    /// [`AssetError::Overtaken`] if another one is there: another process publishes this log, too.
+    async fn confirm_published(&self) -> Result<(), AssetError> {
+        Ok(())
+    }
+
+    /// Names another process of this machine that has files of the log open, in words, if one is known.
+    fn others(&self) -> Option<String> {
+        None
+    }
 
     /// Makes everything durable that was published before the call, then drops
     /// staged records with `new_size <= size` (in whole segments, so some may
@@ -114,6 +142,13 @@ pub trait Assets: Send + Sync + 'static {
 
     /// The widths that are present under `<tile_path>.p/`, ascending.
     async fn partials(&self, tile_path: &str) -> Result<Vec<u16>, AssetError>;
+
+    /// The names of what is in the directory of this tile, files and directories, in any order;
+    /// `None` if there is no cheap way to list them.
+    async fn beside(&self, tile_path: &str) -> Result<Option<Vec<String>>, AssetError> {
+        let _ = tile_path;
+        Ok(None)
+    }
 
     /// Bytes that can still be written; `None` where that has no meaning. An
     /// object store is asked for its checkpoint, to see whether it answers.

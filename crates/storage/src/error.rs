@@ -158,13 +158,15 @@ pub enum AssetError {
     },
     /// The checkpoint in the bucket is not the one that this log put there.
     #[error(
-        "{place} is not what this log published last: somebody else publishes there, or an older \
+        "{place} is not what this log published last: somebody else publishes there{}, or an older \
          one was put back. Two processes must never run one log, and never with two locks: find \
-         the other one before anything else"
+         the other one before anything else", perhaps(.by)
     )]
     Overtaken {
         /// The checkpoint and the bucket.
         place: String,
+        /// The process that has files of the log open, if one is known.
+        by: Option<String>,
     },
     /// The store shows a certificate that this machine does not trust.
     #[error(
@@ -273,6 +275,11 @@ impl AssetError {
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Full { .. })
     }
+}
+
+fn perhaps(holder: &Option<String>) -> String {
+    let named = |holder| format!(", perhaps {holder}");
+    holder.as_ref().map_or_else(String::new, named)
 }
 
 fn owner(pid: &Option<u32>, machine: &Option<String>) -> String {

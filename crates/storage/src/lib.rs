@@ -14,14 +14,13 @@
 //! Databases and object stores are cargo features (`sqlite`, `mysql`, `postgres`,
 //! `object-stores`). A place that a build leaves out is refused with [`NotBuilt`].
 
-#![cfg_attr(test, allow(clippy::unwrap_used))]
-
 mod assets;
 mod blocking_pool;
 mod cache;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod error;
+mod file;
 pub mod guards;
 mod journal_contents;
 mod lease;
@@ -47,6 +46,7 @@ mod stats;
 pub use assets::{Asset, AssetKind, Assets, Encoding, ForReader};
 pub use cache::CachedAssets;
 pub use error::{AssetError, NotBuilt};
+pub use file::{max_file_bytes, read_file};
 pub use journal_contents::{JournalContents, StagedRecord, TornTail};
 pub use lease::{HolderId, Lease, LeaseError};
 pub use lock::{Lock, LockError, LogId};
@@ -58,7 +58,7 @@ pub use object::ObjectStoreConfig;
 pub use objectlock::ObjectLock;
 pub use observe::{Observer, Operation, Outcome};
 pub use openfile::OpenFile;
-pub use posix::{PosixAssets, PosixRepairs};
-pub use repairs::Repairs;
+pub use posix::{Holder, Holders, PosixAssets, PosixRepairs, holders, make_private_directory};
+pub use repairs::{Removed, Repairs};
 pub use sql::{SqlLock, TesseraState};
 pub use stats::Stats;

@@ -95,7 +95,7 @@ fn conflict(found: &Option<Vec<u8>>) -> &'static str {
     match found {
         Some(_) => {
             "holds another checkpoint than this log signed last. Another process signs for \
-             this log, or the lock was changed by hand; this one must not go on"
+             this log, or the lock was changed by hand; this one goes on only once that one has ended"
         }
         None => {
             "holds no checkpoint of this log any more. The lock was replaced or emptied; \

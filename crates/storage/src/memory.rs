@@ -1,14 +1,15 @@
 //! [`MemoryAssets`] and [`MemoryLock`]: for tests. They keep every promise of
 //! the traits except, of course, surviving the process.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::{Asset, AssetError, Assets, Lock, LockError, LogId, Stats, path};
+use crate::repairs::KEPT;
+use crate::{Asset, AssetError, Assets, Lock, LockError, LogId, Repairs, Stats, path};
 
 /// A call on [`MemoryAssets`], for [`MemoryAssets::inject`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +108,22 @@ impl MemoryAssets {
 }
 
 #[async_trait]
+impl Repairs for MemoryAssets {
+    async fn replace(&self, asset: Asset) -> Result<Option<String>, AssetError> {
+        path::check(&asset.path)?;
+        let mut files = self.inner.files.lock();
+        let mut kept = None;
+        if let Some(wrong) = files.remove(&asset.path) {
+            let name = (1..).map(|number| format!("{KEPT}/{}-{number}", asset.path));
+            kept = name.into_iter().find(|name| !files.contains_key(name));
+            files.extend(kept.clone().map(|name| (name, wrong)));
+        }
+        files.insert(asset.path, asset.bytes);
+        Ok(kept)
+    }
+}
+
+#[async_trait]
 impl Assets for MemoryAssets {
     async fn stage(&self, new_size: u64, record: Bytes) -> Result<(), AssetError> {
         self.journaled(Operation::Stage)?;
@@ -172,6 +189,15 @@ impl Assets for MemoryAssets {
         let mut widths: Vec<u16> = names.filter_map(path::width).collect();
         widths.sort_unstable();
         Ok(widths)
+    }
+
+    async fn beside(&self, tile_path: &str) -> Result<Option<Vec<String>>, AssetError> {
+        self.fault(Operation::Get)?;
+        let directory = path::directory(tile_path)?;
+        let files = self.inner.files.lock();
+        let paths = files.keys().filter_map(|path| path.strip_prefix(directory));
+        let names: BTreeSet<&str> = paths.filter_map(|rest| rest.split('/').next()).collect();
+        Ok(Some(names.into_iter().map(Into::into).collect()))
     }
 
     async fn headroom(&self) -> Result<Option<u64>, AssetError> {

@@ -19,6 +19,12 @@ fn component(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && name.len() <= 255 && name.bytes().all(allowed)
 }
 
+/// The directory of a tile, with the slash at its end.
+pub(crate) fn directory(tile_path: &str) -> Result<&str, AssetError> {
+    let path = check(tile_path)?;
+    Ok(&path[..path.rfind('/').map_or(0, |slash| slash + 1)])
+}
+
 /// The width that the name of a partial tile's file says: 1 to 255, in decimal
 /// without leading zeros (static-ct-api, "Partial tiles").
 pub(crate) fn width(name: &str) -> Option<u16> {

@@ -18,4 +18,24 @@ pub trait Repairs: Send + Sync {
     ///
     /// What was there is then still at its path, or kept.
     async fn replace(&self, asset: Asset) -> Result<Option<String>, AssetError>;
+
+    /// Removes damaged rounds from the journal that a published checkpoint of `size` entries,
+    /// which the caller has verified, covers; where a recovery can need them, none.
+    ///
+    /// # Errors
+    ///
+    /// Some of them may then have been removed.
+    async fn remove_damaged_rounds(&self, size: u64) -> Result<Vec<Removed>, AssetError> {
+        let _ = size;
+        Ok(Vec::new())
+    }
+}
+
+/// A damaged file that was removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removed {
+    /// The place where it was.
+    pub file: String,
+    /// The place where it is kept.
+    pub kept: String,
 }

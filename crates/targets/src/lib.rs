@@ -9,7 +9,6 @@
 //! All of them show certificates of one [`Authority`], made when they start.
 //! They end with their values. For tests and for people who try plans
 //! (`cargo xtask targets up`); used by nothing that ships.
-#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod authority;
 mod f5;

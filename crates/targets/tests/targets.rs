@@ -94,6 +94,11 @@ async fn the_inventory_validates_lists_and_remembers() {
         let (status, said, _) = ask(&mut client, post.clone(), beat, &headers, "{}").await;
         assert_eq!((status, &said["heartbeats"]), (200, &beats.into()));
     }
+    for agent in ["00000", "05001", "7"] {
+        let beat = format!("/api/v1/agents/ag-loadtest-{agent}/heartbeat");
+        let (status, _, _) = ask(&mut client, post.clone(), &beat, &headers, "{}").await;
+        assert_eq!(status, 404, "{agent}");
+    }
 }
 
 #[tokio::test]

@@ -1,12 +1,20 @@
 /* Loaded into a process before the C library: makes files of it fail or hang.
  *
- * $LUCARNE_BAD_DISK is a directory. A file `lose`, `hang`, `fail` or `watch` in it
+ * $LUCARNE_BAD_DISK is a directory. A file in it that has the name of a fault
  * holds a part of the paths that are meant.
  *
  * `lose`: the next write to such a path is lost as a kernel loses one. Whoever
  * reads sees it, one sync of the file fails, all later ones succeed, and the
  * disk never has it: `lost-<inode>-<offset>` is what is there instead. It is
  * gone once the same bytes are written again.
+ *
+ * `lie`: as `lose`, but no sync fails. Direct reads show what the disk has.
+ *
+ * `cached`: as long as it is there, such paths have no direct reads.
+ *
+ * `readonly`: as long as it is there, such paths are on a read-only file system.
+ *
+ * `quota`: as long as it is there, nothing is added to such files, and none is made.
  *
  * `hang`: as long as it is there, whoever opens, reads, writes, syncs or looks waits.
  *
@@ -22,6 +30,7 @@
  * directory, the process is killed.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -110,17 +119,31 @@ static void note(const char *what, const char *path, unsigned long long inode) {
     syscall(SYS_close, seen);
 }
 
+/* Whether this fault refuses a change of the path, with this error. */
+static int refused(const char *path, const char *fault, int error) {
+    if (!meant(fault, path)) return 0;
+    errno = error;
+    return 1;
+}
+
+static int read_only(const char *path) { return refused(path, "readonly", EROFS); }
+
+static int barred(const char *path) {
+    return read_only(path) || refused(path, "quota", EDQUOT);
+}
+
 /* What is to be known of a write before it is made. Whether it fails. */
 static int writing(int fd, size_t length, off64_t offset) {
     int saved = errno;
     char path[512], file[512];
     struct stat status;
-    if (bad(path_of(fd, path))) return 1;
-    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) {
+    if (bad(path_of(fd, path)) || (length > 0 ? barred(path) : read_only(path))) return 1;
+    if (length > 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) {
         changing();
         note("write", path, status.st_ino);
         named(file, "lost-%llu-%llu", status.st_ino, offset);
-        if (!meant("lose", path)) {
+        int lie = meant("lie", path);
+        if (!lie && !meant("lose", path)) {
             syscall(SYS_unlinkat, AT_FDCWD, file, 0);
         } else {
             char *old = calloc(1, length);
@@ -129,9 +152,11 @@ static int writing(int fd, size_t length, off64_t offset) {
             syscall(SYS_write, lost, old, length);
             syscall(SYS_close, lost);
             free(old);
-            named(file, "failing-%llu", status.st_ino, 0);
-            syscall(SYS_close, syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT, 0600));
-            named(file, "lose", 0, 0);
+            if (!lie) {
+                named(file, "failing-%llu", status.st_ino, 0);
+                syscall(SYS_close, syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT, 0600));
+            }
+            named(file, lie ? "lie" : "lose", 0, 0);
             syscall(SYS_unlinkat, AT_FDCWD, file, 0);
         }
     }
@@ -170,17 +195,46 @@ ssize_t writev(int fd, const struct iovec *parts, int count) {
     if (writing(fd, n, lseek64(fd, 0, SEEK_CUR))) return -1;
     return syscall(SYS_writev, fd, parts, count);
 }
+/* What a direct read of `n` bytes at `at` shows: the disk's bytes where writes were lost. */
+static void as_on_disk(int fd, char *bytes, ssize_t n, off64_t at) {
+    struct stat status;
+    struct dirent *entry;
+    if (n <= 0 || !(fcntl(fd, F_GETFL) & O_DIRECT) || fstat(fd, &status) != 0) return;
+    DIR *faults = opendir(place());
+    while (faults && (entry = readdir(faults))) {
+        unsigned long long inode, offset;
+        char file[512], old;
+        if (sscanf(entry->d_name, "lost-%llu-%llu", &inode, &offset) != 2) continue;
+        if (inode != status.st_ino) continue;
+        named(file, "lost-%llu-%llu", inode, offset);
+        int lost = syscall(SYS_openat, AT_FDCWD, file, O_RDONLY | O_CLOEXEC);
+        for (off64_t i = offset; syscall(SYS_read, lost, &old, 1) == 1; i++)
+            if (i >= at && i < at + n) bytes[i - at] = old;
+        syscall(SYS_close, lost);
+    }
+    if (faults) closedir(faults);
+}
+
 ssize_t pread64(int fd, void *bytes, size_t n, off64_t at) {
     if (bad_fd(fd)) return -1;
-    return syscall(SYS_pread64, fd, bytes, n, at);
+    n = syscall(SYS_pread64, fd, bytes, n, at);
+    as_on_disk(fd, bytes, n, at);
+    return n;
 }
 ssize_t pread(int fd, void *bytes, size_t n, off_t at) { return pread64(fd, bytes, n, at); }
 ssize_t read(int fd, void *bytes, size_t n) {
     if (bad_fd(fd)) return -1;
     return NEXT(read)(fd, bytes, n);
 }
-int fdatasync(int fd) { return failing(fd) ? -1 : NEXT(fdatasync)(fd); }
-int fsync(int fd) { return failing(fd) ? -1 : NEXT(fsync)(fd); }
+static int read_only_fd(int fd) {
+    int saved = errno;
+    char path[512];
+    if (read_only(path_of(fd, path))) return 1;
+    errno = saved;
+    return 0;
+}
+int fdatasync(int fd) { return read_only_fd(fd) || failing(fd) ? -1 : NEXT(fdatasync)(fd); }
+int fsync(int fd) { return read_only_fd(fd) || failing(fd) ? -1 : NEXT(fsync)(fd); }
 
 int open64(const char *path, int flags, ...) {
     va_list more;
@@ -188,6 +242,12 @@ int open64(const char *path, int flags, ...) {
     mode_t mode = (flags & (O_CREAT | __O_TMPFILE)) ? va_arg(more, mode_t) : 0;
     va_end(more);
     if (bad(path)) return -1;
+    if ((flags & O_ACCMODE) != O_RDONLY && read_only(path)) return -1;
+    if (flags & O_CREAT && syscall(SYS_access, path, F_OK) != 0 && barred(path)) return -1;
+    if (flags & O_DIRECT && meant("cached", path)) {
+        errno = EINVAL;
+        return -1;
+    }
     if (flags & (O_CREAT | O_TRUNC)) changing();
     return NEXT(open64)(path, flags, mode);
 }
@@ -207,22 +267,23 @@ int statx(int at, const char *path, int flags, unsigned mask, struct statx *stat
     return syscall(SYS_statx, at, path, flags, mask, status);
 }
 int mkdir(const char *path, mode_t mode) {
-    if (bad(path)) return -1;
+    if (bad(path) || barred(path)) return -1;
     changing();
     return NEXT(mkdir)(path, mode);
 }
 int rename(const char *from, const char *to) {
-    if (bad(from) || bad(to)) return -1;
+    if (bad(from) || bad(to) || read_only(to)) return -1;
     changing();
     return NEXT(rename)(from, to);
 }
 int unlink(const char *path) {
-    if (bad(path)) return -1;
+    if (bad(path) || read_only(path)) return -1;
     changing();
     return NEXT(unlink)(path);
 }
 int ftruncate64(int fd, off64_t length) {
-    if (bad_fd(fd)) return -1;
+    char path[512];
+    if (bad_fd(fd) || barred(path_of(fd, path))) return -1;
     changing();
     return NEXT(ftruncate64)(fd, length);
 }

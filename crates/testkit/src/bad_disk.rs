@@ -54,6 +54,56 @@ impl BadDisk {
         !self.file("lose").exists()
     }
 
+    /// Loses the next write to a file whose path has this part, though its sync reports
+    /// success. Direct reads show what the disk has.
+    ///
+    /// # Panics
+    /// If that cannot be noted.
+    pub fn lie_about_next_write(&self, path: &str) {
+        self.set("lie", path);
+    }
+
+    /// Returns whether a write was lost and its sync reported success since.
+    pub fn has_lied(&self) -> bool {
+        !self.file("lie").exists()
+    }
+
+    /// Files whose path has this part have no direct reads.
+    ///
+    /// # Panics
+    /// If that cannot be noted.
+    pub fn refuse_direct_reads(&self, path: &str) {
+        self.set("cached", path);
+    }
+
+    /// Files and directories whose path has this part are on a read-only file system,
+    /// until [`make_writable`](Self::make_writable).
+    ///
+    /// # Panics
+    /// If that cannot be noted.
+    pub fn make_read_only(&self, path: &str) {
+        self.set("readonly", path);
+    }
+
+    /// They can be written again.
+    pub fn make_writable(&self) {
+        let _ = fs::remove_file(self.file("readonly"));
+    }
+
+    /// Nothing is added to files whose path has this part, and none is made: the quota is
+    /// exceeded, until [`lift_quota`](Self::lift_quota).
+    ///
+    /// # Panics
+    /// If that cannot be noted.
+    pub fn exceed_quota(&self, path: &str) {
+        self.set("quota", path);
+    }
+
+    /// There is space again.
+    pub fn lift_quota(&self) {
+        let _ = fs::remove_file(self.file("quota"));
+    }
+
     /// Files whose path has this part do not answer, until [`wake`](Self::wake).
     ///
     /// # Panics

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use rusty_s3::{Credentials, S3Action, UrlStyle};
 
-use crate::{ObjectStore, raw_exchange, stores::Shared};
+use crate::{ObjectStore, raw_exchange, stores::Shared, wait::POLL};
 
 /// The time that a store may take to make a bucket, and a signature is good.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -65,7 +65,7 @@ impl Bucket {
                 bucket.store.endpoint
             );
             // Polled: a store does not tell when it is ready.
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            tokio::time::sleep(POLL).await;
         }
         Ok(bucket)
     }

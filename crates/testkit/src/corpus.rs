@@ -18,9 +18,7 @@ pub fn corpus() -> Option<Corpus> {
     }
     SAID.call_once(|| {
         let root = root.display();
-        eprintln!(
-            "no corpus at {root}: tests with real certificates are skipped (set LUCARNE_CORPUS)"
-        );
+        eprintln!("skipped: no corpus at {root} (set LUCARNE_CORPUS)");
     });
     None
 }

@@ -148,6 +148,7 @@ impl Connection {
             }
             match fate {
                 StatementFate::Pass => {}
+                // What the test asked for: at least this long.
                 StatementFate::Delay(time) => thread::sleep(time),
                 StatementFate::Lose => return Ok(()),
                 after => *lock(&self.answer) = after,

@@ -15,7 +15,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, getuid, kill_process};
 
-use crate::{Launch, Server, TempDir, free_port, temp_dir};
+use crate::{Launch, Server, TempDir, free_port, temp_dir, wait::pause};
 
 /// The time that a server may take to make its files, begin or end.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -300,13 +300,13 @@ impl DatabaseServer {
                 }
                 // Processes of the one before may take a moment to go.
                 Err(error) if Instant::now() > deadline => return Err(error),
-                Err(_) => thread::sleep(Duration::from_millis(100)),
+                Err(_) => pause(),
             }
         }
         while let Err(error) = self.admin("", "SELECT 1") {
             ensure!(Instant::now() < deadline, "not ready: {error}");
             // Polled: a server listens before it answers.
-            thread::sleep(Duration::from_millis(50));
+            pause();
         }
         Ok(())
     }
@@ -323,7 +323,7 @@ impl DatabaseServer {
         let deadline = Instant::now() + PATIENCE;
         while !self.is_frozen() {
             ensure!(Instant::now() < deadline, "the server does not stop");
-            thread::sleep(Duration::from_millis(1));
+            pause();
         }
         Ok(())
     }
@@ -411,7 +411,8 @@ impl DatabaseServer {
         // without a reason: one more try.
         let mut output = launch.run()?;
         if !output.status.success() {
-            // What made it fail is unknown; a busy machine was part of it.
+            // What made it fail is unknown; a busy machine was part of it. No verdict depends on
+            // this pause: the second try decides.
             thread::sleep(Duration::from_secs(1));
             fs::remove_dir_all(self.data())?;
             fs::create_dir(self.data())?;

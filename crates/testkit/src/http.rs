@@ -11,14 +11,24 @@ use hyper_util::{
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
-    time::timeout,
+    time::{error::Elapsed, timeout},
 };
+
+/// The longest time that a client waits for a whole response. No server of a test needs it.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Returns whether this is the error of a request to which no whole response came in time,
+/// although the connection was there.
+pub fn is_silence(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Elapsed>().is_some()
+}
 
 /// A plain HTTP/1.1 client with kept-alive connections, for one base URL.
 #[derive(Clone, Debug)]
 pub struct Client {
     pool: Pool<HttpConnector, Full<Bytes>>,
     base: String,
+    limit: Duration,
 }
 
 /// A whole response.
@@ -76,6 +86,7 @@ impl Client {
         Self {
             pool: Pool::builder(TokioExecutor::new()).build(connector),
             base: base.into().trim_end_matches('/').to_owned(),
+            limit: LIMIT,
         }
     }
 
@@ -107,7 +118,7 @@ impl Client {
     /// Any request.
     ///
     /// # Errors
-    /// No whole response.
+    /// No whole response, or none within 30 s ([`is_silence`]): method and URL are in the message.
     pub async fn request(
         &self,
         method: Method,
@@ -122,13 +133,18 @@ impl Client {
             request = request.header(*name, *value);
         }
         let request = request.body(Full::new(body)).with_context(context)?;
-        let response = self.pool.request(request).await.with_context(context)?;
+        let whole = timeout(self.limit, self.whole_response(request)).await;
+        let silence = || format!("{method} {url}: no whole response within {:?}", self.limit);
+        whole.with_context(silence)?.with_context(context)
+    }
+
+    async fn whole_response(&self, request: Request<Full<Bytes>>) -> Result<Response> {
+        let response = self.pool.request(request).await?;
         let (parts, body) = response.into_parts();
-        let body = body.collect().await.with_context(context)?.to_bytes();
         Ok(Response {
             status: parts.status,
             headers: parts.headers,
-            body,
+            body: body.collect().await?.to_bytes(),
         })
     }
 }
@@ -158,4 +174,34 @@ pub async fn raw_exchange(
         async { while let Ok(Ok(1..)) = timeout(patience, reader.read_buf(&mut answer)).await {} };
     futures_util::future::join(write, read).await;
     Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_silent_server_is_named() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut client = Client::new(format!("http://{address}/log"));
+        client.limit = Duration::from_millis(20);
+        let error = client.get("checkpoint").await.unwrap_err();
+        assert!(is_silence(&error));
+        let text = format!("{error:#}");
+        let url = format!("GET http://{address}/log/checkpoint: no whole response within 20ms");
+        assert!(text.starts_with(&url), "{text}");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_not_there_is_not_silent() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        let client = Client::new(format!("http://{address}"));
+        let error = client.get("checkpoint").await.unwrap_err();
+        assert!(!is_silence(&error), "{error:#}");
+    }
 }

@@ -3,7 +3,6 @@
 //! real certificates, and an auditor that checks a log from outside.
 //!
 //! Not published, used by nothing that ships.
-#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod audit;
 mod azure;
@@ -30,6 +29,7 @@ mod stores;
 mod takeover;
 mod tls;
 mod tracer;
+mod wait;
 
 pub use audit::{Audit, Report};
 pub use azure::AzureServer;
@@ -39,7 +39,7 @@ pub use corpus::{Case, Corpus, corpus};
 pub use database_proxy::{DatabaseProxy, StatementFate};
 pub use databases::{DatabaseKind, DatabaseServer};
 pub use gcs::GcsServer;
-pub use http::{Client, Response, raw_exchange};
+pub use http::{Client, Response, is_silence, raw_exchange};
 pub use log_under_test::LogUnderTest;
 pub use moto::Moto;
 pub use namespace::with_host_names;
@@ -57,7 +57,8 @@ pub use stores::{ObjectStore, go_program};
 pub use takeover::takeover;
 pub use tempfile::TempDir;
 pub use tls::{tls_client, tls_server};
-pub use tracer::{Change, Plan, Recorded, Strike, Traced};
+pub use tracer::{Change, Plan, Recorded, Strike, Traced, tracing_is_permitted};
+pub use wait::{PATIENCE, block_until, eventually, in_time, until};
 
 /// A new directory that goes away with the value.
 ///

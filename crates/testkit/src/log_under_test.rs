@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use lucarne_ct::LogKey;
 use tempfile::TempDir;
 
-use crate::{Audit, Client, Launch, Place, Server, free_port, temp_dir};
+use crate::{Audit, Client, Launch, Place, Server, free_port, temp_dir, wait::POLL};
 
 /// A directory with everything one log needs, made with `lucarne init`, and
 /// what a test must know to talk to it. Several runs of the server on the same
@@ -206,7 +206,7 @@ impl LogUnderTest {
                 "{} not well after {patience:?}: {said}",
                 self.url()
             );
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            tokio::time::sleep(POLL).await;
         }
     }
 }

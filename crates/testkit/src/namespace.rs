@@ -12,12 +12,12 @@ const ENTERED: &str = "entered";
 /// Runs the test program again inside a new mount namespace (and, for users
 /// other than root, a user namespace), and whatever `more` of `unshare` says, for
 /// the test named `test` alone. Returns
-/// an empty directory inside; outside, `None` once the test has passed. No other
-/// test's name may contain `test`, for names select by their parts.
+/// an empty directory inside; outside, `None` once the test has passed, or if the
+/// system permits no namespaces: then the test is skipped. No other test's name may
+/// contain `test`, because names select by their parts.
 ///
 /// # Panics
-/// If it was not run, has not passed, or the system permits no namespaces: the
-/// message says how to allow them.
+/// If it was not run or has not passed.
 pub(crate) fn enter(test: &str, more: &[&str]) -> Option<PathBuf> {
     if let Ok(place) = std::env::var(INSIDE) {
         let place = PathBuf::from(place);
@@ -25,34 +25,53 @@ pub(crate) fn enter(test: &str, more: &[&str]) -> Option<PathBuf> {
         fs::File::create_new(entered).expect("one test has this name");
         return Some(place);
     }
+    if let Err(error) = permitted(more) {
+        println!(
+            "skipped: `unshare` is not permitted here ({error}): run as root, or allow \
+             unprivileged user namespaces"
+        );
+        return None;
+    }
     let around = crate::temp_dir();
     let place = around.path().join("place");
     fs::create_dir(&place).expect("a directory");
-    let mut command = Command::new("unshare");
-    command.arg("--mount").args(more);
-    if !rustix::process::geteuid().is_root() {
-        command.args(["--user", "--map-root-user"]);
-    }
+    let mut command = unshare(more);
     command.arg(std::env::current_exe().expect("the test's own file"));
     command.args([test, "--nocapture"]);
     let status = command.env(INSIDE, &place).status();
     let status = status.expect("`unshare` (package util-linux) is needed for this test");
-    assert!(
-        status.success(),
-        "failed inside a namespace. If `unshare` or `mount` says it is not permitted: run as \
-         root, or allow unprivileged user namespaces (sysctl \
-         kernel.unprivileged_userns_clone=1)"
-    );
+    assert!(status.success(), "failed inside a namespace");
     let entered = around.path().join(ENTERED).exists();
     assert!(entered, "`{test}` was not run: is that its name?");
     None
 }
 
+/// `unshare` with new namespaces, for the program that its next argument names.
+fn unshare(more: &[&str]) -> Command {
+    let mut command = Command::new("unshare");
+    command.arg("--mount").args(more);
+    if !rustix::process::geteuid().is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    command
+}
+
+/// Fails with the words of `unshare` if the system permits no such namespaces.
+fn permitted(more: &[&str]) -> Result<(), String> {
+    let output = unshare(more).arg("true").output();
+    let output = output.expect("`unshare` (package util-linux) is needed for this test");
+    if output.status.success() {
+        return Ok(());
+    }
+    let error = String::from_utf8_lossy(&output.stderr);
+    Err(error.trim().to_owned())
+}
+
 /// Runs `test` where these names, and no others, lead to loopback. False
-/// outside, once it has passed inside.
+/// outside, once it has passed inside or is skipped (see [`enter`]).
 ///
 /// # Panics
-/// If it has not passed, or the system permits no namespaces.
+/// If it has not passed.
 pub fn with_host_names(test: &str, names: &[&str]) -> bool {
     let Some(place) = enter(test, &[]) else {
         return false;

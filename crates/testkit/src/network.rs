@@ -17,17 +17,17 @@ pub struct Network {
 
 impl Network {
     /// Runs the test program again for the test named `test` alone, in a network that has these
-    /// bridges (short names) and loopback. Returns `None` outside, once it has passed inside. No
-    /// other test's name may contain `test`.
+    /// bridges (short names) and loopback. Returns `None` outside, once it has passed inside or
+    /// if the system permits no namespaces: then the test is skipped. No other test's name may
+    /// contain `test`.
     ///
     /// # Panics
-    /// If it has not passed, was not run, or the system permits none of this.
+    /// If it has not passed or was not run.
     pub fn enter(test: &str, bridges: &'static [&'static str]) -> Option<Self> {
-        assert!(
-            rustix::process::geteuid().is_root(),
-            "`{test}` makes network namespaces, and starts servers in them that change their user: \
-             run it as root"
-        );
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: servers in network namespaces change their user: run as root");
+            return None;
+        }
         namespace::enter(test, &["--net"])?;
         // Namespaces have their names there: a /run of our own.
         namespace::mount(&["-t", "tmpfs", "machines", "/run"]);

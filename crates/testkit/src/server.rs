@@ -16,6 +16,8 @@ use std::{
 use anyhow::{Context, Result, bail};
 use rustix::process::Signal;
 
+use crate::wait::pause;
+
 /// Ports that one test program hands out, of those below the ones that a system
 /// takes for itself (32768 and more on Linux).
 const PORTS: u16 = 500;
@@ -217,7 +219,7 @@ impl Launch {
                     server.output()
                 );
             }
-            thread::sleep(Duration::from_millis(5));
+            pause();
         }
         Ok(server)
     }
@@ -307,7 +309,7 @@ impl Server {
                     self.output()
                 );
             }
-            thread::sleep(Duration::from_millis(5));
+            pause();
         }
     }
 
@@ -325,7 +327,7 @@ impl Server {
             if ended || Instant::now() > deadline {
                 bail!("the server never printed {text:?}:\n{}", self.output());
             }
-            thread::sleep(Duration::from_millis(5));
+            pause();
         }
     }
 
@@ -387,6 +389,7 @@ fn answers(address: SocketAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::PATIENCE;
 
     fn shell(script: &str) -> Launch {
         Launch::new("/bin/sh").args(["-c", script])
@@ -395,7 +398,7 @@ mod tests {
     #[test]
     fn output_and_status_are_captured() {
         let mut server = shell("echo out; echo err >&2; exit 3").spawn().unwrap();
-        let status = server.wait(Duration::from_secs(10)).unwrap();
+        let status = server.wait(PATIENCE).unwrap();
         assert_eq!(status.code(), Some(3));
         let output = server.output();
         assert!(output.contains("out\n") && output.contains("err\n"));
@@ -416,13 +419,8 @@ mod tests {
         let mut polite = shell("trap 'exit 7' TERM; echo ready; while :; do sleep 0.01; done");
         polite = polite.env("A", "b");
         let mut server = polite.spawn().unwrap();
-        server
-            .wait_for_output("ready", Duration::from_secs(10))
-            .unwrap();
-        assert_eq!(
-            server.stop(Duration::from_secs(10)).unwrap().code(),
-            Some(7)
-        );
+        server.wait_for_output("ready", PATIENCE).unwrap();
+        assert_eq!(server.stop(PATIENCE).unwrap().code(), Some(7));
 
         let server = shell("exec sleep 1000").spawn().unwrap();
         let proc = format!("/proc/{}", server.pid());

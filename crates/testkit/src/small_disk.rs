@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::namespace::{self, mount};
 
@@ -30,6 +31,41 @@ impl SmallDisk {
             &place.to_string_lossy(),
         ]);
         Some(SmallDisk(place))
+    }
+
+    /// As [`inside`](Self::inside), but an ext4 that becomes read-only after an error. `None`,
+    /// and a word, without the rights to mount one.
+    ///
+    /// # Panics
+    /// As [`inside`](Self::inside).
+    pub fn ext4_inside(test: &str, mebibytes: u32) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
+            eprintln!("skipped: only root can mount an ext4 from a file");
+            return None;
+        }
+        let place = namespace::enter(test, &[])?;
+        let image = place.with_extension("ext4");
+        let file = fs::File::create_new(&image).expect("an image");
+        file.set_len(u64::from(mebibytes) << 20).expect("an image");
+        let made = Command::new("mkfs.ext4").arg("-q").arg(&image).status();
+        assert!(made.expect("`mkfs.ext4` (package e2fsprogs)").success());
+        let (image, at) = (image.to_string_lossy(), place.to_string_lossy());
+        mount(&["-o", "loop,errors=remount-ro", &image, &at]);
+        Some(SmallDisk(place))
+    }
+
+    /// Lets the ext4 meet an error: no more writes reach it.
+    ///
+    /// # Panics
+    /// If the disk is not one.
+    pub fn meet_error(&self) {
+        let mounts = fs::read_to_string("/proc/self/mounts").expect("mounts");
+        let at = self.0.to_string_lossy();
+        let line = mounts.lines().find(|line| line.contains(&*at));
+        let device = line.and_then(|line| line.strip_prefix("/dev/")?.split(' ').next());
+        let device = device.expect("a device");
+        let trigger = format!("/sys/fs/ext4/{device}/trigger_fs_error");
+        fs::write(trigger, "a test").expect("an error");
     }
 
     /// Returns its path.

@@ -154,7 +154,7 @@ impl State {
         match fate {
             Fate::Pass => self.store.pass(request).await,
             Fate::Delay(by) => {
-                // What the test asked for: a store that is far away.
+                // What the test asked for: a store that is far away, by at least this time.
                 tokio::time::sleep(by).await;
                 self.store.pass(request).await
             }

@@ -4,13 +4,12 @@ use std::{
     net::{Ipv4Addr, SocketAddr, TcpStream},
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError, Weak},
-    thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::{Launch, Server, TempDir, free_port, temp_dir};
+use crate::{Launch, Server, TempDir, free_port, temp_dir, wait::pause};
 
 /// The versions that `scripts/install-test-tools` builds or installs.
 const VERSITYGW: Tool = Tool::go("versitygw", "v1.8.0");
@@ -154,8 +153,8 @@ impl ObjectStore {
                 self.endpoint,
                 self.server.output()
             );
-            // Polled, with a deadline: a store does not tell when it is ready.
-            thread::sleep(Duration::from_millis(20));
+            // Polled: a store does not tell when it is ready.
+            pause();
         }
         Ok(())
     }

@@ -21,10 +21,7 @@ pub fn takeover(name: &str) -> Option<TempDir> {
     if !archive.is_file() {
         SAID.call_once(|| {
             let folder = folder.display();
-            eprintln!(
-                "no archives at {folder}: tests with other logs' directories are skipped (set \
-                 LUCARNE_TAKEOVER)"
-            );
+            eprintln!("skipped: no directories of other logs at {folder} (set LUCARNE_TAKEOVER)");
         });
         return None;
     }

@@ -30,8 +30,6 @@
 //! verify_inclusion(&leaves[7], 7, 300, &edge.root(), &proof).unwrap();
 //! ```
 
-#![cfg_attr(test, allow(clippy::unwrap_used))]
-
 pub mod checkpoint;
 pub mod edge;
 pub mod frontier;

@@ -5,8 +5,6 @@
 //! Nothing here does I/O or knows a certificate from any other structure. The clock is read by
 //! [`now_ms`] and [`Time::now`] only.
 
-#![cfg_attr(test, allow(clippy::unwrap_used))]
-
 mod algorithm;
 pub mod der;
 mod fingerprint;

@@ -1,5 +1,6 @@
-//! PEM (RFC 7468). Text around the blocks is passed over; what is in them is read forgivingly
-//! ([`blocks`]), or as strictly as files of our own are written ([`decode`]).
+//! PEM (RFC 7468), read by OpenSSL's rules. This is the only reader of the product, so that every
+//! file is read alike. Text around the blocks is passed over; a block that cannot be used is
+//! reported with its line, never dropped in silence.
 
 /// One block, and the line where it begins (counted from 1).
 #[derive(Debug, PartialEq, Eq)]
@@ -8,22 +9,48 @@ pub struct Block {
     pub line: usize,
     /// The words after BEGIN: `CERTIFICATE`.
     pub label: String,
-    /// The decoded contents, or what is wrong with them.
+    /// The decoded contents, or the problem with them.
     pub contents: Result<Vec<u8>, &'static str>,
 }
 
 /// Why a PEM file cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PemError {
-    /// A block that does not end; its label.
-    #[error("PEM block {0} has no END line")]
-    NoEnd(String),
-    /// A block of something else; its label.
-    #[error("PEM block {0} is not base64")]
-    NotBase64(String),
+    /// A block that cannot be read.
+    #[error("line {line}: PEM block {label}: {why}")]
+    Damaged {
+        /// The line where it begins.
+        line: usize,
+        /// The words after BEGIN, as far as they can be read.
+        label: String,
+        /// The problem.
+        why: &'static str,
+    },
+    /// A block that does not belong into a file of certificates.
+    #[error("line {line}: PEM block {label}: expected a CERTIFICATE")]
+    NotCertificate {
+        /// The line where it begins.
+        line: usize,
+        /// The words after BEGIN.
+        label: String,
+    },
+    /// A file without certificates.
+    #[error("there is no PEM certificate in it")]
+    NoCertificate,
+    /// A file without a private key.
+    #[error("there is no PRIVATE KEY in it")]
+    NoKey,
 }
 
 const NOT_BASE64: &str = "its contents are not base64";
+const ENCRYPTED: &str = "it is encrypted: write it without its passphrase (openssl pkey)";
+const NO_BEGIN: &str = "its BEGIN line is missing or damaged";
+const BAD_BEGIN: &str = "its BEGIN line is damaged, or has more text: a line of its own is needed";
+const BAD_END: &str = "its END line is damaged, or has more text: a line of its own is needed";
+const NO_END: &str = "it never ends";
+const CUT: &str = "the file ends before the block does";
+const OTHER_LABEL: &str = "it ends under another name than it begins";
+const HEADERS: &str = "no empty line follows its headers";
 
 /// One PEM block of `der`, lines of 64 characters.
 pub fn encode(label: &str, der: &[u8]) -> String {
@@ -40,70 +67,212 @@ pub fn encode(label: &str, der: &[u8]) -> String {
 /// All blocks of `text`, in order: label and content.
 ///
 /// # Errors
-/// The first block that does not end, or that is not base64 with its padding.
+/// The first block that cannot be read.
 pub fn decode(text: &str) -> Result<Vec<(String, Vec<u8>)>, PemError> {
-    let strict = |base64: &[u8]| base64_simd::STANDARD.decode_to_vec(base64).ok();
-    let blocks = read(text.as_bytes(), strict).into_iter();
-    let decoded = blocks.map(|block| match block.contents {
-        Ok(contents) => Ok((block.label, contents)),
-        Err(NOT_BASE64) => Err(PemError::NotBase64(block.label)),
-        Err(_) => Err(PemError::NoEnd(block.label)),
-    });
-    decoded.collect()
+    let blocks = blocks(text.as_bytes()).into_iter();
+    blocks
+        .map(|block| Ok((block.label.clone(), block.sound()?)))
+        .collect()
 }
 
-/// The blocks of a file, in order. The text need not be UTF-8, and base64 may lack its padding.
-pub fn blocks(text: &[u8]) -> Vec<Block> {
-    read(text, |base64| {
-        base64_simd::forgiving_decode_to_vec(base64).ok()
-    })
-}
-
-fn read(text: &[u8], decode: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Vec<Block> {
-    let mut blocks = Vec::new();
-    let mut open: Option<Open> = None;
-    for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
-        let line = line.trim_ascii();
-        if let Some(label) = armour(line, b"-----BEGIN ") {
-            blocks.extend(open.take().map(|open| open.broken("it never ends")));
-            open = Some(Open {
-                line: number + 1,
-                label,
-                base64: Vec::new(),
-            });
-        } else if let Some(label) = armour(line, b"-----END ") {
-            blocks.extend(open.take().map(|open| open.close(&label, &decode)));
-        } else if let Some(open) = &mut open {
-            open.base64.extend_from_slice(line);
+/// The certificates of a file, in order: at least one. Keys, parameters and revocation lists
+/// beside them are passed over.
+///
+/// # Errors
+/// The first block that is neither, or that cannot be read; or that there is no certificate.
+pub fn certificates(text: &[u8]) -> Result<Vec<Vec<u8>>, PemError> {
+    let mut found = Vec::new();
+    for block in blocks(text) {
+        if block.is_certificate() {
+            found.push(block.sound()?);
+        } else if !block.may_stand_beside_certificates() {
+            let (line, label) = (block.line, block.label.clone());
+            block.sound()?;
+            return Err(PemError::NotCertificate { line, label });
         }
     }
-    blocks.extend(open.map(|open| open.broken("the file ends before the block does")));
-    blocks
+    match found.is_empty() {
+        true => Err(PemError::NoCertificate),
+        false => Ok(found),
+    }
 }
 
-fn armour(line: &[u8], prefix: &[u8]) -> Option<String> {
+/// The first private key of a file, in whatever form its label names.
+///
+/// # Errors
+/// If there is none, or it cannot be read or is encrypted.
+pub fn private_key(text: &[u8]) -> Result<Vec<u8>, PemError> {
+    let mut blocks = blocks(text).into_iter();
+    let key = blocks.find(|block| block.label.ends_with("PRIVATE KEY"));
+    let mut key = key.ok_or(PemError::NoKey)?;
+    if key.label.starts_with("ENCRYPTED") {
+        key.contents = Err(ENCRYPTED);
+    }
+    key.sound()
+}
+
+/// The blocks of a file, in order. The text need not be UTF-8, and may begin with a byte order
+/// mark.
+pub fn blocks(text: &[u8]) -> Vec<Block> {
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    let mut reader = Reader::default();
+    for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
+        reader.read(number + 1, line.trim_ascii());
+    }
+    reader.close_broken(CUT);
+    reader.blocks
+}
+
+impl Block {
+    /// Returns true if its label is that of a certificate.
+    pub fn is_certificate(&self) -> bool {
+        matches!(&*self.label, "CERTIFICATE" | "X509 CERTIFICATE")
+    }
+
+    fn may_stand_beside_certificates(&self) -> bool {
+        let ends = ["PRIVATE KEY", "PUBLIC KEY", "PARAMETERS", "X509 CRL"];
+        ends.iter().any(|end| self.label.ends_with(end))
+    }
+
+    fn sound(self) -> Result<Vec<u8>, PemError> {
+        let (line, label) = (self.line, self.label);
+        self.contents
+            .map_err(|why| PemError::Damaged { line, label, why })
+    }
+}
+
+/// A line that begins or ends a block.
+enum Armour {
+    Begin(String),
+    End(String),
+    /// It contains BEGIN or END, and is not the line that it should be.
+    Damaged {
+        ends: bool,
+        begins: Option<String>,
+    },
+}
+
+impl Armour {
+    fn of(line: &[u8]) -> Option<Armour> {
+        if let Some(label) = exact(line, b"-----BEGIN ") {
+            return Some(Armour::Begin(label));
+        }
+        if let Some(label) = exact(line, b"-----END ") {
+            return Some(Armour::End(label));
+        }
+        let begins = after(line, b"BEGIN ");
+        let ends = after(line, b"END ").is_some();
+        (ends || begins.is_some()).then_some(Armour::Damaged { ends, begins })
+    }
+}
+
+fn exact(line: &[u8], prefix: &[u8]) -> Option<String> {
     let label = line.strip_prefix(prefix)?.strip_suffix(b"-----")?;
+    let one = !label.windows(2).any(|pair| pair == b"--");
+    one.then(|| String::from_utf8_lossy(label).into_owned())
+}
+
+/// The label behind the last `word` that follows a dash (also a typographic one).
+fn after(line: &[u8], word: &[u8]) -> Option<String> {
+    let at = line.windows(word.len()).rposition(|found| found == word)?;
+    let dashes: [&[u8]; 3] = [b"-", "–".as_bytes(), "—".as_bytes()];
+    if !dashes.iter().any(|dash| line[..at].ends_with(dash)) {
+        return None;
+    }
+    let rest = line[at + word.len()..].split(|byte| *byte == b'-' || !byte.is_ascii());
+    let label = rest.into_iter().next().unwrap_or_default();
     Some(String::from_utf8_lossy(label).into_owned())
+}
+
+#[derive(Default)]
+struct Reader {
+    blocks: Vec<Block>,
+    open: Option<Open>,
+}
+
+impl Reader {
+    fn read(&mut self, number: usize, line: &[u8]) {
+        match Armour::of(line) {
+            Some(Armour::Begin(label)) => {
+                self.close_broken(NO_END);
+                self.open = Some(Open::new(number, label, None));
+            }
+            Some(Armour::End(label)) => match self.open.take() {
+                Some(open) => self.blocks.push(open.close(&label)),
+                None => {
+                    let open = Open::new(number, label, None);
+                    self.blocks.push(open.broken(NO_BEGIN));
+                }
+            },
+            Some(Armour::Damaged { ends, begins }) => {
+                self.close_broken(if ends { BAD_END } else { NO_END });
+                self.open = begins.map(|label| Open::new(number, label, Some(BAD_BEGIN)));
+            }
+            None => {
+                if let Some(open) = &mut self.open {
+                    open.take(line);
+                }
+            }
+        }
+    }
+
+    fn close_broken(&mut self, why: &'static str) {
+        let open = self.open.take();
+        self.blocks.extend(open.map(|open| open.broken(why)));
+    }
 }
 
 struct Open {
     line: usize,
     label: String,
     base64: Vec<u8>,
+    in_headers: bool,
+    problem: Option<&'static str>,
 }
 
 impl Open {
-    fn close(self, label: &str, decode: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Block {
-        if self.label != label {
-            return self.broken("it ends under another name than it begins");
+    fn new(line: usize, label: String, problem: Option<&'static str>) -> Self {
+        Open {
+            line,
+            label,
+            base64: Vec::new(),
+            in_headers: false,
+            problem,
         }
-        match decode(&self.base64) {
-            Some(contents) => Block {
+    }
+
+    /// Takes a line of headers (RFC 1421) or contents.
+    fn take(&mut self, line: &[u8]) {
+        if self.base64.is_empty() && line.contains(&b':') {
+            self.in_headers = true;
+            if line.ends_with(b"ENCRYPTED") {
+                self.problem.get_or_insert(ENCRYPTED);
+            }
+        }
+        match self.in_headers {
+            true => self.in_headers = !line.is_empty(),
+            false => {
+                let contents = line.iter().filter(|byte| !byte.is_ascii_whitespace());
+                self.base64.extend(contents);
+            }
+        }
+    }
+
+    fn close(self, label: &str) -> Block {
+        if self.label != label {
+            return self.broken(OTHER_LABEL);
+        }
+        if self.in_headers {
+            return self.broken(HEADERS);
+        }
+        let decoded = base64_simd::STANDARD.decode_to_vec(&self.base64);
+        match (self.problem, decoded) {
+            (None, Ok(contents)) => Block {
                 line: self.line,
                 label: self.label,
                 contents: Ok(contents),
             },
-            None => self.broken(NOT_BASE64),
+            _ => self.broken(NOT_BASE64),
         }
     }
 
@@ -111,7 +280,7 @@ impl Open {
         Block {
             line: self.line,
             label: self.label,
-            contents: Err(why),
+            contents: Err(self.problem.unwrap_or(why)),
         }
     }
 }
@@ -120,50 +289,158 @@ impl Open {
 mod tests {
     use super::*;
 
+    /// Line, label, and contents or the problem, of each block.
+    type Found = Vec<(usize, String, Result<Vec<u8>, &'static str>)>;
+
+    fn found(text: &[u8]) -> Found {
+        let blocks = blocks(text).into_iter();
+        blocks
+            .map(|block| (block.line, block.label, block.contents))
+            .collect()
+    }
+
+    fn block(
+        line: usize,
+        label: &str,
+        contents: Result<&[u8], &'static str>,
+    ) -> (usize, String, Result<Vec<u8>, &'static str>) {
+        (line, label.to_owned(), contents.map(<[u8]>::to_vec))
+    }
+
     #[test]
     fn garbage_between_blocks_and_in_them() {
         let text = b"\xff\xfe noise\n-----BEGIN A-----\nAAEC\n-----END A-----\nnoise\n\
             -----BEGIN B-----\n!!\n-----END B-----\n-----BEGIN C-----\nAA==\r\n-----END D-----\n\
             -----BEGIN E-----\n-----BEGIN F-----\r\n  AA==\r\n-----END F-----\r\n-----BEGIN G-----";
-        let found: Vec<_> = blocks(text)
-            .into_iter()
-            .map(|block| (block.line, block.label, block.contents.ok()))
-            .collect();
-        let block = |line, label: &str, contents| (line, label.to_owned(), contents);
         assert_eq!(
-            found,
+            found(text),
             [
-                block(2, "A", Some(vec![0, 1, 2])),
-                block(6, "B", None),
-                block(9, "C", None),
-                block(12, "E", None),
-                block(13, "F", Some(vec![0])),
-                block(16, "G", None),
+                block(2, "A", Ok(&[0, 1, 2])),
+                block(6, "B", Err(NOT_BASE64)),
+                block(9, "C", Err(OTHER_LABEL)),
+                block(12, "E", Err(NO_END)),
+                block(13, "F", Ok(&[0])),
+                block(16, "G", Err(CUT)),
             ]
         );
     }
+
     #[test]
     fn blocks_survive_a_round_trip_with_text_around_them() {
         let long = vec![0xa5; 200];
         let text = format!(
-            "# a note\n{}\nmore\n{}",
+            "# a note on the BEGIN and END - of it\n{}\nmore\n{}",
             encode("A B", &long),
             encode("C", b"")
         );
         let expected = vec![("A B".to_owned(), long), ("C".to_owned(), Vec::new())];
         assert_eq!(decode(&text).unwrap(), expected);
         assert_eq!(decode(&text.replace('\n', "\r\n")).unwrap(), expected);
+        assert_eq!(decode(&format!("\u{feff}{text}")).unwrap(), expected);
     }
 
     #[test]
-    fn damage_is_said() {
-        let no_end = Err(PemError::NoEnd("X".to_owned()));
-        let not_base64 = Err(PemError::NotBase64("X".to_owned()));
-        assert_eq!(decode("-----BEGIN X-----\nAAAA\n"), no_end);
-        assert_eq!(decode("-----BEGIN X-----\nAAAA\n-----END Y-----"), no_end);
-        assert_eq!(decode("-----BEGIN X-----\nA*\n-----END X-----"), not_base64);
-        let unpadded = "-----BEGIN X-----\nAA\n-----END X-----";
-        assert_eq!(decode(unpadded), not_base64);
-        assert_eq!(blocks(unpadded.as_bytes())[0].contents, Ok(vec![0]));
+    fn a_byte_order_mark_hides_no_block() {
+        let text = b"\xef\xbb\xbf-----BEGIN A-----\nAAEC\n-----END A-----\n";
+        assert_eq!(found(text), [block(1, "A", Ok(&[0, 1, 2]))]);
+    }
+
+    #[test]
+    fn glued_and_damaged_lines_are_reported_with_their_line() {
+        let (a, b, c) = (encode("A", b"a"), encode("B", b"b"), encode("C", b"c"));
+        let glued = format!("{}{b}{c}", a.trim_end());
+        assert_eq!(
+            found(glued.as_bytes()),
+            [
+                block(1, "A", Err(BAD_END)),
+                block(3, "B", Err(BAD_BEGIN)),
+                block(6, "C", Ok(b"c")),
+            ]
+        );
+        for (from, to, label, why) in [
+            ("-----BEGIN B", "----BEGIN B", "B", BAD_BEGIN),
+            ("-----BEGIN B", "——BEGIN B", "B", BAD_BEGIN),
+            ("-----BEGIN B-----", "-----BEGIN B----", "B", BAD_BEGIN),
+            ("-----BEGIN B", "text -----BEGIN B", "B", BAD_BEGIN),
+            ("-----END B", "----END B", "B", BAD_END),
+            ("-----END B-----", "-----END B----- more", "B", BAD_END),
+            ("-----END B-----", "-----EN", "B", NO_END),
+        ] {
+            let text = format!("{a}{}{c}", b.replace(from, to));
+            let expected = [
+                block(1, "A", Ok(b"a")),
+                block(4, label, Err(why)),
+                block(7, "C", Ok(b"c")),
+            ];
+            assert_eq!(found(text.as_bytes()), expected, "{to}");
+        }
+        let text = format!("{a}{}", b.replace("-----BEGIN B-----", "-----BEGI"));
+        let expected = [block(1, "A", Ok(b"a")), block(6, "B", Err(NO_BEGIN))];
+        assert_eq!(found(text.as_bytes()), expected);
+        // Line ends of another age: all of it is one line.
+        let text = encode("A", b"a").replace('\n', "\r");
+        assert_eq!(found(text.as_bytes()).len(), 1);
+        assert!(blocks(text.as_bytes())[0].contents.is_err());
+    }
+
+    #[test]
+    fn headers_are_passed_over_and_encryption_is_reported() {
+        let headers = |headers: &str| {
+            encode("A", b"a").replace("BEGIN A-----\n", &format!("BEGIN A-----\n{headers}"))
+        };
+        let read = |text: &str| blocks(text.as_bytes()).remove(0).contents;
+        assert_eq!(read(&headers("Comment: x\n y\n\n")), Ok(b"a".to_vec()));
+        assert_eq!(read(&headers("Comment: x\n")), Err(HEADERS));
+        let encrypted = headers("Proc-Type: 4,ENCRYPTED\nDEK-Info: AES\n\n");
+        assert_eq!(read(&encrypted), Err(ENCRYPTED));
+    }
+
+    #[test]
+    fn files_of_certificates() {
+        let (one, two) = (
+            encode("CERTIFICATE", b"1"),
+            encode("X509 CERTIFICATE", b"2"),
+        );
+        let key = encode("PRIVATE KEY", b"k");
+        let all = format!("{}{key}{one}{two}", encode("EC PARAMETERS", b"p"));
+        assert_eq!(certificates(all.as_bytes()).unwrap(), [b"1", b"2"]);
+        assert_eq!(private_key(all.as_bytes()).unwrap(), b"k");
+        let said = |text: String| certificates(text.as_bytes()).unwrap_err().to_string();
+        assert_eq!(said(key), "there is no PEM certificate in it");
+        assert_eq!(
+            said(format!("{one}{}", encode("TRUSTED CERTIFICATE", b"3"))),
+            "line 4: PEM block TRUSTED CERTIFICATE: expected a CERTIFICATE"
+        );
+        assert_eq!(
+            said(format!("{}{two}", one.trim_end())),
+            "line 1: PEM block CERTIFICATE: its END line is damaged, or has more text: a line of \
+             its own is needed"
+        );
+        let none = private_key(one.as_bytes()).unwrap_err().to_string();
+        assert_eq!(none, "there is no PRIVATE KEY in it");
+        let key = encode("ENCRYPTED PRIVATE KEY", b"k");
+        let said = private_key(key.as_bytes()).unwrap_err().to_string();
+        assert!(said.ends_with("without its passphrase (openssl pkey)"));
+    }
+
+    #[test]
+    fn damage_is_reported() {
+        let damaged = |why| {
+            let label = "X".to_owned();
+            Err(PemError::Damaged {
+                line: 1,
+                label,
+                why,
+            })
+        };
+        assert_eq!(decode("-----BEGIN X-----\nAAAA\n"), damaged(CUT));
+        let other = decode("-----BEGIN X-----\nAAAA\n-----END Y-----");
+        assert_eq!(other, damaged(OTHER_LABEL));
+        for contents in ["A*", "AA", "AA=", "AAA"] {
+            let text = format!("-----BEGIN X-----\n{contents}\n-----END X-----");
+            assert_eq!(decode(&text), damaged(NOT_BASE64), "{contents}");
+        }
+        let spaced = "-----BEGIN X-----\nA AA\tA\n-----END X-----";
+        assert_eq!(decode(spaced).unwrap()[0].1, [0, 0, 0]);
     }
 }

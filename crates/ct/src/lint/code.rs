@@ -97,6 +97,8 @@ codes! {
     ExtensionOrder = "extension-order" Wrong;
     /// Precertificate and certificate differ in their encoding alone.
     EncodingDiffers = "encoding-differs" Wrong;
+    /// A log with the given roots would refuse the chain.
+    ChainRefused = "chain-refused" Wrong;
     /// No SCT is embedded.
     NoSct = "no-sct" Unverified;
     /// There is no log list.

@@ -168,7 +168,7 @@ impl<'a> Lint<'a> {
         let list = leaf.embedded_scts();
         findings.extend(more_scts(&list));
         let mut seen = Vec::new();
-        for (place, sct) in read_scts(list).into_iter().enumerate() {
+        for (place, sct) in read_scts(list).into_iter().take(MOST_SCTS).enumerate() {
             if let Err(why) = &sct {
                 findings.push(unreadable(why, place));
             }

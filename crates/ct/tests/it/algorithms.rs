@@ -1,7 +1,5 @@
 //! Every signature algorithm that certificates have had, with every size of key.
 
-#![allow(clippy::unwrap_used)]
-
 use std::sync::Arc;
 
 use lucarne_ct::{Chain, EntryKind, Policy, Roots, Validator};

@@ -1,7 +1,5 @@
 //! Bodies of add-chain: what is decoded, and what is refused for which reason.
 
-#![allow(clippy::unwrap_used)]
-
 use lucarne_ct::{Chain, ChainLimits, Code, Rejection};
 
 fn decode(body: &str) -> Result<Chain, Rejection> {

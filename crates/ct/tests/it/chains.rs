@@ -1,8 +1,6 @@
 //! The cases about chains that the suites of other logs ask, minted anew at each run, so that
 //! they are tested where there is no corpus.
 
-#![allow(clippy::unwrap_used)]
-
 use crate::minting::*;
 use lucarne_ct::{Chain, Code, EntryKind, Fingerprint, Policy, Require, SignedEntry};
 use lucarne_mint::{
@@ -61,6 +59,17 @@ fn broken_chains() {
         ),
         (vec![&leaf, ca_der, ca_der], Code::DuplicateCertificate, 2),
         (vec![&leaf, &leaf, ca_der], Code::DuplicateCertificate, 1),
+        // Not only beside each other.
+        (
+            vec![&leaf, ca_der, root, ca_der],
+            Code::DuplicateCertificate,
+            3,
+        ),
+        (
+            vec![&leaf, ca_der, root, &leaf],
+            Code::DuplicateCertificate,
+            3,
+        ),
         (
             vec![&leaf, ca_der, b"\x30\x03\x02\x01\x01"],
             Code::InvalidCertificate,

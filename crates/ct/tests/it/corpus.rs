@@ -1,8 +1,6 @@
 //! Real certificates: every row of the corpus gets its verdict, and the entries of a public
 //! log parse, re-encode and hash as they should. Says so in one line where there is none.
 
-#![allow(clippy::unwrap_used)]
-
 use std::collections::HashMap;
 use std::fs;
 use std::io::Read;

@@ -1,7 +1,5 @@
 //! SCTs that come with a certificate: cut out, signed, embedded, found and verified again.
 
-#![allow(clippy::unwrap_used)]
-
 use crate::minting::{now_ms, pki};
 use lucarne_ct::{
     Certificate, LogKey, PublicKey, Sct, SctError, SctList, SignedEntry, delivered_entry,

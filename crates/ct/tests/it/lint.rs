@@ -1,8 +1,6 @@
 //! The lint: each kind of broken SCT, minted and named; states and policies at a date; precertificates
 //! beside certificates.
 
-#![allow(clippy::unwrap_used)]
-
 use lucarne_ct::lint::{Lint, LintCode, Linted, Weight};
 use lucarne_ct::{
     Certificate, LogKey, LogList, Sct, SignedEntry, Verdict, delivered_entry, embedded_entry,

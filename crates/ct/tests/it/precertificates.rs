@@ -1,7 +1,5 @@
 //! The cases about precertificates that the suites of other logs ask, minted anew at each run.
 
-#![allow(clippy::unwrap_used)]
-
 use crate::minting::*;
 use lucarne_ct::{
     Certificate, Code, EntryKind, Fingerprint, Policy, SignedEntry, tbs_without_poison,

@@ -1,8 +1,6 @@
 //! Properties: nothing that is sent in panics, what is written reads back, the poison leaves
 //! no trace.
 
-#![allow(clippy::unwrap_used)]
-
 use std::sync::{Arc, LazyLock};
 
 use crate::rewrapping::{Wrapping, wrapped};

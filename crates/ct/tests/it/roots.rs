@@ -1,7 +1,5 @@
 //! Roots files: bundles with garbage, reports of the CCADB, and `get-roots`.
 
-#![allow(clippy::unwrap_used)]
-
 use lucarne_ct::{CcadbError, CcadbProgramme, Certificate, Fingerprint, Roots};
 use lucarne_mint::{Authority, CaOptions, KeyType};
 

@@ -1,6 +1,5 @@
 //! The monitoring API of a log in a bucket, on a real server: the cases of
 //! `conformance/monitoring.rs`, and what a read costs there.
-#![allow(clippy::unwrap_used)]
 
 // The same cases again, with the `demo` of this file.
 #[allow(clippy::duplicate_mod)]
@@ -19,6 +18,8 @@ use lucarne_storage::conformance::s3_config;
 use lucarne_storage::{
     Assets, CachedAssets, ObjectAssets, ObjectStoreConfig, Observer, Operation, Outcome,
 };
+use lucarne_testkit::{in_time, until};
+use tokio::sync::watch;
 
 /// A bucket, a cache for it, and how many objects were read from it.
 struct Place {
@@ -36,6 +37,15 @@ impl Observer for Reads {
         if operation == Operation::Get {
             self.0.fetch_add(1, SeqCst);
         }
+    }
+}
+
+/// Becomes true when the files of an earlier process have been found in a cache.
+struct Scanned(watch::Sender<bool>);
+
+impl Observer for Scanned {
+    fn cache_holds(&self, _: u64) {
+        self.0.send_replace(true);
     }
 }
 
@@ -65,8 +75,13 @@ impl Place {
         let assets = ObjectAssets::open_observed(&self.config, reads)
             .await
             .unwrap();
-        let (assets, nobody) = (Arc::new(assets), Arc::new(()));
-        Arc::new(CachedAssets::new(assets, cache, 64 << 20, nobody))
+        let (scanned, mut scans) = watch::channel(false);
+        let assets = Arc::new(assets);
+        let assets = CachedAssets::new(assets, cache, 64 << 20, Arc::new(Scanned(scanned)));
+        in_time("the cache is read", scans.wait_for(|scanned| *scanned))
+            .await
+            .unwrap();
+        Arc::new(assets)
     }
 
     fn reads(&self) -> usize {
@@ -119,18 +134,9 @@ async fn many_readers_of_a_tile_are_one_request_and_later_ones_none() {
 
     // In another process, the disk has it.
     let kept = || entries(place.cache.path());
-    for _ in 0..500 {
-        if kept() == TILES.len() {
-            break;
-        }
-        // They are written in the background.
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    assert_eq!(kept(), TILES.len());
+    until("the tiles are on the disk", || kept() == TILES.len()).await;
     let test = test.moved(place.open(place.cache.path()).await).await;
     let server = Server::start(vec![test.log.clone()], Limits::default()).await;
-    // What lies there is found in the background, too.
-    tokio::time::sleep(Duration::from_millis(200)).await;
     let before = place.reads();
     for tile in TILES {
         assert_eq!(server.get(tile).await.status, 200, "{tile}");
@@ -147,8 +153,6 @@ async fn many_readers_of_a_tile_are_one_request_and_later_ones_none() {
     let right = server.get(TILES[0]).await.body;
     let test = test.moved(place.open(place.cache.path()).await).await;
     let server = Server::start(vec![test.log.clone()], Limits::default()).await;
-    // As above.
-    tokio::time::sleep(Duration::from_millis(200)).await;
     let before = place.reads();
     assert_eq!(server.get(TILES[0]).await.body, right);
     assert_eq!(place.reads() - before, 1);

@@ -1,209 +1,159 @@
-//! The two lanes of submissions: whatever is posted again, what was just issued comes first.
+//! The two lanes of submissions: new certificates come before old ones, however many old ones
+//! wait.
+//!
+//! The time that submissions take is measured by `cargo bench -p lucarne-http --bench lanes`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use bytes::Bytes;
+use lucarne_ct::Sct;
 use lucarne_http::Limits;
-use lucarne_log::{LaneConfig, LogConfig, Metrics};
+use lucarne_log::LaneConfig;
 use lucarne_mint::{LeafOptions, Time};
-use lucarne_storage::memory::MemoryAssets;
-use lucarne_storage::{Asset, AssetError, Assets, Stats};
+use lucarne_testkit::{in_time, until};
 use prometheus_client::registry::Registry;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::task::JoinHandle;
 
+use crate::support::gate::Gate;
 use crate::support::{Answer, Server, TestLog};
 
-/// Old and fresh submissions per second, all of one CA.
-const OLD: usize = 400;
+const POOL: usize = 400;
+/// More than the old lane has room for: a quarter of the pool.
+const OLD: usize = 150;
 const FRESH: usize = 50;
-const SECONDS: usize = 6;
-/// The time in which a fresh one has its SCT.
-const PROMPT: Duration = Duration::from_secs(2);
 
-/// A disk that writes little in a second: some 200 entries.
-struct SlowDisk(MemoryAssets);
+/// A log whose rounds are written only when the test allows it.
+struct HeldLog {
+    test: TestLog,
+    server: Arc<Server>,
+    gate: Gate,
+}
 
-const SYNC: Duration = Duration::from_millis(20);
-const BYTES_PER_SECOND: f64 = 180_000.0;
-
-#[async_trait]
-impl Assets for SlowDisk {
-    async fn stage(&self, new_size: u64, record: Bytes) -> Result<(), AssetError> {
-        let writing = Duration::from_secs_f64(record.len() as f64 / BYTES_PER_SECOND);
-        // What is waited for is the disk.
-        sleep(SYNC + writing).await;
-        self.0.stage(new_size, record).await
+impl HeldLog {
+    async fn start(lanes: LaneConfig) -> Self {
+        let metrics = lucarne_log::Metrics::register(&mut Registry::default());
+        let test = TestLog::start_with("demo", &metrics, |config| {
+            config.pool_size = POOL;
+            config.lanes = lanes;
+        })
+        .await;
+        let gate = Gate::closed(&test.assets);
+        let logs = vec![test.log.clone()];
+        HeldLog {
+            server: Arc::new(Server::start(logs, Limits::default()).await),
+            test,
+            gate,
+        }
     }
 
-    async fn staged(&self) -> Result<Vec<Bytes>, AssetError> {
-        self.0.staged().await
+    /// Returns the number of entries that wait for a round.
+    fn waiting(&self) -> usize {
+        self.test.log.stats().pool_depth
     }
 
-    async fn publish(&self, assets: Vec<Asset>) -> Result<(), AssetError> {
-        self.0.publish(assets).await
-    }
-
-    async fn settle(&self, size: u64) -> Result<(), AssetError> {
-        self.0.settle(size).await
-    }
-
-    async fn get(&self, path: &str) -> Result<Option<Bytes>, AssetError> {
-        self.0.get(path).await
-    }
-
-    async fn remove_partials(&self, tiles: &[String]) -> Result<(), AssetError> {
-        self.0.remove_partials(tiles).await
-    }
-
-    async fn partials(&self, tile_path: &str) -> Result<Vec<u16>, AssetError> {
-        self.0.partials(tile_path).await
-    }
-
-    async fn headroom(&self) -> Result<Option<u64>, AssetError> {
-        self.0.headroom().await
-    }
-
-    fn stats(&self) -> &Stats {
-        self.0.stats()
-    }
-
-    fn location(&self) -> String {
-        self.0.location()
+    /// Posts a certificate that was issued `hours` ago.
+    fn post(&self, name: String, hours: i64, scts: usize) -> JoinHandle<Answer> {
+        let not_before = Time::from_unix(Time::now().unix() - hours * 3600);
+        let options = LeafOptions {
+            not_before,
+            not_after: not_before.plus_days(90),
+            scts,
+            ..LeafOptions::with_key([name], self.test.leaf_key.clone())
+        };
+        let leaf = self.test.ca.issue(&options).unwrap();
+        let body = self.test.ca.full_chain(leaf).to_json();
+        let server = self.server.clone();
+        tokio::spawn(async move {
+            let post = server.post("/demo/ct/v1/add-chain", body.as_bytes());
+            in_time("a response to add-chain", post).await
+        })
     }
 }
 
-async fn log_on_a_slow_disk(lanes: LaneConfig) -> TestLog {
-    let metrics = Metrics::register(&mut Registry::default());
-    let change = |config: &mut LogConfig| {
-        config.period = Duration::from_millis(100);
-        config.pool_size = 1000;
-        config.lanes = lanes;
-    };
-    let test = TestLog::start_with("demo", &metrics, change).await;
-    let disk = Arc::new(SlowDisk(test.assets.clone()));
-    test.moved(disk).await
-}
-
-/// The body of a submission: a certificate of the log's CA, issued so many hours ago.
-fn body(test: &TestLog, name: String, hours: i64, scts: usize) -> String {
-    let not_before = Time::from_unix(Time::now().unix() - hours * 3600);
-    let options = LeafOptions {
-        not_before,
-        not_after: not_before.plus_days(90),
-        scts,
-        ..LeafOptions::with_key([name], test.leaf_key.clone())
-    };
-    let chain = test.ca.full_chain(test.ca.issue(&options).unwrap());
-    chain.to_json()
-}
-
-/// What became of those of one lane.
-#[derive(Debug, Default)]
-struct Told {
-    /// The time that each of those took that got an SCT.
-    took: Vec<Duration>,
+/// The responses to the submissions of a test.
+struct Outcome {
+    /// The indexes of the fresh entries, in ascending order.
+    fresh: Vec<u64>,
+    /// The number of old entries in the log.
+    old: u64,
     refused: Vec<Answer>,
 }
 
-impl Told {
-    /// In words, for `--nocapture`.
-    fn show(&self, lane: &str) {
-        let (answered, refused) = (self.took.len(), self.refused.len());
-        let longest = self.took.iter().max();
-        println!(
-            "{lane}: {answered} answered, {} of them late, the longest after {longest:?}; {refused} refused",
-            self.late()
-        );
-    }
-
-    fn late(&self) -> usize {
-        self.took.iter().filter(|took| **took > PROMPT).count()
-    }
+fn index(answer: &Answer) -> u64 {
+    assert_eq!(answer.status, 200, "{answer:?}");
+    Sct::parse(&answer.body).unwrap().index().unwrap()
 }
 
-/// Submits each at its time, `per_second` of them, and waits for the answers.
-async fn submit(server: Arc<Server>, bodies: Vec<String>, per_second: usize) -> Told {
-    let start = Instant::now();
-    let mut asked = JoinSet::new();
-    for (n, body) in (0_u32..).zip(bodies) {
-        let due = start + Duration::from_secs(1) * n / per_second as u32;
-        // Arrivals are of their own time, and not of that of the answers.
-        sleep_until(due).await;
-        let server = server.clone();
-        asked.spawn(async move {
-            let answer = server.post("/demo/ct/v1/add-chain", body.as_bytes()).await;
-            (due.elapsed(), answer)
-        });
+/// Posts old certificates and then fresh ones, all while the first round is being written. The
+/// outcome depends only on the order in which the log sequences the waiting entries, not on time.
+/// Old certificates are of two `kinds`: the hours since they were issued, and the number of
+/// their SCTs.
+async fn posted_while_a_round_is_written(lanes: LaneConfig, kinds: [(i64, usize); 2]) -> Outcome {
+    let log = HeldLog::start(lanes).await;
+    let first = log.post("first.example".into(), 48, 0);
+    log.gate.reached().await;
+    let old = (0..OLD).map(|n| {
+        let (hours, scts) = kinds[n % 2];
+        log.post(format!("old-{n}.example"), hours, scts)
+    });
+    let old: Vec<_> = old.collect();
+    let refused = || old.iter().filter(|task| task.is_finished()).count();
+    until("each old one waits or is refused", || {
+        log.waiting() + refused() == OLD
+    })
+    .await;
+    let before = log.waiting();
+    let fresh = (0..FRESH).map(|n| log.post(format!("fresh-{n}.example"), 1, 0));
+    let fresh: Vec<_> = fresh.collect();
+    until("each fresh one waits", || log.waiting() == before + FRESH).await;
+    log.gate.open();
+    let mut outcome = Outcome {
+        fresh: Vec::new(),
+        old: 1,
+        refused: Vec::new(),
+    };
+    assert_eq!(index(&first.await.unwrap()), 0);
+    for task in fresh {
+        outcome.fresh.push(index(&task.await.unwrap()));
     }
-    let mut told = Told::default();
-    while let Some(one) = asked.join_next().await {
-        let (took, answer) = one.unwrap();
+    for task in old {
+        let answer = task.await.unwrap();
         match answer.status {
-            200 => told.took.push(took),
-            503 => told.refused.push(answer),
-            _ => panic!("{answer:?}"),
+            503 => outcome.refused.push(answer),
+            _ => outcome.old += index(&answer).min(1),
         }
     }
-    told
-}
-
-/// Old and fresh ones together: what became of these, and of those. `kinds` of old ones have hours since
-/// they were issued, and SCTs.
-async fn under_load(lanes: LaneConfig, kinds: [(i64, usize); 2]) -> (Told, Told, TestLog) {
-    let test = log_on_a_slow_disk(lanes).await;
-    let limits = Limits::default();
-    let server = Arc::new(Server::start(vec![test.log.clone()], limits).await);
-    let old = (0..OLD * SECONDS).map(|n| {
-        let (hours, scts) = kinds[n % 2];
-        body(&test, format!("old-{n}.example"), hours, scts)
-    });
-    let old: Vec<String> = old.collect();
-    let fresh = (0..FRESH * SECONDS).map(|n| body(&test, format!("fresh-{n}.example"), 1, 0));
-    let fresh: Vec<String> = fresh.collect();
-    let (old, fresh) = tokio::join!(
-        tokio::spawn(submit(server.clone(), old, OLD)),
-        tokio::spawn(submit(server.clone(), fresh, FRESH)),
-    );
-    let (old, fresh) = (old.unwrap(), fresh.unwrap());
-    old.show("old");
-    fresh.show("fresh");
-    (old, fresh, test)
+    outcome.fresh.sort_unstable();
+    let published = log.test.log.published().unwrap();
+    assert_eq!(published.size, outcome.old + FRESH as u64);
+    outcome
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fresh_submissions_are_prompt_while_their_ca_posts_old_ones() {
-    let (old, fresh, test) = under_load(LaneConfig::default(), [(48, 0), (1, 2)]).await;
-    assert_eq!(fresh.refused.len(), 0, "{:?}", fresh.refused.first());
-    let longest = fresh.took.iter().max().unwrap();
-    assert_eq!(fresh.late(), 0, "the longest took {longest:?}");
-    assert_eq!(fresh.took.len(), FRESH * SECONDS);
-    // The disk was too slow for all, and old ones had what was left of it.
-    assert!(
-        !old.refused.is_empty() && old.took.len() > 100,
-        "{}",
-        old.took.len()
-    );
-    for answer in &old.refused {
+async fn fresh_submissions_come_before_the_old_ones_of_their_ca() {
+    let outcome = posted_while_a_round_is_written(LaneConfig::default(), [(48, 0), (1, 2)]).await;
+    // All of them are in the next round, before the first old one in it.
+    let next: Vec<u64> = (1..=FRESH as u64).collect();
+    assert_eq!(outcome.fresh, next);
+    // Old ones have the rest of the round, and no more room than their share of the pool.
+    assert!(outcome.old > 1, "no old one was logged");
+    assert!(outcome.refused.len() >= OLD - POOL / 4);
+    for answer in &outcome.refused {
         assert_eq!(answer.json()["code"], "backlog_full");
         let seconds: u32 = answer.header("retry-after").unwrap().parse().unwrap();
         assert!((1..=60).contains(&seconds), "{seconds}");
     }
-    let published = test.log.published().unwrap();
-    assert_eq!(published.size as usize, fresh.took.len() + old.took.len());
 }
 
-/// The same load where all is fresh, as in a log without lanes: it does harm. Without this, the other
-/// test would say nothing.
+/// The same submissions in a log in which all of them are fresh: they keep the order in which
+/// they came. So the test above passes only because of the lanes.
 #[tokio::test(flavor = "multi_thread")]
-async fn in_one_lane_the_same_old_submissions_hold_up_fresh_ones() {
+async fn in_one_lane_the_same_old_submissions_come_first() {
     let one_lane = LaneConfig {
         freshness: Duration::from_secs(365 * 24 * 3600),
         ..LaneConfig::default()
     };
-    let (old, fresh, _test) = under_load(one_lane, [(48, 0), (48, 0)]).await;
-    let harmed = fresh.refused.len() + fresh.late();
-    assert!(harmed > 0, "{} of {}", fresh.took.len(), old.took.len());
+    let outcome = posted_while_a_round_is_written(one_lane, [(48, 0), (48, 0)]).await;
+    let last: Vec<u64> = (outcome.old..outcome.old + FRESH as u64).collect();
+    assert_eq!(outcome.fresh, last);
 }

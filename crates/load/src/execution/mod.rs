@@ -3,6 +3,7 @@
 mod arrival_rate;
 mod collector;
 mod drain;
+mod finish;
 pub(crate) mod run_state;
 pub(crate) mod scenario_state;
 mod summarise;
@@ -34,6 +35,7 @@ use crate::tags::TagRegistry;
 use crate::threshold::Threshold;
 use crate::verdict::Verdict;
 use collector::{Collector, planned};
+use finish::{Finish, cut_short};
 use run_state::{RunState, StopReason};
 use scenario_state::{ScenarioState, StopMode};
 use summarise::{RunTimes, summarise};
@@ -57,6 +59,7 @@ pub(crate) struct RunOptions {
     pub(crate) command: Vec<String>,
     pub(crate) version: String,
     pub(crate) thresholds: Vec<Threshold>,
+    pub(crate) allow: Vec<String>,
     pub(crate) workers: usize,
 }
 
@@ -80,7 +83,12 @@ impl Execution {
             .enable_all()
             .build();
         let result = match runtime {
-            Ok(runtime) => runtime.block_on(self.perform()),
+            Ok(runtime) => {
+                let result = runtime.block_on(self.perform());
+                // A look-up of an address that is still under way is not waited for.
+                runtime.shutdown_background();
+                result
+            }
             Err(error) => Err(self.refused(Verdict::Configuration, broken(&error))),
         };
         match result {
@@ -120,9 +128,10 @@ impl Execution {
             process_cpu: process_cpu().saturating_sub(cpu),
         };
         collecting.say(Phase::Finishing);
+        self.run_state.begin_finishing();
         stopper.stop();
-        let notes = self.finish(beside, &collecting.shard).await;
-        Ok(self.sum_up(collecting.over(), &times, notes, broken))
+        let finish = self.finish(beside, &collecting.shard).await;
+        Ok(self.sum_up(collecting.over(), &times, finish, broken))
     }
 
     /// Checks that there is something to run, and that it can be.
@@ -204,7 +213,8 @@ impl Execution {
     }
 
     fn recorder(&self, state: &ScenarioState, shard: &Arc<SampleBuffer>) -> Recorder {
-        Recorder::new(shard.clone(), self.registry.clone(), state.base)
+        let excuses = state.excuses.clone();
+        Recorder::new(shard.clone(), self.registry.clone(), state.base, excuses)
     }
 
     /// Starts what runs beside the load.
@@ -231,46 +241,11 @@ impl Execution {
         goals
     }
 
-    /// Waits for what runs beside the load, then lets the scenarios audit.
-    async fn finish(&self, mut beside: JoinSet<()>, shard: &Arc<SampleBuffer>) -> Vec<Note> {
-        let ended = async {
-            let mut notes = Vec::new();
-            while let Some(ended) = beside.join_next().await {
-                if let Err(panic) = ended {
-                    notes.push((usize::MAX, vec![cut_short(&panic.to_string())]));
-                }
-            }
-            let mut finishing = JoinSet::new();
-            for (index, state) in self.run_state.scenarios.iter().enumerate() {
-                let recorder = self.recorder(state, shard);
-                let scenario = state.config.scenario.clone();
-                finishing.spawn(async move { (index, scenario.finish(recorder).await) });
-            }
-            while let Some(finished) = finishing.join_next().await {
-                match finished {
-                    Ok(finished) => notes.push(finished),
-                    Err(panic) => notes.push((usize::MAX, vec![cut_short(&panic.to_string())])),
-                }
-            }
-            notes.sort_by_key(|(index, _)| *index);
-            notes.into_iter().flat_map(|(_, notes)| notes).collect()
-        };
-        tokio::select! {
-            notes = ended => notes,
-            () = self.run_state.stopped(StopMode::Now) => vec![cut_short("stopped twice")],
-        }
-    }
-
     /// Starts the thread that adds up what is recorded.
     fn collect(&self, begin: Instant, mut shards: Vec<Arc<SampleBuffer>>) -> Collecting {
         let shard = Arc::new(SampleBuffer::default());
         shards.push(shard.clone());
-        let mut thresholds = self.options.thresholds.clone();
-        let built_in = self.run_state.scenarios.iter().filter_map(|state| {
-            let least = state.config.executor.arrival_rate()?.min_achieved;
-            (least > 0.0).then(|| Threshold::achieved(&state.config.name, least))
-        });
-        thresholds.extend(built_in);
+        let thresholds = self.options.thresholds.clone();
         let scenarios = self.run_state.scenarios.clone();
         let mut collector =
             Collector::new(scenarios, self.registry.clone(), shards, thresholds, begin);
@@ -291,7 +266,7 @@ impl Execution {
         &self,
         collected: Option<Collector>,
         times: &RunTimes,
-        notes: Vec<Note>,
+        finish: Finish,
         broken: Option<String>,
     ) -> Outcome {
         let Some(mut collector) = collected else {
@@ -300,7 +275,8 @@ impl Execution {
         collector.phase = Phase::Over;
         let snapshot = collector.collect(Instant::now());
         let mut summary = summarise(&collector, times, self.empty());
-        summary.notes.extend(notes);
+        summary.notes.extend(finish.notes);
+        summary.notes.extend(self.unknown_checks(&summary));
         if let Some(error) = &broken {
             summary.notes.push(cut_short(error));
         }
@@ -308,6 +284,7 @@ impl Execution {
             Some(StopReason::Asked) => Verdict::Interrupted,
             _ if never_answered(&summary) => Verdict::Unreachable,
             _ if broken.is_some() => Verdict::Interrupted,
+            _ if finish.failed => Verdict::Crossed,
             _ => summary.held(),
         };
         self.snapshots.send_replace(Arc::new(snapshot));
@@ -316,6 +293,19 @@ impl Execution {
             summary,
             error: broken,
         }
+    }
+
+    /// A warning about checks that the run allows to fail, and that nothing has made.
+    fn unknown_checks(&self, summary: &Summary) -> Option<Note> {
+        let made = |name: &String| summary.checks.iter().any(|check| check.name == *name);
+        let unknown = self.options.allow.iter().filter(|name| !made(name));
+        let lines: Vec<_> = unknown
+            .map(|name| format!("no check is called \"{name}\""))
+            .collect();
+        (!lines.is_empty()).then(|| Note {
+            title: "Warning: --allow names checks that were not made".into(),
+            lines,
+        })
     }
 
     /// A run that has not begun.
@@ -369,6 +359,7 @@ impl Execution {
             name: check.into(),
             passes: 0,
             fails: 1,
+            excused: None,
             details: vec![detail.clone()],
         });
         summary.errors.push(ErrorKind {
@@ -378,8 +369,10 @@ impl Execution {
             details: vec![detail],
         });
         let select = |metric: &str, tags: &[(&str, &str)]| summary.select(metric, tags);
+        // Nothing was offered: what is built in says nothing.
         let judged = self.options.thresholds.iter();
         summary.thresholds = judged
+            .filter(|threshold| !threshold.is_built_in())
             .map(|threshold| threshold.evaluate(select, 0.0))
             .collect();
         summary.tell_metrics();
@@ -501,14 +494,9 @@ async fn wait(workers: Vec<Worker>) -> Option<String> {
 
 /// Requests were made, and not a single one was answered.
 fn never_answered(summary: &Summary) -> bool {
-    let requests = summary
-        .statuses
-        .iter()
-        .map(|status| status.count)
-        .sum::<u64>();
-    let failed = match summary.total("http_req_failed") {
-        Some(crate::Metric::Rate { good, .. }) => good,
-        _ => 0,
+    let (failed, requests) = match summary.total("http_req_failed") {
+        Some(crate::Metric::Rate { good, total }) => (good, total),
+        _ => (0, 0),
     };
     // Whoever shows a certificate is there, whatever is wrong with it.
     let shown = summary
@@ -521,11 +509,4 @@ fn never_answered(summary: &Summary) -> bool {
 
 fn broken(error: &dyn std::fmt::Display) -> String {
     format!("the load generator itself failed: {error}")
-}
-
-fn cut_short(why: &str) -> Note {
-    Note {
-        title: "Not finished".into(),
-        lines: vec![why.into()],
-    }
 }

@@ -1,6 +1,7 @@
 //! The state of a run, and its end before its time.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -12,6 +13,7 @@ pub(crate) struct RunState {
     pub(crate) scenarios: Vec<Arc<ScenarioState>>,
     stop: watch::Sender<StopMode>,
     reason: Mutex<Option<StopReason>>,
+    finishing: AtomicBool,
 }
 
 /// The reasons why a run ends before its time.
@@ -31,6 +33,7 @@ impl RunState {
             scenarios,
             stop: watch::Sender::new(StopMode::No),
             reason: Mutex::new(None),
+            finishing: AtomicBool::new(false),
         }
     }
 
@@ -38,6 +41,15 @@ impl RunState {
         self.reason.lock().get_or_insert(reason);
         self.stop.send_modify(|known| *known = (*known).max(stop));
         self.scenarios.iter().for_each(|state| state.stop(stop));
+    }
+
+    /// The load is over; what is left is `finish`.
+    pub(crate) fn begin_finishing(&self) {
+        self.finishing.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_finishing(&self) -> bool {
+        self.finishing.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

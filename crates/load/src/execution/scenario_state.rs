@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
+use crate::excuse::Excuses;
 use crate::executor::Adjustable;
 use crate::executor::schedule::Schedule;
 use crate::scenario_config::ScenarioConfig;
@@ -15,6 +16,7 @@ use crate::tags::Tags;
 pub(crate) struct ScenarioState {
     pub(crate) config: ScenarioConfig,
     pub(crate) base: Tags,
+    pub(crate) excuses: Excuses,
     pub(crate) adjustments: watch::Sender<Adjustments>,
     pub(crate) progress: Progress,
     /// The time at which its first arrival is due; set once all scenarios are prepared.
@@ -46,6 +48,10 @@ pub(crate) struct Progress {
     pub(crate) completed: AtomicU64,
     pub(crate) dropped: AtomicU64,
     pub(crate) interrupted: AtomicU64,
+    /// Iterations that came to their end, without those that had nothing to do.
+    pub(crate) finished: AtomicU64,
+    /// Iterations that were cut off while they waited for the target.
+    pub(crate) unfinished: AtomicU64,
     /// Arrivals that wait for a user now.
     pub(crate) waiting: AtomicU64,
     pub(crate) users: AtomicU64,
@@ -59,7 +65,7 @@ pub(crate) struct Progress {
 }
 
 impl ScenarioState {
-    pub(crate) fn new(config: ScenarioConfig, base: Tags) -> Self {
+    pub(crate) fn new(config: ScenarioConfig, base: Tags, excuses: Excuses) -> Self {
         let schedule = Schedule::new(config.executor.ramp(), config.executor.iterations());
         let adjustments = watch::Sender::new(Adjustments {
             schedule,
@@ -68,6 +74,7 @@ impl ScenarioState {
         ScenarioState {
             config,
             base,
+            excuses,
             adjustments,
             progress: Progress::default(),
             begin: OnceLock::new(),

@@ -1,12 +1,15 @@
 //! From samples to a summary.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::collector::Collector;
 use super::scenario_state::ScenarioState;
+use crate::excuse::Excuses;
 use crate::note::Note;
-use crate::samples::Series as Sampled;
+use crate::samples::{Series as Sampled, UNANNOUNCED_ENDS};
 use crate::snapshot::LATE;
 use crate::summary::merge::achieved;
 use crate::summary::{Check, Protocol, ScenarioSummary, Series, Status, Summary, TagList};
@@ -38,7 +41,8 @@ pub(crate) fn summarise(collector: &Collector, times: &RunTimes, mut summary: Su
             .registry
             .get(tags)
             .map_or_else(Vec::new, |tags| tags.to_vec());
-        add(&mut summary, tags, series);
+        let excuses = excuses(&collector.scenarios, &tags);
+        add(&mut summary, tags, series, excuses);
     }
     summary.tell_connectors();
     summary.errors = collector.errors();
@@ -60,7 +64,55 @@ pub(crate) fn summarise(collector: &Collector, times: &RunTimes, mut summary: Su
     summary.thresholds = judged.collect();
     summary.tell_metrics();
     summary.notes.extend(lateness(&summary));
+    summary.notes.extend(unannounced_ends(&summary));
+    summary.notes.extend(excused(&summary));
     summary
+}
+
+/// A warning if responses were ended by the end of a TLS connection without `close_notify`.
+fn unannounced_ends(summary: &Summary) -> Option<Note> {
+    let count = summary.select(UNANNOUNCED_ENDS, &[])?.samples();
+    Some(Note {
+        title: format!("Warning: {count} responses ended without close_notify"),
+        lines: vec![
+            "the server closed the connection without ending TLS, and nothing else said where the \
+             response ended: part of it may be missing"
+                .into(),
+        ],
+    })
+}
+
+/// The excuses of the scenario that these tags belong to.
+fn excuses<'s>(scenarios: &'s [Arc<ScenarioState>], tags: &TagList) -> Option<&'s Excuses> {
+    let (_, scenario) = tags.iter().find(|(name, _)| name == "scenario")?;
+    let state = scenarios
+        .iter()
+        .find(|state| state.config.name == *scenario);
+    state.map(|state| &state.excuses)
+}
+
+/// A warning about checks that have failed, and whose failures do not count.
+fn excused(summary: &Summary) -> Option<Note> {
+    let mut counts = BTreeMap::new();
+    for check in &summary.checks {
+        if let Some(excuse) = check.excused {
+            let (fails, total) = counts
+                .entry((&check.name, excuse.words()))
+                .or_insert((0, 0));
+            *fails += check.fails;
+            *total += check.fails + check.passes;
+        }
+    }
+    let failed = counts.into_iter().filter(|(_, (fails, _))| *fails > 0);
+    let lines: Vec<String> = failed
+        .map(|((name, why), (fails, total))| {
+            format!("{name} failed {fails} of {total} times: {why}")
+        })
+        .collect();
+    (!lines.is_empty()).then(|| Note {
+        title: "Warning: failed checks that do not count".into(),
+        lines,
+    })
 }
 
 /// A warning if this machine, and not the target, kept iterations from beginning when
@@ -118,7 +170,7 @@ pub(crate) fn scenario(state: &ScenarioState) -> ScenarioSummary {
 }
 
 /// Everything of one set of tags.
-fn add(summary: &mut Summary, tags: TagList, series: &Sampled) {
+fn add(summary: &mut Summary, tags: TagList, series: &Sampled, excuses: Option<&Excuses>) {
     let metrics = series.metrics();
     if metrics.is_empty() {
         return;
@@ -129,6 +181,7 @@ fn add(summary: &mut Summary, tags: TagList, series: &Sampled) {
             name: check.name.into(),
             passes: check.good,
             fails: check.bad,
+            excused: excuses.and_then(|excuses| excuses.of_check(check.name)),
             details: check.details.clone(),
         });
     }

@@ -41,18 +41,22 @@ impl ActiveVu {
             .begin(number, due.unwrap_or(started), started, delay);
         let mut attempt = Attempt {
             state: &self.state,
+            user: &mut *self.user,
             iteration: &mut self.iteration,
             over: false,
         };
         let progress = &attempt.state.progress;
         progress.started.fetch_add(1, Relaxed);
         progress.busy.fetch_add(1, Relaxed);
-        self.user.iterate(attempt.iteration).await;
+        attempt.user.iterate(attempt.iteration).await;
         attempt.over = true;
         let now = Instant::now();
         attempt.iteration.end(now);
         self.idle_since = Some(now);
         progress.completed.fetch_add(1, Relaxed);
+        if !attempt.iteration.is_idle() {
+            progress.finished.fetch_add(1, Relaxed);
+        }
         progress
             .last_done
             .store(self.state.elapsed(now).as_nanos() as u64, Relaxed);
@@ -69,6 +73,7 @@ impl Drop for ActiveVu {
 /// An iteration under way. Dropped before it is over, it was cut off.
 struct Attempt<'a> {
     state: &'a ScenarioState,
+    user: &'a mut dyn VirtualUser,
     iteration: &'a mut Iteration,
     over: bool,
 }
@@ -85,18 +90,41 @@ impl Drop for Attempt<'_> {
         progress
             .last_done
             .store(self.state.elapsed(now).as_nanos() as u64, Relaxed);
-        let took = now.saturating_duration_since(self.iteration.intended());
-        let (kind, what) = match std::thread::panicking() {
-            true => ("panic", "panicked"),
-            false => ("interrupted", "was cut off at the end of the run"),
-        };
-        let number = self.iteration.number();
-        self.iteration.fail(Failure::new(
-            kind,
-            format!("iteration {number} {what} after {took:.1?}"),
-        ));
+        let panicked = std::thread::panicking();
+        let waited = !self.iteration.is_pausing() && !self.iteration.is_idle();
+        if waited {
+            progress.unfinished.fetch_add(1, Relaxed);
+        }
+        if waited && !panicked {
+            self.user.cut_off(self.iteration);
+        }
+        let failure = self.failure(now, waited, panicked);
+        self.iteration.fail(failure);
         // It would have taken at least that long: leaving it out would flatter a
         // target that has stopped answering.
         self.iteration.end(now);
+    }
+}
+
+impl Attempt<'_> {
+    /// The failure of an iteration that did not come to its end.
+    fn failure(&self, now: Instant, waited: bool, panicked: bool) -> Failure {
+        let number = self.iteration.number();
+        let took = now.saturating_duration_since(self.iteration.intended());
+        if panicked {
+            return Failure::new(
+                "panic",
+                format!("iteration {number} panicked after {took:.1?}"),
+            );
+        }
+        let when = match waited {
+            true => format!(
+                "while it waited for {}",
+                self.state.config.scenario.purpose()
+            ),
+            false => "in a pause".to_owned(),
+        };
+        let what = format!("iteration {number} was cut off at the end of the run after {took:.1?}");
+        Failure::new("interrupted", format!("{what}, {when}"))
     }
 }

@@ -35,8 +35,15 @@ impl fmt::Display for ExecutorConfig {
 
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.count, unit(self.per))
+        write!(f, "{}{}", amount(self.count), unit(self.per))
     }
+}
+
+/// A number with as many digits as people read.
+fn amount(count: f64) -> String {
+    let digits = if count < 1.0 { 4 } else { 2 };
+    let text = format!("{count:.digits$}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 fn unit(per: Duration) -> String {
@@ -49,7 +56,7 @@ fn unit(per: Duration) -> String {
 }
 
 fn ramp(f: &mut fmt::Formatter<'_>, stage: &Stage, unit: &str) -> fmt::Result {
-    write!(f, " → {}{unit}{}", stage.target, In(stage.duration))
+    write!(f, " → {}{unit}{}", amount(stage.target), In(stage.duration))
 }
 
 struct For(Duration);
@@ -112,5 +119,11 @@ mod tests {
             iterations: None,
         };
         assert_eq!(users.to_string(), "0 users → 200 in 10s");
+        let shown = |rate| Rate::per_second(rate).to_string();
+        assert_eq!(shown(500.0 / 3.0), "166.67/s");
+        assert_eq!(
+            (shown(0.018_46), shown(100.0)),
+            ("0.0185/s".into(), "100/s".into())
+        );
     }
 }

@@ -10,6 +10,7 @@ use super::http2::Http2;
 use super::stream::Stream;
 use super::{ClientOptions, Endpoint, Request, Response, Version, http1, kind};
 use crate::Failure;
+use crate::exchange::Resent;
 
 /// One user's client: keeps that user's connection to one endpoint. Requests
 /// follow one another.
@@ -21,7 +22,7 @@ pub struct Client {
 }
 
 /// The time a connection must have been idle for its end to be taken for the
-/// server's tidying up. What breaks sooner has broken under load, and counts.
+/// server's tidying up. What breaks sooner has broken under load, and is counted.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// An open connection that no request is using.
@@ -44,10 +45,18 @@ impl Kept {
     }
 }
 
-/// Returns whether a connection that was idle for so long had gone before the request,
-/// which is then sent once more.
-fn was_tidied_away(idle: Duration, failure: &Failure, record: &Record) -> bool {
-    idle >= IDLE && failure.kind == kind::RESET && record.bytes_in == 0
+/// Returns whether a kept connection, which has carried a response before, had gone when the
+/// request came, which is then sent once more.
+fn had_gone(failure: &Failure, record: &Record) -> bool {
+    failure.kind == kind::RESET && record.bytes_in == 0
+}
+
+/// The reason why a connection that was idle for so long had gone.
+fn reason(idle: Duration) -> Resent {
+    match idle >= IDLE {
+        true => Resent::Idle,
+        false => Resent::Busy,
+    }
 }
 
 impl Client {
@@ -164,7 +173,7 @@ impl Client {
         {
             let idle = since.elapsed();
             match http1::exchange(&mut stream, head, request, record).await {
-                Err(failure) if was_tidied_away(idle, &failure, record) => record.again(),
+                Err(failure) if had_gone(&failure, record) => record.again(reason(idle)),
                 outcome => return self.settle(stream, record, outcome),
             }
         }
@@ -200,7 +209,7 @@ impl Client {
                 .exchange(request, &self.endpoint, token, record)
                 .await
             {
-                Err(failure) if was_tidied_away(idle, &failure, record) => record.again(),
+                Err(failure) if had_gone(&failure, record) => record.again(reason(idle)),
                 outcome => {
                     self.kept = Some(Kept::new(Connection::Http2(connection)));
                     return outcome;

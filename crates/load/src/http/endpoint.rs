@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustls::pki_types::ServerName;
 use url::Url;
 
-use super::{ClientOptions, tls};
+use super::{ClientOptions, proxies, tls};
 
 /// A server and how to reach it: looked up once, shared by its clients.
 #[derive(Clone, Debug)]
@@ -42,6 +42,17 @@ pub enum EndpointError {
     /// There is no TLS like the one that is wanted.
     #[error("{0}")]
     Tls(String),
+    /// The environment names a proxy for the host.
+    #[error(
+        "`{host}` would be reached through the proxy of {variable}, which load tests do not \
+         use: unset {variable}, or add the host to NO_PROXY"
+    )]
+    Proxy {
+        /// The host.
+        host: String,
+        /// The variable of the environment.
+        variable: &'static str,
+    },
     /// No address for the host.
     #[error("cannot find the address of `{host}`: {reason}")]
     Dns {
@@ -66,6 +77,22 @@ impl Endpoint {
     /// # Errors
     /// See [`EndpointError`].
     pub async fn resolve(url: &str, options: &ClientOptions) -> Result<Arc<Self>, EndpointError> {
+        let endpoint = Self::direct(url, options).await?;
+        let environment = |name: &str| std::env::var(name).ok();
+        match proxies::named(endpoint.tls.is_some(), &endpoint.host, environment) {
+            Some(variable) => Err(EndpointError::Proxy {
+                host: endpoint.host.clone(),
+                variable,
+            }),
+            None => Ok(endpoint),
+        }
+    }
+
+    /// The same, whatever proxies the environment names.
+    pub(super) async fn direct(
+        url: &str,
+        options: &ClientOptions,
+    ) -> Result<Arc<Self>, EndpointError> {
         let wrong = |reason: &str| EndpointError::Url {
             url: url.to_owned(),
             reason: reason.to_owned(),

@@ -2,6 +2,7 @@ use std::time::{Duration, Instant};
 
 use super::answer::Answer;
 use super::{Handshake, Response, Version};
+use crate::exchange::Resent;
 use crate::{Exchange, Failure};
 
 /// The timings of a request under way.
@@ -21,7 +22,8 @@ pub(super) struct Record {
     /// Of the request's body.
     pub(super) body_out: u64,
     pub(super) answer: Answer,
-    pub(super) resent: bool,
+    pub(super) resent: Option<Resent>,
+    pub(super) unannounced_end: bool,
     pub(super) handshake: Option<Box<Handshake>>,
 }
 
@@ -39,14 +41,15 @@ impl Record {
             bytes_out: 0,
             body_out: 0,
             answer,
-            resent: false,
+            resent: None,
+            unannounced_end: false,
             handshake: None,
         }
     }
 
     /// The request will be sent again, on another connection.
-    pub(super) fn again(&mut self) {
-        self.resent = true;
+    pub(super) fn again(&mut self, why: Resent) {
+        self.resent = Some(why);
         self.sent = None;
     }
 
@@ -84,12 +87,13 @@ impl Record {
                 bytes_out: self.bytes_out,
                 body_in: answer.body.len() as u64,
                 body_out: self.body_out,
+                unannounced_end: self.unannounced_end,
+                resent: self.resent,
                 outcome,
             },
             status: answer.status,
             headers: answer.headers,
             body: answer.body.freeze(),
-            resent: self.resent,
             handshake: self.handshake,
         }
     }

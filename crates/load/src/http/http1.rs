@@ -236,7 +236,7 @@ impl Running<'_, '_> {
                         false => Ok(Progress::More),
                     }
                 }
-                Err(error) => Err(self.lost(&error)),
+                Err(error) => self.lost(&error),
             });
         }
         SCRATCH.with_borrow_mut(|scratch| {
@@ -244,7 +244,7 @@ impl Running<'_, '_> {
             match ready!(Pin::new(&mut *self.stream).poll_read(context, &mut buffer)) {
                 Ok(()) if buffer.filled().is_empty() => Poll::Ready(self.eof()),
                 Ok(()) => Poll::Ready(self.received(buffer.filled())),
-                Err(error) => Poll::Ready(Err(self.lost(&error))),
+                Err(error) => Poll::Ready(self.lost(&error)),
             }
         })
     }
@@ -277,16 +277,22 @@ impl Running<'_, '_> {
         }
     }
 
-    /// The connection broke. A body that began is a broken body.
-    fn lost(&mut self, error: &io::Error) -> Failure {
-        match self.record.answer.status {
-            // A server that leaves TLS without a word: what came may be less than was sent.
+    /// The connection broke, or TLS ended without `close_notify`, which ends a response that
+    /// lasts until the connection does. A body that began is a broken body.
+    fn lost(&mut self, error: &io::Error) -> Result<Progress, Failure> {
+        // The kind by which rustls reports it.
+        if error.kind() == io::ErrorKind::UnexpectedEof {
+            let ended = self.eof();
+            self.record.unannounced_end = ended.is_ok();
+            return ended;
+        }
+        Err(match self.record.answer.status {
             0 => reset(self.broken.as_ref().unwrap_or(error)),
             _ => Failure::new(
                 kind::BODY,
                 format!("the connection broke within the body: {error}"),
             ),
-        }
+        })
     }
 }
 

@@ -10,9 +10,11 @@ pub const CONNECT_TIMEOUT: &str = "connect_timeout";
 pub const CONNECT: &str = "connect";
 /// A proxy was asked for a tunnel, and gave none.
 pub const PROXY: &str = "proxy";
-/// The TLS handshake failed: an untrusted certificate, no common version, an alert.
+/// The TLS handshake failed: an untrusted certificate, no common version, an alert. One that
+/// the other side cuts off is a [`RESET`].
 pub const TLS: &str = "tls";
-/// The connection was closed or reset before the head of an answer had arrived.
+/// The connection was closed or reset before the head of an answer had arrived: while it was
+/// made, in the TLS handshake, or after the request.
 pub const RESET: &str = "reset";
 /// No whole answer within the time for the request.
 pub const TIMEOUT: &str = "timeout";

@@ -10,10 +10,11 @@
 //!   request opens its own and says `connection: close`.
 //! - A kept connection that the server has closed while it was idle is opened
 //!   again. If that shows only after a request was written to it, the request is
-//!   sent once more, whatever its method, provided that the connection had been
-//!   idle for a second and that nothing of an answer had arrived. It is then one
-//!   exchange, whose time counts from the first attempt ([`Response::resent`]).
-//!   A connection that breaks sooner has broken under load: a failure, `reset`.
+//!   sent once more, whatever its method, provided that nothing of a response had
+//!   arrived. It is then one exchange, whose time counts from the first attempt, and
+//!   which says why ([`Exchange::resent`](crate::Exchange::resent)): a connection that
+//!   had been idle for a second was tidied away; one that had not has broken under load,
+//!   and is counted. The second attempt has a connection of its own, and is the last.
 //! - An answer is whole or it is a failure; malformed answers are never guessed
 //!   at. Failures have stable kinds: see [`kind`].
 //! - Idle connections own no buffers: reading borrows the thread's.
@@ -27,6 +28,7 @@ mod http1;
 mod http2;
 pub mod kind;
 mod options;
+mod proxies;
 mod request;
 mod response;
 mod stream;
@@ -42,7 +44,7 @@ pub use handshake::Handshake;
 pub use options::{ClientOptions, Identity, TlsOptions, TlsVersion, Version};
 pub use request::{Body, Request};
 pub use response::{Headers, Response};
-pub use trust::Trust;
+pub use trust::{Trust, trust};
 pub use tunnel::{Tunnel, Tunnelled};
 
 /// The `user-agent` of requests that have none of their own.

@@ -16,8 +16,6 @@ pub struct Response {
     /// The body, as sent: content encodings are left alone. What had come of it
     /// if the exchange failed.
     pub body: Bytes,
-    /// True if the request was sent again because a kept connection had gone.
-    pub resent: bool,
     /// The TLS handshake, if the request made one.
     pub handshake: Option<Box<Handshake>>,
 }

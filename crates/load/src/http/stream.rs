@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use lucarne_net::{explain, tls_error};
 use rustls::CertificateError;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -122,6 +123,7 @@ fn unconnected(address: SocketAddr, error: &io::Error) -> Failure {
     let (kind, hint) = match error.kind() {
         io::ErrorKind::ConnectionRefused => (kind::CONNECT_REFUSED, ""),
         io::ErrorKind::TimedOut => (kind::CONNECT_TIMEOUT, ""),
+        _ if is_reset(error) => (kind::RESET, ""),
         io::ErrorKind::AddrNotAvailable => (
             kind::CONNECT,
             "; every local port is in use: keep connections alive, or use more addresses",
@@ -135,19 +137,30 @@ fn unconnected(address: SocketAddr, error: &io::Error) -> Failure {
     Failure::new(kind, format!("cannot connect to {address}: {error}{hint}"))
 }
 
+/// Returns whether the other side has ended the connection, at whichever step.
+fn is_reset(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(
+        error.kind(),
+        BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof
+    )
+}
+
 fn refused(error: &io::Error, host: &str) -> Failure {
-    let cause = error
-        .get_ref()
-        .and_then(|e| e.downcast_ref::<rustls::Error>());
+    let cause = tls_error(error);
+    let kind = match cause {
+        None if is_reset(error) => kind::RESET,
+        _ => kind::TLS,
+    };
     let detail = match cause {
         Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => format!(
             "the certificate of {host} comes from an issuer that is not trusted: \
              name its root (--ca) or accept any certificate (--insecure)"
         ),
-        Some(cause) => format!("the TLS handshake with {host} failed: {cause}"),
+        Some(cause) => format!("the TLS handshake with {host} failed: {}", explain(cause)),
         None => format!("the TLS handshake with {host} failed: {error}"),
     };
-    Failure::new(kind::TLS, detail)
+    Failure::new(kind, detail)
 }
 
 /// HTTP/2 has to be agreed upon; HTTP/1.1 is what a server speaks that says nothing.

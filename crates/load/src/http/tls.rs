@@ -2,33 +2,29 @@
 
 use std::sync::Arc;
 
+use lucarne_net::Verifier;
 use lucarne_settings::nearest;
+use lucarne_x509::pem;
 use rustls::client::Resumption;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{
-    ClientConfig, DigitallySignedStruct, SignatureScheme, SupportedProtocolVersion, version,
-};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, SupportedProtocolVersion, version};
 
-use super::trust::{Trust, Trusted};
+use super::trust::{read_certificates, trust};
 use super::{ClientOptions, EndpointError, Identity, TlsOptions, TlsVersion};
 
 /// TLS as `options` want it.
 pub(super) fn config(options: &ClientOptions) -> Result<Arc<ClientConfig>, EndpointError> {
     let provider = Arc::new(provider(&options.tls)?);
-    let builder = ClientConfig::builder_with_provider(provider.clone())
+    let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&versions(&options.tls))
         .map_err(|error| EndpointError::Tls(format!("TLS cannot be set up so: {error}")))?;
-    let builder = if options.insecure {
-        let anyone = Arc::new(Anyone(provider));
-        builder.dangerous().with_custom_certificate_verifier(anyone)
-    } else {
-        let trusted = Trusted(Trust::load(options.ca.as_deref())?);
-        let builder = builder.dangerous();
-        builder.with_custom_certificate_verifier(Arc::new(trusted))
+    let verifier = match options.insecure {
+        true => Verifier::accepting_any(),
+        false => Verifier::trusting(trust(options.ca.as_deref())?),
     };
+    let builder = builder.dangerous();
+    let builder = builder.with_custom_certificate_verifier(Arc::new(verifier));
     let mut config = match &options.tls.identity {
         None => builder.with_no_client_auth(),
         Some(identity) => {
@@ -112,64 +108,14 @@ fn choose<T: Copy>(
 fn load(
     identity: &Identity,
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), EndpointError> {
-    let file = &identity.certificates;
-    let certificates =
-        CertificateDer::pem_file_iter(file).map_err(|e| EndpointError::certificates(file, &e))?;
-    let certificates: Vec<_> = certificates
-        .collect::<Result<_, _>>()
-        .map_err(|error| EndpointError::certificates(file, &error))?;
-    if certificates.is_empty() {
-        return Err(EndpointError::certificates(
-            file,
-            &"there is no PEM certificate in it",
-        ));
-    }
+    let certificates = read_certificates(&identity.certificates)?;
     let file = &identity.key;
-    let key = PrivateKeyDer::from_pem_file(file).map_err(|error| {
+    let unusable = |reason: &dyn std::fmt::Display| {
         let file = file.display();
-        EndpointError::Trust(format!("cannot use the key in {file}: {error}"))
-    })?;
+        EndpointError::Trust(format!("cannot use the key in {file}: {reason}"))
+    };
+    let text = std::fs::read(file).map_err(|error| unusable(&error))?;
+    let key = pem::private_key(&text).map_err(|error| unusable(&error))?;
+    let key = PrivateKeyDer::try_from(key).map_err(|error| unusable(&error))?;
     Ok((certificates, key))
-}
-
-/// Accepts every certificate. Signatures of the handshake are still checked:
-/// whoever answers holds the key of the certificate it shows.
-#[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Anyone {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signed, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signed, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }

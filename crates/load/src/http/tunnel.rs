@@ -47,7 +47,7 @@ impl Tunnel {
         options: Arc<ClientOptions>,
         authorization: Option<String>,
     ) -> Result<Self, EndpointError> {
-        let proxy = Endpoint::resolve(url, &options).await?;
+        let proxy = Endpoint::direct(url, &options).await?;
         let wrong = |reason: &str| EndpointError::Url {
             url: url.to_owned(),
             reason: reason.to_owned(),

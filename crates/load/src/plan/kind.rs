@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use lucarne_settings::{Node, Report};
 
+use crate::threshold::Threshold;
 use crate::{PrepareError, Scenario};
 
 /// Makes a scenario of its options; the number is where its randomness begins.
@@ -20,6 +21,8 @@ pub struct Kind {
     pub name: &'static str,
     /// Its purpose, in a line.
     pub about: &'static str,
+    /// The thresholds that must hold of it, unless something else is said of their metrics.
+    pub demands: &'static [&'static str],
     read: Read,
 }
 
@@ -34,8 +37,21 @@ impl Kind {
         Kind {
             name,
             about,
+            demands: &[],
             read: Box::new(read),
         }
+    }
+
+    /// The same, with these thresholds (`metric: expression`).
+    #[must_use]
+    pub fn demanding(self, demands: &'static [&'static str]) -> Self {
+        Kind { demands, ..self }
+    }
+
+    /// Its demands as thresholds.
+    pub fn thresholds(&self) -> Vec<Threshold> {
+        let read = self.demands.iter().map(|line| Threshold::parse(line));
+        read.filter_map(Result::ok).collect()
     }
 
     /// Reads the options in `node`, which stands at `path`.

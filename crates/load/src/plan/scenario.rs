@@ -8,6 +8,7 @@ use lucarne_settings::tree::Entry;
 use lucarne_settings::{Located, Node, Reader, Report, Section, Value, nearest, values};
 
 use super::{Build, Kind, executor, tags};
+use crate::threshold::Threshold;
 use crate::{ExecutorConfig, PrepareError, ScenarioConfig};
 
 /// Keys of every scenario, whatever its executor.
@@ -50,6 +51,8 @@ pub struct PlannedScenario {
     pub graceful_stop: Duration,
     /// Tags of all its samples.
     pub tags: Vec<(String, String)>,
+    /// Thresholds that must hold of it, unless the plan says something else.
+    pub demands: Vec<Threshold>,
     /// Makes it.
     pub build: Build,
 }
@@ -77,6 +80,7 @@ impl PlannedScenario {
             start: self.start,
             graceful_stop: self.graceful_stop,
             tags: self.tags,
+            demands: self.demands,
             scenario,
         })
     }
@@ -130,6 +134,7 @@ pub(super) fn read(entry: &Entry, kinds: &[Kind], report: &mut Report) -> Option
         start: start.map_or(Duration::ZERO, |start| start.value),
         graceful_stop: graceful_stop.map_or(ScenarioConfig::GRACEFUL_STOP, |stop| stop.value),
         tags,
+        demands: kind.thresholds(),
         build,
     })
 }

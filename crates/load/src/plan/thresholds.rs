@@ -20,6 +20,8 @@ const METRICS: &[&str] = &[
     "http_req_duration",
     "http_req_failed",
     "http_req_receiving",
+    "http_req_resent",
+    "http_req_reset",
     "http_req_sending",
     "http_req_tls_handshaking",
     "http_req_waiting",
@@ -27,6 +29,8 @@ const METRICS: &[&str] = &[
     "iteration_duration",
     "iteration_start_delay",
     "iterations",
+    "iterations_failed",
+    "iterations_finished",
     "vus",
 ];
 

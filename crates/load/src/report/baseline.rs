@@ -5,10 +5,16 @@ use std::fmt;
 
 use super::format::{self, pad, pad_left, printable};
 use super::statistics::{Statistics, per, share};
-use crate::{Metric, Summary};
+use crate::metric::milliseconds;
+use crate::{Histogram, Metric, Summary};
 
-/// Fewer samples than this say too little about a percentile to fail a run.
+/// From so many samples on, a percentile is taken for what it is; with fewer, a difference
+/// must be larger than chance makes it.
 const ENOUGH: u64 = 100;
+/// With fewer samples than this, chance explains everything.
+const FEWEST: u64 = 5;
+/// Standard deviations within which chance stays 99 times of 100.
+const CHANCE: f64 = 2.576;
 /// A difference of this many milliseconds is noise, whatever its ratio.
 const NOISE_MS: f64 = 0.2;
 /// A difference in the share of failures that is noise, whatever its ratio.
@@ -62,7 +68,7 @@ pub enum Outcome {
     Better,
     /// Worse by more than the factor: the comparison fails.
     Worse,
-    /// Worse by more than the factor, but on too few samples to tell.
+    /// Worse by more than the factor, but on so few samples that it may be chance.
     Unsure,
     /// The earlier run has it, this one does not: the comparison fails.
     Missing,
@@ -85,7 +91,8 @@ impl Comparison {
 /// Compares each scenario of `old` with the same of `new`: latency (avg, med, p95, p99),
 /// requests or iterations a second, and failures. A figure worse by more than the factor
 /// `max_regression` fails, so does a scenario that is no longer there. Differences below
-/// 0.2 ms, or 0.05 % of failures, and percentiles of fewer than 100 samples never fail.
+/// 0.2 ms, or 0.05 % of failures, never fail. Percentiles of fewer than 100 samples fail if
+/// their confidence intervals (99 %) are apart by more than the factor.
 pub fn compare(old: &Summary, new: &Summary, max_regression: f64) -> Comparison {
     let factor = max_regression.max(1.0);
     let mut rows = Vec::new();
@@ -99,8 +106,8 @@ pub fn compare(old: &Summary, new: &Summary, max_regression: f64) -> Comparison 
 }
 
 fn compare_scenario(old: &Summary, new: &Summary, scenario: &str, factor: f64) -> Vec<Row> {
-    let judge = |figure: &str, unit, old: Option<f64>, new: Option<f64>, samples| {
-        let (ratio, outcome) = judge(unit, old, new, samples, factor)?;
+    let judge = |figure: &str, unit, old: Option<f64>, new: Option<f64>, certain| {
+        let (ratio, outcome) = judge(unit, old, new, certain, factor)?;
         let (scenario, figure) = (scenario.to_owned(), figure.to_owned());
         Some(Row {
             scenario,
@@ -115,41 +122,55 @@ fn compare_scenario(old: &Summary, new: &Summary, scenario: &str, factor: f64) -
     let tags = [("scenario", scenario)];
     let mut rows = Vec::new();
     for metric in trends(old, scenario) {
-        let (before, after) = (old.select(&metric, &tags), new.select(&metric, &tags));
-        let before = Statistics::of_metric(before.as_ref());
-        let after = Statistics::of_metric(after.as_ref());
-        let samples = [before, after]
-            .iter()
-            .flatten()
-            .map(|s| s.count)
-            .min()
-            .unwrap_or(0);
+        let (old, new) = (old.select(&metric, &tags), new.select(&metric, &tags));
+        let trends = [&old, &new].map(|metric| metric.as_ref().and_then(Metric::trend));
+        let before = Statistics::of_metric(old.as_ref());
+        let after = Statistics::of_metric(new.as_ref());
         type Pick = fn(&Statistics) -> f64;
-        let picks: [(&str, Pick); 4] = [
-            ("avg", |s| s.avg),
-            ("med", |s| s.med),
-            ("p(95)", |s| s.p95),
-            ("p(99)", |s| s.p99),
+        // Of the average of few samples nothing can be said: the percentiles do.
+        let picks: [(&str, Option<f64>, Pick); 4] = [
+            ("avg", None, |s| s.avg),
+            ("med", Some(0.5), |s| s.med),
+            ("p(95)", Some(0.95), |s| s.p95),
+            ("p(99)", Some(0.99), |s| s.p99),
         ];
-        for (name, pick) in picks {
+        for (name, quantile, pick) in picks {
             let (before, after) = (before.as_ref().map(pick), after.as_ref().map(pick));
             let figure = format!("{metric} {name}");
-            rows.extend(judge(&figure, Unit::Milliseconds, before, after, samples));
+            let certain = is_certain(trends, quantile, factor);
+            rows.extend(judge(&figure, Unit::Milliseconds, before, after, certain));
         }
     }
     for counter in ["http_reqs", "iterations"] {
         let [before, after] = [old, new].map(|summary| rate(summary, counter, scenario));
-        rows.extend(judge(counter, Unit::PerSecond, before, after, u64::MAX));
+        rows.extend(judge(counter, Unit::PerSecond, before, after, true));
     }
     let [before, after] = [old, new].map(|summary| failures(summary, scenario));
-    rows.extend(judge(
-        "http_req_failed",
-        Unit::Share,
-        before,
-        after,
-        u64::MAX,
-    ));
+    rows.extend(judge("http_req_failed", Unit::Share, before, after, true));
     rows
+}
+
+/// Returns whether a difference between two trends is more than chance makes it.
+fn is_certain(trends: [Option<&Histogram>; 2], quantile: Option<f64>, factor: f64) -> bool {
+    let [Some(old), Some(new)] = trends else {
+        return true;
+    };
+    let fewest = old.count().min(new.count());
+    match quantile {
+        _ if fewest >= ENOUGH => true,
+        Some(quantile) if fewest >= FEWEST => {
+            interval(new, quantile).0 > interval(old, quantile).1 * factor
+        }
+        _ => false,
+    }
+}
+
+/// The confidence interval of a quantile, in milliseconds: the samples of the ranks between
+/// which chance puts it.
+fn interval(trend: &Histogram, quantile: f64) -> (f64, f64) {
+    let margin = CHANCE * (quantile * (1.0 - quantile) / trend.count() as f64).sqrt();
+    let at = |quantile: f64| milliseconds(trend.percentile(100.0 * quantile.clamp(0.0, 1.0)));
+    (at(quantile - margin), at(quantile + margin))
 }
 
 /// The trends worth comparing: totals, not phases, and a scenario's own.
@@ -190,7 +211,7 @@ fn judge(
     unit: Unit,
     old: Option<f64>,
     new: Option<f64>,
-    samples: u64,
+    certain: bool,
     factor: f64,
 ) -> Option<(Option<f64>, Outcome)> {
     let old = old?;
@@ -209,7 +230,7 @@ fn judge(
     };
     let outcome = match () {
         () if (new - old).abs() <= noise => Outcome::Same,
-        () if bad > good * factor && samples < ENOUGH => Outcome::Unsure,
+        () if bad > good * factor && !certain => Outcome::Unsure,
         () if bad > good * factor => Outcome::Worse,
         () if good > bad * factor => Outcome::Better,
         () => Outcome::Same,
@@ -234,6 +255,17 @@ impl fmt::Display for Comparison {
                 last = Some(&row.scenario);
             }
             writeln!(f, "{}", line(row, wide).trim_end())?;
+        }
+        let unsure = self
+            .rows
+            .iter()
+            .filter(|row| row.outcome == Outcome::Unsure);
+        match unsure.count() {
+            0 => {}
+            count => writeln!(
+                f,
+                "\n    ? {count} figures look worse, on so few samples that it may be chance: run it longer"
+            )?,
         }
         let worse = self.regressions().count();
         let allowed = format::significant(self.max_regression);
@@ -264,7 +296,7 @@ fn line(row: &Row, wide: usize) -> String {
         Outcome::Same => (' ', ""),
         Outcome::Better => ('✓', "better"),
         Outcome::Worse => ('✗', "worse"),
-        Outcome::Unsure => ('?', "worse, on few samples"),
+        Outcome::Unsure => ('?', "worse, or chance: few samples"),
         Outcome::Missing => ('✗', "missing"),
     };
     format!(
@@ -375,13 +407,44 @@ mod tests {
     #[test]
     fn noise_and_few_samples_do_not_fail() {
         assert_eq!(
-            judge(Unit::Milliseconds, Some(0.1), Some(0.25), 1000, 1.1),
+            judge(Unit::Milliseconds, Some(0.1), Some(0.25), true, 1.1),
             Some((Some(2.5), Outcome::Same))
         );
         assert_eq!(
-            judge(Unit::Milliseconds, Some(1.0), Some(3.0), 99, 1.1),
+            judge(Unit::Milliseconds, Some(1.0), Some(3.0), false, 1.1),
             Some((Some(3.0), Outcome::Unsure))
         );
-        assert_eq!(judge(Unit::PerSecond, None, Some(3.0), 99, 1.1), None);
+        assert_eq!(judge(Unit::PerSecond, None, Some(3.0), true, 1.1), None);
+    }
+
+    /// `count` samples around `ms` milliseconds, in a scenario of its own.
+    fn few(count: u64, ms: f64) -> Summary {
+        let mut summary = sample::summary();
+        for series in &mut summary.series {
+            if series.tag("scenario") == Some("write") && series.tag("op").is_some() {
+                let durations = sample::durations(count, ms);
+                let trend = sample::trend(&durations);
+                series.metrics.insert("http_req_duration".into(), trend);
+            }
+        }
+        summary
+    }
+
+    #[test]
+    fn few_samples_are_judged_by_what_chance_explains() {
+        // Two series of 20 samples each.
+        let much = compare(&few(20, 10.0), &few(20, 1650.0), 1.1);
+        let failed = outcomes(&much);
+        for figure in ["med", "p(95)", "p(99)"] {
+            let figure = format!("http_req_duration {figure}");
+            assert!(failed.contains(&("write", figure.as_str())), "{much}");
+        }
+        assert!(compare(&few(20, 1650.0), &few(20, 10.0), 1.1).passed());
+        // A little worse, on few samples: not a pass without a word.
+        let little = compare(&few(20, 10.0), &few(20, 11.5), 1.1);
+        assert!(little.passed(), "{little}");
+        assert!(little.to_string().contains("may be chance"), "{little}");
+        // Of four samples nothing can be said.
+        assert!(compare(&few(2, 10.0), &few(2, 1650.0), 1.1).passed());
     }
 }

@@ -235,6 +235,7 @@ pub(crate) fn summary() -> Summary {
         name: name.into(),
         passes,
         fails,
+        excused: None,
         details: details.iter().map(|&detail| detail.into()).collect(),
     };
     Summary {

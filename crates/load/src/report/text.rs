@@ -23,6 +23,8 @@ const GROUPS: [(&str, &[&str]); 3] = [
             "http_req_waiting",
             "http_req_receiving",
             "http_req_failed",
+            "http_req_reset",
+            "http_req_resent",
             "http_reqs",
         ],
     ),
@@ -193,8 +195,14 @@ fn checks(out: &mut String, summary: &Summary) {
         return;
     }
     title(out, "CHECKS");
-    let passes: u64 = summary.checks.iter().map(|check| check.passes).sum();
-    let fails: u64 = summary.checks.iter().map(|check| check.fails).sum();
+    let counted = || {
+        summary
+            .checks
+            .iter()
+            .filter(|check| check.excused.is_none())
+    };
+    let passes: u64 = counted().map(|check| check.passes).sum();
+    let fails: u64 = counted().map(|check| check.fails).sum();
     let total = passes + fails;
     let rate = format::per_second(statistics::per(total, summary.duration));
     let of = |part| format!("{} {part} out of {total}", format::percent(part, total));
@@ -219,8 +227,14 @@ fn checks(out: &mut String, summary: &Summary) {
 }
 
 fn one_check(out: &mut String, check: &Check) {
-    let mark = if check.fails == 0 { '✓' } else { '✗' };
-    let _ = writeln!(out, "      {mark} {}", printable(&check.name));
+    let mark = match (check.fails, check.excused) {
+        (0, _) => '✓',
+        (_, None) => '✗',
+        (_, Some(_)) => '!',
+    };
+    let excuse = check.excused.filter(|_| check.fails > 0);
+    let excuse = excuse.map_or(String::new(), |excuse| format!(" ({})", excuse.words()));
+    let _ = writeln!(out, "      {mark} {}{excuse}", printable(&check.name));
     if check.fails == 0 {
         return;
     }

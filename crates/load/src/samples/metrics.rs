@@ -7,7 +7,7 @@ use crate::metric::{Metric, narrowing, sum};
 use crate::tags::{TagRegistry, has};
 
 /// The metrics that the engine itself records.
-const NAMES: [&str; 22] = [
+const NAMES: [&str; 25] = [
     "http_req_duration",
     "http_req_connecting",
     "http_req_tls_handshaking",
@@ -15,6 +15,8 @@ const NAMES: [&str; 22] = [
     "http_req_waiting",
     "http_req_receiving",
     "http_req_failed",
+    "http_req_reset",
+    "http_req_resent",
     "http_reqs",
     "data_sent",
     "data_received",
@@ -26,6 +28,7 @@ const NAMES: [&str; 22] = [
     "iterations_failed",
     "dropped_iterations",
     "interrupted_iterations",
+    "iterations_finished",
     "achieved_rate",
     "vus",
     "checks",
@@ -80,6 +83,11 @@ impl Series {
             "http_req_waiting" => trend(&requests.first_byte),
             "http_req_receiving" => trend(&requests.body),
             "http_req_failed" => rate(requests.failed, count),
+            "http_req_reset" => rate(requests.resent_busy, count),
+            "http_req_resent" => {
+                let resent = requests.resent_busy + requests.resent_idle;
+                counter(resent > 0, resent)
+            }
             "http_reqs" => counter(count > 0, count),
             "data_sent" => counter(count > 0, requests.bytes_out),
             "data_received" => counter(count > 0, requests.bytes_in),
@@ -95,6 +103,9 @@ impl Series {
             "interrupted_iterations" => engine.map(|engine| Metric::Counter {
                 count: engine.interrupted,
             }),
+            "iterations_finished" => {
+                engine.and_then(|engine| rate(engine.finished, engine.finished + engine.unfinished))
+            }
             "achieved_rate" => engine.and_then(|engine| rate(engine.started, engine.asked)),
             "vus" => engine.map(|engine| Metric::Gauge {
                 last: engine.users as f64,
@@ -102,7 +113,8 @@ impl Series {
                 max: engine.users_max as f64,
             }),
             "checks" => {
-                let (good, bad) = (self.checks.iter()).fold((0, 0), |(good, bad), check| {
+                let counted = self.checks.iter().filter(|check| !check.excused);
+                let (good, bad) = counted.fold((0, 0), |(good, bad), check| {
                     (good + check.good, bad + check.bad)
                 });
                 rate(good, good + bad)

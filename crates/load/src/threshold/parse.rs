@@ -176,8 +176,14 @@ fn known_kind(metric: &str) -> Option<&'static str> {
         | "http_req_receiving"
         | "iteration_duration"
         | "iteration_start_delay" => "trend",
-        "http_req_failed" | "checks" | "iterations_failed" | "achieved_rate" => "rate",
+        "http_req_failed"
+        | "http_req_reset"
+        | "checks"
+        | "iterations_failed"
+        | "iterations_finished"
+        | "achieved_rate" => "rate",
         "http_reqs"
+        | "http_req_resent"
         | "iterations"
         | "dropped_iterations"
         | "interrupted_iterations"

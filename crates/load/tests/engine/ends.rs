@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use lucarne_load::snapshot::Phase;
@@ -74,6 +74,92 @@ fn requests_without_answer_when_the_run_ends_have_failed() {
             .iter()
             .any(|it| (it.code, it.count) == (0, 5))
     );
+}
+
+/// Waits for its target, or pauses, in some of its iterations; makes no request.
+#[derive(Clone, Copy)]
+struct Patient {
+    waits: fn(u64) -> bool,
+    pauses: fn(u64) -> bool,
+}
+
+#[async_trait]
+impl Scenario for Patient {
+    async fn prepare(&self) -> Result<(), PrepareError> {
+        Ok(())
+    }
+
+    fn user(&self, _: u64, _: &Recorder) -> Box<dyn VirtualUser> {
+        Box::new(*self)
+    }
+
+    fn purpose(&self) -> &'static str {
+        "a certificate"
+    }
+}
+
+#[async_trait]
+impl VirtualUser for Patient {
+    async fn iterate(&mut self, iteration: &mut Iteration) {
+        if (self.waits)(iteration.number()) {
+            std::future::pending::<()>().await;
+        }
+        if (self.pauses)(iteration.number()) {
+            iteration.pause(Duration::from_secs(3600)).await;
+        }
+    }
+
+    fn cut_off(&mut self, iteration: &mut Iteration) {
+        iteration.check(iteration.base(), "certified", Err("none".into()));
+    }
+}
+
+/// Ten iterations; the verdict, the rate of those that came to their end, and failed checks.
+fn patiently(patient: Patient, thresholds: &[(&str, &str)]) -> (Verdict, (u64, u64), u64) {
+    let mut planned = ScenarioConfig::new("s", constant(50.0, millis(200)), Arc::new(patient));
+    planned.graceful_stop = millis(100);
+    let outcome = run(vec![planned], thresholds).start().wait();
+    let finished = match outcome.summary.total("iterations_finished") {
+        Some(Metric::Rate { good, total }) => (good, total),
+        _ => (0, 0),
+    };
+    let failed = outcome.summary.checks.iter().map(|check| check.fails).sum();
+    (outcome.verdict, finished, failed)
+}
+
+#[test]
+fn an_iteration_that_waits_for_the_target_at_the_end_has_failed() {
+    let waits = |number: u64| number == 3;
+    let one = Patient {
+        waits,
+        pauses: |_| false,
+    };
+    assert_eq!(patiently(one, &[]), (Verdict::Crossed, (9, 10), 1));
+    // Unless something else is said of it.
+    let lax = [("iterations_finished", "rate>=0.9")];
+    assert_eq!(patiently(one, &lax), (Verdict::Passed, (9, 10), 1));
+    // Without a single one that came to its end, whatever is said.
+    let all = Patient {
+        waits: |_| true,
+        ..one
+    };
+    let lax = [("iterations_finished", "rate>=0")];
+    assert_eq!(patiently(all, &lax), (Verdict::Crossed, (0, 10), 10));
+}
+
+#[test]
+fn an_iteration_that_pauses_at_the_end_has_not_failed() {
+    let pauses = |number: u64| number % 2 == 1;
+    let some = Patient {
+        waits: |_| false,
+        pauses,
+    };
+    assert_eq!(patiently(some, &[]), (Verdict::Unjudged, (5, 5), 0));
+    let all = Patient {
+        pauses: |_| true,
+        ..some
+    };
+    assert_eq!(patiently(all, &[]), (Verdict::Crossed, (0, 0), 0));
 }
 
 /// Has had enough after the iteration of this number.
@@ -153,12 +239,15 @@ fn it_stops_when_told() {
         Waiting::scenario(|_| Duration::from_secs(3600)),
     );
     let running = run(vec![planned], &[]).start();
-    // Polled: what is waited for is a state of the run.
+    let deadline = Instant::now() + Duration::from_secs(60);
     while running.snapshot().phase != Phase::Running {
+        assert!(Instant::now() < deadline, "the run does not begin");
+        // Polled, with a deadline: no verdict depends on the pace.
         std::thread::sleep(millis(10));
     }
     running.stop();
-    // Long enough for a run that would end at once to end.
+    // Long enough for a run that would end at once to end. One that ends later than this, on a
+    // busy machine, is not noticed.
     std::thread::sleep(millis(100));
     assert!(!running.is_over(), "iterations have their gracefulStop");
     running.stop();

@@ -4,6 +4,8 @@
 mod arrivals;
 mod beginnings;
 mod ends;
+mod excuses;
+mod finishing;
 mod outcomes;
 mod summaries;
 mod waiting;

@@ -62,7 +62,7 @@ impl Scenario for Hog {
 #[async_trait]
 impl VirtualUser for Hog {
     async fn iterate(&mut self, _: &mut Iteration) {
-        // The fault: a worker that does something else.
+        // The fault: a worker that does something else, for this long at least.
         std::thread::sleep(millis(50));
     }
 }
@@ -160,7 +160,7 @@ fn keys_change_the_load() {
         || seen.scenarios[1].users != 6
     {
         assert!(Instant::now() < deadline, "{seen:?}");
-        // Polled, with a deadline.
+        // Polled, with a deadline: no verdict depends on the pace.
         std::thread::sleep(millis(50));
         seen = running.snapshot();
     }

@@ -105,6 +105,52 @@ impl VirtualUser for Failer {
     }
 }
 
+/// Every response of its target ends without `close_notify`.
+struct Cut;
+
+#[async_trait]
+impl Scenario for Cut {
+    async fn prepare(&self) -> Result<(), PrepareError> {
+        Ok(())
+    }
+
+    fn user(&self, _: u64, recorder: &Recorder) -> Box<dyn VirtualUser> {
+        Box::new(CutUser(recorder.base()))
+    }
+}
+
+struct CutUser(Tags);
+
+#[async_trait]
+impl VirtualUser for CutUser {
+    async fn iterate(&mut self, iteration: &mut Iteration) {
+        let exchange = Exchange {
+            unannounced_end: true,
+            ..answered(Instant::now())
+        };
+        iteration.request(self.0, &exchange);
+    }
+}
+
+#[test]
+fn ends_without_close_notify_are_a_warning() {
+    let outcome = one(constant(100.0, millis(100)), Arc::new(Cut));
+    assert!(outcome.summary.errors.is_empty());
+    // No threshold judges it, and no built-in one is crossed.
+    assert_eq!(outcome.verdict, Verdict::Unjudged);
+    let titles: Vec<&str> = outcome
+        .summary
+        .notes
+        .iter()
+        .map(|note| note.title.as_str())
+        .collect();
+    assert!(
+        titles.contains(&"Warning: 10 responses ended without close_notify"),
+        "{titles:?}"
+    );
+    assert_eq!(count(&outcome.summary, "http_res_without_close_notify"), 10);
+}
+
 #[test]
 fn failures_are_counted_by_kind_with_their_first_details() {
     let outcome = one(

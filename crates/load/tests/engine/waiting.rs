@@ -79,6 +79,8 @@ pub(crate) fn answered(started: Instant) -> Exchange {
         bytes_out: 20,
         body_in: 5,
         body_out: 7,
+        unannounced_end: false,
+        resent: None,
         outcome: Ok(()),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use super::{Anchor, TreeHead};
@@ -16,6 +17,7 @@ const FAILED: &str = "failed";
 pub(super) struct Failure {
     problem: String,
     pub(super) damaged: bool,
+    in_use: bool,
 }
 
 /// A lock, a full disk or want of memory go away by themselves. Wrong bytes do
@@ -42,7 +44,11 @@ impl From<&fjall::Error> for Failure {
             }
             error => error.to_string(),
         };
-        Failure { problem, damaged }
+        Failure {
+            problem,
+            damaged,
+            in_use: matches!(error, fjall::Error::Locked),
+        }
     }
 }
 
@@ -53,8 +59,23 @@ impl Failure {
             path: path.display().to_string(),
             problem: self.problem.clone(),
             damaged: self.damaged,
+            in_use: self.in_use,
         }
     }
+}
+
+/// Runs work on an index. A panic, as of an assertion of fjall that damaged files contradict,
+/// is an error like others: the index is damaged.
+pub(super) fn caught<T>(
+    work: impl FnOnce() -> Result<T, Fatal>,
+    damaged: impl FnOnce(fjall::Error) -> Fatal,
+) -> Result<T, Fatal> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or(panic.downcast_ref::<&str>().copied());
+        let problem = format!("an assertion failed: {}", text.unwrap_or("without words"));
+        Err(damaged(fjall::Error::Io(std::io::Error::other(problem))))
+    })
 }
 
 pub(super) fn fatal(path: &Path, error: &fjall::Error) -> Fatal {

@@ -87,6 +87,46 @@ fn an_identity_that_differs_in_one_bit_is_another() {
     is_alone(&dedup);
 }
 
+/// fjall asserts that each of its journals is a file.
+#[test]
+fn an_assertion_that_fails_while_an_index_opens_is_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, owner) = (dir.path().join("dedup"), LogId([1; 32]));
+    let dedup = Dedup::open(&path, owner).unwrap();
+    add(&dedup, 0..3);
+    drop(dedup);
+    std::fs::create_dir(path.join("999.jnl")).unwrap();
+    let Err(fatal) = Dedup::open(&path, owner) else {
+        panic!("it was opened");
+    };
+    let damaged = matches!(fatal, Fatal::Dedup { damaged: true, .. });
+    assert!(
+        damaged && fatal.to_string().contains("assertion"),
+        "{fatal}"
+    );
+    let again = Dedup::rebuild(&path, owner).unwrap();
+    assert_eq!(again.indexed(), 0);
+}
+
+#[test]
+fn an_assertion_that_fails_in_use_is_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let owner = LogId([1; 32]);
+    let dedup = Dedup::open(dir.path(), owner).unwrap();
+    add(&dedup, 0..3);
+    let failed: Result<(), Fatal> = dedup.caught(|| panic!("these files do not fit"));
+    let fatal = failed.unwrap_err();
+    assert!(
+        fatal.to_string().contains("these files do not fit"),
+        "{fatal}"
+    );
+    assert!(dedup.is_unsound());
+    drop(dedup);
+    let reopened = Dedup::open(dir.path(), owner);
+    assert!(matches!(reopened, Err(Fatal::Dedup { damaged: true, .. })));
+    assert_eq!(last_seen(dir.path()), Some(head(3)));
+}
+
 #[test]
 fn an_index_that_has_failed_is_not_written_and_not_opened_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -130,7 +170,10 @@ fn another_logs_index_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     drop(Dedup::open(dir.path(), LogId([1; 32])).unwrap());
     let error = Dedup::open(dir.path(), LogId([2; 32])).err().unwrap();
-    assert!(error.to_string().contains("another log"), "{error}");
+    assert!(
+        error.to_string().contains("is of the log with ID"),
+        "{error}"
+    );
 }
 
 #[test]

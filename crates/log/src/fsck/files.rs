@@ -1,12 +1,15 @@
 //! Where the files of a log are read from: a directory, a bucket, a URL.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use lucarne_tlog::{Level, Tile};
 
 use super::finding::{Finding, Problem};
-use crate::compress::gunzip;
-use crate::stored::{TileError, prefix};
+use crate::compress::{gunzip, gunzip_entries, is_gzip};
+use crate::stored::{TileError, leaves, prefix};
+use crate::unsigned::{Chains, named};
 
 /// The public files of a log, read and never written.
 #[async_trait]
@@ -19,17 +22,31 @@ pub trait Files: Send + Sync + 'static {
     async fn read(&self, path: &str) -> Result<Option<Bytes>, String>;
 }
 
-/// The bytes of a tile, uncompressed: those of the full tile will do for a partial
-/// one, which may be gone by then.
-pub(crate) async fn tile(files: &dyn Files, tile: Tile) -> Result<Bytes, Problem> {
+/// A tile as it was read.
+pub(crate) struct Read {
+    /// Its bytes, uncompressed.
+    pub(crate) plain: Bytes,
+    /// True if it is stored compressed: the checksum of gzip covers all of it.
+    pub(crate) is_packed: bool,
+}
+
+/// A tile: the full one will do for a partial one, which may be gone by then.
+pub(crate) async fn read(files: &dyn Files, tile: Tile) -> Result<Read, Problem> {
     let whole = [Some(tile), (!tile.is_full()).then(|| tile.full())];
     for stored in whole.into_iter().flatten() {
         let found = files.read(&stored.path()).await;
         if let Some(bytes) = found.map_err(Problem::Unreadable)? {
-            return plain(tile, stored, bytes);
+            let is_packed = is_gzip(&bytes);
+            let plain = plain(tile, stored, bytes)?;
+            return Ok(Read { plain, is_packed });
         }
     }
     Err(Problem::Missing)
+}
+
+/// The bytes of a tile, uncompressed.
+pub(crate) async fn tile(files: &dyn Files, tile: Tile) -> Result<Bytes, Problem> {
+    read(files, tile).await.map(|read| read.plain)
 }
 
 /// The lines of the names tile of a data tile, uncompressed: those of the full one will do for a partial one.
@@ -56,9 +73,9 @@ fn first_lines(lines: Bytes, count: u16) -> Bytes {
     lines.slice(..end)
 }
 
-/// Holds a partial tile that is stored, and that a tree of `size` entries needs no
-/// more, against the one that has taken its place.
-pub async fn superseded(files: &dyn Files, partial: Tile, size: u64) -> Option<Finding> {
+/// Compares a stored partial tile that a tree of `size` entries needs no more with the wider
+/// one. Entries whose unsigned parts differ, and are right in the partial tile, are no fault of it.
+pub async fn superseded(files: &Arc<dyn Files>, partial: Tile, size: u64) -> Option<Finding> {
     let wider = Tile::widest(partial.level(), partial.index(), size)?;
     let compared = async {
         let read = files.read(&partial.path()).await;
@@ -67,8 +84,13 @@ pub async fn superseded(files: &dyn Files, partial: Tile, size: u64) -> Option<F
             // It was removed meanwhile.
             None => return Ok(()),
         };
-        let due = prefix(partial, tile(files, wider).await?)?;
-        match bytes == due {
+        // A fault of the wider tile is not one of this.
+        let Ok(due) = tile(&**files, wider).await else {
+            return Ok(());
+        };
+        let due = prefix(partial, due)?;
+        match bytes == due || partial.level() == Level::Data && are_right(files, &bytes, &due).await
+        {
             true => Ok(()),
             false => Err(Problem::Partial),
         }
@@ -82,7 +104,18 @@ pub async fn superseded(files: &dyn Files, partial: Tile, size: u64) -> Option<F
     })
 }
 
+/// Returns whether these entries are the expected ones, and their unsigned parts are right.
+async fn are_right(files: &Arc<dyn Files>, entries: &Bytes, expected: &[u8]) -> bool {
+    let (Ok((found, ends)), Ok((expected, _))) = (leaves(entries), leaves(expected)) else {
+        return false;
+    };
+    let chains = Chains::of(files.clone());
+    let issuers = chains.issuers(named(entries)).await;
+    found == expected && chains.first_wrong(entries, ends.len(), &issuers).is_none()
+}
+
 fn plain(tile: Tile, stored: Tile, bytes: Bytes) -> Result<Bytes, Problem> {
+    let unpacked = |bytes| gunzip_entries(bytes, stored.width()).map_err(Problem::Gzip);
     match tile.level() {
         Level::Hashes(_) if stored == tile => {
             let due = usize::from(tile.width()) * lucarne_tlog::Hash::LENGTH;
@@ -95,12 +128,9 @@ fn plain(tile: Tile, stored: Tile, bytes: Bytes) -> Result<Bytes, Problem> {
             }
         }
         // What stands after the entries is looked at where they are read.
-        Level::Data if stored == tile => gunzip(bytes).map_err(Problem::Gzip),
+        Level::Data if stored == tile => unpacked(bytes),
         Level::Hashes(_) => prefix(tile, bytes).map_err(Problem::from),
-        Level::Data => {
-            let plain = gunzip(bytes).map_err(Problem::Gzip)?;
-            prefix(tile, plain).map_err(Problem::from)
-        }
+        Level::Data => prefix(tile, unpacked(bytes)?).map_err(Problem::from),
     }
 }
 

@@ -4,6 +4,8 @@ use std::fmt;
 
 use lucarne_ct::TileLeafError;
 
+use crate::unsigned::PartsError;
+
 /// A file of a log that is not what its signed tree head demands.
 #[derive(Debug)]
 pub struct Finding {
@@ -50,6 +52,9 @@ pub enum Problem {
     /// An entry's leaf hash is not the one that the tree has for it.
     #[error("is not the entry that the tree has hashed")]
     Leaf,
+    /// The parts of an entry that the tree has not hashed, precertificate or chain, are wrong.
+    #[error(transparent)]
+    Parts(#[from] PartsError),
     /// A hash is not the root of what lies beneath it, which the tree confirms.
     #[error("holds a hash that is not the one of what lies beneath it")]
     Hash,
@@ -82,6 +87,7 @@ impl Problem {
             Problem::Extra(_) => "extra",
             Problem::Index(_) => "index",
             Problem::Leaf => "leaf",
+            Problem::Parts(_) => "parts",
             Problem::Hash => "hash",
             Problem::Foreign => "foreign",
             Problem::Root => "root",

@@ -2,7 +2,7 @@
 //! above them, their hash tile, and their own bytes. Where two agree, the third
 //! is to blame, down to the byte.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use bytes::Bytes;
 use lucarne_ct::{Fingerprint, TileLeafRef};
@@ -47,6 +47,15 @@ pub(super) struct LeafTile {
     pub(super) names: Option<Result<Bytes, Problem>>,
 }
 
+/// The place of an entry.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// The index in the log.
+    pub(super) entry: u64,
+    /// The byte of the tile at which the entry begins.
+    pub(super) offset: u64,
+}
+
 /// The things seen in a data tile beside its hashes.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
@@ -54,8 +63,10 @@ pub(super) struct Seen {
     pub(super) findings: Vec<Finding>,
     /// The times of the entries, Unix milliseconds.
     pub(super) times_ms: Vec<u64>,
-    /// The issuers that entries refer to.
-    pub(super) issuers: HashSet<Fingerprint>,
+    /// The issuers that entries refer to, each with the first entry that does.
+    pub(super) issuers: HashMap<Fingerprint, Place>,
+    /// The entries, if nothing is wrong with them so far.
+    pub(super) entries: Option<Bytes>,
     /// True if there is a names tile, `None` if nobody asked.
     names: Option<bool>,
 }
@@ -115,7 +126,8 @@ impl LeafTile {
         // Entries that are wrong say nothing of the names.
         let path = tile.path();
         let are_right = !seen.findings.iter().any(|finding| finding.path == path);
-        if let Some(entries) = entries.filter(|_| are_right) {
+        seen.entries = entries.filter(|_| are_right);
+        if let Some(entries) = seen.entries.clone() {
             seen.compare_names(tile, &entries, names);
         }
         seen
@@ -173,7 +185,13 @@ impl Seen {
                 self.found(path, offset, entry, problem);
             }
             self.times_ms.push(leaf.timestamp);
-            self.issuers.extend(leaf.fingerprints);
+            let place = Place {
+                entry: index,
+                offset: offset as u64,
+            };
+            for fingerprint in leaf.fingerprints {
+                self.issuers.entry(fingerprint).or_insert(place);
+            }
             buffer.clear();
             leaf.merkle_tree_leaf(&mut buffer);
             hashed.hashes.extend_from_slice(&leaf_hash(&buffer).0);

@@ -1,13 +1,14 @@
 use std::pin::pin;
 
 use bytes::Bytes;
-use lucarne_ct::{Entry, Issuer, SignedEntry};
+use lucarne_ct::{Entry, Issuer, SignedEntry, TileLeafRef};
 use lucarne_tlog::EMPTY_ROOT;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::*;
-use crate::stored_log::Stored;
+use crate::stored_log::{Stored, certified};
+use crate::unsigned::PartsError;
 
 /// A log of `size` entries, without the partial tiles that it no longer needs.
 fn log(size: u32) -> (Arc<Stored>, Checkpoint) {
@@ -33,8 +34,7 @@ async fn findings(stored: &Arc<Stored>, signed: &Checkpoint) -> Vec<Finding> {
         stored.clone(),
         signed.clone(),
         FsckPosition::default(),
-        8,
-        NamesTiles::AsFound,
+        FsckOptions::new(8),
     ));
     while let Some(checked) = tiles.next().await {
         entries = checked.entries;
@@ -105,8 +105,7 @@ async fn a_check_goes_on_where_it_was_left() {
         stored.clone(),
         signed.clone(),
         FsckPosition::default(),
-        3,
-        NamesTiles::AsFound,
+        FsckOptions::new(3),
     ));
     let left = first.take(3).collect::<Vec<_>>().await;
     let next = left.last().unwrap().next;
@@ -115,7 +114,7 @@ async fn a_check_goes_on_where_it_was_left() {
     for path in ["tile/data/001", "tile/data/005"] {
         stored.0.write().remove(path).unwrap();
     }
-    let rest = fsck(stored.clone(), signed.clone(), next, 3, NamesTiles::AsFound);
+    let rest = fsck(stored.clone(), signed.clone(), next, FsckOptions::new(3));
     let rest = rest.collect::<Vec<_>>().await;
     let named = rest.iter().flat_map(|checked| &checked.findings);
     let named: Vec<_> = named.map(|finding| &finding.path).collect();
@@ -128,7 +127,7 @@ async fn a_check_goes_on_where_it_was_left() {
         newest_ms: u64::MAX,
         ..next
     };
-    let rest = fsck(stored, signed, late, 3, NamesTiles::AsFound)
+    let rest = fsck(stored, signed, late, FsckOptions::new(3))
         .collect::<Vec<_>>()
         .await;
     assert!(rest[0].findings.is_empty());
@@ -162,8 +161,10 @@ async fn names_tiles_are_held_against_the_entries() {
         stored.clone(),
         signed.clone(),
         FsckPosition::default(),
-        3,
-        NamesTiles::All,
+        FsckOptions {
+            names: NamesTiles::All,
+            ..FsckOptions::new(3)
+        },
     );
     let all: Vec<_> = all
         .flat_map(|tile| futures_util::stream::iter(tile.findings))
@@ -173,4 +174,82 @@ async fn names_tiles_are_held_against_the_entries() {
     // Nor where the last tile has none.
     stored.0.write().remove("tile/names/003.p/232").unwrap();
     assert!(findings(&stored, &signed).await.is_empty());
+}
+
+/// Whichever bit of an uncompressed data tile is flipped, also in the parts of an entry that no
+/// hash covers: the tile is named, and nothing else.
+#[tokio::test]
+async fn a_flipped_bit_is_found_in_an_uncompressed_tile() {
+    let (stored, signed) = certified(3);
+    stored.store_plain();
+    assert!(findings(&stored, &signed).await.is_empty());
+    let path = "tile/data/000.p/3";
+    let tile = stored.0.read()[path].clone();
+    let mut rest = &tile[..];
+    // An entry of each kind, the precertificate first.
+    for kind in 0..2 {
+        let start = tile.len() - rest.len();
+        let leaf = TileLeafRef::read(&mut rest).unwrap();
+        let end = tile.len() - rest.len();
+        let unsigned =
+            2 + 32 * leaf.fingerprints.len() + leaf.precertificate.map_or(0, <[u8]>::len);
+        for byte in (end - unsigned..end).step_by(3).chain(start..start + 8) {
+            let bit = 8 * byte + byte % 8;
+            stored.flip(path, bit);
+            let found = findings(&stored, &signed).await;
+            let named: Vec<_> = found.iter().map(|finding| &finding.path).collect();
+            assert!(
+                !named.is_empty() && named.iter().all(|name| *name == path),
+                "kind {kind}, bit {bit} of {start}..{end}: {named:?}"
+            );
+            stored.flip(path, bit);
+        }
+    }
+}
+
+/// The checksum of gzip protects a compressed tile against rot, and not against forgery.
+#[tokio::test]
+async fn entries_are_verified_in_the_tiles_that_are_asked_for() {
+    let (stored, signed) = certified(300);
+    let path = "tile/data/000";
+    stored.store_plain();
+    let tile = stored.0.read()[path].clone();
+    let leaf = TileLeafRef::read(&mut &tile[..]).unwrap();
+    let precertificate = leaf.precertificate.unwrap();
+    let start = precertificate.as_ptr() as usize - tile.as_ptr() as usize;
+    stored.flip(path, 8 * (start + precertificate.len() - 5));
+    let found = findings(&stored, &signed).await;
+    let problem = &found[0].problem;
+    assert!(
+        matches!(problem, Problem::Parts(PartsError::Rejected(_))),
+        "{problem}"
+    );
+    assert_eq!((found[0].entry, found[0].offset), (Some(0), Some(0)));
+    let forged = crate::gzip::gzip(&stored.0.read()[path]).unwrap();
+    stored.0.write().insert(path.to_owned(), forged);
+    assert_eq!(findings(&stored, &signed).await.len(), 1);
+    let options = FsckOptions {
+        parts: Parts::Uncompressed,
+        ..FsckOptions::new(2)
+    };
+    let tiles = fsck(stored, signed, FsckPosition::default(), options);
+    let found = tiles.flat_map(|tile| stream::iter(tile.findings));
+    assert_eq!(found.count().await, 0);
+}
+
+/// A gzip bomb in a tile's place is unpacked no further than to its first wrong entry.
+#[tokio::test]
+async fn a_bomb_is_not_unpacked() {
+    let (stored, signed) = certified(300);
+    let tile = Tile::parse("tile/data/000").unwrap();
+    let bomb = crate::gzip::gzip(&vec![0; 64 << 20]).unwrap();
+    stored.0.write().insert(tile.path(), bomb);
+    let plain = files::tile(&*stored, tile).await.unwrap();
+    assert!(plain.len() < 1 << 20, "{}", plain.len());
+    let found = findings(&stored, &signed).await;
+    assert_eq!(found.len(), 1);
+    assert_eq!(
+        (&found[0].path, found[0].problem.code()),
+        (&tile.path(), "entry")
+    );
 }

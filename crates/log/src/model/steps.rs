@@ -100,7 +100,7 @@ fn an_opening_reads_and_judges_in_the_order_of_the_model() {
     let judge = [
         "async fn judge(",
         "committed(config, lock)",
-        "records(assets)",
+        "records(config, assets)",
         "published(config, assets)",
         "not_newer(published",
         "no_tile_beyond(&head",
@@ -116,7 +116,7 @@ fn an_opening_reads_and_judges_in_the_order_of_the_model() {
         "judge(config, &**assets, lock, signed)",
         "rollback::check(published.as_ref(), &tree, &path, assets)",
         "NewestSigned::commit(",
-        "replay(&mut tree, record, &**assets)",
+        "replay(&mut tree, record, head.checkpoint.size, &**assets)",
         "assets.publish(batch)",
         "assets.publish(vec![checkpoint])",
     ];

@@ -4,14 +4,15 @@
 //! are in storage. If the published checkpoint is older than the first round of the journal,
 //! storage lost the newer checkpoint, and perhaps more. The right edge cannot tell: a round
 //! that crosses a tile boundary writes wide tiles, which stand in for the lost narrow ones.
-//! The tiles between the published checkpoint and the journal can tell.
+//! The tiles between the published checkpoint and the journal can tell; and if the log went on
+//! and has published a newer checkpoint since, tiles anywhere below.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use lucarne_ct::{Fingerprint, TileLeafRef};
-use lucarne_storage::Assets;
+use lucarne_storage::{AssetError, Assets};
 use lucarne_tlog::{Level, RightEdge, TILE_WIDTH, Tile};
 
 use crate::damaged::Damaged;
@@ -27,6 +28,9 @@ use crate::{Fatal, ReadError};
 /// reads the rest.
 const MAX_TILES: u64 = 4096;
 
+/// Full tiles that each start looks for, from the first to the last before the journal.
+const LOOKED_FOR: u64 = 16;
+
 /// Tiles read at the same time.
 const CONCURRENCY: usize = 16;
 
@@ -35,8 +39,8 @@ const CACHE_BYTES: u64 = 4 << 20;
 
 /// Verifies the entries between the published checkpoint and `tree`, the tree before the
 /// first round of the journal, with their issuers. Those of `rounds`, which follow from the
-/// journal, are written again in any case. Reads nothing if the checkpoint covers `tree`, as
-/// after every ordinary stop and kill.
+/// journal, are written again in any case. Reads a few tiles only if the checkpoint covers
+/// `tree`, as after every ordinary stop and kill.
 ///
 /// # Errors
 /// [`Fatal::Inconsistent`] if a tile or an issuer is missing or damaged, [`Fatal::Away`] if
@@ -47,6 +51,7 @@ pub(super) async fn check(
     rounds: &[Record],
     assets: &Arc<dyn Assets>,
 ) -> Result<(), Fatal> {
+    not_emptied(tree.size(), &**assets).await?;
     let published = published.map_or(0, |published| published.checkpoint.size);
     if published >= tree.size() {
         return Ok(());
@@ -64,6 +69,54 @@ pub(super) async fn check(
             tree.size(),
         ))),
     }
+}
+
+/// Refuses if most of the tiles are gone that the tree of `size` entries has at equal distances.
+/// A tile that is lost alone, or rotten, is damage, which the log can live with.
+async fn not_emptied(size: u64, assets: &dyn Assets) -> Result<(), Fatal> {
+    let looked_for: Vec<u64> = spread(0, size / TILE_WIDTH, LOOKED_FOR).collect();
+    let gone: Vec<bool> = stream::iter(looked_for.clone())
+        .map(|index| is_gone(index, assets))
+        .buffered(CONCURRENCY)
+        .try_collect()
+        .await?;
+    let gone = looked_for.iter().zip(gone).filter(|(_, gone)| *gone);
+    let gone: Vec<Tile> = gone
+        .filter_map(|(index, _)| full(Level::Data, *index))
+        .collect();
+    let Some(first) = gone.first().filter(|_| 2 * gone.len() > looked_for.len()) else {
+        return Ok(());
+    };
+    let path = first.path();
+    Err(Fatal::Inconsistent(format!(
+        "{} lacks {} of {} tiles of entries that were looked for, with their hashes ({path}, …). \
+         Storage was emptied or rolled back, perhaps while the log ran. Put the newest storage \
+         back; nothing is signed until then",
+        assets.location(),
+        gone.len(),
+        looked_for.len(),
+    )))
+}
+
+/// Returns whether neither the entries nor the hashes of a full tile are there.
+async fn is_gone(index: u64, assets: &dyn Assets) -> Result<bool, Fatal> {
+    for tile in [full(Level::Hashes(0), index), full(Level::Data, index)] {
+        let Some(tile) = tile else {
+            return Ok(false);
+        };
+        match assets.get(&tile.path()).await {
+            Ok(None) => {}
+            Err(error @ (AssetError::Unavailable { .. } | AssetError::Silent { .. })) => {
+                return Err(Fatal::Away(error.to_string()));
+            }
+            Ok(Some(_)) | Err(_) => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
+fn full(level: Level, index: u64) -> Option<Tile> {
+    Tile::new(level, index, TILE_WIDTH as u16)
 }
 
 async fn verify(
@@ -96,10 +149,15 @@ async fn verify(
 /// first and the last of them included.
 fn sample(start: u64, size: u64) -> impl Iterator<Item = Tile> {
     let first = start / TILE_WIDTH;
-    let total = size.div_ceil(TILE_WIDTH) - first;
-    let count = total.min(MAX_TILES);
-    let indices = (0..count).map(move |n| first + n * (total - 1) / (count - 1).max(1));
+    let indices = spread(first, size.div_ceil(TILE_WIDTH) - first, MAX_TILES);
     indices.filter_map(move |index| Tile::widest(Level::Data, index, size))
+}
+
+/// At most `most` of the `total` numbers from `first` on, at equal distances, with the first and
+/// the last.
+fn spread(first: u64, total: u64, most: u64) -> impl Iterator<Item = u64> {
+    let count = total.min(most);
+    (0..count).map(move |n| first + n * (total - 1) / (count - 1).max(1))
 }
 
 /// The issuers that the entries of a tile name.

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use lucarne_tlog::{Checkpoint, Level, SignedNote, Tile};
 
-use super::unsigned;
+use super::Refusal;
+use super::entries::Judge;
 use crate::Files;
+use crate::fsck::Problem;
 use crate::fsck::beneath::{Depth, beneath};
 use crate::fsck::files::tile;
 use crate::gzip::gzip;
@@ -44,16 +46,28 @@ impl<'s> Origin<'s> {
             .chain([Origin::Entries])
     }
 
-    /// Offers something in place of these files, as it would be stored.
+    /// Offers something in place of these files, as it would be stored. Adds to `refusals` what
+    /// it does not take.
     pub(super) async fn offers(
         &self,
-        own: &Arc<dyn Files>,
+        (own, judge): (&Arc<dyn Files>, &Judge),
         wrong: &[String],
+        refusals: &mut Vec<Refusal>,
     ) -> Vec<(String, Bytes)> {
         let mut offers = Vec::new();
         for path in wrong {
             let offer = match (Tile::parse(path), self) {
-                (Ok(tile), _) => self.tile(&**own, tile).await,
+                (Ok(tile), _) => match self.tile((&**own, judge), tile).await {
+                    Ok(offer) => offer,
+                    Err(problem) => {
+                        refusals.push(Refusal {
+                            path: path.clone(),
+                            from: self.to_string(),
+                            problem,
+                        });
+                        None
+                    }
+                },
                 // Nobody else can have others.
                 (Err(_), Origin::Beneath) => names(&**own, path).await,
                 (Err(_), Origin::Source(source)) if path.starts_with("issuer/") => {
@@ -67,35 +81,53 @@ impl<'s> Origin<'s> {
     }
 
     /// `None` also if that is what is there: another file is to blame.
-    async fn tile(&self, own: &dyn Files, wanted: Tile) -> Option<Bytes> {
-        let plain = match self {
-            Origin::Beneath => beneath(own, wanted, Depth::Next).await?,
-            Origin::Entries => beneath(own, wanted, Depth::Entries).await?,
-            Origin::Source(source) => match source.tile(own, wanted).await {
-                Some(bytes) => bytes,
-                None => beneath(own, wanted, Depth::Next).await?,
-            },
+    ///
+    /// # Errors
+    /// In words, if an offer is not taken.
+    async fn tile(
+        &self,
+        (own, judge): (&dyn Files, &Judge),
+        wanted: Tile,
+    ) -> Result<Option<Bytes>, String> {
+        let there = tile(own, wanted).await.ok();
+        let offered = match self {
+            Origin::Beneath => None,
+            Origin::Entries => beneath(own, wanted, Depth::Entries).await,
+            Origin::Source(source) => {
+                let versions = (wanted, there.clone());
+                source.tile(judge, versions).await?
+            }
         };
-        match tile(own, wanted).await {
-            Ok(there) if there == plain => None,
-            _ => stored(wanted, plain),
-        }
+        let plain = match (offered, self) {
+            (None, Origin::Beneath | Origin::Source(_)) => beneath(own, wanted, Depth::Next).await,
+            (offered, _) => offered,
+        };
+        let plain = plain.filter(|plain| there.as_ref() != Some(plain));
+        Ok(plain.and_then(|plain| stored(wanted, plain)))
     }
 }
 
 impl Source {
-    /// The bytes of a tile, uncompressed.
-    async fn tile(&self, own: &dyn Files, wanted: Tile) -> Option<Bytes> {
+    /// The bytes of a tile, uncompressed. Entries that are right `there` stay.
+    ///
+    /// # Errors
+    /// In words, if nothing vouches for an entry.
+    async fn tile(
+        &self,
+        judge: &Judge,
+        (wanted, there): (Tile, Option<Bytes>),
+    ) -> Result<Option<Bytes>, String> {
         let bytes = match tile(&*self.files, wanted).await {
-            Ok(bytes) => bytes,
-            Err(_) => self.cut_from_wider(wanted).await?,
+            Ok(bytes) => Some(bytes),
+            Err(Problem::Unreadable(error)) => return Err(format!("cannot be read: {error}")),
+            Err(_) => self.cut_from_wider(wanted).await,
         };
-        match wanted.level() {
-            Level::Hashes(_) => Some(bytes),
-            Level::Data => {
-                let right = unsigned::is_right(own, &*self.files, &bytes, wanted.width()).await;
-                right.then_some(bytes)
+        match (wanted.level(), bytes) {
+            (Level::Data, Some(offered)) => {
+                let merged = judge.merge((wanted, there), offered, &*self.files).await;
+                merged.map(Some).map_err(|error| error.to_string())
             }
+            (_, bytes) => Ok(bytes),
         }
     }
 

@@ -1,64 +1,16 @@
 use std::pin::pin;
-use std::sync::OnceLock;
 
-use lucarne_ct::{Entry, Fingerprint, Issuer, SignedEntry, TileLeafRef};
+use lucarne_ct::{Certificate, Fingerprint, TileLeafRef};
 use lucarne_mint::testing::Pki;
+use lucarne_mint::{Authority, CaOptions, Der, KeyType, Lengths};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::*;
+use crate::Parts;
 use crate::compress::gunzip;
 use crate::gzip::gzip;
-use crate::stored_log::Stored;
-
-type Submitted = (Bytes, Arc<[Arc<Issuer>]>);
-
-/// A certificate and a precertificate, each with its chain up to the root.
-fn submitted() -> &'static [Submitted; 2] {
-    static SUBMITTED: OnceLock<[Submitted; 2]> = OnceLock::new();
-    SUBMITTED.get_or_init(|| {
-        let pki = Pki::shared();
-        let certificate = pki.certificate(&pki.p256, "repair.example").unwrap();
-        let precertificate = pki.precertificate(&pki.p256, "repair.example").unwrap();
-        [certificate, precertificate].map(|chain| {
-            let mut chain = chain.into_certificates().into_iter();
-            let leaf = chain.next().unwrap().into();
-            let chain = chain.chain(pki.root.certificates().iter().cloned());
-            let issuers = chain.map(|der| Arc::new(Issuer::new(der.into())));
-            (leaf, issuers.collect())
-        })
-    })
-}
-
-/// A log of `size` entries, every third of which is a precertificate.
-fn log(size: u64) -> (Arc<Stored>, Checkpoint) {
-    Stored::log((0..size).map(|n| {
-        let is_precertificate = n % 3 == 0;
-        let (der, issuers) = &submitted()[usize::from(is_precertificate)];
-        let parsed = lucarne_ct::Certificate::parse(der).unwrap();
-        let (signed, precertificate) = match is_precertificate {
-            false => {
-                let certificate = der.clone();
-                (SignedEntry::X509 { certificate }, None)
-            }
-            true => {
-                let tbs = lucarne_ct::tbs_without_poison(&parsed).into();
-                let issuer_key_hash = [7; 32];
-                let signed = SignedEntry::Precert {
-                    issuer_key_hash,
-                    tbs,
-                };
-                (signed, Some(der.clone()))
-            }
-        };
-        Arc::new(Entry {
-            identity: signed.identity(),
-            signed,
-            precertificate,
-            issuers: issuers.clone(),
-        })
-    }))
-}
+use crate::stored_log::{Stored, certified as log};
 
 /// The files that were put right, and what is still wrong.
 async fn mend(
@@ -75,12 +27,20 @@ async fn mend(
         repairs: stored.clone(),
         sources: sources.collect(),
         signed: signed.clone(),
-        at_once: 4,
+        accepted: Arc::new(Roots::from_pem(Pki::shared().roots_pem().as_bytes()).0),
+        options: FsckOptions {
+            parts: match signed.size {
+                ..1000 => Parts::All,
+                // Signatures take long.
+                _ => Parts::Uncompressed,
+            },
+            ..FsckOptions::new(4)
+        },
     };
     let (mut cured, mut wrong) = (Vec::new(), Vec::new());
     let mut tiles = pin!(repair(log, FsckPosition::default()));
     while let Some(repaired) = tiles.next().await {
-        let Repaired { checked, cures } = repaired.unwrap();
+        let Repaired { checked, cures, .. } = repaired.unwrap();
         cured.extend(cures.into_iter().map(|cure| cure.finding.path));
         wrong.extend(checked.findings);
     }
@@ -229,6 +189,173 @@ async fn what_no_hash_covers_is_looked_at() {
         assert_eq!((cured.len(), left.len()), (1, 0));
         assert!(*stored.0.read() == *right.0.read());
     }
+}
+
+/// A mirror whose entries name authorities of the same names with other keys, and
+/// precertificates that these have signed: nothing of it is taken, and every right file stays.
+#[tokio::test]
+async fn forged_chains_are_not_taken() {
+    let (right, signed) = log(300);
+    let pki = Pki::shared();
+    let named = |name| CaOptions::named(name, KeyType::EcdsaP256);
+    let root = Authority::root(&named("Lucarne Test Root X1")).unwrap();
+    let forged = root.intermediate(&named("Lucarne Test E1")).unwrap();
+    // The right key, in a certificate of the forged root.
+    let options = named("Lucarne Test E1");
+    let template = root.ca_template(&options, pki.p256.key()).unwrap();
+    let certified = root.sign(&template).unwrap();
+    for (issuer, is_signed_again) in [(forged.cert_der(), true), (&certified, false)] {
+        let data = "tile/data/000";
+        let hostile = right.copy();
+        let chain = [issuer, root.cert_der()].map(Bytes::copy_from_slice);
+        let fingerprints = chain.each_ref().map(|der| Fingerprint::of(der));
+        let paths = fingerprints.map(|fingerprint| format!("issuer/{fingerprint}"));
+        hostile.0.write().extend(paths.iter().cloned().zip(chain));
+        for path in [data, "tile/data/001.p/44"] {
+            let mut plain = gunzip(right.0.read()[path].clone()).unwrap().to_vec();
+            // The changed entry becomes the last one.
+            for _ in 0..Tile::parse(path).unwrap().width() {
+                let (first, rest) = split(&changed(&plain, |leaf, out| {
+                    out.fingerprints = fingerprints.to_vec();
+                    if is_signed_again {
+                        let sign = |der: &[u8]| signed_again(der, &forged);
+                        out.precertificate = leaf.precertificate.map(sign);
+                    }
+                }));
+                plain = [rest, first].concat();
+            }
+            hostile.0.write().insert(path.into(), gzip(&plain).unwrap());
+        }
+        let damage: [fn(&Stored, &str); 3] = [
+            |stored, path| drop(stored.0.write().remove(path)),
+            |stored, path| stored.flip(path, 8000),
+            |stored, path| {
+                stored.store_plain();
+                // In the signature of the first precertificate.
+                let tile = stored.0.read()[path].clone();
+                let leaf = TileLeafRef::read(&mut &tile[..]).unwrap();
+                let end = leaf.precertificate.unwrap().as_ptr_range().end as usize;
+                stored.flip(path, 8 * (end - tile.as_ptr() as usize - 5));
+            },
+        ];
+        for damage in damage {
+            let stored = right.copy();
+            damage(&stored, data);
+            let before = stored.copy();
+            let (cured, left) = mend(&stored, &[&hostile], &signed).await;
+            assert!(cured.is_empty(), "{cured:?}");
+            assert_eq!(left[0].path, data);
+            assert!(*stored.0.read() == *before.0.read());
+            // Forged tiles are not right.
+            let forged = before.copy();
+            forged.0.write().extend(hostile.0.read().clone());
+            let (_, left) = mend(&forged, &[], &signed).await;
+            assert_eq!(left.is_empty(), !is_signed_again);
+            let (cured, left) = mend(&stored, &[&hostile, &right], &signed).await;
+            assert_eq!((cured.len(), left.len()), (1, 0), "{cured:?}");
+            let tile = stored.0.read()[data].clone();
+            let expected = gunzip(right.0.read()[data].clone()).unwrap();
+            assert_eq!(gunzip(tile).unwrap(), expected);
+            assert!(!paths.iter().any(|path| stored.0.read().contains_key(path)));
+        }
+    }
+}
+
+/// The first entry of a tile, and the others.
+fn split(tile: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let mut rest = tile;
+    TileLeafRef::read(&mut rest).unwrap();
+    let (first, rest) = tile.split_at(tile.len() - rest.len());
+    (first.to_vec(), rest.to_vec())
+}
+
+/// A certificate with the signature of another authority.
+fn signed_again(der: &[u8], by: &Authority) -> Vec<u8> {
+    let certificate = Certificate::parse(der).unwrap();
+    let algorithm = by.key().default_algorithm();
+    let signature = by.key().sign(algorithm, certificate.tbs()).unwrap();
+    let mut der = Der::with_lengths(Lengths::Minimal);
+    der.sequence(|der| {
+        der.raw(certificate.tbs());
+        der.raw(certificate.algorithm());
+        der.bit_string(&signature);
+    });
+    der.into_bytes()
+}
+
+/// Of a wrong tile, the right entries stay, although another place has others that are right as
+/// well; a fingerprint that rotted is not an issuer that is missing.
+#[tokio::test]
+async fn only_wrong_entries_are_replaced() {
+    let (right, signed) = log(300);
+    let data = "tile/data/000";
+    right.store_plain();
+    let tile = right.0.read()[data].clone();
+    let leaf = TileLeafRef::read(&mut &tile[..]).unwrap();
+    let last = leaf.fingerprints.last().unwrap();
+    let place = tile.windows(32).position(|bytes| bytes == last.0).unwrap();
+    // Another certificate of the root vouches for the other entries elsewhere.
+    let pki = Pki::shared();
+    let template = pki.root.ca_template(
+        &CaOptions::named("Lucarne Test E1", KeyType::EcdsaP256),
+        pki.p256.key(),
+    );
+    let other = Bytes::from(pki.root.sign(&template.unwrap()).unwrap());
+    let elsewhere = right.copy();
+    let path = format!("issuer/{}", Fingerprint::of(&other));
+    elsewhere.0.write().insert(path.clone(), other.clone());
+    let (first, rest) = split(&tile);
+    let rest = changed(&rest, |leaf, out| {
+        out.precertificate = leaf.precertificate.map(<[u8]>::to_vec);
+        out.fingerprints[0] = Fingerprint::of(&other);
+    });
+    elsewhere
+        .0
+        .write()
+        .insert(data.into(), [first, rest].concat().into());
+    // In the last fingerprint of the first entry.
+    let stored = right.copy();
+    stored.flip(data, 8 * (place + 7));
+    let (cured, left) = mend(&stored, &[], &signed).await;
+    assert!(cured.is_empty());
+    assert_eq!(
+        (left.len(), left[0].path.as_str(), left[0].entry),
+        (1, data, Some(0))
+    );
+    let (cured, left) = mend(&stored, &[&elsewhere], &signed).await;
+    assert!(left.is_empty(), "{}", left[0]);
+    assert_eq!(cured, [data]);
+    assert_eq!(gunzip(stored.0.read()[data].clone()).unwrap(), tile);
+    assert!(!stored.0.read().contains_key(&path));
+}
+
+/// A partial tile that is needed no more is right by itself, whatever the wider one has.
+#[tokio::test]
+async fn a_right_partial_tile_is_no_fault() {
+    let (right, signed) = log(300);
+    let data = Tile::parse("tile/data/000.p/7").unwrap();
+    let plain = gunzip(right.0.read()["tile/data/000"].clone()).unwrap();
+    let seven = prefix(data, plain.clone()).unwrap();
+    right.0.write().insert(data.path(), gzip(&seven).unwrap());
+    let files: Arc<dyn Files> = right.clone();
+    let fault = async || crate::superseded(&files, data, signed.size).await;
+    assert!(fault().await.is_none());
+    let forged = changed(&plain, |leaf, out| {
+        out.precertificate = leaf.precertificate.map(<[u8]>::to_vec);
+        out.fingerprints.reverse();
+    });
+    right
+        .0
+        .write()
+        .insert("tile/data/000".into(), gzip(&forged).unwrap());
+    assert!(fault().await.is_none());
+    let forged = prefix(data, forged.into()).unwrap();
+    right.0.write().insert(data.path(), gzip(&forged).unwrap());
+    right
+        .0
+        .write()
+        .insert("tile/data/000".into(), gzip(&plain).unwrap());
+    assert!(fault().await.is_some());
 }
 
 /// The parts of an entry that no hash covers.

@@ -20,7 +20,12 @@ pub struct ScrubConfig {
     pub delay: Duration,
     /// Shortest time from the begin of one pass to that of the next.
     pub interval: Duration,
+    /// A pass is one random tile, and a listing of one directory of tiles.
+    pub sampling: bool,
 }
+
+/// The rate at which a sample is read.
+const SAMPLE_RATE: NonZeroU64 = NonZeroU64::new(1_000_000).unwrap();
 
 impl ScrubConfig {
     /// Passes at this rate that begin ten seconds after a start, and an hour apart
@@ -32,6 +37,18 @@ impl ScrubConfig {
             position,
             delay: Duration::from_secs(10),
             interval: Duration::from_secs(3600),
+            sampling: false,
+        }
+    }
+
+    /// One random tile and one listing every two minutes: a few requests a minute, for storage
+    /// where requests are paid.
+    pub fn of_samples(position: PathBuf) -> Self {
+        ScrubConfig {
+            delay: Duration::from_secs(60),
+            interval: Duration::from_secs(120),
+            sampling: true,
+            ..ScrubConfig::new(SAMPLE_RATE, position)
         }
     }
 }

@@ -14,7 +14,9 @@ pub(super) struct Status {
     pub(super) pass: Option<(u64, u64)>,
     /// The time when the last whole pass ended, Unix milliseconds.
     pub(super) ended_ms: Option<u64>,
-    /// The findings of the last whole pass.
+    /// Samples since the start, where there are no passes.
+    pub(super) samples: u64,
+    /// The findings of the last whole pass, or of all samples.
     pub(super) findings: u64,
     /// The reason why nothing can be checked now.
     pub(super) away: Option<String>,
@@ -25,16 +27,19 @@ impl ScrubStatus {
     /// damaged files.
     pub(crate) fn check(&self, now_ms: u64) -> Check {
         let status = self.0.lock().clone();
-        let last = status.ended_ms.map(|ended_ms| {
-            let hours = now_ms.saturating_sub(ended_ms) as f64 / 3_600_000.0;
-            let found = match status.findings {
-                0 => "nothing wrong".to_owned(),
-                1 => "1 problem".to_owned(),
-                findings => format!("{findings} problems"),
-            };
-            format!("the last whole pass ended {hours:.1} h ago and found {found}")
-        });
-        let last = last.unwrap_or_else(|| "no pass has ended yet".into());
+        let found = match status.findings {
+            0 => "nothing wrong".to_owned(),
+            1 => "1 problem".to_owned(),
+            findings => format!("{findings} problems"),
+        };
+        let last = match (status.samples, status.ended_ms) {
+            (0, None) => "no pass has ended yet".into(),
+            (0, Some(ended_ms)) => {
+                let hours = now_ms.saturating_sub(ended_ms) as f64 / 3_600_000.0;
+                format!("the last whole pass ended {hours:.1} h ago and found {found}")
+            }
+            (samples, _) => format!("{samples} random tiles and listings: found {found}"),
+        };
         let pass = status.pass.map_or(String::new(), |(checked, of)| {
             format!("; {checked} of {of} entries checked in this one")
         });

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use lucarne_mint::testing::Pki;
-use lucarne_storage::{Asset, AssetError, Assets, MemoryAssets, Stats};
+use lucarne_storage::{Asset, AssetError, Assets, MemoryAssets, Repairs, Stats};
+use lucarne_testkit::{eventually, until};
 use parking_lot::Mutex;
 
 use super::tests::{Logged, World, answered, begun, fill, settled, started, stop};
@@ -36,6 +36,13 @@ impl Withholding {
 
     fn asked(&self) -> Vec<u64> {
         std::mem::take(&mut self.asked.lock())
+    }
+}
+
+#[async_trait]
+impl Repairs for Withholding {
+    async fn replace(&self, asset: Asset) -> Result<Option<String>, AssetError> {
+        self.assets.replace(asset).await
     }
 }
 
@@ -116,16 +123,9 @@ fn left(log: &Shared) -> u64 {
     session.dedup.backlog().entries()
 }
 
-/// Polled: nothing tells how far it is.
 async fn until_left(log: &Shared, entries: u64) {
-    for _ in 0..6000 {
-        if left(log) == entries {
-            return;
-        }
-        // Polled: a backlog tells nobody how long it is.
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("{} entries are left to be read", left(log));
+    let what = format!("{entries} entries are left to be read");
+    until(&what, || left(log) == entries).await;
 }
 
 async fn dedup_check(log: &Arc<Shared>) -> crate::Check {
@@ -267,10 +267,10 @@ async fn a_rotten_tile_does_not_keep_the_rest_from_being_read() {
     log.submit(EntryKind::X509, young).await.unwrap();
     world.assets.tamper(path, whole);
     for entry in &logged {
-        while !answered(&log, entry).await {
-            // Polled, as who was told to come back does.
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        eventually("the entry is answered", async || {
+            answered(&log, entry).await
+        })
+        .await;
     }
     stop(&log).await;
 }

@@ -3,12 +3,12 @@
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use lucarne_ct::Roots;
 use lucarne_mint::testing::Pki;
 use lucarne_storage::{Assets, Lock, MemoryAssets, MemoryLock};
+use lucarne_testkit::until;
 use prometheus_client::registry::Registry;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -89,16 +89,14 @@ pub(super) async fn stop(log: &Shared) {
     settled(log, |state| *state == State::Closed).await;
 }
 
-/// Polled: what is waited for is a state.
 pub(super) async fn settled(log: &Shared, wished: impl Fn(&State) -> bool) -> State {
-    for _ in 0..6000 {
-        let state = log.state.lock().clone();
-        if wished(&state) {
-            return state;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("the log stays {:?}", log.state.lock());
+    let mut state = State::Starting;
+    until("the log settles", || {
+        state = log.state.lock().clone();
+        wished(&state)
+    })
+    .await;
+    state
 }
 
 pub(super) fn started(state: &State) -> bool {
@@ -324,16 +322,10 @@ async fn an_index_that_is_not_used_is_evidence(spoil: impl Fn(&Dedup)) {
     stop(&log).await;
 }
 
-/// Polled: nothing tells when a round is in the index.
 async fn indexed(log: &Shared, entries: u64) {
     let dedup = log.session.load().as_ref().unwrap().dedup.clone();
-    for _ in 0..6000 {
-        if dedup.anchor().head.size == entries {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("{} entries are indexed", dedup.indexed());
+    let what = format!("{entries} entries are indexed");
+    until(&what, || dedup.anchor().head.size == entries).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

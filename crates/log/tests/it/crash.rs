@@ -1,6 +1,5 @@
 //! Whatever fails, and whenever the process dies: what was promised is there,
 //! and nothing is there twice.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +9,8 @@ use std::time::Duration;
 use crate::fixture::{Submission, World, audit, key, persistently, place, reached, submit_all};
 use lucarne_log::State;
 use lucarne_storage::memory::Operation;
-use lucarne_storage::{AssetError, Lock};
+use lucarne_storage::{AssetError, Assets, Lock};
+use lucarne_testkit::{block_until, eventually};
 
 fn broken(operation: Operation) -> AssetError {
     AssetError::Poisoned {
@@ -145,6 +145,17 @@ async fn a_second_signer_is_noticed() {
         .await
         .unwrap();
     assert!(Submission::number(2).to(&log).await.is_err());
+    reached(&log, |state| matches!(state, State::Stopped { .. })).await;
+    let State::Stopped {
+        since_ms,
+        retry_at_ms,
+        ..
+    } = log.state()
+    else {
+        unreachable!("it waits until the other one signs no more");
+    };
+    // Longer than that one waits before it signs again.
+    assert!(retry_at_ms - since_ms > 5000);
     log.shutdown().await;
 }
 
@@ -236,9 +247,7 @@ async fn nothing_is_in_the_index_before_it_is_published() {
     world.assets.inject(move |operation| {
         if operation == Operation::Publish {
             tokio::task::block_in_place(|| {
-                while still.load(Ordering::SeqCst) {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
+                block_until("the test lets go", || !still.load(Ordering::SeqCst));
             });
         }
         None
@@ -248,7 +257,8 @@ async fn nothing_is_in_the_index_before_it_is_published() {
     for _ in 0..20 {
         let (log, submission) = (log.clone(), submission.clone());
         asking.push(tokio::spawn(async move { submission.to(&log).await }));
-        // The pace of asking: an index that is early is so a moment after the commit.
+        // The pace of asking: an index that is early is so a moment after the commit. The round is
+        // held all the while, however long this takes.
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     held.store(false, Ordering::SeqCst);
@@ -260,4 +270,42 @@ async fn nothing_is_in_the_index_before_it_is_published() {
     assert_eq!(places.len(), 1, "{places:?}");
     log.shutdown().await;
     assert_eq!(audit(&log).await.len(), 1);
+}
+
+/// However many small rounds there were, a restart publishes few of them again, and no partial
+/// tile that is full by now.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_publishes_few_rounds_again_and_no_superseded_tile() {
+    const SETTLED_AFTER: usize = 256;
+    let world = World::new().await;
+    let log = world.run().await;
+    let first: Vec<_> = (0..100).map(Submission::number).collect();
+    submit_all(&log, &first).await;
+    // Each of these is a round.
+    for n in 100..800 {
+        persistently(&log, &Submission::number(n)).await;
+    }
+    let crashed = eventually_settled(&world, SETTLED_AFTER).await;
+    log.shutdown().await;
+    let rounds = crashed.assets.staged().await.unwrap().len() as u64;
+    let before = crashed.assets.stats().published_files();
+    let log = crashed.run().await;
+    let published = crashed.assets.stats().published_files() - before;
+    assert!(
+        rounds > 100 && published < 2 * rounds,
+        "{rounds} rounds, {published} files"
+    );
+    assert_eq!(audit(&log).await.len(), 800);
+    log.shutdown().await;
+}
+
+/// What a kill leaves once so few rounds are staged.
+async fn eventually_settled(world: &World, rounds: usize) -> World {
+    let mut crashed = world.crashed().await;
+    eventually("the journal is cut", async || {
+        crashed = world.crashed().await;
+        crashed.assets.staged().await.unwrap().len() <= rounds
+    })
+    .await;
+    crashed
 }

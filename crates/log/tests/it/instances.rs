@@ -1,5 +1,4 @@
 //! Many instances of one log: one leads, the others follow it, and take its place.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -11,6 +10,7 @@ use lucarne_ct::LogId;
 use lucarne_log::{Instances, Log, LogConfig, Messenger, Metrics, State, SubmitError};
 use lucarne_mint::testing::Pki;
 use lucarne_storage::{Lock, LockError, MemoryLock};
+use lucarne_testkit::until;
 use prometheus_client::registry::Registry;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -152,17 +152,6 @@ impl Drop for Instance {
     }
 }
 
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..3000 {
-        if holds() {
-            return;
-        }
-        // Polled: instances tell nobody of their state.
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("{what}: not within half a minute");
-}
-
 /// Three of them, of which one leads.
 async fn three(world: &World, switchboard: &Switchboard) -> Vec<Instance> {
     let three = ["a:1", "b:1", "c:1"].map(|name| Instance::start(world, switchboard, name));
@@ -278,14 +267,15 @@ async fn a_leader_that_is_stopped_hands_over_without_a_failed_submission() {
                 Duration::from_millis(n as u64 - start as u64),
             );
             tasks.spawn(async move {
-                // They come one after the other.
+                // They come one after the other. The leader stops before, among or after them:
+                // the outcome is the same.
                 tokio::time::sleep(wait).await;
                 let submission = Submission::number(n);
                 let sct = submission.to(&log).await;
                 (n, submission, sct)
             });
         }
-        // Some are on their way, some are not, when it goes.
+        // Some are on their way, some are not, when it goes: as above.
         tokio::time::sleep(Duration::from_millis(20)).await;
         let others = submitted(&left, start + 50..start + 100);
         let closed = leader

@@ -1,5 +1,4 @@
 //! The life of a submission, from the chain to the tile.
-#![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use futures_util::future::join_all;
 use lucarne_ct::{Code, Disagreement, Sct};
 use lucarne_log::{Log, SubmitError};
 use lucarne_storage::Assets;
+use lucarne_testkit::{eventually, until};
 use lucarne_tlog::{Level, Tile};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -45,6 +45,7 @@ async fn a_duplicate_gets_the_same_place_at_any_time() {
     let first = submit_all(&log, &copies).await;
     let places: Vec<_> = first.iter().map(place).collect();
     assert!(places.iter().all(|p| *p == places[0]), "in one round");
+    // Time for the index to have it. Memory has it before, and gives the same place.
     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     let later = submission.to(&log).await.unwrap();
     assert_eq!(place(&later), places[0], "from the index");
@@ -145,17 +146,14 @@ async fn a_disagreement_about_a_signature_fails_the_health_check_and_names_it() 
         signature: vec![0x30],
     });
     // As the answer of the last second stands.
-    let failed = async {
-        loop {
-            let health = log.health().await;
-            if let Some(check) = health.checks.into_iter().find(|check| !check.ok) {
-                break check;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
-    };
-    let patience = std::time::Duration::from_secs(30);
-    let failed = tokio::time::timeout(patience, failed).await.unwrap();
+    let mut failed = None;
+    eventually("a check fails", async || {
+        let mut checks = log.health().await.checks.into_iter();
+        failed = checks.find(|check| !check.ok);
+        failed.is_some()
+    })
+    .await;
+    let failed = failed.unwrap();
     assert_eq!(failed.name, "verification");
     assert!(
         failed.detail.contains("key 04ab, digest 0101"),
@@ -174,9 +172,9 @@ async fn an_idle_log_signs_anew_and_answers_at_once() {
     world.config.period = std::time::Duration::from_millis(10);
     let log = world.run().await;
     let before = log.published().unwrap();
-    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    let is_newer = || log.published().unwrap().timestamp_ms > before.timestamp_ms;
+    until("a newer checkpoint", is_newer).await;
     let after = log.published().unwrap();
-    assert!(after.timestamp_ms > before.timestamp_ms);
     assert_eq!((after.size, after.root), (before.size, before.root));
     Submission::number(1).to(&log).await.unwrap();
     assert!(log.health().await.ok(), "{:?}", log.health().await);
@@ -212,14 +210,11 @@ async fn refused(log: &Log, submissions: &[Submission], scts: &[Sct]) -> usize {
 
 /// Waits until each gets its place.
 async fn found_again(log: &Log, submissions: &[Submission], scts: &[Sct]) {
-    for _ in 0..200 {
-        if refused(log, submissions, scts).await == 0 {
-            return;
-        }
-        // Polled: the log looks again every few seconds.
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
-    panic!("{:?}", log.health().await);
+    // The log looks again every few seconds.
+    eventually("each gets its place", async || {
+        refused(log, submissions, scts).await == 0
+    })
+    .await;
 }
 
 /// An old data tile is rotten, or gone, and so is the index: what the tree does

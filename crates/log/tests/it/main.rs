@@ -9,5 +9,6 @@ mod objects;
 mod overload;
 mod power;
 mod refuse;
+mod restore;
 mod scrub;
 mod turn;

@@ -1,33 +1,104 @@
 //! A full pool refuses, fairly, and says when to come back.
-#![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::fixture::{Submission, World, audit, old_ones, spawn};
+use crate::fixture::{Submission, UnderWay, World, audit, old_ones, spawn};
 use lucarne_ct::EntryKind;
 use lucarne_log::{Log, SubmitError};
 use lucarne_mint::testing::Pki;
+use lucarne_storage::memory::Operation;
+use lucarne_testkit::{block_until, until};
 
-/// A round that takes for ever, so that the pool fills.
-async fn slow(pool_size: usize) -> (World, Arc<Log>, Submission) {
-    let mut world = World::new().await;
-    world.config.pool_size = pool_size;
-    world.config.period = Duration::from_secs(3);
-    let log = world.run().await;
-    let logged = Submission::number(0);
-    logged.to(&log).await.unwrap();
-    (world, log, logged)
+/// Entries that the pool has room for.
+const POOL: usize = 16;
+
+/// A log with one entry, whose store does not write the next round before the test says so:
+/// what is submitted meanwhile waits in the pool, or is refused.
+struct Held {
+    world: World,
+    log: Arc<Log>,
+    /// The submission of the first entry.
+    logged: Submission,
+    /// The entry of the round that is not written.
+    plug: UnderWay,
+    held: Arc<AtomicBool>,
+}
+
+impl Held {
+    async fn start() -> Held {
+        let mut world = World::new().await;
+        world.config.pool_size = POOL;
+        // No other round is written meanwhile.
+        world.config.checkpoint_interval = Duration::from_secs(3600);
+        let log = world.run().await;
+        let logged = Submission::number(0);
+        logged.to(&log).await.unwrap();
+        let held = Arc::new(AtomicBool::new(true));
+        let reached = Arc::new(AtomicBool::new(false));
+        let (still, reaches) = (held.clone(), reached.clone());
+        world.assets.inject(move |operation| {
+            if operation == Operation::Stage && still.load(Ordering::SeqCst) {
+                reaches.store(true, Ordering::SeqCst);
+                let lets_go = || !still.load(Ordering::SeqCst);
+                tokio::task::block_in_place(|| block_until("the test lets go", lets_go));
+            }
+            None
+        });
+        let plug = spawn(&log, Submission::number(1000));
+        until("a round is written", || reached.load(Ordering::SeqCst)).await;
+        Held {
+            world,
+            log,
+            logged,
+            plug,
+            held,
+        }
+    }
+
+    /// Submits these, and waits until each waits in the pool or is refused.
+    async fn submit(&self, submissions: impl IntoIterator<Item = Submission>) -> Vec<UnderWay> {
+        let before = self.log.stats().pool_depth;
+        let spawn = |submission| spawn(&self.log, submission);
+        let tasks: Vec<UnderWay> = submissions.into_iter().map(spawn).collect();
+        until("each waits or is refused", || {
+            let refused = tasks.iter().filter(|task| task.is_finished()).count();
+            self.log.stats().pool_depth + refused == before + tasks.len()
+        })
+        .await;
+        tasks
+    }
+
+    /// Lets the store write everything: returns the log, with two entries.
+    async fn release(self) -> (World, Arc<Log>) {
+        self.held.store(false, Ordering::SeqCst);
+        assert_eq!(self.plug.await.unwrap().unwrap(), 1);
+        (self.world, self.log)
+    }
+}
+
+/// Returns the indexes of those that were logged, in ascending order, and the number of those
+/// that were refused.
+async fn outcomes(tasks: Vec<UnderWay>) -> (Vec<u64>, usize) {
+    let (mut logged, mut refused) = (Vec::new(), 0);
+    for task in tasks {
+        match task.await.unwrap() {
+            Ok(index) => logged.push(index),
+            Err(SubmitError::Full { .. }) => refused += 1,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    logged.sort_unstable();
+    (logged, refused)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_pool_refuses_and_still_answers_duplicates() {
-    let (_world, log, logged) = slow(16).await;
+    let held = Held::start().await;
     let waiting: Vec<_> = (1..=14).map(Submission::number).collect();
-    let first: Vec<_> = waiting.iter().map(|one| spawn(&log, one.clone())).collect();
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    let refused = Submission::number(99).to(&log).await.unwrap_err();
+    let first = held.submit(waiting.clone()).await;
+    let refused = Submission::number(99).to(&held.log).await.unwrap_err();
     let SubmitError::Full {
         retry_after_seconds,
         ..
@@ -37,35 +108,31 @@ async fn a_full_pool_refuses_and_still_answers_duplicates() {
     };
     assert!((1..=60).contains(&retry_after_seconds));
     // In the pool already, and in the log already: neither needs room.
-    let in_pool = spawn(&log, waiting[5].clone());
-    assert_eq!(logged.to(&log).await.unwrap().index().unwrap(), 0);
-    for task in first {
-        task.await.unwrap().unwrap();
-    }
+    let in_pool = spawn(&held.log, waiting[5].clone());
+    let logged = held.logged.to(&held.log).await.unwrap();
+    assert_eq!(logged.index().unwrap(), 0);
+    let (_world, log) = held.release().await;
+    assert_eq!(outcomes(first).await, ((2..16).collect(), 0));
     in_pool.await.unwrap().unwrap();
-    assert_eq!(audit(&log).await.len(), 15);
+    assert_eq!(audit(&log).await.len(), 16);
     log.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backfill_leaves_room_for_others() {
-    let (_world, log, _) = slow(16).await;
-    let backfill: Vec<_> = (1..40)
-        .map(|n| spawn(&log, Submission::number(n)))
-        .collect();
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    let held = Held::start().await;
+    let backfill = held.submit((1..40).map(Submission::number)).await;
     let pki = Pki::shared();
     let chain = pki.certificate(&pki.p384, "fresh.example").unwrap();
     let fresh = Submission {
         kind: EntryKind::X509,
         ders: chain.into_certificates(),
     };
-    spawn(&log, fresh).await.unwrap().unwrap();
-    let mut refused = 0;
-    for task in backfill {
-        refused += usize::from(task.await.unwrap().is_err());
-    }
-    assert!(refused >= 24, "{refused}");
+    let fresh = held.submit([fresh]).await;
+    let (_world, log) = held.release().await;
+    // An eighth of the pool is for others.
+    assert_eq!(outcomes(backfill).await, ((2..16).collect(), 25));
+    assert_eq!(outcomes(fresh).await, (vec![16], 0));
     log.shutdown().await;
 }
 
@@ -73,54 +140,34 @@ async fn a_backfill_leaves_room_for_others() {
 /// taken for.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_was_refused_is_logged_once_when_he_comes_again() {
-    let (_world, log, _) = slow(16).await;
-    // More than two rounds have room for, as one may be sealed while they come.
+    let held = Held::start().await;
     let all: Vec<_> = (1..=34).map(Submission::number).collect();
-    let mut places = std::collections::BTreeSet::new();
-    let mut left = all.clone();
-    let mut waves = 0;
-    while !left.is_empty() {
-        let tasks: Vec<_> = left.iter().map(|one| spawn(&log, one.clone())).collect();
-        let mut refused = Vec::new();
-        for (task, submission) in tasks.into_iter().zip(left) {
-            match task.await.unwrap() {
-                Ok(index) => assert!(places.insert(index)),
-                Err(SubmitError::Full { .. }) => refused.push(submission),
-                Err(other) => panic!("{other}"),
-            }
-        }
-        left = refused;
-        waves += 1;
+    let tasks = held.submit(all.clone()).await;
+    let (_world, log) = held.release().await;
+    let (mut places, refused) = outcomes(tasks).await;
+    assert_eq!(refused, 20);
+    // They come again, and so do those that were logged.
+    while places.len() < all.len() {
+        let again = all.iter().map(|one| spawn(&log, one.clone())).collect();
+        (places, _) = outcomes(again).await;
     }
-    assert!(waves > 1, "none was refused");
-    assert_eq!(places.len(), all.len());
-    assert_eq!(audit(&log).await.len(), all.len() + 1);
+    assert_eq!(places, (2..36).collect::<Vec<_>>());
+    assert_eq!(audit(&log).await.len(), all.len() + 2);
     log.shutdown().await;
 }
 
 /// Of one CA: what was just issued has room, and is in the next round, whatever else it posts.
 #[tokio::test(flavor = "multi_thread")]
 async fn old_certificates_take_no_room_from_fresh_ones() {
-    let (_world, log, _) = slow(16).await;
-    let old: Vec<_> = (0..40).map(|n| spawn(&log, Submission::old(n))).collect();
-    // Those that have no room are told at once: when they are, the others wait.
-    while old.iter().filter(|task| task.is_finished()).count() < 32 {
-        // The pace of looking.
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    let fresh: Vec<_> = (1..=8)
-        .map(|n| spawn(&log, Submission::number(n)))
-        .collect();
-    for task in fresh {
-        task.await.unwrap().unwrap();
-    }
+    let held = Held::start().await;
+    let old = held.submit((0..40).map(Submission::old)).await;
+    let fresh = held.submit((1..=8).map(Submission::number)).await;
+    let (_world, log) = held.release().await;
+    assert_eq!(outcomes(fresh).await, ((2..10).collect(), 0));
     let (taken, refused) = old_ones(old).await;
-    // A round may have been sealed while they came.
-    assert!(
-        (1..=8).contains(&taken) && refused >= 32,
-        "{taken}, {refused}"
-    );
-    assert_eq!(audit(&log).await.len(), taken + 9);
+    // A quarter of the pool is for old ones.
+    assert_eq!((taken, refused), (4, 36));
+    assert_eq!(audit(&log).await.len(), taken + 10);
     log.shutdown().await;
 }
 

@@ -1,6 +1,5 @@
 //! A log in a directory whose power fails: what was not settled may be gone,
 //! cut, zeroed or as it was before, file by file, and the log carries on.
-#![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,12 +1,14 @@
 //! What a log refuses to start from, and what it says.
-#![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use crate::fixture::{Submission, World, audit, reached, submit_all};
+use crate::fixture::{Submission, World, audit, key, reached, submit_all};
+use lucarne_ct::verify_checkpoint;
 use lucarne_log::{Log, State};
 use lucarne_storage::{Assets, Lock, MemoryAssets};
+use lucarne_tlog::RightEdge;
 
 async fn refusal(world: &World) -> String {
     let log = world.start();
@@ -42,6 +44,32 @@ async fn an_older_lock_is_refused() {
     world.lock = earlier.lock;
     let reason = refusal(&world).await;
     assert!(reason.contains("The lock was rolled back"), "{reason}");
+}
+
+/// An idle process that has this key, too, signs the tree again that it knew: smaller than what this log has
+/// signed before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_checkpoint_that_another_process_signed_is_refused() {
+    let world = World::new().await;
+    let log = world.run().await;
+    let submissions: Vec<_> = (0..10).map(Submission::number).collect();
+    submit_all(&log, &submissions[..5]).await;
+    let early = log.published().unwrap();
+    submit_all(&log, &submissions[5..]).await;
+    let crashed = world.crashed().await;
+    log.shutdown().await;
+    let (origin, key) = (&world.config.origin, key());
+    let head = signed(&crashed).await.unwrap();
+    let (_, signed_ms) = verify_checkpoint(&head, origin, key.public_key_spki()).unwrap();
+    let theirs = key.sign_checkpoint(origin, early.size, &early.root, signed_ms);
+    crashed
+        .assets
+        .tamper("checkpoint", Some(theirs.unwrap().into()));
+    let reason = refusal(&crashed).await;
+    assert!(
+        reason.contains("another process signs with this log's key"),
+        "{reason}"
+    );
 }
 
 /// What another machine published with a lock of its own, though it is behind:
@@ -149,14 +177,14 @@ async fn empty_storage_under_a_used_lock_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flipped_bit_on_the_right_edge_is_refused() {
+async fn a_flipped_bit_in_the_newest_entries_is_refused() {
     let (world, _) = grown().await;
-    let path = "tile/0/000.p/10";
+    let path = "tile/data/000.p/10";
     let mut bytes = world.assets.get(path).await.unwrap().unwrap().to_vec();
     bytes[77] ^= 4;
     world.assets.tamper(path, Some(bytes.into()));
     let reason = refusal(&world).await;
-    assert!(reason.contains("damaged"), "{reason}");
+    assert!(reason.contains(&format!("restore {path}")), "{reason}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -209,6 +237,7 @@ async fn timestamps_never_go_back_and_a_clock_far_behind_is_waited_for() {
     assert!(Submission::number(3).to(&log).await.is_err());
     reached(&log, |state| matches!(state, State::Stopped { .. })).await;
     // It is tried again, and is not seen to run as long as it cannot sign.
+    // However late these looks are, none may see it run.
     for _ in 0..250 {
         assert_ne!(log.state(), State::Running);
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
@@ -441,6 +470,28 @@ async fn storage_that_was_emptied_or_rolled_back_under_a_running_log_is_refused(
     assert!(reason.contains("/001"), "{reason}");
 }
 
+/// Storage is emptied, and the log goes on to the next tile boundary and beyond before anything
+/// notices: what it writes then gives a whole right edge, and a checkpoint.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_went_on_after_its_storage_was_emptied_is_refused() {
+    let world = World::new().await;
+    let submissions: Vec<_> = (0..1100).map(Submission::number).collect();
+    let log = world.run().await;
+    submit_all(&log, &submissions[..800]).await;
+    let emptied = world.assets.paths();
+    submit_all(&log, &submissions[800..]).await;
+    log.shutdown().await;
+    let edge: Vec<String> = RightEdge::tiles(1100).map(|tile| tile.path()).collect();
+    for path in emptied.iter().filter(|path| path.starts_with("tile/")) {
+        if !edge.contains(path) {
+            world.assets.tamper(path, None);
+        }
+    }
+    let reason = refusal(&world).await;
+    assert!(reason.contains("emptied or rolled back"), "{reason}");
+    assert!(reason.contains("tile/data/000"), "{reason}");
+}
+
 /// The checkpoint alone is lost: all that it covered is there, and the log goes on.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_checkpoint_alone_is_published_again() {
@@ -448,5 +499,60 @@ async fn a_lost_checkpoint_alone_is_published_again() {
     world.assets.tamper("checkpoint", None);
     let log = world.run().await;
     assert_eq!(audit(&log).await.len(), 820);
+    log.shutdown().await;
+}
+
+/// The last round may be lost, and nothing of it was published. A backup that was put back is
+/// older, and lacks rounds that were.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_goes_back_from_a_lost_round_and_not_to_a_backup() {
+    for (later_ms, goes_back) in [(0, true), (700_000, false)] {
+        let world = World::new().await;
+        let submissions: Vec<_> = (0..5).map(Submission::number).collect();
+        let log = world.run().await;
+        submit_all(&log, &submissions[..4]).await;
+        log.shutdown().await;
+        let mut older = world.crashed().await;
+        world.skew_ms.store(later_ms, Ordering::SeqCst);
+        let log = world.run().await;
+        submit_all(&log, &submissions[4..]).await;
+        log.shutdown().await;
+        older.lock = world.lock.clone();
+        let assets = Arc::new(older.assets.clone());
+        match Log::never_published(&older.config, assets, &*older.lock).await {
+            Ok(lost) => {
+                assert!(goes_back);
+                assert_eq!((lost.signed().size, lost.again().size), (5, 4));
+                lost.go_back(&older.config, &*older.lock).await.unwrap();
+                let log = older.run().await;
+                submit_all(&log, &submissions).await;
+                assert_eq!(audit(&log).await.len(), 5);
+                log.shutdown().await;
+            }
+            Err(error) => {
+                let error = error.to_string();
+                assert!(!goes_back, "{error}");
+                assert!(error.contains("more than one round is lost"), "{error}");
+            }
+        }
+    }
+}
+
+/// A copy lacks what the log has signed since, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_does_not_go_back_while_the_log_runs() {
+    let mut world = World::new().await;
+    world.config.checkpoint_interval = Duration::from_secs(1);
+    let submissions: Vec<_> = (0..5).map(Submission::number).collect();
+    let log = world.run().await;
+    submit_all(&log, &submissions[..4]).await;
+    let mut copy = world.crashed().await;
+    submit_all(&log, &submissions[4..]).await;
+    copy.lock = world.lock.clone();
+    let assets = Arc::new(copy.assets.clone());
+    let lost = Log::never_published(&copy.config, assets, &*copy.lock).await;
+    let refused = lost.unwrap().go_back(&copy.config, &*copy.lock).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("Another process signs"), "{refused}");
     log.shutdown().await;
 }

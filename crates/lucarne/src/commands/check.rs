@@ -1,19 +1,50 @@
 //! `lucarne check`: everything of a start short of starting.
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use super::failed;
-use crate::config::{Config, Report};
-use crate::roots::{self, Remember};
+use crate::cli::File;
+use crate::config::{Config, Report, Severity};
+use crate::roots::{self, Purpose};
 use crate::{runtime, survey};
 
-/// Prints every problem and every warning of the configuration at `path`.
-pub(crate) fn run(path: &Path) -> ExitCode {
-    let (config, mut report) = Config::read(path);
+const CODES: &str = "Exit codes:
+  0  every log starts
+  1  `serve` does not start (problem)
+  3  `serve` starts, but at least one log does not (log problem)
+  4  `serve` starts, and logs wait for a store or a server that does not respond (unavailable)";
+
+/// The configuration to check.
+#[derive(Debug, clap::Args)]
+#[command(after_help = CODES)]
+#[group(skip)]
+pub struct Options {
+    /// The configuration file.
+    #[command(flatten)]
+    pub file: File,
+
+    /// Exit with 0 unless `serve` does not start: for `ExecStartPre=` of a unit, so that one
+    /// log's failure stops that log only
+    #[arg(long)]
+    pub before_start: bool,
+}
+
+/// `serve` would start, but not every log.
+const A_LOG_STOPS: u8 = 3;
+/// `serve` would start, and wait for a store or a server.
+const UNAVAILABLE: u8 = 4;
+
+/// Prints every finding about the configuration. The exit code is that of the worst finding.
+pub(crate) fn run(options: &Options) -> ExitCode {
+    let (config, mut report) = Config::read(&options.file.config);
     let mut summary = Vec::new();
     if let Some(config) = &config {
-        summary = look_at(config, &mut report);
+        let purpose = match options.before_start {
+            true => Purpose::LookBeforeStart,
+            false => Purpose::Look,
+        };
+        summary = look_at(config, purpose, &mut report);
+        survey::certificate(config, lucarne_mint::now_ms(), &mut report);
         survey::places(config, &mut report);
         let looked = runtime::run(async {
             survey::stores(config, &mut report).await;
@@ -24,18 +55,32 @@ pub(crate) fn run(path: &Path) -> ExitCode {
         }
     }
     conclude(&summary, &report);
-    match report.problems() {
-        [] => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
+    exit_code(&report, options.before_start)
+}
+
+fn exit_code(report: &Report, before_start: bool) -> ExitCode {
+    let found = |severity| !report.findings(severity).is_empty();
+    if found(Severity::Problem) {
+        return ExitCode::FAILURE;
     }
+    if before_start {
+        return ExitCode::SUCCESS;
+    }
+    if found(Severity::LogProblem) {
+        return ExitCode::from(A_LOG_STOPS);
+    }
+    if found(Severity::Unavailable) {
+        return ExitCode::from(UNAVAILABLE);
+    }
+    ExitCode::SUCCESS
 }
 
 /// Looks at each log, and describes it in a line.
-fn look_at(config: &Config, report: &mut Report) -> Vec<String> {
+fn look_at(config: &Config, purpose: Purpose, report: &mut Report) -> Vec<String> {
     let now_ms = lucarne_mint::now_ms();
     let mut summary = Vec::new();
     for log in &config.logs {
-        let roots = roots::load(log, Remember::No, report);
+        let roots = roots::load(log, purpose, report);
         survey::log(log, &roots, now_ms, report);
         summary.push(format!(
             "log {}: {}, {} roots, {}",
@@ -56,25 +101,33 @@ fn window(start: Option<u64>, limit: Option<u64>) -> String {
     }
 }
 
+/// The findings as they are printed, the worst first.
+const LABELS: [(Severity, &str); 4] = [
+    (Severity::Problem, "problem"),
+    (Severity::LogProblem, "log problem"),
+    (Severity::Unavailable, "unavailable"),
+    (Severity::Warning, "warning"),
+];
+
 /// Prints what was found, and how much of it.
 pub(crate) fn conclude(summary: &[String], report: &Report) {
     for line in summary {
-        println!("{line}");
+        outln!("{line}");
     }
-    for line in report.problem_lines() {
-        println!("problem: {line}");
+    for (severity, label) in LABELS {
+        for line in report.lines(severity) {
+            outln!("{label}: {line}");
+        }
     }
-    for line in report.warning_lines() {
-        println!("warning: {line}");
-    }
-    let count = |number: usize, what: &str| match number {
-        0 => format!("no {what}s"),
-        1 => format!("1 {what}"),
-        number => format!("{number} {what}s"),
-    };
-    println!(
-        "{}, {}",
-        count(report.problems().len(), "problem"),
-        count(report.warnings().len(), "warning")
-    );
+    let counts = LABELS.iter().filter_map(|(severity, label)| {
+        let number = report.findings(*severity).len();
+        match (severity, number) {
+            (Severity::Problem | Severity::Warning, 0) => Some(format!("no {label}s")),
+            (_, 0) => None,
+            (Severity::Unavailable, number) => Some(format!("{number} {label}")),
+            (_, 1) => Some(format!("1 {label}")),
+            (_, number) => Some(format!("{number} {label}s")),
+        }
+    });
+    outln!("{}", counts.collect::<Vec<_>>().join(", "));
 }

@@ -18,8 +18,9 @@ use serde_json::json;
 use super::adopt::{Checked, Findings};
 use super::lock::show;
 use super::{fsck, looking};
+use crate::causes::causes;
 use crate::cli::{GiveBack, Software};
-use crate::config::{Config, DataPlace, LockPlace, LogSettings};
+use crate::config::{Config, DataPlace, LockPlace, LogSettings, beside_sunlights};
 use crate::{open, runtime};
 
 /// The layout of `.state` that is known.
@@ -36,7 +37,7 @@ pub(crate) fn run(options: &GiveBack) -> ExitCode {
         (Some(config), []) => config,
         _ => {
             for line in report.problem_lines() {
-                eprintln!("problem: {line}");
+                errln!("problem: {line}");
             }
             findings.refused("configuration", &report.problem_lines().join("; "));
             return findings.fail("nothing was written; correct this first");
@@ -47,7 +48,7 @@ pub(crate) fn run(options: &GiveBack) -> ExitCode {
         Ok(give_back(&config, log, options.to, &mut findings).await)
     });
     let refused = |findings: &mut Findings, check: &str, error: &anyhow::Error| {
-        findings.refused(check, &format!("{error:#}"));
+        findings.refused(check, &causes(error));
         findings.fail("the log was not given back")
     };
     match given {
@@ -102,11 +103,16 @@ async fn give_back(
         &format!("all {size} entries lead to the signed root"),
     );
     let said = match to {
-        Software::Sunlight => format!(
-            "log {name} with its {size} entries is as Sunlight writes it: nothing had to be written. \
-             Take the unit of `lucarne serve` away for good, let a read server serve the directory at \
-             the monitoring prefix, and start Sunlight"
-        ),
+        Software::Sunlight => {
+            if let Some(moved) = of("cache")(move_cache(log))? {
+                findings.right("cache", &moved);
+            }
+            format!(
+                "log {name} with its {size} entries is as Sunlight writes it: nothing had to be \
+                 written. Take the unit of `lucarne serve` away for good, let a read server serve the \
+                 directory at the monitoring prefix, and start Sunlight"
+            )
+        }
         Software::Tesseract => {
             let unpacked = of("write")(to_tesseract(directory, &left).await)?;
             of("files")(whole(log, &left).await)?;
@@ -120,6 +126,33 @@ async fn give_back(
         }
     };
     Ok((said, size))
+}
+
+/// Moves Lucarne's cache out of the way of Sunlight's, which is a file of that name: to the name under which
+/// Lucarne keeps its own beside such a file.
+fn move_cache(log: &LogSettings) -> Result<Option<String>> {
+    let cache = &log.cache.value;
+    let own = log.data.value.directory().map(|data| data.join(".lucarne"));
+    let is_beside = cache.extension().is_some_and(|end| end == "lucarne");
+    let is_within = own.is_some_and(|own| cache.starts_with(own));
+    if is_beside || is_within || !cache.is_dir() {
+        return Ok(None);
+    }
+    let beside = beside_sunlights(cache);
+    ensure!(
+        !beside.exists(),
+        "{} is a directory of Lucarne's, where Sunlight wants a file, and cannot be moved: {} is there. \
+         Move one of them away",
+        cache.display(),
+        beside.display()
+    );
+    std::fs::rename(cache, &beside)
+        .with_context(|| format!("cannot move {} to {}", cache.display(), beside.display()))?;
+    Ok(Some(format!(
+        "Lucarne's is {} now: Sunlight makes its own file, {}",
+        beside.display(),
+        cache.display()
+    )))
 }
 
 /// Refuses a lock that Sunlight does not read.

@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use lucarne_storage::{Lock, LockError};
+use lucarne_storage::{Lock, LockError, make_private_directory};
 
 use super::failed;
+use crate::causes::causes;
 use crate::config::{Config, LockPlace, LogSettings};
 use crate::{inception, open, runtime};
 
@@ -18,29 +19,43 @@ pub(crate) fn run(path: &Path) -> ExitCode {
         (Some(config), []) => config,
         _ => {
             for line in report.problem_lines() {
-                eprintln!("problem: {line}");
+                errln!("problem: {line}");
             }
             return failed("nothing was made; correct this first");
         }
     };
     match runtime::run(all(&config)) {
         Ok(said) => {
-            println!("{}", said.join("\n"));
+            outln!("{}", said.join("\n"));
             ExitCode::SUCCESS
         }
-        Err(error) => failed(format_args!("{error:#}")),
+        Err(error) => failed(causes(&error)),
     }
 }
 
-/// Makes everything, and says what was made and what was kept. Logs that fail
-/// do not keep the others from being made.
+/// Makes everything, and says what was made and what was kept. Logs that are refused or fail
+/// do not keep the others from being made; of those that are refused, nothing is made.
 pub(crate) async fn all(config: &Config) -> Result<Vec<String>> {
-    let (lock, mut said) = lock(&config.checkpoints.value).await?;
+    let place = &config.checkpoints.value;
     let mut failures = Vec::new();
+    if is_absent(place).await {
+        for settings in &config.logs {
+            if let Err(error) = inception::is_new(settings, place).await {
+                failures.push(format!("{error:#}"));
+            }
+        }
+        anyhow::ensure!(
+            failures.len() < config.logs.len(),
+            "{}",
+            failures.join("\n")
+        );
+        failures.clear();
+    }
+    let (lock, mut said) = lock(place).await?;
     for settings in &config.logs {
-        match log(settings, &lock).await {
+        match log(settings, place, &lock).await {
             Ok(line) => said.push(line),
-            Err(error) => failures.push(format!("{error:#}")),
+            Err(error) => failures.push(causes(&error)),
         }
     }
     lock.close().await;
@@ -49,6 +64,20 @@ pub(crate) async fn all(config: &Config) -> Result<Vec<String>> {
     }
     said.append(&mut failures);
     anyhow::bail!("{}", said.join("\n"));
+}
+
+/// Returns true if there is no lock yet.
+async fn is_absent(place: &LockPlace) -> bool {
+    if let LockPlace::Sqlite(path) = place {
+        return !path.exists();
+    }
+    match open::lock(place, Arc::new(())).await {
+        Ok(lock) => {
+            lock.close().await;
+            false
+        }
+        Err(error) => matches!(error, LockError::Unusable { .. }),
+    }
 }
 
 /// Opens the lock, making it first where there is none.
@@ -60,10 +89,6 @@ pub(crate) async fn lock(place: &LockPlace) -> Result<(Arc<dyn Lock>, Vec<String
     };
     if let LockPlace::Sqlite(path) = place {
         anyhow::ensure!(!path.exists(), refused);
-        if let Some(directory) = path.parent() {
-            std::fs::create_dir_all(directory)
-                .with_context(|| format!("cannot make directory {}", directory.display()))?;
-        }
         let lock = open::new_lock(place).await?;
         return Ok((lock, vec![format!("made lock {place}")]));
     }
@@ -74,15 +99,17 @@ pub(crate) async fn lock(place: &LockPlace) -> Result<(Arc<dyn Lock>, Vec<String
     }
 }
 
-async fn log(settings: &LogSettings, lock: &Arc<dyn Lock>) -> Result<String> {
+async fn log(settings: &LogSettings, place: &LockPlace, lock: &Arc<dyn Lock>) -> Result<String> {
     let name = &settings.shortname.value;
-    let cache = &settings.cache.value;
-    std::fs::create_dir_all(cache)
-        .with_context(|| format!("log `{name}`: cannot make directory {}", cache.display()))?;
+    let of_cache = || format!("log `{name}`: cannot make its `cache`");
+    let cache = || make_private_directory(&settings.cache.value).with_context(of_cache);
     if inception::exists(settings, lock.as_ref()).await? {
+        cache()?;
         return Ok(format!("kept log {name}"));
     }
+    inception::is_new(settings, place).await?;
     inception::create(settings, lock.as_ref()).await?;
+    cache()?;
     Ok(format!(
         "made log {name} in {}, Log ID {}",
         settings.data.value,

@@ -297,7 +297,8 @@ fn words(standing: Option<Standing>) -> &'static str {
         Some(Standing::Published) => "published",
         Some(Standing::Signed) => "signed, to be published",
         Some(Standing::Staged) => "staged upon the signed tree, and not signed",
-        Some(Standing::PassedOver) => "passed over",
+        Some(Standing::Covered) => "not needed: the published checkpoint is as large",
+        Some(Standing::PassedOver) => "passed over: never signed",
         Some(Standing::Beyond) => "✗ beyond the lock",
         None => "not read",
     }
@@ -308,6 +309,7 @@ fn key(standing: Standing) -> &'static str {
         Standing::Published => "published",
         Standing::Signed => "signed",
         Standing::Staged => "staged",
+        Standing::Covered => "covered",
         Standing::PassedOver => "passed_over",
         Standing::Beyond => "beyond",
     }

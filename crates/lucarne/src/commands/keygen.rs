@@ -16,7 +16,7 @@ use crate::config::{describe_key, read_key};
 pub(crate) fn run(file: &Path) -> ExitCode {
     match make_or_read(file) {
         Ok(key) => {
-            print!("{}", describe_key(&key));
+            out!("{}", describe_key(&key));
             ExitCode::SUCCESS
         }
         Err(error) => failed(format_args!("{error:#}")),
@@ -27,14 +27,14 @@ fn make_or_read(file: &Path) -> Result<LogKey> {
     match make(file) {
         Ok(key) => {
             let file = file.display();
-            eprintln!("made {file}; keep it secret, and keep a copy: the log is lost without it");
+            errln!("made {file}; keep it secret, and keep a copy: the log is lost without it");
             Ok(key)
         }
         Err(error) if is_already_there(&error) => {
             let key = read_key(file).map_err(|why| {
                 anyhow::anyhow!("{} exists and {why}; nothing was changed", file.display())
             })?;
-            eprintln!(
+            errln!(
                 "{} exists and was not changed; this is its key",
                 file.display()
             );

@@ -1,15 +1,18 @@
 //! `lucarne lint`: the SCTs of certificates, and certificates beside their precertificates.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, fmt::temporal::DateTimeParser};
-use lucarne_ct::lint::{Lint, Linted, LintedSct, PolicyFinding, Weight};
-use lucarne_ct::{Certificate, EntryKind, Fingerprint, LogList, SctFinding, display_name};
+use lucarne_ct::lint::{Lint, LintCode, LintFinding, Linted, LintedSct, PolicyFinding, Weight};
+use lucarne_ct::{
+    Certificate, Chain, EntryKind, Fingerprint, LogList, Policy, Roots, SctFinding, Validator,
+    display_name,
+};
 use lucarne_mint::{now_ms, pem};
 use serde_json::{Value, json};
 
@@ -35,6 +38,10 @@ pub struct Options {
     /// Issuers, PEM or DER; may be repeated
     #[arg(long, value_name = "FILE")]
     pub issuer: Vec<PathBuf>,
+
+    /// Accepted roots of a log, PEM: say whether it would take the chain (`get-roots`, `check-chain`)
+    #[arg(long, value_name = "FILE")]
+    pub roots: Option<PathBuf>,
 
     /// Look as of this date: 2026-07-01, or a time as in 2026-07-01T12:00:00Z [default: now]
     #[arg(long, value_name = "DATE", value_parser = date_ms)]
@@ -63,7 +70,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     match look(options) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("lucarne: {error:#}");
+            errln!("lucarne: {error:#}");
             ExitCode::from(UNSEEN)
         }
     }
@@ -71,6 +78,8 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 
 fn look(options: &Options) -> Result<ExitCode> {
     let list = options.log_list.as_deref().map(read_list).transpose()?;
+    let roots = options.roots.as_deref().map(read_roots).transpose()?;
+    let validator = roots.map(|roots| Validator::new(Arc::new(roots), Policy::default()));
     let files: Vec<_> = options
         .files
         .iter()
@@ -80,6 +89,7 @@ fn look(options: &Options) -> Result<ExitCode> {
     for file in &options.issuer {
         issuers.extend(certificates(file)?);
     }
+    let given = issuers.clone();
     let above = files.iter().flatten().flat_map(|file| &file.above);
     let issuers: Vec<_> = issuers
         .iter()
@@ -109,7 +119,11 @@ fn look(options: &Options) -> Result<ExitCode> {
                     Report::no_certificate(file, &error)
                 }
                 Ok(leaf) => {
-                    let linted = lint.look_at(&leaf, precertificate_of(&leaf, &subjects));
+                    let mut linted = lint.look_at(&leaf, precertificate_of(&leaf, &subjects));
+                    if let Some(validator) = &validator {
+                        let refused = subject.refused(validator, &given, lint.at_ms);
+                        linted.findings.extend(refused);
+                    }
                     wrong |= linted.has(Weight::Wrong);
                     unseen |= linted.has(Weight::Unverified);
                     Report::of(file, &leaf, &linted)
@@ -145,11 +159,18 @@ fn is_poisoned(certificate: &Certificate<'_>) -> bool {
     certificate.extension(poison.as_bytes()).is_some()
 }
 
+fn read_roots(file: &Path) -> Result<Roots> {
+    let pem = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let (roots, _) = Roots::from_pem(&pem);
+    anyhow::ensure!(!roots.is_empty(), "{} has no root", file.display());
+    Ok(roots)
+}
+
 fn read_list(file: &Path) -> Result<LogList> {
     let json = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     let list = LogList::parse(&json).with_context(|| format!("{}", file.display()))?;
     for skipped in list.skipped() {
-        eprintln!("lucarne: {}: {skipped}", file.display());
+        errln!("lucarne: {}: {skipped}", file.display());
     }
     Ok(list)
 }
@@ -170,6 +191,22 @@ impl Subject {
         })
     }
 
+    /// Returns why a log would refuse the chain: that of the file, or with the `given` issuers where the file has
+    /// the certificate alone.
+    fn refused(&self, validator: &Validator, given: &[Vec<u8>], at_ms: u64) -> Option<LintFinding> {
+        let above = match &self.above[..] {
+            [] => given,
+            above => above,
+        };
+        let chain = Chain::from_ders(std::iter::once(&self.leaf).chain(above));
+        let refused = chain.and_then(|chain| validator.judge(&chain, at_ms)).err();
+        refused.map(|rejection| LintFinding {
+            code: LintCode::ChainRefused,
+            detail: rejection.to_string(),
+            sct: None,
+        })
+    }
+
     fn certificate(&self) -> Option<Certificate<'_>> {
         Certificate::parse(&self.leaf).ok()
     }
@@ -182,16 +219,7 @@ fn certificates(file: &Path) -> Result<Vec<Vec<u8>>> {
     if !bytes.windows(11).any(|window| window == b"-----BEGIN ") {
         return Ok(vec![bytes]);
     }
-    let text = std::str::from_utf8(&bytes).with_context(|| format!("{name} is no text"))?;
-    let blocks = pem::decode(text).with_context(|| format!("{name}"))?;
-    let certificates = blocks
-        .into_iter()
-        .filter(|(label, _)| label == "CERTIFICATE");
-    let certificates: Vec<_> = certificates.map(|(_, der)| der).collect();
-    if certificates.is_empty() {
-        bail!("{name} has no PEM block CERTIFICATE");
-    }
-    Ok(certificates)
+    pem::certificates(&bytes).with_context(|| format!("{name}"))
 }
 
 /// The report on one file: lines for people, an object for programs.
@@ -202,12 +230,10 @@ struct Report {
 
 impl Report {
     fn print(&self, json: bool) {
-        let mut out = std::io::stdout().lock();
-        // Whoever reads no more has heard enough: the exit code tells the rest.
-        let _ = match json {
-            true => writeln!(out, "{}", self.json),
-            false => write!(out, "{}", self.text),
-        };
+        match json {
+            true => outln!("{}", self.json),
+            false => out!("{}", self.text),
+        }
     }
 
     fn unread(file: &Path, error: &anyhow::Error) -> Self {

@@ -59,7 +59,7 @@ pub(crate) fn run(options: &Look, look: impl AsyncFn(&Config, &LogSettings) -> R
     let (config, report) = Config::read(&options.config);
     let (Some(config), []) = (config, report.problems()) else {
         for line in report.problem_lines() {
-            eprintln!("problem: {line}");
+            errln!("problem: {line}");
         }
         failed("nothing was looked at; correct this first");
         return exit_code(Verdict::Unseen);
@@ -96,10 +96,10 @@ fn print(reports: Vec<Report>, json: bool) -> ExitCode {
             report.json["verdict"] = report.verdict.word().into();
             report.json
         });
-        println!("{}", json!({"logs": logs.collect::<Vec<_>>()}));
+        outln!("{}", json!({"logs": logs.collect::<Vec<_>>()}));
     } else {
         let texts: Vec<String> = reports.into_iter().map(|report| report.text).collect();
-        print!("{}", texts.join("\n"));
+        out!("{}", texts.join("\n"));
     }
     exit_code(worst)
 }

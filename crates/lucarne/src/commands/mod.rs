@@ -41,7 +41,7 @@ pub(crate) use without_proxy::proxy;
 
 /// Prints, on standard error, the problem that a command ends with.
 pub(crate) fn failed(message: impl std::fmt::Display) -> ExitCode {
-    eprintln!("lucarne: {message}");
+    errln!("lucarne: {message}");
     ExitCode::FAILURE
 }
 

@@ -10,12 +10,13 @@ use lucarne_ct::Roots;
 use lucarne_http::Tls;
 
 use super::failed;
+use crate::causes::causes;
 use crate::cli::Serve;
 use crate::config::{Config, Report};
 use crate::creation::Creation;
 use crate::logging::Logging;
 use crate::server::{Begin, Ended, Predecessor, Server};
-use crate::{handover, inception, listen, runtime, successor};
+use crate::{handover, inception, listen, runtime, successor, survey};
 
 /// Runs until a signal asks to stop.
 pub(crate) fn run(options: &Serve, logging: &Logging) -> ExitCode {
@@ -23,12 +24,15 @@ pub(crate) fn run(options: &Serve, logging: &Logging) -> ExitCode {
     let roots = config
         .as_ref()
         .map(|config| crate::server::read_roots(config, &mut report));
+    if let Some(config) = &config {
+        survey::certificate(config, lucarne_mint::now_ms(), &mut report);
+    }
     for line in report.warning_lines() {
         tracing::warn!("{line}");
     }
     let (Some(mut config), Some(roots), []) = (config, roots, report.problems()) else {
         for line in report.problem_lines() {
-            eprintln!("problem: {line}");
+            errln!("problem: {line}");
         }
         return failed("not started");
     };
@@ -40,14 +44,14 @@ pub(crate) fn run(options: &Serve, logging: &Logging) -> ExitCode {
     let testcert = match options.testcert() {
         Some(directory) => match testcert(directory, &config) {
             Ok(tls) => Some(tls),
-            Err(error) => return failed(format_args!("{error:#}")),
+            Err(error) => return failed(causes(&error)),
         },
         None => None,
     };
     let served = runtime::run(serve(config, roots, creation, testcert, logging));
     match served {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failed(format_args!("{error:#}")),
+        Err(error) => failed(causes(&error)),
     }
 }
 

@@ -9,6 +9,7 @@ use lucarne_signer::{Memory, MemoryDirectory, Server, SigningLog};
 use lucarne_tlog::{Checkpoint, SignedNote};
 
 use super::failed;
+use crate::causes::causes;
 use crate::cli::{Signer, SignerTask};
 use crate::config::SignerConfig;
 
@@ -20,7 +21,7 @@ pub(crate) fn run(options: &Signer) -> ExitCode {
     }
     let (Some(config), []) = (config, report.problems()) else {
         for line in report.problem_lines() {
-            eprintln!("problem: {line}");
+            errln!("problem: {line}");
         }
         return failed("not started");
     };
@@ -31,7 +32,7 @@ pub(crate) fn run(options: &Signer) -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failed(format_args!("{error:#}")),
+        Err(error) => failed(causes(&error)),
     }
 }
 
@@ -63,7 +64,7 @@ fn serve(config: SignerConfig) -> Result<std::convert::Infallible> {
 fn first_use(config: &SignerConfig, origin: &str) -> Result<()> {
     let directory = MemoryDirectory::open(&config.memory)?;
     memory(config, &directory, origin)?.first_use()?;
-    println!("the key of {origin} may sign its first checkpoint, of no entry");
+    outln!("the key of {origin} may sign its first checkpoint, of no entry");
     Ok(())
 }
 
@@ -74,9 +75,10 @@ fn adopt(config: &SignerConfig, file: &Path) -> Result<()> {
     let origin = origin.origin;
     let directory = MemoryDirectory::open(&config.memory)?;
     let head = memory(config, &directory, &origin)?.adopt(&note)?;
-    println!(
+    outln!(
         "the key of {origin} signs only what grows from {} entries with the root {}",
-        head.size, head.root
+        head.size,
+        head.root
     );
     Ok(())
 }

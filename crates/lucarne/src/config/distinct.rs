@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use lucarne_settings::{Located, Report, join};
 
+use super::LogSettings;
 use super::place::{DataPlace, LockPlace};
 
 /// The claims of logs to what is theirs alone, also of those with other problems.
@@ -77,6 +78,38 @@ pub(super) fn apart<'d>(
                 data.location()
             );
             report.problem(lock.line, "checkpoints", message);
+        }
+    }
+}
+
+/// What is in a log's directory is public: a file server, a mirror and a backup take all of it,
+/// except for `.lucarne`.
+pub(super) fn not_published(lock: &Located<LockPlace>, logs: &[LogSettings], report: &mut Report) {
+    for log in logs {
+        let Some(directory) = log.data.value.directory() else {
+            continue;
+        };
+        let public = PathBuf::from(real(directory));
+        let within = |path: &Path| {
+            let path = PathBuf::from(real(path));
+            path.starts_with(&public) && !path.starts_with(public.join(".lucarne"))
+        };
+        let published = format!(
+            "is in the public files of log `{}` ({}): name a place outside of them",
+            log.shortname.value,
+            directory.display()
+        );
+        if let LockPlace::Sqlite(file) = &lock.value
+            && within(file)
+        {
+            report.problem(lock.line, "checkpoints", published.as_str());
+        }
+        for other in logs.iter().filter(|other| within(&other.cache.value)) {
+            report.problem(
+                other.cache.line,
+                other.key_path("cache"),
+                published.as_str(),
+            );
         }
     }
 }

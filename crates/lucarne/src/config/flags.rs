@@ -273,14 +273,16 @@ impl Flags {
             verification.and_then(|text| parse.value("verification", text, values::verify_by));
         let http = self.limits(&mut parse);
         self.say_ignored(parse.0);
+        let (checkpoints, logs) = (unplaced(checkpoints?), vec![log?]);
+        super::distinct::not_published(&checkpoints, &logs, parse.0);
         Some(Config {
             listen: vec![unplaced(listen?)],
-            checkpoints: unplaced(checkpoints?),
+            checkpoints,
             handover: None,
             tls,
             verification: verification.unwrap_or_default(),
             http,
-            logs: vec![log?],
+            logs,
         })
     }
 
@@ -417,9 +419,16 @@ impl Flags {
     fn log(&self, parse: &mut Parse<'_>, data: Option<DataPlace>) -> Option<LogSettings> {
         let origin = self.origin.as_deref().unwrap_or_default();
         let prefix = parse.value("origin", origin, origin_prefix);
-        let served = match given(&self.path_prefix) {
-            Some(path) => prefix.clone().map(|prefix| at_path(&prefix, path)),
-            None => prefix.clone(),
+        let served = match (given(&self.path_prefix), &prefix) {
+            (Some(path), Some(prefix)) => {
+                parse.value("path-prefix", path, |path| at_path(prefix, path))
+            }
+            _ => prefix.clone(),
+        };
+        // Without --path_prefix, TesseraCT serves at the root, whatever the origin's path.
+        let root = match (given(&self.path_prefix), &prefix) {
+            (None, Some(prefix)) => at_path(prefix, "").ok(),
+            _ => None,
         };
         if given(&self.private_key).is_some() && self.clouds.key().is_some() {
             let message = "and --private-key are both given: a log has one key";
@@ -454,6 +463,7 @@ impl Flags {
             origin: prefix.origin().to_owned(),
             submission: unplaced(served.clone()),
             monitoring: unplaced(served),
+            also_at: root.filter(|root| *root != prefix),
             key: key?.into(),
             cache: unplaced(cache?),
             period: unplaced(rounds.period.unwrap_or_else(|| log::default_period(&data))),

@@ -43,12 +43,9 @@ pub(super) fn origin_prefix(origin: &str) -> Result<Prefix, OriginError> {
 }
 
 /// The same host, at another path.
-pub(super) fn at_path(prefix: &Prefix, path: &str) -> Prefix {
+pub(super) fn at_path(prefix: &Prefix, path: &str) -> Result<Prefix, PrefixError> {
     let path = path.trim_matches('/');
-    let slash = if path.is_empty() { "" } else { "/" };
-    Prefix {
-        url: format!("https://{}/{path}{slash}", prefix.authority()),
-    }
+    values::prefix(&format!("https://{}/{path}", prefix.authority()))
 }
 
 /// `ct.example.com/2026h1` is `2026h1` for short, `ct.example.com` itself.

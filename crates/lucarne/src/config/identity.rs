@@ -1,6 +1,6 @@
 //! The identity of a log: name, prefixes, key, directories.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use lucarne_log::Signer;
 use lucarne_settings::{Located, Reader, Report};
@@ -29,6 +29,20 @@ pub(super) fn read(reader: &mut Reader<'_, '_>) -> Identity {
     let monitoring = reader
         .parse("monitoringprefix", values::prefix)
         .or_else(|| submission.clone());
+    for (key, prefix) in [
+        ("submissionprefix", &submission),
+        ("monitoringprefix", &monitoring),
+    ] {
+        if let Some(prefix) = prefix
+            && let Some(oddity) = prefix.value.oddity()
+        {
+            let message = format!(
+                "`{}` {oddity}, unless the log exists: no log is created with it",
+                prefix.value.url
+            );
+            reader.warning(prefix.line, key, message);
+        }
+    }
     if let Some(submission) = &submission {
         check_name(reader, submission.value.origin());
     }
@@ -118,6 +132,13 @@ fn signer(reader: &mut Reader<'_, '_>) -> Option<Located<Signer>> {
     }
 }
 
+/// Lucarne's cache beside Sunlight's, which is a file.
+pub(crate) fn beside_sunlights(cache: &Path) -> PathBuf {
+    let mut name = cache.as_os_str().to_owned();
+    name.push(".lucarne");
+    PathBuf::from(name)
+}
+
 /// `cache` is a directory here; where Sunlight's file names its SQLite cache,
 /// the directory lies beside that.
 fn cache(
@@ -135,11 +156,7 @@ fn cache(
     if !cache.value.is_file() {
         return Some(cache);
     }
-    let beside = cache.clone().map(|path| {
-        let mut name = path.into_os_string();
-        name.push(".lucarne");
-        PathBuf::from(name)
-    });
+    let beside = cache.clone().map(|path| beside_sunlights(&path));
     let message = format!(
         "is a file (Sunlight's cache?), which Lucarne does not use: it keeps its own in {}",
         beside.value.display()

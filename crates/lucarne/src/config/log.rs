@@ -38,6 +38,8 @@ pub struct LogSettings {
     pub submission: Located<Prefix>,
     /// The prefix under which clients read.
     pub monitoring: Located<Prefix>,
+    /// Another prefix under which all of this is served.
+    pub also_at: Option<Prefix>,
     /// The holder of the key.
     pub key: Signer,
     /// Directory for what can be lost: dedup index, index of leaf hashes, CCADB roots.
@@ -154,6 +156,7 @@ impl LogSettings {
             origin: self.origin.clone(),
             submission_prefix: self.submission.value.url.clone(),
             monitoring_prefix: self.monitoring.value.url.clone(),
+            also_at: self.also_at.as_ref().map(|prefix| prefix.url.clone()),
             key: self.key.clone(),
             policy: self.policy.clone(),
             verification: Arc::default(),
@@ -230,6 +233,7 @@ pub(super) fn read(
         origin,
         submission,
         monitoring: identity.monitoring?,
+        also_at: None,
         key,
         cache: identity.cache?,
         data,

@@ -18,6 +18,7 @@ mod log;
 mod manager;
 mod metadata;
 mod place;
+mod prefix;
 mod read_limits;
 mod root_sources;
 mod scrub;
@@ -35,20 +36,21 @@ use lucarne_settings::{Node, Reader, Section, Value, join, tree};
 
 pub use crate::verification::VerifyBy;
 pub use flags::Flags;
+pub(crate) use identity::beside_sunlights;
 pub use instances::InstanceSettings;
 pub(crate) use key::{describe as describe_key, read as read_key};
 pub use log::LogSettings;
-pub use lucarne_settings::{Finding, Located, Report};
+pub use lucarne_settings::{Finding, Located, Report, Severity};
 pub use place::{DataPlace, LockPlace};
+pub use prefix::Prefix;
 pub use root_sources::{Ccadb, RefusedRoots, RootSources};
 pub use secret::Secret;
 pub use server::TlsFiles;
 pub(crate) use signer::SignerConfig;
 pub use tesseract::Ignored;
-#[cfg(any(feature = "load", feature = "proxy"))]
+pub use values::Listen;
 pub(crate) use values::listen;
 pub(crate) use values::rfc3339;
-pub use values::{Listen, Prefix};
 
 /// A whole configuration.
 #[derive(Clone, Debug)]
@@ -122,6 +124,7 @@ impl Config {
         let checkpoints = place::lock(&mut reader)?;
         let data = logs.iter().map(|log| (log.key_path(""), &log.data.value));
         distinct::apart(&checkpoints, data, report);
+        distinct::not_published(&checkpoints, &logs, report);
         shared_directory::refuse(&checkpoints.value, &logs, report);
         let shared = logs.iter().filter_map(|log| {
             let instances = log.instances.as_ref()?;

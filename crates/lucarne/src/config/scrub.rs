@@ -11,40 +11,51 @@ use super::place::DataPlace;
 
 /// Bytes per second from a directory if `scrub` is not given: a pass over a
 /// terabyte takes two days, and a disk that turns has time for all else.
-const RATE: u64 = 5_000_000;
+const RATE: NonZeroU64 = NonZeroU64::new(5_000_000).unwrap();
+
+/// The files that are read, and how fast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    None,
+    /// Random ones, a few a minute.
+    Sample,
+    /// All, at most so many bytes per second.
+    All(NonZeroU64),
+}
 
 /// The rate and the time of the day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scrub {
-    bytes_per_second: NonZeroU64,
+    extent: Extent,
     window: Option<ScrubWindow>,
 }
 
 /// Both keys, as far as they are given.
 #[derive(Default)]
 pub(super) struct Keys {
-    rate: Option<Option<NonZeroU64>>,
+    extent: Option<Extent>,
     window: Option<ScrubWindow>,
 }
 
 /// Reads both keys.
 pub(super) fn read(reader: &mut Reader<'_, '_>) -> Keys {
     Keys {
-        rate: reader.value("scrub", rate),
+        extent: reader.value("scrub", extent),
         window: reader.value("scrubwindow", str::parse),
     }
 }
 
 impl Keys {
     /// The settings of a log with these data; `None` if it is not to be scrubbed.
-    /// What is in a bucket is only if that is asked for: its requests are paid.
+    /// Of a bucket, samples are read unless more is asked for: its requests are paid.
     pub(super) fn of(self, data: &DataPlace) -> Option<Scrub> {
         let usual = match data {
-            DataPlace::Directory(_) => NonZeroU64::new(RATE),
-            DataPlace::Bucket(_) => None,
+            DataPlace::Directory(_) => Extent::All(RATE),
+            DataPlace::Bucket(_) => Extent::Sample,
         };
-        Some(Scrub {
-            bytes_per_second: self.rate.unwrap_or(usual)?,
+        let extent = self.extent.unwrap_or(usual);
+        (extent != Extent::None).then_some(Scrub {
+            extent,
             window: self.window,
         })
     }
@@ -53,20 +64,26 @@ impl Keys {
 impl Scrub {
     /// Returns what the `log` crate needs to know; the position is kept in `cache`.
     pub(crate) fn config(self, cache: &Path) -> ScrubConfig {
+        let position = cache.join("scrub");
         ScrubConfig {
             window: self.window,
-            ..ScrubConfig::new(self.bytes_per_second, cache.join("scrub"))
+            ..match self.extent {
+                Extent::All(bytes_per_second) => ScrubConfig::new(bytes_per_second, position),
+                Extent::Sample | Extent::None => ScrubConfig::of_samples(position),
+            }
         }
     }
 }
 
 /// The words for a text that is no rate.
-const NO_RATE: &str = "is not a rate, such as 20MB/s or 500kB/s, nor off";
+const NO_RATE: &str = "is not a rate, such as 20MB/s or 500kB/s, nor sample nor off";
 
-/// A number of bytes per second; `None` if it is `off`.
-fn rate(text: &str) -> Result<Option<NonZeroU64>, &'static str> {
-    if text == "off" {
-        return Ok(None);
+/// A number of bytes per second, `sample` or `off`.
+fn extent(text: &str) -> Result<Extent, &'static str> {
+    match text {
+        "off" => return Ok(Extent::None),
+        "sample" => return Ok(Extent::Sample),
+        _ => {}
     }
     let units = [("MB/s", 1_000_000), ("kB/s", 1000)];
     let found = units.iter().find_map(|(unit, bytes)| {
@@ -74,7 +91,7 @@ fn rate(text: &str) -> Result<Option<NonZeroU64>, &'static str> {
         let number: u64 = number.parse().ok()?;
         NonZeroU64::new(number.checked_mul(*bytes)?)
     });
-    found.map(Some).ok_or(NO_RATE)
+    found.map(Extent::All).ok_or(NO_RATE)
 }
 
 #[cfg(test)]
@@ -83,10 +100,11 @@ mod tests {
 
     #[test]
     fn rates_are_read() {
-        let bytes = |text| rate(text).map(|rate| rate.map(NonZeroU64::get));
-        assert_eq!(bytes("20MB/s"), Ok(Some(20_000_000)));
-        assert_eq!(bytes("500 kB/s"), Ok(Some(500_000)));
-        assert_eq!(bytes("off"), Ok(None));
+        let all = |bytes| Ok(Extent::All(NonZeroU64::new(bytes).unwrap()));
+        assert_eq!(extent("20MB/s"), all(20_000_000));
+        assert_eq!(extent("500 kB/s"), all(500_000));
+        assert_eq!(extent("sample"), Ok(Extent::Sample));
+        assert_eq!(extent("off"), Ok(Extent::None));
         for text in [
             "",
             "20",
@@ -96,7 +114,7 @@ mod tests {
             "20mb/s",
             "99999999999999MB/s",
         ] {
-            assert_eq!(bytes(text), Err(NO_RATE), "{text}");
+            assert_eq!(extent(text), Err(NO_RATE), "{text}");
         }
     }
 }

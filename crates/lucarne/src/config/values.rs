@@ -8,6 +8,7 @@ use std::num::ParseIntError;
 
 use lucarne_ct::{Oid, OidError};
 
+pub(crate) use super::prefix::{Prefix, PrefixError, checkpoint_url, prefix};
 use crate::verification::VerifyBy;
 
 pub(crate) use lucarne_settings::values::{
@@ -65,91 +66,6 @@ pub(crate) fn listen(text: &str) -> Result<Listen, ListenError> {
     })
 }
 
-/// A submission or monitoring prefix: an `http://` or `https://` URL, whose
-/// trailing slash may be left out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Prefix {
-    /// With scheme and trailing slash.
-    pub url: String,
-}
-
-impl Prefix {
-    /// Without scheme and trailing slash: for the submission prefix this is
-    /// the checkpoint origin (static-ct-api, "Checkpoints").
-    pub fn origin(&self) -> &str {
-        let (_, rest) = self.url.split_once("://").unwrap_or(("", &self.url));
-        rest.trim_end_matches('/')
-    }
-
-    /// Host and, if given, port.
-    pub fn authority(&self) -> &str {
-        self.origin().split('/').next().unwrap_or_default()
-    }
-}
-
-/// The fault of a text that is no [`Prefix`], in words that follow it.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum PrefixError {
-    #[error("does not begin with https:// or http://")]
-    Scheme,
-    #[error("has a query, a fragment or a user name, which a prefix cannot have")]
-    Parts,
-    /// What would not survive as a signed note's key name.
-    #[error("has a space or a plus sign, which a checkpoint's origin cannot have")]
-    Characters,
-    #[error("has no host name")]
-    NoHost,
-    #[error("has a port that is not a number from 0 to 65535")]
-    Port,
-    #[error("has capital letters in its host name; write it in small letters")]
-    Capitals,
-    #[error("has an empty path element (`//`)")]
-    EmptyElement,
-}
-
-/// See [`Prefix`].
-pub(crate) fn prefix(text: &str) -> Result<Prefix, PrefixError> {
-    let rest = text
-        .strip_prefix("https://")
-        .or_else(|| text.strip_prefix("http://"))
-        .ok_or(PrefixError::Scheme)?;
-    if rest.contains(['?', '#', '@']) {
-        return Err(PrefixError::Parts);
-    }
-    if rest
-        .chars()
-        .any(|c| c.is_whitespace() || c.is_control() || c == '+')
-    {
-        return Err(PrefixError::Characters);
-    }
-    let authority = rest.split('/').next().unwrap_or_default();
-    let (host, port) = match authority.rsplit_once(':') {
-        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
-        _ => (authority, None),
-    };
-    if host.is_empty() {
-        return Err(PrefixError::NoHost);
-    }
-    if port.is_some_and(|port| port.parse::<u16>().is_err()) {
-        return Err(PrefixError::Port);
-    }
-    if host.chars().any(|c| c.is_ascii_uppercase()) {
-        return Err(PrefixError::Capitals);
-    }
-    if rest.contains("//") {
-        return Err(PrefixError::EmptyElement);
-    }
-    Ok(Prefix {
-        url: format!("{}/", text.trim_end_matches('/')),
-    })
-}
-
-/// The URL of a log's checkpoint: itself, or the prefix that it is under.
-pub(crate) fn checkpoint_url(text: &str) -> Result<String, PrefixError> {
-    let under = prefix(text.strip_suffix("/checkpoint").unwrap_or(text))?;
-    Ok(format!("{}checkpoint", under.url))
-}
-
 /// The fault of a text that is not spelled as its value is, in words that follow
 /// it.
 #[derive(Debug, thiserror::Error)]
@@ -188,45 +104,6 @@ pub(crate) fn oid(text: &str) -> Result<Oid, SpellingError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn prefixes_take_ports_and_plain_http() {
-        let prefix = |text| super::prefix(text).map(|p| p.url);
-        assert_eq!(
-            prefix("http://127.0.0.1:6962/a").unwrap(),
-            "http://127.0.0.1:6962/a/"
-        );
-        assert_eq!(
-            prefix("https://ct.example/a/").unwrap(),
-            "https://ct.example/a/"
-        );
-        assert_eq!(prefix("http://[::1]:80/").unwrap(), "http://[::1]:80/");
-        assert_eq!(prefix("https://[::1]/").unwrap(), "https://[::1]/");
-        for wrong in [
-            "ct.example/a",
-            "https:///a",
-            "https://ct.example:https/",
-            "https://ct.example/a?b",
-            "https://CT.example/",
-            "https://ct.example/a b",
-            "https://ct.example//a",
-        ] {
-            assert!(prefix(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn checkpoints_are_named_by_themselves_or_by_their_prefix() {
-        for text in [
-            "https://cdn.example/a",
-            "https://cdn.example/a/",
-            "https://cdn.example/a/checkpoint",
-        ] {
-            let url = checkpoint_url(text).unwrap();
-            assert_eq!(url, "https://cdn.example/a/checkpoint", "{text}");
-        }
-        assert!(checkpoint_url("cdn.example/checkpoint").is_err());
-    }
 
     #[test]
     fn listening_addresses() {

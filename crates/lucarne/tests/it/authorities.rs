@@ -1,5 +1,4 @@
 //! CAs that mint: `lucarne ca mint`, `ca inspect`, and `serve --testcert`.
-#![allow(clippy::unwrap_used)]
 
 use std::os::unix::fs::PermissionsExt;
 

@@ -7,7 +7,6 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use lucarne_testkit::{BadDisk, Server, temp_dir};
@@ -194,12 +193,7 @@ fn a_hung_disk_is_one_logs_own(hung: &str) {
         assert!(now < before + 32, "{before} threads, then {now}");
         waiting.into_iter().for_each(|task| task.abort());
     });
-    let asked = Instant::now();
     let status = server.stop(PATIENCE).unwrap();
-    let took = asked.elapsed();
-    println!("{hung}: ended ({status}) after {took:?}");
-    // 2 s and a word; more on a busy machine.
-    assert!(took < Duration::from_secs(15), "{took:?}");
     assert_eq!(status.code(), Some(1), "{}", server.output());
     disk.wake();
     let mut server = site.start();
@@ -257,9 +251,7 @@ fn health_can_be_asked_in_bulk_while_a_disk_hangs() {
         })
         .await;
     });
-    let asked = Instant::now();
     server.stop(PATIENCE).unwrap();
-    assert!(asked.elapsed() < Duration::from_secs(15));
 }
 
 /// All logs share the lock: readers have what is there, and nobody waits for
@@ -277,9 +269,7 @@ fn a_hung_disk_of_the_lock_is_said_and_ends_in_time() {
         let client = site.client_of("small");
         assert_eq!(client.get("checkpoint").await.unwrap().status, 200);
     });
-    let asked = Instant::now();
     server.stop(PATIENCE).unwrap();
-    assert!(asked.elapsed() < Duration::from_secs(15));
 }
 
 /// As long as storage is not made durable, the journal is all there is: it grows
@@ -367,6 +357,65 @@ fn an_error_of_a_data_disk_at_start_is_one_logs_own() {
 #[test]
 fn an_error_of_a_caches_disk_at_start_is_one_logs_own() {
     an_error_at_start_is_one_logs_own("small-cache");
+}
+
+/// A quota passes, wherever the lock meets it at a start.
+#[test]
+fn a_quota_at_the_lock_at_start_is_waited_for() {
+    let (disk, site) = may_hang();
+    disk.exceed_quota("lock.sqlite");
+    let mut server = disk.under(site.launch()).start(site.address()).unwrap();
+    run(async {
+        let reason = site.reaches("small", "stopped").await;
+        assert_has(&reason, "lock.sqlite");
+        disk.lift_quota();
+        for log in ["small", "large"] {
+            site.reaches(log, "running").await;
+            let load = site.load(log);
+            assert_eq!(load.submit(&load.fresh()).await, Some(true));
+        }
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
+
+/// What a kernel does after an error, and an operator after that: with part of what log `small`
+/// has, or all.
+fn a_disk_that_was_read_only_is_noticed_to_be_writable(part: impl Fn(&Site) -> PathBuf) {
+    let (disk, site) = (BadDisk::new(), Site::create([("small", String::new())]));
+    let mut server = disk.under(site.launch()).start(site.address()).unwrap();
+    run(async {
+        site.reaches("small", "running").await;
+        let load = site.load("small");
+        assert_eq!(load.submit(&load.fresh()).await, Some(true));
+        disk.make_read_only(part(&site).to_str().unwrap());
+        eventually("the log has stopped", async || {
+            load.submit(&load.fresh()).await;
+            site.health("small").await["state"] == "stopped"
+        })
+        .await;
+        disk.make_writable();
+        site.reaches("small", "running").await;
+        for _ in 0..3 {
+            assert_eq!(load.submit(&load.fresh()).await, Some(true));
+        }
+        load.settle_accounts().await.assert_clean();
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
+
+#[test]
+fn data_that_were_read_only_are_noticed_to_be_writable() {
+    a_disk_that_was_read_only_is_noticed_to_be_writable(|site| site.data("small"));
+}
+
+#[test]
+fn a_lock_that_was_read_only_is_noticed_to_be_writable() {
+    a_disk_that_was_read_only_is_noticed_to_be_writable(|site| site.lock());
+}
+
+#[test]
+fn everything_that_was_read_only_is_noticed_to_be_writable() {
+    a_disk_that_was_read_only_is_noticed_to_be_writable(|site| site.path().to_owned());
 }
 
 /// The same of a log that would come into being.

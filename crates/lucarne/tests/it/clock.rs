@@ -1,6 +1,5 @@
 //! A clock that is far behind what the log has signed: it waits, with words,
 //! until time has caught up, and never signs the past.
-#![allow(clippy::unwrap_used)]
 
 use crate::common::site::Site;
 use crate::common::{PATIENCE, assert_has, eventually, pki, run, submission};

@@ -1,5 +1,4 @@
 //! `lucarne load` as a command: usage, wrong plans, reports, exit codes.
-#![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::path::Path;

@@ -2,7 +2,6 @@
 //!
 //! Of places, of limits and of what an operator says of a log in a file each; what holds for all
 //! keys, what is taken over from Sunlight, and what is wrong, here. The snapshots in `snapshots/` are the messages as operators read them.
-#![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::num::NonZeroU32;
@@ -362,7 +361,7 @@ fn bad_files() {
             in_bucket("s3bucket: a/b\ns3style: host")
                 + &second.replace(
                     "localdirectory: data/b",
-                    "s3bucket: b\n    s3endpoint: minio:9000",
+                    "s3bucket: bbb\n    s3endpoint: minio:9000",
                 )
                 + &second.replace("b\n", "c\n").replace(
                     "localdirectory: data/c",

@@ -1,7 +1,6 @@
 //! Real certificates, over HTTP: every chain of the corpus gets its verdict
 //! in both settings of `require`; one log for each file of roots and setting,
 //! all in one process.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,6 +1,5 @@
 //! Whenever the process is killed, nothing that it promised is lost, nothing
 //! is logged twice, and nothing that it signed is taken back.
-#![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::io::{Error, ErrorKind};
@@ -119,8 +118,10 @@ fn killed_at_work(log: &LogUnderTest, load: &Load, moments: &mut StdRng) -> Serv
     while load.promised.load(Ordering::SeqCst) == before {
         let waited = started.elapsed();
         assert!(waited < PATIENCE, "no SCT:\n{}", server.output());
+        // Polled, with a deadline: no verdict depends on the pace.
         sleep(Duration::from_millis(1));
     }
+    // The moment of the kill: nothing may be lost at any.
     sleep(Duration::from_millis(moments.random_range(20..400)));
     server
 }
@@ -128,6 +129,7 @@ fn killed_at_work(log: &LogUnderTest, load: &Load, moments: &mut StdRng) -> Serv
 /// A server that is somewhere between its first instruction and its first SCT.
 fn killed_while_starting(log: &LogUnderTest, moments: &mut StdRng) -> Server {
     let server = log.launch("serve").spawn().unwrap();
+    // As above.
     sleep(Duration::from_millis(moments.random_range(0..150)));
     server
 }

@@ -1,7 +1,6 @@
 //! The recipes of `docs/deploy` do what they say, from nothing to a first SCT:
 //! their shell blocks are run in order, with the addresses of servers that the
 //! tests start in place of the examples.
-#![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::net::SocketAddr;
@@ -10,8 +9,8 @@ use std::path::Path;
 use crate::common::{LUCARNE, PATIENCE, assert_has, edit, eventually, pki, run};
 use lucarne_mint::pem;
 use lucarne_testkit::{
-    Client, DatabaseKind, DatabaseServer, GcsServer, Launch, ObjectStore, TempDir, free_port,
-    temp_dir, with_host_names,
+    AzureServer, Client, DatabaseKind, DatabaseServer, GcsServer, Launch, ObjectStore, TempDir,
+    free_port, temp_dir, with_host_names,
 };
 
 /// A recipe, and where it is followed.
@@ -182,8 +181,32 @@ fn gcs_alone() {
     run(server.make_bucket("lucarne")).unwrap();
     Recipe::read("gcs.md")
         .with(
-            "GCS_ENDPOINT=http://127.0.0.1:4443",
+            "GCS_ENDPOINT=http://127.0.0.1:40123",
             &format!("GCS_ENDPOINT={}", server.endpoint),
+        )
+        .follow();
+}
+
+#[test]
+fn azure_alone() {
+    let server = AzureServer::start().unwrap();
+    let container = run(server.new_container()).unwrap();
+    Recipe::read("azure.md")
+        .with(
+            "AZURE_ENDPOINT=http://127.0.0.1:10000/devstoreaccount1",
+            &format!("AZURE_ENDPOINT={}", server.endpoint),
+        )
+        .with(
+            "AZURE_STORAGE_ACCOUNT_KEY=change-me",
+            &format!("AZURE_STORAGE_ACCOUNT_KEY={}", server.key),
+        )
+        .with(
+            "az://lucarne/lock/?account=dev",
+            &format!("az://{container}/lock/?account=dev"),
+        )
+        .with(
+            "azurecontainer: lucarne",
+            &format!("azurecontainer: {container}"),
         )
         .follow();
 }

@@ -1,5 +1,7 @@
 //! The documentation and the program say the same.
-#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use lucarne::config::keys;
 
@@ -102,4 +104,154 @@ fn is_test(source: &str, name: &str) -> bool {
         .take_while(|line| line.starts_with("#[") || line.starts_with("//"))
         .any(|line| line.starts_with("#[test]") || line.starts_with("#[tokio::test"));
     marked || lines.contains(&name)
+}
+
+/// Commands for a signer's memory come after the one that makes its directory.
+#[test]
+fn a_signer_is_set_up_in_order() {
+    let text = document("signer.md");
+    let place = |part: &str| text.find(part).unwrap_or_else(|| panic!("no {part:?}"));
+    let memory = "/var/lib/lucarne-signer";
+    assert!(text.contains(&format!("memory: {memory}")));
+    let made = text
+        .lines()
+        .find(|line| line.trim_start().starts_with("install -d") && line.contains(memory));
+    let made = place(made.expect("nothing makes the directory"));
+    for later in [
+        "signer.yaml first-use",
+        "signer.yaml adopt",
+        "systemctl enable",
+    ] {
+        assert!(made < place(later), "{later}");
+    }
+}
+
+/// Every metric family that the sources register has a row in `docs/metrics.md`, which has no other.
+#[test]
+fn every_metric_is_documented() {
+    let text = document("metrics.md");
+    let rows = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let documented: BTreeSet<_> = rows
+        .map(|name| name.trim_end_matches("_total").to_owned())
+        .collect();
+    let registered = registered_families();
+    assert!(registered.len() > 80, "{registered:?}");
+    let difference = |a: &BTreeSet<String>, b: &BTreeSet<String>| -> Vec<String> {
+        a.difference(b).cloned().collect()
+    };
+    let missing = difference(&registered, &documented);
+    assert!(missing.is_empty(), "not in docs/metrics.md: {missing:?}");
+    let unknown = difference(&documented, &registered);
+    assert!(unknown.is_empty(), "only in docs/metrics.md: {unknown:?}");
+}
+
+/// The families that the sources of the product register, with their units.
+fn registered_families() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for product in ["http", "log", "lucarne", "proxy"] {
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("..")
+            .join(product);
+        for file in files_below(&sources.join("src")) {
+            let text = std::fs::read_to_string(&file).unwrap();
+            let text = text.split("#[cfg(test)]").next().unwrap();
+            if text.contains("prometheus_client") {
+                found.extend(families_of(text, &file));
+            }
+        }
+    }
+    found
+}
+
+/// Of each name that is followed by a help text, in a call or a tuple: the name of the family.
+fn families_of(text: &str, file: &Path) -> Vec<String> {
+    let word = |rest: &str| rest.split('"').next().unwrap().to_owned();
+    let after = |start: &str| text.split(start).nth(1).map(word);
+    let prefix = match file.ends_with("read_limits/gate.rs") {
+        true => Some("lucarne_http".to_owned()),
+        false => after("sub_registry_with_prefix(\"").or_else(|| {
+            after("format!(\"")?
+                .strip_suffix("_{name}")
+                .map(str::to_owned)
+        }),
+    };
+    let mut families = Vec::new();
+    for (at, _) in text.match_indices('(') {
+        let Some(rest) = text[at + 1..].trim_start().strip_prefix('"') else {
+            continue;
+        };
+        let name = word(rest);
+        let help = rest[name.len() + 1..].trim_start().strip_prefix(',');
+        let help = help.and_then(|help| help.trim_start().strip_prefix('"'));
+        let is_name = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+        let is_help = |help: &str| help.starts_with(|c: char| c.is_ascii_uppercase() || c == '1');
+        if !name.bytes().all(is_name) || !help.is_some_and(is_help) {
+            continue;
+        }
+        // The unit follows the help text, of a descriptor in an `Option`.
+        let after_help = help.and_then(|help| help.split_once('"')).unwrap().1;
+        let after_help = after_help.trim_start_matches([',', ' ', '\n']);
+        let unit = after_help
+            .strip_prefix("Some(&")
+            .unwrap_or(after_help)
+            .strip_prefix("Unit::");
+        let unit = unit.map_or(String::new(), |unit| {
+            let end = unit.find(|c: char| !c.is_ascii_alphabetic()).unwrap();
+            format!("_{}", unit[..end].to_ascii_lowercase())
+        });
+        families.push(match &prefix {
+            _ if name.starts_with("lucarne_") => format!("{name}{unit}"),
+            Some(prefix) => format!("{prefix}_{name}{unit}"),
+            None => panic!("{}: {name} has no prefix", file.display()),
+        });
+    }
+    families
+}
+
+fn files_below(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths
+        .flat_map(|path| match path.is_dir() {
+            true => files_below(&path),
+            false => vec![path],
+        })
+        .collect()
+}
+
+/// Every directory that the first log of the README and its unit need is made there.
+#[test]
+fn the_first_log_has_its_directories() {
+    let readme = document("../README.md");
+    let made = |line: &str| -> Vec<PathBuf> {
+        let words = line.split_whitespace().filter(|word| word.starts_with('/'));
+        words.map(PathBuf::from).collect()
+    };
+    let install = readme.lines().map(str::trim);
+    let made: Vec<_> = install
+        .filter(|line| line.starts_with("install -d "))
+        .flat_map(made)
+        .collect();
+    let (_, yaml) = readme.split_once("```yaml\n   listen:").unwrap();
+    let (yaml, _) = yaml.split_once("```").unwrap();
+    let unit = document("lucarne.service");
+    let needed = unit
+        .lines()
+        .filter(|line| line.starts_with("ReadWritePaths="));
+    let needed = needed.chain(yaml.lines()).flat_map(|line| {
+        let line = line.split(" #").next().unwrap();
+        line.split([' ', '=']).filter(|word| word.starts_with('/'))
+    });
+    let needed: Vec<_> = needed.map(Path::new).collect();
+    assert!(needed.len() >= 6, "{needed:?}");
+    for path in needed {
+        let is_made = made.iter().any(|made| path.starts_with(made));
+        assert!(
+            is_made,
+            "README.md makes no directory for {}",
+            path.display()
+        );
+    }
 }

@@ -3,7 +3,6 @@
 //!
 //! `LUCARNE_FLIPS` and `LUCARNE_FLIP_ENTRIES` make it as many as wanted (1000 and 100000
 //! for what docs/reliability.md says), `LUCARNE_SEED` repeats a run.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
 use std::path::Path;

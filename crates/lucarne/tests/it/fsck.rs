@@ -1,7 +1,7 @@
 //! `lucarne fsck`, as an operator and a stranger run it.
-#![allow(clippy::unwrap_used)]
 
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 use base64_simd::STANDARD;
@@ -223,6 +223,55 @@ fn what_cannot_be_told_is_not_right() {
     assert_eq!(last(&lines)["verdict"], "not to be told");
 }
 
+/// What is in a tile's place is neither waited for nor read without end; a copy replaces it.
+#[test]
+fn what_is_not_a_tile_is_not_read() {
+    let log = log("period: 20");
+    let mut server = grown(&log);
+    let (data, copied) = (log.data(), log.path().join("copy"));
+    let copy = Command::new("cp").arg("-a").args([&data, &copied]).status();
+    assert!(copy.unwrap().success());
+    let sparse = std::fs::File::create(data.join("tile/data/000")).unwrap();
+    sparse.set_len(3 << 30).unwrap();
+    let fifo = data.join("tile/0/000");
+    std::fs::remove_file(&fifo).unwrap();
+    assert!(
+        Command::new("mkfifo")
+            .arg(&fifo)
+            .status()
+            .unwrap()
+            .success()
+    );
+    run(async {
+        for path in ["tile/data/000", "tile/0/000"] {
+            let response = log.client().get(path).await.unwrap();
+            assert_eq!(response.status, 503, "{path}");
+        }
+    });
+    let (code, lines) = checked(log.path(), &[]);
+    assert_eq!(code, 2, "{lines:?}");
+    let said = serde_json::to_string(&lines).unwrap();
+    assert_has(&said, "cannot be read: is a FIFO; expected a file");
+    assert_has(
+        &said,
+        "cannot be read: has 3221225472 bytes; expected at most",
+    );
+    let (code, lines) = self::said(
+        log.launch("repair")
+            .args(["--from", copied.to_str().unwrap()]),
+    );
+    assert_eq!(code, 0, "{lines:?}");
+    assert_eq!(last(&lines)["repaired"], 2);
+    run(async {
+        ready(&log).await;
+        for path in ["tile/data/000", "tile/0/000"] {
+            let response = log.client().get(path).await.unwrap();
+            assert_eq!(response.status, 200, "{path}");
+        }
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
+
 /// A check that goes on keeps to the tree that it began with, and to the log.
 #[test]
 fn a_check_goes_on_from_its_state() {
@@ -274,7 +323,7 @@ fn a_check_goes_on_from_its_state() {
     assert_eq!(code, 0, "its tiles are there: {lines:?}");
     let notes = serde_json::to_string(&lines).unwrap();
     assert_has(&notes, "not published yet: the checkpoint of 305 entries");
-    std::fs::remove_file(log.data().join("tile/0/001.p/49")).unwrap();
+    std::fs::remove_file(log.data().join("tile/data/001.p/49")).unwrap();
     let (code, lines) = said(log.launch("fsck"));
     assert_eq!(code, 1, "{lines:?}");
     let problem = lines.iter().find(|line| line["problem"] == "lock");

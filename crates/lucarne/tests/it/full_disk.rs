@@ -1,11 +1,9 @@
 //! Disks that are full or read-only, for real: the log stops with words that
 //! help, loses nothing, and goes on by itself once it can write again.
-#![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use crate::common::load::Load;
 use crate::common::site::Site;
@@ -126,7 +124,7 @@ fn stops_cleanly_while_full(site: &Site, disk: &SmallDisk) {
         })
         .await;
     });
-    let status = server.stop(Duration::from_secs(20)).unwrap();
+    let status = server.stop(PATIENCE).unwrap();
     assert_eq!(status.code(), Some(0), "{}", server.output());
     disk.free();
 }

@@ -1,23 +1,18 @@
 //! What a log costs while nobody submits anything.
-#![allow(clippy::unwrap_used)]
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crate::common::{PATIENCE, log_at, ready, run};
+use crate::common::{PATIENCE, eventually, log_at, ready, run};
 use lucarne_testkit::{Bucket, LogUnderTest, Place, StoreProxy};
 
-/// Polled: a log does not tell when it signs.
 async fn next_checkpoint(log: &LogUnderTest, before: &str) -> String {
-    let until = Instant::now() + PATIENCE;
-    loop {
-        let checkpoint = log.client().get("checkpoint").await.unwrap().text();
-        if checkpoint != before {
-            return checkpoint;
-        }
-        assert!(Instant::now() < until, "no new checkpoint");
-        // Polled, as a monitor does.
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let (client, mut checkpoint) = (log.client(), String::new());
+    eventually("a new checkpoint", async || {
+        checkpoint = client.get("checkpoint").await.unwrap().text();
+        checkpoint != before
+    })
+    .await;
+    checkpoint
 }
 
 /// All logs of a CA are in one process, and most of them are as good as over.

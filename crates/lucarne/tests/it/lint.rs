@@ -1,5 +1,4 @@
 //! `lucarne lint` as a pipeline runs it: files, exit codes, JSON.
-#![allow(clippy::unwrap_used)]
 
 use std::fs;
 
@@ -138,4 +137,45 @@ fn json_is_an_object_for_each_file() {
     assert_eq!(broken["scts"][0]["valid"], true);
     assert_eq!(broken["policies"][0]["verdict"], "not-compliant");
     assert_eq!(precertificate["kind"], "precertificate");
+}
+
+/// Whether a log would take a chain is told without submitting it.
+#[test]
+fn chains_are_judged_by_given_roots() {
+    let directory = files();
+    let write = |name: &str, certificates: &[&[u8]]| {
+        let pem: String = certificates
+            .iter()
+            .map(|der| pem::encode("CERTIFICATE", der))
+            .collect();
+        fs::write(directory.path().join(name), pem).unwrap();
+    };
+    let leaf = fs::read(directory.path().join("good.der")).unwrap();
+    let issuer = pki().p256.cert_der();
+    let mut forged = issuer.to_vec();
+    *forged.last_mut().unwrap() ^= 1;
+    write("roots.pem", &[pki().root.cert_der()]);
+    write("chain.pem", &[&leaf, issuer]);
+    write("forged.pem", &[&leaf, &forged]);
+    write("short.pem", &[&leaf]);
+    let run = |file: &str, more: &[&str]| {
+        let args = [
+            "lint",
+            file,
+            "--log-list",
+            "list.json",
+            "--roots",
+            "roots.pem",
+        ];
+        lucarne(directory.path(), &[&args, more].concat())
+    };
+    let (code, said) = run("chain.pem", &[]);
+    assert_eq!(code, 0, "{said}");
+    let (code, said) = run("short.pem", &["--issuer", "issuer.pem"]);
+    assert_eq!(code, 0, "{said}");
+    for file in ["forged.pem", "short.pem"] {
+        let (code, said) = run(file, &[]);
+        assert_eq!(code, 1, "{said}");
+        assert_has(&said, "chain-refused");
+    }
 }

@@ -1,6 +1,5 @@
 //! `lucarne load` from end to end: a real log, a plan, every report; and what
 //! it says where something is wrong.
-#![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::net::TcpListener;
@@ -354,7 +353,7 @@ fn a_killed_and_restarted_log_is_survived_and_the_outage_told() {
         size(&log).await > 60
     }));
     server.kill().unwrap();
-    // The outage that has to be seen and reported.
+    // The outage that has to be seen and reported: this long at least.
     std::thread::sleep(Duration::from_millis(1200));
     let _again = log.start().unwrap();
     let status = test.wait(Duration::from_secs(90)).unwrap();

@@ -1,6 +1,5 @@
 //! What `lucarne load` says of plans and targets that are wrong, and with which
 //! exit code.
-#![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::io::{Read, Write};

@@ -1,6 +1,5 @@
 //! A log that lies, in every way that a proxy can make it: the load test says
 //! which lie it was, and nothing else. docs/load/ct-faults.md has the same table.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -63,7 +62,7 @@ impl Case {
     }
 }
 
-const CASES: [Case; 49] = [
+const CASES: [Case; 51] = [
     case(Fault::None, "nothing", &[], 0),
     // What comes back from add-chain and add-pre-chain.
     case(Fault::Delayed, "every answer 400 ms late", &[], 99).with(&[
@@ -354,16 +353,29 @@ const CASES: [Case; 49] = [
         99,
     ),
     case(
+        Fault::ContentType,
+        "the same, with `--allow content_type`",
+        &["content_type"],
+        0,
+    )
+    .with(&["--allow", "content_type"]),
+    case(
         Fault::NoCors,
         "no Access-Control-Allow-Origin",
         &["cors"],
-        99,
+        0,
+    ),
+    case(
+        Fault::RootsAsText,
+        "get-roots as text",
+        &["roots_content_type"],
+        0,
     ),
     case(
         Fault::TileUncached,
         "hash tiles that may not be cached",
-        &["cache_control"],
-        99,
+        &["tile_cache_control"],
+        0,
     ),
 ];
 
@@ -446,9 +458,40 @@ fn plausible(fault: Fault, test: &LoadTest, observed: &Observed) -> bool {
         Fault::RetryAfter => observed.impatient == 0 && observed.patient > 0,
         Fault::PutsOff => {
             let crossed = test.crossed();
-            observed.impatient == 0 && crossed == ["ct_accepted: rate>=0.99".to_owned()].into()
+            observed.impatient == 0
+                && crossed == ["ct_accepted{scenario:write}: rate>=0.99".to_owned()].into()
         }
         _ => observed.lies > 0,
+    }
+}
+
+/// A log that stops responding for good ends the run all the same, and fails it. What hangs
+/// is ended by the test's patience for the process.
+#[test]
+fn a_log_that_goes_away_for_good_ends_the_run() {
+    let log = log_for_load(SETTINGS);
+    let _server = log.start().unwrap();
+    run(ready(&log));
+    let roots = roots();
+    for command in ["ct", "ct-read"] {
+        let proxy = Proxy::start(&log, &roots, Fault::GoesAway);
+        let url = format!("--log-url={}", proxy.url());
+        let origin = format!("--origin={}", log.origin());
+        let key = format!("--log-public-key={}", base64_key(&log));
+        let authorities = crate::common::load_test::authorities().display();
+        let authorities = format!("--roots={authorities}");
+        let mut args = vec![command, &url, &origin, &key, "--timeout=10s"];
+        match command {
+            "ct" => args.extend(["--max_write_ops=20", "--max_runtime=3s", &authorities]),
+            _ => args.extend(["--rate=20", "--duration=3s"]),
+        }
+        let test = load(&args);
+        assert_eq!(test.code, 99, "{command}: {}", test.said);
+        let findings = test.findings();
+        assert!(
+            findings.contains("audit_complete"),
+            "{command}: {findings:?}"
+        );
     }
 }
 

@@ -1,6 +1,5 @@
 //! A stranger's view: with nothing but the URL, everything that the static CT
 //! API promises can be read, adds up to the checkpoint, and never changes.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 use std::io::Read;

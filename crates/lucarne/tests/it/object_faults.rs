@@ -1,7 +1,6 @@
 //! What stores and database servers do to a log that stands on them: it says
 //! what is wrong, its clients are told when to come back, it goes on by itself
 //! once it can, and in the end nothing is lost, repeated or taken back.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -118,7 +117,7 @@ impl<'s> Life<'s> {
         assert_has(&page.text(), words[0]);
         let submission = self.load.fresh();
         assert_eq!(self.load.submit(&submission).await, Some(false));
-        // The outage itself, of which it must not tire.
+        // The outage itself, of which it must not tire: this long at least.
         tokio::time::sleep(outage()).await;
         assert_eq!(self.load.submit(&submission).await, Some(false));
     }
@@ -437,7 +436,7 @@ fn is_deletion<B>(request: &http::Request<B>) -> bool {
 /// by `serve`, too. A log that runs goes on once it is mended.
 fn of_an_authority_that_nobody_named(kind: DatabaseKind) {
     const WORDS: [&str; 2] = [
-        "UnknownIssuer",
+        "issued by a CA that is not trusted",
         "names the authorities whose certificates are trusted",
     ];
     let other = Authority::root(&CaOptions::named("Other", KeyType::EcdsaP256)).unwrap();
@@ -518,7 +517,7 @@ fn comes_and_goes(kind: DatabaseKind) {
         database.begin(&[]).unwrap();
         life.goes_on().await;
         database.freeze().unwrap();
-        // The outage itself.
+        // The outage itself: this long at least.
         tokio::time::sleep(outage()).await;
         database.thaw().unwrap();
         life.end().await;

@@ -1,6 +1,5 @@
 //! A store as the clouds have it: behind TLS, with the bucket in the name of the
 //! host.
-#![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
 

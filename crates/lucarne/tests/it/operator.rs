@@ -1,11 +1,11 @@
 //! `lucarne check` and `lucarne init`, and when logs are created.
-#![allow(clippy::unwrap_used)]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use crate::common::{LUCARNE, PATIENCE, assert_has, edit, log, lucarne, pki, ready, run};
 use jiff::Timestamp;
-use lucarne_testkit::LogUnderTest;
+use lucarne_testkit::{Launch, LogUnderTest};
 
 const WINDOW: &str = "notafterstart: 2026-01-01\nnotafterlimit: 2126-01-01";
 
@@ -81,7 +81,7 @@ fn check_finds_the_log_of_another_prefix_and_a_lost_directory() {
     fs::rename(log.data(), log.path().join("elsewhere")).unwrap();
     edit(&log.configuration(), "/test\n", "/other\n");
     let (code, said) = lucarne(log.path(), &["check", "-c", "lucarne.yaml"]);
-    assert_eq!(code, 1);
+    assert_eq!(code, 3);
     assert_has(&said, "was the prefix changed?");
     assert_has(&said, "mount it or restore it");
 }
@@ -143,6 +143,97 @@ fn a_lost_lock_never_makes_a_log_anew() {
     assert_eq!(code, 1);
     assert_has(&said, "would fork it");
     assert_eq!(fs::read(log.data().join("checkpoint")).unwrap(), before);
+    // Nothing is left of what was refused.
+    assert!(!log.path().join("lock.sqlite").exists());
+}
+
+/// The index belongs to the key of the log: with another key, both are named.
+#[test]
+fn the_wrong_secret_is_not_reported_as_the_wrong_cache() {
+    let log = log(WINDOW);
+    grow(&log, 1, stop);
+    let (code, said) = lucarne(log.path(), &["keygen", "-f", "other.bin"]);
+    assert_eq!(code, 0, "{said}");
+    edit(&log.configuration(), "seed.bin", "other.bin");
+    let (code, said) = lucarne(log.path(), &["check", "-c", "lucarne.yaml"]);
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "and the key of this log (`secret`) has ID ");
+    assert_has(
+        &said,
+        "name the right key, or give this log a `cache` of its own",
+    );
+}
+
+#[test]
+fn nothing_private_is_put_among_public_files() {
+    let log = log(WINDOW);
+    let (file, data) = (log.configuration(), log.data());
+    let text = fs::read_to_string(&file).unwrap();
+    let checkpoints = text.replace("lock.sqlite", &format!("{}/lock.sqlite", data.display()));
+    let cache = format!("cache: {}/cache\n", data.display());
+    let cache: String = text
+        .lines()
+        .map(|line| match line.trim_start().starts_with("cache:") {
+            true => format!("    {cache}"),
+            false => format!("{line}\n"),
+        })
+        .collect();
+    for (text, key) in [
+        (checkpoints, "checkpoints: "),
+        (cache, "logs[test].cache: "),
+    ] {
+        fs::write(&file, text).unwrap();
+        for command in ["check", "init", "serve"] {
+            let (code, said) = lucarne(log.path(), &[command, "-c", "lucarne.yaml"]);
+            assert_eq!(code, 1, "{said}");
+            assert_has(&said, &format!("{key}is in the public files of log `test`"));
+        }
+    }
+}
+
+/// Whatever the umask, what is public can be read, and what is not cannot be.
+#[test]
+fn modes_do_not_depend_on_the_umask() {
+    for umask in ["000", "077"] {
+        let log = prepared("cache: data/.lucarne/cache");
+        let text = fs::read_to_string(log.configuration()).unwrap();
+        let lines = text.lines().filter(|line| {
+            !line.trim_start().starts_with("cache:") || line.contains(".lucarne/cache")
+        });
+        let text: Vec<_> = lines.collect();
+        fs::write(log.configuration(), text.join("\n")).unwrap();
+        let launch = |command: &str| {
+            let script = format!("umask {umask}; exec \"$0\" {command} -c lucarne.yaml");
+            Launch::new("/bin/sh")
+                .args(["-c", &script, LUCARNE])
+                .directory(log.path())
+        };
+        let made = launch("init").run().unwrap();
+        assert!(made.status.success(), "{made:?}");
+        let mut server = launch("serve").start(log.address()).unwrap();
+        run(async {
+            ready(&log).await;
+            let client = lucarne_testkit::Client::new(log.url());
+            let response = client.post("ct/v1/add-chain", crate::common::submission(&pki().p256));
+            assert_eq!(response.await.unwrap().status, 200);
+        });
+        assert!(server.stop(PATIENCE).unwrap().success());
+        let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        let mut private = 0;
+        for (path, _) in everything(&log.data()) {
+            let ours = path.starts_with(log.data().join(".lucarne"));
+            let expected = match (ours, path.is_dir()) {
+                (true, true) => 0o700,
+                (true, false) => 0o600,
+                (false, true) => 0o755,
+                (false, false) => 0o644,
+            };
+            assert_eq!(mode(&path), expected, "{} with {umask}", path.display());
+            private += usize::from(ours);
+        }
+        assert!(private > 5, "{private}");
+        assert_eq!(mode(&log.data()), 0o755);
+    }
 }
 
 /// The files of the lock database are gone.
@@ -181,7 +272,7 @@ fn a_lost_lock_is_made_from_the_published_checkpoint() {
     let rebuild = ["lock", "rebuild", "-c", "lucarne.yaml", "test"];
     let (code, said) = lucarne(log.path(), &rebuild);
     assert_eq!(code, 1, "{said}");
-    assert_has(&said, "none is ever overwritten");
+    assert_has(&said, "replace it with --replace-older");
 
     lose_the_lock(log.path());
     let (code, said) = lucarne(log.path(), &rebuild);
@@ -291,7 +382,7 @@ fn check_compares_what_serve_compares() {
     // An older lock.
     sign(&log, &old);
     let (code, said) = check();
-    assert_eq!(code, 1, "{said}");
+    assert_eq!(code, 3, "{said}");
     assert_has(&said, "The lock was rolled back");
     sign(&log, &newest);
 
@@ -301,7 +392,7 @@ fn check_compares_what_serve_compares() {
     fs::remove_dir_all(log.data().join(".lucarne/journal")).unwrap();
     fs::write(&tile, &good[..good.len() - 1]).unwrap();
     let (code, said) = check();
-    assert_eq!(code, 1, "{said}");
+    assert_eq!(code, 3, "{said}");
     assert_has(&said, "tile/data/000.p/4");
     fs::write(&tile, good).unwrap();
     assert_eq!(check().0, 0);
@@ -311,44 +402,6 @@ fn check_compares_what_serve_compares() {
     let (_, rest) = note.split_once('\n').unwrap();
     fs::write(&checkpoint, format!("example.com/another-log\n{rest}")).unwrap();
     let (code, said) = check();
-    assert_eq!(code, 1, "{said}");
+    assert_eq!(code, 3, "{said}");
     assert_has(&said, "is not one of");
-}
-
-#[test]
-fn ccadb_roots_are_kept_for_starts_without_network() {
-    let log = log("");
-    let pem = pki().root.certificate_pem();
-    let csv = format!("\"X.509 Certificate (PEM)\",\"Mozilla Status\"\n\"'{pem}'\",Included\n");
-    let report = log.path().join("report.csv");
-    fs::write(&report, csv).unwrap();
-    let roots = format!("roots: {}/roots.pem", log.path().display());
-    edit(
-        &log.configuration(),
-        &roots,
-        "ccadbroots: trusted\n    rootsurl: report.csv",
-    );
-    let serve = || {
-        let mut server = log.start().unwrap();
-        run(async {
-            ready(&log).await;
-            let roots = log
-                .client()
-                .get("ct/v1/get-roots")
-                .await
-                .unwrap()
-                .json()
-                .unwrap();
-            assert_eq!(roots["certificates"].as_array().unwrap().len(), 1);
-        });
-        assert!(server.stop(PATIENCE).unwrap().success());
-        server.output()
-    };
-    serve();
-    fs::remove_file(&report).unwrap();
-    assert_has(&serve(), "the 1 roots of");
-    fs::remove_dir_all(log.path().join("cache")).unwrap();
-    let (code, said) = lucarne(log.path(), &["serve", "-c", "lucarne.yaml"]);
-    assert_eq!(code, 1);
-    assert_has(&said, "cannot get CCADB's roots");
 }

@@ -1,5 +1,4 @@
 //! The plans that ship, and what is documented of plans.
-#![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
 

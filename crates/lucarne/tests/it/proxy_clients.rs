@@ -1,6 +1,5 @@
 //! Real clients through `lucarne proxy`, its CA installed as each of them
 //! wants it: curl, Python requests, Go's net/http and Chromium.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::HashSet;
 use std::convert::Infallible;

@@ -1,6 +1,5 @@
 //! `lucarne proxy` as an observer: a browser's way through it to TLS servers, their SCTs
 //! verified against a log list, their chains submitted to a real `lucarne serve`.
-#![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::io::{Read, Write};
@@ -10,7 +9,9 @@ use std::sync::Arc;
 use crate::common::{LUCARNE, PATIENCE, assert_has, eventually, log, pki, ready, run};
 use lucarne_ct::{Certificate, LogKey, embedded_entry, encode_sct_list};
 use lucarne_mint::{Extension, KeyPair, LeafOptions, oid, pem};
-use lucarne_testkit::{Client, Launch, Response, Server, temp_dir, tls_client, tls_server};
+use lucarne_testkit::{
+    Client, Launch, Response, Server, free_port, temp_dir, tls_client, tls_server,
+};
 use rustls::{ClientConnection, ServerConnection};
 use serde_json::{Value, json};
 
@@ -66,6 +67,7 @@ fn server(name: &str, logs: &[u8]) -> u16 {
 /// What `https://host:port/` says through the proxy, whose CA is trusted.
 fn through(proxy: &str, ca: &str, host: &str, port: u16) -> String {
     let mut socket = TcpStream::connect(proxy).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
     write!(
         socket,
         "CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n"
@@ -247,4 +249,24 @@ fn does_not_start_without_what_it_was_given() {
     let (code, output) = crate::common::lucarne(directory.path(), &[&args[..], &keys].concat());
     assert_ne!(code, 0, "{output}");
     assert_has(&output, "1 keys (--submit-key) for 0 logs (--submit-to)");
+}
+
+#[test]
+fn a_log_list_that_hangs_at_start_does_not_keep_the_proxy_from_stopping() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let list = format!("http://{}/list.json", silent.local_addr().unwrap());
+    let listen = format!("127.0.0.1:{}", free_port());
+    let directory = temp_dir();
+    let mut proxy = Launch::new(LUCARNE)
+        .args(["proxy", "--no-ui", "--listen", &listen, "--log-list", &list])
+        .directory(directory.path())
+        .spawn()
+        .unwrap();
+    // From here on it waits for the list.
+    let _held = silent.accept().unwrap();
+    assert!(
+        TcpStream::connect(&listen).is_err(),
+        "clients must be refused while nobody serves them"
+    );
+    assert!(proxy.stop(PATIENCE).unwrap().success());
 }

@@ -1,5 +1,4 @@
 //! The recipes of `docs/disaster-recovery.md`, followed command by command.
-#![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,13 +37,13 @@ impl Operator {
             ("https://mirror.example.net/example2026h2/", String::new()),
             ("/etc/lucarne/lucarne.yaml", here("lucarne.yaml")),
             ("/etc/lucarne/", here("")),
-            ("new:/var/lib/lucarne/example2026h2", here("new/data")),
+            ("new:/srv/lucarne/example2026h2", here("new/data")),
             (
                 "new:/var/lib/lucarne-lock/checkpoints.db",
                 here("new/lock.sqlite"),
             ),
             ("/var/lib/lucarne-lock/checkpoints.db", here("lock.sqlite")),
-            ("/var/lib/lucarne/example2026h2", data),
+            ("/srv/lucarne/example2026h2", data),
             ("/backup/example2026h2", here("copy")),
         ];
         let mut operator = Operator {
@@ -238,6 +237,34 @@ fn the_lock_is_lost() {
         let _ = fs::remove_file(operator.log.path().join(file));
     }
     operator.follow("The lock is lost");
+    operator.is_well();
+}
+
+/// The replica has not received the last commits.
+#[test]
+fn a_replica_of_the_lock_was_promoted() {
+    let mut operator = operator();
+    operator.stop();
+    let lock = operator.log.path().join("lock.sqlite");
+    let row = || -> Vec<u8> {
+        let database = rusqlite::Connection::open(&lock).unwrap();
+        let query = "SELECT body FROM checkpoints";
+        database.query_row(query, (), |row| row.get(0)).unwrap()
+    };
+    let old = row();
+    operator.start();
+    operator.grow();
+    operator.stop();
+    let newest = row();
+    assert_ne!(old, newest);
+    let database = rusqlite::Connection::open(&lock).unwrap();
+    database
+        .execute("UPDATE checkpoints SET body = ?", [&old])
+        .unwrap();
+    drop(database);
+    let mirror = Elsewhere::new(Answer::Checkpoint(newest.clone()));
+    operator.names[0].1 = mirror.prefix();
+    operator.follow("A replica of the lock was promoted");
     operator.is_well();
 }
 

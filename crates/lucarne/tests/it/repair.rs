@@ -1,12 +1,12 @@
 //! `lucarne repair`, beside the server and from copies.
-#![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 use std::process::Command;
 
-use lucarne_testkit::{Bucket, Launch, LogUnderTest, Place};
+use lucarne_testkit::{Bucket, Client, Launch, LogUnderTest, Place};
 use serde_json::Value;
 
+use crate::common::load::Load;
 use crate::common::{LUCARNE, PATIENCE, assert_has, log, log_at, lucarne, ready, run};
 use crate::fsck::{checked, grown, last, said};
 
@@ -154,6 +154,33 @@ fn a_hash_tile_is_made_anew() {
     assert_eq!(about(&lines, "tile/0/001.p/44")["kept"], Value::Null);
 }
 
+/// A start needs nobody to restore a hash tile of the right edge: it says so and counts it.
+#[test]
+fn a_start_restores_the_right_edge() {
+    let log = log("period: 20");
+    let mut server = grown(&log);
+    assert!(server.stop(PATIENCE).unwrap().success());
+    let tile = log.data().join("tile/0/001.p/44");
+    let good = flip(&tile);
+    let bad = std::fs::read(&tile).unwrap();
+    let mut server = log.start().unwrap();
+    run(async {
+        ready(&log).await;
+        let site = Client::new(format!("http://{}", log.address()));
+        let metrics = site.get("metrics").await.unwrap().text();
+        assert_has(&metrics, "lucarne_restored_files_total{log=\"test\"} 1");
+    });
+    server
+        .wait_for_output("restored a damaged file", PATIENCE)
+        .unwrap();
+    assert_eq!(std::fs::read(&tile).unwrap(), good);
+    let kept = log.data().join(".lucarne/damaged/tile/0/001.p/44-1");
+    assert_eq!(std::fs::read(kept).unwrap(), bad);
+    let (code, lines) = checked(log.path(), &[]);
+    assert_eq!(code, 0, "{lines:?}");
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
+
 /// A copy is put right from the URL of the log; the URL itself cannot be.
 #[test]
 fn a_mirror_is_put_right_from_the_log() {
@@ -168,13 +195,24 @@ fn a_mirror_is_put_right_from_the_log() {
     let partial = mirror.join("tile/0/000.p");
     std::fs::create_dir_all(&partial).unwrap();
     std::fs::write(partial.join("7"), [1; 7 * 32]).unwrap();
-    let at = |place: &str| {
+    let at = |place: &str, roots: &[&str]| {
         let launch = Launch::new(LUCARNE).args(["repair", "--at", place, "--from", &url]);
-        said(launch.directory(log.path()))
+        said(launch.args(roots).directory(log.path()))
     };
-    let (code, lines) = at(mirror.to_str().unwrap());
+    // The log's word is not enough for precertificates and chains.
+    let place = mirror.to_str().unwrap();
+    let (code, lines) = at(place, &[]);
+    assert_eq!(code, 1, "{lines:?}");
+    assert_eq!(last(&lines)["repaired"], 1);
+    let notes = serde_json::to_string(&lines).unwrap();
+    assert_has(&notes, "no accepted roots are known");
+    assert_has(
+        &notes,
+        &format!("not taken from {url}/: tile/data/000: entry 0: "),
+    );
+    let (code, lines) = at(place, &["--roots", "roots.pem"]);
     assert_eq!(code, 0, "{lines:?}");
-    assert_eq!(last(&lines)["repaired"], 4);
+    assert_eq!(last(&lines)["repaired"], 3);
     let line = about(&lines, "tile/0/000.p/7");
     assert_eq!(line["repaired_from"], "the wider tile");
     let differing = Command::new("diff")
@@ -217,4 +255,80 @@ fn a_log_in_a_bucket_is_put_right() {
         assert_eq!(&answer.body[..], &good[..]);
     });
     assert!(server.stop(PATIENCE).unwrap().success());
+}
+
+/// A staged round that is published and rots stops no start: `repair` moves it aside.
+#[test]
+fn a_damaged_round_that_is_published_is_not_needed() {
+    let bucket = run(Bucket::versitygw()).unwrap();
+    let log = log_at(Place::bucket(&bucket, None), "period: 100");
+    let mut server = log.start().unwrap();
+    run(async {
+        ready(&log).await;
+        let load = Load::new(&log);
+        for _ in 0..3 {
+            assert_eq!(load.submit(&load.fresh()).await, Some(true));
+        }
+    });
+    server.kill().unwrap();
+    let rounds = || {
+        let list = log.command().args(["journal", "list", "--json", "-c"]);
+        let output = list.arg(log.configuration()).run().unwrap();
+        let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+        json["logs"][0].clone()
+    };
+    let file = rounds()["rounds"][0]["at"]["file"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let key = format!("data/{file}");
+    let mut bytes = run(bucket.get(&key)).unwrap();
+    bytes[40] ^= 1;
+    run(bucket.put(&key, &bytes)).unwrap();
+    let mut server = log.start().unwrap();
+    run(ready(&log));
+    let damage = rounds()["problems"].to_string();
+    assert_has(&damage, &file);
+    let (code, lines) = repaired(&log, &[]);
+    assert_eq!(code, 0, "{lines:?}");
+    let removed = lines.iter().find(|line| line["problem"] == "round");
+    let kept = removed.unwrap()["kept"].as_str().unwrap();
+    let (kept, _) = kept.split_once(" in ").unwrap();
+    assert_eq!(run(bucket.get(&format!("data/{kept}"))).unwrap(), bytes);
+    assert_eq!(rounds()["problems"], serde_json::json!([]));
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
+
+/// Without a published checkpoint, the one in the lock says what is right.
+#[test]
+fn the_lock_stands_in_for_a_lost_checkpoint() {
+    let log = log("period: 20");
+    let mut server = grown(&log);
+    assert!(server.stop(PATIENCE).unwrap().success());
+    let checkpoint = log.data().join("checkpoint");
+    for lost in [None, Some("")] {
+        match lost {
+            None => std::fs::remove_file(&checkpoint).unwrap(),
+            Some(text) => std::fs::write(&checkpoint, text).unwrap(),
+        }
+        flip(&log.data().join("tile/0/000"));
+        let (code, lines) = checked(log.path(), &[]);
+        assert_eq!(code, 1, "{lines:?}");
+        let note = "the tree that the lock has signed is checked";
+        assert_has(&serde_json::to_string(&lines).unwrap(), note);
+        assert_eq!(about(&lines, "tile/0/000")["problem"], "hash");
+        // The checkpoint is the only thing that is still wrong.
+        let (code, lines) = repaired(&log, &[]);
+        assert_eq!(code, 1, "{lines:?}");
+        assert_eq!(last(&lines)["repaired"], 1);
+        assert_eq!(last(&lines)["wrong"], 1);
+        assert!(
+            lines.iter().any(|line| line["problem"] == "lock"),
+            "{lines:?}"
+        );
+    }
+    let mut server = log.start().unwrap();
+    run(ready(&log));
+    assert!(server.stop(PATIENCE).unwrap().success());
+    assert_eq!(checked(log.path(), &[]).0, 0);
 }

@@ -1,5 +1,4 @@
 //! The scrubber of `serve`: rot that no reader comes across.
-#![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
 

@@ -1,6 +1,5 @@
 //! Keys in AWS Secrets Manager (moto's server) and GCP Secret Manager (a
 //! double).
-#![allow(clippy::unwrap_used)]
 
 use std::fs;
 

@@ -1,6 +1,5 @@
 //! One log in one directory, which two machines share, with its lock on a database
 //! server: one of them has it at a time, and the other one waits for its end.
-#![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::net::SocketAddr;

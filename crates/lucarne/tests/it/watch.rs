@@ -1,5 +1,4 @@
 //! `lucarne watch` and `lucarne ca`.
-#![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

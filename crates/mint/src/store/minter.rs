@@ -17,8 +17,9 @@ use super::{
 };
 use crate::{Authority, KeyPair, KeyType, MintError, Time};
 
-/// The time by which certificates are backdated, for clients whose clocks are behind.
-const BACKDATE: Duration = Duration::from_secs(3600);
+/// The time by which certificates are backdated, for clients whose clocks are behind: by hours, or
+/// by a day where the date was set wrong.
+const BACKDATE: Duration = Duration::from_secs(2 * 86_400);
 
 /// The number of slow (RSA) keys that are made ahead.
 const KEYS_AHEAD: usize = 8;

@@ -4,12 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use rustls_pki_types::pem::{Error as PemError, PemObject};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use webpki::EndEntityCert;
 
 use super::{Host, Minted};
-use crate::MintError;
+use crate::{MintError, pem};
 
 /// Reads a certificate chain, the certificate first, and its key, both in PEM.
 ///
@@ -19,21 +18,10 @@ pub fn read_pair(
     certificates: &[u8],
     key: &[u8],
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), MintError> {
-    let chain = CertificateDer::pem_slice_iter(certificates)
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| MintError::Pem(format!("the certificate is not PEM: {error}")))?;
-    if chain.is_empty() {
-        return Err(MintError::Pem("there is no CERTIFICATE in it".to_owned()));
-    }
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| match error {
-        PemError::NoItemsFound => MintError::Pem(
-            "there is no PRIVATE KEY in it (one with a passphrase must be written without it: \
-             openssl pkey)"
-                .to_owned(),
-        ),
-        error => MintError::Pem(format!("the key is not PEM: {error}")),
-    })?;
-    Ok((chain, key))
+    let chain = pem::certificates(certificates)?.into_iter();
+    let key = PrivateKeyDer::try_from(pem::private_key(key)?)
+        .map_err(|why| MintError::Pem(format!("the private key cannot be read: {why}")))?;
+    Ok((chain.map(CertificateDer::from).collect(), key))
 }
 
 /// A certificate with its key, served to clients instead of a minted one, for

@@ -42,7 +42,7 @@ pub(crate) struct PresentedSct {
 pub(crate) enum Standing {
     /// A stapled OCSP response says so, and can be believed.
     Revoked,
-    /// It came without any SCT: it is in no log that anybody could name.
+    /// It came without any SCT: nothing shows that it is in a log.
     NoSct,
     /// An SCT is false.
     Invalid,
@@ -88,6 +88,8 @@ impl Standing {
 #[derive(Debug, Clone)]
 pub(crate) struct Judgement {
     pub(crate) scts: Vec<PresentedSct>,
+    /// SCTs beyond [`MOST_SCTS`], which nothing has looked at.
+    pub(crate) left_out: usize,
     /// One for each of [`POLICIES`].
     pub(crate) verdicts: [Verdict; POLICIES.len()],
     pub(crate) standing: Standing,
@@ -150,7 +152,9 @@ pub(crate) fn judge(
     let issuer = subject.path.issuer.as_deref();
     let staple = Staple::of(&subject.deliveries.ocsp, &leaf, issuer, now_ms);
     let entries = entries(&leaf, subject.path, &staple);
-    let scts: Vec<_> = presented(&leaf, subject.deliveries)
+    let presented = presented(&leaf, subject.deliveries, list);
+    let left_out = presented.len().saturating_sub(MOST_SCTS);
+    let scts: Vec<_> = presented
         .into_iter()
         .take(MOST_SCTS)
         .map(|(delivery, read)| {
@@ -168,6 +172,7 @@ pub(crate) fn judge(
     let standing = standing(&scts, &verdicts, &staple);
     Judgement {
         scts,
+        left_out,
         verdicts,
         standing,
         staple,
@@ -220,6 +225,7 @@ fn unreadable(why: String, listed: bool) -> Judgement {
     };
     Judgement {
         scts: vec![sct],
+        left_out: 0,
         verdicts: POLICIES.map(|policy| policy.judge(0, i64::MAX, &[])),
         standing: Standing::Invalid,
         staple: Staple::Absent,
@@ -228,11 +234,12 @@ fn unreadable(why: String, listed: bool) -> Judgement {
     }
 }
 
-/// Every SCT that came, in the order embedded, OCSP, TLS. A list that cannot be read counts
-/// as one SCT that cannot.
+/// Every SCT that came, in the order embedded, OCSP, TLS; if there are more than are looked at,
+/// those of logs in the list first. A list that cannot be read counts as one SCT that cannot.
 fn presented(
     leaf: &Certificate<'_>,
     deliveries: &SctDeliveries,
+    list: Option<&LogList>,
 ) -> Vec<(Delivery, Result<Sct, UnreadSct>)> {
     let mut found = Vec::new();
     let mut add = |delivery, list: Result<Option<&[u8]>, DerError>| {
@@ -248,6 +255,10 @@ fn presented(
     }
     let tls = (!deliveries.tls.is_empty()).then_some(&deliveries.tls[..]);
     add(Delivery::Tls, Ok(tls));
+    if found.len() > MOST_SCTS {
+        let is_known = |sct: &Sct| list.is_some_and(|list| list.get(&sct.log_id).is_some());
+        found.sort_by_key(|(_, sct)| !sct.as_ref().is_ok_and(is_known));
+    }
     found
 }
 

@@ -29,6 +29,10 @@ use super::worker::{Message, Sighting, Worker};
 
 /// The time that a request of the observer itself may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// A start waits no longer for the log list.
+const LIST_PATIENCE: Duration = Duration::from_secs(3);
+/// The time after which a log list that was never read is requested again.
+const READ_AGAIN: Duration = Duration::from_secs(60);
 
 /// Handshakes that wait to be looked at, at most; and what they may weigh.
 const MOST_QUEUED: usize = 1024;
@@ -66,8 +70,9 @@ impl Observer {
     /// Reads the log list and starts the work behind. Must be called inside a tokio runtime.
     ///
     /// # Errors
-    /// A log list that cannot be read: without it the answers would be wrong. Once it has been
-    /// read, the last one stays in use whatever happens to its source.
+    /// A log list that cannot be read: without it the answers would be wrong. One that does not
+    /// arrive is read later, and what was seen until then is judged again. Once it has been read,
+    /// the last one stays in use whatever happens to its source.
     pub async fn start(options: ObserveOptions) -> Result<Arc<Self>, ObserveError> {
         let client = Client::new(&options.tls, TIMEOUT);
         let targets = options.submit_to.iter().map(Target::new);
@@ -79,12 +84,14 @@ impl Observer {
         let mut listed = Listed::default();
         if let (Some(source), Some(from)) = (&mut source, &options.log_list) {
             let from = from.to_string();
-            let read = source.read().await;
-            let list = read.map_err(|why| ObserveError::LogList {
-                from: from.clone(),
-                why,
-            })?;
-            listed = now_listed(list, from);
+            listed.from = Some(from.clone());
+            match tokio::time::timeout(LIST_PATIENCE, source.read()).await {
+                Ok(Ok(list)) => listed = now_listed(list, from),
+                Ok(Err(why)) => return Err(ObserveError::LogList { from, why }),
+                Err(_) => tracing::warn!(
+                    "the log list {from} has not arrived: SCTs are verified once it has"
+                ),
+            }
         }
         let (messages, received) = sync_channel(MOST_QUEUED);
         let shared = Arc::new(shared(&options, &targets, listed));
@@ -248,10 +255,17 @@ async fn refresh(
     messages: SyncSender<Message>,
     every: Duration,
 ) {
+    let unread = || shared.list.load().list.is_none();
+    let mut pause = if unread() { Duration::ZERO } else { every };
     loop {
+        tokio::time::sleep(pause).await;
+        let read = source.read().await;
         // Log lists change a few times a month.
-        tokio::time::sleep(every).await;
-        match source.read().await {
+        pause = match (&read, unread()) {
+            (Err(_), true) => every.min(READ_AGAIN),
+            _ => every,
+        };
+        match read {
             Ok(None) => shared.list_trouble.store(Arc::default()),
             Ok(list) => {
                 let logs = list.as_ref().map_or(0, LogList::len);

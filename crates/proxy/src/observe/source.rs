@@ -1,7 +1,7 @@
 //! The log list: read at the start, looked at again now and then.
 
 use std::fmt;
-use std::time::SystemTime;
+use std::os::unix::fs::MetadataExt;
 
 use lucarne_ct::{LogList, LogListError};
 use lucarne_net::{Client, ClientError};
@@ -25,7 +25,7 @@ pub(crate) struct Source {
     from: LogListSource,
     client: Client,
     /// A file's time and length when its list was read.
-    stamp: Option<(SystemTime, u64)>,
+    stamp: Option<(u64, (i64, i64), u64)>,
 }
 
 impl Source {
@@ -47,7 +47,9 @@ impl Source {
             LogListSource::Url(url) => self.client.get(url.as_str(), MOST_BYTES).await?,
             LogListSource::File(path) => {
                 let metadata = tokio::fs::metadata(path).await?;
-                stamp = Some((metadata.modified()?, metadata.len()));
+                // A copy may keep the time and the length; never all of these.
+                let changed = (metadata.ctime(), metadata.ctime_nsec());
+                stamp = Some((metadata.ino(), changed, metadata.len()));
                 if self.stamp == stamp {
                     return Ok(None);
                 }

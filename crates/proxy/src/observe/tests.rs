@@ -6,13 +6,13 @@ mod submitting;
 mod watching;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use lucarne_ct::{
     Certificate, Delivery, Issuer, LogKey, LogList, Roots, Sct, embedded_entry, encode_sct_list,
 };
 use lucarne_mint::testing::Pki;
 use lucarne_mint::{Authority, Extension, LeafOptions, Template, now_ms, oid};
+use lucarne_testkit::until;
 use rustls::crypto::aws_lc_rs;
 use serde_json::{Value, json};
 
@@ -132,16 +132,4 @@ fn get_json(observer: &Observer, path: &str, query: &str) -> Value {
     let (status, body) = get(observer, path, query);
     assert_eq!(status, 200, "{path}?{query}: {body}");
     serde_json::from_str(&body).unwrap()
-}
-
-/// Waits until `is` holds; the machine may be slow.
-async fn until(what: &str, mut is: impl FnMut() -> bool) {
-    for _ in 0..1500 {
-        if is() {
-            return;
-        }
-        // Another thread or task is at work.
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("waited in vain: {what}");
 }

@@ -107,6 +107,8 @@ pub(crate) struct CertificateView {
     /// Holds what could make a difference and cannot be seen.
     pub(crate) unseen: Option<&'static str>,
     pub(crate) scts: Vec<SctView>,
+    /// The number of SCTs that were not looked at.
+    pub(crate) left_out: usize,
     pub(crate) staple: Option<StapleView>,
     pub(crate) chain: Vec<IssuerView>,
     /// Issuers that the server left out and others have sent, lowest first.
@@ -339,6 +341,7 @@ fn certificate(record: &Record, now_ms: u64) -> CertificateView {
             .iter()
             .map(|sct_seen| sct(&sct_seen.seen, not_after))
             .collect(),
+        left_out: judgement.left_out,
         chain: issuer_views(&record.issuers),
         completed_by: issuer_views(&record.path.added),
         submission: submission(&record.submission),

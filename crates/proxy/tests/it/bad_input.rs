@@ -1,16 +1,16 @@
 //! Clients and files that are not as they should be: a clear error, and
 //! nobody else is affected.
-#![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::client;
 use crate::common::origin::Origin;
-use crate::common::{Rig, Setup, authority, eventually};
+use crate::common::{Rig, Setup, authority};
 use http::Request;
 use http_body_util::Full;
 use lucarne_mint::store::{DiskOptions, DiskStore};
+use lucarne_testkit::until;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// A server that must always be reachable, whatever else happens.
@@ -179,7 +179,7 @@ async fn the_ca_changes_under_way() {
         .unwrap();
     let answer = client::Answer::of(open.send_request(request).await.unwrap()).await;
     assert_eq!(answer.body, "/open");
-    eventually("the client that does not trust it is counted", || {
+    until("the client that does not trust it is counted", || {
         rig.proxy.totals().distrusted == 1
     })
     .await;

@@ -175,6 +175,20 @@ async fn a_server_that_wants_a_certificate_is_explained() {
     assert!(ask().await.body.contains("anna.test"));
 }
 
+#[tokio::test]
+async fn a_server_of_http2_that_wants_a_certificate_is_explained() {
+    let setup = Setup::new();
+    let acceptor = asking(&setup.world, &authority("Clients"), true);
+    let mut config = ServerConfig::clone(acceptor.config());
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let origin = who(Arc::new(config).into(), Arc::default()).await;
+    let rig = setup.start().await;
+    let authority = format!("localhost:{}", origin.address.port());
+    let answer = client::get(&rig, &authority, "localhost", &["h2"], "/").await;
+    assert_eq!(answer.status, 502, "{answer:?}");
+    assert!(answer.body.contains("CertificateRequired"), "{answer:?}");
+}
+
 #[test]
 fn a_key_of_another_certificate_is_refused() {
     let clients = authority("Clients");
@@ -191,12 +205,12 @@ fn a_key_of_another_certificate_is_refused() {
     read(&format!("{key}{anna}"), &format!("{key}{anna}")).unwrap();
     for (certificate, key, why) in [
         (&anna, &other, "keys may not be consistent"),
-        (&key, &key, "there is no CERTIFICATE"),
+        (&key, &key, "there is no PEM certificate"),
         (&anna, &anna, "there is no PRIVATE KEY"),
         (
             &"-----BEGIN CERTIFICATE-----\n*".to_owned(),
             &key,
-            "not PEM",
+            "the file ends before the block does",
         ),
     ] {
         let said = read(certificate, key).unwrap_err();

@@ -1,14 +1,16 @@
 //! Requests on their way through the proxy, with and without TLS.
-#![allow(clippy::unwrap_used)]
 
 use crate::common::client::{self, Answer};
 use crate::common::origin::{self, Origin};
 use crate::common::{PATIENCE, Rig, Setup};
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
 use hyper_util::rt::TokioIo;
 use lucarne_proxy::{Action, Rule};
+use lucarne_testkit::eventually;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -294,14 +296,15 @@ async fn what_is_under_way_is_finished() {
     setup.limits.drain = crate::common::PATIENCE;
     let rig = setup.start().await;
     let (begun, mut began) = tokio::sync::mpsc::channel(1);
+    let stopping = Arc::new(tokio::sync::Notify::new());
+    let stops = stopping.clone();
     let origin = Origin::of(move |mut stream| {
-        let begun = begun.clone();
+        let (begun, stops) = (begun.clone(), stops.clone());
         async move {
             let mut bytes = [0; 1024];
             let _ = stream.read(&mut bytes).await;
             begun.send(()).await.unwrap();
-            // Long enough for the proxy to have begun to stop.
-            tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+            stops.notified().await;
             let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone";
             let _ = stream.write_all(answer).await;
         }
@@ -315,10 +318,61 @@ async fn what_is_under_way_is_finished() {
         tokio::spawn(async move { Answer::of(sender.send_request(request).await.unwrap()).await });
     began.recv().await.unwrap();
     let address = rig.address;
-    rig.stop().await;
-    assert_eq!(asking.await.unwrap().body, "done");
-    assert!(
-        TcpStream::connect(address).await.is_err(),
-        "it still listens"
-    );
+    let answered_late = async {
+        eventually("the proxy listens no more", async || {
+            TcpStream::connect(address).await.is_err()
+        })
+        .await;
+        stopping.notify_one();
+        assert_eq!(asking.await.unwrap().body, "done");
+    };
+    tokio::join!(rig.stop(), answered_late);
+}
+
+/// Responds to one request over TLS with these bytes, and closes the connection without
+/// `close_notify`.
+async fn cut_off(rig: &Rig, response: &'static [u8]) -> Origin {
+    let acceptor = origin::acceptor(&rig.world, &["localhost"], &[], |_| ());
+    Origin::of(move |stream| {
+        let acceptor = acceptor.clone();
+        async move {
+            let mut stream = acceptor.accept(stream).await.unwrap();
+            client::head(&mut stream).await;
+            stream.write_all(response).await.unwrap();
+            stream.flush().await.unwrap();
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_response_that_ends_without_close_notify_is_passed_on() {
+    let rig = Rig::new().await;
+    let origin = cut_off(&rig, b"HTTP/1.0 200 OK\r\n\r\nto the end").await;
+    let authority = format!("localhost:{}", origin.address.port());
+    for alpn in [&["http/1.1"][..], &["h2"]] {
+        let answer = client::get(&rig, &authority, "localhost", alpn, "/").await;
+        assert_eq!((answer.status, answer.body.as_str()), (200, "to the end"));
+    }
+    let mut registry = prometheus_client::registry::Registry::default();
+    rig.proxy.register(&mut registry);
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    let counted = "lucarne_proxy_unannounced_ends_total 2\n";
+    assert!(text.contains(counted), "{text}");
+}
+
+#[tokio::test]
+async fn a_response_that_is_cut_short_stays_cut_short() {
+    let rig = Rig::new().await;
+    let response = b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf";
+    let origin = cut_off(&rig, response).await;
+    let authority = format!("localhost:{}", origin.address.port());
+    let stream = client::tls(&rig, &rig.ca, &authority, "localhost", &[]);
+    let mut sender = client::http1_over(stream.await.unwrap()).await;
+    let request = Request::get("/").header("host", "localhost");
+    let request = request.body(Full::<Bytes>::default()).unwrap();
+    let response = sender.send_request(request).await.unwrap();
+    let body = http_body_util::BodyExt::collect(response.into_body()).await;
+    assert!(body.is_err(), "{body:?}");
 }

@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod common;
+mod fields;
 mod identities;
 mod intercept;
 mod opening;

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use crate::common::client;
 use crate::common::origin::{self, Origin};
-use crate::common::{self, Rig, Setup, eventually};
+use crate::common::{self, Rig, Setup};
 use http::Request;
 use http_body_util::Full;
 use lucarne_proxy::{Action, Rule};
+use lucarne_testkit::until;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
@@ -47,7 +48,7 @@ async fn a_client_hello_is_judged_however_late_it_comes() {
             let authority = origin.address.to_string();
             let stream = connected(&rig, &authority).await;
             // The client's silence has been noticed when the server is waited for.
-            eventually("the server is asked", || origin.taken() == 1).await;
+            until("the server is asked", || origin.taken() == 1).await;
             let stream = client::tls_over(stream, &rig.ca, name, alpn).await;
             let stream = stream.expect("not intercepted");
             // The name of the connection counts for all that it carries, whatever a request says.

@@ -1,12 +1,12 @@
 //! What the proxy does not do, and how it says so.
-#![allow(clippy::unwrap_used)]
 
 use crate::common::client;
 use crate::common::origin::{self, Origin};
-use crate::common::{Rig, Setup, eventually};
+use crate::common::{Rig, Setup};
 use http::Request;
 use http_body_util::Full;
 use lucarne_proxy::{Rules, Users};
+use lucarne_testkit::until;
 
 /// CONNECT, which is refused: the head and the text.
 async fn refused(rig: &Rig, authority: &str, extra: &str) -> String {
@@ -213,7 +213,7 @@ async fn a_server_that_is_not_to_be_believed_is_explained() {
         ),
         (
             Origin::https(&others, &["localhost"], &[]).await,
-            "does not trust",
+            "is not trusted",
         ),
     ];
     for (origin, expected) in &cases {
@@ -344,7 +344,7 @@ async fn requests_that_wait_for_a_connection_share_its_failure() {
     };
     assert_eq!(ask().await, 502);
     let asked = async {
-        eventually("all have been asked", || rig.proxy.totals().requests == 4).await;
+        until("all have been asked", || rig.proxy.totals().requests == 4).await;
         fail.send(true).unwrap();
     };
     let (statuses, ()) = tokio::join!(futures_util::future::join_all([ask(), ask(), ask()]), asked);

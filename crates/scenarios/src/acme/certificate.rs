@@ -7,11 +7,11 @@ use std::sync::Arc;
 use lucarne_ct::Certificate;
 use lucarne_mint::der::{DerError, Reader};
 use lucarne_mint::oid::content::{AUTHORITY_KEY_ID, SUBJECT_ALT_NAME};
+use lucarne_mint::pem;
 use rustls::RootCertStore;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 
 use super::jws::encode;
@@ -32,12 +32,21 @@ pub(super) type Finding = (&'static str, Result<(), String>);
 ///
 /// # Errors
 /// In words: there is none.
-pub(super) fn read_pem(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    match chain {
-        Ok(chain) if !chain.is_empty() => Ok(chain),
-        Ok(_) => Err("there is no PEM certificate in it".to_owned()),
-        Err(error) => Err(format!("it is not PEM: {error}")),
+pub(super) fn read_pem(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let chain = pem::certificates(text).map_err(|error| error.to_string())?;
+    Ok(chain.into_iter().map(CertificateDer::from).collect())
+}
+
+/// Checks the media type of a chain (RFC 8555 9.1).
+pub(super) fn media_type(found: Option<&str>) -> Result<(), String> {
+    const CHAIN: &str = "application/pem-certificate-chain";
+    let kind = found.map(|found| found.split(';').next().unwrap_or_default().trim());
+    match kind.is_some_and(|kind| kind.eq_ignore_ascii_case(CHAIN)) {
+        true => Ok(()),
+        false => Err(format!(
+            "Content-Type: {}, expected {CHAIN}",
+            found.unwrap_or("none")
+        )),
     }
 }
 
@@ -83,9 +92,8 @@ fn check_chain(
     names: &[String],
     now: UnixTime,
 ) -> Result<(), String> {
-    // A CA whose root issues: the root is left out, and nothing can be said.
     let Some((last, between)) = above.split_last() else {
-        return Ok(());
+        return Err("the response has no certificate of the issuer".to_owned());
     };
     let mut roots = RootCertStore::empty();
     let added = roots.add(last.clone().into_owned());
@@ -189,6 +197,12 @@ mod tests {
         );
         assert_eq!(judge(&chain, &names, &spki, later), ["certificate_chain"]);
         assert_eq!(judge(&[], &names, &spki, now).len(), 3);
+        assert_eq!(
+            judge(&chain[..1], &names, &spki, now),
+            ["certificate_chain"]
+        );
+        assert!(media_type(Some("application/pem-certificate-chain; charset=utf-8")).is_ok());
+        assert!(media_type(Some("text/plain")).is_err() && media_type(None).is_err());
     }
 
     #[test]

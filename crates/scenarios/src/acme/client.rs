@@ -117,8 +117,15 @@ impl AcmeClient {
             let pending = iteration.pending(self.tags(post.step), self.client.protocol());
             let mut response = pending.until(self.client.send(&request)).await;
             let failure = match self.classify(&response, post.expected) {
-                Answer::Right => {
+                Answer::Right if response.status < 400 => {
                     self.keep_nonce(iteration, post.step, &response);
+                    return Ok(response);
+                }
+                // An error should have a nonce, and need not (RFC 8555 6.5).
+                Answer::Right => {
+                    if let Ok(nonce) = nonce_of(&response) {
+                        self.shared.nonces.put(&nonce);
+                    }
                     return Ok(response);
                 }
                 Answer::BadNonce => {
@@ -171,7 +178,8 @@ impl AcmeClient {
         if let Err(failure) = &response.exchange.outcome {
             return Answer::Wrong(failure.clone());
         }
-        if expected.contains(&response.status) {
+        let right = expected.contains(&response.status);
+        if right && response.status < 400 {
             return Answer::Right;
         }
         let problem = Problem::read(response).ok();
@@ -180,9 +188,10 @@ impl AcmeClient {
             let header = response.headers.get("retry-after");
             return Answer::Limited(retry_after(header, now_ms()).ok());
         }
-        match is("badNonce") {
-            true => Answer::BadNonce,
-            false => Answer::Wrong(unexpected(response)),
+        match (is("badNonce"), right) {
+            (true, _) => Answer::BadNonce,
+            (false, true) => Answer::Right,
+            (false, false) => Answer::Wrong(unexpected(response)),
         }
     }
 
@@ -225,9 +234,6 @@ impl AcmeClient {
 
     fn record(&self, iteration: &mut Iteration, step: Step, response: &Response) {
         let tags = self.tags(step);
-        if response.resent {
-            iteration.count(tags, "http_req_resent", 1);
-        }
         let down = response.status == 0 || response.status >= 500;
         iteration.rate(tags, "acme_server_errors", down);
         iteration.request(tags, &response.exchange);

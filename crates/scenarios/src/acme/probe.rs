@@ -8,6 +8,9 @@ use super::client::{AcmeClient, Failed, problem};
 use super::order::{self, RenewalInfo};
 use super::step::Step;
 
+/// The name of the check that renewal information says when to ask again (RFC 9773 4.3.2).
+pub(super) const RENEWAL_INFO_RETRY_AFTER: &str = "renewal_info_retry_after";
+
 /// To a renewal id of no certificate servers differ, and both are right.
 const NO_SUCH: [u16; 2] = [400, 404];
 
@@ -20,10 +23,9 @@ pub(super) async fn probe(
 ) -> Result<(), Failed> {
     let directory = client.directory(iteration).await?;
     // A person's, or a slow client's.
-    tokio::time::sleep(think()).await;
+    iteration.pause(think()).await;
     client.new_nonce(iteration, &directory).await?;
-    // The same, before the next request.
-    tokio::time::sleep(think()).await;
+    iteration.pause(think()).await;
     let id = client.shared.options.synthetic_id.clone();
     let Some(at) = renewal_path(client, iteration, directory.renewal_info.as_deref(), &id)? else {
         return Ok(());
@@ -54,6 +56,12 @@ pub(super) async fn renewal_info(
     let response = client
         .get(iteration, Step::RenewalInfo, &at, &[200])
         .await?;
+    let tags = client.tags(Step::RenewalInfo);
+    let told = match response.headers.get("retry-after") {
+        Some(_) => Ok(()),
+        None => Err("renewal information without a Retry-After".to_owned()),
+    };
+    iteration.check(tags, RENEWAL_INFO_RETRY_AFTER, told);
     let outcome = order::read::<RenewalInfo>(&response, "renewal information");
     let outcome = outcome.and_then(|info| info.check());
     client.judge(

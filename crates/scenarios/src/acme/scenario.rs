@@ -6,6 +6,7 @@ use lucarne_load::{PrepareError, Recorder, Scenario, Stop, VirtualUser};
 
 use super::client::AcmeClient;
 use super::options::{AcmeOptions, ChallengeType};
+use super::probe::RENEWAL_INFO_RETRY_AFTER;
 use super::shared_state::{SharedState, wrong};
 use super::step::StepTags;
 use super::user::AcmeUser;
@@ -62,6 +63,17 @@ impl Scenario for Acme {
         let client = Client::new(endpoint, shared.client.clone());
         let client = AcmeClient::new(shared.clone(), client, StepTags::new(recorder));
         Box::new(AcmeUser::new(shared, number, client))
+    }
+
+    fn purpose(&self) -> &'static str {
+        match self.0.enrols() {
+            true => "a certificate",
+            false => "a response",
+        }
+    }
+
+    fn warnings(&self) -> &'static [&'static str] {
+        &[RENEWAL_INFO_RETRY_AFTER]
     }
 
     async fn background(&self, _: Recorder, stop: Stop) {

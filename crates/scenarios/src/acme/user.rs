@@ -49,6 +49,17 @@ impl VirtualUser for AcmeUser {
             }
         };
     }
+
+    fn cut_off(&mut self, iteration: &mut Iteration) {
+        let enrolling = match self.shared.options.flow {
+            Flow::Enrol => true,
+            Flow::RenewalInfo => self.shared.ids.is_empty() && self.known.is_none(),
+            Flow::Probe | Flow::Burst => false,
+        };
+        if enrolling {
+            tell(iteration, &Err::<(), _>(Failed));
+        }
+    }
 }
 
 impl AcmeUser {
@@ -132,13 +143,12 @@ impl AcmeUser {
         let at = directory.renewal_info.as_deref();
         let random = &mut self.random;
         // Between the parts that a real client does days apart.
-        tokio::time::sleep(pause(&shared, random)).await;
+        iteration.pause(pause(&shared, random)).await;
         renewal_info(enrolment.client, iteration, at, &issued.renewal_id).await?;
         if until < Until::Renewal {
             return Ok(());
         }
-        // As above.
-        tokio::time::sleep(pause(&shared, random)).await;
+        iteration.pause(pause(&shared, random)).await;
         enrolment.key = &next_key;
         // A server without renewal information knows no `replaces`.
         let replaces = at.map(|_| &issued);
@@ -146,8 +156,7 @@ impl AcmeUser {
         if until < Until::Revocation {
             return Ok(());
         }
-        // As above.
-        tokio::time::sleep(pause(&shared, random)).await;
+        iteration.pause(pause(&shared, random)).await;
         enrolment.revoke(iteration, &issued).await
     }
 

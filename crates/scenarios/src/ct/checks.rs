@@ -77,8 +77,10 @@ names! {
     ENCODING = "encoding";
     /// Everything is served as what it is (static-ct-api, "Monitoring APIs").
     CONTENT_TYPE = "content_type";
-    /// Caches may keep what never changes, and not for long what does.
+    /// Caches may not keep a checkpoint for long (static-ct-api, "Checkpoints").
     CACHE_CONTROL = "cache_control";
+    /// Caches may keep what never changes.
+    TILE_CACHE_CONTROL = "tile_cache_control";
     /// Scripts of any origin may read it.
     CORS = "cors";
 
@@ -96,6 +98,11 @@ names! {
     REFUSED_UNKNOWN_PATH = "refused_unknown_path";
     /// get-roots lists the roots that this load test's chains lead to.
     ROOTS_SERVED = "roots_served";
+    /// get-roots says that its response is JSON.
+    ROOTS_CONTENT_TYPE = "roots_content_type";
+
+    /// `log.v3.json` is answered with 200.
+    METADATA_SERVED = "metadata_served";
 
     /// A checkpoint covers the promised index within the time given.
     INCLUSION_IN_TIME = "inclusion_in_time";
@@ -110,6 +117,9 @@ names! {
     /// As many leaves were written as there should be (`--leaf_write_goal`).
     LEAF_WRITE_GOAL = "leaf_write_goal";
 }
+
+/// What no specification demands, and logs had better do: its failures are warnings.
+pub const WARNINGS: &[&str] = &[TILE_CACHE_CONTROL, CORS, ROOTS_CONTENT_TYPE];
 
 /// Something that is not as it must be.
 #[derive(Clone, Debug, PartialEq, Eq)]

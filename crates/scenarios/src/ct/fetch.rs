@@ -7,7 +7,7 @@ use lucarne_ct::TileLeafRef;
 use lucarne_tlog::{Hash, Level, Tile};
 
 use super::checks::{self, Finding};
-use crate::content_coding::decode;
+use crate::content_coding::{decode, problem};
 
 /// The error of something that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,7 +133,7 @@ pub(crate) fn decoded(
     };
     match decode(coding, &body, LARGEST).filter(|_| allowed) {
         Some(Ok(plain)) => Ok(plain.into()),
-        Some(Err(error)) => Err(found(format!("the answer is not {coding}: {error}"))),
+        Some(Err(error)) => Err(found(problem(coding, &error, LARGEST))),
         None => Err(found(format!(
             "the answer is in {coding}, asked for was {accept}"
         ))),

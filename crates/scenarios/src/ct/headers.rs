@@ -34,7 +34,10 @@ pub(crate) fn examine(
             content_type(path, headers).map_err(said),
         )),
         Some((
-            checks::CACHE_CONTROL,
+            match path {
+                "checkpoint" => checks::CACHE_CONTROL,
+                _ => checks::TILE_CACHE_CONTROL,
+            },
             cache_control(path, headers).map_err(said),
         )),
         cors.then(|| (checks::CORS, allows_origin(headers).map_err(said))),
@@ -114,6 +117,7 @@ mod tests {
         };
         let any = "access-control-allow-origin: *\n";
         let [kind, cache, cors] = [checks::CONTENT_TYPE, checks::CACHE_CONTROL, checks::CORS];
+        let tile_cache = checks::TILE_CACHE_CONTROL;
         for (path, lines, expected) in [
             (
                 "checkpoint",
@@ -151,12 +155,12 @@ mod tests {
             (
                 "tile/0/000",
                 "content-type: application/octet-stream\ncache-control: no-store\n",
-                &[cache],
+                &[tile_cache],
             ),
             (
                 "issuer/00",
                 "content-type: application/pkix-cert\ncache-control: max-age=0\n",
-                &[cache],
+                &[tile_cache],
             ),
             (
                 "issuer/00",

@@ -44,10 +44,12 @@
 //! | another chain beside an entry, in another order, or one that ends before the root | `entry_chain` |
 //! | no issuer; another one | `issuer_served`, `issuer_hash` |
 //! | a content coding that was not asked for, or cannot be decoded | `encoding` |
-//! | another Content-Type; a checkpoint that caches may keep, a tile that they may not; no CORS | `content_type`, `cache_control`, `cors` |
+//! | another Content-Type; a checkpoint that caches may keep | `content_type`, `cache_control` |
+//! | a tile that caches may not keep; no CORS; get-roots that is not called JSON (warnings) | `tile_cache_control`, `cors`, `roots_content_type` |
 //! | takes a certificate outside of its window, of an unknown root, with a bad signature, or poison on the wrong endpoint | `refused_outside_window`, `refused_unknown_root`, `refused_bad_signature`, `refused_wrong_endpoint` |
 //! | answers nonsense, or a path that is none, with anything but 4xx | `refused_malformed`, `refused_unknown_path` |
 //! | get-roots lacks a root that it accepts | `roots_served` |
+//! | `log.v3.json` is refused with 403, 429 or 5xx before the run | `metadata_served` |
 //! | no checkpoint covers a promised index in time | `inclusion_in_time` |
 //! | something else is at the promised index | `inclusion_entry` |
 //! | the entry is at another index; it has another timestamp | `inclusion_index`, `inclusion_timestamp` |

@@ -1,6 +1,7 @@
 //! One log under observation: what is looked at beside the load, and at its end.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -36,10 +37,24 @@ pub(crate) struct MonitoredLog {
     monitor: tokio::sync::Mutex<Option<Monitor>>,
     /// The number of absences that have been allowed for.
     excused: Mutex<usize>,
+    /// A look was cut off: what it was about to verify is not known any more.
+    cut_off: AtomicBool,
 }
 
 /// The wait for promises at the end of a run, beyond the merge delay.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// The wait at the end of a run for a log that may be restarted and is down.
+const RETURN: Duration = Duration::from_secs(30);
+/// The most that a merge delay is waited for.
+const LONGEST_MMD: Duration = Duration::from_secs(3600);
+/// The time that the last look at a log may take beyond its end, if the log responds.
+const LAST_LOOK: Duration = Duration::from_secs(30);
+
+/// The longest time that all of this takes after the load, for a merge delay of `mmd`: the
+/// look under way, the probes, the wait for promises and the last look.
+pub(super) fn grace(mmd: Duration) -> Duration {
+    mmd.min(LONGEST_MMD) + Duration::from_secs(120)
+}
 
 /// The logs of a scenario, with what it keeps of each: opened once, for all users.
 pub(super) struct OpenedLogs<L>(OnceCell<Vec<L>>);
@@ -108,6 +123,7 @@ impl MonitoredLog {
             clock_tolerance: options.clock_tolerance,
             monitor: tokio::sync::Mutex::new(None),
             excused: Mutex::new(0),
+            cut_off: AtomicBool::new(false),
             target,
         };
         if options.audit != AuditLevel::None {
@@ -163,7 +179,10 @@ impl MonitoredLog {
         let tagged = self.tagged(&recorder);
         let mut fetcher = self.fetcher().telling(tagged.clone());
         while !stop.is_cancelled() {
-            self.tick(&mut fetcher, false, &tagged).await;
+            tokio::select! {
+                () = self.tick(&mut fetcher, false, &tagged) => (),
+                () = self.too_late(stop.cancelled()) => break,
+            }
             self.gauges(&tagged);
             tokio::select! {
                 () = stop.cancelled() => break,
@@ -171,6 +190,24 @@ impl MonitoredLog {
                 () = tokio::time::sleep(self.interval) => (),
             }
         }
+    }
+
+    /// Resolves when a look at the log has taken too long beyond its `end`: sooner if the
+    /// log has stopped responding. That look must then be dropped.
+    async fn too_late(&self, end: impl Future<Output = ()>) {
+        end.await;
+        let last = Instant::now() + LAST_LOOK;
+        let mut silent = None;
+        while Instant::now() < last {
+            match self.outage.is_down() && !self.outage.expected() {
+                true if silent.get_or_insert_with(Instant::now).elapsed() > PATIENCE => break,
+                true => {}
+                false => silent = None,
+            }
+            // Polled: what is waited for is a state of the log.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        self.cut_off.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn tagged(&self, recorder: &Recorder) -> TaggedRecorder {
@@ -297,12 +334,12 @@ impl MonitoredLog {
             return self.note(&[]);
         }
         let mut fetcher = self.fetcher().telling(tagged.clone());
-        let mut end = Instant::now() + self.mmd.min(Duration::from_secs(3600)) + PATIENCE;
-        if self.outage.is_down() {
-            end += Duration::from_secs(30);
-        }
+        let end = Instant::now() + self.patience();
         loop {
-            self.tick(&mut fetcher, true, &tagged).await;
+            tokio::select! {
+                () = self.tick(&mut fetcher, true, &tagged) => (),
+                () = self.too_late(tokio::time::sleep_until(end.into())) => break,
+            }
             let settled = self.pending_scts.lock().open() == 0 && !self.outage.is_down();
             if settled || Instant::now() > end {
                 break;
@@ -333,6 +370,19 @@ impl MonitoredLog {
         self.note(lines.as_slice())
     }
 
+    /// The wait for what is still promised, and for a log that is to come back.
+    fn patience(&self) -> Duration {
+        let promised = match self.pending_scts.lock().open() {
+            0 => Duration::ZERO,
+            _ => self.mmd.min(LONGEST_MMD),
+        };
+        let down = match self.outage.is_down() && self.outage.expected() {
+            true => RETURN,
+            false => Duration::ZERO,
+        };
+        promised + down + PATIENCE
+    }
+
     /// Records the absences of a log that may be restarted, whoever noticed their end.
     fn tell_absences(&self, tagged: &TaggedRecorder) {
         if self.outage.expected() {
@@ -351,6 +401,9 @@ impl MonitoredLog {
     }
 
     fn complete(&self) -> Result<(), String> {
+        if self.cut_off.load(Ordering::Relaxed) {
+            return Err("the log did not respond in time: the audit was cut off".to_owned());
+        }
         let pending_scts = self.pending_scts.lock();
         let counts = pending_scts.counts;
         if pending_scts.open() == 0 && counts.misplaced == 0 && counts.untracked == 0 {

@@ -232,9 +232,7 @@ fn io_error(path: &Path, error: io::Error) -> RootsError {
 
 /// PEM blocks of certificates, in DER.
 pub(crate) fn certificates(text: &str) -> Result<Vec<Vec<u8>>, lucarne_mint::MintError> {
-    let blocks = pem::decode(text)?.into_iter();
-    let certificates = blocks.filter(|(label, _)| label == "CERTIFICATE");
-    Ok(certificates.map(|(_, der)| der).collect())
+    Ok(pem::certificates(text.as_bytes())?)
 }
 
 #[cfg(test)]

@@ -212,7 +212,7 @@ impl Target {
         let response = self.get("checkpoint").await?;
         if response.status != 200 {
             let said = format!("status {}: {}", response.status, excerpt(&response.body));
-            if known {
+            if known || refuses(response.status) {
                 let finding = Finding::new(checks::CHECKPOINT_SERVED, said);
                 return Err(faulty(&self.url, finding));
             }
@@ -307,11 +307,20 @@ async fn metadata(
     match parsed {
         Ok(metadata) => Ok(metadata),
         Err(_) if optional => Ok(LogMetadata::default()),
+        Err(reason) if refuses(response.status) => {
+            let finding = Finding::new(checks::METADATA_SERVED, format!("log.v3.json: {reason}"));
+            Err(faulty(url, finding))
+        }
         Err(reason) => Err(configuration(format!(
             "{}/log.v3.json: {reason}; give --origin and --log-public-key, or the URL of a static CT log",
             url.trim_end_matches('/')
         ))),
     }
+}
+
+/// Returns whether a status says that the target does not serve now, whatever was asked for.
+fn refuses(status: u16) -> bool {
+    matches!(status, 403 | 429 | 500..)
 }
 
 impl LogMetadata {

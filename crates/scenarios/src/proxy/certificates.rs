@@ -15,10 +15,9 @@ use std::sync::Arc;
 
 use lucarne_ct::Fingerprint;
 use lucarne_mint::der::{DerError, Reader, tag};
+use lucarne_net::{Trust, explain};
 use parking_lot::Mutex;
-use rustls::RootCertStore;
-use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
-use rustls::crypto::aws_lc_rs;
+use rustls::client::verify_server_name;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 
@@ -34,7 +33,7 @@ pub(super) type Findings = Vec<(&'static str, Result<(), String>)>;
 #[derive(Debug)]
 pub(super) struct Certificates {
     /// `None`: names and issuers do not matter.
-    trust: Option<RootCertStore>,
+    trust: Option<Trust>,
     once: bool,
     /// The last one of each host, and what was found: the same is not looked at twice.
     hosts: Vec<Mutex<Option<Known>>>,
@@ -57,7 +56,7 @@ pub(super) struct CertificateFindings {
 
 impl Certificates {
     /// Of so many hosts, issued by one of `trust`.
-    pub(super) fn new(hosts: usize, trust: Option<RootCertStore>, once: bool) -> Self {
+    pub(super) fn new(hosts: usize, trust: Option<Trust>, once: bool) -> Self {
         Self {
             trust,
             once,
@@ -157,26 +156,19 @@ fn verify(
     host: &str,
     leaf: &CertificateDer<'_>,
     others: &[CertificateDer<'_>],
-    trust: &RootCertStore,
+    trust: &Trust,
 ) -> (Result<(), String>, Result<(), String>) {
-    let said = |error: &dyn std::fmt::Display| format!("{host}: {error}");
+    let said = |error: rustls::Error| format!("{host}: {}", explain(&error));
     let parsed = match ParsedCertificate::try_from(leaf) {
         Ok(parsed) => parsed,
-        Err(error) => return (Err(said(&error)), Err(said(&error))),
+        Err(error) => return (Err(said(error.clone())), Err(said(error))),
     };
     let name = match ServerName::try_from(host) {
-        Ok(name) => verify_server_name(&parsed, &name).map_err(|error| said(&error)),
-        Err(error) => Err(said(&error)),
+        Ok(name) => verify_server_name(&parsed, &name).map_err(said),
+        Err(error) => Err(format!("{host}: {error}")),
     };
-    let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
-    let issuer = verify_server_cert_signed_by_trust_anchor(
-        &parsed,
-        trust,
-        others,
-        UnixTime::now(),
-        algorithms.all,
-    );
-    (name, issuer.map_err(|error| said(&error)))
+    let issuer = trust.verify(leaf, others, UnixTime::now());
+    (name, issuer.map_err(said))
 }
 
 #[cfg(test)]
@@ -207,9 +199,8 @@ mod tests {
     #[test]
     fn each_thing_that_can_be_wrong_is_a_check_of_its_own() {
         let ca = ca();
-        let mut trust = RootCertStore::empty();
         let root = CertificateDer::from(ca.cert_der().to_vec());
-        trust.add(root).unwrap();
+        let trust = Trust::none().with([root]).unwrap();
         let certificates = Certificates::new(2, Some(trust), true);
         let one = leaf(&ca, "a.test", Some(&[7]));
         let found = certificates.see(0, "a.test", &one);

@@ -37,6 +37,10 @@ impl Scenario for ProxyLoad {
         Box::new(ProxyUser::new(self.0.clone(), recorder.base()))
     }
 
+    fn purpose(&self) -> &'static str {
+        "a response through the proxy"
+    }
+
     async fn finish(&self, _: Recorder) -> Vec<Note> {
         let Some((_, certificates)) = self.0.ready() else {
             return Vec::new();

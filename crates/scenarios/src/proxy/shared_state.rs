@@ -4,9 +4,9 @@ use std::sync::{Arc, OnceLock};
 
 use lucarne_load::PrepareError;
 use lucarne_load::http::{ClientOptions, EndpointError, Tunnel};
-use rustls::RootCertStore;
+use lucarne_mint::pem;
+use lucarne_net::Trust;
 use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 
 use super::certificates::Certificates;
 use super::options::ProxyScenarioOptions;
@@ -82,28 +82,20 @@ impl SharedState {
     }
 
     /// The trusted issuer: the proxy's CA, and nobody else, if it is given.
-    pub(super) fn trust(&self) -> Result<Option<RootCertStore>, PrepareError> {
+    pub(super) fn trust(&self) -> Result<Option<Trust>, PrepareError> {
         if self.options.insecure {
             return Ok(None);
         }
         let Some(file) = &self.options.ca else {
-            return Ok(Some(RootCertStore::clone(
-                &lucarne_net::system_roots().store,
-            )));
+            return Ok(Some(Trust::system()));
         };
         let unusable = |error: &dyn std::fmt::Display| {
             let file = file.display();
             wrong(format!("cannot use the certificates in {file}: {error}"))
         };
-        let mut roots = RootCertStore::empty();
-        let certificates = CertificateDer::pem_file_iter(file).map_err(|e| unusable(&e))?;
-        for certificate in certificates {
-            let certificate = certificate.map_err(|error| unusable(&error))?;
-            roots.add(certificate).map_err(|error| unusable(&error))?;
-        }
-        match roots.is_empty() {
-            true => Err(unusable(&"there is no PEM certificate in it")),
-            false => Ok(Some(roots)),
-        }
+        let text = std::fs::read(file).map_err(|error| unusable(&error))?;
+        let certificates = pem::certificates(&text).map_err(|error| unusable(&error))?;
+        let trust = Trust::none().with(certificates.into_iter().map(CertificateDer::from));
+        trust.map(Some).map_err(|error| unusable(&error))
     }
 }

@@ -13,14 +13,19 @@
 //! - Values are taken from answers by JSON pointer or header, for the rest of the
 //!   iteration (`capture`) or of the user's life (`remember`). A request whose
 //!   values are not there is not sent; that is a failed iteration.
+//! - Bodies, headers and values come from files too (`@file`), rows of values from CSV and
+//!   JSON (`data`), whole requests from files of vegeta's (`targets`).
 //! - JSON is looked through once for all places that matter, and not built up.
 
+mod files;
 mod json_pointers;
 mod options;
 mod request;
 mod response_checks;
+mod rows;
 mod scenario;
 mod shared_state;
+mod targets;
 mod template;
 mod user;
 
@@ -29,4 +34,5 @@ pub(crate) use options::headers;
 pub use options::{
     CheckOptions, Connections, Header, Json, JsonType, Length, Pairs, RestOptions, Step,
 };
+pub use rows::{DataOptions, RowOrder, RowScope};
 pub use scenario::build;

@@ -1,5 +1,6 @@
 //! The options of `rest`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -9,8 +10,11 @@ use lucarne_settings::typed;
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use super::files;
+use super::rows::DataOptions;
 use crate::connection_options::{OfferedTls, Pause, ResolveOverride, StatusRange};
 use crate::option_values::{HttpVersion, TimeSpan, defaults};
+use crate::s3::Size;
 
 /// The requests that are sent, and how.
 #[derive(Clone, Debug, PartialEq, Args, Deserialize)]
@@ -34,13 +38,16 @@ pub struct RestOptions {
     )]
     #[serde(deserialize_with = "headers")]
     pub headers: Vec<Header>,
-    /// Body, as text
+    /// Body, as text; @FILE for the bytes of a file
     #[arg(long, value_name = "TEXT", conflicts_with = "json")]
     pub body: Option<String>,
-    /// Body, as JSON; in a plan also written as YAML
+    /// Body, as JSON; @FILE for that of a file; in a plan also written as YAML
     #[arg(long, value_name = "JSON")]
     pub json: Option<Json>,
-    /// Statuses that are right (201, 2xx) [default: 2xx]
+    /// Requests from a file in either of vegeta's formats, one after the other
+    #[arg(long, value_name = "FILE")]
+    pub targets: Option<PathBuf>,
+    /// Statuses that are right (201, 2xx) [default: 2xx; for --targets also 3xx]
     #[arg(long, value_name = "STATUS", value_delimiter = ',')]
     #[serde(deserialize_with = "typed::list")]
     pub expect: Vec<StatusRange>,
@@ -86,6 +93,9 @@ pub struct RestOptions {
     /// The most a request may take
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(60))]
     pub timeout: TimeSpan,
+    /// The largest body of a response, decoded or not
+    #[arg(long, value_name = "SIZE", default_value_t = Size(64 << 20))]
+    pub max_body: Size,
     /// The most that connecting and the TLS handshake may take together
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(10))]
     pub connect_timeout: TimeSpan,
@@ -94,6 +104,9 @@ pub struct RestOptions {
     #[serde(deserialize_with = "typed::list")]
     pub resolve: Vec<ResolveOverride>,
 
+    /// Files with rows of values by name: an iteration gets a row of each.
+    #[arg(skip)]
+    pub data: BTreeMap<String, DataOptions>,
     /// Values by name, made once an iteration.
     #[arg(skip)]
     pub vars: Pairs,
@@ -109,7 +122,7 @@ pub struct RestOptions {
 }
 
 /// Keys that only plans have.
-pub(crate) const STRUCTURED: &[&str] = &["vars", "checks", "steps", "requests"];
+pub(crate) const STRUCTURED: &[&str] = &["data", "vars", "checks", "steps", "requests"];
 
 impl Default for RestOptions {
     fn default() -> Self {
@@ -254,7 +267,7 @@ impl FromStr for Header {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
             Some((name, value)) if !name.trim().is_empty() => {
-                Ok(Self(name.trim().into(), value.trim().into()))
+                Ok(Self(name.trim().into(), files::text(value.trim())?))
             }
             _ => Err("is not a header such as Accept: text/plain".into()),
         }
@@ -280,7 +293,8 @@ pub(crate) fn headers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<
 
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
             let mut headers = Vec::new();
-            while let Some((name, value)) = map.next_entry()? {
+            while let Some((name, value)) = map.next_entry::<String, String>()? {
+                let value = files::text(&value).map_err(de::Error::custom)?;
                 headers.push(Header(name, value));
             }
             Ok(headers)
@@ -316,6 +330,7 @@ impl FromStr for Json {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        let text = &files::text(text)?;
         let value = serde_json::from_str(text);
         value
             .map(Self)

@@ -5,11 +5,16 @@ use lucarne_load::http::Response;
 use serde_json::Value;
 use url::{Position, Url};
 
+use super::files;
 use super::options::{Header, Json, Step};
 use super::response_checks::ResponseChecks;
+use super::targets::Target;
 use super::template::{Escaping, Scope, Template};
 use crate::connection_options::{Pause, StatusRange, list};
 use crate::interned::intern;
+
+/// Makes a template of the path of a URL.
+type CompilePath = fn(&str, &mut Scope) -> Result<Template, String>;
 
 /// A request as it is sent over and over again.
 #[derive(Debug)]
@@ -21,7 +26,7 @@ pub(super) struct Request {
     pub(super) method: Method,
     pub(super) path: Template,
     pub(super) headers: Vec<(String, Template)>,
-    pub(super) body: Option<Template>,
+    pub(super) body: Option<RequestBody>,
     expect: Vec<StatusRange>,
     /// The name of the check of the status.
     pub(super) status_check: &'static str,
@@ -29,6 +34,15 @@ pub(super) struct Request {
     pub(super) think_time: Option<Pause>,
     /// Its weight, and the sum of the weights before it.
     pub(super) weight: f64,
+}
+
+/// The body of a request.
+#[derive(Debug)]
+pub(super) enum RequestBody {
+    /// Written anew each time.
+    Template(Template),
+    /// The bytes of a file, as they are.
+    Bytes(Vec<u8>),
 }
 
 /// State that requests of one scenario share while they are compiled.
@@ -49,7 +63,7 @@ impl Compiler<'_> {
         step: &Step,
         forgotten: &mut Vec<usize>,
     ) -> Result<Request, String> {
-        let (server, path, shown) = self.url(&step.url)?;
+        let (server, path, shown) = self.url(&step.url, Template::compile_path)?;
         let body = self.body(step)?;
         let method = match &step.method {
             None if body.is_some() => Method::POST,
@@ -98,8 +112,49 @@ impl Compiler<'_> {
         })
     }
 
-    /// Its server, its path, and how it is shown.
-    fn url(&mut self, text: &str) -> Result<(usize, Template, String), String> {
+    /// Compiles one request of a file: nothing in it is a template.
+    pub(super) fn target(
+        &mut self,
+        target: Target,
+        expect: &[StatusRange],
+    ) -> Result<Request, String> {
+        let (server, path, shown) = self.url(&target.url, |path, _| Ok(Template::fixed(path)))?;
+        let method = Method::from_bytes(target.method.as_bytes())
+            .map_err(|_| format!("`{}` is no method of HTTP", target.method))?;
+        let name = format!("{method} {shown}");
+        let own = |Header(name, _): &&Header| {
+            let mut own = target.headers.iter();
+            own.any(|(other, _)| other.eq_ignore_ascii_case(name))
+        };
+        let of_all = self.headers.iter().filter(|header| !own(header));
+        let of_all = of_all.map(|Header(name, value)| (name.clone(), value.clone()));
+        let all = of_all.chain(target.headers.iter().cloned());
+        let headers = all.map(|(name, value)| (name, Template::fixed(&value)));
+        let expect = match expect {
+            [] => vec!["2xx".parse()?, "3xx".parse()?],
+            given => given.to_vec(),
+        };
+        Ok(Request {
+            status_check: intern(&format!("status is {}", list(&expect))),
+            headers: headers.collect(),
+            checks: ResponseChecks::compile(&name, &[], &mut self.scope)?,
+            name,
+            server,
+            method,
+            path,
+            body: target.body.map(RequestBody::Bytes),
+            expect,
+            think_time: None,
+            weight: 1.0,
+        })
+    }
+
+    /// Its server, its path as `compile` has it, and how it is shown.
+    fn url(
+        &mut self,
+        text: &str,
+        compile: CompilePath,
+    ) -> Result<(usize, Template, String), String> {
         let absolute = text.contains("://");
         let whole = match (absolute, self.base) {
             (true, _) => text.to_owned(),
@@ -135,20 +190,27 @@ impl Compiler<'_> {
             self.servers.push(origin);
             self.servers.len() - 1
         });
-        let template = Template::compile(path, Escaping::Url, &mut self.scope);
+        let template = compile(path, &mut self.scope);
         let template = template.map_err(|why| format!("url: {why}"))?;
         Ok((server, template, shown(path)))
     }
 
-    fn body(&mut self, step: &Step) -> Result<Option<Template>, String> {
+    fn body(&mut self, step: &Step) -> Result<Option<RequestBody>, String> {
+        let wrong = |why| format!("body: {why}");
         match (&step.body, &step.json) {
             (Some(_), Some(_)) => Err("body: there is `json` as well".into()),
             (None, None) => Ok(None),
-            (Some(text), None) => Template::compile(text, Escaping::Plain, &mut self.scope)
-                .map(Some)
-                .map_err(|why| format!("body: {why}")),
+            (Some(text), None) => {
+                if let Some(bytes) = files::bytes(text).map_err(wrong)? {
+                    return Ok(Some(RequestBody::Bytes(bytes)));
+                }
+                let template = Template::compile(text, Escaping::Plain, &mut self.scope);
+                template
+                    .map(|it| Some(RequestBody::Template(it)))
+                    .map_err(wrong)
+            }
             (None, Some(Json(value))) => json(value, &mut self.scope)
-                .map(Some)
+                .map(|it| Some(RequestBody::Template(it)))
                 .map_err(|why| format!("json: {why}")),
         }
     }
@@ -174,6 +236,15 @@ impl Compiler<'_> {
 }
 
 impl Request {
+    /// Its method and its name, for messages.
+    pub(super) fn shown(&self) -> String {
+        // A request without a name is called by its method and path.
+        match self.name.starts_with(self.method.as_str()) {
+            true => self.name.clone(),
+            false => format!("{} {}", self.method, self.name),
+        }
+    }
+
     /// Returns whether the answer has a status that is right.
     pub(super) fn status(&self, response: &Response) -> Result<(), String> {
         let status = response.status;

@@ -131,12 +131,12 @@ impl ResponseChecks {
     }
 
     /// Looks at an answer: `tell` hears of every check, and what is to be kept
-    /// goes into `values`. The first thing that was wrong.
+    /// goes into `values`. The first thing that was wrong, of those that `tell` says count.
     pub(super) fn look(
         &self,
         response: &Response,
         values: &mut Values,
-        mut tell: impl FnMut(&'static str, Result<(), String>),
+        mut tell: impl FnMut(&'static str, Result<(), String>) -> bool,
     ) -> Result<(), String> {
         let found = match self.pointers.is_empty() {
             true => Ok(Vec::new()),
@@ -144,10 +144,11 @@ impl ResponseChecks {
         };
         let mut first = Ok(());
         let mut heard = |name: &'static str, outcome: Result<(), String>| {
-            if let (Err(why), Ok(())) = (&outcome, &first) {
-                first = Err(format!("{name}: {why}"));
+            let why = outcome.as_ref().err().map(|why| format!("{name}: {why}"));
+            let counts = tell(name, outcome);
+            if let (Some(why), true) = (why, counts && first.is_ok()) {
+                first = Err(why);
             }
-            tell(name, outcome);
         };
         for check in &self.checks {
             let outcome = check.subject.of(response, &found);

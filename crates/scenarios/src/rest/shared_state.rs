@@ -1,5 +1,7 @@
 //! State that all users of the scenario share.
 
+use std::collections::HashSet;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -8,7 +10,9 @@ use lucarne_load::http::{Client, ClientOptions, Endpoint};
 
 use super::options::{Connections, RestOptions, Step};
 use super::request::{Compiler, Request};
-use super::template::{Escaping, SharedValues, Template};
+use super::rows::{DataOptions, Rows, Table};
+use super::template::{Escaping, Scope, SharedValues, Template, is_name};
+use super::{files, targets};
 use crate::connection_options::{ConnectionOptions, wrong};
 
 /// State that all users share.
@@ -18,6 +22,8 @@ pub(super) struct SharedState {
     pub(super) vars: Vec<(usize, Template)>,
     pub(super) requests: Vec<Request>,
     pub(super) order: Order,
+    /// Files of rows: an iteration gets a row of each.
+    pub(super) data: Vec<Rows>,
     /// Slots that are empty when an iteration begins.
     pub(super) forgotten: Vec<usize>,
     pub(super) jitter: Duration,
@@ -35,58 +41,41 @@ pub(super) enum Order {
     Steps,
     /// One of them, by weight.
     One,
+    /// One of them, in turn.
+    Turn,
 }
 
 impl SharedState {
     pub(super) fn new(options: RestOptions, seed: u64) -> Result<Self, PrepareError> {
-        let (order, steps, key) = steps(&options).map_err(wrong)?;
         let mut compiler = Compiler {
             base: options.base_url.as_deref(),
             headers: &options.headers,
             ..Compiler::default()
         };
+        let tables = tables(&options, &mut compiler.scope).map_err(wrong)?;
         let mut forgotten = Vec::new();
-        // What outlives an iteration is known to all, whoever comes first.
-        for step in &steps {
-            for (name, _) in &step.remember.0 {
-                compiler.scope.declare(name).map_err(wrong)?;
-            }
-            if order == Order::One && !step.capture.0.is_empty() {
-                let why = "`capture` lasts for one iteration, which is one request here: write `remember`";
-                return Err(wrong(format!("{key}: {why}")));
-            }
-        }
-        let mut vars = Vec::new();
-        for (name, text) in &options.vars.0 {
-            let template = Template::compile(text, Escaping::Plain, &mut compiler.scope);
-            let template = template.map_err(|why| wrong(format!("vars.{name}: {why}")))?;
-            let slot = compiler.scope.declare(name);
-            let slot = slot.map_err(|why| wrong(format!("vars: {why}")))?;
-            forgotten.push(slot);
-            vars.push((slot, template));
-        }
-        let mut requests: Vec<Request> = Vec::new();
-        for (index, step) in steps.iter().enumerate() {
-            let place = match key {
-                "" => String::new(),
-                key => format!("{key}[{index}]."),
-            };
-            let mut request = compiler
-                .request(step, &mut forgotten)
-                .map_err(|why| wrong(format!("{place}{why}")))?;
-            if requests.iter().any(|other| other.name == request.name) {
-                let name = &request.name;
-                let why = format!("{place}name: `{name}` is the name of another request");
-                return Err(wrong(why));
-            }
-            request.think_time = request.think_time.or(options.think_time);
-            request.weight += requests.last().map_or(0.0, |last| last.weight);
-            requests.push(request);
-        }
+        let targets = options
+            .targets
+            .as_ref()
+            .filter(|file| !file.as_os_str().is_empty());
+        let (order, vars, requests) = match targets {
+            Some(file) => (
+                Order::Turn,
+                Vec::new(),
+                of_file(file, &options, &mut compiler).map_err(wrong)?,
+            ),
+            None => of_plan(&options, &mut compiler, &mut forgotten)?,
+        };
+        let data = tables.into_iter().map(|(table, slots, options)| {
+            let columns = slots.into_iter().enumerate();
+            let used = columns.filter(|(_, slot)| compiler.scope.is_used(*slot));
+            Rows::new(table, used.collect(), options)
+        });
         Ok(Self {
             vars,
             requests,
             order,
+            data: data.collect(),
             forgotten,
             jitter: options.jitter.0,
             connections: options.connections,
@@ -112,6 +101,117 @@ impl SharedState {
     pub(super) fn common(&self) -> Arc<SharedValues> {
         self.common.clone()
     }
+}
+
+/// The rows of each file of `data`, with the slots of their columns.
+type Tables<'o> = Vec<(Table, Vec<usize>, &'o DataOptions)>;
+
+/// Reads the files of `data`.
+fn tables<'o>(options: &'o RestOptions, scope: &mut Scope) -> Result<Tables<'o>, String> {
+    let each = options.data.iter().map(|(name, data)| {
+        if !is_name(name) {
+            return Err(format!(
+                "data: `{name}` is not a name: letters, digits and `_`"
+            ));
+        }
+        let table = Table::read(&data.file).map_err(|why| format!("data.{name}: {why}"))?;
+        let slots = table
+            .columns
+            .iter()
+            .map(|column| scope.column(name, column));
+        let slots = slots.collect();
+        Ok((table, slots, data))
+    });
+    each.collect()
+}
+
+/// The requests of a file of vegeta's.
+fn of_file(
+    file: &Path,
+    options: &RestOptions,
+    compiler: &mut Compiler<'_>,
+) -> Result<Vec<Request>, String> {
+    /// More names than this are not told apart in reports.
+    const NAMES: usize = 1000;
+    let expected = RestOptions {
+        targets: None,
+        expect: Vec::new(),
+        ..options.clone()
+    };
+    if steps(&expected).is_ok() {
+        return Err(
+            "`targets` has the requests: `url`, `steps` and `requests` are not for it".into(),
+        );
+    }
+    let wrong = |why: String| format!("targets: {}: {why}", file.display());
+    let content = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+    let targets = targets::read(&content).map_err(wrong)?;
+    let requests = targets
+        .into_iter()
+        .map(|target| compiler.target(target, &options.expect));
+    let mut requests: Vec<Request> = requests.collect::<Result<_, _>>().map_err(wrong)?;
+    let names = requests.iter().map(|request| request.name.as_str());
+    if names.collect::<HashSet<&str>>().len() > NAMES {
+        requests
+            .iter_mut()
+            .for_each(|request| request.name = request.method.to_string());
+    }
+    for request in &mut requests {
+        request.think_time = options.think_time;
+    }
+    Ok(requests)
+}
+
+/// The order of a plan's requests, its values by slot, and its requests.
+type Compiled = (Order, Vec<(usize, Template)>, Vec<Request>);
+
+/// The requests of a plan; slots that are empty when an iteration begins go to `forgotten`.
+fn of_plan(
+    options: &RestOptions,
+    compiler: &mut Compiler<'_>,
+    forgotten: &mut Vec<usize>,
+) -> Result<Compiled, PrepareError> {
+    let (order, steps, key) = steps(options).map_err(wrong)?;
+    // What outlives an iteration is known to all, whoever comes first.
+    for step in &steps {
+        for (name, _) in &step.remember.0 {
+            compiler.scope.declare(name).map_err(wrong)?;
+        }
+        if order == Order::One && !step.capture.0.is_empty() {
+            let why =
+                "`capture` lasts for one iteration, which is one request here: write `remember`";
+            return Err(wrong(format!("{key}: {why}")));
+        }
+    }
+    let mut vars = Vec::new();
+    for (name, text) in &options.vars.0 {
+        let template = files::text(text)
+            .and_then(|text| Template::compile(&text, Escaping::Plain, &mut compiler.scope));
+        let template = template.map_err(|why| wrong(format!("vars.{name}: {why}")))?;
+        let slot = compiler.scope.declare(name);
+        let slot = slot.map_err(|why| wrong(format!("vars: {why}")))?;
+        forgotten.push(slot);
+        vars.push((slot, template));
+    }
+    let mut requests: Vec<Request> = Vec::new();
+    for (index, step) in steps.iter().enumerate() {
+        let place = match key {
+            "" => String::new(),
+            key => format!("{key}[{index}]."),
+        };
+        let mut request = compiler
+            .request(step, forgotten)
+            .map_err(|why| wrong(format!("{place}{why}")))?;
+        if requests.iter().any(|other| other.name == request.name) {
+            let name = &request.name;
+            let why = format!("{place}name: `{name}` is the name of another request");
+            return Err(wrong(why));
+        }
+        request.think_time = request.think_time.or(options.think_time);
+        request.weight += requests.last().map_or(0.0, |last| last.weight);
+        requests.push(request);
+    }
+    Ok((order, vars, requests))
 }
 
 /// The requests, in which order, and under which key they are written.
@@ -156,6 +256,7 @@ pub(super) fn one(options: &RestOptions) -> Step {
 }
 
 pub(super) fn client_options(options: RestOptions) -> Result<Arc<ClientOptions>, PrepareError> {
+    let max_body = options.max_body.0 as usize;
     let connecting = ConnectionOptions {
         http: options.http,
         insecure: options.insecure,
@@ -172,5 +273,6 @@ pub(super) fn client_options(options: RestOptions) -> Result<Arc<ClientOptions>,
         connect_timeout: options.connect_timeout,
         resolve: options.resolve,
     };
-    connecting.options()
+    let client = Arc::unwrap_or_clone(connecting.options()?);
+    Ok(Arc::new(ClientOptions { max_body, ..client }))
 }

@@ -6,7 +6,7 @@ use lucarne_load::http::{self, Body, Client, Response, kind};
 use lucarne_load::{Failure, Iteration, Recorder, Tags, VirtualUser};
 
 use super::options::Connections;
-use super::request::Request;
+use super::request::{Request, RequestBody};
 use super::shared_state::{Order, SharedState};
 use super::template::Values;
 use crate::content_coding;
@@ -23,6 +23,8 @@ pub(super) struct RestUser {
     /// One for each request.
     tags: Vec<Tags>,
     values: Values,
+    /// Its place in each of the files of rows.
+    places: Vec<u64>,
     /// Buffers that the request under way is written into.
     written: Buffers,
 }
@@ -40,12 +42,13 @@ impl VirtualUser for RestUser {
     async fn iterate(&mut self, iteration: &mut Iteration) {
         let shared = self.shared.clone();
         self.values.begin(iteration, &shared.forgotten);
+        self.take_rows(&shared);
         if !shared.jitter.is_zero() {
             let most = shared.jitter.as_nanos() as u64;
             let wait = Duration::from_nanos(self.values.random().below(most));
             iteration.postpone(wait);
             // What the plan asks for: arrivals that are not on the beat.
-            tokio::time::sleep_until(iteration.intended().into()).await;
+            iteration.pause_until(iteration.intended()).await;
         }
         for (slot, template) in &shared.vars {
             if template.is_ready(&self.values) {
@@ -57,6 +60,10 @@ impl VirtualUser for RestUser {
             Order::One => {
                 let index = self.pick(&shared);
                 self.request(&shared, index, iteration).await;
+            }
+            Order::Turn => {
+                let index = iteration.number() % shared.requests.len() as u64;
+                self.request(&shared, index as usize, iteration).await;
             }
             Order::Steps => {
                 for index in 0..shared.requests.len() {
@@ -73,12 +80,27 @@ impl VirtualUser for RestUser {
 impl RestUser {
     pub(super) fn new(shared: Arc<SharedState>, number: u64, recorder: &Recorder) -> Self {
         let tags = |request: &Request| recorder.tags(&[("op", request.name.as_str())]);
+        let mut values = Values::new(shared.common(), number);
+        let places = shared
+            .data
+            .iter()
+            .map(|rows| rows.place(number, values.random()));
         Self {
+            places: places.collect(),
             clients: shared.clients(),
             tags: shared.requests.iter().map(tags).collect(),
-            values: Values::new(shared.common(), number),
+            values,
             written: Buffers::default(),
             shared,
+        }
+    }
+
+    /// Takes the iteration's row of each file.
+    fn take_rows(&mut self, shared: &SharedState) {
+        for (rows, place) in shared.data.iter().zip(&mut self.places) {
+            for (slot, value) in rows.take(place, self.values.random()) {
+                self.values.copy(slot, value);
+            }
         }
     }
 
@@ -109,13 +131,10 @@ impl RestUser {
         let pending = iteration.pending(tags, self.clients[request.server].protocol());
         let mut response = pending.until(self.send(request)).await;
         self.judge(request, tags, &mut response, iteration);
-        if response.resent {
-            iteration.count(tags, "http_req_resent", 1);
-        }
         iteration.request(tags, &response.exchange);
         if let Some(pause) = request.think_time {
             // What the plan asks for: people and programs pause.
-            tokio::time::sleep(pause.pick(self.values.random())).await;
+            iteration.pause(pause.pick(self.values.random())).await;
         }
     }
 
@@ -131,7 +150,7 @@ impl RestUser {
             template.write(out, values);
         };
         write(&request.path, path);
-        if let Some(template) = &request.body {
+        if let Some(RequestBody::Template(template)) = &request.body {
             write(template, body);
         }
         headers.resize_with(headers.len().max(request.headers.len()), String::new);
@@ -144,8 +163,9 @@ impl RestUser {
             .map(|((name, value), written)| (name.as_str(), value.as_fixed().unwrap_or(written)))
             .collect();
         let ask = http::Request::new(&request.method, path).headers(&headers);
-        let ask = match request.body {
-            Some(_) => ask.body(Body::One(body.as_bytes())),
+        let ask = match &request.body {
+            Some(RequestBody::Template(_)) => ask.body(Body::One(body.as_bytes())),
+            Some(RequestBody::Bytes(bytes)) => ask.body(Body::One(bytes)),
             None => ask,
         };
         self.clients[request.server].send(&ask).await
@@ -163,16 +183,16 @@ impl RestUser {
         if response.exchange.outcome.is_err() {
             return;
         }
-        if let Err(how) = decode(response) {
-            let detail = format!("{} {}: {how}", request.method, request.name);
+        let most = self.shared.options.max_body as u64;
+        if let Err(how) = decode(response, most) {
+            let detail = format!("{}: {how}", request.shown());
             response.exchange.outcome = Err(Failure::new(CONTENT, detail));
             return;
         }
         let status = request.status(response);
-        let wrong = |kind, how: &String| {
-            Failure::new(kind, format!("{} {}: {how}", request.method, request.name))
-        };
+        let wrong = |kind, how: &String| Failure::new(kind, format!("{}: {how}", request.shown()));
         let outcome = match &status {
+            Err(_) if iteration.excuses(request.status_check) => Ok(()),
             Err(how) => Err(Failure::new(
                 kind::STATUS,
                 format!("{}: {how}", request.name),
@@ -182,6 +202,7 @@ impl RestUser {
                 .checks
                 .look(response, &mut self.values, |name, outcome| {
                     iteration.check(tags, name, outcome);
+                    !iteration.excuses(name)
                 })
                 .map_err(|how| wrong(CONTENT, &how)),
         };
@@ -193,20 +214,18 @@ impl RestUser {
 /// Returns whether all that a request says is known.
 fn is_ready(request: &Request, values: &Values) -> bool {
     request.path.is_ready(values)
-        && request
-            .body
-            .as_ref()
-            .is_none_or(|body| body.is_ready(values))
+        && match &request.body {
+            Some(RequestBody::Template(body)) => body.is_ready(values),
+            Some(RequestBody::Bytes(_)) | None => true,
+        }
         && request
             .headers
             .iter()
             .all(|(_, value)| value.is_ready(values))
 }
 
-/// Takes the content codings off a body, the last one first (RFC 9110 8.4).
-fn decode(response: &mut Response) -> Result<(), String> {
-    /// As long as a body may be that comes without one.
-    const MOST: u64 = 64 << 20;
+/// Takes the content codings off a body, the last one first (RFC 9110 8.4): `most` bytes of it.
+fn decode(response: &mut Response, most: u64) -> Result<(), String> {
     if response.body.is_empty() {
         return Ok(());
     }
@@ -218,9 +237,9 @@ fn decode(response: &mut Response) -> Result<(), String> {
         .filter(|coding| !coding.is_empty() && coding != "identity")
         .collect();
     for coding in codings.iter().rev() {
-        let plain = content_coding::decode(coding, &response.body, MOST)
+        let plain = content_coding::decode(coding, &response.body, most)
             .ok_or_else(|| format!("the answer is in {coding}, which is not known here"))?;
-        let plain = plain.map_err(|error| format!("the answer is not {coding}: {error}"))?;
+        let plain = plain.map_err(|error| content_coding::problem(coding, &error, most))?;
         response.body = plain.into();
     }
     Ok(())

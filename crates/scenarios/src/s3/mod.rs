@@ -8,7 +8,9 @@
 //! by cell: they meet the same weather, and never each other.
 //!
 //! - Every object is known beforehand, and every GET is compared with it byte by
-//!   byte.
+//!   byte. Its ETag, and that of HEAD, must be the one of the write.
+//! - A PUT must be acknowledged with an ETag and without an error document; some of
+//!   the objects are read back at the end. A deleted object must be gone.
 //! - `create` is a conditional PUT (`if-none-match: *`) that several clients race
 //!   for. Exactly one may win, and what it wrote must be there; which stores do
 //!   otherwise is said at the end.
@@ -16,8 +18,10 @@
 //!   signed. Signing takes place before a request's time begins.
 //! - What is written lies under a prefix of its own, and is removed at the end.
 
+mod acknowledged;
 mod conditional_put;
 mod content;
+mod keys;
 mod objects;
 mod options;
 mod scenario;

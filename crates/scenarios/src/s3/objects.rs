@@ -8,11 +8,14 @@ use lucarne_load::{Failure, PrepareError};
 use parking_lot::Mutex;
 use rusty_s3::actions::ListObjectsV2;
 
+use super::acknowledged::acknowledgement;
 use super::content::{Content, Header};
 use super::store::{S3Request, Store, wrong};
 
 /// The number of requests that go on at the same time.
 const AT_ONCE: usize = 8;
+/// The name of the check that a store takes objects before the run.
+const READY: &str = "store is ready";
 /// The number of times that a store that is not ready is asked again, a second apart.
 const PATIENCE: u32 = 30;
 
@@ -34,6 +37,12 @@ pub(super) async fn require_bucket(store: &Store, create: bool) -> Result<bool, 
                 found.status
             )));
         }
+        500.. => {
+            let status = found.status;
+            return Err(faulty(format!(
+                "{name} responds {status} to HEAD of the bucket `{bucket}`"
+            )));
+        }
         status => {
             return Err(wrong(format!(
                 "{name} answers {status} to a question for the bucket `{bucket}`: is it an S3 store?"
@@ -43,10 +52,19 @@ pub(super) async fn require_bucket(store: &Store, create: bool) -> Result<bool, 
     let made = patiently(store, S3Request::CreateBucket).await?;
     match made.exchange.outcome {
         Ok(()) => Ok(true),
+        Err(failure) if made.status >= 500 => Err(faulty(format!(
+            "the bucket `{bucket}` cannot be created at {name}: {failure}"
+        ))),
         Err(failure) => Err(wrong(format!(
             "the bucket `{bucket}` cannot be made at {name}: {failure}"
         ))),
     }
+}
+
+/// The store is not as it must be before a run.
+pub(super) fn faulty(detail: String) -> PrepareError {
+    let check = READY;
+    PrepareError::Faulty { check, detail }
 }
 
 /// Asks until the store is ready.
@@ -111,44 +129,53 @@ enum Job<'a> {
     Delete(&'a str),
 }
 
-/// Writes objects of `size` bytes.
+/// Writes objects of `size` bytes; returns the entity tag of each by its name.
 pub(super) async fn write(
     store: &Store,
     objects: &[(String, Header)],
     content: &Content,
     size: u64,
-) -> Result<(), Failure> {
+) -> Result<Vec<(String, String)>, Failure> {
     let jobs = objects
         .iter()
         .map(|(key, header)| Job::Put(key, content.parts(header, size)));
     all(store, jobs.collect()).await
 }
 
-/// Does all the jobs, several at once; stops at the first failure.
-async fn all(store: &Store, jobs: Vec<Job<'_>>) -> Result<(), Failure> {
+/// Does all the jobs, several at once; stops at the first failure. Returns the entity tags of
+/// what was written.
+async fn all(store: &Store, jobs: Vec<Job<'_>>) -> Result<Vec<(String, String)>, Failure> {
     let workers = AT_ONCE.min(jobs.len());
     let jobs = Mutex::new(jobs.into_iter());
     let workers = (0..workers).map(|_| work(store, &jobs));
-    join_all(workers).await.into_iter().collect()
+    let each: Result<Vec<_>, _> = join_all(workers).await.into_iter().collect();
+    Ok(each?.concat())
 }
 
-async fn work(store: &Store, jobs: &Mutex<std::vec::IntoIter<Job<'_>>>) -> Result<(), Failure> {
+async fn work(
+    store: &Store,
+    jobs: &Mutex<std::vec::IntoIter<Job<'_>>>,
+) -> Result<Vec<(String, String)>, Failure> {
     let mut client = client(store)?;
+    let mut written = Vec::new();
     loop {
         let job = jobs.lock().next();
-        let response = match job {
-            None => return Ok(()),
+        match job {
+            None => return Ok(written),
             Some(Job::Put(key, parts)) => {
                 let body = Body::Parts(&parts);
-                store.send(&mut client, S3Request::Put(key), body).await
+                let response = store.send(&mut client, S3Request::Put(key), body).await;
+                response.exchange.outcome.clone()?;
+                let tag = acknowledgement(&response);
+                let tag =
+                    tag.map_err(|how| Failure::new("content", format!("PUT of {key}: {how}")))?;
+                written.push((key.to_owned(), tag));
             }
             Some(Job::Delete(key)) => {
-                store
-                    .send(&mut client, S3Request::Delete(key), Body::Empty)
-                    .await
+                let deleted = store.send(&mut client, S3Request::Delete(key), Body::Empty);
+                deleted.await.exchange.outcome?;
             }
-        };
-        response.exchange.outcome?;
+        }
     }
 }
 

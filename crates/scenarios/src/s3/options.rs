@@ -39,6 +39,13 @@ pub struct S3Options {
     #[arg(long, value_name = "KEY")]
     #[serde(deserialize_with = "typed::list")]
     pub secret_key: Vec<String>,
+    /// Session token of temporary keys, in the same way [default: AWS_SESSION_TOKEN, with the access key of the environment]
+    #[arg(long, value_name = "TOKEN")]
+    #[serde(deserialize_with = "typed::list")]
+    pub session_token: Vec<String>,
+    /// Profile of ~/.aws/credentials and ~/.aws/config [default: AWS_PROFILE, or `default`, where the environment has no keys]
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
     /// Region to sign for
     #[arg(long, value_name = "NAME", default_value = "us-east-1")]
     pub region: String,
@@ -104,6 +111,8 @@ impl fmt::Debug for S3Options {
             .field("prefix", &(&self.prefix, self.keep))
             .field("access_key", &self.access_key)
             .field("secret_keys", &self.secret_key.len())
+            .field("session_tokens", &self.session_token.len())
+            .field("profile", &self.profile)
             .field("region", &(&self.region, self.style))
             .field("operations", &self.operations)
             .field("sizes", &self.sizes)

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use lucarne_load::{Note, PrepareError, Recorder, Scenario, VirtualUser};
@@ -36,6 +37,15 @@ impl Scenario for S3 {
         Box::new(S3User::new(self.0.clone(), number, recorder))
     }
 
+    fn purpose(&self) -> &'static str {
+        "an operation on an object"
+    }
+
+    fn grace(&self) -> Duration {
+        // Many objects are to be removed.
+        Duration::from_secs(600)
+    }
+
     async fn finish(&self, recorder: Recorder) -> Vec<Note> {
         let shared = &self.0;
         let mut notes = Vec::new();
@@ -48,6 +58,7 @@ impl Scenario for S3 {
             let title = "Conditional PUT".into();
             notes.push(Note { title, lines });
         }
+        shared.read_back(&recorder).await;
         if !shared.options.keep {
             notes.push(shared.tidy().await);
         }

@@ -102,11 +102,14 @@ impl Schedule {
 
     /// A user asks what to do.
     pub(super) fn turn(&self) -> Turn<'_> {
+        self.turn_at(Instant::now())
+    }
+
+    fn turn_at(&self, now: Instant) -> Turn<'_> {
         /// The sleep of a user that is not needed.
         const NAP: Duration = Duration::from_millis(100);
         /// The time between two looks whether the last request of a cell is done.
         const BLINK: Duration = Duration::from_millis(1);
-        let now = Instant::now();
         let mut state = self.state.lock();
         let state = &mut *state;
         let Some(cell) = state.cells.get(state.index) else {
@@ -178,26 +181,25 @@ mod tests {
     #[test]
     fn no_more_than_are_wanted_and_the_last_is_waited_for() {
         let schedule = Schedule::new(vec![2, 1], Duration::from_millis(30));
-        let Turn::Work(0, first) = schedule.turn() else {
+        // After the times that the users note when they are done.
+        let begin = Instant::now() + Duration::from_secs(3600);
+        let turn = |millis| schedule.turn_at(begin + Duration::from_millis(millis));
+        let Turn::Work(0, first) = turn(0) else {
             panic!("the first cell is on")
         };
-        let Turn::Work(0, second) = schedule.turn() else {
+        let Turn::Work(0, second) = turn(1) else {
             panic!("there is room for two")
         };
-        assert!(matches!(schedule.turn(), Turn::Wait(_)));
+        assert!(matches!(turn(2), Turn::Wait(_)));
         drop(second);
-        // Past the cell's end, which is what is being tested.
-        std::thread::sleep(Duration::from_millis(40));
-        assert!(matches!(schedule.turn(), Turn::Wait(_)), "one is at work");
+        assert!(matches!(turn(30), Turn::Wait(_)), "one is at work");
         first.busy(Duration::from_millis(7));
         drop(first);
-        let Turn::Work(1, last) = schedule.turn() else {
+        let Turn::Work(1, last) = turn(40) else {
             panic!("the next cell is on")
         };
         drop(last);
-        // Past the end of this one too.
-        std::thread::sleep(Duration::from_millis(40));
-        assert!(matches!(schedule.turn(), Turn::Wait(_)), "all is done");
+        assert!(matches!(turn(70), Turn::Wait(_)), "all is done");
         let progress = schedule.progress();
         assert_eq!((progress[0].most, progress[1].most), (2, 1));
         assert_eq!(progress[0].busy, Duration::from_millis(7));

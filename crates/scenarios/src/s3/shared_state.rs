@@ -1,16 +1,24 @@
 //! State that all users of the scenario share.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use lucarne_load::http::{Body, kind};
 use lucarne_load::{Note, PrepareError, Recorder, Tags};
 
+use super::acknowledged::{AcknowledgedObjects, ENTITY_TAG};
 use super::conditional_put::RaceCounts;
 use super::content::{Content, Header, header, mix};
 use super::objects;
-use super::options::{Operation, S3Options};
+use super::options::{Operation, S3Options, Size};
 use super::schedule::{Cell, Progress, Schedule};
-use super::store::{Store, wrong};
+use super::store::{S3Request, Store, wrong};
+
+/// The name of the check of an object's bytes.
+pub(super) const WRITTEN: &str = "object is what was written";
+/// Of objects larger than this, one is read back and not eight.
+const LARGE: u64 = 4 << 20;
 
 /// State that all users share.
 pub(super) struct SharedState {
@@ -24,6 +32,8 @@ pub(super) struct SharedState {
     pub(super) seed: u64,
     /// One for each store.
     pub(super) counts: Vec<RaceCounts>,
+    /// One for each store.
+    pub(super) acknowledged: Vec<AcknowledgedObjects>,
     /// The prefix of all names of this run.
     pub(super) prefix: String,
     pub(super) puts: Vec<AtomicU64>,
@@ -50,6 +60,10 @@ impl SharedState {
             racers: options.racers,
             seed,
             counts: stores.iter().map(|_| RaceCounts::default()).collect(),
+            acknowledged: stores
+                .iter()
+                .map(|_| AcknowledgedObjects::default())
+                .collect(),
             prefix: format!("{}{run:016x}/", options.prefix),
             puts: stores.iter().map(|_| AtomicU64::new(0)).collect(),
             made_bucket: stores.iter().map(|_| AtomicBool::new(false)).collect(),
@@ -108,18 +122,86 @@ impl SharedState {
         Ok(())
     }
 
-    pub(super) async fn write(
+    /// Writes objects before the run, and keeps their entity tags.
+    async fn write(
         &self,
         store: usize,
         objects: &[(String, Header)],
         size: u64,
     ) -> Result<(), PrepareError> {
-        let store = &self.stores[store];
-        let written = objects::write(store, objects, &self.content, size).await;
-        written.map_err(|failure| {
+        let name = &self.stores[store].name;
+        let written = objects::write(&self.stores[store], objects, &self.content, size).await;
+        let written = written.map_err(|failure| match failure.kind {
+            kind::STATUS | "content" => {
+                objects::faulty(format!("objects cannot be written to {name}: {failure}"))
+            }
+            _ => PrepareError::Unreachable(format!("{name}: {failure}")),
+        })?;
+        let mut seen = HashMap::new();
+        for (key, tag) in written {
+            // Smaller ones may be the same.
+            if size >= size_of::<Header>() as u64
+                && let Some(other) = seen.insert(tag.clone(), key.clone())
+            {
+                let detail = format!("{name}: {other} and {key} differ, and have the ETag {tag}");
+                let check = ENTITY_TAG;
+                return Err(PrepareError::Faulty { check, detail });
+            }
+            self.acknowledged[store].remember(&key, tag);
+        }
+        Ok(())
+    }
+
+    /// Reads back some of the objects that were written over during the run.
+    pub(super) async fn read_back(&self, recorder: &Recorder) {
+        if !self.options.operations.contains(&Operation::Put) {
+            return;
+        }
+        for (index, store) in self.stores.iter().enumerate() {
+            let Some(mut client) = store.client() else {
+                continue;
+            };
+            let tags = recorder.tags(&[("op", "read-back")]);
             let name = &store.name;
-            wrong(format!("objects cannot be written to {name}: {failure}"))
-        })
+            for &size in &self.options.sizes {
+                for (key, header) in self.some_written(index, size) {
+                    let request = S3Request::Get(&key);
+                    let response = store.send(&mut client, request, Body::Empty).await;
+                    let outcome = match &response.exchange.outcome {
+                        Err(failure) => Err(failure.to_string()),
+                        Ok(()) => self.content.compare(&response.body, &header, size.0),
+                    };
+                    if outcome.is_ok() {
+                        let tag = self.acknowledged[index].compare(&key, &response);
+                        recorder.check(
+                            tags,
+                            ENTITY_TAG,
+                            tag.map_err(|how| format!("{key}: {how}")),
+                        );
+                    }
+                    let outcome =
+                        outcome.map_err(|how| format!("{key} at {name}, read back: {how}"));
+                    recorder.check(tags, WRITTEN, outcome);
+                }
+            }
+        }
+    }
+
+    /// Some of the objects of a size that PUT has written.
+    fn some_written(&self, store: usize, size: Size) -> Vec<(String, Header)> {
+        let most = match size.0 > LARGE {
+            true => 1,
+            false => 8,
+        };
+        let cell = Cell {
+            store,
+            operation: Operation::Put,
+            size,
+            concurrency: None,
+        };
+        let all = (0..self.objects).map(|number| self.object("put", &cell, number));
+        let written = all.filter(|(key, _)| self.acknowledged[store].contains(key));
+        written.take(most).collect()
     }
 
     /// Tells how long each cell took, and what it lacked.
@@ -187,6 +269,13 @@ pub(super) fn seconds(cell: &Cell, progress: &Progress) -> Option<Duration> {
     })
 }
 
+/// Returns whether names that begin like this could be taken for those of other places: a URL
+/// with `..` in it names something else, and stores clean up slashes.
+fn leaves(prefix: &str) -> bool {
+    let parts = prefix.strip_suffix('/').unwrap_or(prefix);
+    !parts.is_empty() && parts.split('/').any(|part| matches!(part, "" | "." | ".."))
+}
+
 pub(super) fn validate(options: &S3Options) -> Result<(), PrepareError> {
     let said = [
         (options.bucket.is_empty(), "`--bucket` is empty"),
@@ -199,6 +288,10 @@ pub(super) fn validate(options: &S3Options) -> Result<(), PrepareError> {
         (
             options.concurrency.contains(&0),
             "`--concurrency` 0 is nobody",
+        ),
+        (
+            leaves(&options.prefix),
+            "`--prefix` has a part that is empty, `.` or `..`: object names would leave the bucket",
         ),
         (options.objects == 0, "`--objects` is 0"),
         (
@@ -213,5 +306,27 @@ pub(super) fn validate(options: &S3Options) -> Result<(), PrepareError> {
     match said.into_iter().find(|(said, _)| *said) {
         Some((_, message)) => Err(wrong(message)),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_stay_in_their_bucket() {
+        for (prefix, refused) in [
+            ("", false),
+            ("load/", false),
+            ("a/b-", false),
+            ("..a/", false),
+            ("../other/", true),
+            ("a/../", true),
+            ("a/./b", true),
+            ("/a", true),
+            ("a//b/", true),
+        ] {
+            assert_eq!(leaves(prefix), refused, "{prefix}");
+        }
     }
 }

@@ -12,6 +12,7 @@ use lucarne_load::{Failure, PrepareError};
 use rusty_s3::{Bucket, Credentials, S3Action, UrlStyle};
 use url::{Position, Url};
 
+use super::keys;
 use super::options::{AddressingStyle, S3Options};
 use crate::option_values::HttpVersion;
 
@@ -24,7 +25,9 @@ pub(super) struct Store {
     /// The name in reports.
     pub(super) name: String,
     pub(super) bucket: Bucket,
-    credentials: Credentials,
+    /// Set when the store is resolved, at the latest.
+    credentials: OnceLock<Credentials>,
+    profile: Option<String>,
     options: Arc<ClientOptions>,
     endpoint: OnceLock<Arc<Endpoint>>,
 }
@@ -37,6 +40,8 @@ pub(super) enum S3Request<'a> {
     Create(&'a str),
     Get(&'a str),
     Head(&'a str),
+    /// HEAD of an object that was deleted.
+    Gone(&'a str),
     Delete(&'a str),
     /// The objects whose names begin like this.
     List(&'a str),
@@ -52,7 +57,7 @@ impl S3Request<'_> {
         match self {
             S3Request::Put(_) | S3Request::Create(_) | S3Request::CreateBucket => &Method::PUT,
             S3Request::Get(_) | S3Request::List(_) => &Method::GET,
-            S3Request::Head(_) | S3Request::HeadBucket => &Method::HEAD,
+            S3Request::Head(_) | S3Request::Gone(_) | S3Request::HeadBucket => &Method::HEAD,
             S3Request::Delete(_) | S3Request::DeleteBucket => &Method::DELETE,
         }
     }
@@ -63,6 +68,8 @@ impl S3Request<'_> {
             // 409: another creator is at it (ConditionalRequestConflict).
             S3Request::Create(_) => &[200, 412, 409],
             S3Request::Delete(_) | S3Request::DeleteBucket => &[200, 204],
+            // 403: who may not list the bucket is not told that there is no such object.
+            S3Request::Gone(_) => &[200, 403, 404],
             _ => &[200],
         }
     }
@@ -75,25 +82,16 @@ impl Store {
         if count == 0 {
             return Err(wrong("`--endpoint` (`endpoint` in a plan) is missing"));
         }
-        let keys = per_store(
-            &options.access_key,
-            "access-key",
-            "AWS_ACCESS_KEY_ID",
-            count,
-        )?;
-        let secrets = per_store(
-            &options.secret_key,
-            "secret-key",
-            "AWS_SECRET_ACCESS_KEY",
-            count,
-        )?;
         let client = Arc::new(client_options(options));
-        let each = options.endpoint.iter().zip(keys).zip(secrets);
-        let stores: Vec<Self> = each
-            .map(|((text, key), secret)| {
-                Self::new(text, Credentials::new(key, secret), options, client.clone())
-            })
-            .collect::<Result<_, _>>()?;
+        let keys = keys::given(options, &|name| std::env::var(name).ok())?;
+        let mut stores = Vec::new();
+        for (number, text) in options.endpoint.iter().enumerate() {
+            let store = Self::new(text, options, client.clone())?;
+            if let Some(keys) = keys.get(number) {
+                let _ = store.credentials.set(keys.clone());
+            }
+            stores.push(store);
+        }
         for (index, store) in stores.iter().enumerate() {
             if stores[..index].iter().any(|other| other.name == store.name) {
                 return Err(wrong(format!(
@@ -107,7 +105,6 @@ impl Store {
 
     fn new(
         text: &str,
-        credentials: Credentials,
         options: &S3Options,
         client: Arc<ClientOptions>,
     ) -> Result<Self, PrepareError> {
@@ -133,14 +130,20 @@ impl Store {
         Ok(Self {
             name,
             bucket,
-            credentials,
+            credentials: OnceLock::new(),
+            profile: options.profile.clone().filter(|name| !name.is_empty()),
             options: client,
             endpoint: OnceLock::new(),
         })
     }
 
-    /// Looks up its address.
+    /// Looks up its address, and its keys if they were not given.
     pub(super) async fn resolve(&self) -> Result<(), PrepareError> {
+        if self.credentials.get().is_none() {
+            let _ = self
+                .credentials
+                .set(keys::find(self.profile.as_deref()).await?);
+        }
         let origin = &self.bucket.base_url()[..Position::BeforePath];
         let endpoint = Endpoint::resolve(origin, &self.options).await;
         let endpoint = endpoint.map_err(|error| match error {
@@ -180,8 +183,13 @@ impl Store {
         response
     }
 
+    /// The keys that the store was resolved with.
+    fn credentials(&self) -> &Credentials {
+        self.credentials.get_or_init(|| Credentials::new("", ""))
+    }
+
     fn sign(&self, request: S3Request<'_>) -> Url {
-        let (bucket, key) = (&self.bucket, Some(&self.credentials));
+        let (bucket, key) = (&self.bucket, self.credentials.get());
         match request {
             S3Request::Put(object) => bucket.put_object(key, object).sign(VALID),
             S3Request::Create(object) => {
@@ -190,7 +198,9 @@ impl Store {
                 put.sign(VALID)
             }
             S3Request::Get(object) => bucket.get_object(key, object).sign(VALID),
-            S3Request::Head(object) => bucket.head_object(key, object).sign(VALID),
+            S3Request::Head(object) | S3Request::Gone(object) => {
+                bucket.head_object(key, object).sign(VALID)
+            }
             S3Request::Delete(object) => bucket.delete_object(key, object).sign(VALID),
             S3Request::List(prefix) => {
                 let mut list = bucket.list_objects_v2(key);
@@ -198,23 +208,29 @@ impl Store {
                 list.sign(VALID)
             }
             S3Request::HeadBucket => bucket.head_bucket(key).sign(VALID),
-            S3Request::CreateBucket => bucket.create_bucket(&self.credentials).sign(VALID),
-            S3Request::DeleteBucket => bucket.delete_bucket(&self.credentials).sign(VALID),
+            S3Request::CreateBucket => self.bucket.create_bucket(self.credentials()).sign(VALID),
+            S3Request::DeleteBucket => self.bucket.delete_bucket(self.credentials()).sign(VALID),
         }
     }
 }
 
 /// The failure of an answer that was not expected: the status, and S3's own code.
 fn unexpected(request: S3Request<'_>, response: &Response) -> Failure {
-    let body = String::from_utf8_lossy(&response.body);
-    let code = body
-        .split_once("<Code>")
-        .and_then(|(_, rest)| rest.split_once("</Code>"))
-        .map_or("", |(code, _)| code);
+    let code = error_code(&response.body).unwrap_or_default();
     let method = request.method();
     let status = response.status;
     let detail = format!("{status} {code}");
     Failure::new(kind::STATUS, format!("{} to {method}", detail.trim_end()))
+}
+
+/// S3's code in an error document; `None` if `body` is not one.
+pub(super) fn error_code(body: &[u8]) -> Option<String> {
+    let body = String::from_utf8_lossy(body);
+    let (_, error) = body.split_once("<Error")?;
+    let code = error
+        .split_once("<Code>")
+        .and_then(|(_, rest)| rest.split_once("</Code>"));
+    Some(code.map_or("without a code", |(code, _)| code).to_owned())
 }
 
 fn client_options(options: &S3Options) -> ClientOptions {
@@ -233,34 +249,6 @@ fn client_options(options: &S3Options) -> ClientOptions {
         resolve: resolve.collect(),
         max_body: 1 << 30,
         ..ClientOptions::default()
-    }
-}
-
-/// One value for each store: one for all, one each, or what the environment says.
-fn per_store(
-    values: &[String],
-    flag: &str,
-    variable: &str,
-    stores: usize,
-) -> Result<Vec<String>, PrepareError> {
-    // A plan's `${NAME:-}` gives an empty text.
-    match values {
-        [] => {}
-        [one] if one.is_empty() => {}
-        [one] => return Ok(vec![one.clone(); stores]),
-        many if many.len() == stores => return Ok(many.to_vec()),
-        many => {
-            return Err(wrong(format!(
-                "`--{flag}` is given {} times for {stores} stores: once, or once for each",
-                many.len()
-            )));
-        }
-    }
-    match std::env::var(variable) {
-        Ok(value) if !value.is_empty() => Ok(vec![value; stores]),
-        _ => Err(wrong(format!(
-            "there is no key to sign with: give `--{flag}` or set {variable}"
-        ))),
     }
 }
 

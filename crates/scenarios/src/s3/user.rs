@@ -4,11 +4,12 @@ use async_trait::async_trait;
 use lucarne_load::http::{Body, Client, Response};
 use lucarne_load::{Failure, Iteration, Recorder, Tags, VirtualUser};
 
+use super::acknowledged::{ACKNOWLEDGED, ENTITY_TAG, acknowledgement, no_error};
 use super::conditional_put;
 use super::content::{Header, header, mix};
 use super::options::Operation;
 use super::schedule::{ActiveUser, Cell, Turn};
-use super::shared_state::SharedState;
+use super::shared_state::{SharedState, WRITTEN};
 use super::store::{S3Request, Store};
 
 /// One user: a connection to each store, and what it needs to race with itself.
@@ -41,7 +42,10 @@ impl VirtualUser for S3User {
             Turn::Work(cell, at_work) => self.work(cell, iteration, Some(at_work)).await,
             // Until this user's turn comes. Nothing is recorded: the next iteration begins, and
             // counts, later.
-            Turn::Wait(time) => tokio::time::sleep(time).await,
+            Turn::Wait(time) => {
+                iteration.idle();
+                iteration.pause(time).await;
+            }
         }
     }
 }
@@ -84,10 +88,11 @@ impl S3User {
         let (key, header) = shared.object("put", cell, number);
         let parts = shared.content.parts(&header, cell.size.0);
         let pending = iteration.pending(tags, self.clients[cell.store].protocol());
-        let response = pending
+        let mut response = pending
             .until(self.send(cell.store, S3Request::Put(&key), Body::Parts(&parts)))
             .await;
-        if response.exchange.outcome.is_ok() {
+        if let Some(tag) = acknowledged(iteration, tags, &key, &mut response) {
+            shared.acknowledged[cell.store].remember(&key, tag);
             iteration.count(tags, OBJECT_BYTES, cell.size.0);
         }
         record(iteration, tags, &response);
@@ -108,13 +113,25 @@ impl S3User {
             .await;
         if response.exchange.outcome.is_ok() {
             let outcome = verify(&shared, cell, &response, &header);
-            if let Err(how) = &outcome {
-                let detail = format!("{key} is not what was written: {how}");
-                response.exchange.outcome = Err(Failure::new("content", detail));
-            } else {
-                iteration.count(tags, OBJECT_BYTES, response.body.len() as u64);
+            let tag = shared.acknowledged[cell.store].compare(&key, &response);
+            let counted = [(WRITTEN, &outcome), (ENTITY_TAG, &tag)];
+            let counted = counted
+                .into_iter()
+                .filter(|(check, _)| !iteration.excuses(check));
+            match counted
+                .map(|(_, outcome)| outcome.as_ref())
+                .find(|it| it.is_err())
+            {
+                None | Some(Ok(_)) => {
+                    iteration.count(tags, OBJECT_BYTES, response.body.len() as u64)
+                }
+                Some(Err(how)) => {
+                    let detail = format!("{key} is not what was written: {how}");
+                    response.exchange.outcome = Err(Failure::new("content", detail));
+                }
             }
-            iteration.check(tags, "object is what was written", outcome);
+            iteration.check(tags, WRITTEN, outcome);
+            iteration.check(tags, ENTITY_TAG, tag);
         }
         record(iteration, tags, &response);
     }
@@ -132,11 +149,12 @@ impl S3User {
         let parts = shared.content.parts(&header, cell.size.0);
         let protocol = self.clients[cell.store].protocol();
         let pending = iteration.pending(self.aside, protocol);
-        let put = pending
+        let mut put = pending
             .until(self.send(cell.store, S3Request::Put(&key), Body::Parts(&parts)))
             .await;
+        let written = acknowledged(iteration, self.aside, &key, &mut put);
         record(iteration, self.aside, &put);
-        if put.exchange.outcome.is_err() {
+        if written.is_none() {
             return;
         }
         let pending = iteration.pending(tags, protocol);
@@ -147,6 +165,36 @@ impl S3User {
         if let Some(at_work) = at_work {
             at_work.busy(took(&response));
         }
+        if response.exchange.outcome.is_ok() {
+            self.confirm_deletion(cell, &key, &response, tags, iteration)
+                .await;
+        }
+    }
+
+    /// Looks whether an object is gone that the store says it has deleted.
+    async fn confirm_deletion(
+        &mut self,
+        cell: &Cell,
+        key: &str,
+        deleted: &Response,
+        tags: Tags,
+        iteration: &mut Iteration,
+    ) {
+        let pending = iteration.pending(self.aside, self.clients[cell.store].protocol());
+        let response = pending
+            .until(self.send(cell.store, S3Request::Gone(key), Body::Empty))
+            .await;
+        record(iteration, self.aside, &response);
+        let outcome = match response.status {
+            404 => no_error(deleted),
+            200 => Err("it is still there".to_owned()),
+            _ => return, // no verdict
+        };
+        iteration.check(
+            tags,
+            DELETED,
+            outcome.map_err(|how| format!("{key}: {how}")),
+        );
     }
 
     /// Races with itself for a new object, and looks who has won.
@@ -218,13 +266,31 @@ impl S3User {
     }
 }
 
-/// Records a request, and whether it took two.
 fn record(iteration: &mut Iteration, tags: Tags, response: &Response) {
-    if response.resent {
-        iteration.count(tags, "http_req_resent", 1);
-    }
     iteration.request(tags, &response.exchange);
 }
+
+/// The entity tag of a PUT that was acknowledged. One that was not is a failed request.
+fn acknowledged(
+    iteration: &Iteration,
+    tags: Tags,
+    key: &str,
+    response: &mut Response,
+) -> Option<String> {
+    response.exchange.outcome.as_ref().ok()?;
+    let tag = acknowledgement(response).map_err(|how| format!("PUT of {key}: {how}"));
+    if let Err(how) = &tag
+        && !iteration.excuses(ACKNOWLEDGED)
+    {
+        response.exchange.outcome = Err(Failure::new("content", how.clone()));
+    }
+    let outcome = tag.as_ref().map(|_| ()).map_err(Clone::clone);
+    iteration.check(tags, ACKNOWLEDGED, outcome);
+    tag.ok()
+}
+
+/// The name of the check that a deleted object is gone.
+const DELETED: &str = "object is deleted";
 
 /// The counter of payload bytes.
 const OBJECT_BYTES: &str = "object_bytes";

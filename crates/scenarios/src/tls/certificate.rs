@@ -191,6 +191,6 @@ fn said(error: &rustls::Error) -> String {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
             "it comes from an issuer that is not trusted: name its root (`ca`)".into()
         }
-        error => error.to_string(),
+        error => lucarne_net::explain(error),
     }
 }

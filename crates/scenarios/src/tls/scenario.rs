@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use lucarne_load::http::Trust;
+use lucarne_load::http::trust;
 use lucarne_load::{Note, PrepareError, Recorder, Scenario, VirtualUser};
 
 use super::certificate::Examiner;
@@ -30,7 +30,7 @@ impl Scenario for TlsLoad {
         let name = endpoint.tls.as_ref().map(|(_, name)| name.clone());
         let trust = match (name, shared.options.insecure) {
             (Some(name), false) => {
-                let trust = Trust::load(shared.options.ca.as_deref());
+                let trust = trust(shared.options.ca.as_deref());
                 Some((name, trust.map_err(|error| wrong(error.to_string()))?))
             }
             _ => None,
@@ -45,6 +45,13 @@ impl Scenario for TlsLoad {
 
     fn user(&self, number: u64, recorder: &Recorder) -> Box<dyn VirtualUser> {
         Box::new(TlsUser::new(self.0.clone(), number, recorder))
+    }
+
+    fn purpose(&self) -> &'static str {
+        match self.0.request {
+            Some(_) => "a response",
+            None => "a TLS handshake",
+        }
     }
 
     async fn finish(&self, _: Recorder) -> Vec<Note> {

@@ -1,5 +1,4 @@
 //! The ACME scenario against Pebble, which `scripts/install-test-tools` builds.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -118,8 +117,10 @@ fn whole_enrolments_with_nonces_refused() {
             "certificate_names",
             "certificate_key",
             "certificate_chain",
+            "certificate_type",
             "renewal_info",
             "revocation",
+            "revoked",
             "enrolled",
         ],
     );

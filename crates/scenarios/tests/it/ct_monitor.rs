@@ -1,5 +1,4 @@
 //! A log in memory that does one thing wrong, and what the monitor calls it.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
 use std::sync::Arc;

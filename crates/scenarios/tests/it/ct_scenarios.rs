@@ -1,5 +1,4 @@
 //! `ct-write` and `ct-read` against a real log behind a real listener.
-#![allow(clippy::unwrap_used)]
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -13,6 +12,7 @@ use lucarne_log::{Clock, Log, LogConfig, Metrics, State};
 use lucarne_scenarios::ct::{self, Issuers, Roots};
 use lucarne_scenarios::option_values::{HttpVersion, Ratio, TimeSpan};
 use lucarne_storage::memory::{MemoryAssets, MemoryLock};
+use lucarne_testkit::until;
 use prometheus_client::registry::Registry;
 use tempfile::TempDir;
 use tokio::sync::oneshot;
@@ -66,7 +66,7 @@ impl Logs {
     async fn restart(&mut self, away: Duration) {
         self.stop.take().unwrap().send(()).unwrap();
         self.served.take().unwrap().await.unwrap();
-        // The outage itself.
+        // The outage itself: this long at least.
         tokio::time::sleep(away).await;
         let listener = Listener::bind(&self.address.to_string()).await.unwrap();
         self.serve(listener);
@@ -105,6 +105,7 @@ fn config(name: &str, address: SocketAddr, directory: &Path) -> LogConfig {
         origin: format!("{address}/{name}"),
         submission_prefix: format!("http://{address}/{name}/"),
         monitoring_prefix: format!("http://{address}/{name}/"),
+        also_at: None,
         key: LogKey::from_seed(&seed).unwrap().into(),
         policy: Policy::default(),
         verification: Arc::default(),
@@ -130,14 +131,11 @@ async fn open(config: LogConfig, roots: &str) -> Arc<Log> {
     Log::create(&config, &assets, &lock).await.unwrap();
     let metrics = Metrics::register(&mut Registry::default());
     let log = Log::start(config, roots, Arc::new(assets), Arc::new(lock), &metrics);
-    for _ in 0..1000 {
-        if log.published().is_some() && log.state() == State::Running {
-            return log;
-        }
-        // Polled, with an end.
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("the log never began: {:?}", log.state());
+    until("the log begins", || {
+        log.published().is_some() && log.state() == State::Running
+    })
+    .await;
+    log
 }
 
 /// Runs a scenario: so many users, so many iterations each. How many failed,
@@ -275,8 +273,9 @@ async fn promises_hold_over_a_restart() {
         let scenario = Arc::clone(&scenario);
         async move { run(&scenario, 4, 400).await }
     });
-    // Into the middle of the load, which takes seconds.
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    // Into the middle of the load.
+    let log = site.logs[0].clone();
+    until("some are logged", || log.published().unwrap().size > 100).await;
     site.restart(Duration::from_secs(1)).await;
     let (failed, notes) = running.await.unwrap();
     let text = said(&notes);

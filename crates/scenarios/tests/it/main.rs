@@ -5,6 +5,8 @@ mod acme;
 mod api;
 mod ct_monitor;
 mod ct_scenarios;
+mod demands;
+mod files;
 mod liar;
 mod proxy;
 mod rest_tls;

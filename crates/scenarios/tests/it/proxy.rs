@@ -1,5 +1,4 @@
 //! The proxy scenario against small intercepting proxies, right and wrong.
-#![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,17 +1,20 @@
 //! The S3 scenario against real object stores, and against one that lies.
 //! `scripts/install-test-tools` builds the real ones.
-#![allow(clippy::unwrap_used)]
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lucarne_load::summary::Series;
-use lucarne_load::{ExecutorConfig, Metric, Outcome, PrepareError, Run, ScenarioConfig, Verdict};
+use lucarne_load::{
+    ExecutorConfig, Metric, Outcome, PrepareError, Run, Scenario, ScenarioConfig, Verdict,
+};
 use lucarne_scenarios::connection_options::ResolveOverride;
 use lucarne_scenarios::option_values::TimeSpan;
 use lucarne_scenarios::s3::{self, AddressingStyle, Operation, S3Options, Size};
 use lucarne_testkit::ObjectStore;
+
+use crate::liar::{Liar, Lie};
 
 use Operation::{Create, Delete, Get, Head, Put};
 
@@ -35,8 +38,16 @@ fn run(options: S3Options, users: u64, seconds: u64) -> Outcome {
         duration: Duration::from_secs(seconds),
         iterations: None,
     };
+    with_demands(executor, scenario)
+}
+
+/// A run that says nothing of what must hold: what the scenario demands by itself does.
+fn with_demands(executor: ExecutorConfig, scenario: Arc<dyn Scenario>) -> Outcome {
     let run = Run {
-        scenarios: vec![ScenarioConfig::new("store", executor, scenario)],
+        scenarios: vec![ScenarioConfig {
+            demands: lucarne_scenarios::scenario("s3").unwrap().thresholds(),
+            ..ScenarioConfig::new("store", executor, scenario)
+        }],
         ..Run::default()
     };
     run.start().wait()
@@ -83,7 +94,7 @@ fn every_cell_of_two_stores_in_one_run() {
     let summary = &outcome.summary;
     assert_eq!(
         outcome.verdict,
-        Verdict::Unjudged,
+        Verdict::Passed,
         "{:?} {:?}",
         summary.errors,
         summary.checks
@@ -159,7 +170,7 @@ fn either_style_of_address_and_a_bucket_that_stays() {
             "{:?}",
             outcome.summary.errors
         );
-        assert_eq!(outcome.verdict, Verdict::Unjudged);
+        assert_eq!(outcome.verdict, Verdict::Passed);
         assert!(note(&outcome, "Tidying up").is_empty());
 
         // Another run takes the bucket as it is, and leaves it.
@@ -193,11 +204,8 @@ fn a_fixed_rate_does_everything_in_turn() {
         duration: Duration::from_secs(3),
         options: Default::default(),
     };
-    let run = Run {
-        scenarios: vec![ScenarioConfig::new("store", executor, scenario)],
-        ..Run::default()
-    };
-    let outcome = run.start().wait();
+    let outcome = with_demands(executor, scenario);
+    assert_eq!(outcome.verdict, Verdict::Passed);
     assert!(
         outcome.summary.errors.is_empty(),
         "{:?}",
@@ -264,29 +272,39 @@ fn what_keeps_a_run_from_beginning_is_said() {
     assert!(matches!(told(nowhere), PrepareError::Unreachable(_)));
 }
 
-/// A store that does not honour conditions and serves other bytes than it was
-/// sent is found out, and every fault has its name.
-#[test]
-fn a_store_that_lies_is_found_out() {
-    let liar = crate::liar::Liar::start();
-    let options = S3Options {
+/// Small objects at a store that does one thing wrong.
+fn at_liar(liar: &Liar, operations: &[Operation]) -> S3Options {
+    S3Options {
         endpoint: vec![format!("liar=http://{}", liar.address)],
         access_key: vec!["any".into()],
         secret_key: vec!["any".into()],
-        operations: vec![Get, Create],
+        operations: operations.to_vec(),
         sizes: vec![Size(100)],
         concurrency: vec![1],
         objects: 4,
         cell_duration: TimeSpan(Duration::from_millis(300)),
         ..S3Options::default()
-    };
-    let outcome = run(options, 1, 2);
-    let fails = |name: &str| {
-        let mut checks = outcome.summary.checks.iter();
-        let check = checks.find(|check| check.name == name).unwrap();
-        assert_eq!(check.passes, 0, "{check:?}");
-        check.details[0].clone()
-    };
+    }
+}
+
+/// The first detail of a check that never passed.
+#[track_caller]
+fn always_fails(outcome: &Outcome, name: &str) -> String {
+    let mut checks = outcome.summary.checks.iter();
+    let check = checks.find(|check| check.name == name && check.fails > 0);
+    let check = check.unwrap_or_else(|| panic!("no {name} in {:#?}", outcome.summary.checks));
+    assert_eq!(check.passes, 0, "{check:?}");
+    check.details[0].clone()
+}
+
+/// A store that does not honour conditions and serves other bytes than it was
+/// sent is found out, and every fault has its name.
+#[test]
+fn a_store_that_lies_is_found_out() {
+    let liar = Liar::start(Lie::Bytes);
+    let outcome = run(at_liar(&liar, &[Get, Create]), 1, 2);
+    assert_eq!(outcome.verdict, Verdict::Crossed);
+    let fails = |name| always_fails(&outcome, name);
     assert!(fails("object is what was written").contains("differs from byte 50"));
     assert!(fails("one creator wins").contains("4 of 4 creators"));
     let kinds: Vec<_> = outcome
@@ -299,6 +317,84 @@ fn a_store_that_lies_is_found_out() {
     let verdict = &note(&outcome, "Conditional PUT")[0];
     assert!(verdict.starts_with("liar: NOT ATOMIC"), "{verdict}");
     assert!(liar.is_empty(), "everything was removed");
+}
+
+#[test]
+fn every_lie_fails_a_check() {
+    for (lie, operation, check, detail) in [
+        (
+            Lie::ErrorDocument,
+            Put,
+            "write is acknowledged",
+            "the error InternalError",
+        ),
+        (
+            Lie::Forgets,
+            Put,
+            "object is what was written",
+            "read back: status: 404",
+        ),
+        (
+            Lie::KeepsDeleted,
+            Delete,
+            "object is deleted",
+            "it is still there",
+        ),
+        (
+            Lie::OtherTag,
+            Get,
+            "ETag is that of the write",
+            "expected the ETag",
+        ),
+        (
+            Lie::OtherTag,
+            Head,
+            "ETag is that of the write",
+            "expected the ETag",
+        ),
+    ] {
+        let liar = Liar::start(lie);
+        let outcome = run(at_liar(&liar, &[operation]), 1, 2);
+        assert_eq!(outcome.verdict, Verdict::Crossed, "{lie:?}");
+        let told = always_fails(&outcome, check);
+        assert!(told.contains(detail), "{lie:?}: {told}");
+    }
+}
+
+/// One object in 150 is damaged: less than failed requests may be, and too many all the same.
+#[test]
+fn a_rare_lie_is_not_outvoted() {
+    let liar = Liar::start(Lie::RarelyShort);
+    let options = S3Options {
+        mixed: true,
+        ..at_liar(&liar, &[Get])
+    };
+    let executor = ExecutorConfig::ConstantVus {
+        vus: 1,
+        duration: Duration::from_secs(60),
+        iterations: Some(400),
+    };
+    let outcome = with_demands(executor, s3::build(options, 7).unwrap());
+    let crossed = outcome.summary.thresholds.iter().filter(|it| !it.passed);
+    let crossed: Vec<_> = crossed.map(|it| it.metric.as_str()).collect();
+    assert_eq!(
+        (outcome.verdict, &crossed[..]),
+        (Verdict::Crossed, &["checks"][..])
+    );
+}
+
+/// Objects without an ETag, or all with the same, are noticed before the run.
+#[test]
+fn entity_tags_are_checked_before_the_run() {
+    for (lie, check) in [
+        (Lie::NoTag, "store is ready"),
+        (Lie::OneTag, "ETag is that of the write"),
+    ] {
+        let liar = Liar::start(lie);
+        let outcome = run(at_liar(&liar, &[Get]), 1, 1);
+        assert_eq!(outcome.verdict, Verdict::Crossed, "{:?}", outcome.error);
+        always_fails(&outcome, check);
+    }
 }
 
 #[test]

@@ -135,7 +135,8 @@ fn garbage_is_answered_or_cut_off() {
 fn slow_and_many_peers_do_not_keep_it_from_others() {
     let signer = Signer::start(vec![myself()]);
     let whole = signer.request(Wish::Last).encode();
-    let mut slow: Vec<UnixStream> = (0..MOST_CONNECTIONS - 1)
+    let started = Instant::now();
+    let mut slow: Vec<UnixStream> = (0..CONNECTIONS_PER_LOG - 1)
         .map(|_| signer.connect())
         .collect();
     for stream in &mut slow {
@@ -146,9 +147,17 @@ fn slow_and_many_peers_do_not_keep_it_from_others() {
     // One too many is not answered.
     let mut last = signer.connect();
     let _ = last.write_all(&whole);
-    assert!(response(&mut last).is_err());
+    // Unless the machine is so busy that a slow one has been cut off already.
+    assert!(response(&mut last).is_err() || started.elapsed() >= PATIENCE);
     // Who does not come to the end of a request is cut off.
-    let started = Instant::now();
-    assert!(response(&mut slow[0]).is_err());
-    assert!(started.elapsed() < 2 * PATIENCE);
+    let guard = Some(Duration::from_secs(60));
+    slow[0].set_read_timeout(guard).unwrap();
+    let cut = response(&mut slow[0]).unwrap_err().kind();
+    assert!(
+        matches!(
+            cut,
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset
+        ),
+        "{cut}"
+    );
 }

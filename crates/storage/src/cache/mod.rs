@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use self::disk::Disk;
-use crate::{Asset, AssetError, Assets, ForReader, Observer, Stats};
+use crate::{Asset, AssetError, Assets, ForReader, Observer, Repairs, Stats};
 
 /// Assets of which readers get what never changes from a directory, bounded in
 /// bytes, as soon as somebody has asked for it once.
@@ -61,6 +61,13 @@ fn is_immutable(path: &str) -> bool {
 }
 
 #[async_trait]
+impl Repairs for CachedAssets {
+    async fn replace(&self, asset: Asset) -> Result<Option<String>, AssetError> {
+        self.assets.replace(asset).await
+    }
+}
+
+#[async_trait]
 impl Assets for CachedAssets {
     async fn stage(&self, new_size: u64, record: Bytes) -> Result<(), AssetError> {
         self.assets.stage(new_size, record).await
@@ -70,8 +77,20 @@ impl Assets for CachedAssets {
         self.assets.staged().await
     }
 
+    async fn staged_beyond(&self, size: u64) -> Result<Vec<Bytes>, AssetError> {
+        self.assets.staged_beyond(size).await
+    }
+
     async fn publish(&self, assets: Vec<Asset>) -> Result<(), AssetError> {
         self.assets.publish(assets).await
+    }
+
+    async fn confirm_published(&self) -> Result<(), AssetError> {
+        self.assets.confirm_published().await
+    }
+
+    fn others(&self) -> Option<String> {
+        self.assets.others()
     }
 
     async fn settle(&self, size: u64) -> Result<(), AssetError> {
@@ -123,6 +142,10 @@ impl Assets for CachedAssets {
 
     async fn partials(&self, tile_path: &str) -> Result<Vec<u16>, AssetError> {
         self.assets.partials(tile_path).await
+    }
+
+    async fn beside(&self, tile_path: &str) -> Result<Option<Vec<String>>, AssetError> {
+        self.assets.beside(tile_path).await
     }
 
     async fn headroom(&self) -> Result<Option<u64>, AssetError> {

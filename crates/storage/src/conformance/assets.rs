@@ -260,6 +260,28 @@ pub async fn partials_are_listed_in_order(backend: Backend<'_>) {
     assert_eq!(widths, [9, 20, 100, 255]);
 }
 
+/// Files and directories of one directory, and nothing of others.
+pub async fn a_directory_of_tiles_is_listed(backend: Backend<'_>) {
+    let assets = backend.open().await;
+    for path in [
+        "tile/0/x001/000",
+        "tile/0/x001/000.p/7",
+        "tile/0/x001/999",
+        "tile/0/x0010/5",
+        "tile/0/001",
+    ] {
+        publish(&*assets, path, b"x").await;
+    }
+    let list = async |tile| {
+        let mut names = assets.beside(tile).await.unwrap().unwrap();
+        names.sort();
+        names
+    };
+    assert_eq!(list("tile/0/x001/123").await, ["000", "000.p", "999"]);
+    assert_eq!(list("tile/0/000").await, ["001", "x001", "x0010"]);
+    assert!(list("tile/1/000").await.is_empty());
+}
+
 /// Only those of the tiles named, and never the full tile.
 pub async fn partials_of_full_tiles_are_removed(backend: Backend<'_>) {
     let assets = backend.open().await;

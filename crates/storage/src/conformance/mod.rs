@@ -84,6 +84,7 @@ macro_rules! assets_conformance {
             paths_outside_are_refused
             one_bad_path_publishes_nothing
             partials_are_listed_in_order
+            a_directory_of_tiles_is_listed
             partials_of_full_tiles_are_removed
             a_removed_partial_can_be_published_again
             many_files_at_once

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::{Asset, AssetError, Assets, PosixAssets, Stats};
+use crate::{Asset, AssetError, Assets, PosixAssets, Repairs, Stats};
 
 /// The fate of a file that was written but not settled when the power fails. All of
 /// these happen on real file systems; which one, nobody knows.
@@ -123,6 +123,13 @@ fn newest_segment(directory: &Path) -> Option<PathBuf> {
 }
 
 #[async_trait]
+impl Repairs for PowerLoss {
+    async fn replace(&self, asset: Asset) -> Result<Option<String>, AssetError> {
+        self.inner.replace(asset).await
+    }
+}
+
+#[async_trait]
 impl Assets for PowerLoss {
     async fn stage(&self, new_size: u64, record: Bytes) -> Result<(), AssetError> {
         self.inner.stage(new_size, record).await
@@ -166,6 +173,10 @@ impl Assets for PowerLoss {
 
     async fn partials(&self, tile_path: &str) -> Result<Vec<u16>, AssetError> {
         self.inner.partials(tile_path).await
+    }
+
+    async fn beside(&self, tile_path: &str) -> Result<Option<Vec<String>>, AssetError> {
+        self.inner.beside(tile_path).await
     }
 
     async fn headroom(&self) -> Result<Option<u64>, AssetError> {

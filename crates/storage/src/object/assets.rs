@@ -4,6 +4,7 @@ mod checkpoint;
 mod repairs;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use self::checkpoint::Published;
 use super::http::{Immutable, Tries};
 use super::journal::{self, Journal, Name};
 use super::{ObjectStoreConfig, RequestPolicy, failure};
+use crate::file::{check_length, max_file_bytes};
 use crate::{
     Asset, AssetError, AssetKind, Assets, JournalContents, Observer, StagedRecord, Stats, path,
 };
@@ -167,7 +169,18 @@ impl ObjectAssets {
         let key = self.key(path)?;
         let mut options = GetOptions::default();
         options.extensions.insert(Tries::default());
-        let read = async { store.get_opts(&key, options).await?.bytes().await };
+        let found = store.get_opts(&key, options).await;
+        if let Ok(found) = &found
+            && let Err(problem) = check_length(found.meta.size, max_file_bytes(path))
+        {
+            let unfit = io::Error::new(io::ErrorKind::InvalidData, problem);
+            return Err(AssetError::io(
+                "read",
+                format!("{path} in {}", self.location),
+                unfit,
+            ));
+        }
+        let read = async { found?.bytes().await };
         match read.await {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if failure::is_absent(&error) => Ok(None),
@@ -206,6 +219,30 @@ impl ObjectAssets {
                 offset,
                 detail: detail.into(),
             })
+    }
+
+    /// The staged rounds, oldest first, without damaged ones of at most `size` entries. Those
+    /// are evidence, and no settle removes them.
+    async fn read_journal(&self, size: u64) -> Result<(Vec<Name>, Vec<Bytes>), AssetError> {
+        let mut read = stream::iter(self.list_journal().await?)
+            .map(async |name| (name, self.read_staged(name).await))
+            .buffered(self.parallel);
+        let (mut names, mut records) = (Vec::new(), Vec::new());
+        while let Some((name, record)) = read.next().await {
+            match record {
+                Err(error @ AssetError::Damaged { .. }) if name.new_size <= size => {
+                    tracing::warn!(
+                        %error,
+                        "a damaged round is left out, because it is published: `lucarne repair` removes it"
+                    );
+                }
+                record => {
+                    names.push(name);
+                    records.extend(record?);
+                }
+            }
+        }
+        Ok((names, records))
     }
 
     /// Returns what the journal has, and where: reads only, whatever process stages
@@ -350,22 +387,17 @@ impl Assets for ObjectAssets {
     }
 
     async fn staged(&self) -> Result<Vec<Bytes>, AssetError> {
+        self.staged_beyond(0).await
+    }
+
+    async fn staged_beyond(&self, size: u64) -> Result<Vec<Bytes>, AssetError> {
         self.published.forget().await;
-        let read = async {
-            let names = self.list_journal().await?;
-            let records = stream::iter(names.clone())
-                .map(|name| self.read_staged(name))
-                .buffered(self.parallel)
-                .try_filter_map(async |record| Ok(record));
-            Ok((names, records.try_collect::<Vec<Bytes>>().await?))
-        };
-        match read.await {
+        match self.read_journal(size).await {
             Ok((names, records)) => {
                 self.journal.open(names);
                 Ok(records)
             }
             Err(error) => {
-                let error: AssetError = error;
                 self.journal.poison(error.to_string());
                 Err(error)
             }
@@ -435,6 +467,20 @@ impl Assets for ObjectAssets {
         }
         widths.sort_unstable();
         Ok(widths)
+    }
+
+    async fn beside(&self, tile_path: &str) -> Result<Option<Vec<String>>, AssetError> {
+        let directory = path::directory(tile_path)?.trim_end_matches('/');
+        let key = self.key(directory)?;
+        let listed = self.store.list_with_delimiter(Some(&key)).await;
+        let listed = listed.map_err(|e| self.failed("list", directory, &e))?;
+        let objects = listed.objects.iter().map(|object| &object.location);
+        // A store that ignores the delimiter lists what is further below as well.
+        let first =
+            |location: &Path| Some(location.prefix_match(&key)?.next()?.as_ref().to_owned());
+        let names = objects.chain(&listed.common_prefixes).filter_map(first);
+        let names: BTreeSet<String> = names.collect();
+        Ok(Some(names.into_iter().collect()))
     }
 
     async fn headroom(&self) -> Result<Option<u64>, AssetError> {

@@ -242,6 +242,21 @@ mod tests {
     }
 
     #[test]
+    fn names_that_no_bucket_has_are_refused_in_words() {
+        let named = |bucket: &str| S3 {
+            bucket: bucket.into(),
+            ..s3(None)
+        };
+        let said = problem(named("ab"));
+        assert!(
+            said.contains("\"ab\" is not the name of a bucket: names have at least 3"),
+            "{said}"
+        );
+        let said = problem(named("logs/2026"));
+        assert!(said.contains("it has a slash"), "{said}");
+    }
+
+    #[test]
     fn secrets_are_neither_shown_nor_accepted_where_they_would_be() {
         let shown = format!("{:?}", s3(None));
         assert!(

@@ -26,12 +26,13 @@ pub(crate) fn sort(action: &'static str, place: String, error: &object_store::Er
             detail,
         };
     }
-    // As rustls words it; the error itself does not come through.
-    if status == 0 && detail.contains("invalid peer certificate") {
+    if status == 0
+        && let Some((_, reason)) = detail.split_once(super::http::UNTRUSTED)
+    {
         return AssetError::Untrusted {
             action,
             place,
-            detail,
+            detail: reason.trim_start_matches([':', ' ']).to_owned(),
         };
     }
     // versitygw says of an unknown access key that it is not found (404).

@@ -20,7 +20,7 @@ use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector as Tcp;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use lucarne_net::{system_roots, trusting};
+use lucarne_net::{Trust, explain, tls_error, trusting};
 use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody,
@@ -93,7 +93,7 @@ impl Transport {
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(CONNECT));
         let https = hyper_rustls::HttpsConnectorBuilder::new()
-            .with_tls_config(trusting(system_roots().store.clone()))
+            .with_tls_config(trusting(Trust::system()))
             .https_or_http()
             .enable_http1()
             .wrap_connector(tcp);
@@ -223,6 +223,10 @@ fn per_mib(bytes: usize) -> Duration {
     Duration::from_secs((bytes >> 20) as u64)
 }
 
+/// The beginning of an error's text if the certificate of the store is not trusted. The error
+/// itself does not come through `object_store`.
+pub(super) const UNTRUSTED: &str = "untrusted certificate";
+
 #[derive(Debug, thiserror::Error)]
 #[error("no answer in time")]
 struct Late;
@@ -249,6 +253,13 @@ fn fault(harmless: bool, error: &(dyn std::error::Error + 'static)) -> HttpError
     while let Some(error) = cause {
         words = format!("{words}: {error}");
         cause = error.source();
+    }
+    match tls_error(error) {
+        Some(wrong @ rustls::Error::InvalidCertificate(_)) => {
+            words = format!("{UNTRUSTED}: {}", explain(wrong));
+        }
+        Some(other) => words = explain(other),
+        None => {}
     }
     let sort = match connecting {
         true => HttpErrorKind::Connect,

@@ -17,9 +17,9 @@
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use lucarne_x509::now_ms;
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -146,11 +146,6 @@ impl Journal {
 
 /// Greater than that of any process before, as far as clocks are right. The
 /// names that are listed make up for one that is not.
-fn now_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |now| now.as_millis() as u64)
-}
-
 /// Returns what is put before the record.
 pub(super) fn header(record: &[u8]) -> Bytes {
     let mut header = Vec::with_capacity(HEADER);

@@ -35,6 +35,8 @@ pub(crate) mod http;
 #[cfg(feature = "object-stores")]
 mod journal;
 #[cfg(feature = "object-stores")]
+mod keys;
+#[cfg(feature = "object-stores")]
 mod opening;
 #[cfg(feature = "object-stores")]
 mod profile;
@@ -46,4 +48,6 @@ use self::absent as opening;
 #[cfg(feature = "object-stores")]
 pub use self::assets::ObjectAssets;
 pub use self::config::{Azure, Bucket, Gcs, ObjectStoreConfig, RequestPolicy, S3, S3Keys};
+#[cfg(feature = "object-stores")]
+pub use self::keys::{AwsKeys, aws_keys};
 pub use self::opening::{has_conditions, journal, lock, look_into_lock, open, repairs};

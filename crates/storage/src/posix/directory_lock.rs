@@ -7,12 +7,15 @@ use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
 
+use super::processes::hold_tesseract;
 use crate::AssetError;
 
 /// Holds the directory for this process. The kernel lets go of it when the
 /// process ends, however it ends; the file stays and means nothing by itself.
 pub(super) struct DirectoryLock {
     file: File,
+    /// What keeps a TesseraCT that ran the log before from starting.
+    tesseract: Option<File>,
 }
 
 impl DirectoryLock {
@@ -34,11 +37,15 @@ impl DirectoryLock {
         if let Err(e) = noted {
             tracing::debug!(path = %path.display(), error = %e, "cannot note the process id");
         }
-        Ok(Self { file })
+        let tesseract = hold_tesseract(directory)?;
+        Ok(Self { file, tesseract })
     }
 
     /// Lets go of the directory, for another process to take it.
     pub(super) fn release(&self) -> io::Result<()> {
+        if let Some(tesseract) = &self.tesseract {
+            flock(tesseract, FlockOperation::Unlock)?;
+        }
         Ok(flock(&self.file, FlockOperation::Unlock)?)
     }
 
@@ -53,9 +60,10 @@ impl DirectoryLock {
         match File::open(&path) {
             Ok(mut file) => {
                 hold(&mut file, directory, &path)?;
-                Ok(Some(Self { file }))
+                let tesseract = hold_tesseract(directory)?;
+                Ok(Some(Self { file, tesseract }))
             }
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            Err(e) if e.kind() == ErrorKind::NotFound => hold_tesseract(directory).map(|_| None),
             Err(e) => Err(AssetError::io("open", path.display().to_string(), e)),
         }
     }

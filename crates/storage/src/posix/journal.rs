@@ -4,11 +4,17 @@
 //! without end. Only the newest is ever appended to; [`Journal::open`] and
 //! [`Journal::rotate`] begin a new one, never continue an old one, so that no
 //! byte is ever written behind one of doubtful state.
+//!
+//! A segment is zeroed and synced before its first record, and grows so: a record changes
+//! nothing but bytes of blocks that the disk has already. Why, see
+//! [`second_look`](super::second_look).
 
 mod contents;
 
 use std::fs::File;
-use std::io::{self, IoSlice, Write};
+use std::io::{self, IoSlice, Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,9 +22,17 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use self::contents::steadily;
-use super::segment::{Salt, Segment, record_header, segment_header};
+use super::second_look::{PastCache, still_writable};
+use super::segment::{SEGMENT_HEADER, Salt, Segment, record_header, segment_header};
 use crate::guards::Guard;
 use crate::{AssetError, Stats};
+
+/// A segment has at least this many bytes, zeroed and durable before a record overwrites them.
+const FIRST_ROOM: u64 = 128 << 10;
+
+/// The most zeros by which a segment grows at once, unless one record is longer. Until then
+/// its length doubles, so that few rounds wait for a second sync.
+const MOST_ROOM: u64 = 2 << 20;
 
 pub(super) struct Journal {
     directory: PathBuf,
@@ -49,8 +63,15 @@ struct Open {
 struct Active {
     number: u64,
     path: PathBuf,
+    /// At `used`.
     file: File,
+    /// The same file, as the disk has it; `None` if that cannot be seen.
+    past_cache: Option<PastCache>,
     salt: Salt,
+    /// The place of the next record.
+    used: u64,
+    /// The length of the file: zeros from `used` on.
+    room: u64,
     /// Greatest `new_size` in it, `None` while it has no record.
     newest: Option<u64>,
 }
@@ -94,18 +115,18 @@ impl Journal {
         }
     }
 
-    /// One append, one sync. When it returns, the record is durable.
+    /// One write, one sync, and a second look at the disk. When it returns, the record is
+    /// durable.
     pub(super) fn append(&self, new_size: u64, record: &[u8]) -> Result<(), AssetError> {
         let mut state = self.state.lock();
         if let State::Closed = *state {
             *state = State::Open(self.read()?.0);
         }
         let open = self.opened(&mut state)?;
-        let result = open.active.append(new_size, record);
+        let result = open.active.append(new_size, record, &self.stats);
         let (action, error) = match result {
             Ok(written) => {
-                self.stats.appended(written as u64);
-                self.stats.synced();
+                self.stats.appended(written);
                 return Ok(());
             }
             Err(failure) => failure,
@@ -136,6 +157,9 @@ impl Journal {
         let mut state = self.state.lock();
         let open = self.opened(&mut state)?;
         let full = std::mem::replace(&mut open.active, next.0);
+        // Versions that know no room for records take zeros here for a tear. That it was cut off
+        // need not be durable.
+        let _ = full.file.set_len(full.used);
         if let Some(newest) = full.newest {
             open.older.push((full.path, newest));
         }
@@ -160,6 +184,15 @@ impl Journal {
             remove(&path)?;
         }
         Ok(())
+    }
+
+    /// Fails if the file system takes no writes any more, whatever its last sync reported.
+    pub(super) fn still_writable(&self) -> Result<(), AssetError> {
+        match &*self.state.lock() {
+            State::Open(Open { active, .. }) => still_writable(&active.file)
+                .map_err(|e| AssetError::io("write", active.path.display().to_string(), e)),
+            State::Closed | State::Poisoned(_) => Ok(()),
+        }
     }
 
     /// Refuses all further work until [`open`](Self::open).
@@ -259,8 +292,8 @@ fn whole(files: &[SegmentFile]) -> Result<(Vec<SegmentSize>, Vec<Bytes>), AssetE
     let mut records = Vec::new();
     for (at, file) in files.iter().enumerate() {
         let segment = file.parse()?;
-        if let Some(offset) = segment.torn_at {
-            file.allow_tear(offset, files.get(at + 1))?;
+        if let Some(torn) = &segment.torn {
+            file.allow_tear(torn, files.get(at + 1))?;
         }
         let newest = segment.records.iter().map(|(size, _)| *size).max();
         sizes.push((file.path.clone(), newest.unwrap_or(0)));
@@ -281,16 +314,20 @@ impl SegmentFile {
 
     /// A tear is what a crash left if this was the last segment then, that is,
     /// if there is none after it or the one after it was begun by a recovery.
-    fn allow_tear(&self, offset: usize, next: Option<&SegmentFile>) -> Result<(), AssetError> {
+    fn allow_tear(
+        &self,
+        torn: &Range<usize>,
+        next: Option<&SegmentFile>,
+    ) -> Result<(), AssetError> {
         if let Some(next) = next
             && next.parse()?.sealed
         {
-            return Err(self.torn(offset));
+            return Err(self.torn(torn.start));
         }
         tracing::warn!(
             file = %self.path.display(),
-            offset,
-            bytes = self.bytes.len() - offset,
+            offset = torn.start,
+            bytes = torn.len(),
             "dropped the unfinished end of the journal: it was never acknowledged"
         );
         Ok(())
@@ -320,31 +357,94 @@ impl Active {
     fn create(directory: &Path, number: u64, sealed: bool) -> Result<Self, AssetError> {
         let path = directory.join(format!("{number:016}"));
         let salt = Salt::random();
-        let create = || -> io::Result<File> {
-            let mut file = File::create_new(&path)?;
-            file.write_all(&segment_header(salt, sealed))?;
-            Ok(file)
-        };
-        let file = create().map_err(|e| AssetError::io("begin", path.display().to_string(), e))?;
+        let mut options = File::options();
+        options.write(true).create_new(true).mode(0o600);
+        let mut file = options
+            .open(&path)
+            .map_err(|e| AssetError::io("begin", path.display().to_string(), e))?;
+        let used = SEGMENT_HEADER as u64;
+        let begun = file
+            .write_all(&segment_header(salt, sealed))
+            .and_then(|()| write_zeros(&mut file, FIRST_ROOM - used))
+            .and_then(|()| file.seek(SeekFrom::Start(used)));
+        if let Err(e) = begun {
+            // Nothing is in it: on a full disk its zeros are better gone.
+            let _ = remove(&path);
+            return Err(AssetError::io("begin", path.display().to_string(), e));
+        }
         Ok(Self {
             number,
+            past_cache: PastCache::open(&path),
             path,
             file,
             salt,
+            used,
+            room: FIRST_ROOM,
             newest: None,
         })
     }
 
     /// Returns the number of bytes written, or what failed.
-    fn append(&mut self, new_size: u64, record: &[u8]) -> Result<usize, (&'static str, io::Error)> {
+    fn append(
+        &mut self,
+        new_size: u64,
+        record: &[u8],
+        stats: &Stats,
+    ) -> Result<u64, (&'static str, io::Error)> {
         let header = record_header(self.salt, new_size, record);
-        write_both(&mut self.file, &header, record).map_err(|e| ("append to", e))?;
-        // Data and the file's new length; its entry is durable since it began.
-        if Guard::Sync.stands() {
-            self.file.sync_data().map_err(|e| ("sync", e))?;
+        let length = (header.len() + record.len()) as u64;
+        if self.used + length > self.room {
+            stats.synced();
+            self.grow(length).map_err(|e| ("extend", e))?;
         }
+        write_both(&mut self.file, &header, record).map_err(|e| ("append to", e))?;
+        if Guard::Sync.stands() {
+            stats.synced();
+            self.file.sync_data().map_err(|e| ("sync", e))?;
+            self.look_again([&header, record])
+                .map_err(|e| ("verify", e))?;
+        }
+        self.used += length;
         self.newest = self.newest.max(Some(new_size));
-        Ok(header.len() + record.len())
+        Ok(length)
+    }
+
+    /// Makes durable room for `length` bytes more.
+    fn grow(&mut self, length: u64) -> io::Result<()> {
+        let more = self
+            .room
+            .min(MOST_ROOM)
+            .max(length.next_multiple_of(FIRST_ROOM));
+        self.file.seek(SeekFrom::Start(self.room))?;
+        if let Err(e) = write_zeros(&mut self.file, more) {
+            // A full disk has better use for them.
+            let _ = self.file.set_len(self.room);
+            return Err(e);
+        }
+        self.file.sync_all()?;
+        self.file.seek(SeekFrom::Start(self.used))?;
+        self.room += more;
+        Ok(())
+    }
+
+    /// Fails if the disk does not have what a sync has reported as durable, as far as that can
+    /// be seen. Nothing may be signed then.
+    fn look_again(&mut self, written: [&[u8]; 2]) -> io::Result<()> {
+        still_writable(&self.file)?;
+        let Some(past_cache) = &mut self.past_cache else {
+            return Ok(());
+        };
+        match past_cache.has(self.used, written)? {
+            Some(true) => Ok(()),
+            Some(false) => Err(io::Error::other(
+                "the sync reported success, but the disk does not have what was written. Nothing \
+                 was signed; check the disk",
+            )),
+            None => {
+                self.past_cache = None;
+                Ok(())
+            }
+        }
     }
 }
 
@@ -359,6 +459,16 @@ fn write_both(file: &mut File, header: &[u8], record: &[u8]) -> io::Result<()> {
     };
     file.write_all(header.get(written..).unwrap_or_default())?;
     file.write_all(&record[written.saturating_sub(header.len())..])
+}
+
+fn write_zeros(file: &mut File, mut count: u64) -> io::Result<()> {
+    static ZEROS: [u8; FIRST_ROOM as usize] = [0; FIRST_ROOM as usize];
+    while count > 0 {
+        let piece = count.min(ZEROS.len() as u64);
+        file.write_all(&ZEROS[..piece as usize])?;
+        count -= piece;
+    }
+    Ok(())
 }
 
 fn number(path: &Path) -> Option<u64> {

@@ -11,16 +11,18 @@
 
 mod directory_lock;
 mod journal;
+mod processes;
 mod publisher;
 mod repairs;
+mod second_look;
 mod segment;
 mod settle;
 #[cfg(test)]
 mod tests;
 
-use std::fs::{DirBuilder, File};
+use std::fs::{DirBuilder, File, Permissions, set_permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,11 +34,12 @@ use parking_lot::Mutex;
 
 use self::directory_lock::DirectoryLock;
 use self::journal::{Journal, open_directory};
+pub use self::processes::{Holder, Holders, holders};
 use self::publisher::Publisher;
 pub use self::repairs::PosixRepairs;
 use self::settle::Durability;
 use crate::blocking_pool::{BlockingPool, NoResult};
-use crate::{Asset, AssetError, Assets, ForReader, JournalContents, Stats};
+use crate::{Asset, AssetError, Assets, ForReader, JournalContents, Repairs, Stats};
 
 /// Assets in a directory of a POSIX file system. While it lives, no other
 /// process can open the directory.
@@ -177,8 +180,9 @@ impl PosixAssets {
     fn open_with(path: &Path, durability: Option<Durability>) -> Result<Self, AssetError> {
         let given = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let path = existing(path)?;
-        let own = path.join(".lucarne");
+        let own = path.join(OWN);
         make_durably(&own, 0o700)?;
+        keep_private(&own);
         let lock = DirectoryLock::take(&path)?;
         make_durably(&own.join("journal"), 0o700)?;
         make_durably(&path.join(publisher::TEMPORARY), 0o700)?;
@@ -248,6 +252,7 @@ impl Assets for PosixAssets {
             let _not_while_settling = d.settling.lock();
             d.still_there()?;
             d.publisher.recovering(true);
+            d.publisher.forget_checkpoint();
             d.journal.open()
         })
         .await
@@ -258,6 +263,18 @@ impl Assets for PosixAssets {
             d.writable()?.publisher.publish(&assets)
         })
         .await
+    }
+
+    async fn confirm_published(&self) -> Result<(), AssetError> {
+        self.blocking(&self.rounds, |d| {
+            d.still_there()?;
+            d.publisher.confirm_checkpoint()
+        })
+        .await
+    }
+
+    fn others(&self) -> Option<String> {
+        first_holder(&self.directory.path)
     }
 
     async fn settle(&self, size: u64) -> Result<(), AssetError> {
@@ -294,6 +311,12 @@ impl Assets for PosixAssets {
             .await
     }
 
+    async fn beside(&self, tile_path: &str) -> Result<Option<Vec<String>>, AssetError> {
+        let tile = tile_path.to_owned();
+        self.blocking(&self.reading, move |d| d.publisher.beside(&tile).map(Some))
+            .await
+    }
+
     async fn headroom(&self) -> Result<Option<u64>, AssetError> {
         self.blocking(&self.probing, |d| {
             d.still_there()?;
@@ -323,6 +346,17 @@ impl Assets for PosixAssets {
     }
 }
 
+#[async_trait]
+impl Repairs for PosixAssets {
+    async fn replace(&self, asset: Asset) -> Result<Option<String>, AssetError> {
+        self.blocking(&self.rounds, move |d| {
+            d.writable()?.still_there()?;
+            PosixRepairs::of(&d.path).put(&asset)
+        })
+        .await
+    }
+}
+
 impl Directory {
     /// Refuses if the path leads to another directory than the one that is open,
     /// or its lock to another file: rounds would go where nobody finds them
@@ -345,6 +379,12 @@ impl Directory {
     }
 }
 
+/// Names another process that has files of the log open.
+fn first_holder(directory: &Path) -> Option<String> {
+    let holders = holders(directory, &[]);
+    holders.found.first().map(Holder::to_string)
+}
+
 /// Returns whether the path leads to the file that is open.
 fn is_same(path: &Path, file: &File) -> io::Result<bool> {
     let (there, open) = (path.metadata()?, file.metadata()?);
@@ -353,6 +393,19 @@ fn is_same(path: &Path, file: &File) -> io::Result<bool> {
 
 /// The file that one process at a time holds.
 const LOCK: &str = ".lucarne/lock";
+/// The directory of what is not published.
+const OWN: &str = ".lucarne";
+
+/// Takes from others what an older version, or a umask, let them do.
+fn keep_private(own: &Path) {
+    let open = |mode: u32| mode & 0o077 != 0;
+    if !own.metadata().is_ok_and(|metadata| open(metadata.mode())) {
+        return;
+    }
+    if let Err(error) = set_permissions(own, Permissions::from_mode(0o700)) {
+        tracing::warn!(%error, "{}: others may enter, and its mode cannot be changed", own.display());
+    }
+}
 
 /// The directory as an absolute path without links; it must be there.
 fn existing(path: &Path) -> Result<PathBuf, AssetError> {
@@ -370,11 +423,25 @@ fn existing(path: &Path) -> Result<PathBuf, AssetError> {
     Ok(real)
 }
 
-/// `mkdir -p`, each new entry synced into its parent.
+/// Makes a directory that only this user may enter, and its parents, which others may, unless they
+/// are in `.lucarne`.
+///
+/// # Errors
+/// If the disk refuses.
+pub fn make_private_directory(path: &Path) -> Result<(), AssetError> {
+    make_durably(path, 0o700)
+}
+
+/// `mkdir -p`, each new entry synced into its parent, and with this mode whatever the umask. In
+/// `.lucarne`, everything is private.
 pub(crate) fn make_durably(path: &Path, mode: u32) -> Result<(), AssetError> {
     if path.is_dir() {
         return Ok(());
     }
+    let mode = match path.iter().any(|part| part == OWN) {
+        true => 0o700,
+        false => mode,
+    };
     let parent = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
@@ -387,7 +454,13 @@ pub(crate) fn make_durably(path: &Path, mode: u32) -> Result<(), AssetError> {
                 return Err(failed(io::ErrorKind::NotADirectory.into()));
             }
         }
-        result => result.map_err(failed)?,
+        result => {
+            result.map_err(failed)?;
+            let made = path.metadata().map_err(failed)?.mode() & 0o777;
+            if made != mode {
+                set_permissions(path, Permissions::from_mode(mode)).map_err(failed)?;
+            }
+        }
     }
     open_directory(parent)?.sync_all().map_err(failed)
 }

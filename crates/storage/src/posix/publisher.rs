@@ -13,12 +13,15 @@ use rustix::fs::{AtFlags, Mode, OFlags, fstat, mkdirat, openat, renameat, statat
 use rustix::io::Errno;
 
 use crate::openfile::{OpenFile, Stamp};
-use crate::{Asset, AssetError, AssetKind, ForReader, Stats, path};
+use crate::{Asset, AssetError, AssetKind, ForReader, Stats, file, path};
 
 /// The directory where files are written before they are renamed: our own, so
 /// that readers never see one, and one sweep at start clears what a crash left.
 /// It is on the file system of the root, as a rename needs.
 pub(super) const TEMPORARY: &str = ".lucarne/tmp";
+
+/// The only file whose name stays when its content changes.
+const CHECKPOINT: &str = "checkpoint";
 
 /// Smaller files, which is all but data tiles, are not kept open: to copy them
 /// costs no more than another call into the kernel.
@@ -38,6 +41,8 @@ pub(super) struct Publisher {
     directories: Mutex<HashSet<String>>,
     /// Holds what no sync has covered yet.
     unsettled: Mutex<HashSet<String>>,
+    /// The published checkpoint, as it was read or written last; `None` until it is read.
+    checkpoint: Mutex<Option<Option<Bytes>>>,
     /// True while a recovery publishes: see [`Publisher::recovering`].
     recovering: AtomicBool,
     stats: Arc<Stats>,
@@ -65,6 +70,7 @@ impl Publisher {
             counter: AtomicU64::new(0),
             directories: Mutex::default(),
             unsettled: Mutex::default(),
+            checkpoint: Mutex::default(),
             recovering: AtomicBool::new(true),
             stats,
         })
@@ -105,7 +111,30 @@ impl Publisher {
         self.recovering.store(recovering, Relaxed);
     }
 
+    /// A recovery begins: the checkpoint that it reads next is the one that it goes on from.
+    pub(super) fn forget_checkpoint(&self) {
+        *self.checkpoint.lock() = None;
+    }
+
+    /// Refuses if another process has replaced the checkpoint. That it is missing is for a recovery to judge.
+    pub(super) fn confirm_checkpoint(&self) -> Result<(), AssetError> {
+        let Some(last) = self.checkpoint.lock().clone() else {
+            return Ok(());
+        };
+        match self.read_with_file(CHECKPOINT)? {
+            Some((found, ..)) if last.as_ref() != Some(&found) => Err(AssetError::Overtaken {
+                place: self.absolute(CHECKPOINT).display().to_string(),
+                by: super::first_holder(&self.path),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     fn write(&self, asset: &Asset) -> Result<(), AssetError> {
+        let is_checkpoint = asset.kind == AssetKind::Checkpoint;
+        if is_checkpoint {
+            self.confirm_checkpoint()?;
+        }
         let never_changes = !matches!(asset.kind, AssetKind::Checkpoint | AssetKind::LogJson);
         if never_changes && !self.recovering.load(Relaxed) && self.is_there(asset, false) {
             self.unsettled.lock().insert(asset.path.clone());
@@ -127,6 +156,9 @@ impl Publisher {
                 return self.accept_immutable(asset);
             }
             return Err(self.failed("publish", &asset.path)(e.into()));
+        }
+        if is_checkpoint {
+            *self.checkpoint.lock() = Some(Some(asset.bytes.clone()));
         }
         self.unsettled.lock().insert(asset.path.clone());
         self.stats.published(asset.bytes.len() as u64);
@@ -224,7 +256,11 @@ impl Publisher {
     }
 
     pub(super) fn read(&self, path: &str) -> Result<Option<Bytes>, AssetError> {
-        Ok(self.read_with_file(path)?.map(|(bytes, ..)| bytes))
+        let found = self.read_with_file(path)?.map(|(bytes, ..)| bytes);
+        if path == CHECKPOINT {
+            self.checkpoint.lock().get_or_insert_with(|| found.clone());
+        }
+        Ok(found)
     }
 
     /// As [`read`](Self::read); a large file stays open to be sent.
@@ -248,9 +284,8 @@ impl Publisher {
         let read = || -> io::Result<(Bytes, File, Option<Stamp>)> {
             let mut file = self.open(path)?;
             let stamp = Stamp::of(&file);
-            let mut bytes = Vec::new();
-            file.read_to_end(&mut bytes)?;
-            Ok((bytes.into(), file, stamp))
+            let bytes = file::read(&mut file, path)?;
+            Ok((bytes, file, stamp))
         };
         use io::ErrorKind::{IsADirectory, NotADirectory, NotFound};
         match read() {
@@ -261,7 +296,8 @@ impl Publisher {
     }
 
     fn open(&self, path: &str) -> io::Result<File> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        // A FIFO would be waited for.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         Ok(File::from(openat(&self.root, path, flags, Mode::empty())?))
     }
 
@@ -292,6 +328,10 @@ impl Publisher {
         let mut widths: Vec<u16> = names.iter().filter_map(|name| path::width(name)).collect();
         widths.sort_unstable();
         Ok(widths)
+    }
+
+    pub(super) fn beside(&self, tile: &str) -> Result<Vec<String>, AssetError> {
+        self.list(path::directory(tile)?.trim_end_matches('/'))
     }
 
     /// The paths that a power failure could take, and forgets them.

@@ -19,6 +19,12 @@ pub struct PosixRepairs {
 }
 
 impl PosixRepairs {
+    /// The open directory of a log.
+    pub(super) fn of(directory: &Path) -> Self {
+        let directory = directory.to_owned();
+        PosixRepairs { directory }
+    }
+
     /// The directory of a log, which must be there.
     ///
     /// # Errors
@@ -29,7 +35,7 @@ impl PosixRepairs {
         Ok(PosixRepairs { directory })
     }
 
-    fn put(&self, asset: &Asset) -> Result<Option<String>, AssetError> {
+    pub(super) fn put(&self, asset: &Asset) -> Result<Option<String>, AssetError> {
         let place = self.directory.join(path::check(&asset.path)?);
         let kept = self.directory.join(KEPT).join(&asset.path);
         make_durably(&self.directory.join(".lucarne"), 0o700)?;

@@ -4,10 +4,13 @@
 //! numbers are little-endian.
 //!
 //! ```text
-//! segment   magic 8 | salt 16 | sealed 1 | zero 7 | XXH3-64 of these 32
+//! segment   magic 8 | salt 16 | sealed 1 | zero 7 | XXH3-64 of these 32 | records | zeros
 //! record    salt 16 | new_size 8 | length 8 | XXH3-128 of the record 16 |
 //!           XXH3-64 of these 48 | the record
 //! ```
+//!
+//! Why zeros: a record overwrites blocks that the file system has on the disk already. Its sync
+//! then depends on no change to the file system's own structures (`second_look.rs`).
 //!
 //! Why XXH3: the sums have to tell a tear or a flipped bit from what was
 //! written, on megabytes per second beside the work of a round. They do not
@@ -21,6 +24,7 @@
 //! looks like one.
 
 use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
 
 use bytes::Bytes;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
@@ -74,8 +78,8 @@ pub(super) fn record_header(salt: Salt, new_size: u64, record: &[u8]) -> [u8; RE
 pub(super) struct Segment {
     /// `new_size` and bytes of each whole record, in order.
     pub(super) records: Vec<(u64, Bytes)>,
-    /// The place where a record begins that was never finished, if one does.
-    pub(super) torn_at: Option<usize>,
+    /// The bytes of a record that was never finished, if there is one.
+    pub(super) torn: Option<Range<usize>>,
     /// See [`segment_header`].
     pub(super) sealed: bool,
 }
@@ -92,8 +96,8 @@ impl Segment {
     ///
     /// Only the last record can be unfinished: an append begins after the sync
     /// of the one before it has succeeded, and none follows one that failed.
-    /// So a record that does not match its sums is a tear if nothing comes
-    /// after it, and damage if anything does.
+    /// So a record that does not match its sums is a tear if no other record
+    /// comes after it, and damage if one does. Zeros are where none was begun.
     pub(super) fn parse(file: &Bytes) -> Result<Self, Damage> {
         let (salt, sealed) = parse_segment_header(file).ok_or(Damage {
             offset: 0,
@@ -101,19 +105,20 @@ impl Segment {
         })?;
         let mut segment = Self {
             records: Vec::new(),
-            torn_at: None,
+            torn: None,
             sealed,
         };
         let mut offset = SEGMENT_HEADER;
-        while offset < file.len() {
-            match parse_record(salt, &file[offset..]) {
+        let written = written(file);
+        while offset < written {
+            match parse_record(salt, &file[offset..], written - offset) {
                 Record::Whole { new_size, length } => {
                     let start = offset + RECORD_HEADER;
                     offset = start + length;
                     segment.records.push((new_size, file.slice(start..offset)));
                 }
                 Record::Last => {
-                    segment.torn_at = Some(offset);
+                    segment.torn = Some(offset..written);
                     break;
                 }
                 Record::Damaged(detail) => return Err(Damage { offset, detail }),
@@ -125,8 +130,14 @@ impl Segment {
     /// True for a file that no record was ever appended to: records follow
     /// only once the header is durable.
     pub(super) fn never_used(file: &[u8]) -> bool {
-        file.len() <= SEGMENT_HEADER
+        written(file) <= SEGMENT_HEADER
     }
+}
+
+/// The length of a segment without the zeros at its end.
+fn written(file: &[u8]) -> usize {
+    let last = file.iter().rposition(|byte| *byte != 0);
+    last.map_or(0, |last| last + 1)
 }
 
 fn parse_segment_header(file: &[u8]) -> Option<(Salt, bool)> {
@@ -142,21 +153,22 @@ enum Record {
     Damaged(&'static str),
 }
 
-/// Reads the record at the start of `rest`, the remainder of the segment.
-fn parse_record(salt: Salt, rest: &[u8]) -> Record {
+/// Reads the record at the start of `rest`, the remainder of the segment, of which the first
+/// `written` bytes were written.
+fn parse_record(salt: Salt, rest: &[u8], written: usize) -> Record {
     let Some((new_size, length, sum)) = parse_record_header(salt, rest) else {
-        return match (1..rest.len()).any(|at| parse_record_header(salt, &rest[at..]).is_some()) {
+        return match (1..written).any(|at| parse_record_header(salt, &rest[at..]).is_some()) {
             true => Record::Damaged("a record's header does not match its checksum"),
             false => Record::Last,
         };
     };
     let body = &rest[RECORD_HEADER..];
     match usize::try_from(length) {
-        Ok(length) if length < body.len() && xxh3_128(&body[..length]) != sum => {
-            Record::Damaged("a record does not match its checksum")
-        }
         Ok(length) if length <= body.len() && xxh3_128(&body[..length]) == sum => {
             Record::Whole { new_size, length }
+        }
+        Ok(length) if length < written.saturating_sub(RECORD_HEADER) => {
+            Record::Damaged("a record does not match its checksum")
         }
         _ => Record::Last,
     }
@@ -184,7 +196,7 @@ mod tests {
 
     /// A segment of three records, and where each begins.
     fn sample() -> (Vec<u8>, Vec<usize>) {
-        let salt = Salt::random();
+        let salt = Salt(*b"a salt for tests");
         let mut file = segment_header(salt, true).to_vec();
         let mut starts = Vec::new();
         for (new_size, record) in [(3, &b"one"[..]), (5, b""), (90, b"the third record")] {
@@ -199,6 +211,15 @@ mod tests {
         Segment::parse(&Bytes::copy_from_slice(file))
     }
 
+    fn torn_at(segment: &Segment) -> Option<usize> {
+        segment.torn.as_ref().map(|torn| torn.start)
+    }
+
+    /// The segment with room for more records.
+    fn with_room(file: &[u8]) -> Vec<u8> {
+        [file, &[0; 300]].concat()
+    }
+
     #[test]
     fn a_segment_reads_back() {
         let (file, _) = sample();
@@ -206,7 +227,7 @@ mod tests {
         let sizes: Vec<u64> = segment.records.iter().map(|(size, _)| *size).collect();
         assert_eq!(sizes, [3, 5, 90]);
         assert_eq!(segment.records[2].1, "the third record");
-        assert_eq!(segment.torn_at, None);
+        assert_eq!(segment.torn, None);
         assert!(segment.sealed);
     }
 
@@ -219,42 +240,74 @@ mod tests {
             let whole = ends.iter().filter(|end| **end <= length).count();
             assert_eq!(segment.records.len(), whole, "length {length}");
             let start = starts[whole];
-            assert_eq!(segment.torn_at, (start < length).then_some(start));
+            assert_eq!(torn_at(&segment), (start < length).then_some(start));
         }
     }
 
-    /// The size of a file may reach the disk before its bytes do.
+    /// A record overwrites zeros: any part of it may be on the disk when the power fails.
     #[test]
-    fn a_tail_of_zeros_is_dropped() {
+    fn a_record_that_is_partly_zeros_is_dropped() {
         let (file, starts) = sample();
         for from in starts[2]..file.len() - 1 {
-            let mut zeroed = file.clone();
-            zeroed[from..].fill(0);
-            let segment = parse(&zeroed).unwrap();
-            assert_eq!(segment.records.len(), 2);
-            assert_eq!(segment.torn_at, Some(starts[2]));
+            for file in [&file, &with_room(&file)] {
+                let mut zeroed = file.clone();
+                zeroed[from..].fill(0);
+                let segment = parse(&zeroed).unwrap();
+                assert_eq!(segment.records.len(), 2);
+                let torn = (from > starts[2]).then_some(starts[2]);
+                assert_eq!(torn_at(&segment), torn, "zeros from {from}");
+            }
         }
-        let mut reordered = file.clone();
+        let mut reordered = with_room(&file);
         reordered[starts[2]..starts[2] + RECORD_HEADER].fill(0);
-        assert_eq!(parse(&reordered).unwrap().torn_at, Some(starts[2]));
+        let segment = parse(&reordered).unwrap();
+        assert_eq!(segment.torn, Some(starts[2]..file.len()));
+    }
+
+    #[test]
+    fn room_for_more_records_is_no_tear() {
+        let (file, _) = sample();
+        let segment = parse(&with_room(&file)).unwrap();
+        assert_eq!((segment.records.len(), segment.torn), (3, None));
+        assert!(!Segment::never_used(&with_room(&file)));
+        let unused = with_room(&file[..SEGMENT_HEADER]);
+        assert!(Segment::never_used(&unused));
+        assert_eq!(parse(&unused).unwrap().torn, None);
+    }
+
+    /// The end of a record may be zeros, too.
+    #[test]
+    fn a_record_that_ends_with_zeros_is_whole() {
+        let salt = Salt::random();
+        let mut file = segment_header(salt, false).to_vec();
+        for (new_size, record) in [(3, &b"one\0\0"[..]), (5, &b"\0\0\0"[..])] {
+            file.extend_from_slice(&record_header(salt, new_size, record));
+            file.extend_from_slice(record);
+        }
+        for file in [file.clone(), with_room(&file)] {
+            let segment = parse(&file).unwrap();
+            assert_eq!((segment.records.len(), segment.torn), (2, None));
+        }
     }
 
     #[test]
     fn no_flipped_bit_goes_unnoticed() {
         let (file, starts) = sample();
         for bit in 0..file.len() * 8 {
-            let mut flipped = file.clone();
-            flipped[bit / 8] ^= 1 << (bit % 8);
-            let at = bit / 8;
-            match parse(&flipped) {
-                Err(damage) => {
-                    let hit = [0].iter().chain(&starts).rev().find(|start| **start <= at);
-                    assert_eq!(damage.offset, *hit.unwrap());
-                    assert!(at < starts[2], "the last record is torn, not damaged");
-                }
-                Ok(segment) => {
-                    assert!(at >= starts[2], "bit {bit} was missed");
-                    assert_eq!(segment.torn_at, Some(starts[2]));
+            for file in [&file, &with_room(&file)] {
+                let mut flipped = file.clone();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                let at = bit / 8;
+                match parse(&flipped) {
+                    Err(damage) => {
+                        let hit = [0].iter().chain(&starts).rev().find(|start| **start <= at);
+                        assert_eq!(damage.offset, *hit.unwrap());
+                        assert!(at < starts[2], "the last record is torn, not damaged");
+                    }
+                    Ok(segment) => {
+                        assert!(at >= starts[2], "bit {bit} was missed");
+                        assert_eq!(torn_at(&segment), Some(starts[2]));
+                    }
                 }
             }
         }
@@ -269,6 +322,6 @@ mod tests {
         file.extend_from_slice(&record_header(salt, 7, &inside));
         file.extend_from_slice(&inside);
         file[SEGMENT_HEADER + 20] ^= 1;
-        assert_eq!(parse(&file).unwrap().torn_at, Some(SEGMENT_HEADER));
+        assert_eq!(torn_at(&parse(&file).unwrap()), Some(SEGMENT_HEADER));
     }
 }

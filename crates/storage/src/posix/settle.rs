@@ -48,9 +48,10 @@ impl Directory {
     ///
     /// The order is the argument. (1) The next segment is made, unused, and
     /// what was published so far is taken note of. (2) One sync makes both
-    /// durable. (3) Only then is the next segment appended to, so that it
-    /// needs no sync of its own, and (4) only then are segments removed: what
-    /// they hold, up to `size`, was published before (1).
+    /// durable; a file system that an error has made read-only may report success
+    /// of one, so that is asked, too. (3) Only then is the next segment appended
+    /// to, so that it needs no sync of its own, and (4) only then are segments
+    /// removed: what they hold, up to `size`, was published before (1).
     ///
     /// Any failure poisons the journal: what was taken note of is forgotten,
     /// and a second sync would not report the failure of the first.
@@ -65,6 +66,7 @@ impl Directory {
         let published = self.publisher.take_unsettled();
         if next.is_some() || !published.is_empty() {
             self.sync(&published, next.as_ref())?;
+            self.journal.still_writable()?;
         }
         if let Some(next) = next {
             self.journal.rotate(next)?;

@@ -74,6 +74,40 @@ async fn a_round_costs_one_sync_and_a_settle_one_more() {
     assert_eq!(assets.stats().syncs() - start, 11, "nothing to settle");
 }
 
+/// Blocks that a sync would have to allocate or convert may be zeros after it.
+#[tokio::test]
+async fn a_round_overwrites_blocks_that_are_there() {
+    use std::os::unix::fs::MetadataExt;
+    let directory = TempDir::new().unwrap();
+    let assets = open(&directory, Durability::FileSystem);
+    assets.staged().await.unwrap();
+    let segment = directory.path().join(".lucarne/journal/0000000000000001");
+    let size = || {
+        let status = std::fs::metadata(&segment).unwrap();
+        (status.len(), status.blocks())
+    };
+    let (before, syncs) = (size(), assets.stats().syncs());
+    let record = bytes::Bytes::from(vec![7; 20_000]);
+    for size in 1..=6 {
+        assets.stage(size, record.clone()).await.unwrap();
+    }
+    assert_eq!(size(), before);
+    assert_eq!(assets.stats().syncs() - syncs, 6);
+    // One that is longer than the room, and one after it.
+    let long = bytes::Bytes::from(vec![9; 3_000_000]);
+    assets.stage(7, long.clone()).await.unwrap();
+    let grown = size();
+    assets.stage(8, record.clone()).await.unwrap();
+    assert_eq!(size(), grown);
+    assert_eq!(assets.stats().syncs() - syncs, 9, "one to grow");
+    let staged = assets.staged().await.unwrap();
+    assert_eq!(staged.len(), 8);
+    assert_eq!(
+        (&staged[0], &staged[6], &staged[7]),
+        (&record, &long, &record)
+    );
+}
+
 #[tokio::test]
 async fn segments_do_not_pile_up() {
     let directory = TempDir::new().unwrap();
@@ -108,8 +142,46 @@ async fn a_tear_stays_one_after_later_segments_are_settled() {
     drop(assets);
     let first = directory.path().join(".lucarne/journal/0000000000000001");
     let bytes = std::fs::read(&first).unwrap();
-    std::fs::write(&first, &bytes[..bytes.len() - 1]).unwrap();
+    let last = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+    std::fs::write(&first, &bytes[..last]).unwrap();
     let assets = open(&directory, Durability::FileSystem);
     let staged = assets.staged().await.unwrap();
     assert_eq!(staged, ["round", "another"]);
+}
+
+/// Another process that publishes the log is noticed before the next round is committed.
+#[tokio::test]
+async fn a_checkpoint_of_another_process_stays_and_is_noticed() {
+    let directory = TempDir::new().unwrap();
+    let assets = open(&directory, Durability::FileSystem);
+    let file = directory.path().join("checkpoint");
+    let checkpoint = async |bytes: &'static str| {
+        let asset = Asset::new("checkpoint", bytes, AssetKind::Checkpoint);
+        assets.publish(vec![asset]).await
+    };
+    std::fs::write(&file, "left").unwrap();
+    assets.staged().await.unwrap();
+    assert_eq!(assets.get("checkpoint").await.unwrap().unwrap(), "left");
+    checkpoint("first").await.unwrap();
+    assets.confirm_published().await.unwrap();
+    // That it is missing is no other process's work.
+    std::fs::remove_file(&file).unwrap();
+    assets.confirm_published().await.unwrap();
+    checkpoint("second").await.unwrap();
+
+    std::fs::write(&file, "theirs").unwrap();
+    let overtaken =
+        |done: Result<(), AssetError>| matches!(done, Err(AssetError::Overtaken { .. }));
+    assert!(overtaken(assets.confirm_published().await));
+    assert!(overtaken(checkpoint("third").await));
+    // Whoever reads it changes nothing.
+    assert_eq!(assets.get("checkpoint").await.unwrap().unwrap(), "theirs");
+    assert!(overtaken(assets.confirm_published().await));
+    assert_eq!(std::fs::read(&file).unwrap(), b"theirs");
+
+    // A recovery has judged it.
+    assets.staged().await.unwrap();
+    assert_eq!(assets.get("checkpoint").await.unwrap().unwrap(), "theirs");
+    checkpoint("third").await.unwrap();
+    assert_eq!(std::fs::read(&file).unwrap(), b"third");
 }

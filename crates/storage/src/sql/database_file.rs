@@ -28,6 +28,9 @@ const SQLITE_COLUMNS: &str = "SELECT name, type FROM pragma_table_info('checkpoi
 /// Holds what every SQLite file begins with.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
+/// What a lock that cannot be opened now could not do.
+const OPEN: &str = "open it";
+
 /// The time that a commit waits for other processes that write to the database (a
 /// backup, an operator's shell).
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -48,7 +51,10 @@ impl DatabaseFile {
                 "there is no lock database here. If the path is right and no log was ever \
                  created with it, `lucarne init` makes it; otherwise restore or mount it",
             ),
-            _ => unusable(path, &format!("the lock database cannot be opened: {e}")),
+            io::ErrorKind::PermissionDenied => {
+                unusable(path, &format!("the lock database cannot be opened: {e}"))
+            }
+            _ => failed(path, OPEN, e.to_string()),
         })?;
         if metadata.is_dir() {
             let reason = "this is a directory; the lock database is a file";
@@ -61,10 +67,13 @@ impl DatabaseFile {
                 path: path.to_owned(),
                 identity: identity(&metadata),
             }),
-            Err(e) if e.kind() != io::ErrorKind::UnexpectedEof => Err(unusable(
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err(unusable(
                 path,
                 &format!("the lock database cannot be read: {e}"),
             )),
+            Err(e) if e.kind() != io::ErrorKind::UnexpectedEof => {
+                Err(failed(path, OPEN, e.to_string()))
+            }
             _ => Err(unusable(
                 path,
                 "this file is not an SQLite database. Check `checkpoints` in the configuration",
@@ -88,10 +97,18 @@ impl DatabaseFile {
 }
 
 pub(super) fn connect(path: &Path) -> Result<Connection, LockError> {
-    connection(path).map_err(|e| {
-        let reason = format!("the lock database cannot be opened: {}", message(&e));
-        unusable(path, &reason)
-    })
+    connection(path).map_err(|e| not_opened(path, "the lock database cannot be opened", &e))
+}
+
+/// Tells a file that is not a lock database from a disk that is full, exceeds a quota or fails,
+/// and from a file that is busy: those pass, and the lock is opened again.
+fn not_opened(path: &Path, problem: &str, error: &rusqlite::Error) -> LockError {
+    let said = message(error);
+    match code(error).map(|code| code & 0xff) {
+        // SQLITE_BUSY, LOCKED, IOERR, FULL and CANTOPEN.
+        Some(5 | 6 | 10 | 13 | 14) => failed(path, OPEN, said),
+        _ => unusable(path, &format!("{problem}: {said}")),
+    }
 }
 
 /// The statements that fit the table that is there.
@@ -101,7 +118,7 @@ pub(super) fn dialect(path: &Path, connection: &Connection) -> Result<Dialect, L
         .prepare(SQLITE_COLUMNS)
         .and_then(|mut query| query.query_map((), column)?.collect());
     let columns: Vec<(String, String)> =
-        columns.map_err(|e| unusable(path, &format!("cannot be read: {}", message(&e))))?;
+        columns.map_err(|e| not_opened(path, "cannot be read", &e))?;
     let body = columns
         .iter()
         .find(|(name, _)| name.eq_ignore_ascii_case("body"));

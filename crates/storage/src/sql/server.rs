@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lucarne_net::system_roots;
+use lucarne_net::{Trust, explain, tls_error};
 use sqlx::Connection as _;
 use sqlx::error::DatabaseError;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -103,8 +103,10 @@ pub(super) trait Engine: Sized + Send + Sync + 'static {
 /// next attempt will find the same.
 fn is_tls(error: &std::io::Error) -> bool {
     use rustls::Error::{InvalidCertificate, PeerIncompatible};
-    let error = error.get_ref().and_then(|error| error.downcast_ref());
-    matches!(error, Some(InvalidCertificate(_) | PeerIncompatible(_)))
+    matches!(
+        tls_error(error),
+        Some(InvalidCertificate(_) | PeerIncompatible(_))
+    )
 }
 
 /// Returns whether the URL says by whose certificate the server is known.
@@ -118,7 +120,7 @@ pub(super) fn names_authority(url: &Url) -> bool {
 pub(super) fn trusted_pem() -> Vec<u8> {
     const WIDTH: usize = 64;
     let mut pem = Vec::new();
-    for der in &system_roots().certificates {
+    for der in Trust::system().certificates() {
         let text = base64_simd::STANDARD.encode_to_string(der);
         pem.extend_from_slice(b"-----BEGIN CERTIFICATE-----\n");
         for line in text.as_bytes().chunks(WIDTH) {
@@ -444,9 +446,10 @@ fn message<E: Engine>(failure: &Failure) -> String {
                              way drops packets. Look at the server first"
             .into(),
         Failure::Sql(error) => {
-            let said = match error {
-                sqlx::Error::Database(error) => error.message().to_owned(),
-                error => error.to_string(),
+            let said = match (error, tls_error(error)) {
+                (sqlx::Error::Database(error), _) => error.message().to_owned(),
+                (_, Some(reason)) => explain(reason),
+                (error, None) => error.to_string(),
             };
             match E::diagnose(error) {
                 Diagnosis::Refused("") | Diagnosis::Again => said,
@@ -465,7 +468,8 @@ pub(super) mod advice {
          user in from here. Special characters of a password are percent-encoded in a URL";
     pub(in super::super) const TLS: &str = "the URL in `checkpoints` names the authorities whose certificates are trusted \
          (`ssl-ca=…`, `sslrootcert=…`; else the system's), and a host that must be in the \
-         server's certificate";
+         server's certificate. A certificate that is trusted itself must not be that of a CA: \
+         create it with `-addext basicConstraints=critical,CA:FALSE` (openssl req -x509)";
     pub(in super::super) const NO_DATABASE: &str = "an administrator makes it with CREATE DATABASE. If logs were created with it before, \
          this is the wrong server: do not make it anew";
     pub(in super::super) const NO_TABLE: &str =

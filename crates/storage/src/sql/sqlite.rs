@@ -46,8 +46,8 @@ impl Sqlite {
         let path = path.to_owned();
         blocking(move || {
             renewal::complete(&path).map_err(|error| {
-                let reason = format!("a copy of it (.renewed) cannot be put in place: {error}");
-                unusable(&path, &reason)
+                let action = "put a copy of it (.renewed) in place";
+                failed(&path, action, error.to_string())
             })?;
             let file = DatabaseFile::examine(&path)?;
             let connection = connect(&path)?;

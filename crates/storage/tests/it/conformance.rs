@@ -1,7 +1,5 @@
 //! The cases that every back end must pass, on those that we have.
 
-#![allow(clippy::unwrap_used)]
-
 mod memory {
     use async_trait::async_trait;
     use lucarne_storage::conformance::{AssetsBackend, LockBackend};

@@ -1,8 +1,6 @@
 //! A full disk and a read-only one, for real: each test runs in a mount
 //! namespace of its own, with a small tmpfs that vanishes with it.
 
-#![allow(clippy::unwrap_used)]
-
 use bytes::Bytes;
 use lucarne_storage::{
     Asset, AssetError, AssetKind, Assets, Lock, LockError, PosixAssets, SqlLock,

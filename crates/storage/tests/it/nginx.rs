@@ -1,22 +1,21 @@
 //! `docs/nginx.conf`, the very file, in Debian's nginx on loopback, serving a
 //! directory that this crate wrote.
 
-#![allow(clippy::unwrap_used)]
-
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use lucarne_storage::{Asset, AssetKind, Assets, Encoding, PosixAssets};
 use lucarne_testkit::free_port;
 use tempfile::TempDir;
 
 const CONFIGURATION: &str = include_str!("../../../../docs/nginx.conf");
-const GZIPPED: &[u8] = b"\x1f\x8b\x08\0 a data tile";
+const PLAIN: &[u8] = b"a data tile";
+/// The same as it is stored.
+const GZIPPED: &[u8] = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff\x4b\x54\x48\x49\x2c\x49\x54\x28\xc9\xcc\x49\x05\x00\x92\xfa\xcb\xe5\x0b\x00\x00\x00";
 const FOREVER: &str = "public, max-age=31536000, immutable";
 
 /// A running nginx before a directory with one log, `2026h1`, and before a
@@ -29,12 +28,16 @@ struct Nginx {
 
 impl Nginx {
     async fn start() -> Self {
+        Self::before(stand_in()).await
+    }
+
+    async fn before(lucarne: u16) -> Self {
         let directory = TempDir::new().unwrap();
         // The worker runs as another user, as in an installation.
         std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
         let root = directory.path().join("logs");
         write_log(&root.join("2026h1")).await;
-        let (port, lucarne) = (free_port(), stand_in());
+        let port = free_port();
         let configuration = configure(&root, port, lucarne, directory.path());
         let process = Command::new(program())
             .args(["-p", &directory.path().display().to_string()])
@@ -53,14 +56,12 @@ impl Nginx {
     }
 
     fn wait(&mut self) {
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+        lucarne_testkit::block_until("nginx listens", || {
             if let Some(status) = self.process.try_wait().unwrap() {
                 panic!("nginx ended with {status}; its reason is above");
             }
-            assert!(Instant::now() < deadline, "nginx does not listen");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            TcpStream::connect(("127.0.0.1", self.port)).is_ok()
+        });
     }
 
     fn monitor(&self, path: &str, headers: &str) -> Response {
@@ -76,6 +77,8 @@ impl Nginx {
         body: &[u8],
     ) -> Response {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let limit = lucarne_testkit::PATIENCE;
+        stream.set_read_timeout(Some(limit)).unwrap();
         let length = body.len();
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\
@@ -126,6 +129,24 @@ impl Response {
         self.headers.get(name).map(String::as_str)
     }
 
+    /// The body, put together from its chunks.
+    fn plain(&self) -> Vec<u8> {
+        if self.header("transfer-encoding") != Some("chunked") {
+            return self.body.clone();
+        }
+        let (mut plain, mut rest) = (Vec::new(), &self.body[..]);
+        loop {
+            let end = rest.windows(2).position(|w| w == b"\r\n").unwrap();
+            let length = std::str::from_utf8(&rest[..end]).unwrap();
+            let length = usize::from_str_radix(length, 16).unwrap();
+            if length == 0 {
+                return plain;
+            }
+            plain.extend_from_slice(&rest[end + 2..][..length]);
+            rest = &rest[end + 2 + length + 2..];
+        }
+    }
+
     /// What Lucarne itself was asked.
     fn forwarded(&self) -> &str {
         assert_eq!(self.header("server-stand-in"), Some("yes"));
@@ -161,11 +182,8 @@ fn configure(root: &Path, port: u16, lucarne: u16, prefix: &Path) -> PathBuf {
     let mut text = CONFIGURATION.to_owned();
     for (from, to, times) in [
         ("listen 80;", format!("listen 127.0.0.1:{port};"), 2),
-        (
-            "root /var/lib/lucarne;",
-            format!("root {};", root.display()),
-            1,
-        ),
+        ("root /srv/lucarne;", format!("root {};", root.display()), 2),
+        ("127.0.0.1:6963;", format!("127.0.0.1:{};", free_port()), 2),
         (
             "server 127.0.0.1:6962;",
             format!("server 127.0.0.1:{lucarne};"),
@@ -288,13 +306,39 @@ fn data_tile_is_negotiated(nginx: &Nginx, path: &str) {
         "Accept-Encoding: br, gzip;q=0\r\n",
     ] {
         let response = nginx.monitor(path, refused);
-        assert_eq!(
-            response.forwarded(),
-            format!("GET {path} HTTP/1.1"),
-            "{refused}"
-        );
+        assert_eq!(response.status, 200, "{refused}");
+        assert_eq!(response.plain(), PLAIN, "{refused}");
         assert_eq!(response.header("content-encoding"), None);
-        assert_eq!(response.header("cache-control"), Some("lucarne"));
+        assert_eq!(response.header("vary"), Some("Accept-Encoding"));
+        assert_eq!(response.header("cache-control"), Some(FOREVER));
+        assert_eq!(response.header("access-control-allow-origin"), Some("*"));
+        let kind = "application/octet-stream";
+        assert_eq!(response.header("content-type"), Some(kind));
+    }
+}
+
+/// The log was taken out of Lucarne's configuration, or Lucarne was stopped.
+#[tokio::test]
+async fn a_retired_log_needs_no_lucarne() {
+    let nginx = Nginx::before(free_port()).await;
+    files_have_their_headers(&nginx);
+    data_tiles_are_negotiated(&nginx);
+    absent_files_are_not_cached_for_long(&nginx);
+    let absent = nginx.monitor("/2026h1/tile/data/x009/000", "");
+    assert_eq!(absent.status, 404);
+    assert_eq!(absent.header("cache-control"), Some("public, max-age=1"));
+    for path in ["tile/data/x001/000", "tile/data/x001/001.p/7"] {
+        for arguments in [&[][..], &["--compressed"], &["--http1.0"]] {
+            let url = format!("http://127.0.0.1:{}/2026h1/{path}", nginx.port);
+            let curl = Command::new("curl")
+                .args(["-sSf", "-H", "Host: mon.example.com"])
+                .args(arguments)
+                .arg(url)
+                .output()
+                .unwrap();
+            assert!(curl.status.success(), "{curl:?}");
+            assert_eq!(curl.stdout, PLAIN, "{path} {arguments:?}");
+        }
     }
 }
 

@@ -1,8 +1,6 @@
 //! Locks in object stores that must be refused, or lose answers: doubles in
 //! memory. (On real servers: `objects/`.)
 
-#![allow(clippy::unwrap_used)]
-
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,9 +13,9 @@ use lucarne_storage::{Lock, LockError, ObjectLock};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
-    ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult,
-    Result,
+    CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload,
+    ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions, PutPayload,
+    PutResult, Result,
 };
 
 const LOG: [u8; 32] = [9; 32];
@@ -28,6 +26,7 @@ struct Double {
     store: Arc<InMemory>,
     fault: Fault,
     puts: Arc<AtomicU32>,
+    gets: Arc<AtomicU32>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +54,8 @@ enum Fault {
     Silent,
     /// Puts are not allowed.
     Forbidden,
+    /// Every other response with an object has a flipped bit.
+    Corrupts,
 }
 
 impl Double {
@@ -63,6 +64,7 @@ impl Double {
             store: Arc::default(),
             fault,
             puts: Arc::default(),
+            gets: Arc::default(),
         }
     }
 
@@ -100,6 +102,21 @@ fn lost() -> Error {
     }
 }
 
+async fn corrupted(got: GetResult) -> Result<GetResult> {
+    let (meta, range) = (got.meta.clone(), got.range.clone());
+    let (attributes, extensions) = (got.attributes.clone(), got.extensions.clone());
+    let mut bytes = got.bytes().await?.to_vec();
+    bytes[0] ^= 1;
+    let bytes = futures_util::stream::iter([Ok(bytes.into())]);
+    Ok(GetResult {
+        payload: GetResultPayload::Stream(Box::pin(bytes)),
+        meta,
+        range,
+        attributes,
+        extensions,
+    })
+}
+
 #[async_trait]
 impl ObjectStore for Double {
     async fn put_opts(
@@ -132,7 +149,8 @@ impl ObjectStore for Double {
                     PutMode::Create => found.is_none(),
                     PutMode::Update(v) => found.is_some_and(|found| found.e_tag == v.e_tag),
                 };
-                // Between looking and putting, where others come in: the fault itself.
+                // Between looking and putting, where others come in: the fault itself. A busy
+                // machine makes it longer.
                 tokio::time::sleep(Duration::from_millis(2)).await;
                 match fits {
                     true => put(all).await,
@@ -186,7 +204,11 @@ impl ObjectStore for Double {
         if matches!(self.fault, Fault::NoTags) {
             got.meta.e_tag = None;
         }
-        Ok(got)
+        let odd = self.gets.fetch_add(1, Ordering::Relaxed) % 2 == 1;
+        match self.fault {
+            Fault::Corrupts if !odd => corrupted(got).await,
+            _ => Ok(got),
+        }
     }
 
     fn delete_stream(
@@ -249,6 +271,12 @@ async fn a_store_that_is_not_atomic_is_refused() {
         assert!(refused.contains("not atomic"), "{fault:?}: {refused}");
         assert!(refused.contains("SQL database"), "{refused}");
     }
+}
+
+/// A corrupted response says nothing of the store's conditional puts.
+#[tokio::test]
+async fn a_corrupted_response_in_the_race_is_read_again() {
+    Double::new(Fault::Corrupts).lock().await.unwrap();
 }
 
 #[tokio::test]

@@ -1,14 +1,12 @@
 //! The directory of a log: damage, rights, and who may open it.
 
-#![allow(clippy::unwrap_used)]
-
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use bytes::Bytes;
 use lucarne_storage::conformance::{Fate, PowerLoss};
 use lucarne_storage::{Asset, AssetError, AssetKind, Assets, PosixAssets};
+use lucarne_testkit::block_until;
 use tempfile::TempDir;
 
 const RECORDS: [&str; 3] = ["the first", "", "the third and last"];
@@ -16,15 +14,18 @@ const RECORDS: [&str; 3] = ["the first", "", "the third and last"];
 /// What another test starts holds all that is open here until it has become another
 /// program: for a moment a directory that was let go is still in use.
 pub(crate) fn open(directory: &TempDir) -> PosixAssets {
-    for _ in 0..10_000 {
-        match PosixAssets::open(directory.path()) {
-            Err(AssetError::InUse { pid, .. }) if pid == Some(std::process::id()) => {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            opened => return opened.unwrap(),
+    let mut assets = None;
+    let what = format!("{} is let go", directory.path().display());
+    block_until(&what, || {
+        let opened = PosixAssets::open(directory.path());
+        let held =
+            matches!(opened, Err(AssetError::InUse { pid, .. }) if pid == Some(std::process::id()));
+        if !held {
+            assets = Some(opened.unwrap());
         }
-    }
-    panic!("{} is not let go", directory.path().display());
+        !held
+    });
+    assets.unwrap()
 }
 
 fn asset(path: &str, bytes: &str) -> Vec<Asset> {
@@ -51,7 +52,11 @@ async fn segment() -> Vec<u8> {
     }
     let segments = segments(directory.path());
     assert_eq!(segments.len(), 1);
-    std::fs::read(&segments[0]).unwrap()
+    let mut bytes = std::fs::read(&segments[0]).unwrap();
+    // Without the room for more.
+    let last = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+    bytes.truncate(last + 1);
+    bytes
 }
 
 /// A directory whose journal is this one segment.
@@ -112,6 +117,32 @@ async fn a_flipped_bit_is_found_and_its_place_named() {
             Err(other) => panic!("byte {byte}: {other}"),
         }
         assert!(segments(directory.path())[0].ends_with("0000000000000001"));
+    }
+}
+
+/// An append overwrites zeros: any of its bytes may be there when the power fails.
+#[tokio::test]
+async fn a_record_torn_in_its_room_is_dropped_and_the_log_goes_on() {
+    let file = segment().await;
+    let last = file.len() - RECORDS[2].len() - 56;
+    for zero in last..file.len() {
+        for zeros in [zero..file.len(), last..zero] {
+            let mut torn = file.clone();
+            torn[zeros].fill(0);
+            torn.resize(4096, 0);
+            let kept = match torn[..file.len()] == file {
+                true => 3,
+                false => 2,
+            };
+            let directory = with_segment(&torn);
+            let assets = open(&directory);
+            assert_eq!(whole(&assets.staged().await.unwrap()), kept, "byte {zero}");
+            assets.stage(9, "after the crash".into()).await.unwrap();
+            drop(assets);
+            let mut records = open(&directory).staged().await.unwrap();
+            assert_eq!(records.pop().unwrap(), "after the crash");
+            assert_eq!(whole(&records), kept, "byte {zero}");
+        }
     }
 }
 

@@ -1,14 +1,12 @@
 //! Locks on database servers: the cases that every lock passes, and what only
 //! servers do. Each test has a database of its own on a shared server.
 
-#![allow(clippy::unwrap_used)]
-
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use lucarne_storage::conformance::LockBackend;
 use lucarne_storage::{Lock, LockError, SqlLock};
-use lucarne_testkit::{DatabaseKind, DatabaseServer};
+use lucarne_testkit::{DatabaseKind, DatabaseServer, block_until, in_time};
 
 const LOG: [u8; 32] = [9; 32];
 
@@ -208,29 +206,57 @@ async fn missing_rights_are_named(kind: DatabaseKind) {
     }
 }
 
-/// An operator's shell with an open transaction on the log's row.
-fn hold(place: &Place, seconds: f32) -> tokio::task::JoinHandle<()> {
-    let (server, name) = (place.server.clone(), place.name.clone());
-    let (row, wait) = match place.url().starts_with("mysql") {
-        true => ("REPEAT(CHAR(9), 32)", "SLEEP"),
-        false => ("decode(repeat('09', 32), 'hex')", "pg_sleep"),
-    };
-    let statements = format!(
-        "BEGIN; UPDATE checkpoints SET body = body WHERE logID = {row}; \
-         SELECT {wait}({seconds}); ROLLBACK"
-    );
-    tokio::task::spawn_blocking(move || {
-        server.admin(&name, &statements).unwrap();
-    })
+/// An operator's shell with an open transaction on the log's row, until it is ended.
+struct Shell<'p> {
+    place: &'p Place,
+    running: tokio::task::JoinHandle<()>,
+}
+
+impl<'p> Shell<'p> {
+    /// Starts the shell, and waits until it holds the row.
+    fn holds(place: &'p Place) -> Self {
+        let (row, wait) = match place.url().starts_with("mysql") {
+            true => ("REPEAT(CHAR(9), 32)", "SLEEP"),
+            false => ("decode(repeat('09', 32), 'hex')", "pg_sleep"),
+        };
+        let hold = format!(
+            "BEGIN; UPDATE checkpoints SET body = body WHERE logID = {row}; \
+             SELECT {wait}(100); ROLLBACK"
+        );
+        let (server, name) = (place.server.clone(), place.name.clone());
+        let running = tokio::task::spawn_blocking(move || {
+            // It is killed: that is an error.
+            let _ = server.admin(&name, &hold);
+        });
+        let look = format!("SELECT 1 FROM checkpoints WHERE logID = {row} FOR UPDATE NOWAIT");
+        block_until("the shell holds the row", || {
+            place.server.admin(&place.name, &look).is_err()
+        });
+        Shell { place, running }
+    }
+
+    async fn end(self) {
+        let (server, name) = (&self.place.server, &self.place.name);
+        let admin = |statement: &str| server.admin(name, statement).unwrap();
+        if self.place.url().starts_with("mysql") {
+            let find = "SELECT id FROM information_schema.processlist \
+                        WHERE db = DATABASE() AND info LIKE 'SELECT SLEEP%'";
+            admin(&format!("KILL {}", admin(find)));
+        } else {
+            admin(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                 WHERE datname = current_database() AND query LIKE 'BEGIN; UPDATE%'",
+            );
+        }
+        self.running.await.unwrap();
+    }
 }
 
 async fn a_row_that_another_session_holds_is_named(kind: DatabaseKind) {
     let place = Place::new(kind).await;
     let lock = place.open().await;
     lock.create(&LOG, b"0").await.unwrap();
-    let shell = hold(&place, 6.0);
-    // Until the shell, which says nothing, holds the row.
-    tokio::time::sleep(std::time::Duration::from_millis(1000)).await;
+    let shell = Shell::holds(&place);
     let refused = lock
         .replace(&LOG, b"0", b"1")
         .await
@@ -241,7 +267,7 @@ async fn a_row_that_another_session_holds_is_named(kind: DatabaseKind) {
     assert_eq!(lock.load(&LOG).await.unwrap().unwrap(), b"0");
     lock.create(&[1; 32], b"0").await.unwrap();
     lock.replace(&[1; 32], b"0", b"1").await.unwrap();
-    shell.await.unwrap();
+    shell.end().await;
     lock.replace(&LOG, b"0", b"1").await.unwrap();
 }
 
@@ -250,31 +276,46 @@ async fn logs_do_not_wait_for_each_other(kind: DatabaseKind) {
     let place = Place::new(kind).await;
     let lock: Arc<dyn Lock> = Arc::from(place.open().await);
     lock.create(&LOG, b"0").await.unwrap();
-    // Their connections are there before the clock runs: to make one costs more than
-    // a commit.
+    // Their connections are there before: to make one costs more than a commit.
     let mut made = tokio::task::JoinSet::new();
     for log in 10..20 {
         let lock = lock.clone();
         made.spawn(async move { lock.create(&[log; 32], b"0").await.unwrap() });
     }
     made.join_all().await;
-    let shell = hold(&place, 2.5);
-    // Until the shell, which says nothing, holds the row.
-    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-    let hanging = tokio::spawn({
-        let lock = lock.clone();
-        async move { lock.replace(&LOG, b"0", b"1").await }
-    });
-    let mut others = tokio::task::JoinSet::new();
-    for log in 10..20 {
-        let lock = lock.clone();
-        others.spawn(async move { lock.replace(&[log; 32], b"0", b"1").await.unwrap() });
+    let shell = Shell::holds(&place);
+    let (mut step, mut hanging) = (0, None);
+    let all_but_one_commit = async {
+        loop {
+            let waiting = tokio::spawn({
+                let lock = lock.clone();
+                async move { lock.replace(&LOG, b"0", b"1").await }
+            });
+            let mut others = tokio::task::JoinSet::new();
+            for log in 10..20 {
+                let (lock, log) = (lock.clone(), [log; 32]);
+                let (old, new) = (step.to_string(), (step + 1).to_string());
+                others.spawn(async move {
+                    let replaced = lock.replace(&log, old.as_bytes(), new.as_bytes());
+                    replaced.await.unwrap();
+                });
+            }
+            step += 1;
+            others.join_all().await;
+            if !waiting.is_finished() {
+                hanging = Some(waiting);
+                break;
+            }
+            // The machine is so busy that the server has lost its patience with this one.
+            waiting.await.unwrap().unwrap_err();
+        }
+    };
+    in_time("ten logs commit while another hangs", all_but_one_commit).await;
+    shell.end().await;
+    // As above.
+    if hanging.unwrap().await.unwrap().is_err() {
+        lock.replace(&LOG, b"0", b"1").await.unwrap();
     }
-    others.join_all().await;
-    assert!(!hanging.is_finished());
-    // The holder has gone before the server lost its patience.
-    hanging.await.unwrap().unwrap();
-    shell.await.unwrap();
 }
 
 /// A replica says the same as a server, database or user set so.

@@ -1,7 +1,5 @@
 //! Lock databases: ours, Sunlight's, and what is none.
 
-#![allow(clippy::unwrap_used)]
-
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     io::Read,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
 use anyhow::{Context, Result, ensure};
@@ -10,7 +11,7 @@ use lucarne_ct::{Fingerprint, Identity, TileLeafRef};
 use lucarne_tlog::{Frontier, Hash, Level, TILE_WIDTH, Tile, leaf_hash, tile_root};
 
 use super::{Promise, Seen, fingerprints};
-use crate::Client;
+use crate::{Client, is_silence};
 
 /// One walk over a log of a given size.
 pub(super) struct Walk<'a> {
@@ -20,6 +21,8 @@ pub(super) struct Walk<'a> {
     /// The index of each submission, and when it was logged.
     places: HashMap<Identity, (u64, u64)>,
     fingerprints: BTreeSet<Fingerprint>,
+    /// A request was not answered in time: no other is sent.
+    silent: AtomicBool,
     pub(super) issuers: usize,
     pub(super) findings: Vec<String>,
 }
@@ -32,6 +35,7 @@ impl<'a> Walk<'a> {
             leaf_hashes: Vec::new(),
             places: HashMap::new(),
             fingerprints: BTreeSet::new(),
+            silent: AtomicBool::new(false),
             issuers: 0,
             findings: Vec::new(),
         }
@@ -42,8 +46,11 @@ impl<'a> Walk<'a> {
     }
 
     async fn fetch(&self, path: &str) -> Result<Bytes> {
-        let body = self.client.get(path).await?.ok();
-        body.with_context(|| path.to_owned())
+        ensure!(!self.silent.load(Relaxed), "{path}: the log is silent");
+        let response = self.client.get(path).await;
+        let silent = response.as_ref().is_err_and(is_silence);
+        self.silent.store(silent, Relaxed);
+        response?.ok().with_context(|| path.to_owned())
     }
 
     /// Reads every data tile; checks indexes, that no submission is there

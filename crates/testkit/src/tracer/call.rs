@@ -34,6 +34,8 @@ impl Call {
                 self.opening(at(CWD, a.rdi)?, (libc::O_CREAT | libc::O_TRUNC) as u64)
             }
             libc::SYS_openat => self.opening(at(a.rdi, a.rsi)?, a.rdx),
+            // Asks whether the file can be written.
+            libc::SYS_write if a.rdx == 0 => None,
             libc::SYS_write => self.write(a.rdi, None, kept.then_some(&[(a.rsi, a.rdx)])),
             libc::SYS_pwrite64 => self.write(a.rdi, Some(a.r10), kept.then_some(&[(a.rsi, a.rdx)])),
             libc::SYS_writev => self.write(a.rdi, None, kept.then_some(&self.parts()?)),

@@ -46,7 +46,11 @@ pub(super) fn follow(
         | Options::PTRACE_O_TRACEVFORK
         | Options::PTRACE_O_TRACEEXEC
         | Options::PTRACE_O_EXITKILL;
-    ptrace::seize(pid, options).context("tracing a child is not permitted here (ptrace)")?;
+    if let Err(error) = ptrace::seize(pid, options) {
+        child.kill()?;
+        child.wait()?;
+        return Err(error).context("tracing a child is not permitted here (ptrace)");
+    }
     kill(pid, Signal::SIGCONT)?;
     let _ = report.send(pid);
     let mut tracer = Tracer {
@@ -102,6 +106,7 @@ impl Tracer<'_> {
                 WaitStatus::Signaled(pid, signal, _) if pid == self.process => {
                     return Ok(ExitStatus::from_raw(signal as i32));
                 }
+                // The pace of looking: the threads wait for it.
                 WaitStatus::StillAlive => thread::sleep(Duration::from_millis(1)),
                 _ => {}
             }

@@ -23,6 +23,7 @@ pub use change::{Change, Recorded};
 
 use crate::Launch;
 use crate::server::Output;
+use crate::wait::pause;
 
 /// The fault of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +63,22 @@ pub struct Traced {
     shared: Arc<Shared>,
     output: Output,
     tracer: Option<JoinHandle<Result<()>>>,
+}
+
+/// Returns whether the system lets this user trace. If not, the test is skipped, and
+/// this function has said so.
+pub fn tracing_is_permitted() -> bool {
+    let plan = Plan {
+        below: PathBuf::from("/"),
+        counted: |_| false,
+        strike: None,
+        record: false,
+    };
+    let traced = Launch::new("true").trace(plan);
+    if let Err(error) = &traced {
+        println!("skipped: tracing is not permitted here: {error:#}");
+    }
+    traced.is_ok()
 }
 
 /// What the tracer sees.
@@ -148,7 +165,7 @@ impl Traced {
             if Instant::now() > deadline {
                 bail!("it did not end within {patience:?}:\n{}", self.output());
             }
-            thread::sleep(Duration::from_millis(5));
+            pause();
         }
         let recorded = self.finish()?;
         Ok((self.ended().context("it has ended")?, recorded))

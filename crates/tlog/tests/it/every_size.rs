@@ -1,8 +1,6 @@
 //! The tree against the definitions of RFC 6962, for every size to 1,100: past
 //! one full level-0 tile, past 1,024, and with all partial widths between.
 
-#![allow(clippy::unwrap_used)]
-
 use std::collections::BTreeMap;
 
 use crate::support::*;

@@ -1,8 +1,6 @@
 //! The tree at sizes that no test can build: random ones to 2^33 leaves, all
 //! equal but for a few marked ones.
 
-#![allow(clippy::unwrap_used)]
-
 use crate::support::*;
 use lucarne_tlog::*;
 use proptest::prelude::*;

@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use lucarne_ct::{Chain, Code, Entry, EntryKind, Policy, Rejection, Roots, Validator};
-use lucarne_mint::{Authority, CaOptions, KeyPair, KeyType, Template, Time, testing::Pki};
+pub(crate) use lucarne_mint::now_ms;
+use lucarne_mint::{Authority, CaOptions, KeyPair, KeyType, Template, testing::Pki};
 
 /// A log that accepts these roots.
 pub(crate) fn log(roots: &[&[u8]], policy: Policy) -> Validator {
@@ -33,10 +34,6 @@ pub(crate) fn submit<D: AsRef<[u8]>>(
     assert!(early.is_none_or(|early| early == entry.identity));
     assert_eq!(entry.identity, entry.signed.identity());
     Ok(entry)
-}
-
-pub(crate) fn now_ms() -> u64 {
-    Time::now().unix() as u64 * 1000
 }
 
 pub(crate) fn add_chain<D: AsRef<[u8]>>(

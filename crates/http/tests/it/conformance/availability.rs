@@ -213,12 +213,11 @@ fn flipped(bytes: &[u8]) -> Bytes {
 
 /// Asks until the answer is as wished: polled, as a monitor does.
 async fn eventually(server: &Server, path: &str, status: u16) -> Answer {
-    for _ in 0..1000 {
-        let answer = server.get(path).await;
-        if answer.status == status {
-            return answer;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
-    panic!("{path} is never answered with {status}");
+    let mut answer = server.get(path).await;
+    lucarne_testkit::eventually(&format!("{path} is {status}"), async || {
+        answer = server.get(path).await;
+        answer.status == status
+    })
+    .await;
+    answer
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use lucarne_http::Limits;
 use lucarne_storage::PosixAssets;
+use lucarne_testkit::eventually;
 
 use crate::support::{Server, TestLog};
 
@@ -33,13 +34,11 @@ async fn a_full_data_tile_is_sent_from_its_file_as_long_as_that_is_what_was_read
     // Nobody does that to a log: what was verified comes from memory then.
     let file = std::fs::File::options().write(true).open(file).unwrap();
     file.write_all_at(b"changed", 9).unwrap();
-    let mut tries = 0;
-    while client.get(path).await.body != whole {
-        tries += 1;
-        assert!(tries < 1000, "what was not verified is sent");
-        // The file is looked at every few milliseconds.
-        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-    }
+    // The server compares the state of the file every few milliseconds.
+    eventually("only what was verified is sent", async || {
+        client.get(path).await.body == whole
+    })
+    .await;
     assert!(client.get(path).await.body == whole);
     file.set_len(20_000).unwrap();
     assert!(client.get(path).await.body == whole);

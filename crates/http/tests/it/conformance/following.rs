@@ -2,21 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::io::Read;
-use std::time::Duration;
 
 use lucarne_ct::{Fingerprint, LogList, TileLeafRef};
 use lucarne_http::Limits;
 use lucarne_log::Metrics;
+use lucarne_testkit::in_time;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::task::JoinSet;
 
 use super::demo;
 use crate::support::{Client, Server, TestLog};
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn a_long_poll_is_answered_when_the_log_grows() {
@@ -40,9 +38,8 @@ async fn a_long_poll_is_answered_when_the_log_grows() {
         test.fill(1).await;
         grown.wait_for(|size| *size == 6).await.unwrap();
     };
-    let (answer, ()) = timeout(PATIENCE, futures_util::future::join(waiting, growing))
-        .await
-        .unwrap();
+    let both = futures_util::future::join(waiting, growing);
+    let (answer, ()) = in_time("a long poll is answered", both).await;
     assert_eq!(answer.status, 200);
     assert_eq!(answer.text().lines().nth(1), Some("6"));
     assert_eq!(answer.header("cache-control"), Some("no-store"));
@@ -51,22 +48,16 @@ async fn a_long_poll_is_answered_when_the_log_grows() {
 #[tokio::test]
 async fn who_waits_is_counted_and_answered_when_the_server_stops() {
     let (_test, server) = demo(1).await;
-    let mut waiting = Vec::new();
+    let mut waiting = JoinSet::new();
     let ask = b"GET /demo/checkpoint?after=1 HTTP/1.1\r\nhost: log.example\r\n\r\n";
-    for _ in 0..64 {
+    // One more than may wait: whichever comes last is refused.
+    for _ in 0..65 {
         let mut client = server.connect().await;
         client.send(ask).await;
-        waiting.push(client);
+        waiting.spawn(async move { client.answer().await.unwrap() });
     }
-    // They have all come once there is one too many.
-    let refused = loop {
-        let mut client = server.connect().await;
-        client.send(ask).await;
-        match timeout(Duration::from_millis(200), client.answer()).await {
-            Ok(answer) => break answer.unwrap(),
-            Err(_) => waiting.push(client),
-        }
-    };
+    let refused = in_time("one is refused", waiting.join_next()).await;
+    let refused = refused.unwrap().unwrap();
     assert_eq!(refused.status, 429);
     assert_eq!(refused.json()["code"], "too_many_waiting");
     assert!(refused.header("retry-after").is_some());
@@ -76,12 +67,11 @@ async fn who_waits_is_counted_and_answered_when_the_server_stops() {
     assert_eq!(server.get("/demo/checkpoint").await.status, 200);
 
     let stopped = server.stop();
-    let answer = timeout(PATIENCE, waiting[0].answer()).await.unwrap();
+    let answers = in_time("all others are answered", waiting.join_all()).await;
+    assert!(answers.iter().all(|answer| answer.status == 200));
+    let answer = in_time("another client is answered", other.answer()).await;
     assert_eq!(answer.unwrap().status, 200);
-    let answer = timeout(PATIENCE, other.answer()).await.unwrap();
-    assert_eq!(answer.unwrap().status, 200);
-    drop(waiting);
-    timeout(PATIENCE, stopped).await.unwrap().unwrap();
+    in_time("the end of the server", stopped).await.unwrap();
 }
 
 /// A reader of the feed, past the head of the answer.
@@ -122,9 +112,7 @@ impl Feed {
 
     async fn more(&mut self) -> bool {
         let mut bytes = [0; 16 << 10];
-        let read = timeout(PATIENCE, self.stream.read(&mut bytes))
-            .await
-            .unwrap();
+        let read = in_time("more of a feed", self.stream.read(&mut bytes)).await;
         let length = read.unwrap_or(0);
         self.text += std::str::from_utf8(&bytes[..length]).unwrap();
         length > 0
@@ -204,7 +192,7 @@ async fn a_feed_ends_with_the_server_and_begins_within_the_tree() {
     feed.until("\"index\":2").await;
     let stopped = server.stop();
     while feed.more().await {}
-    timeout(PATIENCE, stopped).await.unwrap().unwrap();
+    in_time("the end of the server", stopped).await.unwrap();
 }
 
 #[tokio::test]

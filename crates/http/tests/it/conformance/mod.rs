@@ -2,7 +2,6 @@
 //! real log over a real socket: a file for each API, one for the times when a
 //! log cannot take submissions, one for logs in directories, and one for what
 //! stands around the logs.
-#![allow(clippy::unwrap_used)]
 
 mod availability;
 mod directory;

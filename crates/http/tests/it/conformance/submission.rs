@@ -175,3 +175,41 @@ async fn roots_are_listed() {
     let root = base64_simd::STANDARD.encode_to_string(test.ca.cert_der());
     assert_eq!(answer.json(), serde_json::json!({ "certificates": [root] }));
 }
+
+/// A chain is judged without being logged. A submission of what the log has is no such test.
+#[tokio::test]
+async fn a_chain_is_checked_and_not_logged() {
+    let (test, server) = demo(0).await;
+    let known = test.chain("www.example").into_certificates();
+    let body = |certificates: &[Vec<u8>]| lucarne_mint::Chain::new(certificates.to_vec()).to_json();
+    let add = |body: String| {
+        let server = &server;
+        async move { server.post("/demo/ct/v1/add-chain", body.as_bytes()).await }
+    };
+    let check = |body: String| {
+        let server = &server;
+        async move { server.post("/demo/check-chain", body.as_bytes()).await }
+    };
+    let answer = check(body(&known)).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.json()["accepted"], true);
+    assert_eq!(answer.json()["on"], "add-chain");
+    assert_eq!(test.log.published().unwrap().size, 0);
+
+    // The entry is known, and its issuer is forged.
+    assert_eq!(add(body(&known)).await.status, 200);
+    let mut forged = known.clone();
+    *forged[1].last_mut().unwrap() ^= 1;
+    let answer = check(body(&forged)).await;
+    assert_eq!(answer.status, 400, "{}", answer.text());
+    assert_eq!(answer.json()["code"], "invalid_signature");
+    assert_eq!(answer.json()["certificate_index"], 1);
+    let answer = check("{}".to_owned()).await;
+    assert_eq!(answer.json()["code"], "missing_chain");
+    assert_eq!(test.log.published().unwrap().size, 1);
+    let answer = server.get("/demo/check-chain").await;
+    assert_eq!(
+        (answer.status, answer.header("allow")),
+        (405, Some("POST, OPTIONS"))
+    );
+}

@@ -1,6 +1,6 @@
 //! A real log in memory behind a real listener on loopback, and a client that
 //! writes bytes rather than requests.
-#![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
+#![allow(dead_code, unreachable_pub)]
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,11 +12,14 @@ use lucarne_log::{Clock, LaneConfig, Log, LogConfig, Metrics, State, Turn};
 use lucarne_mint::{Authority, CaOptions, KeyPair, KeyType, LeafOptions};
 use lucarne_storage::Assets;
 use lucarne_storage::memory::{MemoryAssets, MemoryLock};
+use lucarne_testkit::{in_time, until};
 use prometheus_client::registry::Registry;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+
+pub mod gate;
 
 /// A running log, its CA, and what it is stored in.
 pub struct TestLog {
@@ -46,6 +49,7 @@ pub fn config(name: &str, cache: &std::path::Path) -> LogConfig {
         origin: format!("log.example/{name}"),
         submission_prefix: format!("http://log.example/{name}/"),
         monitoring_prefix: format!("http://log.example/{name}/"),
+        also_at: None,
         key: LogKey::from_seed(&seed).unwrap().into(),
         policy: Policy::default(),
         verification: Arc::default(),
@@ -164,13 +168,7 @@ impl TestLog {
     }
 
     pub async fn until(&self, is_so: impl Fn(&Log) -> bool) {
-        for _ in 0..500 {
-            if is_so(&self.log) {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        panic!("the log never got there: {:?}", self.log.state());
+        until("the log gets there", || is_so(&self.log)).await;
     }
 
     /// The certificates of a new leaf, itself first, the root included.
@@ -244,6 +242,18 @@ impl Server {
             stop: Some(stop),
             served,
         }
+    }
+
+    /// Returns the value of a metric, of which `name` is the name with its labels.
+    pub fn metric(&self, name: &str) -> u64 {
+        let metrics = self.site.render_metrics();
+        let value = |line: &str| line.strip_prefix(name)?.trim().parse().ok();
+        metrics.lines().find_map(value).unwrap_or(0)
+    }
+
+    /// Waits until a metric has this value.
+    pub async fn counts(&self, name: &str, value: u64) {
+        until(&format!("{name} is {value}"), || self.metric(name) == value).await;
     }
 
     /// Tells the server to stop, and hands back what to wait for.
@@ -401,10 +411,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         }
     }
 
-    /// Whether the server has closed this connection, waiting for it if need be.
+    /// Waits until the server closes this connection, or sends something: returns whether it
+    /// closed it.
     pub async fn closed(&mut self) -> bool {
         let mut byte = [0];
-        let read = tokio::time::timeout(Duration::from_secs(10), self.stream.read(&mut byte));
-        matches!(read.await, Ok(Ok(0) | Err(_)))
+        let read = in_time("the end of a connection", self.stream.read(&mut byte)).await;
+        matches!(read, Ok(0) | Err(_))
     }
 }

@@ -1,12 +1,16 @@
 //! Faults, and what they are called.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 
 use super::server::{Script, Server};
 use crate::Failure;
-use crate::http::{Body, ClientOptions, Request, Response, Version, kind};
+use crate::http::{
+    Body, Client, ClientOptions, Endpoint, Request, Response, TlsOptions, TlsVersion, Version, kind,
+};
 
 fn impatient() -> ClientOptions {
     ClientOptions {
@@ -22,6 +26,26 @@ async fn get(server: &Server, options: ClientOptions) -> Response {
 
 fn failure(response: Response) -> Failure {
     response.exchange.outcome.unwrap_err()
+}
+
+/// One event has one kind, whichever step it comes at.
+#[tokio::test]
+async fn a_connection_that_ends_in_the_handshake_was_reset() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.read(&mut [0; 16]).await;
+        }
+    });
+    let options = Arc::new(ClientOptions::default());
+    let endpoint = Endpoint::resolve(&url, &options).await.unwrap();
+    let mut client = Client::new(endpoint, options);
+    assert_eq!(failure(client.handshake().await).kind, kind::RESET);
+    assert_eq!(
+        failure(client.send(&Request::get("/")).await).kind,
+        kind::RESET
+    );
 }
 
 #[tokio::test]
@@ -97,6 +121,58 @@ async fn answers_that_are_none() {
         let server = Server::script(move |_| Script::of(&[&answer])).await;
         let failure = failure(get(&server, impatient()).await);
         assert_eq!(failure.kind, expected, "{failure}");
+    }
+}
+
+/// Any certificate is accepted, but the server must have its key.
+#[tokio::test]
+async fn a_server_without_the_key_of_its_certificate() {
+    let server = Server::impostor().await;
+    for versions in [vec![TlsVersion::V1_2], vec![TlsVersion::V1_3]] {
+        let tls = TlsOptions {
+            versions,
+            ..TlsOptions::default()
+        };
+        let options = ClientOptions {
+            insecure: true,
+            tls,
+            ..ClientOptions::default()
+        };
+        let failure = failure(get(&server, options).await);
+        assert_eq!(failure.kind, kind::TLS);
+        assert!(failure.detail.contains("did not prove"), "{failure}");
+    }
+}
+
+#[tokio::test]
+async fn a_tls_connection_that_ends_without_close_notify() {
+    let insecure = || ClientOptions {
+        insecure: true,
+        ..ClientOptions::default()
+    };
+    let server = Server::cut_off(b"HTTP/1.0 200 OK\r\n\r\nto the end").await;
+    let response = get(&server, insecure()).await;
+    assert_eq!(response.exchange.outcome, Ok(()));
+    assert_eq!(
+        (response.status, &response.body[..]),
+        (200, &b"to the end"[..])
+    );
+    assert!(response.exchange.unannounced_end);
+
+    for (bytes, expected) in [
+        (&b""[..], kind::RESET),
+        (b"HTTP/1.1 20", kind::RESET),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nx", kind::BODY),
+        (
+            b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nab",
+            kind::BODY,
+        ),
+    ] {
+        let response = get(&Server::cut_off(bytes).await, insecure()).await;
+        assert!(!response.exchange.unannounced_end);
+        let failure = failure(response);
+        assert_eq!(failure.kind, expected, "{failure}");
+        assert!(!failure.detail.contains("docs.rs"), "{failure}");
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use ::http::Method;
 
 use super::server::{Script, Server};
+use crate::exchange::Resent;
 use crate::http::{Body, Client, ClientOptions, Request, Response, Version, kind};
 
 fn ok(response: &Response) -> &Response {
@@ -211,7 +212,7 @@ async fn a_kept_connection_that_was_closed_is_opened_again() {
             assert_eq!(ok(&response).body, "x");
             assert_eq!(server.connections(), number);
             // After a second of idleness the client opens another connection, whether the
-            // server's close arrives before the request or after it.
+            // server's close arrives before the request or after it; a busy machine makes it longer.
             tokio::time::sleep(Duration::from_millis(1100)).await;
         }
     }
@@ -219,10 +220,10 @@ async fn a_kept_connection_that_was_closed_is_opened_again() {
 
 /// The server takes the second request and closes without a word: the client
 /// cannot know before it has sent. After a while of silence that is the server's
-/// right; in the midst of work it is a failure.
+/// right; in the midst of work it is counted.
 #[tokio::test]
-async fn a_request_is_sent_once_more_only_after_idleness() {
-    for idle in [true, false] {
+async fn a_request_is_sent_once_more_and_it_is_said_why() {
+    for (idle, why) in [(true, Resent::Idle), (false, Resent::Busy)] {
         let server = Server::script(|number| {
             let answer = &b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nx"[..];
             match number {
@@ -232,20 +233,38 @@ async fn a_request_is_sent_once_more_only_after_idleness() {
         })
         .await;
         let mut client = server.client(ClientOptions::default()).await;
-        assert!(!ok(&client.send(&Request::get("/")).await).resent);
-        // Longer than the second from which a connection counts as idle.
+        let first = client.send(&Request::get("/")).await;
+        assert_eq!(ok(&first).exchange.resent, None);
+        // Longer than the second from which a connection counts as idle. On a busy machine it is
+        // longer still.
         if idle {
             tokio::time::sleep(Duration::from_millis(1100)).await;
         }
         let second = client.send(&Request::post("/", "again")).await;
-        assert_eq!(second.resent, idle);
-        match idle {
-            true => assert_eq!(ok(&second).body, "x"),
-            false => assert_eq!(second.exchange.outcome.unwrap_err().kind, kind::RESET),
-        }
-        assert_eq!(server.connections(), 1 + usize::from(idle));
-        // Either way the next request has a connection of its own.
-        ok(&client.send(&Request::get("/")).await);
+        assert_eq!(second.exchange.resent, Some(why));
+        assert_eq!(ok(&second).body, "x");
+        assert_eq!(server.connections(), 2);
+        let third = client.send(&Request::get("/")).await;
+        assert_eq!(ok(&third).exchange.resent, None);
+    }
+}
+
+/// A connection that has not carried a response yet is not tried again, nor is a request
+/// that was sent again already.
+#[tokio::test]
+async fn a_request_is_not_sent_three_times() {
+    let server = Server::script(|number| match number {
+        0 => Script::of(&[b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nx", b""]),
+        _ => Script::of(&[b""]),
+    })
+    .await;
+    let mut client = server.client(ClientOptions::default()).await;
+    ok(&client.send(&Request::get("/")).await);
+    for (connections, resent) in [(2, Some(Resent::Busy)), (3, None)] {
+        let response = client.send(&Request::get("/")).await;
+        assert_eq!(response.exchange.resent, resent);
+        assert_eq!(response.exchange.outcome.unwrap_err().kind, kind::RESET);
+        assert_eq!(server.connections(), connections);
     }
 }
 
@@ -260,7 +279,6 @@ async fn the_body_waits_until_it_is_asked_for() {
     };
     let response = client.send(&request).await;
     assert!(ok(&response).body == body);
-    assert!(response.exchange.finished - response.exchange.started < Duration::from_secs(1));
 
     // One that says no right away is not sent anything.
     let server = Server::script(|_| Script {
@@ -282,9 +300,10 @@ async fn a_dropped_request_leaves_no_trace() {
     let server = Server::plain().await;
     let mut client = server.client(ClientOptions::default()).await;
     ok(&client.send(&Request::get("/bytes/1")).await);
-    let slow = Request::get("/slow");
-    let slow = tokio::time::timeout(Duration::from_millis(5), client.send(&slow));
-    assert!(slow.await.is_err());
+    // However late the timeout is noticed, the response has not come.
+    let hanging = Request::get("/hang");
+    let hanging = tokio::time::timeout(Duration::from_millis(5), client.send(&hanging));
+    assert!(hanging.await.is_err());
     let response = client.send(&Request::get("/bytes/3")).await;
     assert_eq!(ok(&response).body.len(), 3);
     client.close();

@@ -14,8 +14,10 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use lucarne_mint::{Authority, CaOptions, KeyPair, KeyType, LeafOptions, extension, oid};
+use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -97,6 +99,42 @@ impl Server {
         .await
     }
 
+    /// TLS with a certificate whose key the server does not have.
+    pub(super) async fn impostor() -> Self {
+        let ca = Authority::root(&CaOptions::named("Test Root", KeyType::EcdsaP256)).unwrap();
+        let key = || Arc::new(KeyPair::generate(KeyType::EcdsaP256).unwrap());
+        let issue = |key| {
+            ca.issue(&LeafOptions::with_key(["localhost"], key))
+                .unwrap()
+        };
+        let own = key();
+        let mut config = serving(issue(own.clone()), &own, &[b"http/1.1"]);
+        let signing = PrivatePkcs8KeyDer::from(own.to_pkcs8().unwrap()).into();
+        let signing = any_supported_type(&signing).unwrap();
+        let shown = CertifiedKey::new(vec![issue(key()).into()], signing);
+        config.cert_resolver = Arc::new(SingleCertAndKey::from(shown));
+        Self::over_tls(config, ca.certificate_pem()).await
+    }
+
+    /// Answers one request over TLS with these bytes, and closes the connection without
+    /// `close_notify`.
+    pub(super) async fn cut_off(answer: &'static [u8]) -> Self {
+        let (config, root) = certificate(&[b"http/1.1"]);
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        Self::accept(Some(root), move |stream, _| {
+            let acceptor = acceptor.clone();
+            async move {
+                let Ok(mut stream) = acceptor.accept(stream).await else {
+                    return;
+                };
+                if read_head(&mut stream).await && stream.write_all(answer).await.is_ok() {
+                    let _ = stream.flush().await;
+                }
+            }
+        })
+        .await
+    }
+
     /// Answers each request of connection number n with `script(n)`, byte for
     /// byte, piece by piece, and closes after the last request that it was told
     /// about. A request ends with an empty line.
@@ -114,7 +152,8 @@ impl Server {
                         if stream.write_all(&piece).await.is_err() {
                             return;
                         }
-                        // So that the pieces arrive as pieces.
+                        // So that the pieces arrive as pieces. If some arrive together, on a busy
+                        // machine, the response is the same.
                         tokio::time::sleep(Duration::from_millis(5)).await;
                     }
                 }
@@ -154,7 +193,7 @@ impl Script {
     }
 }
 
-async fn read_head(stream: &mut TcpStream) -> bool {
+async fn read_head(stream: &mut (impl AsyncReadExt + Unpin)) -> bool {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
         if !matches!(stream.read_buf(&mut head).await, Ok(1..)) {
@@ -210,8 +249,9 @@ async fn answer(request: ::http::Request<Incoming>) -> Result<Response<Body>, In
             *response.status_mut() = ::http::StatusCode::from_u16(number() as u16).unwrap();
             response
         }
+        "hang" => std::future::pending().await,
         "slow" => {
-            // A time to the first byte that is there to be measured.
+            // A time to the first byte that is there to be measured: this long at least.
             tokio::time::sleep(Duration::from_millis(30)).await;
             Response::new(full(Bytes::from_static(b"at last")))
         }

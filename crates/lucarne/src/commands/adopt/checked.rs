@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use futures_util::StreamExt;
-use lucarne_log::{Answer, Files, FsckPosition, KnownCheckpoint, Left, NamesTiles, Problem, fsck};
+use lucarne_log::{Answer, Files, FsckOptions, FsckPosition, KnownCheckpoint, Left, Problem, fsck};
 use lucarne_tlog::TILE_WIDTH;
 
 use super::findings::Verdict;
@@ -54,7 +54,7 @@ impl Checked {
             told: Vec::new(),
         };
         let at_once = std::thread::available_parallelism().map_or(2, usize::from);
-        let tiles = fsck(files, left.checkpoint(), from, at_once, NamesTiles::AsFound);
+        let tiles = fsck(files, left.checkpoint(), from, FsckOptions::new(at_once));
         futures_util::pin_mut!(tiles);
         while let Some(tile) = tiles.next().await {
             for finding in &tile.findings {
@@ -81,6 +81,18 @@ impl Checked {
                 self.told.join("; ")
             )
         })
+    }
+
+    /// Returns the words for how much was read and found right.
+    pub(super) fn extent(&self) -> String {
+        match self.before.min(self.size) {
+            0 => format!("all {} entries lead to the signed root", self.size),
+            before => format!(
+                "the {} entries after the first {before} were read and lead to the signed root; those \
+                 before them were read by an earlier `--follow`, and not again (`lucarne fsck` does)",
+                self.size - before
+            ),
+        }
     }
 
     /// Returns the verdict: what could not be read is not right.

@@ -1,6 +1,5 @@
 //! The findings of a preflight: to people in lines, to programs in JSON, a line each.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use lucarne_log::Fatal;
@@ -97,7 +96,7 @@ impl Findings {
     /// Ends badly: what is said of it goes to standard error as well, where the errors
     /// of all commands are.
     pub(crate) fn fail(&self, detail: &str) -> ExitCode {
-        eprintln!("lucarne: {detail}");
+        errln!("lucarne: {detail}");
         let code = match self.worst {
             Verdict::Refused => ExitCode::FAILURE,
             _ => ExitCode::from(UNTOLD),
@@ -110,11 +109,9 @@ impl Findings {
     }
 
     fn line(&self, text: &str, json: &Value) {
-        let mut out = std::io::stdout().lock();
-        // Whoever reads no more has heard enough: the exit code tells the rest.
-        let _ = match self.json {
-            true => writeln!(out, "{json}"),
-            false => writeln!(out, "{text}"),
-        };
+        match self.json {
+            true => outln!("{json}"),
+            false => outln!("{text}"),
+        }
     }
 }

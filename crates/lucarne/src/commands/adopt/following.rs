@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use lucarne_log::{Left, Log, Published};
+use lucarne_storage::make_private_directory;
 
 use super::checked::Checked;
 use super::findings::{Findings, Verdict};
 use super::{index, places, refused};
+use crate::causes::causes;
 use crate::commands::fsck;
 use crate::config::LogSettings;
 use crate::open;
@@ -60,13 +62,14 @@ async fn passes(
                     true => Verdict::Refused,
                     false => Verdict::Untold,
                 };
-                findings.add("follow", verdict, &format!("{error:#}"));
+                findings.add("follow", verdict, &causes(&error));
                 return findings.fail("the log cannot be followed; what is indexed stays");
             }
             Err(error) => {
                 failures += 1;
                 findings.note(&format!(
-                    "it is looked at again, {failures} of {MOST_FAILURES} times: {error:#}"
+                    "it is looked at again, {failures} of {MOST_FAILURES} times: {}",
+                    causes(&error)
                 ));
             }
         }
@@ -124,7 +127,7 @@ async fn pass(
 
 async fn take_in(log: &LogSettings, left: &Left, findings: &mut Findings) -> Result<()> {
     let (files, _) = fsck::opened(&log.data.value).await?;
-    std::fs::create_dir_all(&log.cache.value)?;
+    make_private_directory(&log.cache.value)?;
     let checked = Checked::up_to(log, left, files).await?;
     if let Some(problem) = checked.problem() {
         bail!("{problem}");

@@ -8,6 +8,7 @@
 mod checked;
 mod findings;
 mod following;
+mod holders;
 mod places;
 mod preflight;
 mod promised;
@@ -15,14 +16,16 @@ mod promised;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use lucarne_storage::make_private_directory;
 
 pub(crate) use self::checked::Checked;
 pub(crate) use self::findings::Findings;
 use self::preflight::{LockState, Preflight};
+use crate::causes::causes;
 use crate::cli::Adopt;
 use crate::commands::{lock, looking};
 use crate::config::{Config, LogSettings};
-use crate::runtime;
+use crate::{inception, runtime};
 
 /// Makes the log ready, or follows it until it is stopped.
 pub(crate) fn run(options: &Adopt) -> ExitCode {
@@ -35,7 +38,7 @@ pub(crate) fn run(options: &Adopt) -> ExitCode {
         (Some(config), []) => config,
         _ => {
             for line in report.problem_lines() {
-                eprintln!("problem: {line}");
+                errln!("problem: {line}");
             }
             return findings.fail("nothing was written; correct the configuration first");
         }
@@ -50,7 +53,7 @@ pub(crate) fn run(options: &Adopt) -> ExitCode {
             false => adopt(&config, log, options, &mut findings).await,
         }
     });
-    adopted.unwrap_or_else(|error| Findings::new(options.json).fail(&format!("{error:#}")))
+    adopted.unwrap_or_else(|error| Findings::new(options.json).fail(&causes(&error)))
 }
 
 /// Looks at everything, and then makes index and lock.
@@ -65,12 +68,15 @@ async fn adopt(
         return Ok(refused(findings));
     };
     let (name, size) = (&log.shortname.value, left.published().size);
+    let serve = serve(log, left.published().timestamp_ms);
     if options.check {
-        let said = format!("log {name} can be taken over; nothing was written");
+        let said = format!(
+            "log {name} can be taken over; nothing was written. Lucarne then starts it with `{serve}`"
+        );
         return Ok(findings.end("adoptable", &said, size));
     }
     if let Err(error) = index(log, left, findings).await {
-        findings.refused("index", &format!("{error:#}"));
+        findings.refused("index", &causes(&error));
         return Ok(
             findings.fail("the log was not taken over; its files and its lock are as they were")
         );
@@ -80,9 +86,17 @@ async fn adopt(
     }
     let said = format!(
         "log {name} is Lucarne's now, with {size} entries. Take the old software's unit away, so that \
-         it never starts beside this one, and start `lucarne serve`"
+         it never starts beside this one, and start `{serve}`"
     );
     Ok(findings.end("adopted", &said, size))
+}
+
+/// The command that starts the log: one that was signed long ago needs the operator's word for the day.
+fn serve(log: &LogSettings, signed_ms: u64) -> String {
+    match lucarne_log::believable(log.clock.now_ms(), signed_ms) {
+        Ok(()) => "lucarne serve".to_owned(),
+        Err(_) => format!("lucarne serve --confirm-clock {}", inception::today()),
+    }
 }
 
 fn refused(findings: &Findings) -> ExitCode {
@@ -91,7 +105,7 @@ fn refused(findings: &Findings) -> ExitCode {
 
 /// Brings the index up to what is published, and says what that took.
 async fn index(log: &LogSettings, left: &lucarne_log::Left, findings: &mut Findings) -> Result<()> {
-    std::fs::create_dir_all(&log.cache.value)?;
+    make_private_directory(&log.cache.value)?;
     let indexed = left.index().await?;
     let said = format!(
         "{} entries, {} of them new, from {} data tiles",

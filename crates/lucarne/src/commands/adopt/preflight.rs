@@ -1,25 +1,34 @@
 //! Everything that must be true before a log is taken over. Nothing is written.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
 use lucarne_log::{Left, Log, Looked};
-use lucarne_storage::{LockError, SqlLock};
+use lucarne_storage::{Assets, LockError, SqlLock};
 use tokio::time::Instant;
 
 use super::checked::Checked;
 use super::findings::{Findings, Verdict};
-use super::{places, promised};
+use super::{holders, places, promised};
+use crate::causes::causes;
 use crate::commands::fsck;
 use crate::commands::lock::show;
 use crate::config::{Config, DataPlace, LockPlace, LogSettings, Report};
-use crate::roots::{self, Remember};
+use crate::roots::{self, Purpose};
 use crate::{inception, open};
 
-/// Longer than an idle log of Sunlight or Lucarne waits before it signs again: who
-/// still does is seen to.
+/// Longer than an idle log of Sunlight or Lucarne waits before it signs again.
 const STILL: Duration = Duration::from_secs(6);
+/// The same of TesseraCT, whose interval is 30 s unless a flag says more.
+const TESSERACT_STILL: Duration = Duration::from_secs(35);
+/// Longer than that by this, a flag's interval.
+const MARGIN: Duration = Duration::from_secs(5);
+/// Whoever has signed nothing for so long, by a clock that may be wrong, has stopped or is paused.
+const LONG_AGO_MS: u64 = 600_000;
+/// The interval at which the checkpoint is read meanwhile.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// The state of the lock of a log that can be taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +58,7 @@ impl Preflight {
     ) -> Result<Preflight> {
         let begun = Instant::now();
         places::look(log, &config.checkpoints.value, findings).await;
+        holders::look(log, &config.checkpoints.value, findings).await;
         accepted_roots(log, findings);
         let assets = open::watched_assets(&log.data.value).await?;
         let (left, lock) = match Log::left(log.to_log_config(), assets.clone()).await {
@@ -74,28 +84,68 @@ impl Preflight {
                 tesseract_state(directory, left, findings);
             }
             files(log, left, findings).await;
-            tokio::time::sleep_until(begun + STILL).await;
-            let now = Log::left(log.to_log_config(), assets).await;
-            match now {
-                Ok(now) if now.published().checkpoint == left.published().checkpoint => {
-                    findings.right("stopped", "nothing was published meanwhile");
-                }
-                Ok(_) => findings.add(
-                    "stopped",
-                    Verdict::Refused,
-                    "the log was signed meanwhile: stop the other software for good first; to make \
-                     the index while it runs, use --follow",
-                ),
-                Err(fatal) => findings.fatal("stopped", &fatal),
-            }
+            let still = still(log, left, lock, findings);
+            stopped(begun + still, log, left, &assets, findings).await;
         }
         Ok(Preflight { left, lock })
     }
 }
 
+/// Returns the time for which nothing may be signed, and says so if that is long.
+fn still(
+    log: &LogSettings,
+    left: &Left,
+    lock: Option<LockState>,
+    findings: &mut Findings,
+) -> Duration {
+    let is_tesseracts = match &log.data.value {
+        DataPlace::Directory(directory) => directory.join(".state").is_dir(),
+        DataPlace::Bucket(_) => lock == Some(LockState::Absent),
+    };
+    let age_ms = log
+        .clock
+        .now_ms()
+        .saturating_sub(left.published().timestamp_ms);
+    if !is_tesseracts || age_ms > LONG_AGO_MS || !findings.stand() {
+        return STILL;
+    }
+    let still = TESSERACT_STILL.max(log.checkpoint_interval + MARGIN);
+    findings.note(&format!(
+        "the log was signed {} s ago: whether TesseraCT still signs it is seen within {} s",
+        age_ms / 1000,
+        still.as_secs()
+    ));
+    still
+}
+
+/// Looks until then whether the log is signed.
+async fn stopped(
+    until: Instant,
+    log: &LogSettings,
+    left: &Left,
+    assets: &Arc<dyn Assets>,
+    findings: &mut Findings,
+) {
+    loop {
+        match Log::left(log.to_log_config(), assets.clone()).await {
+            Ok(now) if now.published().checkpoint == left.published().checkpoint => {}
+            Ok(_) => {
+                let why = "the log was signed meanwhile: stop the other software for good first; to \
+                           make the index while it runs, use --follow";
+                return findings.refused("stopped", why);
+            }
+            Err(fatal) => return findings.fatal("stopped", &fatal),
+        }
+        if Instant::now() >= until {
+            return findings.right("stopped", "nothing was published meanwhile");
+        }
+        tokio::time::sleep_until(until.min(Instant::now() + LOOK)).await;
+    }
+}
+
 fn accepted_roots(log: &LogSettings, findings: &mut Findings) {
     let mut report = Report::default();
-    let roots = roots::load(log, Remember::No, &mut report);
+    let roots = roots::load(log, Purpose::Look, &mut report);
     match report.problems() {
         [] => findings.right("roots", &format!("{} are accepted", roots.len())),
         _ => findings.add(
@@ -184,7 +234,7 @@ async fn unlocked(log: &LogSettings, findings: &mut Findings) -> Option<LockStat
         findings.refused("lock", why);
         return None;
     }
-    match Log::newest(&log.to_log_config(), assets).await {
+    match Log::newest(&log.to_log_config(), assets, &[]).await {
         Ok(newest) => {
             let size = newest.published().size;
             let why = format!("there is none; it will be made with the {size} published entries");
@@ -245,17 +295,10 @@ async fn files(log: &LogSettings, left: &Left, findings: &mut Findings) {
         Err(error) => Err(error),
     };
     match checked {
-        Err(error) => findings.add("files", Verdict::Untold, &format!("{error:#}")),
+        Err(error) => findings.add("files", Verdict::Untold, &causes(&error)),
         Ok(checked) => match checked.problem() {
             Some(problem) => findings.add("files", checked.verdict(), &problem),
-            None => findings.right(
-                "files",
-                &format!(
-                    "all {} entries lead to the signed root; {} of them were checked before",
-                    checked.size,
-                    checked.before.min(checked.size)
-                ),
-            ),
+            None => findings.right("files", &checked.extent()),
         },
     }
 }

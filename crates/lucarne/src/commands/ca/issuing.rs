@@ -14,11 +14,11 @@ pub(super) fn new(directory: &Path) -> ExitCode {
         Err(error) => return failed(error),
     };
     let verb = if existed { "kept" } else { "made" };
-    println!("{verb} {}", directory.display());
+    outln!("{verb} {}", directory.display());
     for line in roots.describe() {
-        println!("  {line}");
+        outln!("  {line}");
     }
-    print!("\n{}", trust(&roots));
+    out!("\n{}", trust(&roots));
     ExitCode::SUCCESS
 }
 
@@ -41,8 +41,8 @@ fn trust(roots: &Roots) -> String {
 pub(super) fn show(directory: &Path) -> ExitCode {
     match Roots::open(directory) {
         Ok(roots) => {
-            eprint!("{}", trust(&roots));
-            print!("{}", roots.roots_pem());
+            err!("{}", trust(&roots));
+            out!("{}", roots.roots_pem());
             ExitCode::SUCCESS
         }
         Err(error) => failed(error),

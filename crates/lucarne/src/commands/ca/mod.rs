@@ -92,7 +92,7 @@ pub(crate) fn run(ca: &Ca) -> ExitCode {
 fn told(done: Result<String>) -> ExitCode {
     match done {
         Ok(text) => {
-            print!("{text}");
+            out!("{text}");
             ExitCode::SUCCESS
         }
         Err(error) => failed(format_args!("{error:#}")),
@@ -120,15 +120,13 @@ fn inspect(path: &Path) -> Result<String> {
         return Ok(describe(authority.cert_der())? + "\n" + &directory.trust_hints());
     }
     let file = path.display();
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {file}"))?;
-    let blocks = pem::decode(&text).with_context(|| format!("{file}"))?;
-    let certificates = blocks.iter().filter(|(label, _)| label == "CERTIFICATE");
+    let text = std::fs::read(path).with_context(|| format!("cannot read {file}"))?;
+    let certificates = pem::certificates(&text).with_context(|| format!("{file}"))?;
     let mut out = String::new();
-    for (_, der) in certificates {
-        out += &describe(der).with_context(|| format!("{file}"))?;
+    for der in certificates {
+        out += &describe(&der).with_context(|| format!("{file}"))?;
     }
-    anyhow::ensure!(!out.is_empty(), "{file}: there is no PEM certificate in it");
-    if Authority::from_pem(&text).is_ok() {
+    if std::str::from_utf8(&text).is_ok_and(|text| Authority::from_pem(text).is_ok()) {
         out += "  with its private key: keep this file secret\n";
     }
     Ok(out)

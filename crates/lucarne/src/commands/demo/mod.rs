@@ -90,6 +90,7 @@ async fn demo(options: &Options, logging: &Logging) -> Result<()> {
     if let Some(listen) = listen {
         config.listen[0].value = listen;
     }
+    server::fit_connections(&mut config)?;
     let mut report = crate::config::Report::on(Some(&home.configuration()));
     let roots = server::read_roots(&config, &mut report);
     init::all(&config).await?;

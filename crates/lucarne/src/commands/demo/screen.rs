@@ -35,12 +35,12 @@ impl Screen {
 
     pub(super) fn title(self, directory: &Path) {
         let (name, place) = (self.paint("1;36", "◖ Lucarne"), directory.display());
-        println!("\n  {name} {}\n", self.faint(&format!("demo in {place}")));
+        outln!("\n  {name} {}\n", self.faint(&format!("demo in {place}")));
     }
 
     /// One line of what has been done.
     pub(super) fn done(self, what: &str, detail: &str) {
-        println!(
+        outln!(
             "  {} {what:<11} {}",
             self.paint("32", "✓"),
             self.faint(detail)
@@ -49,17 +49,17 @@ impl Screen {
 
     /// A heading over [`line`](Self::line)s or [`command`](Self::command)s.
     pub(super) fn heading(self, text: &str) {
-        println!("\n  {}", self.strong(text));
+        outln!("\n  {}", self.strong(text));
     }
 
     /// A name and a URL.
     pub(super) fn line(self, name: &str, url: &str) {
-        println!("    {name:<12} {}", self.paint("4;36", url));
+        outln!("    {name:<12} {}", self.paint("4;36", url));
     }
 
     /// A command to paste.
     pub(super) fn command(self, command: &str, comment: &str) {
-        println!(
+        outln!(
             "    {}\n    {}\n",
             self.faint(&format!("# {comment}")),
             command
@@ -67,10 +67,10 @@ impl Screen {
     }
 
     pub(super) fn end(self) {
-        println!("  {}", self.faint("Ctrl-C finishes the round and stops."));
+        outln!("  {}", self.faint("Ctrl-C finishes the round and stops."));
     }
 
     pub(super) fn trouble(self, error: &anyhow::Error) {
-        eprintln!("  {} {error:#}", self.paint("31", "✗"));
+        errln!("  {} {error:#}", self.paint("31", "✗"));
     }
 }

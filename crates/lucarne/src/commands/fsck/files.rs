@@ -1,16 +1,16 @@
 //! The files of a log where they are: in a directory, in a bucket, behind a URL.
 
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use lucarne_log::Files;
 use lucarne_net::{Client, ClientError};
-use lucarne_storage::Assets;
+use lucarne_storage::{Assets, max_file_bytes, read_file};
+use parking_lot::Mutex;
 
 /// Most bytes of a file behind a URL: a tile of 256 entries of 128 kB each.
 const MOST: usize = 32 << 20;
@@ -25,13 +25,10 @@ pub(super) struct Directory(pub(super) PathBuf);
 #[async_trait]
 impl Files for Directory {
     async fn read(&self, path: &str) -> Result<Option<Bytes>, String> {
-        let file = self.0.join(path);
-        let read = tokio::task::spawn_blocking(move || std::fs::read(file)).await;
-        match read.map_err(|error| error.to_string())? {
-            Ok(bytes) => Ok(Some(bytes.into())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error.to_string()),
-        }
+        let (directory, path) = (self.0.clone(), path.to_owned());
+        let read = tokio::task::spawn_blocking(move || read_file(&directory, &path)).await;
+        let read = read.map_err(|error| error.to_string())?;
+        read.map_err(|error| error.to_string())
     }
 }
 
@@ -55,9 +52,10 @@ pub(super) struct Prefix {
 impl Files for Prefix {
     async fn read(&self, path: &str) -> Result<Option<Bytes>, String> {
         let url = format!("{}{path}", self.url);
+        let most = usize::try_from(max_file_bytes(path)).map_or(MOST, |most| most.min(MOST));
         let mut pause = PAUSE;
         for attempt in 1.. {
-            match self.client.get(&url, MOST).await {
+            match self.client.get(&url, most).await {
                 Ok(bytes) => return Ok(Some(bytes)),
                 Err(ClientError::Status(status)) if matches!(status.as_u16(), 404 | 410) => break,
                 Err(error) if attempt == ATTEMPTS => return Err(error.to_string()),
@@ -66,6 +64,46 @@ impl Files for Prefix {
             pause *= 2;
         }
         Ok(None)
+    }
+}
+
+/// Files of a place that is not asked again while it does not respond.
+pub(super) struct Breaker {
+    files: Arc<dyn Files>,
+    /// The time until which the place is left alone.
+    pause: Duration,
+    /// The failures since the last response, and the last of them.
+    failed: Mutex<(u32, Option<(Instant, String)>)>,
+}
+
+/// The failures in a row after which a place is left alone.
+const FAILURES: u32 = 3;
+
+impl Breaker {
+    pub(super) fn new(files: Arc<dyn Files>) -> Self {
+        Breaker {
+            files,
+            pause: Duration::from_secs(60),
+            failed: Mutex::default(),
+        }
+    }
+}
+
+#[async_trait]
+impl Files for Breaker {
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, String> {
+        if let (FAILURES.., Some((at, error))) = &*self.failed.lock()
+            && at.elapsed() < self.pause
+        {
+            return Err(error.clone());
+        }
+        let read = self.files.read(path).await;
+        let mut failed = self.failed.lock();
+        *failed = match &read {
+            Ok(_) => (0, None),
+            Err(error) => (failed.0 + 1, Some((Instant::now(), error.clone()))),
+        };
+        read
     }
 }
 
@@ -94,5 +132,35 @@ impl Files for Counted {
         let length = read.as_ref().map_or(0, Bytes::len) as u64;
         self.bytes.fetch_add(length, Ordering::Relaxed);
         Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A mirror that does not respond, and counts the requests.
+    struct Dead(AtomicU64);
+
+    #[async_trait]
+    impl Files for Dead {
+        async fn read(&self, _: &str) -> Result<Option<Bytes>, String> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Err("connection refused".to_owned())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_dead_place_is_left_alone() {
+        let dead = Arc::new(Dead(AtomicU64::new(0)));
+        let mut breaker = Breaker::new(dead.clone());
+        for _ in 0..10 {
+            let error = breaker.read("tile/0/000").await.unwrap_err();
+            assert_eq!(error, "connection refused");
+        }
+        assert_eq!(dead.0.load(Ordering::Relaxed), u64::from(FAILURES));
+        breaker.pause = Duration::ZERO;
+        breaker.read("tile/0/000").await.unwrap_err();
+        assert_eq!(dead.0.load(Ordering::Relaxed), u64::from(FAILURES) + 1);
     }
 }

@@ -4,20 +4,27 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use futures_util::Stream;
-use lucarne_ct::Fingerprint;
+use lucarne_ct::{Fingerprint, Roots};
 use lucarne_log::{
-    Cure, Files, Finding, FsckPosition, Overlay, Repair, Repaired, Source, repair, superseded_anew,
+    Cure, Files, Finding, FsckOptions, FsckPosition, Overlay, Repair, Repaired, Source, repair,
+    superseded_anew,
 };
 use lucarne_storage::{Asset, AssetError, AssetKind, Repairs};
 use lucarne_tlog::{Checkpoint, Tile};
 
+use super::files::Breaker;
 use super::place::{Place, files_at};
-use crate::cli;
+use super::report::Report;
+use crate::config::DataPlace;
+use crate::roots::{self, Purpose};
+use crate::{cli, config};
 
 /// Where right files come from, and where they are put.
 pub(super) struct Mending {
     sources: Vec<Source>,
     repairs: Arc<dyn Repairs>,
+    /// The roots that vouch for the chains of entries from these sources.
+    accepted: Arc<Roots>,
 }
 
 impl Mending {
@@ -26,19 +33,33 @@ impl Mending {
     ///
     /// # Errors
     /// If one of the places is none, or nothing can be written there.
-    pub(super) async fn of(place: &mut Place, options: &cli::Repair) -> Result<Mending> {
+    pub(super) async fn of(
+        place: &mut Place,
+        options: &cli::Repair,
+        report: &Report,
+    ) -> Result<Mending> {
         let mut sources = Vec::new();
         for from in &options.from {
             let opened = files_at(from).await;
-            let (files, _, place) = opened.with_context(|| format!("--from {from}"))?;
+            let (files, data, place) = opened.with_context(|| format!("--from {from}"))?;
+            let files: Arc<dyn Files> = match data {
+                // One damaged file of a directory says nothing of the others.
+                Some(DataPlace::Directory(_)) => files,
+                _ => Arc::new(Breaker::new(files)),
+            };
             sources.push(Source { place, files });
         }
+        let accepted = Arc::new(accepted(place, options, report).await?);
         let mut repairs = place.repairs().await?;
         if options.dry_run {
             let overlay = Arc::new(Overlay::new(place.files.clone(), []));
             (place.files, repairs) = (overlay.clone(), overlay);
         }
-        Ok(Mending { sources, repairs })
+        Ok(Mending {
+            sources,
+            repairs,
+            accepted,
+        })
     }
 
     /// Puts the tree right, from this place on.
@@ -47,14 +68,15 @@ impl Mending {
         files: Arc<dyn Files>,
         signed: &Checkpoint,
         from: FsckPosition,
-        at_once: usize,
+        options: FsckOptions,
     ) -> impl Stream<Item = Result<Repaired, AssetError>> + Send + use<> {
         let log = Repair {
             files,
             repairs: self.repairs.clone(),
             sources: self.sources.clone(),
             signed: signed.clone(),
-            at_once,
+            accepted: self.accepted.clone(),
+            options,
         };
         repair(log, from)
     }
@@ -90,6 +112,14 @@ impl Mending {
         Ok(Err(finding))
     }
 
+    /// Removes damaged rounds of the journal that a published checkpoint of `size` entries covers.
+    pub(super) async fn rounds(&self, size: u64, report: &mut Report) -> Result<()> {
+        for removed in self.repairs.remove_damaged_rounds(size).await? {
+            report.removed(&removed);
+        }
+        Ok(())
+    }
+
     async fn replace(&self, finding: Finding, asset: Asset, from: &str) -> Result<Cure> {
         let kept = self.repairs.replace(asset).await?;
         let from = from.to_owned();
@@ -99,4 +129,42 @@ impl Mending {
             kept,
         })
     }
+}
+
+/// The roots that the log accepts: those of its configuration, and those that the operator names.
+/// They are needed only for what other places offer.
+async fn accepted(place: &Place, options: &cli::Repair, report: &Report) -> Result<Roots> {
+    let mut accepted = Roots::new();
+    if options.from.is_empty() {
+        return Ok(accepted);
+    }
+    if let Some((_, log)) = place.configured.clone() {
+        let load = move || {
+            let mut problems = config::Report::default();
+            let roots = roots::load(&log, Purpose::Look, &mut problems);
+            (roots, problems)
+        };
+        let (roots, problems) = tokio::task::spawn_blocking(load).await?;
+        problems
+            .problem_lines()
+            .iter()
+            .for_each(|line| report.note(line));
+        accepted.merge(&roots);
+    }
+    for file in &options.roots {
+        let named = || format!("--roots {}", file.display());
+        let pem = std::fs::read(file).with_context(named)?;
+        let (roots, skipped) = Roots::from_pem(&pem);
+        for root in skipped {
+            report.note(&format!("{}: {root}", named()));
+        }
+        accepted.merge(&roots);
+    }
+    if accepted.is_empty() {
+        report.note(
+            "no accepted roots are known, so that nothing vouches for precertificates and chains \
+             from elsewhere: name them with --roots",
+        );
+    }
+    Ok(accepted)
 }

@@ -17,9 +17,9 @@ use anyhow::{Context, Result};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
-use lucarne_log::{Files, FsckPosition, Looked, NamesTiles, Repaired, fsck};
+use lucarne_log::{Files, FsckOptions, FsckPosition, Looked, Parts, Repaired, fsck};
 use lucarne_storage::AssetError;
-use lucarne_tlog::{Checkpoint, TILE_WIDTH};
+use lucarne_tlog::{Checkpoint, SignedNote, TILE_WIDTH};
 
 use self::files::Counted;
 use self::mending::Mending;
@@ -31,6 +31,7 @@ use crate::cli::{Fsck, Repair};
 use crate::commands::atomic;
 use crate::commands::lock::show;
 use crate::config::rfc3339;
+use crate::open;
 use crate::runtime;
 use crate::signals::Signals;
 
@@ -53,7 +54,7 @@ fn ended(check: impl Future<Output = Result<ExitCode>>) -> ExitCode {
     match runtime::run(check) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("lucarne: the log was not checked: {error:#}");
+            errln!("lucarne: the log was not checked: {error:#}");
             ExitCode::from(UNTOLD)
         }
     }
@@ -61,11 +62,11 @@ fn ended(check: impl Future<Output = Result<ExitCode>>) -> ExitCode {
 
 async fn check(options: &Fsck, repair: Option<&Repair>) -> Result<ExitCode> {
     let mut place = Place::of(options).await?;
+    let mut report = Report::new(options.json, repair.is_some_and(|repair| repair.dry_run));
     let mending = match repair {
-        Some(repair) => Some(Mending::of(&mut place, repair).await?),
+        Some(repair) => Some(Mending::of(&mut place, repair, &report).await?),
         None => None,
     };
-    let mut report = Report::new(options.json, repair.is_some_and(|repair| repair.dry_run));
     if place.by_its_own_key {
         let location = &place.location;
         report.note(&format!(
@@ -73,14 +74,14 @@ async fn check(options: &Fsck, repair: Option<&Repair>) -> Result<ExitCode> {
              and not whose log it is (--log-public-key)"
         ));
     }
-    let (note, published) = published(&place).await?;
-    let mut state = State::begin(note);
+    let head = Head::of(&place, &report).await?;
+    let mut state = State::begin(head.note.clone());
     if let Some(path) = &options.state {
         let kept = atomic::probe(path);
         kept.with_context(|| format!("the state cannot be kept in {}", path.display()))?;
         if let Some(left) = State::read(path)? {
             let (then, _) = place.verifier.verify(&left.note)?;
-            state::grown(&then, &published)?;
+            state::grown(&then, &head.checkpoint)?;
             state = left;
         }
     }
@@ -103,7 +104,7 @@ async fn check(options: &Fsck, repair: Option<&Repair>) -> Result<ExitCode> {
     }
     report.disorder();
     if walk.whole {
-        surroundings(&place, (&signed, &published), mending.as_ref(), &mut report).await?;
+        surroundings(&place, (&signed, &head), mending.as_ref(), &mut report).await?;
     }
     let (verdict, code) = verdict(walk.whole, &report);
     report.end(verdict, (walk.first, walk.last), walk.bytes, signed.size);
@@ -121,16 +122,59 @@ struct Walk {
     bytes: u64,
 }
 
-/// The published checkpoint of the log, as signed and as read.
-async fn published(place: &Place) -> Result<(Bytes, Checkpoint)> {
-    let location = &place.location;
-    let read = place.files.read("checkpoint").await;
-    let note = read.map_err(anyhow::Error::msg);
-    let note = note.with_context(|| format!("cannot read the checkpoint in {location}"))?;
-    let note = note.with_context(|| format!("there is no checkpoint in {location}"))?;
-    let verified = place.verifier.verify(&note);
-    let (checkpoint, _) = verified.with_context(|| format!("{location}/checkpoint"))?;
-    Ok((note, checkpoint))
+/// The newest tree head that is known to be signed.
+struct Head {
+    note: Bytes,
+    checkpoint: Checkpoint,
+    /// False if it comes from the lock.
+    is_published: bool,
+}
+
+impl Head {
+    /// The published checkpoint; or the one in the lock, if none is published.
+    ///
+    /// # Errors
+    /// If neither can be read and verified.
+    async fn of(place: &Place, report: &Report) -> Result<Head> {
+        let location = &place.location;
+        let read = place.files.read("checkpoint").await;
+        let note = read.map_err(anyhow::Error::msg);
+        let note = note.with_context(|| format!("cannot read the checkpoint in {location}"))?;
+        // A power cut may leave anything.
+        let note =
+            note.filter(|note| place.configured.is_none() || SignedNote::parse(note).is_ok());
+        let is_published = note.is_some();
+        let note = match note {
+            Some(note) => note,
+            None => {
+                let note = in_lock(place).await?;
+                report.note(&format!(
+                    "there is no checkpoint in {location}: the tree that the lock has signed is checked"
+                ));
+                note
+            }
+        };
+        let verified = place.verifier.verify(&note);
+        let (checkpoint, _) = verified.with_context(|| format!("{location}/checkpoint"))?;
+        Ok(Head {
+            note,
+            checkpoint,
+            is_published,
+        })
+    }
+}
+
+/// The checkpoint that the lock of a configured log holds.
+async fn in_lock(place: &Place) -> Result<Bytes> {
+    let missing = || format!("there is no checkpoint in {}", place.location);
+    let (config, log) = place.configured.as_ref().with_context(missing)?;
+    let lock = open::watched_lock(&config.checkpoints.value).await;
+    let lock = lock.with_context(missing)?;
+    let held = lock.load(&log.to_log_config().key.log_id().0).await;
+    let held = held.with_context(missing)?;
+    let note = held.with_context(|| format!("{}, nor in the lock", missing()))?;
+    lock.close().await;
+    Ok(note.into())
 }
 
 /// The tiles of the tree, checked, and put right where that is wanted.
@@ -143,12 +187,22 @@ fn tiles(
 ) -> BoxStream<'static, Result<Repaired, AssetError>> {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     let at_once = options.at_once.map_or(2 * cores, usize::from);
+    let extent = FsckOptions {
+        parts: match options.skip_signatures {
+            true => Parts::Uncompressed,
+            false => Parts::All,
+        },
+        ..FsckOptions::new(at_once)
+    };
     match mending {
-        Some(mending) => mending.repair(files, signed, from, at_once).boxed(),
-        None => fsck(files, signed.clone(), from, at_once, NamesTiles::AsFound)
+        Some(mending) => mending.repair(files, signed, from, extent).boxed(),
+        None => fsck(files, signed.clone(), from, extent)
             .map(|checked| {
-                let cures = Vec::new();
-                Ok(Repaired { checked, cures })
+                Ok(Repaired {
+                    checked,
+                    cures: Vec::new(),
+                    refusals: Vec::new(),
+                })
             })
             .boxed(),
     }
@@ -171,10 +225,16 @@ async fn walk(
             () = stopped(&mut signals) => break false,
             repaired = tiles.next() => repaired,
         };
-        let Some(Repaired { checked, cures }) = repaired.transpose()? else {
+        let Some(repaired) = repaired.transpose()? else {
             break true;
         };
+        let Repaired {
+            checked,
+            cures,
+            refusals,
+        } = repaired;
         cures.iter().for_each(|cure| report.cure(cure));
+        refusals.iter().for_each(|refusal| report.refusal(refusal));
         let findings = checked.findings.iter();
         findings.for_each(|finding| report.finding(finding));
         report.disordered += checked.disordered;
@@ -213,15 +273,18 @@ async fn stopped(signals: &mut Signals) {
 /// Looks at what is beside the tree: the lock, and files that it does not lead to.
 async fn surroundings(
     place: &Place,
-    (signed, published): (&Checkpoint, &Checkpoint),
+    (signed, head): (&Checkpoint, &Head),
     mending: Option<&Mending>,
     report: &mut Report,
 ) -> Result<()> {
-    if published.size > signed.size {
-        let more = published.size - signed.size;
+    if head.checkpoint.size > signed.size {
+        let more = head.checkpoint.size - signed.size;
         report.note(&format!(
             "the log has {more} more entries than the tree that was checked"
         ));
+    }
+    if let Some(mending) = mending.filter(|_| head.is_published) {
+        mending.rounds(head.checkpoint.size, report).await?;
     }
     if let Some((config, log)) = &place.configured {
         match show::ask(config, log).await {
@@ -230,7 +293,7 @@ async fn surroundings(
         }
     }
     if let Some(directory) = place.directory() {
-        beside::look(directory, &*place.files, signed.size, mending, report).await?;
+        beside::look(directory, &place.files, signed.size, mending, report).await?;
     }
     Ok(())
 }

@@ -1,9 +1,10 @@
 //! The report of a check: to people in lines, to programs in JSON, a line each.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use lucarne_log::{Cure, Finding, Problem};
+use lucarne_log::{Cure, Finding, Problem, Refusal};
+use lucarne_storage::Removed;
 use serde_json::json;
 
 /// The interval of progress on a terminal, and elsewhere.
@@ -69,6 +70,28 @@ impl Report {
         self.line(&line, &json);
     }
 
+    /// Reports a damaged round that was removed from the journal.
+    pub(super) fn removed(&mut self, removed: &Removed) {
+        self.repaired += 1;
+        let Removed { file, kept } = removed;
+        self.line(
+            &format!(
+                "removed from the journal: {file}: damaged, and not needed; it is kept as {kept}"
+            ),
+            &json!({ "path": file, "problem": "round", "kept": kept }),
+        );
+    }
+
+    /// Prints an offer that was not taken.
+    pub(super) fn refusal(&self, refusal: &Refusal) {
+        let Refusal {
+            path,
+            from,
+            problem,
+        } = refusal;
+        self.note(&format!("not taken from {from}: {path}: {problem}"));
+    }
+
     /// Tells of a file that was wrong, or still is.
     pub(super) fn mended(&mut self, mended: Result<Cure, Finding>) {
         match mended {
@@ -118,8 +141,8 @@ impl Report {
         let left = (of - checked) as f64 / rate.entries.max(1.0);
         let line = format!("{checked} of {of} entries, {rate}, {} left", time(left));
         match self.terminal {
-            true => eprint!("\r\x1b[K{line}"),
-            false => eprintln!("{line}"),
+            true => err!("\r\x1b[K{line}"),
+            false => errln!("{line}"),
         }
     }
 
@@ -168,14 +191,12 @@ impl Report {
 
     fn line(&self, text: &str, json: &serde_json::Value) {
         if self.terminal {
-            eprint!("\r\x1b[K");
+            err!("\r\x1b[K");
         }
-        let mut out = std::io::stdout().lock();
-        // Whoever reads no more has heard enough: the exit code tells the rest.
-        let _ = match self.json {
-            true => writeln!(out, "{json}"),
-            false => writeln!(out, "{text}"),
-        };
+        match self.json {
+            true => outln!("{json}"),
+            false => outln!("{text}"),
+        }
     }
 }
 

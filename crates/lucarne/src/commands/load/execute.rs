@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 #[cfg(feature = "tui")]
 use lucarne_load::ui;
@@ -32,7 +32,7 @@ pub(super) fn execute(mut run: Run, output: &output::Flags) -> ExitCode {
     thread::scope(|scope| {
         scope.spawn(|| obey_signals(&running));
         if let Err(error) = show(&running, output) {
-            eprintln!("lucarne: nothing can be shown while the test runs: {error}");
+            errln!("lucarne: nothing can be shown while the test runs: {error}");
         }
     });
     let mut outcome = running.wait();
@@ -63,6 +63,9 @@ fn show(running: &Running, output: &output::Flags) -> std::io::Result<()> {
     lines::lines(running, &mut std::io::stderr())
 }
 
+/// The time that the end of a run may take after the second signal.
+const AT_ONCE: Duration = Duration::from_secs(5);
+
 /// The first signal lets running iterations end, the second does not wait for
 /// them, the third waits for nothing.
 fn obey_signals(running: &Running) {
@@ -88,15 +91,13 @@ fn obey_signals(running: &Running) {
         }
     });
     if let Err(error) = listening {
-        eprintln!("lucarne: signals end the test at once: {error:#}");
+        errln!("lucarne: signals end the test at once: {error:#}");
     }
 }
 
 fn stop(running: &Running, name: &str, count: u32) {
     if count > 2 {
-        #[cfg(feature = "tui")]
-        ui::restore();
-        std::process::exit(i32::from(Verdict::Interrupted.exit_code()));
+        abandon();
     }
     let what = match count {
         1 => "no new iterations begin; once more, and those that run are cut off",
@@ -104,14 +105,28 @@ fn stop(running: &Running, name: &str, count: u32) {
     };
     // On a terminal the live view says so itself, and has the screen.
     if cfg!(not(feature = "tui")) || !std::io::stdout().is_terminal() {
-        eprintln!("{name}: {what}");
+        errln!("{name}: {what}");
     }
     running.stop();
+    if count == 2 {
+        // Whatever still runs then is not waited for: no summary can come of it.
+        thread::spawn(|| {
+            thread::sleep(AT_ONCE);
+            abandon();
+        });
+    }
+}
+
+/// Ends the process.
+fn abandon() -> ! {
+    #[cfg(feature = "tui")]
+    ui::restore();
+    std::process::exit(i32::from(Verdict::Interrupted.exit_code()))
 }
 
 /// The last line, for those who look at the exit code only when told of it.
 fn explain(verdict: Verdict) {
     if verdict != Verdict::Passed {
-        eprintln!("lucarne: {verdict} (exit code {})", verdict.exit_code());
+        errln!("lucarne: {verdict} (exit code {})", verdict.exit_code());
     }
 }

@@ -9,7 +9,6 @@ use lucarne_scenarios::ct::{read, write};
 use lucarne_scenarios::option_values::{HttpVersion, Ratio};
 
 use super::exit_code::misconfigured;
-use super::settings::{ACCEPTED, CHECKS, FAILED};
 use super::{execute, output, settings};
 use crate::commands::duration;
 
@@ -112,7 +111,8 @@ pub(super) fn run(options: &Options) -> ExitCode {
     let run = Run {
         name: "ct".to_owned(),
         scenarios,
-        thresholds: options.settings.thresholds(&options.usual()),
+        thresholds: options.settings.thresholds(),
+        allow: options.settings.allow.clone(),
         workers: options.settings.threads(None),
         ..Run::default()
     };
@@ -129,24 +129,13 @@ impl Options {
         options
     }
 
-    /// The thresholds that hold unless something else is said.
-    fn usual(&self) -> Vec<&'static str> {
-        let mut usual = vec![CHECKS, FAILED];
-        if self.load.writes().is_some() {
-            usual.push(ACCEPTED);
-        }
-        if self.load.reads().is_some() {
-            usual.push("throttled{scenario:read}: rate<0.01");
-        }
-        usual
-    }
-
     fn scenarios(&self, seed: u64) -> Result<Vec<ScenarioConfig>, PrepareError> {
         let mut scenarios = Vec::new();
         if let Some(executor) = self.load.writes() {
             let scenario = write::build_until(self.write.clone(), seed, self.load.goal())?;
             scenarios.push(ScenarioConfig {
                 kind: "ct-write".to_owned(),
+                demands: settings::demands("ct-write"),
                 ..ScenarioConfig::new("write", executor, scenario)
             });
         }
@@ -154,6 +143,7 @@ impl Options {
             let scenario = read::build(self.read(), seed.wrapping_add(1))?;
             scenarios.push(ScenarioConfig {
                 kind: "ct-read".to_owned(),
+                demands: settings::demands("ct-read"),
                 ..ScenarioConfig::new("read", executor, scenario)
             });
         }

@@ -141,7 +141,7 @@ impl Report {
             failures.extend(place(path, &format!("{}\n", text.trim_end())).err());
         }
         for failure in &failures {
-            eprintln!("lucarne: {failure}");
+            errln!("lucarne: {failure}");
         }
         match failures.is_empty() {
             true => verdict,

@@ -40,17 +40,17 @@ pub(super) fn quick(options: &Options) -> ExitCode {
 fn start(options: &Options, length: Option<Duration>) -> ExitCode {
     let (plan, report) = Plan::read(&options.plan, &lucarne_scenarios::scenarios());
     for line in report.warning_lines() {
-        eprintln!("warning: {line}");
+        errln!("warning: {line}");
     }
     let Some(mut plan) = plan else {
         for line in report.problem_lines() {
-            eprintln!("problem: {line}");
+            errln!("problem: {line}");
         }
         return misconfigured("nothing was run; correct the plan first");
     };
     if let Some(length) = length {
         for raised in plan.quicken(length) {
-            eprintln!("quick: {raised}");
+            errln!("quick: {raised}");
         }
     }
     let seed = options.settings.seed(plan.seed);
@@ -65,6 +65,7 @@ fn start(options: &Options, length: Option<Duration>) -> ExitCode {
     };
     run.name = name;
     run.workers = threads;
+    run.allow.clone_from(&options.settings.allow);
     options.settings.add_thresholds(&mut run.thresholds);
     for planned in &mut run.scenarios {
         options.settings.add_tags(planned);

@@ -4,15 +4,6 @@ use lucarne_load::plan::{self, MAX_THREADS};
 use lucarne_load::threshold::Threshold;
 use lucarne_load::{ScenarioConfig, Thresholds};
 
-/// If a scenario checks what it gets, all is well.
-pub(super) const CHECKS: &str = "checks: rate==1";
-/// Requests are answered.
-pub(super) const FAILED: &str = "http_req_failed: rate<0.01";
-/// Submissions are taken, and not put off.
-pub(super) const ACCEPTED: &str = "ct_accepted: rate>=0.99";
-/// Reads are answered, and not put off.
-pub(super) const THROTTLED: &str = "throttled: rate<0.01";
-
 /// The settings that are added to a run.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Run")]
@@ -25,6 +16,10 @@ pub struct Flags {
     /// What must hold, in k6's grammar, such as 'http_req_duration: p(95)<500'; may be repeated
     #[arg(long = "threshold", value_name = "METRIC: EXPRESSION", value_parser = threshold)]
     pub thresholds: Vec<Threshold>,
+
+    /// A check that may fail without failing the run; may be repeated
+    #[arg(long, value_name = "CHECK")]
+    pub allow: Vec<String>,
 
     /// A tag of all samples; may be repeated
     #[arg(long = "tag", value_name = "NAME=VALUE", value_parser = plan::tag)]
@@ -49,26 +44,9 @@ impl Flags {
         thresholds.0.extend(self.thresholds.iter().cloned());
     }
 
-    /// Those of a run by flags. What nobody says anything about must hold, too: those
-    /// that are `usual`.
-    pub fn thresholds(&self, usual: &[&str]) -> Thresholds {
-        let mut thresholds = Thresholds::default();
-        let usual = usual.iter().filter_map(|text| Threshold::parse(text).ok());
-        for threshold in usual {
-            // Also if it says so of more than that, such as of all scenarios.
-            let same = |given: &Threshold| {
-                given.metric() == threshold.metric()
-                    && given
-                        .tags()
-                        .iter()
-                        .all(|tag| threshold.tags().contains(tag))
-            };
-            if !self.thresholds.iter().any(same) {
-                thresholds.0.push(threshold);
-            }
-        }
-        self.add_thresholds(&mut thresholds);
-        thresholds
+    /// The thresholds of a run by flags.
+    pub fn thresholds(&self) -> Thresholds {
+        Thresholds(self.thresholds.clone())
     }
 
     /// The seed of these flags, of the plan, or a new one.
@@ -86,6 +64,11 @@ impl Flags {
         let flag = self.threads.map(|threads| threads as usize);
         flag.or(plan).unwrap_or(1)
     }
+}
+
+/// The thresholds that a kind of scenario demands unless a run says something else.
+pub(super) fn demands(kind: &str) -> Vec<Threshold> {
+    lucarne_scenarios::scenario(kind).map_or_else(Vec::new, |kind| kind.thresholds())
 }
 
 fn threshold(text: &str) -> Result<Threshold, String> {

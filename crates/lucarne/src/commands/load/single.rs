@@ -6,7 +6,6 @@ use std::sync::Arc;
 use lucarne_load::{PrepareError, Run, Scenario, ScenarioConfig};
 
 use super::exit_code::misconfigured;
-use super::settings::{ACCEPTED, CHECKS, FAILED, THROTTLED};
 use super::{arrivals, execute, output, settings};
 
 /// The flags of a scenario whose own are an `O`.
@@ -27,16 +26,6 @@ pub struct Single<O: clap::Args> {
     pub output: output::Flags,
 }
 
-/// The thresholds that hold of a scenario unless something else is said.
-fn usual_thresholds(kind: &str) -> &'static [&'static str] {
-    match kind {
-        "s3" => &[FAILED],
-        "ct-write" => &[CHECKS, FAILED, ACCEPTED],
-        "ct-read" => &[CHECKS, FAILED, THROTTLED],
-        _ => &[CHECKS, FAILED],
-    }
-}
-
 impl<O: clap::Args + Clone> Single<O> {
     /// Runs the scenario of the given kind that `build` makes; `usual` is what
     /// it takes.
@@ -53,12 +42,14 @@ impl<O: clap::Args + Clone> Single<O> {
         };
         let mut planned = ScenarioConfig::new(kind, self.arrivals.executor(usual), scenario);
         planned.kind = kind.to_owned();
+        planned.demands = settings::demands(kind);
         planned.graceful_stop = self.arrivals.graceful_stop;
         self.settings.add_tags(&mut planned);
         let run = Run {
             name: kind.to_owned(),
             scenarios: vec![planned],
-            thresholds: self.settings.thresholds(usual_thresholds(kind)),
+            thresholds: self.settings.thresholds(),
+            allow: self.settings.allow.clone(),
             workers: self.settings.threads(None),
             ..Run::default()
         };

@@ -5,12 +5,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Result, bail, ensure};
-use lucarne_log::{KnownCheckpoint, KnownCheckpoints, Log, LogConfig, Newest};
-use lucarne_storage::LockError;
+use lucarne_ct::verify_checkpoint;
+use lucarne_log::{Answer, KnownCheckpoint, KnownCheckpoints, Log, LogConfig, Newest};
+use lucarne_storage::{Lock, LockError};
 
+use super::never_published;
 use crate::cli::Rebuild;
 use crate::commands::{failed, init, looking};
-use crate::config::{Config, LogSettings, rfc3339};
+use crate::config::{Config, LockPlace, LogSettings, rfc3339};
 use crate::known::{KnownPlaces, Place};
 use crate::{inception, open, runtime};
 
@@ -24,7 +26,7 @@ pub(crate) fn run(options: &Rebuild) -> ExitCode {
         (Some(config), []) => config,
         _ => {
             for line in report.problem_lines() {
-                eprintln!("problem: {line}");
+                errln!("problem: {line}");
             }
             return failed("nothing was changed; correct this first");
         }
@@ -32,11 +34,14 @@ pub(crate) fn run(options: &Rebuild) -> ExitCode {
     let rebuilt = runtime::run(async {
         let log = looking::the_one(&config, options.name.as_deref())?;
         let outside = Outside::of(log, options)?;
-        rebuild(&config, log, &outside).await
+        match options.never_published {
+            true => never_published::go_back(&config, log, &outside).await,
+            false => rebuild(&config, log, &outside, options.replace_older).await,
+        }
     });
     match rebuilt {
         Ok(said) => {
-            println!("{said}");
+            outln!("{said}");
             ExitCode::SUCCESS
         }
         Err(error) => failed(format_args!("nothing was changed: {error:#}")),
@@ -44,7 +49,7 @@ pub(crate) fn run(options: &Rebuild) -> ExitCode {
 }
 
 /// The places that are asked, and those that may be silent.
-struct Outside {
+pub(super) struct Outside {
     places: KnownPlaces,
     without: Vec<String>,
 }
@@ -76,7 +81,10 @@ impl Outside {
 
     /// Asks all of them. One that proves nothing is refused, unless the operator
     /// goes without it: what it has seen may be more than is here.
-    async fn ask(&self, config: &LogConfig) -> Result<(Vec<KnownCheckpoint>, Vec<String>)> {
+    pub(super) async fn ask(
+        &self,
+        config: &LogConfig,
+    ) -> Result<(Vec<KnownCheckpoint>, Vec<String>)> {
         let (mut known, mut silent) = (Vec::new(), Vec::new());
         for answer in self.places.ask().await {
             let place = answer.place.clone();
@@ -103,47 +111,147 @@ pub(crate) async fn from_data(config: &Config, log: &LogSettings) -> Result<Stri
         places: log.known_places(),
         without: Vec::new(),
     };
-    rebuild(config, log, &outside).await
+    rebuild(config, log, &outside, false).await
 }
 
-/// Puts the newest checkpoint that the log's data have into its lock, which
-/// must have none.
-async fn rebuild(config: &Config, log: &LogSettings, outside: &Outside) -> Result<String> {
+/// Puts the newest checkpoint that the log's data have into its lock, which must have none, or an
+/// older one that is to be replaced.
+async fn rebuild(
+    config: &Config,
+    log: &LogSettings,
+    outside: &Outside,
+    replace_older: bool,
+) -> Result<String> {
     let (name, place) = (&log.shortname.value, &config.checkpoints.value);
-    match open::lock(place, Arc::new(())).await {
-        Ok(lock) => {
-            ensure!(
-                !inception::exists(log, lock.as_ref()).await?,
-                "{} holds a checkpoint of log `{name}`, and none is ever overwritten. If that is an \
-                 old one, put the newest back",
-                lock.location()
-            );
-            lock.close().await;
-        }
-        // Perhaps it is not there: making it tells.
-        Err(LockError::Unusable { .. }) => {}
-        Err(error) => return Err(error.into()),
-    }
+    let id = log.key.log_id().0;
+    let old = in_lock(config, log).await?;
+    ensure!(
+        old.is_none() || replace_older,
+        "{place} holds a checkpoint of log `{name}`. If it is older than the log, or damaged, \
+         replace it with --replace-older: what is put in its place must be newer, and confirmed by \
+         a checkpoint that is known outside (--known)"
+    );
     let settings = log.to_log_config();
+    ensure!(
+        old.is_none() || !Log::is_in_use(&settings).await,
+        "log `{name}` is in use by another process: stop that process first"
+    );
     // Held to the end: no process may sign meanwhile.
     let assets = open::assets(&log.data.value, Arc::new(())).await?;
-    let newest = Log::newest(&settings, assets.clone()).await?;
     let (known, silent) = outside.ask(&settings).await?;
+    let newest = Log::newest(&settings, assets.clone(), &known).await?;
     for known in &known {
         newest.hold_against(known).await?;
+    }
+    if let Some(old) = &old {
+        is_older(old, &newest, &known, (&settings, place)).await?;
     }
     let published = newest.published();
     let (checkpoint, timestamp_ms) = last_signed(&newest, &known);
     let (lock, _) = init::lock(place).await?;
-    lock.create(&log.key.log_id().0, &checkpoint).await?;
+    match &old {
+        None => lock.create(&id, &checkpoint).await?,
+        Some(old) => lock.replace(&id, old, &checkpoint).await?,
+    }
+    let others = others_without(config, log, &*lock).await?;
     lock.close().await;
     Ok(format!(
-        "the lock of log `{name}` in {} is now at {} entries, signed at {}\n{}",
+        "the lock of log `{name}` in {} is now at {} entries, signed at {}\n{}{others}",
         lock.location(),
         published.size,
         rfc3339(timestamp_ms),
         compared(&known, &silent, &assets.location())
     ))
+}
+
+/// The checkpoint that the lock has for a log.
+async fn in_lock(config: &Config, log: &LogSettings) -> Result<Option<Vec<u8>>> {
+    let place = &config.checkpoints.value;
+    match open::lock(place, Arc::new(())).await {
+        Ok(lock) => {
+            let found = lock.load(&log.key.log_id().0).await?;
+            lock.close().await;
+            Ok(found)
+        }
+        Err(error @ LockError::Unusable { .. }) if is_there(place) => {
+            let names = config.logs.iter().map(|log| log.shortname.value.as_str());
+            bail!(
+                "{error}. It is the lock of these logs: {}. Move it away, keep it, and rebuild \
+                 the lock of each of them",
+                names.collect::<Vec<_>>().join(", ")
+            )
+        }
+        // Perhaps it is not there: making it tells.
+        Err(LockError::Unusable { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn is_there(place: &LockPlace) -> bool {
+    matches!(place, LockPlace::Sqlite(path) if path.exists())
+}
+
+/// Checks that what the lock has may be replaced: it is an older checkpoint of this history, or it
+/// was damaged. Only what others have seen shows that it is the lock, and not the data, that is
+/// wrong.
+async fn is_older(
+    old: &[u8],
+    newest: &Newest,
+    known: &[KnownCheckpoint],
+    (settings, place): (&LogConfig, &LockPlace),
+) -> Result<()> {
+    ensure!(
+        !known.is_empty(),
+        "--replace-older needs a checkpoint that is known outside: name the URL of a mirror, \
+         monitor or witness, or a file, with --known"
+    );
+    let answer = Answer {
+        place: place.to_string(),
+        note: Ok(old.to_vec().into()),
+    };
+    let found = match KnownCheckpoint::verify(answer, settings) {
+        Ok(found) => found,
+        Err(_) => return is_of_no_other(old, settings, place),
+    };
+    newest.hold_against(&found).await?;
+    let published = newest.published();
+    ensure!(
+        found.size() < published.size || found.timestamp_ms() < published.timestamp_ms,
+        "{place} holds the newest checkpoint already: {} entries, signed at {}",
+        found.size(),
+        rfc3339(found.timestamp_ms())
+    );
+    Ok(())
+}
+
+/// A checkpoint of another origin is no damaged one.
+fn is_of_no_other(old: &[u8], settings: &LogConfig, place: &LockPlace) -> Result<()> {
+    let text = String::from_utf8_lossy(old);
+    let origin = text.lines().next().unwrap_or_default();
+    let other = origin != settings.origin
+        && verify_checkpoint(old, origin, settings.key.public_key_spki()).is_ok();
+    ensure!(
+        !other,
+        "{place} holds a checkpoint that this key signed for `{origin}`, and this log is `{}`: was \
+         the prefix changed?",
+        settings.origin
+    );
+    Ok(())
+}
+
+/// The other logs that the lock does not have, in words.
+async fn others_without(config: &Config, log: &LogSettings, lock: &dyn Lock) -> Result<String> {
+    let mut said = String::new();
+    for other in &config.logs {
+        if other.shortname.value != log.shortname.value && !inception::exists(other, lock).await? {
+            let name = &other.shortname.value;
+            said += &format!(
+                "\nIt has no checkpoint of log `{name}`: if that log existed, run `lucarne lock \
+                 rebuild {name}`, too"
+            );
+        }
+    }
+    Ok(said)
 }
 
 /// The checkpoint of that tree that was signed last: somebody may have a newer one
@@ -162,7 +270,7 @@ fn last_signed(newest: &Newest, known: &[KnownCheckpoint]) -> (Vec<u8>, u64) {
 }
 
 /// The checkpoints that it was held against, in words.
-fn compared(known: &[KnownCheckpoint], silent: &[String], data: &str) -> String {
+pub(super) fn compared(known: &[KnownCheckpoint], silent: &[String], data: &str) -> String {
     let mut lines: Vec<String> = known
         .iter()
         .map(|known| {

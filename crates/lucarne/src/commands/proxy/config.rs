@@ -5,9 +5,12 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use lucarne_ct::Fingerprint;
 use lucarne_mint::KeyType;
 use lucarne_mint::store::{LeafKey, MintOptions, StoreOptions};
-use lucarne_proxy::{Action, HostPattern, Limits, Rules, UpstreamProxy, UpstreamProxyError};
+use lucarne_proxy::{
+    Action, HostPattern, Limits, PatternError, Rules, UpstreamProxy, UpstreamProxyError,
+};
 use url::Url;
 
 use crate::config::{Listen, Secret};
@@ -30,6 +33,8 @@ pub(super) struct Config {
     pub(super) system_roots: bool,
     pub(super) upstream_ca: Vec<PathBuf>,
     pub(super) insecure: bool,
+    pub(super) insecure_hosts: Vec<HostPattern>,
+    pub(super) fingerprints: Vec<(HostPattern, Fingerprint)>,
     pub(super) through: Vec<Through>,
     /// Certificates that servers are shown.
     pub(super) shown: Vec<Pair>,
@@ -154,6 +159,8 @@ impl Default for Config {
             system_roots: true,
             upstream_ca: Vec::new(),
             insecure: false,
+            insecure_hosts: Vec::new(),
+            fingerprints: Vec::new(),
             through: Vec::new(),
             shown: Vec::new(),
             own: Vec::new(),
@@ -259,6 +266,26 @@ pub(super) fn action(text: &str) -> Result<Action, String> {
         "tunnel" => Ok(Action::Tunnel),
         _ => Err("is neither intercept nor tunnel".to_owned()),
     }
+}
+
+/// Reads hosts whose certificates are accepted: a certificate has no port.
+pub(super) fn certified(text: &str) -> Result<HostPattern, String> {
+    let hosts: HostPattern = text.parse().map_err(|why: PatternError| why.to_string())?;
+    match hosts.port() {
+        None => Ok(hosts),
+        Some(_) => Err("has a port; a certificate is accepted at every port of a host".to_owned()),
+    }
+}
+
+/// Reads the fingerprint of the certificates of hosts: `bmc.example=AB:CD:…`.
+pub(super) fn fingerprint(text: &str) -> Result<(HostPattern, Fingerprint), String> {
+    let (hosts, fingerprint) = text
+        .split_once('=')
+        .ok_or("is not HOST=SHA256: write the host before its fingerprint")?;
+    let fingerprint = fingerprint
+        .parse::<Fingerprint>()
+        .map_err(|why| format!("is {why}"))?;
+    Ok((certified(hosts)?, fingerprint))
 }
 
 /// Reads the address of hosts, as it is written: `*.test=127.0.0.1`.

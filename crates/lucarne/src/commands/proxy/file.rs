@@ -42,7 +42,15 @@ pub(super) const TOP: &[&str] = &[
 pub(super) const RULE: &[&str] = &["host", "action"];
 
 /// Keys under `upstream`.
-pub(super) const UPSTREAM: &[&str] = &["ca", "systemroots", "insecure", "proxy", "certificates"];
+pub(super) const UPSTREAM: &[&str] = &[
+    "ca",
+    "systemroots",
+    "insecure",
+    "insecurehosts",
+    "fingerprints",
+    "proxy",
+    "certificates",
+];
 
 /// Keys of one of `upstream.proxy`.
 pub(super) const THROUGH: &[&str] = &["host", "url", "password"];
@@ -269,6 +277,8 @@ fn upstream(top: &Section<'_>, directory: &Path, config: &mut Config, report: &m
         reader.value("systemroots", boolean),
     );
     put(&mut config.insecure, reader.value("insecure", boolean));
+    config.insecure_hosts = reader.values("insecurehosts", config::certified);
+    config.fingerprints = reader.values("fingerprints", config::fingerprint);
 }
 
 fn limits(top: &Section<'_>, directory: &Path, config: &mut Config, report: &mut Report) {

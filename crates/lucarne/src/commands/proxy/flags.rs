@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ArgAction;
+use lucarne_ct::Fingerprint;
 use lucarne_mint::KeyType;
 use lucarne_proxy::{HostPattern, Network, Ports};
 use lucarne_settings::Report;
@@ -139,6 +140,20 @@ pub struct Flags {
     #[arg(long, help_heading = "Servers")]
     pub insecure: bool,
 
+    /// Host of which any certificate is accepted; may be repeated
+    #[arg(long, value_name = "HOST", value_parser = super::config::certified, help_heading = "Servers")]
+    pub insecure_host: Vec<HostPattern>,
+
+    /// The certificate that is accepted of a host, and no other: its SHA-256 in hexadecimal; may
+    /// be repeated
+    #[arg(
+        long,
+        value_name = "HOST=SHA256",
+        value_parser = super::config::fingerprint,
+        help_heading = "Servers"
+    )]
+    pub upstream_fingerprint: Vec<(HostPattern, Fingerprint)>,
+
     /// Log list (version 3 JSON) that SCTs of servers are verified with
     #[arg(long, value_name = "FILE|URL", help_heading = "Observation")]
     pub log_list: Option<String>,
@@ -177,6 +192,8 @@ impl Flags {
         put(&mut config.users.file, self.users.clone().map(Some));
         put_list(&mut config.upstream_ca, &self.upstream_ca);
         config.insecure |= self.insecure;
+        put_list(&mut config.insecure_hosts, &self.insecure_host);
+        put_list(&mut config.fingerprints, &self.upstream_fingerprint);
         config.through.splice(0..0, self.through(report));
         config
             .shown

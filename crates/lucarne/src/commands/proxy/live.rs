@@ -41,7 +41,7 @@ impl Screen {
             let (over, quit) = (over.clone(), quit.clone());
             std::thread::spawn(move || {
                 if let Err(error) = show(&proxy, &title, &over, &quit) {
-                    eprintln!("lucarne: nothing can be shown: {error}");
+                    errln!("lucarne: nothing can be shown: {error}");
                 }
             })
         };

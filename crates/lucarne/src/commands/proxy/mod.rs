@@ -51,7 +51,7 @@ pub(crate) fn run(options: &Options, logging: &Logging) -> ExitCode {
         Ok(config) => config,
         Err(report) => {
             for line in report.problem_lines() {
-                eprintln!("problem: {line}");
+                errln!("problem: {line}");
             }
             return failed("not started");
         }

@@ -12,17 +12,18 @@ use lucarne_mint::store::{
 };
 use lucarne_mint::{Authority, CaDirectory, CaOptions, KeyType, pem};
 use lucarne_proxy::observe::{self, LogListSource, Observer, SubmitTo};
-use lucarne_proxy::{Trust, UpstreamRoute, Users};
+use lucarne_proxy::{HostPattern, Trust, UpstreamRoute, Users};
 use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::{KeyLog, KeyLogFile, RootCertStore};
+use rustls::{KeyLog, KeyLogFile};
 
 use super::config::{Config, LeafKeys, StoreKind, Through, UserSources};
 
 /// The CA, made if there is none; whether it was.
 pub(super) fn authority(directory: &CaDirectory) -> Result<(Authority, bool)> {
     let name = format!("Lucarne proxy CA {}", machine());
-    let options = CaOptions::named(&name, KeyType::EcdsaP256);
+    let mut options = CaOptions::named(&name, KeyType::EcdsaP256);
+    // Longer ago than the certificates that it issues are backdated.
+    options.not_before = options.not_before.plus_days(-6);
     Ok(directory.open_or_create(&options)?)
 }
 
@@ -130,48 +131,44 @@ pub(super) fn key_log() -> Result<Option<Arc<dyn KeyLog>>> {
     Ok(Some(Arc::new(KeyLogFile::new())))
 }
 
-/// The servers that are believed: by the system's roots and those of the files.
-/// The roots come a second time as who observes wants them.
+/// The servers that are believed: by the system's certificates and those of the files. The
+/// certificates come a second time in the form that the observer takes.
 pub(super) fn trust(config: &Config) -> Result<(Trust, Arc<Roots>)> {
-    let mut trusted = Vec::new();
-    if config.system_roots {
-        trusted = lucarne_net::system_roots().certificates.clone();
-    }
+    let mut trusted = match config.system_roots {
+        true => lucarne_net::Trust::system(),
+        false => lucarne_net::Trust::none(),
+    };
     for file in &config.upstream_ca {
-        let given = certificates(file)?;
-        if given.is_empty() {
-            bail!("there is no CA certificate in {}", file.display());
-        }
-        trusted.extend(given);
+        let added = trusted.with(certificates(file)?);
+        trusted = added.with_context(|| format!("cannot use the CAs in {}", file.display()))?;
     }
-    let pem: String = trusted
-        .iter()
-        .map(|der| pem::encode("CERTIFICATE", der))
-        .collect();
-    let (observed, _odd) = Roots::from_pem(pem.as_bytes());
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(trusted);
-    if roots.is_empty() && !config.insecure {
+    let mut insecure = config.insecure_hosts.clone();
+    insecure.extend(config.insecure.then(HostPattern::all));
+    if trusted.is_empty() && insecure.is_empty() && config.fingerprints.is_empty() {
         bail!(
             "no server would be believed: the system has no trusted CAs (on Debian: install \
              ca-certificates), and --upstream-ca names none"
         );
     }
-    if roots.is_empty() {
-        // Nothing is checked against it; rustls wants one all the same.
-        let none = Authority::root(&CaOptions::named("nobody", KeyType::EcdsaP256))?;
-        roots.add(CertificateDer::from(none.cert_der().to_vec()))?;
-    }
+    let pem: String = trusted
+        .certificates()
+        .iter()
+        .map(|der| pem::encode("CERTIFICATE", der))
+        .collect();
+    let (observed, _odd) = Roots::from_pem(pem.as_bytes());
     let trust = Trust {
-        roots: Arc::new(roots),
-        insecure: config.insecure,
+        trusted,
+        insecure,
+        fingerprints: config.fingerprints.clone(),
     };
     Ok((trust, Arc::new(observed)))
 }
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    read.map_err(|error| anyhow!("cannot read the CAs in {}: {error}", file.display()))
+    let unusable = || format!("cannot use the CAs in {}", file.display());
+    let text = std::fs::read(file).with_context(unusable)?;
+    let certificates = pem::certificates(&text).with_context(unusable)?;
+    Ok(certificates.into_iter().map(CertificateDer::from).collect())
 }
 
 /// Makes the observer that is shown the servers' certificates.
@@ -180,7 +177,7 @@ pub(super) async fn observer(
     trust: &Trust,
     roots: Arc<Roots>,
 ) -> Result<Arc<Observer>> {
-    let tls = Arc::new(lucarne_net::trusting(trust.roots.clone()));
+    let tls = Arc::new(lucarne_net::trusting(trust.trusted.clone()));
     let mut options = observe::ObserveOptions::new(tls);
     options.log_list = config.log_list.as_deref().map(log_list).transpose()?;
     options.submit_to = submit_to(config)?;

@@ -22,10 +22,9 @@ use crate::signals::{Signals, Wish};
 
 /// Starts, and runs until a signal, or a key of the live view, asks to stop.
 pub(super) async fn run(config: Config, draw: bool, logging: &Logging) -> Result<()> {
-    let signals = Signals::listen().context("cannot listen to signals")?;
+    let mut signals = Signals::listen().context("cannot listen to signals")?;
     let directory = CaDirectory::at(&config.ca);
     let (ca, made) = open::authority(&directory)?;
-    let listeners = bind_all(&config.listen)?;
     let minter = Arc::new(open::minter(&config, ca)?);
     let pairs = Pairs::read(&config)?;
     minter.replace_own(pairs.own());
@@ -34,7 +33,15 @@ pub(super) async fn run(config: Config, draw: bool, logging: &Logging) -> Result
         shown: pairs.shown(),
     };
     let (trust, roots) = open::trust(&config)?;
-    let observer = open::observer(&config, &trust, roots).await?;
+    let observer = tokio::select! {
+        observer = open::observer(&config, &trust, roots) => observer?,
+        signal = signals.stop() => {
+            tracing::info!("{signal}: stopped before the log list was read");
+            return Ok(());
+        }
+    };
+    // Not before it can serve: until then, clients are refused, and do not wait.
+    let listeners = bind_all(&config.listen)?;
     let proxy = Proxy::new(ProxySettings {
         minter: minter.clone(),
         trust,
@@ -146,17 +153,17 @@ fn greet(
     admin: Option<SocketAddr>,
 ) {
     if made {
-        println!(
+        outln!(
             "made a CA in {}\n\n{}",
             config.ca.display(),
             directory.trust_hints()
         );
     }
     for address in addresses {
-        println!("proxy on http://{address}");
+        outln!("proxy on http://{address}");
     }
     if let Some(address) = admin {
-        println!("page on http://{address}/");
+        outln!("page on http://{address}/");
     }
     for (address, users) in addresses.iter().map(|a| (a, &config.users)) {
         if !address.ip().is_loopback() && users.file.is_none() && users.given.is_empty() {

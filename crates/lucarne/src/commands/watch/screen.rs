@@ -48,7 +48,7 @@ impl Screen {
     /// Leaves the last line of a terminal; stopping on request is a success.
     pub(super) fn stopped(&self) -> std::process::ExitCode {
         if self.terminal {
-            println!();
+            outln!();
         }
         std::process::ExitCode::SUCCESS
     }
@@ -56,9 +56,9 @@ impl Screen {
     /// Prints that something is wrong.
     pub(super) fn trouble(&self, why: &str) {
         if self.terminal {
-            eprint!("\r\x1b[K");
+            err!("\r\x1b[K");
         }
-        eprintln!("lucarne: {why}");
+        errln!("lucarne: {why}");
     }
 }
 

@@ -2,19 +2,16 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lucarne_ct::EntryKind;
 use lucarne_mint::{Authority, CaOptions, Chain, KeyType};
-use lucarne_testkit::{Audit, Client, LogUnderTest, Report, Response};
+use lucarne_testkit::{Audit, Client, LogUnderTest, Report, Response, is_silence};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
 use super::pki;
-
-/// No answer may take longer, however badly the log is.
-const NO_HANG: Duration = Duration::from_secs(20);
 
 /// A submission that can be repeated.
 #[derive(Clone)]
@@ -86,7 +83,7 @@ impl Load {
         while !self.over.load(Ordering::SeqCst) {
             match self.submit(&submission).await {
                 Some(true) => submission = self.pick(),
-                // Stopped, starting, dead: not a reason to spin.
+                // Stopped, starting, dead: not a reason to spin. No verdict depends on the pace.
                 _ => tokio::time::sleep(Duration::from_millis(5)).await,
             }
         }
@@ -95,8 +92,8 @@ impl Load {
     /// Looks at the checkpoint all the time until [`end`](Self::end).
     pub(crate) async fn poll_on(&self) {
         while !self.over.load(Ordering::SeqCst) {
-            // A log that is dead for the moment is no finding.
-            let _ = tokio::time::timeout(NO_HANG, self.audit.poll()).await;
+            self.note_silence(&self.audit.poll().await);
+            // The pace of the polls: no verdict depends on how many there are.
             tokio::time::sleep(Duration::from_millis(4)).await;
         }
     }
@@ -105,31 +102,32 @@ impl Load {
         self.over.store(true, Ordering::SeqCst);
     }
 
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
+    }
+
     /// One submission; true if an SCT came, false for 503, none for no answer.
     pub(crate) async fn submit(&self, submission: &Submission) -> Option<bool> {
         let post = self.client.post(submission.path(), submission.body.clone());
-        let (begun, answered) = (Instant::now(), self.answered());
-        match tokio::time::timeout(NO_HANG, post).await {
-            Err(_) => self.problem(format!(
-                "no answer within {NO_HANG:?}: {:?} and {} other answers later, to {}",
-                begun.elapsed(),
+        let answered = self.answered();
+        match post.await {
+            Err(error) if is_silence(&error) => self.problem(format!(
+                "{error:#}: {} others were answered meanwhile, and not {}",
                 self.answered() - answered,
                 submission.body
             )),
-            Ok(Err(_)) => None,
-            Ok(Ok(answer)) if answer.status == 200 => {
+            Err(_) => None,
+            Ok(answer) if answer.status == 200 => {
                 let body = submission.body.as_bytes();
                 self.audit.promised(submission.kind, body, &answer.body);
                 self.promised.fetch_add(1, Ordering::SeqCst);
                 Some(true)
             }
-            Ok(Ok(answer)) if is_retry_later(&answer) => {
+            Ok(answer) if is_retry_later(&answer) => {
                 self.refused.fetch_add(1, Ordering::SeqCst);
                 Some(false)
             }
-            Ok(Ok(answer)) => {
-                self.problem(format!("answered {}: {}", answer.status, answer.text()))
-            }
+            Ok(answer) => self.problem(format!("answered {}: {}", answer.status, answer.text())),
         }
     }
 
@@ -209,6 +207,16 @@ impl Load {
     fn choose<T: Clone>(&self, all: &Mutex<Vec<T>>) -> Option<T> {
         let all = all.lock().unwrap();
         all.choose(&mut self.rng.lock().unwrap()).cloned()
+    }
+
+    /// Notes a request that was not answered in time. That a log is dead for the moment is no
+    /// finding.
+    pub(crate) fn note_silence<T>(&self, outcome: &anyhow::Result<T>) {
+        if let Err(error) = outcome
+            && is_silence(error)
+        {
+            self.problem(format!("{error:#}"));
+        }
     }
 
     fn problem(&self, problem: String) -> Option<bool> {

@@ -1,5 +1,5 @@
 //! What the tests of the binary share.
-#![allow(dead_code, clippy::unwrap_used)]
+#![allow(dead_code)]
 
 pub(crate) mod aside;
 pub(crate) mod cases;
@@ -10,16 +10,14 @@ pub(crate) mod tls;
 
 use std::path::Path;
 use std::process::Output;
-use std::time::Duration;
 
 use lucarne_mint::testing::Pki;
 use lucarne_mint::{Authority, LeafOptions};
 use lucarne_testkit::{Launch, LogUnderTest, Place};
+pub(crate) use lucarne_testkit::{PATIENCE, eventually};
 
 /// The binary under test.
 pub(crate) const LUCARNE: &str = env!("CARGO_BIN_EXE_lucarne");
-/// Longer than anything takes on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// MiB of a disk that a test fills: room for logs, and quickly full.
 pub(crate) const SMALL: u32 = 24;
 
@@ -82,15 +80,6 @@ pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
         .build()
         .unwrap()
         .block_on(future)
-}
-
-/// Asks until the answer is yes.
-pub(crate) async fn eventually(what: &str, mut ask: impl AsyncFnMut() -> bool) {
-    let deadline = std::time::Instant::now() + PATIENCE;
-    while !ask().await {
-        assert!(std::time::Instant::now() < deadline, "never: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
 }
 
 /// Waits until the log takes submissions: reading works a little earlier.

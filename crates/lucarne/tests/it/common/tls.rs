@@ -1,11 +1,25 @@
 //! A TLS client that looks at the certificate.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use lucarne_mint::Authority;
 use lucarne_testkit::tls_client;
 use rustls::ClientConnection;
+
+/// What `address` responds to a GET over TLS, head and body; its certificate is for `name` and leads
+/// to `root`.
+pub(crate) fn get(address: SocketAddr, root: &Authority, name: &'static str, path: &str) -> String {
+    let config = tls_client([root.cert_der().to_vec()], &[]).unwrap();
+    let mut connection = ClientConnection::new(config, name.try_into().unwrap()).unwrap();
+    let mut socket = TcpStream::connect(address).unwrap();
+    let mut stream = rustls::Stream::new(&mut connection, &mut socket);
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).unwrap();
+    String::from_utf8(response).unwrap()
+}
 
 /// The certificate served at `address` for whatever name it has, as text in
 /// which its names can be found. The chain must end at `root`.

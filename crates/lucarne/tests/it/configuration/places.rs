@@ -37,16 +37,16 @@ fn the_lock_is_a_path_or_a_url() {
     assert_eq!(shown("sqlite:lock.db"), "DIR/lock.db");
     assert_eq!(shown("mysql://u:p@h/db"), "mysql://u@h/db");
     assert_eq!(
-        shown("s3://b/lock?endpoint=http://h:1&region=eu"),
-        "s3://b/lock/ at http://h:1"
+        shown("s3://bbb/lock?endpoint=http://h:1&region=eu"),
+        "s3://bbb/lock/ at http://h:1"
     );
     assert_eq!(
-        shown("gs://b/lock?credentials=none&endpoint=http://h:1"),
-        "gs://b/lock/ at http://h:1"
+        shown("gs://bbb/lock?credentials=none&endpoint=http://h:1"),
+        "gs://bbb/lock/ at http://h:1"
     );
     assert_eq!(
-        shown("az://c/lock?account=us"),
-        "az://c/lock/ of account us"
+        shown("az://ccc/lock?account=us"),
+        "az://ccc/lock/ of account us"
     );
 }
 

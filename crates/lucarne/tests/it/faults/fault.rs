@@ -92,6 +92,10 @@ pub(crate) enum Fault {
     ContentType,
     /// Nothing says that scripts may read it.
     NoCors,
+    /// get-roots is said to be text.
+    RootsAsText,
+    /// After some requests, nothing is answered any more.
+    GoesAway,
     /// Checkpoints may be cached for ever.
     CheckpointCached,
     /// Hash tiles may not be cached.

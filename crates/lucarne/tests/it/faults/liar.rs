@@ -89,11 +89,23 @@ impl Liar {
     }
 
     pub(crate) async fn answer(&self, asked: Asked) -> Answer {
+        if self.fault == Fault::GoesAway && self.has_gone() {
+            // The fault itself; it ends with the connection.
+            std::future::pending::<()>().await;
+        }
         match asked.path.as_str() {
             _ if asked.is_submission() => self.submission(asked).await,
             "checkpoint" => self.checkpoint(asked).await,
             _ => self.file(asked).await,
         }
+    }
+
+    /// Whether so many requests have come that the log is away for good. A load test has
+    /// begun by then.
+    fn has_gone(&self) -> bool {
+        let mut state = self.state.lock().unwrap();
+        state.chances += 1;
+        state.chances > 30
     }
 
     /// Whether this is to be a lie: the third of each three is.
@@ -170,7 +182,7 @@ impl Liar {
         }
         let mut sct = Sct::parse(&truth.body).unwrap();
         match self.fault {
-            // The fault itself.
+            // The fault itself: this long at least.
             Delayed => tokio::time::sleep(Duration::from_millis(400)).await,
             Dropped => std::future::pending().await,
             Reset => return Err(io::ErrorKind::ConnectionReset.into()),
@@ -276,6 +288,9 @@ impl Liar {
             }
             TileUncached if path.starts_with("tile/0/") && self.always() => {
                 set(header::CACHE_CONTROL, "no-store");
+            }
+            RootsAsText if path == "ct/v1/get-roots" && self.always() => {
+                set(header::CONTENT_TYPE, "text/plain; charset=utf-8");
             }
             NoCors if self.always() => {
                 headers.remove(header::ACCESS_CONTROL_ALLOW_ORIGIN);

@@ -14,10 +14,11 @@ use lucarne_ct::EntryKind;
 use lucarne_testkit::{Audit, LogUnderTest, tls_client};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::common::load::Submission;
-use crate::common::pki;
+use crate::common::{PATIENCE, pki};
 
 /// The ways to reach a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,6 +161,7 @@ impl Submitters {
         let mut connection = None;
         let mut due = Instant::now() + interval.mul_f64(rand::random());
         while !self.over() {
+            // The pace of the submissions: no verdict depends on it.
             tokio::time::sleep_until(due.into()).await;
             let submission = Submission::new(&pki().p256, EntryKind::X509);
             match self.once(&mut connection, protocol, &submission).await {
@@ -192,7 +194,12 @@ impl Submitters {
                 Some(open) => open,
                 None => connection.insert(Connection::open(self.address, protocol).await?),
             };
-            match open.send(self.request(protocol, submission)).await {
+            let sending = open.send(self.request(protocol, submission));
+            let Ok(sent) = timeout(PATIENCE, sending).await else {
+                let url = format!("http://{}/ct/v1/add-chain", self.origin);
+                return Err(format!("POST {url}: no response within {PATIENCE:?}"));
+            };
+            match sent {
                 Some(Ok((200, sct))) => return Ok(sct),
                 Some(Ok((status, body))) => {
                     return Err(format!("{status}: {}", String::from_utf8_lossy(&body)));
@@ -224,7 +231,7 @@ impl Submitters {
             if let Err(error) = self.audit.poll().await {
                 problems.push(format!("checkpoint: {error:#}"));
             }
-            // The pace at which a monitor asks.
+            // The pace at which a monitor asks: no verdict depends on how often.
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         problems

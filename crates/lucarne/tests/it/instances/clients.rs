@@ -80,7 +80,7 @@ impl Clients {
         let mut turn = first;
         while !self.over.load(SeqCst) {
             if self.held.load(SeqCst) {
-                // The pace of looking whether it goes on.
+                // The pace of looking whether it goes on: no verdict depends on it.
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 continue;
             }
@@ -91,7 +91,7 @@ impl Clients {
                 turn += 1;
                 let log = &self.logs[turn % self.logs.len()];
                 let got = self.submit(log, &submission).await;
-                // The pace of a client.
+                // The pace of a client: no verdict depends on it.
                 tokio::time::sleep(pause).await;
                 if got {
                     break;
@@ -148,7 +148,7 @@ impl Clients {
         while !self.over.load(SeqCst) {
             let look = self.watches[n].0.poll();
             let _ = tokio::time::timeout(Duration::from_secs(2), look).await;
-            // The pace at which a monitor asks.
+            // The pace at which a monitor asks: no verdict depends on how often.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }

@@ -229,7 +229,7 @@ impl Day {
             Class::Paused => {
                 let server = self.instances.server(victim);
                 server.signal(Signal::STOP).unwrap();
-                // The length of the pause.
+                // The length of the pause, at least: the instances go on after any.
                 tokio::time::sleep(lasting).await;
                 server.signal(Signal::CONT).unwrap();
             }
@@ -256,7 +256,7 @@ impl Day {
                 for cable in class.cables() {
                     machine.cut(cable);
                 }
-                // The length of the cut.
+                // The length of the cut, at least: the instances go on after any.
                 tokio::time::sleep(lasting).await;
                 for cable in class.cables() {
                     machine.mend(cable);

@@ -171,7 +171,7 @@ impl Instances {
                 }
                 panic!("never one that leads while the others follow: {states:#?}");
             }
-            // The pace of asking again.
+            // The pace of asking again, with a deadline: no verdict depends on it.
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

@@ -1,6 +1,5 @@
 //! Three processes of one log, on real stores and databases: whatever becomes of the one that leads,
 //! clients go on, and in the end nothing is lost, repeated or taken back.
-#![allow(clippy::unwrap_used)]
 
 mod clients;
 mod faults;
@@ -48,7 +47,7 @@ async fn a_bad_day(place: Place) {
         let leader = instances.settled().await;
         let at = Instant::now();
         instances.server(leader).signal(Signal::STOP).unwrap();
-        // The length of the pause.
+        // The length of the pause, at least: the instances go on after any.
         tokio::time::sleep(Duration::from_secs(4)).await;
         instances.server(leader).signal(Signal::CONT).unwrap();
         clients.go_on().await;

@@ -91,7 +91,8 @@ async fn serve(mut stream: TcpStream, answer: Answer, asked: &Mutex<Vec<String>>
 async fn trickle(mut stream: TcpStream, head: String) {
     let _ = stream.write_all(head.as_bytes()).await;
     while stream.write_all(b"x").await.is_ok() {
-        // Never long enough for a timeout between two bytes.
+        // Never long enough for a timeout between two bytes: if it is, on a busy machine, the
+        // request fails as well.
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }

@@ -1,9 +1,9 @@
 //! The commands by which an operator looks at lock and journal, and makes a lock
 //! that was lost; and what others have seen of a log, at its start.
-#![allow(clippy::unwrap_used)]
 
 pub(crate) mod elsewhere;
 mod looking;
+mod lost_round;
 mod rebuilding;
 mod start;
 

@@ -115,7 +115,7 @@ fn who_does_not_answer_refuses_unless_gone_without() {
     goes_on(&site);
     let (code, said) = site.lucarne(&[&REBUILD[..], &known].concat());
     assert_eq!(code, 1, "{said}");
-    assert_has(&said, "none is ever overwritten");
+    assert_has(&said, "replace it with --replace-older");
 }
 
 /// What was signed last of the same tree is what the lock had.
@@ -150,4 +150,86 @@ fn what_nobody_vouches_for_is_said() {
     let said = rebuilds(&site, &[]);
     assert_has(&said, "If anybody has seen more of this log");
     assert_eq!(site.signed("ill").unwrap(), newest);
+}
+
+/// The lock is older than the log, or damaged: what others have shows that it is the lock that is
+/// wrong.
+#[test]
+fn an_older_or_damaged_lock_is_replaced() {
+    let site = site();
+    grow(&site, 2);
+    let old = site.signed("ill").unwrap();
+    grow(&site, 2);
+    let newest = site.signed("ill").unwrap();
+    let mut flipped = newest.clone();
+    let middle = flipped.len() / 2;
+    flipped[middle] ^= 1;
+    let file = site.path().join("known");
+    let replace =
+        |known: &[&str]| site.lucarne(&[&REBUILD[..], &["--replace-older"], known].concat());
+    for wrong in [old.clone(), flipped] {
+        fs::write(&file, &newest).unwrap();
+        site.sign("ill", &wrong);
+        let (code, said) = replace(&[]);
+        assert_eq!(code, 1, "{said}");
+        assert_has(&said, "needs a checkpoint that is known outside");
+        assert_eq!(site.signed("ill").unwrap(), wrong);
+        let (code, said) = replace(&["--known", "known"]);
+        assert_eq!(code, 0, "{said}");
+        assert_has(&said, "is now at 4 entries");
+        assert_eq!(site.signed("ill").unwrap(), newest);
+    }
+    // What the lock has is the newest; and what is newer than the log is never replaced.
+    let (code, said) = replace(&["--known", "known"]);
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "holds the newest checkpoint already");
+    let newer = forged(&site, 5, 1);
+    site.sign("ill", &newer);
+    let (code, said) = replace(&["--known", "known"]);
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "(known_checkpoint_newer)");
+    assert_eq!(site.signed("ill").unwrap(), newer);
+    site.sign("ill", &newest);
+    goes_on(&site);
+}
+
+/// The published checkpoint is older than the tiles, as after a power cut or a copy that was made
+/// while the log grew: what others have leads to all of them.
+#[test]
+fn an_older_published_checkpoint_is_no_hindrance() {
+    let site = site();
+    grow(&site, 2);
+    let checkpoint = site.data("ill").join("checkpoint");
+    let old = fs::read(&checkpoint).unwrap();
+    grow(&site, 2);
+    let newest = site.signed("ill").unwrap();
+    fs::write(site.path().join("known"), &newest).unwrap();
+    fs::remove_dir_all(site.data("ill").join(".lucarne/journal")).unwrap();
+    fs::write(&checkpoint, &old).unwrap();
+    site.forget("ill");
+    refuses(&site, &[], &["beyond the 2 entries"]);
+    rebuilds(&site, &["--known", "known"]);
+    assert_eq!(site.signed("ill").unwrap(), newest);
+    goes_on(&site);
+}
+
+/// One lock may hold several logs: all of them are named.
+#[test]
+fn all_logs_of_a_lost_lock_are_named() {
+    let site = site();
+    grow(&site, 4);
+    fs::write(site.lock(), "no database").unwrap();
+    let (code, said) = site.lucarne(&REBUILD);
+    assert_eq!(code, 1, "{said}");
+    assert_has(
+        &said,
+        "It is the lock of these logs: ill, well. Move it away",
+    );
+    for file in ["lock.sqlite", "lock.sqlite-wal", "lock.sqlite-shm"] {
+        let _ = fs::remove_file(site.path().join(file));
+    }
+    assert_has(
+        &rebuilds(&site, &[]),
+        "run `lucarne lock rebuild well`, too",
+    );
 }

@@ -4,12 +4,11 @@ use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
 
 use lucarne_ct::verify_checkpoint;
-use lucarne_testkit::{Launch, LogUnderTest, Server, temp_dir};
+use lucarne_testkit::{Launch, LogUnderTest, Server, block_until, temp_dir};
 
-use crate::common::{LUCARNE, PATIENCE, all, edit, log, pki};
+use crate::common::{LUCARNE, all, edit, log, pki};
 
 /// A log whose key a signer has.
 pub(super) struct Apart {
@@ -72,11 +71,10 @@ impl Apart {
     /// The signer that this command makes of its configuration.
     pub(super) fn start_signer_by(&self, command: Launch) -> Server {
         let signer = command.arg("signer").spawn().unwrap();
-        let started = Instant::now();
-        while UnixStream::connect(self.log.path().join("signer.sock")).is_err() {
-            assert!(started.elapsed() < PATIENCE, "{}", signer.output());
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
+        let socket = self.log.path().join("signer.sock");
+        block_until("the signer listens", || {
+            UnixStream::connect(&socket).is_ok()
+        });
         signer
     }
 

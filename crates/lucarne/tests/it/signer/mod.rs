@@ -1,6 +1,5 @@
 //! The key in a process of its own: whatever happens to the log's server, and to the signer, there
 //! is one history.
-#![allow(clippy::unwrap_used)]
 
 mod apart;
 mod token;
@@ -17,23 +16,34 @@ use tokio::runtime::Runtime;
 
 use self::apart::{Apart, Copied};
 use crate::common::load::{Load, is_retry_later};
-use crate::common::{PATIENCE, assert_has, eventually, pki, ready, run, submission};
+use crate::common::{PATIENCE, assert_has, edit, eventually, pki, ready, run, submission};
+
+/// What failed, and why, is said once.
+#[test]
+fn a_signer_without_a_place_for_its_memory_says_why_once() {
+    let apart = Apart::prepare();
+    let configuration = apart.log.path().join("signer.yaml");
+    edit(&configuration, "memory: memory", "memory: seed.bin/memory");
+    for task in [&["first-use", &apart.log.origin()][..], &[]] {
+        let (code, said) = apart.signer_task(task);
+        assert_eq!(code, 1, "{said}");
+        assert_eq!(said.matches("os error").count(), 1, "{said}");
+    }
+}
 
 const KILLS: usize = 24;
+
+/// Entries that are submitted again.
+const OLD: usize = 300;
 
 /// What `/health` says once it says this.
 async fn says(apart: &Apart, part: &str) {
     let site = Client::new(format!("http://{}", apart.log.address()));
-    let mut said = String::new();
-    let deadline = Instant::now() + PATIENCE;
-    while !said.contains(part) {
-        assert!(Instant::now() < deadline, "no {part:?} in {said}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        said = match site.get("health").await {
-            Ok(answer) => answer.text(),
-            Err(error) => error.to_string(),
-        };
-    }
+    eventually(&format!("/health says {part:?}"), async || {
+        let answer = site.get("health").await;
+        answer.is_ok_and(|answer| answer.text().contains(part))
+    })
+    .await;
 }
 
 async fn submit(apart: &Apart, body: &str) -> lucarne_testkit::Response {
@@ -108,8 +118,10 @@ fn kills_of_server_and_signer_lose_and_repeat_nothing() {
         let started = Instant::now();
         while load.promised.load(Ordering::SeqCst) == before {
             assert!(started.elapsed() < PATIENCE, "no SCT:\n{}", server.output());
+            // Polled, with a deadline: no verdict depends on the pace.
             std::thread::sleep(Duration::from_millis(1));
         }
+        // The moment of the kill: nothing may be lost at any.
         std::thread::sleep(Duration::from_millis(moments.random_range(0..200)));
         let both = moments.random_range(0..3);
         if both != 0 {
@@ -279,6 +291,8 @@ fn without_its_signer_a_log_takes_nothing_and_goes_on_by_itself() {
 
         // Not one who answers others only.
         let mut stranger = apart.start_signer_for("4294967294");
+        // Time to ask it for what it must not give. A log that has not asked yet, on a busy machine,
+        // answers the same.
         tokio::time::sleep(Duration::from_secs(1)).await;
         let answer = submit(&apart, &body).await;
         assert!(is_retry_later(&answer), "{}", answer.text());
@@ -297,4 +311,60 @@ fn without_its_signer_a_log_takes_nothing_and_goes_on_by_itself() {
             .unwrap()
             .assert_clean();
     });
+}
+
+/// Everybody has the certificates of a public log, and can submit them again.
+#[test]
+fn those_who_submit_known_certificates_again_stop_no_round() {
+    let apart = Apart::new();
+    let signer = apart.start_signer();
+    let mut server = apart.log.start().unwrap();
+    let load = Arc::new(Load::new(&apart.log));
+    let runtime = Runtime::new().unwrap();
+    let old: Arc<Vec<_>> = Arc::new((0..OLD).map(|_| load.fresh()).collect());
+    runtime.block_on(async {
+        ready(&apart.log).await;
+        let (load, old) = (&load, &old);
+        let parts = old.chunks(OLD / 10).map(|part| async move {
+            for one in part {
+                assert_eq!(load.submit(one).await, Some(true));
+            }
+        });
+        futures_util::future::join_all(parts).await;
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+
+    // It has forgotten the SCTs: each is signed again.
+    let server = apart.log.start().unwrap();
+    runtime.block_on(ready(&apart.log));
+    let again: Vec<_> = (0..64)
+        .map(|at| {
+            let (load, old) = (load.clone(), old.clone());
+            runtime.spawn(async move {
+                for one in old.iter().cycle().skip(at * OLD / 64) {
+                    if load.is_over() {
+                        return;
+                    }
+                    load.submit(one).await;
+                }
+            })
+        })
+        .collect();
+    runtime.block_on(async {
+        for _ in 0..30 {
+            let fresh = load.fresh();
+            eventually("a fresh certificate gets its SCT", async || {
+                load.submit(&fresh).await == Some(true)
+            })
+            .await;
+        }
+        load.end();
+        for task in again {
+            task.await.unwrap();
+        }
+        load.settle_accounts().await.assert_clean();
+    });
+    for said in [server.output(), signer.output()] {
+        assert!(!said.contains("ERROR"), "{said}");
+    }
 }

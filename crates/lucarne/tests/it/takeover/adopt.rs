@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use lucarne_testkit::temp_dir;
 use lucarne_tlog::EMPTY_ROOT;
@@ -28,9 +27,14 @@ pub(super) fn all_files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 /// Asserts that taking it over is refused for this reason, and leaves no trace.
 #[track_caller]
 pub(super) fn refused(log: &Taken, args: &[&str], why: &str) {
+    refused_with(1, log, args, why);
+}
+
+/// The command ends with this code, and writes nothing.
+pub(super) fn refused_with(expected: i32, log: &Taken, args: &[&str], why: &str) {
     let before = all_files(log.path());
     let (code, said) = lucarne(log.path(), args);
-    assert_eq!(code, 1, "{said}");
+    assert_eq!(code, expected, "{said}");
     assert_has(&said, why);
     assert_has(&said, "nothing was written");
     let after = all_files(log.path());
@@ -64,12 +68,8 @@ pub(super) fn tesseract() -> Option<(Taken, Vec<String>)> {
     Some((log, flags.map(str::to_owned).to_vec()))
 }
 
-/// The roots come from a URL, as most configurations of Sunlight have them.
-#[test]
-fn roots_from_a_url() {
-    let Some(log) = Taken::sunlight("sunlight-clean", "sun2027h1") else {
-        return;
-    };
+/// The URL of a report of CCADB with our root.
+fn report_at_a_url() -> String {
     let ours = pki().root.certificate_pem();
     let report = format!("\"X.509 Certificate (PEM)\",\"Mozilla Status\"\n\"'{ours}'\",Included\n");
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -82,14 +82,52 @@ fn roots_from_a_url() {
             write!(stream, "HTTP/1.1 200 OK\r\n{head}\r\n\r\n{report}").unwrap();
         }
     });
-    let ccadb = format!("ccadbroots: trusted\n    rootsurl: http://{address}/report.csv");
-    edit(
-        &log.path().join("sunlight.yaml"),
-        "roots: roots.pem",
-        &ccadb,
-    );
-    let said = adopted(&log, &[&SUNLIGHT[..], &["--check"]].concat());
-    assert_has(&said, "are accepted");
+    format!("http://{address}/report.csv")
+}
+
+/// The roots come from a URL, as most configurations of Sunlight have them.
+#[test]
+fn sunlights_roots_from_a_url() {
+    let Some(log) = Taken::sunlight("sunlight-clean", "sun2027h1") else {
+        return;
+    };
+    let yaml = log.path().join("sunlight.yaml");
+    let pem = "roots: roots.pem";
+    let ccadb = |which: &str| format!("ccadbroots: {which}\n    rootsurl: {}", report_at_a_url());
+    let file = "ccadbroots: trusted\n    rootsurl: report.csv".to_owned();
+    let ours = pki().root.certificate_pem();
+    let report = format!("\"X.509 Certificate (PEM)\",\"Mozilla Status\"\n\"'{ours}'\",Included\n");
+    fs::write(log.path().join("report.csv"), report).unwrap();
+    for roots in [ccadb("trusted"), ccadb("testing"), file] {
+        edit(&yaml, pem, &roots);
+        let said = adopted(&log, &[&SUNLIGHT[..], &["--check"]].concat());
+        assert_has(&said, "are accepted");
+        edit(&yaml, &roots, pem);
+    }
+}
+
+/// The same with TesseraCT's flags, and with one dash, as Go's programs take them.
+#[test]
+fn tesseracts_roots_from_a_url() {
+    let Some((log, flags)) = tesseract() else {
+        return;
+    };
+    let remote = [
+        "-roots_remote_fetch_interval=1h".to_owned(),
+        format!("-roots_remote_fetch_url={}", report_at_a_url()),
+    ];
+    let (pem, flags): (Vec<String>, Vec<String>) = flags
+        .into_iter()
+        .map(|flag| flag.replacen("--", "-", 1))
+        .partition(|flag| flag.starts_with("-roots_pem_file"));
+    for roots in [[&remote[..], &pem].concat(), remote.to_vec()] {
+        let flags: Vec<&str> = flags.iter().chain(&roots).map(String::as_str).collect();
+        let said = adopted(&log, &[&["adopt", "-check"], &flags[..]].concat());
+        assert_has(&said, "✓ roots");
+        // It was left long ago, and the next command says so.
+        let today = Timestamp::now().strftime("%F");
+        assert_has(&said, &format!("lucarne serve --confirm-clock {today}"));
+    }
 }
 
 #[test]
@@ -117,6 +155,15 @@ fn a_sunlight_that_ended_well() {
     run(async {
         log.ready().await;
         log.remembers("scts-p256.json", &audit).await;
+        // The names tiles that Sunlight left, superseded ones as well.
+        let names = data.join("tile/names");
+        let files = all_files(&names);
+        for (path, bytes) in &files {
+            let place = path.strip_prefix(&data).unwrap().display().to_string();
+            let served = log.client().get(&place).await.unwrap().ok().unwrap();
+            assert!(plain(&served) == plain(bytes), "{place}");
+        }
+        assert!(files.len() > 11, "{}", files.len());
     });
     assert!(server.stop(PATIENCE).unwrap().success());
 }
@@ -297,9 +344,11 @@ fn the_index_is_made_beside_the_old_log() {
     follower.interrupt();
     run(async { drop(log.takes_one_more().await) });
     assert!(server.stop(PATIENCE).unwrap().success());
-    std::thread::sleep(Duration::from_millis(100));
     let said = adopted(&log, &SUNLIGHT);
-    assert_has(&said, "2816 of them were checked before");
+    // Those before them were not read again, and that is not hidden.
+    assert_has(&said, "the 103 entries after the first 2816 were read");
+    assert_has(&said, "and not again");
+    assert!(!said.contains("all 2919 entries lead"), "{said}");
     assert_has(&said, "1 of them new, from 1 data tiles");
 }
 
@@ -328,8 +377,28 @@ fn given_back_to_sunlight() {
     let before = theirs();
     assert_has(&adopted(&log, &give), "nothing had to be written");
     assert!(before == theirs());
+    assert!(log.path().join("log/cache.db").is_file());
     let row = locked(&log.path().join("checkpoints.db"), &log.key);
     assert_eq!(row, before[&log.data().join("checkpoint")]);
+}
+
+/// Sunlight's cache is a file. Where Lucarne had a directory of that name, Sunlight must find none.
+#[test]
+fn given_back_to_sunlight_with_lucarnes_own_cache() {
+    let Some(log) = Taken::sunlight("sunlight-clean", "sun2027h1") else {
+        return;
+    };
+    let cache = log.path().join("log/cache.db");
+    fs::remove_file(&cache).unwrap();
+    adopted(&log, &SUNLIGHT);
+    assert!(cache.is_dir());
+    let give = ["give-back", "-c", "sunlight.yaml", "--to", "sunlight"];
+    let said = adopted(&log, &give);
+    assert_has(&said, "log/cache.db.lucarne");
+    assert!(!cache.exists());
+    // Lucarne's is where Lucarne finds it once Sunlight has made its own again.
+    fs::write(&cache, "Sunlight's").unwrap();
+    assert_has(&adopted(&log, &SUNLIGHT), "0 of them new");
 }
 
 /// TesseraCT's facts: plain data tiles, and its own note of size and root.

@@ -26,10 +26,11 @@ fn checks(objects: &[Value]) -> Vec<(&str, &str)> {
         .collect()
 }
 
-const LOOKED_AT: [&str; 9] = [
+const LOOKED_AT: [&str; 10] = [
     "writable",
     "immutable",
     "cache",
+    "holder",
     "roots",
     "checkpoint",
     "lock",
@@ -60,7 +61,7 @@ fn each_line_is_an_object_with_its_code() {
     edit(&state, "2091", "2092");
     let (code, refused) = objects(&log, &with(&["adopt"]));
     let mut expected = all_right("");
-    expected[6].1 = "refused";
+    expected[7].1 = "refused";
     assert_eq!((code, checks(&refused)), (1, expected), "{refused:?}");
     assert_eq!(refused.last().unwrap()["verdict"], "refused");
     edit(&state, "2092", "2091");
@@ -94,7 +95,7 @@ fn what_was_not_looked_at_is_untold() {
     fs::write(log.path().join("checkpoints.db"), "no database").unwrap();
     let (code, said) = objects(&log, &[&SUNLIGHT[..], &["--check"]].concat());
     let mut expected = all_right(".state");
-    expected[5].1 = "untold";
+    expected[6].1 = "untold";
     assert_eq!((code, checks(&said)), (2, expected), "{said:?}");
     assert_eq!(said.last().unwrap()["verdict"], "untold");
     edit(

@@ -5,6 +5,7 @@ mod adopt;
 mod bucket;
 mod edges;
 mod json;
+mod living;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -251,6 +252,7 @@ fn sunlight_in_and_out_again() {
     assert_eq!(code, 0, "{said}");
     assert_has(&said, "acme: is ignored");
     assert_has(&said, "Sunlight's cache?");
+    assert_has(&said, "lucarne serve --confirm-clock");
 
     let mut server = log.start(&["serve", "-c", "sunlight.yaml"]);
     let audit = log.audit();
@@ -359,7 +361,7 @@ fn a_killed_sunlights_bundle_that_is_damaged() {
     fs::remove_file(&bundle).unwrap();
     fs::write(&bundle, &bytes[..bytes.len() / 2]).unwrap();
     let (code, said) = lucarne(log.path(), &["check", "-c", "sunlight.yaml"]);
-    assert_eq!(code, 1, "{said}");
+    assert_eq!(code, 3, "{said}");
     assert_has(&said, "staging/400-4e37d15f");
     assert_has(
         &said,
@@ -461,7 +463,7 @@ fn tesseract_by_its_flags() {
     assert_has(&said, "is now at 2091 entries");
     let (code, said) = lucarne(log.path(), &[&["lock", "rebuild"], &flags[..]].concat());
     assert_eq!(code, 1, "{said}");
-    assert_has(&said, "none is ever overwritten");
+    assert_has(&said, "replace it with --replace-older");
 
     let mut server = log.start(&[&["serve"], &flags[..]].concat());
     let audit = log.audit();

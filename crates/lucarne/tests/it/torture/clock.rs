@@ -54,6 +54,7 @@ fn steps_of_the_clock_lose_nothing() {
             taking.unwrap_or_else(|how| panic!("{fault}: {how}:\n{}", server.output()));
             disk.step_clock(step);
         }
+        // Time to sign, if it does: nothing that it signs, whenever, is ahead.
         std::thread::sleep(Duration::from_millis(luck.random_range(50..1500)));
         let newest_ms = life.newest_ms();
         assert!(newest_ms <= now_ms() + AHEAD, "{fault}: signed {newest_ms}");

@@ -35,6 +35,7 @@ fn disks_that_hang_lose_nothing() {
             taking.unwrap_or_else(|how| panic!("{fault}: {how}:\n{}", server.output()));
         }
         disk.hang(hung);
+        // The length of the fault, at least: the log goes on after any.
         std::thread::sleep(time);
         if !killed {
             disk.wake();

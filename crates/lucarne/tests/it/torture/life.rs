@@ -83,6 +83,7 @@ impl Life {
             if started.elapsed() > PATIENCE {
                 return Err(format!("no SCT within {PATIENCE:?}"));
             }
+            // Polled, with a deadline: no verdict depends on the pace.
             std::thread::sleep(Duration::from_millis(2));
         }
         Ok(())
@@ -101,9 +102,10 @@ impl Life {
             for turn in 0.. {
                 let tile = turn % (load.count() / 256 + 1);
                 for level in ["0", "data"] {
-                    let _ = client.get(&format!("tile/{level}/{tile:03}")).await;
+                    load.note_silence(&client.get(&format!("tile/{level}/{tile:03}")).await);
                 }
-                let _ = client.get("metrics").await;
+                load.note_silence(&client.get("metrics").await);
+                // The pace of the reader: no verdict depends on how much it reads.
                 tokio::time::sleep(Duration::from_millis(3)).await;
             }
         })

@@ -59,6 +59,7 @@ fn strike(life: &Life, proxy: &StoreProxy, luck: &mut StdRng) -> String {
             "{fault}: never\n{}",
             server.output()
         );
+        // Polled, with a deadline: no verdict depends on the pace.
         std::thread::sleep(Duration::from_millis(2));
     }
     goes_on(life, &mut server, &fault);

@@ -91,6 +91,7 @@ fn nothing_grows_with_time() {
         let mut taken = Vec::new();
         for sample in 1..=SAMPLES {
             let due = time / LIVES * sample / SAMPLES;
+            // The time of the sample: on a busy machine, the life is longer.
             std::thread::sleep(due.saturating_sub(started.elapsed()));
             taken.push(Taken::by(server.pid(), &life.log.data()));
         }

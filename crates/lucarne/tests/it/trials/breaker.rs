@@ -46,6 +46,8 @@ pub(crate) enum Fault {
     NonceRefused,
     /// Every new order is one too many: 429, and Retry-After of a second (ACME).
     RateLimited,
+    /// Every order stays in processing (ACME).
+    NeverIssued,
     /// Nobody listens.
     Down,
 }
@@ -63,6 +65,7 @@ impl Fault {
             Fault::Stall => "one handshake in three is never answered",
             Fault::NonceRefused => "every nonce is refused",
             Fault::RateLimited => "every new order is one too many (429, Retry-After)",
+            Fault::NeverIssued => "no order is ever finished",
             Fault::Down => "nobody listens",
         }
     }
@@ -180,11 +183,18 @@ impl Shared {
                 answer.headers_mut().insert(header::RETRY_AFTER, second);
                 return answer;
             }
-            // As the fault says.
+            // As the fault says: this long at least.
             Fault::Slow => tokio::time::sleep(DELAY).await,
             _ => {}
         }
+        let of_order = ["/my-order/", "/finalize-order/"];
         match self.forward(request, upstream).await {
+            Ok(answer)
+                if self.fault == Fault::NeverIssued
+                    && of_order.iter().any(|order| path.starts_with(order)) =>
+            {
+                unfinished(answer).await
+            }
             Ok(answer) => answer,
             Err(error) => page(502, "text/plain", &format!("{error:#}")),
         }
@@ -232,6 +242,22 @@ fn page(status: u16, kind: &str, body: &str) -> Response<Full<Bytes>> {
     let kind = HeaderValue::from_str(kind).unwrap();
     answer.headers_mut().insert(header::CONTENT_TYPE, kind);
     answer
+}
+
+/// An order that is in processing, whatever it was.
+async fn unfinished(answer: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
+    let (mut parts, body) = answer.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    let mut order: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+    order["status"] = "processing".into();
+    if let Some(order) = order.as_object_mut() {
+        order.remove("certificate");
+    }
+    parts.headers.remove(header::CONTENT_LENGTH);
+    // No request is open when the end of the run comes.
+    let later = HeaderValue::from_static("600");
+    parts.headers.insert(header::RETRY_AFTER, later);
+    Response::from_parts(parts, Full::new(order.to_string().into()))
 }
 
 /// A problem document, with a nonce as every answer of ACME's has it.

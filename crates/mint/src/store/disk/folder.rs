@@ -10,6 +10,8 @@ use std::time::{Duration, SystemTime};
 use super::lock::{Lock, STRIPES};
 use super::private::{private_directory, private_file};
 use super::{OpenError, file};
+use crate::pem;
+use crate::store::minted::CertificateFields;
 use crate::store::{Fingerprint, Minted, StoreKey};
 
 /// No file of a certificate is longer.
@@ -51,13 +53,17 @@ impl Folder {
                 mode,
             });
         }
-        let locks = directory.join(LOCKS);
-        private_directory(&locks).map_err(failed(&locks))?;
-        Lock::try_take(&locks.join("00")).map_err(failed(&locks))?;
         Ok(Folder {
             directory: directory.to_owned(),
             writes: AtomicU64::new(0),
         })
+    }
+
+    /// Checks that locks can be taken, and so that the directory can be written to.
+    pub(super) fn check(&self) -> io::Result<()> {
+        let locks = self.directory.join(LOCKS);
+        let locked = private_directory(&locks).and_then(|()| Lock::try_take(&locks.join("00")));
+        locked.map(drop).map_err(|error| saying(&locks, error))
     }
 
     pub(super) fn directory(&self) -> &Path {
@@ -138,6 +144,8 @@ impl Folder {
                 let limit = if unfinished { ends + LEFT_BEHIND } else { ends };
                 if limit > now {
                     good.push((ends, path));
+                } else if !unfinished && let Some(ends) = copied(&path, now) {
+                    good.push((ends, path));
                 } else if self.remove(&path, ends)? {
                     swept.expired += u64::from(!unfinished);
                 }
@@ -207,6 +215,25 @@ fn gone(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
     )
+}
+
+/// Returns the end of the certificate in a file, if that is still to come: the file's modification
+/// time is another after it was copied, and is corrected.
+fn copied(path: &Path, now: SystemTime) -> Option<SystemTime> {
+    let mut text = Vec::new();
+    let file = File::open(path).ok()?;
+    file.take(MAX_FILE).read_to_end(&mut text).ok()?;
+    let blocks = pem::blocks(&text).into_iter();
+    let mut certificates = blocks.filter(|block| block.label == "CERTIFICATE");
+    let leaf = certificates.next()?.contents.ok()?;
+    let ends = CertificateFields::read(&leaf)?.not_after;
+    if ends <= now {
+        return None;
+    }
+    // It is read again at the next sweep where that fails.
+    let written = File::options().write(true).open(path);
+    let _ = written.and_then(|file| file.set_modified(ends));
+    Some(modified(path).unwrap_or(ends))
 }
 
 fn modified(path: &Path) -> Option<SystemTime> {

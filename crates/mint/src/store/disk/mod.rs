@@ -111,17 +111,22 @@ impl DiskStore {
     /// Opens the store in `directory`, which is made if need be.
     ///
     /// # Errors
-    /// A directory that cannot be made or written, or that others can read.
+    /// A directory that is not there and cannot be made, or that others can read. One that
+    /// cannot be written to is a [`problem`](Self::problem).
     pub fn open(directory: &Path, options: DiskOptions) -> Result<Self, OpenError> {
         let waiting = options.store.waiting;
+        let cache = DiskCache {
+            folder: Arc::new(Folder::open(directory)?),
+            generator: Generator::new(options.store.generations),
+            readers: Semaphore::new(READERS),
+            problem: Mutex::default(),
+            options,
+        };
+        if let Err(error) = cache.folder.check() {
+            cache.trouble(&error.to_string());
+        }
         Ok(DiskStore {
-            cache: Arc::new(DiskCache {
-                folder: Arc::new(Folder::open(directory)?),
-                generator: Generator::new(options.store.generations),
-                readers: Semaphore::new(READERS),
-                problem: Mutex::default(),
-                options,
-            }),
+            cache: Arc::new(cache),
             fetches: SingleFlight::new(waiting),
             renewals: SingleFlight::new(waiting),
         })

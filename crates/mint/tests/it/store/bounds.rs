@@ -7,7 +7,7 @@ use lucarne_mint::store::{
     LeafKey, MemoryStore, MintOptions, Minter, NoStore, StoreError, StoreOptions,
 };
 
-use super::support::{Spy, ca, host, minter};
+use super::support::{Spy, ca, host, minter, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hosts_in_unlimited_number_take_limited_memory() {
@@ -46,7 +46,7 @@ async fn so_many_are_made_at_a_time_and_no_more() {
         ..StoreOptions::default()
     };
     let spy = Spy::on(MemoryStore::new(options));
-    spy.made.taking(5);
+    let hold = spy.made.hold();
     let minter = Arc::new(minter(spy.clone()));
     let asking: Vec<_> = (0..60)
         .map(|number| {
@@ -55,6 +55,8 @@ async fn so_many_are_made_at_a_time_and_no_more() {
             tokio::spawn(async move { minter.certificate(&name).await.unwrap() })
         })
         .collect();
+    until(|| spy.made.now.load(SeqCst) == 3).await;
+    drop(hold);
     for asked in asking {
         asked.await.unwrap();
     }
@@ -73,7 +75,7 @@ async fn whoever_asks_for_too_much_is_told_so_at_once() {
         Spy::on(MemoryStore::new(options())),
         Spy::on(NoStore::new(&options())),
     ] {
-        spy.made.taking(20);
+        let hold = spy.made.hold();
         let minter = Arc::new(minter(spy.clone()));
         let asking: Vec<_> = (0..40)
             .map(|number| {
@@ -82,6 +84,9 @@ async fn whoever_asks_for_too_much_is_told_so_at_once() {
                 tokio::spawn(async move { minter.certificate(&name).await })
             })
             .collect();
+        // One is made, ten wait.
+        until(|| asking.iter().filter(|asked| asked.is_finished()).count() >= 29).await;
+        drop(hold);
         let (mut given, mut refused) = (0, 0);
         for asked in asking {
             match asked.await.unwrap() {

@@ -10,7 +10,7 @@ use lucarne_mint::store::{
 };
 use lucarne_mint::{Authority, KeyPair, KeyType, pem};
 
-use super::support::{DAY, Hands, ca, host, new_ca, until};
+use super::support::{DAY, Hands, PATIENCE, ca, host, new_ca, until};
 
 struct Home {
     _directory: tempfile::TempDir,
@@ -206,17 +206,15 @@ async fn a_successor_is_made_ahead_of_time() {
     assert_eq!(first.serial, meanwhile.serial);
     until(|| store.stats().refreshed == 1).await;
     let mut next = first.serial.clone();
-    for _ in 0..200 {
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while next == first.serial && std::time::Instant::now() < deadline {
         next = minter
             .certificate(&host("a.example"))
             .await
             .unwrap()
             .serial
             .clone();
-        if next != first.serial {
-            break;
-        }
-        // The successor is counted a moment before it is in its place.
+        // The successor is counted a moment before it is in its place. Polled, with a deadline.
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
     assert_ne!(next, first.serial);
@@ -284,4 +282,53 @@ async fn a_directory_that_cannot_be_made_is_named() {
     let refused = DiskStore::open(&home.path, home.options()).unwrap_err();
     let path = home.path.display().to_string();
     assert!(refused.to_string().contains(&path), "{refused}");
+}
+
+/// Not by its mode, which would not stop a superuser.
+#[tokio::test]
+async fn a_directory_that_cannot_be_written_to_is_used_as_it_is() {
+    let home = Home::new();
+    let minter = home.minter(home.store());
+    let kept = minter.certificate(&host("a.example")).await.unwrap();
+    fs::remove_dir_all(home.path.join("locks")).unwrap();
+    fs::write(home.path.join("locks"), "not a directory").unwrap();
+
+    let store = home.store();
+    let problem = store.problem().unwrap();
+    assert!(problem.contains("locks"), "{problem}");
+    let minter = home.minter(store.clone());
+    let found = minter.certificate(&host("a.example")).await.unwrap();
+    assert_eq!(found.serial, kept.serial);
+    minter.certificate(&host("b.example")).await.unwrap();
+    assert_eq!(store.stats().generated, 1);
+}
+
+/// `cp -r` gives files the time of the copy.
+#[tokio::test]
+async fn a_copied_certificate_outlives_the_sweep() {
+    let home = Home::new();
+    let minter = home.minter(home.store());
+    let kept = minter.certificate(&host("a.example")).await.unwrap();
+    let touch = |when| {
+        let file = fs::File::options()
+            .write(true)
+            .open(&home.files()[0])
+            .unwrap();
+        file.set_modified(when).unwrap();
+    };
+    let now = std::time::SystemTime::now();
+    touch(now - DAY);
+
+    let store = home.store();
+    store.sweep();
+    assert_eq!(home.files().len(), 1, "its certificate has not ended");
+    let modified = fs::metadata(&home.files()[0]).unwrap().modified().unwrap();
+    assert_eq!(modified, kept.not_after, "read once");
+    let minter = home.minter(store.clone());
+    let found = minter.certificate(&host("a.example")).await.unwrap();
+    assert_eq!(found.serial, kept.serial);
+    touch(now - DAY);
+    home.hands.advance(31 * DAY);
+    store.sweep();
+    assert_eq!(home.files().len(), 0);
 }

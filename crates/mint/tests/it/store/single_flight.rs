@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lucarne_mint::store::{MemoryStore, StoreError, StoreOptions};
+use lucarne_mint::store::{Host, MemoryStore, StoreError, StoreOptions};
 
 use super::support::{Failure, Spy, host, minter, until};
 
@@ -16,7 +16,6 @@ fn spy() -> Arc<Spy> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn those_who_ask_at_a_time_get_one_certificate() {
     let spy = spy();
-    spy.made.taking(100);
     let minter = Arc::new(minter(spy.clone()));
     let asking: Vec<_> = (0..1000)
         .map(|_| {
@@ -37,7 +36,7 @@ async fn those_who_ask_at_a_time_get_one_certificate() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn errors_are_told_to_all_and_not_kept() {
     let spy = spy();
-    spy.made.taking(200);
+    let hold = spy.made.hold();
     *spy.made.fails.lock() = Some(Failure::Error);
     let minter = Arc::new(minter(spy.clone()));
     let asking: Vec<_> = (0..50)
@@ -46,6 +45,8 @@ async fn errors_are_told_to_all_and_not_kept() {
             tokio::spawn(async move { minter.certificate(&host("one.example")).await })
         })
         .collect();
+    until(|| minter.stats().coalesced == 49).await;
+    drop(hold);
     let mut sources = Vec::new();
     for asked in asking {
         match asked.await.expect(RT) {
@@ -83,20 +84,23 @@ async fn a_generator_that_panics_harms_nobody_else() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_that_leaves_cancels_nothing() {
     let spy = spy();
-    spy.made.taking(100);
     let minter = Arc::new(minter(spy.clone()));
+    let asked_and_left = async |name: &Host| {
+        let _hold = spy.made.hold();
+        let asking = minter.certificate(name);
+        // However late the timeout is noticed, nothing has been made.
+        let left = tokio::time::timeout(Duration::from_millis(10), asking).await;
+        assert!(left.is_err());
+    };
     let name = host("one.example");
-    let impatient = Duration::from_millis(10);
-    let left = tokio::time::timeout(impatient, minter.certificate(&name)).await;
-    assert!(left.is_err(), "it takes longer");
+    asked_and_left(&name).await;
     // Another one who comes meanwhile gets what the first one began.
     minter.certificate(&name).await.unwrap();
     assert_eq!(spy.made.total(), 1);
 
     // And it is made with nobody waiting at all.
     let name = host("two.example");
-    let left = tokio::time::timeout(impatient, minter.certificate(&name)).await;
-    assert!(left.is_err(), "it takes longer");
+    asked_and_left(&name).await;
     until(|| minter.stats().generated == 2 && minter.stats().in_flight == 0).await;
     minter.certificate(&name).await.unwrap();
     assert_eq!(spy.made.total(), 2);

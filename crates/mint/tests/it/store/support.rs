@@ -1,7 +1,7 @@
 //! A CA, a clock that is set by hand, and a store that watches another.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
@@ -57,13 +57,22 @@ pub(crate) struct Spy {
 pub(crate) struct Made {
     /// How often each key was made, whether it succeeded or not.
     by_key: Mutex<HashMap<StoreKey, u32>>,
-    now: AtomicUsize,
+    pub now: AtomicUsize,
     /// How many were being made at a time, at most.
     pub most: AtomicUsize,
-    /// How long making one takes besides.
-    pub takes: Mutex<Duration>,
+    /// Nothing is made to its end as long as this is true.
+    held: AtomicBool,
     /// Whether making fails.
     pub fails: Mutex<Option<Failure>>,
+}
+
+/// Lets go of what is being made when it is dropped.
+pub(crate) struct Hold<'m>(&'m AtomicBool);
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, SeqCst);
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -90,16 +99,20 @@ impl Made {
         self.by_key.lock().values().copied().collect()
     }
 
-    pub(crate) fn taking(&self, milliseconds: u64) {
-        *self.takes.lock() = Duration::from_millis(milliseconds);
+    /// Lets nothing be made before the guard is dropped.
+    pub(crate) fn hold(&self) -> Hold<'_> {
+        self.held.store(true, SeqCst);
+        Hold(&self.held)
     }
 
     fn make(&self, key: &StoreKey, generate: &Generate) -> Result<Minted, MintError> {
         *self.by_key.lock().entry(key.clone()).or_default() += 1;
         let now = self.now.fetch_add(1, SeqCst) + 1;
         self.most.fetch_max(now, SeqCst);
-        // Stands for a slower kind of key.
-        std::thread::sleep(*self.takes.lock());
+        while self.held.load(SeqCst) {
+            // Polled until the test lets go: no verdict depends on the pace.
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let failure = *self.fails.lock();
         let made = match failure {
             None => generate(key),
@@ -127,14 +140,18 @@ impl CertificateStore for Spy {
     }
 }
 
+/// The longest time that a test waits for one event.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Waits until `what` holds, which other tasks bring about.
 pub(crate) async fn until(what: impl Fn() -> bool) {
-    for _ in 0..2000 {
-        if what() {
-            return;
-        }
-        // Nothing announces what background tasks did.
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while !what() {
+        assert!(
+            std::time::Instant::now() < deadline,
+            "it did not come to be within {PATIENCE:?}"
+        );
+        // Polled, with a deadline: no verdict depends on the pace.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    panic!("it did not come to be within ten seconds");
 }

@@ -44,6 +44,17 @@ fn where_certificates_stand() {
 }
 
 #[test]
+fn of_too_many_scts_those_of_known_logs_count_first() {
+    let list = list(&LOGS);
+    let mut logs: Vec<u8> = (10..50).collect();
+    logs.extend([1, 2]);
+    let leaf = certificate("many.example", &logs);
+    let judgement = judged(&leaf, &SctDeliveries::default(), Some(&list));
+    assert_eq!(judgement.standing, Standing::Good);
+    assert_eq!((judgement.scts.len(), judgement.left_out), (32, 10));
+}
+
+#[test]
 fn without_a_list_nothing_is_said_to_be_wrong() {
     let leaf = certificate("listless.example", &[1, 2]);
     let judgement = judged(&leaf, &SctDeliveries::default(), None);
@@ -239,9 +250,17 @@ fn scts_that_come_beside_the_certificate() {
         tls: encode_sct_list(&[sign(2)]).unwrap(),
     };
     let judgement = judged(&leaf, &deliveries, Some(&list));
-    assert_eq!(judgement.standing, Standing::Good);
     let came: Vec<_> = judgement.scts.iter().map(|sct| sct.seen.delivery).collect();
     assert_eq!(came, [Delivery::Ocsp, Delivery::Tls]);
+    // Chrome counts those by TLS alone, Apple all.
+    let compliant = judgement.verdicts.each_ref().map(Verdict::is_compliant);
+    assert_eq!(compliant, [false, true]);
+    let by_tls = SctDeliveries {
+        ocsp: Vec::new(),
+        tls: encode_sct_list(&[sign(1), sign(2)]).unwrap(),
+    };
+    let judgement = judged(&leaf, &by_tls, Some(&list));
+    assert_eq!(judgement.standing, Standing::Good);
     // SCTs in a staple that proves nothing do not count.
     let stranger = KeyPair::generate(KeyType::EcdsaP256).unwrap();
     let stapled = staple(&leaf, OcspStatus::Good, &[sign(1)]);

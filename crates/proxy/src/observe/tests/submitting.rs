@@ -8,7 +8,7 @@ use hyper_util::rt::TokioIo;
 use lucarne_ct::delivered_entry;
 use lucarne_mint::Time;
 use parking_lot::Mutex;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 
 type Answers = Vec<(u16, &'static [(&'static str, &'static str)], &'static str)>;

@@ -1,6 +1,7 @@
 use super::*;
 use crate::observe::LogListSource;
 use prometheus_client::registry::Registry;
+use std::time::Duration;
 
 fn options_with(list: &std::path::Path) -> ObserveOptions {
     ObserveOptions {
@@ -93,7 +94,7 @@ async fn from_the_handshake_to_the_page() {
     );
     assert!(!page.contains("<script>"), "{page}");
     let (_, page) = get(&observer, "host", "name=bare.example");
-    assert!(page.contains("This certificate is in no log"), "{page}");
+    assert!(page.contains("nothing shows that it is in a log"), "{page}");
     let (_, page) = get(&observer, "host", "name=%3Cscript%3E%27%22%26.example");
     assert!(
         page.contains("not verified: the log is not in the log list"),
@@ -344,4 +345,39 @@ fn the_tls_library_does_not_ask_for_scts() {
     }
     assert!(types.contains(&0), "the name is there: {types:?}");
     assert!(!types.contains(&18), "{types:?}");
+}
+
+/// A log list that hangs delays no start: it is read behind, and everything is judged again.
+#[tokio::test]
+async fn a_log_list_that_hangs_is_read_later() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let json = list_json(&[(1, "A", "usable")]).to_string();
+    let (go, gone) = tokio::sync::oneshot::channel::<()>();
+    tokio::spawn(async move {
+        // The first request gets nothing, for as long as its client likes.
+        let (_hangs, _) = listener.accept().await.unwrap();
+        let (mut socket, _) = listener.accept().await.unwrap();
+        gone.await.unwrap();
+        let mut head = [0; 1024];
+        let _ = socket.read(&mut head).await.unwrap();
+        let response = format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{json}",
+            json.len()
+        );
+        socket.write_all(response.as_bytes()).await.unwrap();
+        std::future::pending::<()>().await
+    });
+    let observer = Observer::start(ObserveOptions {
+        log_list: Some(LogListSource::Url(url.parse().unwrap())),
+        ..ObserveOptions::new(tls())
+    })
+    .await
+    .unwrap();
+    assert!(observer.shared().list.load().list.is_none());
+    go.send(()).unwrap();
+    let is_read = || observer.shared().list.load().list.is_some();
+    until("the list is read", is_read).await;
 }

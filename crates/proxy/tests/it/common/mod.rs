@@ -19,20 +19,26 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// Longer than anything takes on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = lucarne_testkit::PATIENCE;
 
 /// A CA of its own.
 pub(crate) fn authority(name: &str) -> Authority {
     Authority::root(&CaOptions::named(name, KeyType::EcdsaP256)).unwrap()
 }
 
-/// Trusts one CA.
+/// The clients of this CA.
 pub(crate) fn roots(ca: &Authority) -> Arc<RootCertStore> {
     let mut roots = RootCertStore::empty();
     roots
         .add(CertificateDer::from(ca.cert_der().to_vec()))
         .unwrap();
     Arc::new(roots)
+}
+
+/// Trusts one CA.
+pub(crate) fn trusting(ca: &Authority) -> lucarne_net::Trust {
+    let certificate = CertificateDer::from(ca.cert_der().to_vec());
+    lucarne_net::Trust::none().with([certificate]).unwrap()
 }
 
 /// A proxy to be started.
@@ -77,8 +83,9 @@ impl Setup {
         let ca = authority("The Proxy");
         let minter = Minter::new(ca.clone(), self.store, MintOptions::default()).unwrap();
         let trust = Trust {
-            roots: roots(&self.world),
-            insecure: false,
+            trusted: trusting(&self.world),
+            insecure: Vec::new(),
+            fingerprints: Vec::new(),
         };
         let proxy = Proxy::new(ProxySettings {
             minter: Arc::new(minter),
@@ -134,15 +141,5 @@ impl Rig {
             .await
             .unwrap()
             .unwrap();
-    }
-}
-
-/// Asks until the answer is yes.
-pub(crate) async fn eventually(what: &str, mut ask: impl FnMut() -> bool) {
-    let deadline = std::time::Instant::now() + PATIENCE;
-    while !ask() {
-        assert!(std::time::Instant::now() < deadline, "never: {what}");
-        // Nothing tells when it happens: ask again a little later.
-        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

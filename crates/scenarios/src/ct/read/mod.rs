@@ -10,14 +10,15 @@ mod response_cache;
 mod shared_state;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use lucarne_load::{Note, PrepareError, Recorder, Scenario, Stop, VirtualUser};
 
 pub use options::{Compression, CtReadOptions, ReadKind, WeightedRead};
 
-use super::monitored_log;
 use super::target::configuration;
+use super::{checks, monitored_log};
 use reader::Reader;
 use shared_state::SharedState;
 
@@ -42,6 +43,19 @@ impl Scenario for CtRead {
 
     fn user(&self, number: u64, recorder: &Recorder) -> Box<dyn VirtualUser> {
         Box::new(Reader::new(Arc::clone(&self.0), number, recorder))
+    }
+
+    fn purpose(&self) -> &'static str {
+        "a file of the log"
+    }
+
+    fn warnings(&self) -> &'static [&'static str] {
+        checks::WARNINGS
+    }
+
+    fn grace(&self) -> Duration {
+        // It follows no promises.
+        monitored_log::grace(Duration::ZERO)
     }
 
     async fn background(&self, recorder: Recorder, stop: Stop) {

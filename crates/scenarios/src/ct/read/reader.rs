@@ -132,7 +132,7 @@ impl VirtualUser for Reader {
         }
         // What the log asked for by Retry-After, or the pause while it is away.
         if let Some(wait) = wait {
-            tokio::time::sleep(wait).await;
+            iteration.pause(wait).await;
         }
     }
 }

@@ -7,6 +7,7 @@ mod write_goal;
 pub(in crate::ct) mod writer;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use lucarne_load::{Note, PrepareError, Recorder, Scenario, Stop, VirtualUser};
@@ -57,6 +58,18 @@ impl Scenario for CtWrite {
 
     fn user(&self, number: u64, recorder: &Recorder) -> Box<dyn VirtualUser> {
         Box::new(Writer::new(Arc::clone(&self.0), number, recorder))
+    }
+
+    fn purpose(&self) -> &'static str {
+        "an SCT"
+    }
+
+    fn warnings(&self) -> &'static [&'static str] {
+        checks::WARNINGS
+    }
+
+    fn grace(&self) -> Duration {
+        monitored_log::grace(self.0.options.mmd.0)
     }
 
     async fn background(&self, recorder: Recorder, stop: Stop) {

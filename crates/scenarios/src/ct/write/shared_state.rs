@@ -9,10 +9,11 @@ use parking_lot::Mutex;
 use super::options::CtWriteOptions;
 use super::recent_submissions::RecentSubmissions;
 use super::write_goal::WriteGoal;
+use crate::ct::checks::{self, Finding};
 use crate::ct::monitored_log::{MonitoredLog, OpenedLogs};
 use crate::ct::probes::Probes;
 use crate::ct::sct::SctVerifier;
-use crate::ct::target::configuration;
+use crate::ct::target::{configuration, faulty};
 use crate::ct::{Authorities, ChainGenerator, Roots, Target, TemporalInterval};
 
 /// State that all users share.
@@ -139,6 +140,10 @@ async fn accepted(target: &Target, authorities: &Authorities) -> Result<(), Prep
     let Some(accepted) = target.roots().await? else {
         return Ok(());
     };
+    if accepted.is_empty() {
+        let finding = Finding::new(checks::ROOTS_SERVED, "get-roots has no certificates");
+        return Err(faulty(&target.url, finding));
+    }
     let ours = authorities.roots_base64();
     match ours.iter().all(|root| accepted.contains(root)) {
         true => Ok(()),

@@ -91,7 +91,8 @@ impl VirtualUser for Writer {
             Some(pending) => pending,
             None if !scenario.goal.claim() => {
                 // What is under way may be enough; if it fails, somebody goes on.
-                return tokio::time::sleep(PAUSE).await;
+                iteration.idle();
+                return iteration.pause(PAUSE).await;
             }
             None => match choose(&scenario, log, &mut self.random, iteration) {
                 Ok(pending) => pending,
@@ -110,7 +111,7 @@ impl VirtualUser for Writer {
         scenario.buffers.lock().push(buffers);
         // What the log asked for by Retry-After, or the pause while it is away.
         if let Some(wait) = wait {
-            tokio::time::sleep(wait).await;
+            iteration.pause(wait).await;
         }
     }
 }

@@ -10,6 +10,7 @@
 //! | `{{hex(16)}}`, `{{uuid}}` | random bytes in hexadecimal, a random UUID |
 //! | `{{now}}`, `{{now(ms)}}` | Unix time in seconds or milliseconds |
 //! | `{{name}}` | what `vars`, `capture` or `remember` call so |
+//! | `{{users.name}}` | the column `name` of the iteration's row of `users` in `data` |
 //! | `{{"{{"}}` | `{{` |
 //!
 //! In a URL a value is percent-encoded and in JSON escaped; `{{name | raw}}` is
@@ -18,6 +19,7 @@
 mod parse;
 mod values;
 
+pub(super) use parse::is_name;
 pub(super) use values::{Scope, SharedValues, Values};
 
 use values::Source;
@@ -61,6 +63,11 @@ impl Template {
         }
         push_text(&mut parts, rest);
         Ok(Self(parts))
+    }
+
+    /// Reads the path of a URL.
+    pub(super) fn compile_path(path: &str, scope: &mut Scope) -> Result<Self, String> {
+        Self::compile(path, Escaping::Url, scope)
     }
 
     /// Returns whether `text` is one value and nothing else, to be taken as it is: then

@@ -53,7 +53,8 @@ pub(super) fn expression(text: &str) -> Result<Expression, String> {
             None => return Err(wrong("has `(` without its `)`")),
         },
     };
-    if !is_name(name) {
+    let (set, column) = name.split_once('.').unwrap_or((name, "column"));
+    if !is_name(set) || !is_name(column) {
         return Err(wrong("is not a name: letters, digits and `_`"));
     }
     Ok(Expression::Value(Call {
@@ -64,7 +65,7 @@ pub(super) fn expression(text: &str) -> Result<Expression, String> {
 }
 
 /// Returns whether something may be called so.
-pub(super) fn is_name(text: &str) -> bool {
+pub(in super::super) fn is_name(text: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(allowed)
 }

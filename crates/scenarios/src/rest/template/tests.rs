@@ -66,6 +66,22 @@ fn counters_go_round() {
     );
 }
 
+#[test]
+fn bounds_may_be_worked_out() {
+    let last = |text: &str| {
+        let (template, mut values) = compile(text, Escaping::Plain).unwrap();
+        let written = (0..7).map(|_| template.text(&mut values));
+        written.max().unwrap()
+    };
+    assert_eq!(last("{{counter(from=1, to=10 / 3)}}"), "4");
+    assert_eq!(last("{{counter(from=1, to=2*6/3, width=5)}}"), "00004");
+    for wrong in ["10 /", "/ 2", "10 / 0", "1.5", "99999999999 * 99999999999"] {
+        let text = format!("{{{{counter(to={wrong})}}}}");
+        let why = compile(&text, Escaping::Plain).unwrap_err();
+        assert!(why.contains("for a whole number"), "{why}");
+    }
+}
+
 fn written_twice(text: &str) -> [String; 2] {
     let (template, mut values) = compile(text, Escaping::Plain).unwrap();
     [template.text(&mut values), template.text(&mut values)]

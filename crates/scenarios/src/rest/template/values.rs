@@ -54,6 +54,8 @@ const MOST: u64 = 1024;
 #[derive(Debug, Default)]
 pub(in super::super) struct Scope {
     slots: Vec<String>,
+    /// Slots that a template names.
+    used: Vec<usize>,
     /// The counters as they are written: the same text is the same counter.
     counters: Vec<String>,
 }
@@ -71,6 +73,17 @@ impl Scope {
             self.slots.push(name.to_owned());
             self.slots.len() - 1
         }))
+    }
+
+    /// The slot of a column of the rows `set`.
+    pub(in super::super) fn column(&mut self, set: &str, column: &str) -> usize {
+        self.slots.push(format!("{set}.{column}"));
+        self.slots.len() - 1
+    }
+
+    /// Returns whether a template names this slot.
+    pub(in super::super) fn is_used(&self, slot: usize) -> bool {
+        self.used.contains(&slot)
     }
 
     fn find(&self, name: &str) -> Option<usize> {
@@ -111,7 +124,11 @@ impl Scope {
             "now" => Source::Now {
                 milliseconds: arguments.flag("ms"),
             },
-            name => Source::Slot(self.find(name).ok_or_else(|| self.unknown(name))?),
+            name => {
+                let slot = self.find(name).ok_or_else(|| self.unknown(name))?;
+                self.used.push(slot);
+                Source::Slot(slot)
+            }
         };
         arguments.none_left()?;
         Ok(source)
@@ -166,10 +183,10 @@ impl Arguments<'_> {
             (None, Some(default)) => Ok(default),
             (None, None) if name.is_empty() => Err(self.wrong("wants a number: how many")),
             (None, None) => Err(self.wrong(format!("wants `{name}=` and a number"))),
-            (Some(text), _) => match text.parse() {
-                Ok(number) if number <= most => Ok(number),
-                Ok(_) => Err(self.wrong(format!("has a number above {most}"))),
-                Err(_) => Err(self.wrong(format!("has `{text}` for a whole number"))),
+            (Some(text), _) => match whole(&text) {
+                Some(number) if number <= most => Ok(number),
+                Some(_) => Err(self.wrong(format!("has a number above {most}"))),
+                None => Err(self.wrong(format!("has `{text}` for a whole number"))),
             },
         }
     }
@@ -214,6 +231,21 @@ impl Arguments<'_> {
     }
 }
 
+/// A whole number, or products and quotients of some (`50000 / 10`), which are rounded up.
+fn whole(text: &str) -> Option<u64> {
+    let (mut number, mut operator) = (1_u64, Some('*'));
+    for piece in text.split_inclusive(['*', '/']) {
+        let digits = piece.trim_end_matches(['*', '/']);
+        let operand: u64 = digits.trim().parse().ok()?;
+        number = match operator {
+            Some('/') => (operand > 0).then(|| number.div_ceil(operand))?,
+            _ => number.checked_mul(operand)?,
+        };
+        operator = piece[digits.len()..].chars().next();
+    }
+    operator.is_none().then_some(number)
+}
+
 /// State that all users share.
 #[derive(Debug)]
 pub(in super::super) struct SharedValues {
@@ -256,6 +288,13 @@ impl Values {
 
     pub(in super::super) fn set(&mut self, slot: usize, value: String) {
         self.slots[slot] = Some(value);
+    }
+
+    /// Sets a value that is kept elsewhere.
+    pub(in super::super) fn copy(&mut self, slot: usize, value: &str) {
+        let kept = self.slots[slot].get_or_insert_default();
+        kept.clear();
+        kept.push_str(value);
     }
 
     pub(in super::super) fn random(&mut self) -> &mut Random {

@@ -164,7 +164,7 @@ async fn answer(
             "<html>all is well</html>".into(),
         ),
         (_, Some("slow"), Some(ms)) => {
-            // The slowness that is being tested.
+            // The slowness that is being tested: this long at least.
             tokio::time::sleep(Duration::from_millis(ms.parse().unwrap())).await;
             json(StatusCode::OK, "{}".into())
         }

@@ -1,29 +1,54 @@
-//! An object store that answers everything with 200: conditions do not hold, and
-//! byte 50 of what it serves is not what it was sent.
+//! An object store that does one thing wrong, and responds with success.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use http::{Method, Request, Response};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
-type Objects = Arc<Mutex<BTreeMap<String, Bytes>>>;
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lie {
+    /// Conditions do not hold, and byte 50 of an object is not the one that was sent.
+    Bytes,
+    /// One GET in 150 lacks the last byte.
+    RarelyShort,
+    /// A PUT during the run has an error document with status 200.
+    ErrorDocument,
+    /// A PUT during the run is acknowledged and forgotten.
+    Forgets,
+    /// A DELETE deletes nothing.
+    KeepsDeleted,
+    /// HEAD and GET have another ETag than PUT.
+    OtherTag,
+    /// All objects have one ETag.
+    OneTag,
+    /// No object has an ETag.
+    NoTag,
+}
+
+struct Objects {
+    lie: Lie,
+    gets: u64,
+    by_key: BTreeMap<String, Bytes>,
+}
 
 pub(crate) struct Liar {
     pub(crate) address: SocketAddr,
-    objects: Objects,
+    objects: Arc<Mutex<Objects>>,
     _runtime: tokio::runtime::Runtime,
 }
 
 impl Liar {
-    pub(crate) fn start() -> Self {
+    pub(crate) fn start(lie: Lie) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -31,12 +56,16 @@ impl Liar {
             .unwrap();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
-        let objects = Objects::default();
+        let objects = Arc::new(Mutex::new(Objects {
+            lie,
+            gets: 0,
+            by_key: BTreeMap::new(),
+        }));
         let shared = objects.clone();
         runtime.spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let objects = shared.clone();
-                let service = service_fn(move |request| answer(request, objects.clone()));
+                let service = service_fn(move |request| respond(request, objects.clone()));
                 let connection = hyper::server::conn::http1::Builder::new()
                     .serve_connection(TokioIo::new(stream), service);
                 tokio::spawn(connection);
@@ -50,39 +79,94 @@ impl Liar {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.objects.lock().unwrap().is_empty()
+        self.objects.lock().unwrap().by_key.is_empty()
     }
 }
 
-async fn answer(
+async fn respond(
     request: Request<Incoming>,
-    objects: Objects,
+    objects: Arc<Mutex<Objects>>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let method = request.method().clone();
     let path = request.uri().path().trim_start_matches('/').to_owned();
     let (_, key) = path.split_once('/').unwrap_or_default();
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let mut objects = objects.lock().unwrap();
-    let mut served = Bytes::new();
-    match method {
-        Method::PUT => _ = objects.insert(key.to_owned(), body),
-        Method::DELETE => _ = objects.remove(key),
-        Method::GET if key.is_empty() => {
-            let entry = |key: &String| format!("<Contents><Key>{key}</Key></Contents>");
-            let entries: String = objects.keys().map(entry).collect();
-            served = format!(
-                "<ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">{entries}</ListBucketResult>"
-            )
-            .into();
-        }
-        Method::GET => {
-            let mut bytes = objects.get(key).cloned().unwrap_or_default().to_vec();
-            if let Some(byte) = bytes.get_mut(50) {
-                *byte ^= 1;
+    Ok(match (method, key) {
+        (Method::GET, "") => whole(objects.list().into()),
+        (_, "") => whole(Bytes::new()),
+        (Method::PUT, key) => objects.put(key, body),
+        (Method::DELETE, key) => {
+            if objects.lie != Lie::KeepsDeleted || !key.contains("/delete-") {
+                objects.by_key.remove(key);
             }
-            served = bytes.into();
+            whole(Bytes::new())
         }
-        _ => {}
+        (_, key) => objects.get(key),
+    })
+}
+
+impl Objects {
+    fn list(&self) -> String {
+        let entry = |key: &String| format!("<Contents><Key>{key}</Key></Contents>");
+        let entries: String = self.by_key.keys().map(entry).collect();
+        format!(
+            "<ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">{entries}</ListBucketResult>"
+        )
     }
-    Ok(Response::new(Full::new(served)))
+
+    fn put(&mut self, key: &str, body: Bytes) -> Response<Full<Bytes>> {
+        let during_the_run = key.contains("/put-");
+        match self.lie {
+            Lie::ErrorDocument if during_the_run => {
+                return whole("<Error><Code>InternalError</Code></Error>".into());
+            }
+            Lie::Forgets if during_the_run => {}
+            _ => _ = self.by_key.insert(key.to_owned(), body.clone()),
+        }
+        self.tagged(Bytes::new(), &body, "")
+    }
+
+    fn get(&mut self, key: &str) -> Response<Full<Bytes>> {
+        let Some(object) = self.by_key.get(key).cloned() else {
+            let mut missing = whole("<Error><Code>NoSuchKey</Code></Error>".into());
+            *missing.status_mut() = StatusCode::NOT_FOUND;
+            return missing;
+        };
+        self.gets += 1;
+        let mut bytes = object.to_vec();
+        match self.lie {
+            Lie::Bytes => bytes
+                .iter_mut()
+                .skip(50)
+                .take(1)
+                .for_each(|byte| *byte ^= 1),
+            Lie::RarelyShort if self.gets.is_multiple_of(150) => _ = bytes.pop(),
+            _ => {}
+        }
+        let more = match self.lie {
+            Lie::OtherTag => "-2",
+            _ => "",
+        };
+        self.tagged(bytes.into(), &object, more)
+    }
+
+    /// With the ETag of `object`, and `more` after it.
+    fn tagged(&self, body: Bytes, object: &Bytes, more: &str) -> Response<Full<Bytes>> {
+        let mut hasher = DefaultHasher::new();
+        if self.lie != Lie::OneTag {
+            object.hash(&mut hasher);
+        }
+        let tag = format!("\"{:016x}{more}\"", hasher.finish());
+        let mut response = whole(body);
+        if self.lie != Lie::NoTag {
+            let tag = HeaderValue::from_str(&tag).unwrap();
+            response.headers_mut().insert(header::ETAG, tag);
+        }
+        response
+    }
+}
+
+fn whole(body: Bytes) -> Response<Full<Bytes>> {
+    Response::new(Full::new(body))
 }

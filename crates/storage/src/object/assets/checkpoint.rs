@@ -185,6 +185,7 @@ impl ObjectAssets {
     fn overtaken(&self) -> AssetError {
         AssetError::Overtaken {
             place: format!("{PATH} in {}", self.location),
+            by: None,
         }
     }
 }

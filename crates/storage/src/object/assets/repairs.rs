@@ -4,9 +4,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use object_store::PutOptions;
 
-use super::{ObjectAssets, headers, immutable};
+use super::{ObjectAssets, headers, immutable, staged_path};
 use crate::repairs::KEPT;
-use crate::{Asset, AssetError, Repairs, path};
+use crate::{Asset, AssetError, Removed, Repairs, path};
 
 #[async_trait]
 impl Repairs for ObjectAssets {
@@ -20,6 +20,25 @@ impl Repairs for ObjectAssets {
         options.extensions = immutable();
         self.write(&asset.path, asset.bytes.into(), options).await?;
         Ok(kept)
+    }
+
+    async fn remove_damaged_rounds(&self, size: u64) -> Result<Vec<Removed>, AssetError> {
+        let mut removed = Vec::new();
+        let names = self.list_journal().await?;
+        for name in names.into_iter().filter(|name| name.new_size <= size) {
+            let damage = self.read_staged(name).await;
+            let (Err(AssetError::Damaged { file, .. }), path) = (damage, staged_path(name)) else {
+                continue;
+            };
+            if let Some(bytes) = self.read(&path).await? {
+                let kept = self
+                    .keep(&format!("journal/{}", name.file()), bytes)
+                    .await?;
+                self.delete(vec![self.key(&path)?], |_| {}).await?;
+                removed.push(Removed { file, kept });
+            }
+        }
+        Ok(removed)
     }
 }
 

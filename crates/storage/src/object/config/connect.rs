@@ -172,10 +172,20 @@ impl Azure {
 }
 
 fn named<'n>(what: &str, name: &'n str) -> Result<&'n str, AssetError> {
-    match name.is_empty() || name.contains('/') {
-        true => Err(configuration(format!("{name:?} is no name of a {what}"))),
-        false => Ok(name),
+    /// S3's, Google's and Azure's alike.
+    const SHORTEST: usize = 3;
+    let wrong = |why: &str| {
+        Err(configuration(format!(
+            "{name:?} is not the name of a {what}: {why}"
+        )))
+    };
+    if name.contains('/') {
+        return wrong("it has a slash. What follows the name belongs into the prefix of the keys");
     }
+    if name.len() < SHORTEST {
+        return wrong("names have at least 3 characters");
+    }
+    Ok(name)
 }
 
 /// An endpoint is shown in messages: it has no place for secrets.

@@ -77,13 +77,13 @@ fn add(contents: &mut JournalContents, file: &SegmentFile, next: Option<&Segment
         });
         offset += bytes;
     }
-    if let Some(torn) = segment.torn_at {
+    if let Some(torn) = segment.torn {
         match file.must_be_whole(next) {
-            true => contents.damage.push(file.torn(torn)),
+            true => contents.damage.push(file.torn(torn.start)),
             false => contents.torn.push(TornTail {
                 file: path,
-                offset: torn as u64,
-                bytes: (file.bytes.len() - torn) as u64,
+                offset: torn.start as u64,
+                bytes: torn.len() as u64,
             }),
         }
     }

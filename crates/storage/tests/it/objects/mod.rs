@@ -1,7 +1,6 @@
 //! Buckets of real servers: what every back end must do, what each cloud does in
 //! its own way, the headers that a public bucket serves, and what goes wrong on
 //! the way to a store.
-#![allow(clippy::unwrap_used)]
 
 mod checkpoint;
 mod clouds;

@@ -3,8 +3,6 @@
 
 mod merkle;
 
-use std::time::Duration;
-
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
 use base64_simd::STANDARD;
 use lucarne_ct::{Chain, EntryKind, Fingerprint};
@@ -542,15 +540,13 @@ async fn a_damaged_file_is_503() {
 }
 
 async fn eventually(server: &Server, what: &str, status: u16) -> Answer {
-    for _ in 0..1000 {
-        let answer = ask(server, what).await;
-        if answer.status == status {
-            return answer;
-        }
-        // The pace of asking again.
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("{what} is never {status}");
+    let mut answer = ask(server, what).await;
+    lucarne_testkit::eventually(&format!("{what} is {status}"), async || {
+        answer = ask(server, what).await;
+        answer.status == status
+    })
+    .await;
+    answer
 }
 
 #[tokio::test]

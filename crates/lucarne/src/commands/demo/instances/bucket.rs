@@ -285,7 +285,6 @@ fn error(status: StatusCode, code: &'static str) -> Answer {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

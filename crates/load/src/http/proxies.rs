@@ -1,0 +1,86 @@
+//! Proxies that the environment names. Load tests do not use them, and say so: what is
+//! measured through a proxy by accident is not the target.
+
+use std::net::IpAddr;
+
+/// The variable of the environment by which other clients would reach `host` through a
+/// proxy.
+pub(super) fn named(
+    secure: bool,
+    host: &str,
+    environment: impl Fn(&str) -> Option<String>,
+) -> Option<&'static str> {
+    let given = |name: &&str| environment(name).is_some_and(|value| !value.is_empty());
+    let names: &[&'static str] = match secure {
+        true => &["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"],
+        // As with curl: `HTTP_PROXY` may be a header of a CGI script.
+        false => &["http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"],
+    };
+    let name = names.iter().copied().find(|name| given(name))?;
+    let excepted = ["NO_PROXY", "no_proxy"]
+        .into_iter()
+        .filter_map(&environment);
+    let direct = is_loopback(host) || excepted.into_iter().any(|list| has(&list, host));
+    (!direct).then_some(name)
+}
+
+fn is_loopback(host: &str) -> bool {
+    let address = host.parse::<IpAddr>();
+    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+}
+
+/// Returns whether a list such as `localhost,.example.org` has `host`.
+fn has(list: &str, host: &str) -> bool {
+    let host = host.to_ascii_lowercase();
+    list.split([',', ' '])
+        .filter(|item| !item.is_empty())
+        .any(|item| {
+            let item = item.to_ascii_lowercase();
+            let name = item.trim_start_matches("*.").trim_start_matches('.');
+            let below = || {
+                host.strip_suffix(name)
+                    .is_some_and(|rest| rest.ends_with('.'))
+            };
+            item == "*" || host == name || below()
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_that_others_reach_through_a_proxy() {
+        let of = |secure, host: &str, variables: &[(&str, &str)]| {
+            named(secure, host, |name: &str| {
+                let mut all = variables.iter();
+                all.find(|(known, _)| *known == name)
+                    .map(|(_, value)| (*value).to_owned())
+            })
+        };
+        let both = ("HTTPS_PROXY", "http://p:1");
+        assert_eq!(of(true, "a.example", &[]), None);
+        assert_eq!(of(true, "a.example", &[("HTTPS_PROXY", "")]), None);
+        assert_eq!(of(true, "a.example", &[both]), Some("HTTPS_PROXY"));
+        assert_eq!(of(false, "a.example", &[both]), None);
+        assert_eq!(
+            of(false, "a.example", &[("all_proxy", "p")]),
+            Some("all_proxy")
+        );
+        for host in ["localhost", "127.0.0.9", "::1"] {
+            assert_eq!(of(true, host, &[both]), None, "{host}");
+        }
+        for (list, direct) in [
+            ("*", true),
+            ("b.example, A.example", true),
+            (".example", true),
+            ("*.example", true),
+            ("example", true),
+            ("ple", false),
+            ("b.example", false),
+        ] {
+            let found = of(true, "a.example", &[both, ("no_proxy", list)]);
+            assert_eq!(found.is_none(), direct, "{list}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The certificates that entries name in their chains.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use lucarne_ct::Fingerprint;
+use lucarne_tlog::Tile;
+
+use super::leaf_tile::Place;
+use super::{Checked, Finding, Problem};
+use crate::unsigned::{Chains, PartsError};
+
+/// Adds what is wrong with the issuers of a tile that no earlier tile has named.
+pub(super) async fn conclude(
+    chains: Arc<Chains>,
+    tile: Tile,
+    mut checked: Checked,
+    issuers: HashMap<Fingerprint, Place>,
+) -> Checked {
+    let mut wrong = Vec::new();
+    for (issuer, place) in issuers {
+        if !chains.is_known(&issuer) {
+            let problem = problem(&chains, &issuer).await;
+            chains.note(issuer, problem.is_none());
+            wrong.extend(problem.map(|problem| (issuer, place, problem)));
+        }
+    }
+    wrong.sort_by_key(|(issuer, place, _)| (place.entry, *issuer));
+    for (issuer, place, problem) in wrong {
+        let finding = match (problem, chains.nearly(&issuer)) {
+            // The entry is wrong: no certificate has this fingerprint.
+            (Problem::Missing, Some(expected)) => Finding {
+                path: tile.path(),
+                offset: Some(place.offset),
+                entry: Some(place.entry),
+                problem: PartsError::Fingerprint {
+                    found: issuer,
+                    expected,
+                }
+                .into(),
+            },
+            (problem, _) => Finding {
+                path: format!("issuer/{issuer}"),
+                offset: None,
+                entry: Some(tile.start_leaf()),
+                problem,
+            },
+        };
+        checked.findings.push(finding);
+    }
+    checked
+}
+
+/// The problem with the file of an issuer.
+async fn problem(chains: &Chains, issuer: &Fingerprint) -> Option<Problem> {
+    match chains.files().read(&format!("issuer/{issuer}")).await {
+        Ok(Some(der)) if Fingerprint::of(&der) == *issuer => None,
+        Ok(Some(_)) => Some(Problem::Issuer),
+        Ok(None) => Some(Problem::Missing),
+        Err(error) => Some(Problem::Unreadable(error)),
+    }
+}

@@ -1,0 +1,102 @@
+//! What strangers read of a log's troubles: what failed, and not where. The log lines have both.
+
+/// The places of a log, which are the operator's alone, and the words for them.
+pub(crate) struct Places(Vec<(String, &'static str)>);
+
+impl Places {
+    /// The longest come first, because one may lie in another.
+    pub(crate) fn new(places: impl IntoIterator<Item = (String, &'static str)>) -> Self {
+        let mut places: Vec<_> = places.into_iter().collect();
+        // A bare relative name tells nothing, and may be any word.
+        places.retain(|(place, _)| place.contains(['/', ':']));
+        places.sort_by_key(|(place, _)| std::cmp::Reverse(place.len()));
+        Places(places)
+    }
+
+    /// Returns `text` with words for the known places. Paths, addresses with a user, and URLs
+    /// but those of checkpoints are left out, wherever they came from.
+    pub(crate) fn hide(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for (place, name) in &self.0 {
+            text = text.replace(place.as_str(), name);
+        }
+        let words = text.split_inclusive(char::is_whitespace);
+        words.map(hide_word).collect()
+    }
+}
+
+fn hide_word(word: &str) -> String {
+    let opened = word.trim_start_matches(OPENING);
+    let core = opened.trim_end_matches(|c: char| c.is_whitespace() || CLOSING.contains(&c));
+    let (before, after) = (&word[..word.len() - opened.len()], &opened[core.len()..]);
+    match is_private(core) {
+        true => format!("{before}…{after}"),
+        false => word.to_owned(),
+    }
+}
+
+const OPENING: [char; 5] = ['(', '`', '\'', '"', '['];
+const CLOSING: [char; 10] = [')', '`', '\'', '"', ']', ',', '.', ';', ':', '…'];
+
+fn is_private(word: &str) -> bool {
+    let is_path = word.starts_with('/') && word.len() > 1 && word != "/health";
+    let is_address = word.contains('@');
+    // Where others keep a log's checkpoint is public.
+    let is_url =
+        word.contains("://") && !(word.starts_with("http") && word.ends_with("/checkpoint"));
+    let is_host = word.rsplit_once(':').is_some_and(|(host, port)| {
+        let is_port = port.len() > 1 && port.bytes().all(|byte| byte.is_ascii_digit());
+        is_port && (host.contains('.') || host == "localhost") && !host.contains('/')
+    });
+    is_host || is_path || is_address || is_url
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_become_words() {
+        let places = Places::new([
+            ("/srv/lucarne/a".to_owned(), "the storage"),
+            (
+                "s3://bucket/a/ at http://10.0.0.1:9000".to_owned(),
+                "the store",
+            ),
+            ("mysql://ctlog@db.internal:3306/ct".to_owned(), "the lock"),
+            ("data".to_owned(), "the storage"),
+        ]);
+        for (text, public) in [
+            ("/srv/lucarne/a: 12 MiB free", "the storage: 12 MiB free"),
+            (
+                "cannot write /srv/lucarne/a/.lucarne/journal/0001: no space",
+                "cannot write the storage/.lucarne/journal/0001: no space",
+            ),
+            (
+                "s3://bucket/a/ at http://10.0.0.1:9000 does not answer",
+                "the store does not answer",
+            ),
+            (
+                "mysql://ctlog@db.internal:3306/ct: cannot load",
+                "the lock: cannot load",
+            ),
+            ("data: its data are old", "data: its data are old"),
+            (
+                "Access denied for user 'ctlog'@'10.0.0.5' (using `/etc/lucarne/key`)",
+                "Access denied for user '…' (using `…`)",
+            ),
+            (
+                "following 10.0.0.3:8443, at 12:30:00Z",
+                "following …, at 12:30:00Z",
+            ),
+            ("postgres://other/db, tile/data/000", "…, tile/data/000"),
+            ("no response (http://10.0.0.1:9000/a/b)", "no response (…)"),
+            (
+                "its /health says how 1/2 of https://mirror.example/a/checkpoint is",
+                "its /health says how 1/2 of https://mirror.example/a/checkpoint is",
+            ),
+        ] {
+            assert_eq!(places.hide(text), public);
+        }
+    }
+}

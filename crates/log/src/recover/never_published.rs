@@ -1,0 +1,173 @@
+//! A round that the lock has signed, and that storage has lost before any of it was published.
+//!
+//! A failing disk can report a sync of the journal as successful and have zeros instead. If the
+//! round was signed meanwhile and the machine died before it was published, the log can
+//! never open again: nothing leads to the tree that the lock has. Nobody has an SCT of this
+//! round, for its checkpoint was not published. So the log may go back to the tree before it,
+//! if that is shown: by storage, journal and dedup index, and by others outside who follow the
+//! log.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lucarne_ct::LogKey;
+use lucarne_storage::{Assets, Lock};
+
+use super::{committed, judge, newest, rounds_from};
+use crate::record::Record;
+use crate::verified_checkpoint::VerifiedCheckpoint;
+use crate::{Fatal, KnownCheckpoint, KnownError, LogConfig, Newest, Published, Signer};
+
+/// The longest time, besides the interval of checkpoints, between the last signature that storage
+/// has and the one that is lost: what is published is not synced at once, and the kernel writes
+/// it within half a minute.
+const MOST_APART: Duration = Duration::from_secs(60);
+
+/// The time, besides that interval, for which the lock must not change.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// A checkpoint in a lock, and the tree to which its log can go back.
+pub struct NeverPublished {
+    signed: VerifiedCheckpoint,
+    newest: Newest,
+    /// The checkpoint of that tree, signed now.
+    again: VerifiedCheckpoint,
+}
+
+/// Compares what the lock has signed with the newest tree that storage, journal and dedup index
+/// have. Writes nothing.
+///
+/// # Errors
+/// If the log has all that the lock has signed, if anything is published or staged beyond, or if
+/// storage, journal and index contradict each other.
+pub(crate) async fn never_published(
+    config: &LogConfig,
+    assets: Arc<dyn Assets>,
+    lock: &dyn Lock,
+) -> Result<NeverPublished, Fatal> {
+    let Signer::Own(key) = &config.key else {
+        return Err(Fatal::Inconsistent(
+            "the signer has signed that round as well, and signs nothing that does not grow from \
+             it: the log cannot go back"
+                .into(),
+        ));
+    };
+    let signed = committed(config, lock).await?;
+    let refusal = match judge(config, &*assets, lock, None).await {
+        Err(refusal @ Fatal::Inconsistent(_)) => refusal,
+        Err(error) => return Err(error),
+        Ok(_) => {
+            return Err(Fatal::Inconsistent(format!(
+                "storage and journal in {} have all {} entries that the lock has signed: there is \
+                 nothing to go back from",
+                assets.location(),
+                signed.checkpoint.size
+            )));
+        }
+    };
+    let newest = newest(config, assets, &[]).await?;
+    let (last_ms, size) = (newest.last_signed_ms(), newest.published().size);
+    if size >= signed.checkpoint.size || last_ms > signed.timestamp_ms {
+        return Err(refusal);
+    }
+    let apart = Duration::from_millis(signed.timestamp_ms - last_ms);
+    if apart > config.checkpoint_interval + MOST_APART {
+        return Err(Fatal::Inconsistent(format!(
+            "storage and journal end with {size} entries, and the lock signed {} s later than the \
+             last of them: more than one round is lost. Storage was rolled back. Put the newest \
+             storage back; nothing is signed until then",
+            apart.as_secs()
+        )));
+    }
+    let again = sign_again(config, key, &newest, &signed)?;
+    Ok(NeverPublished {
+        signed,
+        newest,
+        again,
+    })
+}
+
+/// Timestamps in a lock never go back.
+fn sign_again(
+    config: &LogConfig,
+    key: &LogKey,
+    newest: &Newest,
+    signed: &VerifiedCheckpoint,
+) -> Result<VerifiedCheckpoint, Fatal> {
+    let (now_ms, tree) = (config.clock.now_ms(), newest.published());
+    if now_ms <= signed.timestamp_ms {
+        let behind_ms = signed.timestamp_ms - now_ms;
+        return Err(Fatal::Clock { behind_ms });
+    }
+    let note = key.sign_checkpoint(&config.origin, tree.size, &tree.root, now_ms);
+    let note = note.map_err(|error| Fatal::Sign(error.to_string()))?;
+    VerifiedCheckpoint::verify(note.into(), config).map_err(|error| Fatal::Sign(error.to_string()))
+}
+
+impl NeverPublished {
+    /// The checkpoint that the lock has.
+    pub fn signed(&self) -> Published {
+        self.signed.published()
+    }
+
+    /// The checkpoint that is to take its place.
+    pub fn again(&self) -> Published {
+        self.again.published()
+    }
+
+    /// Returns whether a place outside has seen all that is published here: one that follows the
+    /// log would have seen more, had there been more.
+    pub fn is_followed_by(&self, known: &KnownCheckpoint) -> bool {
+        let published = &self.newest.judged.published;
+        published
+            .as_ref()
+            .is_some_and(|published| known.timestamp_ms() >= published.timestamp_ms)
+    }
+
+    /// Compares the tree with what is known outside.
+    ///
+    /// # Errors
+    /// See [`KnownError`].
+    pub async fn hold_against(&self, known: &KnownCheckpoint) -> Result<(), KnownError> {
+        self.newest.hold_against(known).await
+    }
+
+    /// Puts the checkpoint of that tree into the lock, unless another process runs the log, with
+    /// storage of its own: it would sign within the interval of checkpoints.
+    ///
+    /// # Errors
+    /// If the lock has another checkpoint by then, or fails.
+    pub async fn go_back(&self, config: &LogConfig, lock: &dyn Lock) -> Result<(), Fatal> {
+        tokio::time::sleep(config.checkpoint_interval + QUIET).await;
+        let log_id = config.key.log_id();
+        let swapped = lock.replace(&log_id.0, &self.signed.note, &self.again.note);
+        Ok(swapped.await?)
+    }
+}
+
+/// Adds to a refusal what an operator can do if the last round is lost: `head` is signed, and
+/// the journal leads from the published checkpoint to less.
+pub(super) fn advise(
+    refusal: Fatal,
+    head: &VerifiedCheckpoint,
+    published: Option<&VerifiedCheckpoint>,
+    tip: Option<u64>,
+) -> Fatal {
+    let there = tip.or(published.map(|published| published.checkpoint.size));
+    match (refusal, there) {
+        (Fatal::Inconsistent(problem), Some(there)) if there < head.checkpoint.size => {
+            Fatal::Inconsistent(format!(
+                "{problem}. Storage and journal end with {there} entries: if a failing disk has \
+                 lost the last round before any of it was published, `lucarne lock rebuild \
+                 --never-published` shows that and goes back to them"
+            ))
+        }
+        (refusal, _) => refusal,
+    }
+}
+
+/// The number of entries to which the journal leads from the published checkpoint.
+pub(super) fn tip(published: Option<&VerifiedCheckpoint>, records: &[Record]) -> Option<u64> {
+    let step = rounds_from(&published?.checkpoint, records)?;
+    Some(step.new_size)
+}

@@ -1,0 +1,356 @@
+//! The parts of an entry that its leaf hash does not cover: the precertificate and the chain.
+//!
+//! These parts are right if the log, given them as a submission, would log the same entry. So
+//! the validator of submissions verifies them, with every signature up to a root.
+//!
+//! A check of a log's own tiles ([`Chains`]) takes the last certificate of a chain for its root,
+//! because the accepted roots change over time. An offer of another place ([`Accepted`]) must lead
+//! to a root that the log accepts.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use lucarne_ct::{
+    Certificate, Chain, Code, EntryKind, Fingerprint, Policy, Rejection, Require, Roots,
+    SignedEntryRef, TileLeafRef, Validator, Verification, tbs_without_poison,
+    tbs_without_poison_for,
+};
+use moka::sync::Cache;
+use parking_lot::Mutex;
+
+use crate::Files;
+
+/// Bytes of issuers kept during a check.
+const ISSUER_BYTES: u64 = 32 << 20;
+
+/// Roots whose verified chains are kept during a check.
+const MAX_ROOTS: u64 = 4096;
+
+/// The bits of 256 in which a damaged fingerprint differs at most from the right one. Two
+/// certificates have fingerprints that differ in about 128.
+const MAX_FLIPPED: u32 = 64;
+
+/// The issuers of a tile that are known, by their fingerprints.
+pub(crate) type Issuers = HashMap<Fingerprint, Bytes>;
+
+/// The reason why the unsigned parts of an entry are not right.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PartsError {
+    /// A certificate of the chain is unknown.
+    #[error("issuer/{0} of its chain is missing")]
+    NoIssuer(Fingerprint),
+    /// The validator refuses the chain.
+    #[error("invalid chain: {0}")]
+    Rejected(#[from] Rejection),
+    /// The precertificate does not belong to the TBSCertificate that the tree has hashed.
+    #[error("its precertificate has another TBSCertificate than the one that the tree has hashed")]
+    Precertificate,
+    /// The issuer's key does not belong to the `issuer_key_hash` that the tree has hashed.
+    #[error("its issuer has another key than issuer_key_hash, which the tree has hashed, names")]
+    IssuerKey,
+    /// The chain continues below an accepted root, or ends before one.
+    #[error("its chain is not the one from its issuer to an accepted root")]
+    Chain,
+    /// A fingerprint that is nearly the one of a certificate of the log.
+    #[error(
+        "names issuer/{found}, which is missing; expected issuer/{expected}, which differs in a few bits"
+    )]
+    Fingerprint {
+        /// The fingerprint in the entry.
+        found: Fingerprint,
+        /// The certificate that it must have been.
+        expected: Fingerprint,
+    },
+}
+
+impl PartsError {
+    /// Returns whether only damage or forgery explains this. A chain that other software has
+    /// accepted, and that the validator cannot judge, is not damage. The tree covers the
+    /// certificate of an X.509 entry, and its fingerprint every issuer.
+    fn is_proof(&self, kind: EntryKind) -> bool {
+        match self {
+            PartsError::NoIssuer(_) | PartsError::Chain => false,
+            PartsError::Precertificate | PartsError::IssuerKey | PartsError::Fingerprint { .. } => {
+                true
+            }
+            PartsError::Rejected(rejection) => {
+                match (rejection.code, rejection.certificate_index) {
+                    (Code::InvalidSignature | Code::WrongOrder | Code::MissingIssuer, _) => true,
+                    (
+                        Code::InvalidCertificate
+                        | Code::AlgorithmMismatch
+                        | Code::CertificateOnAddPreChain
+                        | Code::InvalidPoison,
+                        Some(0),
+                    ) => kind == EntryKind::Precert,
+                    _ => false,
+                }
+            }
+        }
+    }
+}
+
+/// The kind of an entry, and the certificate that was submitted for it.
+fn submitted<'a>(leaf: &TileLeafRef<'a>) -> (EntryKind, &'a [u8]) {
+    match leaf.signed {
+        SignedEntryRef::X509 { certificate } => (EntryKind::X509, certificate),
+        SignedEntryRef::Precert { .. } => {
+            (EntryKind::Precert, leaf.precertificate.unwrap_or_default())
+        }
+    }
+}
+
+/// The chain of an entry, as it was submitted.
+fn chain(leaf: &TileLeafRef<'_>, issuers: &Issuers) -> Result<Chain, PartsError> {
+    let mut ders = vec![submitted(leaf).1];
+    for fingerprint in leaf.fingerprints {
+        let der = issuers.get(&fingerprint);
+        ders.push(der.ok_or(PartsError::NoIssuer(fingerprint))?);
+    }
+    Ok(Chain::from_ders(ders)?)
+}
+
+/// Verifies that the log would log exactly this entry for this chain.
+fn verify(
+    validator: &Validator,
+    leaf: &TileLeafRef<'_>,
+    issuers: &Issuers,
+) -> Result<(), PartsError> {
+    let chain = chain(leaf, issuers)?;
+    let examined = validator.examine(&chain, submitted(leaf).0, 0)?;
+    let entry = validator.verify(examined)?;
+    match (leaf.signed, SignedEntryRef::from(&entry.signed)) {
+        (logged, found) if logged == found => {}
+        (
+            SignedEntryRef::Precert { tbs: logged, .. },
+            SignedEntryRef::Precert { tbs: found, .. },
+        ) if logged == found => return Err(PartsError::IssuerKey),
+        _ => return Err(PartsError::Precertificate),
+    }
+    let issuers = entry.issuers.iter().map(|issuer| issuer.fingerprint);
+    match issuers.eq(leaf.fingerprints) {
+        true => Ok(()),
+        false => Err(PartsError::Chain),
+    }
+}
+
+/// A validator of everything that chains to these roots.
+fn validator(roots: Arc<Roots>, verification: Arc<Verification>) -> Validator {
+    let policy = Policy {
+        require: Require::Any,
+        max_chain: usize::MAX,
+        ..Policy::default()
+    };
+    Validator::sharing(roots, policy, verification)
+}
+
+/// Verifies what other places offer: below the roots that the log accepts.
+pub(crate) struct Accepted(Validator);
+
+impl Accepted {
+    pub(crate) fn new(roots: Arc<Roots>) -> Self {
+        Accepted(validator(roots, Arc::default()))
+    }
+
+    /// Verifies the unsigned parts of an entry.
+    ///
+    /// # Errors
+    /// If not every part leads to an accepted root.
+    pub(crate) fn verify(
+        &self,
+        leaf: &TileLeafRef<'_>,
+        issuers: &Issuers,
+    ) -> Result<(), PartsError> {
+        verify(&self.0, leaf, issuers)
+    }
+}
+
+/// Verifies the entries of a log's own tiles.
+pub(crate) struct Chains {
+    files: Arc<dyn Files>,
+    verification: Arc<Verification>,
+    /// By the certificate in which chains end.
+    validators: Cache<Fingerprint, Arc<Validator>>,
+    issuers: Cache<Fingerprint, Bytes>,
+    /// The issuers that were looked for, and whether each is present.
+    known: Mutex<HashMap<Fingerprint, bool>>,
+}
+
+/// The first entry of a tile whose unsigned parts are wrong.
+pub(crate) struct WrongParts {
+    /// The position in the tile.
+    pub(crate) entry: u64,
+    /// The byte at which the entry begins.
+    pub(crate) offset: u64,
+    pub(crate) error: PartsError,
+}
+
+impl Chains {
+    pub(crate) fn of(files: Arc<dyn Files>) -> Self {
+        let weight = |_: &Fingerprint, der: &Bytes| der.len() as u32 + 64;
+        Chains {
+            files,
+            verification: Arc::default(),
+            validators: Cache::new(MAX_ROOTS),
+            issuers: Cache::builder()
+                .max_capacity(ISSUER_BYTES)
+                .weigher(weight)
+                .build(),
+            known: Mutex::default(),
+        }
+    }
+
+    /// Reads the certificates with these fingerprints. Missing and damaged ones are left out.
+    pub(crate) async fn issuers(&self, of: impl IntoIterator<Item = Fingerprint>) -> Issuers {
+        let mut issuers = Issuers::new();
+        for fingerprint in of {
+            let kept = self.issuers.get(&fingerprint);
+            let der = match kept {
+                Some(der) => Some(der),
+                None => issuer(&*self.files, &fingerprint).await,
+            };
+            if let Some(der) = der {
+                self.issuers.insert(fingerprint, der.clone());
+                issuers.insert(fingerprint, der);
+            }
+        }
+        issuers
+    }
+
+    /// Verifies the unsigned parts of an entry.
+    ///
+    /// # Errors
+    /// If they are certainly damaged or forged.
+    pub(crate) fn check(
+        &self,
+        leaf: &TileLeafRef<'_>,
+        issuers: &Issuers,
+    ) -> Result<(), PartsError> {
+        let kind = submitted(leaf).0;
+        match self.verify(leaf, issuers) {
+            Err(error) if error.is_proof(kind) => Err(error),
+            // The signature cannot be verified, but the certificate can be compared.
+            Err(error) => match is_precertificate_right(leaf, issuers) {
+                true => Ok(()),
+                false => Err(error),
+            },
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn verify(&self, leaf: &TileLeafRef<'_>, issuers: &Issuers) -> Result<(), PartsError> {
+        let Some(root) = leaf.fingerprints.last() else {
+            return match submitted(leaf).0 {
+                // An accepted root itself.
+                EntryKind::X509 => Ok(()),
+                EntryKind::Precert => Err(PartsError::Precertificate),
+            };
+        };
+        let validator = match self.validators.get(&root) {
+            Some(validator) => validator,
+            None => {
+                let der = issuers.get(&root).ok_or(PartsError::NoIssuer(root))?;
+                let mut roots = Roots::new();
+                // A root that is not a certificate verifies nothing: the chain is refused.
+                let _ = roots.add(der);
+                let validator = validator(Arc::new(roots), self.verification.clone());
+                let validator = Arc::new(validator);
+                self.validators.insert(root, validator.clone());
+                validator
+            }
+        };
+        verify(&validator, leaf, issuers)
+    }
+
+    /// The first of `count` entries of a data tile whose unsigned parts are wrong.
+    pub(crate) fn first_wrong(
+        &self,
+        entries: &[u8],
+        count: usize,
+        issuers: &Issuers,
+    ) -> Option<WrongParts> {
+        let mut rest = entries;
+        for entry in 0..count {
+            let offset = (entries.len() - rest.len()) as u64;
+            let leaf = TileLeafRef::read(&mut rest).ok()?;
+            if let Err(error) = self.check(&leaf, issuers) {
+                return Some(WrongParts {
+                    entry: entry as u64,
+                    offset,
+                    error,
+                });
+            }
+        }
+        None
+    }
+
+    /// The files of the log.
+    pub(crate) fn files(&self) -> &dyn Files {
+        &*self.files
+    }
+
+    /// Returns whether the certificate with this fingerprint was looked for before.
+    pub(crate) fn is_known(&self, fingerprint: &Fingerprint) -> bool {
+        self.known.lock().contains_key(fingerprint)
+    }
+
+    /// Notes whether the certificate with this fingerprint is present.
+    pub(crate) fn note(&self, fingerprint: Fingerprint, is_present: bool) {
+        self.known.lock().insert(fingerprint, is_present);
+    }
+
+    /// The certificate of the log whose fingerprint differs from this one in a few bits.
+    pub(crate) fn nearly(&self, fingerprint: &Fingerprint) -> Option<Fingerprint> {
+        let known = self.known.lock();
+        let mut present = known.iter().filter(|(_, is_present)| **is_present);
+        let near = present.find(|(other, _)| is_near(fingerprint, other));
+        near.map(|(other, _)| *other)
+    }
+}
+
+/// The issuers that entries name, as far as these can be read.
+pub(crate) fn named(entries: &[u8]) -> BTreeSet<Fingerprint> {
+    let (mut rest, mut named) = (entries, BTreeSet::new());
+    while let Ok(leaf) = TileLeafRef::read(&mut rest) {
+        named.extend(leaf.fingerprints);
+    }
+    named
+}
+
+/// The certificate with this fingerprint, if it is there and whole.
+pub(crate) async fn issuer(files: &dyn Files, fingerprint: &Fingerprint) -> Option<Bytes> {
+    let read = files.read(&format!("issuer/{fingerprint}")).await;
+    let der = read.ok().flatten();
+    der.filter(|der| Fingerprint::of(der) == *fingerprint)
+}
+
+/// Returns whether one of these is the other with a few bits flipped.
+pub(crate) fn is_near(one: &Fingerprint, other: &Fingerprint) -> bool {
+    let bits = one.0.iter().zip(&other.0);
+    let flipped: u32 = bits.map(|(a, b)| (a ^ b).count_ones()).sum();
+    (1..=MAX_FLIPPED).contains(&flipped)
+}
+
+/// Compares the precertificate with the TBSCertificate that the tree has hashed, without
+/// verifying its signature.
+fn is_precertificate_right(leaf: &TileLeafRef<'_>, issuers: &Issuers) -> bool {
+    let (SignedEntryRef::Precert { tbs, .. }, Some(der)) = (leaf.signed, leaf.precertificate)
+    else {
+        return true;
+    };
+    let Ok(precertificate) = Certificate::parse(der) else {
+        return false;
+    };
+    // The last byte before the signature counts unused bits. No signature has any.
+    let end = der.len() - precertificate.signature().len();
+    let unused = end.checked_sub(1).and_then(|place| der.get(place));
+    if unused.is_some_and(|unused| *unused != 0) {
+        return false;
+    }
+    let mut fingerprints = leaf.fingerprints;
+    let signer = fingerprints.next().and_then(|first| issuers.get(&first));
+    let signer = signer.and_then(|der| Certificate::parse(der).ok());
+    tbs_without_poison(&precertificate) == tbs
+        || signer.is_none_or(|signer| tbs_without_poison_for(&precertificate, &signer) == tbs)
+}

@@ -1,0 +1,37 @@
+//! An error with its causes, in one line.
+
+/// Returns what failed and why, each once: some errors have the text of their cause in their own.
+pub(crate) fn causes(error: &anyhow::Error) -> String {
+    let mut line = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !line.contains(&cause) {
+            line = format!("{line}: {cause}");
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{path}: {source}")]
+    struct Told {
+        path: &'static str,
+        source: std::io::Error,
+    }
+
+    #[test]
+    fn each_cause_is_there_once() {
+        let told = || Told {
+            path: "/a",
+            source: std::io::ErrorKind::PermissionDenied.into(),
+        };
+        let error = Err::<(), _>(told()).context("cannot open").unwrap_err();
+        assert_eq!(causes(&error), "cannot open: /a: permission denied");
+        assert_eq!(causes(&told().into()), "/a: permission denied");
+    }
+}

@@ -1,0 +1,40 @@
+//! The software that still has the log, though it signs nothing at the moment: it is idle, or was paused.
+
+use lucarne_storage::{AssetError, PosixAssets, holders};
+
+use super::findings::{Findings, Verdict};
+use crate::config::{DataPlace, LockPlace, LogSettings};
+use crate::open;
+
+/// Looks for processes that hold the log's directory, or have files of it or its lock open.
+pub(super) async fn look(log: &LogSettings, lock: &LockPlace, findings: &mut Findings) {
+    let DataPlace::Directory(directory) = &log.data.value else {
+        return findings.add(
+            "holder",
+            Verdict::Noted,
+            "which process has a bucket cannot be seen from here",
+        );
+    };
+    let examined = directory.clone();
+    match open::blocking(move || PosixAssets::examine(examined)).await {
+        Ok(_) => {}
+        Err(error @ AssetError::InUse { .. }) => {
+            return findings.refused("holder", &error.to_string());
+        }
+        Err(error) => return findings.add("holder", Verdict::Untold, &error.to_string()),
+    }
+    let lock = match lock {
+        LockPlace::Sqlite(path) => vec![path.clone()],
+        _ => Vec::new(),
+    };
+    let holders = holders(directory, &lock);
+    if let Some(holder) = holders.found.first() {
+        let why = format!("{holder}: stop it for good; one that is only paused signs later");
+        return findings.refused("holder", &why);
+    }
+    let unseen = match holders.unseen {
+        0 => String::new(),
+        unseen => format!("; {unseen} processes of other users were not looked at, which root may"),
+    };
+    findings.right("holder", &format!("no process has its files open{unseen}"));
+}

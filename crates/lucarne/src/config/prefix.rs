@@ -1,0 +1,289 @@
+//! Submission and monitoring prefixes: URLs that clients can reach, for as long as the log exists.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// The longest host name that DNS has.
+const MAX_HOST: usize = 253;
+/// The longest label of a host name.
+const MAX_LABEL: usize = 63;
+/// The characters of a path besides letters and digits: all that neither a client nor a proxy changes, and a
+/// signed note's key name may have.
+const PATH_CHARACTERS: &str = "-._~!$&'()*,;=:";
+
+/// A submission or monitoring prefix: an `http://` or `https://` URL, whose
+/// trailing slash may be left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    /// With scheme and trailing slash.
+    pub url: String,
+}
+
+impl Prefix {
+    /// Without scheme and trailing slash: for the submission prefix this is
+    /// the checkpoint origin (static-ct-api, "Checkpoints").
+    pub fn origin(&self) -> &str {
+        let (_, rest) = self.url.split_once("://").unwrap_or(("", &self.url));
+        rest.trim_end_matches('/')
+    }
+
+    /// Host and, if given, port.
+    pub fn authority(&self) -> &str {
+        self.origin().split('/').next().unwrap_or_default()
+    }
+
+    /// Returns why a new log must not have this prefix, although clients reach it: they leave out a part of
+    /// it, and the log's origin would have that part for ever.
+    pub(crate) fn oddity(&self) -> Option<&'static str> {
+        let (host, port) = split(self.authority());
+        let default = match self.url.starts_with("https:") {
+            true => "443",
+            false => "80",
+        };
+        if port == Some(default) {
+            return Some("has its scheme's own port: leave the port out");
+        }
+        host.ends_with('.')
+            .then_some("has a dot at the end of its host name: leave that out")
+    }
+}
+
+/// The fault of a text that is no [`Prefix`], in words that follow it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PrefixError {
+    #[error("does not begin with https:// or http://")]
+    Scheme,
+    #[error("has a query, a fragment or a user name, which a prefix cannot have")]
+    Parts,
+    /// What would not survive as a signed note's key name.
+    #[error("has a space or a plus sign, which a checkpoint's origin cannot have")]
+    Characters,
+    #[error("has no host name")]
+    NoHost,
+    #[error("has a port that is not a number from 1 to 65535")]
+    Port,
+    #[error("has capital letters in its host name; write it in small letters")]
+    Capitals,
+    #[error("has a host name beyond ASCII; write it as DNS has it (`xn--…`)")]
+    International,
+    #[error(
+        "has a host name that DNS cannot have: letters, digits, `-` and `_`, in parts of 1 to 63 \
+         characters between dots"
+    )]
+    HostName,
+    #[error("has a number as its host, which is not an IP address")]
+    Address,
+    #[error("has an empty path element (`//`)")]
+    EmptyElement,
+    #[error("has the path element `{0}`, which clients leave out of what they request")]
+    DotElement(String),
+    #[error(
+        "has `{0}` in its path, which not every client requests as it is: only letters, digits and \
+         -._~!$&'()*,;=: may be there"
+    )]
+    PathCharacter(char),
+}
+
+/// See [`Prefix`].
+pub(crate) fn prefix(text: &str) -> Result<Prefix, PrefixError> {
+    let rest = text
+        .strip_prefix("https://")
+        .or_else(|| text.strip_prefix("http://"))
+        .ok_or(PrefixError::Scheme)?;
+    if rest.contains(['?', '#', '@']) {
+        return Err(PrefixError::Parts);
+    }
+    if rest
+        .chars()
+        .any(|c| c.is_whitespace() || c.is_control() || c == '+')
+    {
+        return Err(PrefixError::Characters);
+    }
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let (name, port) = split(authority);
+    host(name)?;
+    if port.is_some_and(|port| !is_port(port)) {
+        return Err(PrefixError::Port);
+    }
+    if rest.contains("//") {
+        return Err(PrefixError::EmptyElement);
+    }
+    elements(path)?;
+    Ok(Prefix {
+        url: format!("{}/", text.trim_end_matches('/')),
+    })
+}
+
+/// The URL of a log's checkpoint: itself, or the prefix that it is under.
+pub(crate) fn checkpoint_url(text: &str) -> Result<String, PrefixError> {
+    let under = prefix(text.strip_suffix("/checkpoint").unwrap_or(text))?;
+    Ok(format!("{}checkpoint", under.url))
+}
+
+/// Host and port.
+fn split(authority: &str) -> (&str, Option<&str>) {
+    match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (authority, None),
+    }
+}
+
+fn is_port(text: &str) -> bool {
+    let canonical = |port: u16| port > 0 && port.to_string() == text;
+    text.parse().is_ok_and(canonical)
+}
+
+fn host(host: &str) -> Result<(), PrefixError> {
+    if host.is_empty() {
+        return Err(PrefixError::NoHost);
+    }
+    if let Some(address) = host.strip_prefix('[') {
+        let address = address.strip_suffix(']').unwrap_or_default();
+        let parsed: Result<Ipv6Addr, _> = address.parse();
+        return parsed.map(drop).map_err(|_| PrefixError::Address);
+    }
+    if !host.is_ascii() {
+        return Err(PrefixError::International);
+    }
+    if host.bytes().any(|c| c.is_ascii_uppercase()) {
+        return Err(PrefixError::Capitals);
+    }
+    let name = host.strip_suffix('.').unwrap_or(host);
+    if name.len() > MAX_HOST || !name.split('.').all(is_label) {
+        return Err(PrefixError::HostName);
+    }
+    let last = name.rsplit('.').next().unwrap_or_default();
+    // Clients take `1.2.3` and `0x7f.1` for addresses, and none of them for that which is written.
+    let is_number = last.bytes().all(|c| c.is_ascii_digit()) || last.starts_with("0x");
+    match is_number && host.parse::<Ipv4Addr>().is_err() {
+        true => Err(PrefixError::Address),
+        false => Ok(()),
+    }
+}
+
+fn is_label(label: &str) -> bool {
+    let allowed = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, b'-' | b'_');
+    (1..=MAX_LABEL).contains(&label.len())
+        && label.bytes().all(allowed)
+        && !label.starts_with('-')
+        && !label.ends_with('-')
+}
+
+/// Looks through a path, which is compared byte by byte with what clients request.
+fn elements(path: &str) -> Result<(), PrefixError> {
+    let unfit = |c: &char| !c.is_ascii_alphanumeric() && !PATH_CHARACTERS.contains(*c);
+    for element in path.trim_end_matches('/').split('/') {
+        if let Some(found) = element.chars().find(unfit) {
+            return Err(PrefixError::PathCharacter(found));
+        }
+        if matches!(element, "." | "..") {
+            return Err(PrefixError::DotElement(element.to_owned()));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_take_ports_and_plain_http() {
+        let prefix = |text| super::prefix(text).map(|p| p.url);
+        for (text, url) in [
+            ("http://127.0.0.1:6962/a", "http://127.0.0.1:6962/a/"),
+            ("https://ct.example/a/", "https://ct.example/a/"),
+            ("http://[::1]:6962/", "http://[::1]:6962/"),
+            ("https://[::1]/", "https://[::1]/"),
+            (
+                "https://xn--bcher-kva.example/",
+                "https://xn--bcher-kva.example/",
+            ),
+            (
+                "http://ct_log:8080/2026.h1~a/_-",
+                "http://ct_log:8080/2026.h1~a/_-/",
+            ),
+            ("https://a/(b)=c;d:e,f!$&'*", "https://a/(b)=c;d:e,f!$&'*/"),
+            ("https://1a.2b/..a/b..", "https://1a.2b/..a/b../"),
+        ] {
+            assert_eq!(prefix(text).unwrap(), url);
+        }
+    }
+
+    #[test]
+    fn what_no_client_reaches_is_refused() {
+        let long = format!("https://{}.example/", "a".repeat(64));
+        let longer = format!("https://{}example/", "a.".repeat(130));
+        for wrong in [
+            "ct.example/a",
+            "https:///a",
+            "https://ct.example:https/",
+            "https://ct.example/a?b",
+            "https://CT.example/",
+            "https://ct.example/a b",
+            "https://ct.example//a",
+            "https://bücher.example/",
+            "https://ct.example/é/",
+            "https://ct.example/a/../2026/",
+            "https://ct.example/./a",
+            "https://ct.example/a/..",
+            "https://ct.example/a%2fb",
+            "https://ct.example/%2e%2e/a",
+            "https://ct.example/{a,b}",
+            "https://ct.example/a[1]",
+            "https://ct.example/a\\b",
+            "https://ct.example/a|b",
+            "https://ct.example/\"a\"",
+            "https://ct.example:0/",
+            "https://ct.example:080/",
+            "https://ct.example:/",
+            "https://ct.example:65536/",
+            "https://ct..example/",
+            "https://.ct.example/",
+            "https://-ct.example/",
+            "https://ct-.example/",
+            "https://ct*.example/",
+            "https://ct.example../",
+            "https://1.2.3/",
+            "https://1.2.3.256/",
+            "https://127.1/",
+            "https://ct.0x7f/",
+            "https://[::1/",
+            "https://[::1%25eth0]/",
+            "https://[ct.example]/",
+            &long,
+            &longer,
+        ] {
+            assert!(prefix(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_clients_leave_out_is_odd() {
+        for (text, odd) in [
+            ("https://ct.example:443/a", true),
+            ("https://ct.example:80/a", false),
+            ("http://ct.example:80/", true),
+            ("http://[::1]:80/", true),
+            ("http://[::1]:8080/", false),
+            ("https://ct.example./a", true),
+            ("https://ct.example.:8443/a", true),
+            ("https://ct.example/443", false),
+        ] {
+            let prefix = prefix(text).unwrap();
+            assert_eq!(prefix.oddity().is_some(), odd, "{text}");
+        }
+    }
+
+    #[test]
+    fn checkpoints_are_named_by_themselves_or_by_their_prefix() {
+        for text in [
+            "https://cdn.example/a",
+            "https://cdn.example/a/",
+            "https://cdn.example/a/checkpoint",
+        ] {
+            let url = checkpoint_url(text).unwrap();
+            assert_eq!(url, "https://cdn.example/a/checkpoint", "{text}");
+        }
+        assert!(checkpoint_url("cdn.example/checkpoint").is_err());
+    }
+}

@@ -1,0 +1,69 @@
+//! Standard output and standard error of commands.
+//!
+//! `println!` panics if what it prints cannot be written. Here, a reader of a pipe that has ended is
+//! no error: it has what it wanted. Any other failure is reported once, and fails the command.
+
+use std::fmt::Arguments;
+use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// True once standard output could not be written.
+static FAILED: AtomicBool = AtomicBool::new(false);
+
+/// Prints on standard output.
+macro_rules! out {
+    ($($words:tt)*) => { $crate::output::print(format_args!($($words)*)) };
+}
+
+/// Prints a line on standard output.
+macro_rules! outln {
+    () => { $crate::output::print_line(format_args!("")) };
+    ($($words:tt)*) => { $crate::output::print_line(format_args!($($words)*)) };
+}
+
+/// Prints on standard error.
+macro_rules! err {
+    ($($words:tt)*) => { $crate::output::print_error(format_args!($($words)*)) };
+}
+
+/// Prints a line on standard error.
+macro_rules! errln {
+    ($($words:tt)*) => { $crate::output::print_error_line(format_args!($($words)*)) };
+}
+
+pub(crate) fn print(words: Arguments<'_>) {
+    let mut stdout = io::stdout().lock();
+    note(stdout.write_fmt(words).and_then(|()| stdout.flush()));
+}
+
+pub(crate) fn print_line(words: Arguments<'_>) {
+    print(format_args!("{words}\n"));
+}
+
+/// A failure has no place where it could be reported.
+pub(crate) fn print_error(words: Arguments<'_>) {
+    let _ = io::stderr().lock().write_fmt(words);
+}
+
+pub(crate) fn print_error_line(words: Arguments<'_>) {
+    print_error(format_args!("{words}\n"));
+}
+
+fn note(written: io::Result<()>) {
+    let Err(error) = written else {
+        return;
+    };
+    if error.kind() != ErrorKind::BrokenPipe && !FAILED.swap(true, Ordering::Relaxed) {
+        errln!("lucarne: standard output cannot be written: {error}");
+    }
+}
+
+/// The exit code of a command that ended with `code`: a failure if not all of its output was
+/// written.
+pub(crate) fn exit_code(code: ExitCode) -> ExitCode {
+    match FAILED.load(Ordering::Relaxed) {
+        true => ExitCode::FAILURE,
+        false => code,
+    }
+}

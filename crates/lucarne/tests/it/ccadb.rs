@@ -1,0 +1,129 @@
+//! CCADB's report of roots: fetched without anything waiting for it, and kept.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{self, Receiver};
+
+use lucarne_testkit::temp_dir;
+
+use crate::common::site::Site;
+use crate::common::{PATIENCE, assert_has, edit, log, lucarne, pki, ready, run};
+
+/// A server that accepts connections and never responds.
+fn hanging() -> (String, Receiver<TcpStream>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/report.csv", listener.local_addr().unwrap());
+    let (send, connections) = mpsc::channel();
+    std::thread::spawn(move || {
+        while let Ok((connection, _)) = listener.accept() {
+            if send.send(connection).is_err() {
+                return;
+            }
+        }
+    });
+    (url, connections)
+}
+
+/// CCADB is asked once the log is open, and a signal does not wait for its response.
+#[test]
+fn a_report_of_ccadb_that_hangs_delays_neither_start_nor_stop() {
+    let log = log("");
+    let pem = pki().root.certificate_pem();
+    let csv = format!("\"X.509 Certificate (PEM)\",\"Mozilla Status\"\n\"'{pem}'\",Included\n");
+    fs::write(log.path().join("report.csv"), csv).unwrap();
+    let roots = format!("roots: {}/roots.pem", log.path().display());
+    let source = "ccadbroots: trusted\n    rootsurl: report.csv";
+    edit(&log.configuration(), &roots, source);
+    let mut server = log.start().unwrap();
+    run(ready(&log));
+    assert!(server.stop(PATIENCE).unwrap().success());
+    let (url, connections) = hanging();
+    let source = format!("rootsurl: {url}");
+    edit(&log.configuration(), "rootsurl: report.csv", &source);
+    let mut server = log.start().unwrap();
+    run(async {
+        ready(&log).await;
+        let client = lucarne_testkit::Client::new(log.url());
+        let response = client.post("ct/v1/add-chain", crate::common::submission(&pki().p256));
+        assert_eq!(response.await.unwrap().status, 200);
+    });
+    let _hangs = connections.recv_timeout(PATIENCE).unwrap();
+    let output = server.output();
+    assert!(!output.contains("cannot get CCADB's roots"), "{output}");
+    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(!server.output().contains("cannot get CCADB's roots"));
+    // Nor does the check before a start.
+    let (code, said) = lucarne(
+        log.path(),
+        &["check", "-c", "lucarne.yaml", "--before-start"],
+    );
+    assert_eq!(code, 0, "{said}");
+    assert!(connections.try_recv().is_err(), "{said}");
+}
+
+#[test]
+fn ccadb_roots_are_kept_for_starts_without_network() {
+    let log = log("");
+    let pem = pki().root.certificate_pem();
+    let csv = format!("\"X.509 Certificate (PEM)\",\"Mozilla Status\"\n\"'{pem}'\",Included\n");
+    let report = log.path().join("report.csv");
+    fs::write(&report, csv).unwrap();
+    let roots = format!("roots: {}/roots.pem", log.path().display());
+    edit(
+        &log.configuration(),
+        &roots,
+        "ccadbroots: trusted\n    rootsurl: report.csv",
+    );
+    let serve = || {
+        let mut server = log.start().unwrap();
+        run(async {
+            ready(&log).await;
+            let roots = log
+                .client()
+                .get("ct/v1/get-roots")
+                .await
+                .unwrap()
+                .json()
+                .unwrap();
+            assert_eq!(roots["certificates"].as_array().unwrap().len(), 1);
+        });
+        assert!(server.stop(PATIENCE).unwrap().success());
+        server.output()
+    };
+    serve();
+    fs::remove_file(&report).unwrap();
+    assert_has(&serve(), "the 1 roots of");
+    fs::remove_dir_all(log.path().join("cache")).unwrap();
+    let (code, said) = lucarne(log.path(), &["serve", "-c", "lucarne.yaml"]);
+    assert_eq!(code, 1);
+    assert_has(&said, "cannot get CCADB's roots");
+}
+
+/// One that does not respond is not asked again for each log.
+#[test]
+fn a_report_that_failed_is_asked_for_once() {
+    let requests = |logs: &[&str]| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/report.csv", listener.local_addr().unwrap());
+        let settings = format!("ccadbroots: trusted\nrootsurl: {url}");
+        let logs = logs.iter().map(|name| (*name, settings.clone()));
+        let site = Site::prepare(temp_dir(), logs);
+        let (send, counted) = mpsc::channel();
+        // Every connection is closed at once.
+        std::thread::spawn(move || {
+            while let Ok((connection, _)) = listener.accept() {
+                // Counted before the client can notice.
+                let _ = send.send(());
+                drop(connection);
+            }
+        });
+        let (code, said) = site.lucarne(&["check"]);
+        assert_eq!(code, 1, "{said}");
+        assert_has(&said, "cannot get CCADB's roots");
+        counted.try_iter().count()
+    };
+    let one = requests(&["a"]);
+    assert!(one > 0);
+    assert_eq!(requests(&["a", "b", "c"]), one);
+}

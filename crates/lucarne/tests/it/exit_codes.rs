@@ -1,0 +1,91 @@
+//! The exit codes of `lucarne check`, and the unit that goes by them.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+
+use lucarne_testkit::{Bucket, Place, free_port};
+
+use crate::common::site::Site;
+use crate::common::{PATIENCE, assert_has, edit, pki, run, submission};
+
+/// The arguments of `ExecStartPre=` in docs/lucarne.service, with the configuration of a test.
+fn before_start() -> Vec<&'static str> {
+    let unit = include_str!("../../../../docs/lucarne.service");
+    let command = unit
+        .lines()
+        .find_map(|line| line.strip_prefix("ExecStartPre=/usr/local/bin/lucarne "))
+        .unwrap();
+    let arguments = command.split(' ');
+    arguments
+        .map(|argument| argument.strip_prefix("/etc/lucarne/").unwrap_or(argument))
+        .collect()
+}
+
+/// Runs `check` and the unit's command: both exit codes, and the output of `check`.
+fn check(site: &Site) -> (i32, i32, String) {
+    let (code, said) = site.lucarne(&["check"]);
+    (code, site.lucarne(&before_start()).0, said)
+}
+
+#[test]
+fn the_unit_starts_unless_the_process_would_not() {
+    let site = Site::create([("ill", String::new()), ("well", String::new())]);
+    let (code, unit, said) = check(&site);
+    assert_eq!((code, unit), (0, 0), "{said}");
+
+    fs::rename(site.data("ill"), site.path().join("elsewhere")).unwrap();
+    let (code, unit, said) = check(&site);
+    assert_eq!((code, unit), (3, 0), "{said}");
+    assert_has(&said, "log problem: ");
+    assert_has(&said, "mount it or restore it");
+    assert_has(&said, "no problems, 1 log problem, ");
+    let mut server = site.start();
+    run(async {
+        site.reaches("ill", "stopped").await;
+        site.ready("well").await;
+        let client = site.client_of("well");
+        let response = client.post("ct/v1/add-chain", submission(&pki().p256));
+        assert_eq!(response.await.unwrap().status, 200);
+    });
+    server.stop(PATIENCE).unwrap();
+
+    // One log that was never created stops that log; without any log, nothing starts.
+    site.forget("ill");
+    let (code, unit, said) = check(&site);
+    assert_eq!((code, unit), (3, 0), "{said}");
+    site.forget("well");
+    let (code, unit, said) = check(&site);
+    assert_eq!((code, unit), (1, 1), "{said}");
+    assert_eq!(site.lucarne(&["serve"]).0, 1);
+
+    edit(&site.configuration(), "period: 20", "perod: 20");
+    let (code, unit, said) = check(&site);
+    assert_eq!((code, unit), (1, 1), "{said}");
+}
+
+#[test]
+fn a_server_that_is_down_is_waited_for() {
+    let mut place = Place::directory();
+    place.checkpoints = format!("postgres://lucarne@127.0.0.1:{}/locks", free_port());
+    let site = Site::prepare_at(place, lucarne_testkit::temp_dir(), [("one", String::new())]);
+    let (code, unit, said) = check(&site);
+    assert_eq!((code, unit), (4, 0), "{said}");
+    assert_has(&said, "unavailable: ");
+    assert_has(&said, "no problems, 1 unavailable, ");
+}
+
+#[test]
+fn check_beside_a_running_bucket_log_warns() {
+    let bucket = run(Bucket::versitygw()).unwrap();
+    let site = Site::create_at(Place::bucket(&bucket, None), [("one", String::new())]);
+    let mut server = site.start();
+    run(site.ready("one"));
+    let (code, unit, said) = check(&site);
+    assert_eq!((code, unit), (0, 0), "{said}");
+    assert_has(&said, "warning: ");
+    assert_has(&said, "in use by another process, which runs this log");
+    server.stop(PATIENCE).unwrap();
+    let (code, _, said) = check(&site);
+    assert_eq!(code, 0, "{said}");
+    assert!(!said.contains("in use by"), "{said}");
+}

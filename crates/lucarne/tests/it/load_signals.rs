@@ -1,0 +1,39 @@
+//! `lucarne load` and signals, at a target that never responds.
+#![allow(clippy::unwrap_used)]
+
+use std::net::TcpListener;
+
+use crate::common::{LUCARNE, PATIENCE, assert_has, eventually, run};
+use lucarne_testkit::{Launch, Signal, temp_dir};
+
+/// Iterations would be waited for an hour, and the one request takes longer than that.
+#[test]
+fn the_second_signal_does_not_wait_for_a_target_that_hangs() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    std::thread::spawn(move || listener.incoming().collect::<Vec<_>>());
+    let here = temp_dir();
+    let mut load = Launch::new(LUCARNE)
+        .args(["load", "rest", "--url", &url, "--duration=1h", "--no-ui"])
+        .args(["--timeout=2h", "--graceful-stop=1h", "--summary=s.json"])
+        .directory(here.path())
+        .spawn()
+        .unwrap();
+    run(eventually("the load has begun", async || {
+        load.output().contains("busy=1")
+    }));
+    load.signal(Signal::TERM).unwrap();
+    run(eventually("the first signal is heard", async || {
+        load.output().contains("SIGTERM: no new iterations begin")
+    }));
+    // Signals that follow one another too closely are one: sent until it is heard.
+    run(eventually("the second signal is heard", async || {
+        load.signal(Signal::TERM).unwrap();
+        load.output().contains("SIGTERM: cutting off what runs")
+    }));
+    let status = load.wait(PATIENCE * 2).unwrap();
+    let said = load.output();
+    assert_eq!(status.code(), Some(105), "{said}");
+    assert_has(&said, "1 cut off");
+    assert!(here.path().join("s.json").exists());
+}

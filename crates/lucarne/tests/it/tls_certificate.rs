@@ -1,0 +1,82 @@
+//! The certificate that is served: its end, and its hosts.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::Path;
+
+use lucarne_mint::{LeafOptions, Time, pem};
+
+use crate::common::tls::get;
+use crate::common::{PATIENCE, assert_has, edit, eventually, log, lucarne, pki, run};
+
+const HOST: &str = "ct.example.com";
+
+/// Writes a certificate for [`HOST`] that began and ends so many days from now.
+fn certificate(directory: &Path, from: i64, to: i64) {
+    let mut leaf = LeafOptions::for_names([HOST]).unwrap();
+    leaf.not_before = Time::now().plus_days(from);
+    leaf.not_after = Time::now().plus_days(to);
+    let key = pem::encode("PRIVATE KEY", &leaf.key.to_pkcs8().unwrap());
+    let chain = pki()
+        .p256
+        .full_chain(pki().p256.issue(&leaf).unwrap())
+        .to_pem();
+    fs::write(directory.join("tls.new"), chain + &key).unwrap();
+    fs::rename(directory.join("tls.new"), directory.join("tls.pem")).unwrap();
+}
+
+#[test]
+fn the_end_of_the_certificate_is_reported() {
+    let log = log("");
+    let tls = "tls: {certificate: tls.pem, key: tls.pem}\nlogs:";
+    edit(&log.configuration(), "logs:", tls);
+    for (from, to, said) in [
+        (-90, -1, Some(": clients refuse it; renew it")),
+        (-80, 10, Some(": renew it")),
+        (1, 90, Some("is not valid before")),
+        (-1, 89, None),
+    ] {
+        certificate(log.path(), from, to);
+        let (_, all) = lucarne(log.path(), &["check"]);
+        match said {
+            Some(said) => assert_has(&all, said),
+            None => assert!(!all.contains("tls.certificate: "), "{all}"),
+        }
+    }
+    // The host of `submissionprefix` is one of the certificate's, or of a proxy in front.
+    let (file, text) = (
+        log.configuration(),
+        fs::read_to_string(log.configuration()).unwrap(),
+    );
+    let https = text.replace("submissionprefix: http://", "submissionprefix: https://");
+    fs::write(&file, https).unwrap();
+    let (_, all) = lucarne(log.path(), &["check"]);
+    assert_has(&all, "tls.certificate: the certificate is not for ");
+    fs::write(&file, text).unwrap();
+
+    certificate(log.path(), -80, 10);
+    let mut server = log.start().unwrap();
+    server.wait_for_output("expires at", PATIENCE).unwrap();
+    let read = |path| get(log.address(), &pki().root, HOST, path);
+    run(eventually("the log is well", async || {
+        read("/health").contains(" 200 ")
+    }));
+    let health = read("/health");
+    assert_has(&health, "tls_certificate");
+    assert_has(&health, "the certificate expires at ");
+    let expiry = || {
+        let metrics = read("/metrics");
+        let name = "lucarne_tls_certificate_expiry_timestamp_seconds ";
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_else(|| panic!("no {name} in {metrics}"))
+            .parse::<i64>()
+            .unwrap()
+    };
+    let before = expiry();
+    certificate(log.path(), -1, 89);
+    run(eventually("the new certificate is served", async || {
+        expiry() > before
+    }));
+    assert_has(&read("/health"), "the certificate is valid until ");
+    server.stop(PATIENCE).unwrap();
+}

@@ -1,0 +1,194 @@
+//! The verifier of the certificates of servers, the same for all clients of the product.
+
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::verify_server_name;
+use rustls::crypto::{
+    WebPkiSupportedAlgorithms, aws_lc_rs::default_provider, verify_tls12_signature,
+    verify_tls13_signature,
+};
+use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime, alg_id};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, SignatureScheme};
+use webpki::RawPublicKeyEntity;
+
+use super::public_key::{self, RsaKey};
+use super::{Trust, weak_rsa};
+
+/// Verifies the certificates of servers, and the signatures of their handshakes.
+#[derive(Clone, Debug)]
+pub struct Verifier {
+    /// `None`: any certificate is accepted.
+    trust: Option<Trust>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+/// What no error of rustls says of a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum KeyError {
+    #[error("the certificate has an RSA key of {0} bits, too short to be trusted")]
+    Weak(usize),
+    #[error("the certificate has a key of a kind that cannot be verified")]
+    Unknown,
+    #[error("the server did not prove that it has the key of its certificate")]
+    NotProven,
+}
+
+impl From<KeyError> for Error {
+    fn from(error: KeyError) -> Self {
+        Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(error))))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tls {
+    V1_2,
+    V1_3,
+}
+
+impl Verifier {
+    /// Accepts the certificates that `trust` trusts, for the names in them.
+    pub fn trusting(trust: Trust) -> Self {
+        Self::new(Some(trust))
+    }
+
+    /// Accepts any certificate, also one that cannot be read. The server must prove that it has
+    /// the key, unless that is of a kind that cannot be verified.
+    pub fn accepting_any() -> Self {
+        Self::new(None)
+    }
+
+    fn new(trust: Option<Trust>) -> Self {
+        Verifier {
+            trust,
+            algorithms: default_provider().signature_verification_algorithms,
+        }
+    }
+
+    /// Checks that the key of a certificate is long enough, and of a kind that can prove whose
+    /// it is. A certificate that is trusted itself may have a short key.
+    fn check_key(&self, trust: &Trust, certificate: &CertificateDer<'_>) -> Result<(), KeyError> {
+        let spki = public_key::spki(certificate).map_err(|_| KeyError::Unknown)?;
+        let algorithm = public_key::algorithm(spki).map_err(|_| KeyError::Unknown)?;
+        let mut all = self.algorithms.all.iter();
+        if !all.any(|known| known.public_key_alg_id().as_ref() == algorithm) {
+            return Err(KeyError::Unknown);
+        }
+        if algorithm != alg_id::RSA_ENCRYPTION.as_ref() || trust.names(certificate) {
+            return Ok(());
+        }
+        match RsaKey::of_spki(spki).map(|key| key.bits()) {
+            Ok(weak_rsa::STRONG..) => Ok(()),
+            Ok(bits) => Err(KeyError::Weak(bits)),
+            Err(_) => Err(KeyError::Unknown),
+        }
+    }
+
+    fn verify_signature(
+        &self,
+        tls: Tls,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let standard = match tls {
+            Tls::V1_2 => verify_tls12_signature(message, certificate, signed, &self.algorithms),
+            Tls::V1_3 => verify_tls13_signature(message, certificate, signed, &self.algorithms),
+        };
+        if standard.is_ok() {
+            return standard;
+        }
+        match self.verify_odd(tls, message, certificate, signed) {
+            Ok(()) => Ok(HandshakeSignatureValid::assertion()),
+            Err(KeyError::Unknown) if self.trust.is_none() => {
+                Ok(HandshakeSignatureValid::assertion())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Verifies the signature by a key that rustls does not take: of a certificate that it cannot
+    /// read, or one of RSA that is short.
+    fn verify_odd(
+        &self,
+        tls: Tls,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<(), KeyError> {
+        let scheme = signed.scheme;
+        if tls == Tls::V1_3 && is_pkcs1(scheme) {
+            return Err(KeyError::NotProven);
+        }
+        let spki = public_key::spki(certificate).map_err(|_| KeyError::Unknown)?;
+        let spki = SubjectPublicKeyInfoDer::from(spki);
+        let key = RawPublicKeyEntity::try_from(&spki).map_err(|_| KeyError::Unknown)?;
+        let mut mapping = self.algorithms.mapping.iter();
+        let (_, strong) = mapping
+            .find(|(known, _)| *known == scheme)
+            .ok_or(KeyError::NotProven)?;
+        // In TLS 1.3, a scheme names the curve.
+        let strong = match tls {
+            Tls::V1_3 => &strong[..strong.len().min(1)],
+            Tls::V1_2 => strong,
+        };
+        let mut outcome = Err(KeyError::Unknown);
+        for algorithm in strong.iter().copied().chain(weak_rsa::algorithm(scheme)) {
+            match key.verify_signature(algorithm, message, signed.signature()) {
+                Ok(()) => return Ok(()),
+                Err(webpki::Error::UnsupportedSignatureAlgorithmForPublicKeyContext(_)) => {}
+                Err(_) => outcome = Err(KeyError::NotProven),
+            }
+        }
+        outcome
+    }
+}
+
+fn is_pkcs1(scheme: SignatureScheme) -> bool {
+    use SignatureScheme as S;
+    matches!(
+        scheme,
+        S::RSA_PKCS1_SHA256 | S::RSA_PKCS1_SHA384 | S::RSA_PKCS1_SHA512
+    )
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        _: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if let Some(trust) = &self.trust {
+            trust.verify(leaf, others, now)?;
+            verify_server_name(&ParsedCertificate::try_from(leaf)?, name)?;
+            self.check_key(trust, leaf)?;
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verify_signature(Tls::V1_2, message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verify_signature(Tls::V1_3, message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,288 @@
+//! A request on its way to the server: on which connection, how often, and how long it may take.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use hyper::body::{Body as _, Incoming};
+use hyper::client::conn::TrySendError;
+
+use crate::connector::{closed, ended_by};
+use crate::ending::ConnectionEnd;
+use crate::expect::BodyGate;
+use crate::failure::{Failure, Step};
+use crate::form::{for_forwarder, for_http1, for_http2};
+use crate::interim::InterimSender;
+use crate::outgoing::Outgoing;
+use crate::pool::{Connection, Http1, Lease, Route};
+use crate::relay;
+use crate::session::{FixedOrigin, Session};
+
+/// A request as the server gets it.
+pub(crate) struct Prepared {
+    pub(crate) request: Request<Outgoing>,
+    /// The proxies that it came by, this one included.
+    pub(crate) via: HeaderValue,
+    pub(crate) upgrade: bool,
+    /// The time that a body that the client asks the server about is held back.
+    pub(crate) expects: Option<Duration>,
+}
+
+/// The number of times that a request is sent before its connections are too short-lived.
+const ATTEMPTS: u32 = 3;
+
+/// Returns what can be sent once more, where the connection may have been closed by
+/// the server before it took notice.
+fn copy(request: &Request<Outgoing>) -> Option<http::request::Builder> {
+    let safe = matches!(
+        *request.method(),
+        Method::GET | Method::HEAD | Method::OPTIONS
+    );
+    if !safe || !request.body().is_end_stream() {
+        return None;
+    }
+    let mut builder = Request::builder()
+        .method(request.method().clone())
+        .uri(request.uri().clone())
+        .version(request.version());
+    if let Some(headers) = builder.headers_mut() {
+        headers.clone_from(request.headers());
+    }
+    // Among them is how the client wrote the names of the headers.
+    if let Some(extensions) = builder.extensions_mut() {
+        extensions.clone_from(request.extensions());
+    }
+    Some(builder)
+}
+
+/// A connection for a request, and whether it has carried one before.
+async fn connection(
+    session: &Session,
+    route: &Route,
+    via: &HeaderValue,
+    fresh: bool,
+) -> Result<(Connection, bool), Failure> {
+    let upstream = &session.core.upstream;
+    let Some(fixed) = &session.fixed else {
+        return match upstream.pool.http1(route).filter(|_| !fresh) {
+            Some(connection) => Ok((Connection::Http1(connection), true)),
+            None => Ok((upstream.connect(route, false, via).await?, false)),
+        };
+    };
+    if let Some(ready) = fixed.ready.lock().take() {
+        return Ok((ready?, false));
+    }
+    match fixed.http2 {
+        true => shared(session, fixed, fresh).await,
+        false => match upstream.pool.http1(route).filter(|_| !fresh) {
+            Some(connection) => Ok((Connection::Http1(connection), true)),
+            None => Ok((upstream.connect(route, false, via).await?, false)),
+        },
+    }
+}
+
+/// For a client that speaks HTTP/2: the one connection for all, or, if the
+/// server does not speak it, one for this request. Who waits for another's
+/// connection is told that it failed: trying in turn would add all that up.
+async fn shared(
+    session: &Session,
+    fixed: &FixedOrigin,
+    fresh: bool,
+) -> Result<(Connection, bool), Failure> {
+    let pool = &session.core.upstream.pool;
+    let route = &*fixed.route;
+    let came = Instant::now();
+    if !fresh && let Some(connection) = pool.for_http2(route) {
+        return Ok((connection, true));
+    }
+    let may_be_shared = || pool.speaks_http2(route) != Some(false);
+    if may_be_shared() {
+        let mut failed = fixed.dialling.lock().await;
+        if let Some(connection) = pool.http2(route) {
+            return Ok((Connection::Http2(connection), true));
+        }
+        if let Some((at, failure)) = &*failed
+            && came <= *at
+        {
+            return Err(failure.clone());
+        }
+        if may_be_shared() {
+            let dialled = dial(session, fixed).await;
+            if let Err(failure) = &dialled {
+                *failed = Some((Instant::now(), failure.clone()));
+            }
+            return Ok((dialled?, false));
+        }
+    }
+    Ok((dial(session, fixed).await?, false))
+}
+
+/// A new connection for a client that speaks HTTP/2; for all, if it speaks that.
+async fn dial(session: &Session, fixed: &FixedOrigin) -> Result<Connection, Failure> {
+    let upstream = &session.core.upstream;
+    let connection = upstream.connect(&fixed.route, true, &fixed.via).await?;
+    if let Connection::Http2(sender) = &connection {
+        upstream.pool.share(&fixed.route, sender.clone());
+    }
+    Ok(connection)
+}
+
+/// Has interim answers to a request passed on, and its body held back until the
+/// server says that it wants it.
+fn listen(
+    request: &mut Request<Outgoing>,
+    expects: Option<Duration>,
+    teller: Option<&InterimSender>,
+) -> Option<BodyGate> {
+    let gate = expects.map(|patience| request.body_mut().hold(patience));
+    let (opened, teller) = (gate.clone(), teller.cloned());
+    hyper::ext::on_informational(request, move |said| match said.status() {
+        // The client is told when its body is asked for.
+        StatusCode::CONTINUE => opened.iter().for_each(BodyGate::open),
+        status => {
+            if let Some(teller) = &teller {
+                teller.say(status, said.headers());
+            }
+        }
+    });
+    gate
+}
+
+/// Sends the request, once more if the connection turned out to be closed.
+pub(crate) async fn send(
+    session: &Arc<Session>,
+    route: &Arc<Route>,
+    prepared: Prepared,
+    moving: &AtomicBool,
+    teller: Option<&InterimSender>,
+) -> Result<(Response<Incoming>, Option<Lease>), Failure> {
+    let Prepared {
+        mut request,
+        via,
+        expects,
+        ..
+    } = prepared;
+    let mut attempts = 0;
+    loop {
+        let (connection, used) = connection(session, route, &via, attempts > 0).await?;
+        let once_more = if used { copy(&request) } else { None };
+        let end = connection.end();
+        let sent = match connection {
+            Connection::Http1(connection) => {
+                match route.forwarder() {
+                    Some(proxy) => for_forwarder(&mut request, route, proxy),
+                    None => for_http1(&mut request),
+                }
+                let gate = listen(&mut request, expects, teller);
+                one_at_a_time(session, route, connection, request, gate, moving).await
+            }
+            Connection::Http2(mut connection) => {
+                for_http2(&mut request, route);
+                let sending = connection.sender.try_send_request(request);
+                let sent = patiently(sending, session.core.limits.answer, moving).await;
+                sent.map(|sent| sent.map(|response| (response, None)))
+            }
+        };
+        let unsent = match sent? {
+            Ok(answered) => return Ok(answered),
+            Err(unsent) => unsent,
+        };
+        attempts += 1;
+        request = match (unsent.request, once_more) {
+            (Some(request), _) if used && attempts < ATTEMPTS => *request,
+            (None, Some(again)) if attempts < ATTEMPTS => again
+                .body(Outgoing::empty())
+                .map_err(|error| Failure::Request(format!("{error}.")))?,
+            _ => return Err(broke_off(route, unsent.error, &end)),
+        };
+    }
+}
+
+/// That there is no answer, told of whom the request was sent to.
+fn broke_off(route: &Route, error: hyper::Error, end: &ConnectionEnd) -> Failure {
+    match (route.forwarder(), end.alert()) {
+        (Some(proxy), _) => relay::broke(&error, proxy),
+        (None, Some(alert)) => ended_by(alert),
+        (None, None) => closed(error),
+    }
+}
+
+/// A request that was not answered; itself, if it was not sent.
+struct Unsent {
+    request: Option<Box<Request<Outgoing>>>,
+    error: hyper::Error,
+}
+
+impl From<TrySendError<Request<Outgoing>>> for Unsent {
+    fn from(mut error: TrySendError<Request<Outgoing>>) -> Self {
+        Unsent {
+            request: error.take_message().map(Box::new),
+            error: error.into_error(),
+        }
+    }
+}
+
+type Sent<T> = Result<Result<T, Unsent>, Failure>;
+
+async fn one_at_a_time(
+    session: &Session,
+    route: &Arc<Route>,
+    mut connection: Http1,
+    request: Request<Outgoing>,
+    gate: Option<BodyGate>,
+    moving: &AtomicBool,
+) -> Sent<(Response<Incoming>, Option<Lease>)> {
+    let sending = connection.sender.try_send_request(request);
+    let sent = patiently(sending, session.core.limits.answer, moving).await?;
+    Ok(sent.map(|response| {
+        let lease = Lease {
+            pool: session.core.upstream.pool.clone(),
+            route: route.clone(),
+            connection,
+            withheld: gate.and_then(BodyGate::answered),
+            cut: lasts_until_the_end(&response).then(|| cut(session, route)),
+        };
+        (response, Some(lease))
+    }))
+}
+
+/// Returns whether only the end of the connection ends a response (RFC 9112, section 6.3).
+fn lasts_until_the_end(response: &Response<Incoming>) -> bool {
+    let headers = response.headers();
+    !response.body().is_end_stream()
+        && !headers.contains_key(CONTENT_LENGTH)
+        && !headers.contains_key(TRANSFER_ENCODING)
+}
+
+/// Notes that a server ended its response, and TLS, without `close_notify`.
+fn cut(session: &Session, route: &Route) -> Box<dyn FnOnce() + Send + Sync> {
+    let (core, host) = (session.core.clone(), route.target.to_string());
+    let client = session.client;
+    Box::new(move || {
+        core.stats.unannounced.inc();
+        tracing::warn!(
+            %client,
+            host,
+            "the server ended its response without close_notify: the response was passed on, and \
+             may be incomplete"
+        );
+    })
+}
+
+/// Waits for an answer. As long as the request's body moves, it is not late.
+async fn patiently(
+    sending: impl Future<Output = Result<Response<Incoming>, TrySendError<Request<Outgoing>>>>,
+    patience: Duration,
+    moving: &AtomicBool,
+) -> Sent<Response<Incoming>> {
+    let mut sending = std::pin::pin!(sending);
+    loop {
+        match tokio::time::timeout(patience, sending.as_mut()).await {
+            Ok(sent) => return Ok(sent.map_err(Unsent::from)),
+            Err(_) if moving.swap(false, Ordering::Relaxed) => {}
+            Err(_) => return Err(Failure::Timeout(Step::Answer, patience)),
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Rows of values from CSV and JSON files.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use crate::random::Random;
+
+/// A file with rows of values, and the row that an iteration gets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DataOptions {
+    /// CSV with a line of names, a JSON array of objects (`.json`), or an object on each
+    /// line (`.jsonl`).
+    pub file: String,
+    /// The order in which rows are taken.
+    pub order: RowOrder,
+    /// The users that share the order.
+    pub scope: RowScope,
+}
+
+/// The order in which rows are taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RowOrder {
+    /// One after the other, and from the first again.
+    #[default]
+    Turn,
+    /// By chance.
+    Random,
+}
+
+/// The users that share the order of rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RowScope {
+    /// All: an iteration gets the row after that of the iteration before it, whichever
+    /// user made that.
+    #[default]
+    Shared,
+    /// Each user goes through all rows by itself.
+    User,
+    /// Each user keeps one row for as long as it lives.
+    Fixed,
+}
+
+/// In a plan `file.csv`, or a map.
+impl<'de> Deserialize<'de> for DataOptions {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Keys {
+            file: String,
+            #[serde(default)]
+            order: RowOrder,
+            #[serde(default)]
+            scope: RowScope,
+        }
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = DataOptions;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a file, or a map with `file`")
+            }
+
+            fn visit_str<E: de::Error>(self, file: &str) -> Result<Self::Value, E> {
+                Ok(DataOptions {
+                    file: file.to_owned(),
+                    ..DataOptions::default()
+                })
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                let keys = Keys::deserialize(MapAccessDeserializer::new(map))?;
+                let Keys { file, order, scope } = keys;
+                Ok(DataOptions { file, order, scope })
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+/// The rows of a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Table {
+    pub(super) columns: Vec<String>,
+    pub(super) rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// Reads a file; its name says what it is.
+    ///
+    /// # Errors
+    /// In words: it cannot be read, or has no rows.
+    pub(super) fn read(file: &str) -> Result<Self, String> {
+        let content = std::fs::read_to_string(file)
+            .map_err(|error| format!("the file `{file}` cannot be read: {error}"))?;
+        let extension = Path::new(file).extension().unwrap_or_default();
+        let table = match extension.to_string_lossy().as_ref() {
+            "json" => Self::json(&content),
+            "jsonl" | "ndjson" => Self::json_lines(&content),
+            _ => Self::csv(&content),
+        };
+        let table = table.map_err(|why| format!("the file `{file}`: {why}"))?;
+        match table.rows.is_empty() {
+            true => Err(format!("the file `{file}` has no rows")),
+            false => Ok(table),
+        }
+    }
+
+    fn csv(content: &str) -> Result<Self, String> {
+        let mut records = csv_records(content.strip_prefix('\u{feff}').unwrap_or(content))?;
+        if records.is_empty() {
+            return Err("there is no line of names".to_owned());
+        }
+        let (_, columns) = records.remove(0);
+        for (line, record) in &records {
+            if record.len() != columns.len() {
+                let (found, expected) = (record.len(), columns.len());
+                return Err(format!(
+                    "line {line}: expected {expected} values, found {found}"
+                ));
+            }
+        }
+        let rows = records.into_iter().map(|(_, record)| record).collect();
+        Ok(Self { columns, rows })
+    }
+
+    fn json(content: &str) -> Result<Self, String> {
+        let rows: Vec<Value> = serde_json::from_str(content)
+            .map_err(|error| format!("not a JSON array of objects: {error}"))?;
+        Self::of_objects(rows)
+    }
+
+    fn json_lines(content: &str) -> Result<Self, String> {
+        let lines = content.lines().enumerate();
+        let lines = lines.filter(|(_, line)| !line.trim().is_empty());
+        let rows = lines.map(|(number, line)| {
+            serde_json::from_str(line).map_err(|error| format!("line {}: {error}", number + 1))
+        });
+        Self::of_objects(rows.collect::<Result<_, _>>()?)
+    }
+
+    fn of_objects(rows: Vec<Value>) -> Result<Self, String> {
+        let mut columns: Vec<String> = Vec::new();
+        let mut table = Vec::with_capacity(rows.len());
+        for (number, row) in rows.into_iter().enumerate() {
+            let Value::Object(row) = row else {
+                return Err(format!("row {} is not an object", number + 1));
+            };
+            if number == 0 {
+                columns = row.keys().cloned().collect();
+            }
+            let value = |column: &String| match row.get(column) {
+                Some(Value::String(text)) => Ok(text.clone()),
+                Some(other) => Ok(other.to_string()),
+                None => Err(format!("row {} has no `{column}`", number + 1)),
+            };
+            table.push(columns.iter().map(value).collect::<Result<_, _>>()?);
+        }
+        let rows = table;
+        Ok(Self { columns, rows })
+    }
+}
+
+/// The records of a CSV file (RFC 4180), each with the number of its line.
+fn csv_records(content: &str) -> Result<Vec<(usize, Vec<String>)>, String> {
+    let mut records = Vec::new();
+    let (mut record, mut field) = (Vec::new(), String::new());
+    let (mut line, mut begun, mut quoted) = (1, 1, false);
+    let mut letters = content.chars().peekable();
+    while let Some(letter) = letters.next() {
+        line += usize::from(letter == '\n');
+        match letter {
+            '"' if quoted && letters.peek() == Some(&'"') => field.extend(letters.next()),
+            '"' if quoted => quoted = false,
+            '"' if field.is_empty() => quoted = true,
+            ',' if !quoted => record.push(std::mem::take(&mut field)),
+            '\r' if !quoted && letters.peek() == Some(&'\n') => {}
+            '\n' if !quoted => {
+                record.push(std::mem::take(&mut field));
+                let whole = std::mem::take(&mut record);
+                // An empty line is no record.
+                if whole != [""] {
+                    records.push((begun, whole));
+                }
+                begun = line;
+            }
+            letter => field.push(letter),
+        }
+    }
+    if quoted {
+        return Err(format!("line {begun}: a quote is not closed"));
+    }
+    if !field.is_empty() || !record.is_empty() {
+        record.push(field);
+        records.push((begun, record));
+    }
+    Ok(records)
+}
+
+/// The rows of one file, as users take them.
+#[derive(Debug)]
+pub(super) struct Rows {
+    rows: Vec<Vec<String>>,
+    /// Columns that templates name, with the slot of each.
+    slots: Vec<(usize, usize)>,
+    order: RowOrder,
+    scope: RowScope,
+    next: AtomicU64,
+}
+
+impl Rows {
+    pub(super) fn new(table: Table, slots: Vec<(usize, usize)>, options: &DataOptions) -> Self {
+        Self {
+            rows: table.rows,
+            slots,
+            order: options.order,
+            scope: options.scope,
+            next: AtomicU64::new(0),
+        }
+    }
+
+    /// The place of a user that has not taken a row yet.
+    pub(super) fn place(&self, user: u64, random: &mut Random) -> u64 {
+        match (self.scope, self.order) {
+            (RowScope::Fixed, RowOrder::Turn) => user,
+            (RowScope::Fixed, RowOrder::Random) => random.next(),
+            _ => 0,
+        }
+    }
+
+    /// The values of the row for an iteration, each with its slot; `place` is the user's.
+    pub(super) fn take<'r>(
+        &'r self,
+        place: &mut u64,
+        random: &mut Random,
+    ) -> impl Iterator<Item = (usize, &'r str)> + use<'r> {
+        let number = match (self.scope, self.order) {
+            (RowScope::Fixed, _) => *place,
+            (RowScope::Shared, RowOrder::Turn) => self.next.fetch_add(1, Relaxed),
+            (RowScope::User, RowOrder::Turn) => {
+                *place += 1;
+                *place - 1
+            }
+            (_, RowOrder::Random) => random.next(),
+        };
+        let row = &self.rows[(number % self.rows.len() as u64) as usize];
+        let values = self.slots.iter();
+        values.map(|(column, slot)| (*slot, row[*column].as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn csv_has_quotes_and_line_breaks() {
+        let table =
+            Table::csv("name,\"full name\"\r\na,\"A, \"\"the\"\"\nfirst\"\n\nb,\n").unwrap();
+        assert_eq!(table.columns, ["name", "full name"]);
+        assert_eq!(table.rows, [["a", "A, \"the\"\nfirst"], ["b", ""]]);
+        let wrong = |content: &str| Table::csv(content).unwrap_err();
+        assert_eq!(wrong("a,b\n1,2\n3\n"), "line 3: expected 2 values, found 1");
+        assert_eq!(wrong("a\n\"1\n"), "line 2: a quote is not closed");
+    }
+
+    #[test]
+    fn json_has_objects_of_one_kind() {
+        let expected = Table {
+            columns: vec!["id".into(), "tags".into()],
+            rows: vec![
+                vec!["1".into(), "[\"x\"]".into()],
+                vec!["two".into(), "null".into()],
+            ],
+        };
+        let array = r#"[{"id": 1, "tags": ["x"]}, {"tags": null, "id": "two"}]"#;
+        assert_eq!(Table::json(array).unwrap(), expected);
+        let lines = "{\"id\": 1, \"tags\": [\"x\"]}\n\n{\"tags\": null, \"id\": \"two\"}\n";
+        assert_eq!(Table::json_lines(lines).unwrap(), expected);
+        assert_eq!(Table::json("[1]").unwrap_err(), "row 1 is not an object");
+        let short = r#"[{"id": 1}, {}]"#;
+        assert_eq!(Table::json(short).unwrap_err(), "row 2 has no `id`");
+    }
+
+    /// The rows that two users get, in turn.
+    fn taken(order: RowOrder, scope: RowScope) -> Vec<String> {
+        let table = Table::csv("n\na\nb\nc\n").unwrap();
+        let options = DataOptions {
+            order,
+            scope,
+            ..DataOptions::default()
+        };
+        let rows = Rows::new(table, vec![(0, 5)], &options);
+        let mut random = Random::new(1, 1);
+        let mut places = [0, 1].map(|user| rows.place(user, &mut random));
+        let mut taken = Vec::new();
+        for turn in 0..8 {
+            let mut row = rows.take(&mut places[turn % 2], &mut random);
+            let (slot, value) = row.next().unwrap();
+            assert_eq!(slot, 5);
+            taken.push(value.to_owned());
+        }
+        taken
+    }
+
+    #[test]
+    fn rows_are_taken_as_it_is_said() {
+        let turn = |scope| taken(RowOrder::Turn, scope).concat();
+        assert_eq!(turn(RowScope::Shared), "abcabcab");
+        assert_eq!(turn(RowScope::User), "aabbccaa");
+        assert_eq!(turn(RowScope::Fixed), "abababab");
+        let random = taken(RowOrder::Random, RowScope::Shared);
+        assert!(
+            ["a", "b", "c"]
+                .iter()
+                .all(|row| random.contains(&(*row).to_owned())),
+            "{random:?}"
+        );
+        let fixed = taken(RowOrder::Random, RowScope::Fixed);
+        assert!(
+            fixed
+                .iter()
+                .skip(2)
+                .zip(&fixed)
+                .all(|(one, two)| one == two),
+            "{fixed:?}"
+        );
+    }
+}

@@ -1,0 +1,157 @@
+//! Files of requests in vegeta's two formats.
+
+use base64_simd::STANDARD;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+use super::files;
+
+/// One request of a file.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) method: String,
+    pub(super) url: String,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) body: Option<Vec<u8>>,
+}
+
+/// Reads a file: a JSON object on each line, or `METHOD URL` with its headers and `@body`.
+///
+/// # Errors
+/// In words, with the line.
+pub(super) fn read(content: &str) -> Result<Vec<Target>, String> {
+    let targets = match content.trim_start().starts_with('{') {
+        true => json(content),
+        false => http(content),
+    }?;
+    match targets.is_empty() {
+        true => Err("there is no request in it".to_owned()),
+        false => Ok(targets),
+    }
+}
+
+/// vegeta's `-format=http`.
+fn http(content: &str) -> Result<Vec<Target>, String> {
+    let mut targets: Vec<Target> = Vec::new();
+    for (number, line) in content.lines().enumerate() {
+        let line = line.trim();
+        let wrong = |why: String| format!("line {}: {why}", number + 1);
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        if let Some((method, url)) = request_line(line) {
+            targets.push(Target {
+                method: method.to_owned(),
+                url: url.to_owned(),
+                ..Target::default()
+            });
+            continue;
+        }
+        let Some(target) = targets.last_mut() else {
+            return Err(wrong(format!("expected METHOD URL, found `{line}`")));
+        };
+        if let Some(body) = files::bytes(line).map_err(wrong)? {
+            target.body = Some(body);
+            continue;
+        }
+        match line.split_once(':') {
+            Some((name, value)) => {
+                let header = (name.trim().to_owned(), value.trim().to_owned());
+                target.headers.push(header);
+            }
+            None => return Err(wrong(format!("expected `Name: value`, found `{line}`"))),
+        }
+    }
+    Ok(targets)
+}
+
+fn request_line(line: &str) -> Option<(&str, &str)> {
+    let (method, url) = line.split_once([' ', '\t'])?;
+    let is_method = method.bytes().all(|byte| byte.is_ascii_uppercase());
+    is_method.then_some((method, url.trim()))
+}
+
+/// vegeta's `-format=json`.
+fn json(content: &str) -> Result<Vec<Target>, String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Line {
+        method: String,
+        url: String,
+        #[serde(default)]
+        body: Option<String>,
+        #[serde(default)]
+        header: BTreeMap<String, Vec<String>>,
+    }
+    let mut targets = Vec::new();
+    for (number, text) in content.lines().enumerate() {
+        if text.trim().is_empty() {
+            continue;
+        }
+        let wrong = |why: String| format!("line {}: {why}", number + 1);
+        let line: Line = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        let body = line
+            .body
+            .map(|body| STANDARD.decode_to_vec(body))
+            .transpose();
+        let headers = line.header.into_iter();
+        let headers = headers
+            .flat_map(|(name, values)| values.into_iter().map(move |value| (name.clone(), value)));
+        targets.push(Target {
+            method: line.method,
+            url: line.url,
+            headers: headers.collect(),
+            body: body.map_err(|_| wrong("`body` is not base64".to_owned()))?,
+        });
+    }
+    Ok(targets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_formats_say_the_same() {
+        let directory = tempfile::tempdir().unwrap();
+        let body = directory.path().join("body");
+        std::fs::write(&body, b"{{}\0").unwrap();
+        let text = format!(
+            "# a comment\nGET http://a/x?y=1\nX-One: 1\nX-One: a:b\n\nPOST http://a/z\n@{}\nDELETE http://b/\n",
+            body.display()
+        );
+        let lines = "{\"method\":\"GET\",\"url\":\"http://a/x?y=1\",\"header\":{\"X-One\":[\"1\",\"a:b\"]}}\n\
+                     {\"method\":\"POST\",\"url\":\"http://a/z\",\"body\":\"e3t9AA==\"}\n\
+                     {\"method\":\"DELETE\",\"url\":\"http://b/\"}\n";
+        let targets = read(&text).unwrap();
+        assert_eq!(targets, read(lines).unwrap());
+        assert_eq!(targets.len(), 3);
+        assert_eq!(targets[1].body.as_deref(), Some(&b"{{}\0"[..]));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line() {
+        for (content, why) in [
+            ("", "there is no request in it"),
+            (
+                "X-One: 1\n",
+                "line 1: expected METHOD URL, found `X-One: 1`",
+            ),
+            (
+                "GET http://a/\nnonsense\n",
+                "line 2: expected `Name: value`, found `nonsense`",
+            ),
+            (
+                "{\"method\":\"GET\",\"url\":\"http://a/\",\"body\":\"%\"}\n",
+                "line 1: `body` is not base64",
+            ),
+        ] {
+            assert_eq!(read(content).unwrap_err(), why, "{content}");
+        }
+        let missing = read("POST http://a/\n@/no/such/file\n").unwrap_err();
+        assert!(
+            missing.starts_with("line 2: the file `/no/such/file` cannot be read"),
+            "{missing}"
+        );
+    }
+}

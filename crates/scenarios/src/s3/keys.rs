@@ -1,0 +1,174 @@
+//! The keys that requests are signed with.
+
+use lucarne_load::PrepareError;
+use rusty_s3::Credentials;
+
+use super::options::S3Options;
+use super::store::wrong;
+
+/// The variables of the environment with a key, its secret and its token.
+const ENVIRONMENT: [&str; 3] = [
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+];
+
+/// The keys of each store that the options or the environment give; none if they are to be
+/// found elsewhere.
+///
+/// # Errors
+/// A part of them is missing, or there are too many or too few.
+pub(super) fn given(
+    options: &S3Options,
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> Result<Vec<Credentials>, PrepareError> {
+    let stores = options.endpoint.len();
+    let lists = [
+        (&options.access_key, "access-key"),
+        (&options.secret_key, "secret-key"),
+        (&options.session_token, "session-token"),
+    ];
+    let mut parts = Vec::with_capacity(lists.len());
+    for (values, flag) in lists {
+        parts.push(per_store(values, flag, stores)?);
+    }
+    let variable = |name: &str| environment(name).filter(|value| !value.is_empty());
+    let named = options
+        .profile
+        .as_ref()
+        .is_some_and(|name| !name.is_empty());
+    if parts.iter().all(Option::is_none) && (named || variable(ENVIRONMENT[0]).is_none()) {
+        return Ok(Vec::new());
+    }
+    let of_environment = parts[0].is_none();
+    let mut value = |part: usize| {
+        let given = parts[part].take();
+        given.or_else(|| Some(vec![variable(ENVIRONMENT[part])?; stores]))
+    };
+    let missing = |flag: &str, name: &str| {
+        wrong(format!(
+            "there is no key to sign with: give `--{flag}` or set {name}"
+        ))
+    };
+    let keys = value(0).ok_or_else(|| missing("access-key", ENVIRONMENT[0]))?;
+    let secrets = value(1).ok_or_else(|| missing("secret-key", ENVIRONMENT[1]))?;
+    // A token belongs to the key that it came with.
+    let tokens = match of_environment {
+        true => value(2),
+        false => parts[2].take(),
+    };
+    let pairs = keys.into_iter().zip(secrets).enumerate();
+    let signed = pairs.map(|(store, (key, secret))| match &tokens {
+        Some(tokens) => Credentials::new_with_token(key, secret, tokens[store].clone()),
+        None => Credentials::new(key, secret),
+    });
+    Ok(signed.collect())
+}
+
+/// One value for each store: one for all, or one each; `None` without any.
+fn per_store(
+    values: &[String],
+    flag: &str,
+    stores: usize,
+) -> Result<Option<Vec<String>>, PrepareError> {
+    match values {
+        [] => Ok(None),
+        // A plan's `${NAME:-}` gives an empty text.
+        [one] if one.is_empty() => Ok(None),
+        [one] => Ok(Some(vec![one.clone(); stores])),
+        many if many.len() == stores => Ok(Some(many.to_vec())),
+        many => Err(wrong(format!(
+            "`--{flag}` is given {} times for {stores} stores: once, or once for each",
+            many.len()
+        ))),
+    }
+}
+
+/// Finds keys where the stores of a log find them: in a profile, or from the service that
+/// gives this machine its role.
+///
+/// # Errors
+/// There are none.
+#[cfg(feature = "object-stores")]
+pub(super) async fn find(profile: Option<&str>) -> Result<Credentials, PrepareError> {
+    let found = lucarne_storage::object::aws_keys(profile).await;
+    let keys = found.map_err(|error| {
+        wrong(format!(
+            "there is no key to sign with: {error}: give `--access-key` and `--secret-key`, set \
+             AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a `--profile`"
+        ))
+    })?;
+    Ok(match keys.session_token {
+        Some(token) => Credentials::new_with_token(keys.access_key, keys.secret_key, token),
+        None => Credentials::new(keys.access_key, keys.secret_key),
+    })
+}
+
+/// The same, in a build without object stores.
+///
+/// # Errors
+/// Always: nothing is found.
+#[cfg(not(feature = "object-stores"))]
+pub(super) async fn find(_profile: Option<&str>) -> Result<Credentials, PrepareError> {
+    Err(wrong(
+        "there is no key to sign with: give `--access-key` and `--secret-key`, or set \
+         AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (this build has no profiles)",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(access: &[&str], secret: &[&str], token: &[&str]) -> S3Options {
+        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        S3Options {
+            endpoint: texts(&["http://a/", "http://b/"]),
+            access_key: texts(access),
+            secret_key: texts(secret),
+            session_token: texts(token),
+            ..S3Options::default()
+        }
+    }
+
+    /// Key, secret and token of each store; the environment has all three.
+    fn keys(options: &S3Options) -> Result<Vec<String>, PrepareError> {
+        let environment = |name: &str| Some(name.replace("AWS_", "").to_lowercase());
+        let keys = given(options, &environment)?;
+        let shown = keys
+            .iter()
+            .map(|it| format!("{} {} {:?}", it.key(), it.secret(), it.token()));
+        Ok(shown.collect())
+    }
+
+    #[test]
+    fn a_token_stays_with_its_key() {
+        let of_environment = "access_key_id secret_access_key Some(\"session_token\")";
+        assert_eq!(keys(&options(&[], &[], &[])).unwrap(), [of_environment; 2]);
+        assert_eq!(
+            keys(&options(&["a"], &["s"], &[])).unwrap(),
+            ["a s None"; 2]
+        );
+        assert_eq!(
+            keys(&options(&["a", "b"], &["s", "t"], &["x", "y"])).unwrap(),
+            ["a s Some(\"x\")", "b t Some(\"y\")"]
+        );
+        assert_eq!(
+            keys(&options(&["a"], &[""], &[])).unwrap(),
+            ["a secret_access_key None"; 2]
+        );
+        assert!(keys(&options(&["a"], &["s", "t", "u"], &[])).is_err());
+    }
+
+    #[test]
+    fn keys_are_found_elsewhere_only_if_none_are_given() {
+        let nothing = |_: &str| None;
+        assert!(given(&options(&[], &[], &[]), &nothing).unwrap().is_empty());
+        assert!(given(&options(&["a"], &[], &[]), &nothing).is_err());
+        let profile = S3Options {
+            profile: Some("ct".into()),
+            ..options(&[], &[], &[])
+        };
+        assert_eq!(keys(&profile).unwrap(), [""; 0]);
+    }
+}

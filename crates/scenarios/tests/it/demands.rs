@@ -1,0 +1,94 @@
+//! What must hold of a run although its plan does not say so.
+#![allow(clippy::unwrap_used)]
+
+use lucarne_load::Verdict;
+
+use crate::api::Api;
+use crate::rest_tls::{REST, run};
+
+/// A plan of these scenarios, each with its options, by one user for a tenth of a second.
+fn plan(scenarios: &[(&str, &str)], keys: &str, thresholds: &str) -> String {
+    let scenario = |(name, options): &(&str, &str)| {
+        let options = format!("{REST}{options}");
+        let options: String = options
+            .lines()
+            .map(|line| format!("      {line}\n"))
+            .collect();
+        format!(
+            "  {name}:\n    scenario: rest\n    executor: constant-vus\n    vus: 1\n    \
+             duration: 100ms\n{keys}    options:\n{options}"
+        )
+    };
+    let scenarios: String = scenarios.iter().map(scenario).collect();
+    format!("scenarios:\n{scenarios}{thresholds}")
+}
+
+fn crossed(outcome: &lucarne_load::Outcome) -> Vec<&str> {
+    let crossed = outcome.summary.thresholds.iter().filter(|it| !it.passed);
+    crossed.map(|it| it.metric.as_str()).collect()
+}
+
+#[test]
+fn a_plan_demands_what_flags_demand() {
+    let api = Api::start();
+    let wrong = ("one", "url: /list\nexpect: 201\n");
+    let outcome = run(&plan(&[wrong], "", ""), &api);
+    assert_eq!(outcome.verdict, Verdict::Crossed);
+    assert_eq!(crossed(&outcome), ["checks", "http_req_failed"]);
+    let outcome = run(&plan(&[("one", "url: /list\n")], "", ""), &api);
+    assert_eq!(
+        outcome.verdict,
+        Verdict::Passed,
+        "{:?}",
+        outcome.summary.thresholds
+    );
+    // One scenario of two is judged for itself.
+    let outcome = run(&plan(&[("good", "url: /list\n"), wrong], "", ""), &api);
+    assert_eq!(
+        crossed(&outcome),
+        ["checks{scenario:one}", "http_req_failed{scenario:one}"]
+    );
+}
+
+#[test]
+fn a_plan_may_say_something_else() {
+    let api = Api::start();
+    let scenarios = [
+        ("good", "url: /list\n"),
+        ("one", "url: /list\nexpect: 201\n"),
+    ];
+    for (thresholds, expected) in [
+        ("  checks: rate>=0\n  http_req_failed: rate<=1\n", &[][..]),
+        (
+            "  checks{scenario:one}: rate>=0\n  http_req_failed{scenario:good}: rate<=1\n",
+            &["http_req_failed{scenario:one}"],
+        ),
+        // Of one operation, that says nothing of the others.
+        (
+            "  checks{op:other}: rate>=0\n  http_req_failed: rate<=1\n",
+            &["checks{op:other}", "checks{scenario:one}"],
+        ),
+    ] {
+        let outcome = run(
+            &plan(&scenarios, "", &format!("thresholds:\n{thresholds}")),
+            &api,
+        );
+        assert_eq!(crossed(&outcome), expected, "{thresholds}");
+    }
+}
+
+/// No iteration comes to its end, because its think time is longer than the run.
+#[test]
+fn a_scenario_that_never_finishes_has_not_passed() {
+    let api = Api::start();
+    let slow = [("one", "url: /list\nthinkTime: 1h\n")];
+    let outcome = run(&plan(&slow, "    gracefulStop: 100ms\n", ""), &api);
+    assert_eq!(outcome.verdict, Verdict::Crossed);
+    assert_eq!(crossed(&outcome), ["iterations_finished{scenario:one}"]);
+    let told = &outcome.summary.errors[0].details[0];
+    assert!(told.ends_with(", in a pause"), "{told}");
+    // Nor if the plan does not mind.
+    let lax = "thresholds:\n  iterations_finished: rate>=0\n";
+    let outcome = run(&plan(&slow, "    gracefulStop: 100ms\n", lax), &api);
+    assert_eq!(outcome.verdict, Verdict::Crossed);
+}

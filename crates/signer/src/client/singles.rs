@@ -1,0 +1,125 @@
+//! The SCTs of single entries: requests that clients cause, as often as they like, by submitting a known
+//! certificate again. They share two connections, on which several are sent at once, and a bounded queue.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::PATIENCE;
+use super::line::Line;
+
+/// Connections for them.
+pub(super) const CONNECTIONS: usize = 2;
+
+/// Requests that are sent at once: few enough for a token that signs slowly.
+const TOGETHER: usize = 16;
+
+/// Requests that may wait; more are refused.
+pub(super) const MOST_WAITING: usize = 256;
+
+/// The reasons why there is no response.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NoResponse {
+    /// Too many wait already.
+    Busy,
+    /// None came in time.
+    Late,
+    /// The connection failed.
+    Failed(String),
+}
+
+type Response = Result<Vec<u8>, NoResponse>;
+
+struct Waiting {
+    frame: Vec<u8>,
+    response: oneshot::Sender<Response>,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Waiting>,
+    /// Tasks that send what waits.
+    sending: usize,
+}
+
+pub(super) struct Singles {
+    line: Line,
+    queue: Mutex<Queue>,
+}
+
+impl std::fmt::Debug for Singles {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Singles")
+    }
+}
+
+impl Singles {
+    pub(super) fn new(path: &Path) -> Self {
+        Self {
+            line: Line::new(path, CONNECTIONS),
+            queue: Mutex::default(),
+        }
+    }
+
+    /// Sends a frame, together with others, and returns the response.
+    pub(super) async fn ask(self: &Arc<Self>, frame: Vec<u8>) -> Response {
+        let (response, told) = oneshot::channel();
+        {
+            let mut queue = self.queue.lock();
+            if queue.waiting.len() >= MOST_WAITING {
+                return Err(NoResponse::Busy);
+            }
+            queue.waiting.push_back(Waiting { frame, response });
+            if queue.sending < CONNECTIONS {
+                queue.sending += 1;
+                // A task of its own: the callers whose requests it sends may leave.
+                tokio::spawn(self.clone().send_all());
+            }
+        }
+        match timeout(PATIENCE, told).await {
+            Ok(Ok(response)) => response,
+            _ => Err(NoResponse::Late),
+        }
+    }
+
+    async fn send_all(self: Arc<Self>) {
+        while let Some(batch) = self.next_batch() {
+            self.send(batch).await;
+        }
+    }
+
+    /// Takes the requests that have waited longest; `None`, and the task ends, if there are none.
+    fn next_batch(&self) -> Option<Vec<Waiting>> {
+        let mut queue = self.queue.lock();
+        // The callers of some have given up.
+        queue.waiting.retain(|it| !it.response.is_closed());
+        let together = queue.waiting.len().min(TOGETHER);
+        let batch: Vec<Waiting> = queue.waiting.drain(..together).collect();
+        if batch.is_empty() {
+            queue.sending -= 1;
+            return None;
+        }
+        Some(batch)
+    }
+
+    async fn send(&self, batch: Vec<Waiting>) {
+        let (frames, callers): (Vec<_>, Vec<_>) =
+            batch.into_iter().map(|it| (it.frame, it.response)).unzip();
+        let turn = self.line.turn().await;
+        let responses: Vec<Response> = match timeout(PATIENCE, turn.exchange(&frames)).await {
+            Ok(Ok(responses)) => responses.into_iter().map(Ok).collect(),
+            Ok(Err(error)) => frames
+                .iter()
+                .map(|_| Err(NoResponse::Failed(error.to_string())))
+                .collect(),
+            Err(_) => frames.iter().map(|_| Err(NoResponse::Late)).collect(),
+        };
+        for (caller, response) in callers.into_iter().zip(responses) {
+            let _ = caller.send(response);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Reading a file of a log, whatever is in its place.
+//!
+//! Everything that a log writes is bounded. A longer file is not read at all, and a FIFO or a
+//! device is not waited for.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+use bytes::Bytes;
+use rustix::fs::OFlags;
+
+/// A data tile of 256 precertificates, each as long as the longest body (2 MiB) in base64 allows.
+/// Every one of them is in the tile twice.
+const DATA_TILE_BYTES: u64 = 768 << 20;
+
+/// More than the 8192 bytes of a hash tile, so that its reader reports the length.
+const HASH_TILE_BYTES: u64 = 64 << 10;
+
+/// The longest certificate that the length in a data tile can express.
+const ISSUER_BYTES: u64 = 16 << 20;
+
+/// A checkpoint with cosignatures, or `log.v3.json`.
+const NOTE_BYTES: u64 = 1 << 20;
+
+/// Everything else that a log keeps.
+const OTHER_BYTES: u64 = 1 << 30;
+
+/// Returns the most bytes that the file at this path of a log has.
+pub fn max_file_bytes(path: &str) -> u64 {
+    match path.split_once('/') {
+        Some(("tile", rest)) if rest.starts_with("data/") || rest.starts_with("names/") => {
+            DATA_TILE_BYTES
+        }
+        Some(("tile", _)) => HASH_TILE_BYTES,
+        Some(("issuer", _)) => ISSUER_BYTES,
+        None => NOTE_BYTES,
+        Some(_) => OTHER_BYTES,
+    }
+}
+
+/// Reads the file at `path` below a directory; `None` if there is none. For programs beside the
+/// log's process.
+///
+/// # Errors
+/// If it is not a file, is too long, or cannot be read.
+pub fn read_file(directory: &Path, path: &str) -> io::Result<Option<Bytes>> {
+    let open = File::options()
+        .read(true)
+        .custom_flags(OFlags::NONBLOCK.bits() as i32)
+        .open(directory.join(path));
+    match open {
+        Ok(mut file) => read(&mut file, path).map(Some),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads an open file that is at this path of a log. It must have been opened without blocking.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidData`] for anything that no log has written there.
+pub(crate) fn read(file: &mut File, path: &str) -> io::Result<Bytes> {
+    let metadata = file.metadata()?;
+    let kind = metadata.file_type();
+    let (length, max) = (metadata.len(), max_file_bytes(path));
+    let problem = match () {
+        () if kind.is_file() => check_length(length, max).err(),
+        () if kind.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+        () if kind.is_fifo() => Some("is a FIFO; expected a file".to_owned()),
+        () if kind.is_socket() => Some("is a socket; expected a file".to_owned()),
+        () => Some("is a device; expected a file".to_owned()),
+    };
+    if let Some(problem) = problem {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+    }
+    let mut bytes = Vec::with_capacity(length as usize + 1);
+    file.take(length + 1).read_to_end(&mut bytes)?;
+    Ok(bytes.into())
+}
+
+/// Checks the length of a file before it is read.
+///
+/// # Errors
+/// In words, if no file of a log there is as long.
+pub(crate) fn check_length(length: u64, max: u64) -> Result<(), String> {
+    match length <= max {
+        true => Ok(()),
+        false => Err(format!("has {length} bytes; expected at most {max}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_files_of_a_possible_length_are_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |path: &str| directory.path().join(path);
+        std::fs::create_dir_all(at("tile/data")).unwrap();
+        std::fs::create_dir_all(at("tile/0")).unwrap();
+        let read = |path| read_file(directory.path(), path);
+        assert_eq!(read("tile/0/000").unwrap(), None);
+        std::fs::write(at("tile/0/000"), [7; 64]).unwrap();
+        assert_eq!(read("tile/0/000").unwrap().unwrap(), [7; 64][..]);
+        for (path, length) in [("tile/0/000", 1 << 16), ("tile/data/000", 3 << 30)] {
+            let sparse = File::create(at(path)).unwrap();
+            sparse.set_len(length + 1).unwrap();
+            let error = read(path).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+            assert!(error.to_string().contains("expected at most"), "{error}");
+        }
+        let fifo = at("tile/data/001");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &fifo,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RWXU,
+            0,
+        )
+        .unwrap();
+        let error = read("tile/data/001").unwrap_err().to_string();
+        assert_eq!(error, "is a FIFO; expected a file");
+        std::os::unix::fs::symlink("/dev/zero", at("tile/data/002")).unwrap();
+        let error = read("tile/data/002").unwrap_err().to_string();
+        assert_eq!(error, "is a device; expected a file");
+    }
+}

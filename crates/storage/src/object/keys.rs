@@ -1,0 +1,52 @@
+//! Keys of S3, found where the tools of AWS find them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::config::{RequestPolicy, S3, configuration};
+use super::http::Connector;
+use crate::AssetError;
+
+/// Keys that sign requests to S3. The secret parts are never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct AwsKeys {
+    /// The access key.
+    pub access_key: String,
+    /// The secret key.
+    pub secret_key: String,
+    /// The token of temporary keys.
+    pub session_token: Option<String>,
+}
+
+impl fmt::Debug for AwsKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AwsKeys({}, …)", self.access_key)
+    }
+}
+
+/// Finds keys as the stores of a log do: in `profile`, in the environment, in the default
+/// profile, or from the service that gives this machine its role.
+///
+/// # Errors
+/// There are none, or the profile is not there.
+pub async fn aws_keys(profile: Option<&str>) -> Result<AwsKeys, AssetError> {
+    let place = S3 {
+        bucket: "none".into(),
+        profile: profile.map(str::to_owned),
+        ..S3::default()
+    };
+    let policy = RequestPolicy::hasty();
+    let connector = Connector {
+        policy,
+        stats: Arc::default(),
+        accept_gzip: false,
+    };
+    let (client, _) = place.client(connector, policy.retry())?;
+    let keys = client.credentials().get_credential().await;
+    let keys = keys.map_err(|error| configuration(super::failure::detail(&error)))?;
+    Ok(AwsKeys {
+        access_key: keys.key_id.clone(),
+        secret_key: keys.secret_key.clone(),
+        session_token: keys.token.clone(),
+    })
+}

@@ -1,0 +1,144 @@
+//! A second look at what a sync reported as durable.
+//!
+//! ext4 converts freshly written blocks after the sync that the program waits for, in its own
+//! journal. If that journal is aborted at this moment, the sync succeeds, and the file has
+//! zeros after the next mount. So the journal of rounds only overwrites blocks that were
+//! written and synced before, and each round is read back from the disk before it is signed.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use rustix::fs::{StatVfsMountFlags, fstatvfs};
+
+/// Offset, length and address of a direct read are multiples of this. No file system that
+/// Linux mounts from a disk requires more.
+const ALIGNMENT: usize = 4096;
+
+/// Bytes that one call reads.
+const PIECE: usize = 128 << 10;
+
+/// Fails if the file system takes no writes any more.
+///
+/// A kernel makes a file system read-only after an error of its own. From Linux 6.15 on, ext4
+/// no longer shows that in the flags of the mount, but refuses every write: an empty write,
+/// which changes nothing, too.
+pub(super) fn still_writable(file: &File) -> io::Result<()> {
+    let flags = fstatvfs(file)?.f_flag;
+    if flags.contains(StatVfsMountFlags::RDONLY) {
+        return Err(ErrorKind::ReadOnlyFilesystem.into());
+    }
+    let mut file = file;
+    file.write(&[]).map(drop)
+}
+
+/// A file that is read past the page cache.
+pub(super) struct PastCache {
+    file: File,
+    buffer: Vec<u8>,
+}
+
+impl PastCache {
+    /// Opens the file; `None` if its file system has no direct reads.
+    pub(super) fn open(path: &Path) -> Option<Self> {
+        Some(Self {
+            file: open_directly(path)?,
+            buffer: vec![0; PIECE + ALIGNMENT],
+        })
+    }
+
+    /// Returns whether the disk has these parts, one after the other, from `offset` on; `None`
+    /// if the file system has no direct reads.
+    pub(super) fn has(&mut self, offset: u64, parts: [&[u8]; 2]) -> io::Result<Option<bool>> {
+        let second = offset + parts[0].len() as u64;
+        let end = second + parts[1].len() as u64;
+        let aligned = self.buffer.as_ptr().align_offset(ALIGNMENT);
+        let piece = &mut self.buffer[aligned..][..PIECE];
+        let mut at = offset - offset % ALIGNMENT as u64;
+        while at < end {
+            let read = match self.file.read_at(piece, at) {
+                Ok(read) => &piece[..read],
+                Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+                Err(e) if e.kind() == ErrorKind::InvalidInput => return Ok(None),
+                Err(e) => return Err(e),
+            };
+            let agree = agrees(read, at, parts[0], offset) && agrees(read, at, parts[1], second);
+            if read.is_empty() || !agree {
+                return Ok(Some(false));
+            }
+            at += read.len() as u64;
+        }
+        Ok(Some(true))
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn open_directly(path: &Path) -> Option<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let direct = rustix::fs::OFlags::DIRECT.bits() as i32;
+    let mut options = File::options();
+    options.read(true).custom_flags(direct).open(path).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_directly(_path: &Path) -> Option<File> {
+    None
+}
+
+/// Returns whether bytes that were `read` at `at` agree with a part that begins at `start`, as
+/// far as both cover the same bytes.
+fn agrees(read: &[u8], at: u64, part: &[u8], start: u64) -> bool {
+    let from = at.max(start);
+    let to = (at + read.len() as u64).min(start + part.len() as u64);
+    let within = |begin: u64| (from - begin) as usize..(to - begin) as usize;
+    from >= to || read[within(at)] == part[within(start)]
+}
+
+#[cfg(test)]
+mod tests {
+    use lucarne_testkit::SmallDisk;
+
+    use super::*;
+
+    /// Linux shows it in the mount's flags only before 6.15.
+    #[test]
+    fn an_ext4_that_has_met_an_error_is_not_writable() {
+        let test = "an_ext4_that_has_met_an_error_is_not_writable";
+        let Some(disk) = SmallDisk::ext4_inside(test, 8) else {
+            return;
+        };
+        let mut file = File::create_new(disk.path().join("segment")).unwrap();
+        file.write_all(b"before").unwrap();
+        file.sync_all().unwrap();
+        still_writable(&file).unwrap();
+        disk.meet_error();
+        let error = still_writable(&file).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ReadOnlyFilesystem);
+    }
+
+    #[test]
+    fn a_record_anywhere_is_compared_byte_for_byte() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("segment");
+        let parts = [vec![1; 56], vec![2; 300_000]];
+        for offset in [40, 4096, 130_000, 262_000] {
+            let mut bytes = vec![0; offset];
+            bytes.extend(parts.concat());
+            bytes.resize(bytes.len().next_multiple_of(ALIGNMENT) + ALIGNMENT, 0);
+            let has = |bytes: &[u8]| {
+                std::fs::write(&path, bytes).unwrap();
+                let mut past = PastCache::open(&path).expect("a disk with direct reads");
+                past.has(offset as u64, [&parts[0], &parts[1]]).unwrap()
+            };
+            assert_eq!(has(&bytes), Some(true));
+            let last = offset + 56 + 300_000 - 1;
+            for at in [offset, offset + 55, offset + 56, last - 131_072, last] {
+                let mut wrong = bytes.clone();
+                wrong[at] ^= 1;
+                assert_eq!(has(&wrong), Some(false), "byte {at}, record at {offset}");
+            }
+            assert_eq!(has(&bytes[..last]), Some(false), "record at {offset}");
+        }
+    }
+}

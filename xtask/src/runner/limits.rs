@@ -1,0 +1,18 @@
+//! The time that a test may take.
+
+use std::time::Duration;
+
+/// A test hangs if it takes longer, unless [`LONG`] has it.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Tests that take long on a quiet machine, with their limits in seconds.
+const LONG: &[(&str, u64)] = &[
+    ("bad_disk::init_can_be_killed_at_any_moment", 400),
+    ("infrastructure::every_breakage_is_called_by_its_name", 400),
+];
+
+/// The time after which a test counts as hung.
+pub(super) fn limit(test: &str) -> Duration {
+    let long = LONG.iter().find(|(name, _)| *name == test);
+    long.map_or(LIMIT, |(_, seconds)| Duration::from_secs(*seconds))
+}
