@@ -68,7 +68,7 @@ fn permitted(more: &[&str]) -> Result<(), String> {
 }
 
 /// Runs `test` where these names, and no others, lead to loopback. False
-/// outside, once it has passed inside or is skipped (see [`enter`]).
+/// outside, once it has passed inside or is skipped.
 ///
 /// # Panics
 /// If it has not passed.
