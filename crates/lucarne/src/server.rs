@@ -348,6 +348,7 @@ fn first_signals(config: &Config) -> Result<Signals> {
 ///
 /// # Errors
 /// If the process may have too few files open.
+#[cfg(feature = "load")]
 pub(crate) fn fit_connections(config: &mut Config) -> Result<()> {
     if let Some((_, most)) = most_connections(config)? {
         let connections = &mut config.http.connections;

@@ -49,6 +49,7 @@ pub use server::TlsFiles;
 pub(crate) use signer::SignerConfig;
 pub use tesseract::Ignored;
 pub use values::Listen;
+#[cfg(any(feature = "load", feature = "proxy"))]
 pub(crate) use values::listen;
 pub(crate) use values::rfc3339;
 

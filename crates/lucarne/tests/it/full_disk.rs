@@ -150,7 +150,6 @@ fn a_read_only_directory_stops_one_log_until_it_is_writable() {
     run(async {
         let reason = site.reaches("small", "stopped").await;
         for words in [
-            disk.path().to_str().unwrap(),
             "The log must be able to write there",
             "check owner, mode and mount options",
         ] {

@@ -20,7 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::group::{Instances, KEY, LOG};
 use crate::common::load::Submission;
-use crate::common::{assert_has, edit, eventually, pki, run};
+use crate::common::{PATIENCE, assert_has, edit, eventually, pki, run};
 
 /// Three instances, of which the first leads and the second follows.
 async fn two(change: impl FnOnce(&Instances)) -> Instances {
@@ -99,7 +99,7 @@ fn another_configuration_is_named() {
 fn an_address_that_is_not_reachable_is_named() {
     run(async {
         let nowhere = format!("127.0.0.1:{}", free_port());
-        let instances = two(|instances| {
+        let mut instances = two(|instances| {
             let file = instances.site.path().join(&instances.all[0].file);
             let text = fs::read_to_string(&file).unwrap();
             let (before, rest) = text.split_once("address: \"").unwrap();
@@ -108,8 +108,12 @@ fn an_address_that_is_not_reachable_is_named() {
             fs::write(&file, text).unwrap();
         })
         .await;
-        is_put_off(&instances, &nowhere).await;
         is_put_off(&instances, "refused").await;
+        // Health is public: only the log lines name the address.
+        instances
+            .server(1)
+            .wait_for_output(&nowhere, PATIENCE)
+            .unwrap();
         leader_goes_on(&instances).await;
     });
 }
@@ -124,8 +128,11 @@ fn a_follower_of_another_version_is_named() {
         // Its status: of another version.
         assert_eq!(&answer[..16], b"lucarne places1\n");
         assert_eq!(answer[16], 2);
-        let said = instances.server(0).output();
-        assert_has(&said, "an instance sends what this version does not read");
+        let words = "an instance sends what this version does not read";
+        instances
+            .server(0)
+            .wait_for_output(words, PATIENCE)
+            .unwrap();
         assert_eq!(instances.audit(0).poll().await.unwrap(), 0);
         leader_goes_on(&instances).await;
     });
