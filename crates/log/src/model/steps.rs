@@ -80,7 +80,8 @@ fn the_sequencer_does_what_the_model_does_under_the_same_names() {
     // Nothing else is written, whatever it is called.
     let writes = ["assets.", "lock."].map(|of| code.matches(&format!("log.{of}")).count());
     let reads = code.matches("log.assets.stats(").count()
-        + code.matches("log.assets.publishes_durably(").count();
+        + code.matches("log.assets.publishes_durably(").count()
+        + code.matches("log.assets.confirm_published(").count();
     assert_eq!(writes[0] - reads, 3, "stage, and two publications");
     assert_eq!(writes[1], 1, "one swap");
 }
