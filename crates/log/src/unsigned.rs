@@ -16,6 +16,7 @@ use lucarne_ct::{
     SignedEntryRef, TileLeafRef, Validator, Verification, tbs_without_poison,
     tbs_without_poison_for,
 };
+use lucarne_x509::der::{Reader, tag};
 use moka::sync::Cache;
 use parking_lot::Mutex;
 
@@ -332,6 +333,13 @@ pub(crate) fn is_near(one: &Fingerprint, other: &Fingerprint) -> bool {
     (1..=MAX_FLIPPED).contains(&flipped)
 }
 
+/// The identifier in an AlgorithmIdentifier.
+fn oid(algorithm: &[u8]) -> Option<&[u8]> {
+    let sequence = Reader::new(algorithm).any("AlgorithmIdentifier").ok()?;
+    let oid = sequence.reader().expect(tag::OID, "algorithm").ok()?;
+    Some(oid.value)
+}
+
 /// Compares the precertificate with the TBSCertificate that the tree has hashed, without
 /// verifying its signature.
 fn is_precertificate_right(leaf: &TileLeafRef<'_>, issuers: &Issuers) -> bool {
@@ -346,6 +354,12 @@ fn is_precertificate_right(leaf: &TileLeafRef<'_>, issuers: &Issuers) -> bool {
     let end = der.len() - precertificate.signature().len();
     let unused = end.checked_sub(1).and_then(|place| der.get(place));
     if unused.is_some_and(|unused| *unused != 0) {
+        return false;
+    }
+    // Other software accepts other encodings of the algorithm beside the signature (RFC 5280,
+    // section 4.1.1.2), and other parameters, but no other identifier.
+    let [outer, inner] = [precertificate.algorithm(), precertificate.tbs_algorithm()].map(oid);
+    if outer != inner {
         return false;
     }
     let mut fingerprints = leaf.fingerprints;
