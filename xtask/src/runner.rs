@@ -9,6 +9,7 @@ mod machine;
 mod report;
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::Mutex;
 use std::thread;
 
@@ -56,23 +57,29 @@ pub(crate) fn run(mut programs: Vec<Program>, filters: &[String]) -> Result<Repo
     }
     // A long test that starts last would be waited for.
     queue.sort_by_key(|test| std::cmp::Reverse(limits::limit(&test.name)));
+    let directory = tempfile::Builder::new().prefix("lucarne-run-").tempdir();
+    let directory = directory.context("creating the directory of the run")?;
     let before = Machine::now();
-    let failures = all(queue.into(), &mut report)?;
+    let failures = all(queue.into(), directory.path(), &mut report)?;
     for (test, first) in failures {
-        again(test, &first, &mut report)?;
+        again(test, &first, directory.path(), &mut report)?;
     }
     report.left_behind.extend(Machine::now().since(&before));
     Ok(report)
 }
 
-/// Runs the tests side by side. Returns those that failed.
-fn all(queue: VecDeque<Test>, report: &mut Report) -> Result<Vec<(Test, Attempt)>> {
+/// Runs the tests concurrently. Returns those that failed.
+fn all(
+    queue: VecDeque<Test>,
+    directory: &Path,
+    report: &mut Report,
+) -> Result<Vec<(Test, Attempt)>> {
     let total = queue.len();
     let (queue, failures) = (Mutex::new(queue), Mutex::new(Vec::new()));
     let shared = Mutex::new(report);
     let worker = || -> Result<()> {
         while let Some(test) = next(&queue) {
-            let attempt = attempt::run(&test, false)?;
+            let attempt = attempt::run(&test, directory, false)?;
             let (Ok(mut report), Ok(mut failures)) = (shared.lock(), failures.lock()) else {
                 break;
             };
@@ -111,10 +118,10 @@ fn threads() -> Result<usize> {
 }
 
 /// Runs a failed test again, alone, up to twice, and reports it as flaky or failed.
-fn again(test: Test, first: &Attempt, report: &mut Report) -> Result<()> {
+fn again(test: Test, first: &Attempt, directory: &Path, report: &mut Report) -> Result<()> {
     for _ in 0..RETRIES {
         println!("{test}: runs again, alone");
-        let attempt = attempt::run(&test, true)?;
+        let attempt = attempt::run(&test, directory, true)?;
         if matches!(attempt.outcome, Outcome::Passed | Outcome::Skipped(_)) {
             return report.flaky(&test, &first.output);
         }

@@ -2,11 +2,40 @@
 
 mod ocsp;
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use crate::{Authority, CaOptions, Chain, KeyPair, KeyType, LeafOptions, MintError, pem};
 
 pub use ocsp::{OcspResponse, OcspStatus};
+
+/// The environment variable with the directory of a run of tests. `cargo xtask test` sets
+/// it, and removes the directory after the last test.
+pub const RUN: &str = "LUCARNE_TEST_RUN";
+
+/// Returns a directory that `fill` has filled once for all tests of the run, or `None`
+/// outside a run.
+///
+/// # Panics
+/// If the directory cannot be created.
+#[allow(clippy::expect_used)]
+pub fn once_per_run(name: &str, fill: impl FnOnce(&Path)) -> Option<PathBuf> {
+    let run = PathBuf::from(std::env::var_os(RUN)?);
+    let path = run.join(name);
+    if !path.exists() {
+        let new = run.join(format!("{name}.{}", std::process::id()));
+        fs::create_dir(&new).expect("creating a directory for all tests");
+        fill(&new);
+        // Fails if another test was faster, whose directory is as good.
+        let _ = fs::rename(&new, &path);
+    }
+    Some(path)
+}
+
+/// Files of a PKI in the directory of a run.
+const AUTHORITIES: [&str; 4] = ["root.pem", "rsa.pem", "p256.pem", "p384.pem"];
+const LEAF_KEY: &str = "leaf-key.der";
 
 /// A root with three intermediates as the WebPKI has them, and one key that
 /// all leaves share.
@@ -49,14 +78,53 @@ impl Pki {
         })
     }
 
-    /// The one of this process, made on first use.
+    /// The PKI of this run of tests, else of this process, generated on first use.
     ///
     /// # Panics
-    /// If the cryptographic library fails.
+    /// If the cryptographic library fails, or a file of the run cannot be read.
     #[allow(clippy::expect_used)]
     pub fn shared() -> &'static Pki {
         static PKI: OnceLock<Pki> = OnceLock::new();
-        PKI.get_or_init(|| Pki::new().expect("minting a test PKI"))
+        let new = || Pki::new().expect("minting a test PKI");
+        PKI.get_or_init(
+            || match once_per_run("pki", |directory| new().write(directory)) {
+                Some(directory) => Pki::read(&directory),
+                None => new(),
+            },
+        )
+    }
+
+    #[allow(clippy::expect_used)]
+    fn write(&self, directory: &Path) {
+        let write = |name: &str, text: &[u8]| {
+            fs::write(directory.join(name), text).expect("writing the test PKI");
+        };
+        let authorities = [&self.root, &self.rsa, &self.p256, &self.p384];
+        for (name, authority) in AUTHORITIES.into_iter().zip(authorities) {
+            write(
+                name,
+                authority.to_pem().expect("a generated key").as_bytes(),
+            );
+        }
+        let key = self.leaf_key.to_pkcs8().expect("a generated key");
+        write(LEAF_KEY, &key);
+    }
+
+    #[allow(clippy::expect_used)]
+    fn read(directory: &Path) -> Self {
+        let read = |name: &str| fs::read(directory.join(name)).expect("reading the test PKI");
+        let [root, rsa, p256, p384] = AUTHORITIES.map(|name| {
+            let text = String::from_utf8(read(name)).expect("PEM is ASCII");
+            Authority::from_pem(&text).expect("the PEM of an authority")
+        });
+        let leaf_key = KeyPair::from_pkcs8(&read(LEAF_KEY)).expect("the key of the leaves");
+        Pki {
+            root,
+            rsa,
+            p256,
+            p384,
+            leaf_key: Arc::new(leaf_key),
+        }
     }
 
     /// Options of a leaf for this name with the shared key.

@@ -60,13 +60,15 @@ pub use tls::{tls_client, tls_server};
 pub use tracer::{Change, Plan, Recorded, Strike, Traced, tracing_is_permitted};
 pub use wait::{PATIENCE, block_until, eventually, in_time, until};
 
-/// A new directory that goes away with the value.
+/// Creates a directory that is removed with the value, or with the others of the run.
 ///
 /// # Panics
-/// If the system has no room for one.
+/// If it cannot be created.
 pub fn temp_dir() -> TempDir {
+    let run = std::env::var_os(lucarne_mint::testing::RUN);
+    let parent = run.map_or_else(std::env::temp_dir, std::path::PathBuf::from);
     tempfile::Builder::new()
         .prefix("lucarne-test-")
-        .tempdir()
+        .tempdir_in(parent)
         .unwrap_or_else(|error| panic!("cannot make a temporary directory: {error}"))
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{Read, Seek};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -52,9 +53,12 @@ impl fmt::Display for Outcome {
     }
 }
 
+/// The environment variable with a directory for what tests share and for what they leave.
+const RUN: &str = "LUCARNE_TEST_RUN";
+
 /// Runs the test to its end, or until its limit. With `backtrace`, a panic prints its
 /// frames; without, they would hide the message.
-pub(super) fn run(test: &Test, backtrace: bool) -> Result<Attempt> {
+pub(super) fn run(test: &Test, directory: &Path, backtrace: bool) -> Result<Attempt> {
     let mut output = tempfile::tempfile().context("creating a file for the output of tests")?;
     let mark = test.to_string();
     let mut command = test.program.command();
@@ -64,6 +68,7 @@ pub(super) fn run(test: &Test, backtrace: bool) -> Result<Attempt> {
         .env("RUST_TEST_THREADS", "2")
         .env("RUST_BACKTRACE", if backtrace { "1" } else { "0" })
         .env(MARK, &mark)
+        .env(RUN, directory)
         .stdin(Stdio::null())
         .stdout(copy(&output)?)
         .stderr(copy(&output)?);

@@ -98,7 +98,14 @@ fn of_three_instances_another_leads_once_the_leader_is_killed() {
             let (_, row) = page.split_once("<tr class=\"leads\">").unwrap();
             row.split("<tr").next().unwrap().to_owned()
         };
+        let two_follow = || {
+            eventually("two instances follow", async || {
+                let page = page.get("").await.unwrap().text();
+                page.matches("<td>follows<td>").count() == 2
+            })
+        };
         run(async {
+            two_follow().await;
             assert_has(&leader().await, kill.trim());
             let note = log.get("checkpoint").await.unwrap().text();
             let shown = note.lines().nth(1).unwrap().parse::<u64>().unwrap();
@@ -111,10 +118,7 @@ fn of_three_instances_another_leads_once_the_leader_is_killed() {
             let told = demo.wait_for_output("nobody got an SCT", PATIENCE).unwrap();
             assert_has(&told, "leads; for ");
             assert_has(&demo.output(), "is gone; it is started again soon");
-            run(eventually("the killed one follows", async || {
-                let page = page.get("").await.unwrap().text();
-                page.matches("<td>follows<td>").count() == 2
-            }));
+            run(two_follow());
             assert!(!run(leader()).contains(kill.trim()));
         }
         demo.signal(Signal::INT).unwrap();

@@ -5,20 +5,27 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use lucarne_mint::testing::once_per_run;
 use lucarne_testkit::{Launch, LogUnderTest, TempDir, temp_dir};
 use serde_json::Value;
 
 use super::{LUCARNE, pki};
 
-/// A directory of authorities made by `lucarne ca new`, once per process.
+/// A directory of authorities that `lucarne ca new` wrote, once per run of tests.
 pub(crate) fn authorities() -> &'static Path {
-    static MADE: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
-    let (_, path) = MADE.get_or_init(|| {
+    static OF_PROCESS: OnceLock<(Option<TempDir>, PathBuf)> = OnceLock::new();
+    let write = |directory: &Path| {
+        let (code, output) = super::lucarne(directory, &["ca", "new", "ca"]);
+        assert_eq!(code, 0, "{output}");
+    };
+    let (_, path) = OF_PROCESS.get_or_init(|| {
+        if let Some(directory) = once_per_run("authorities", write) {
+            return (None, directory.join("ca"));
+        }
         let directory = temp_dir();
+        write(directory.path());
         let path = directory.path().join("ca");
-        let (code, said) = super::lucarne(directory.path(), &["ca", "new", "ca"]);
-        assert_eq!(code, 0, "{said}");
-        (directory, path)
+        (Some(directory), path)
     });
     path
 }

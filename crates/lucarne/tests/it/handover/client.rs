@@ -1,5 +1,6 @@
 //! Submitters that repeat nothing: what is lost is lost.
 
+use std::error::Error as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -78,7 +79,7 @@ impl Connection {
         Ok(Self::Http2(sender))
     }
 
-    /// `None` if the connection ended before the request was sent on it.
+    /// Sends the request. Returns `None` if the server has not processed it.
     async fn send(
         &mut self,
         request: Request<Full<Bytes>>,
@@ -94,7 +95,7 @@ impl Connection {
             }
         };
         let response = match sent {
-            Err(error) if error.is_canceled() => return None,
+            Err(error) if was_not_processed(&error) => return None,
             Err(error) => return Some(Err(format!("no answer: {error:?}"))),
             Ok(response) => response,
         };
@@ -107,7 +108,17 @@ impl Connection {
     }
 }
 
-/// What became of the requests.
+/// Returns true if the request was not sent, or if the server promised not to process it:
+/// a GOAWAY with `NO_ERROR` and a smaller stream identifier (RFC 9113, section 6.8).
+fn was_not_processed(error: &hyper::Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref());
+    let goaway = |error: &h2::Error| {
+        error.is_go_away() && error.is_remote() && error.reason() == Some(h2::Reason::NO_ERROR)
+    };
+    error.is_canceled() || cause.is_some_and(goaway)
+}
+
+/// The latencies of the successful requests, and the errors of the others.
 #[derive(Default)]
 pub(super) struct Outcome {
     pub(super) took: Vec<Duration>,
