@@ -19,6 +19,7 @@ use crate::look::{self, Looked};
 use crate::places::Places;
 use crate::read_cache::StoredFile;
 use crate::recover::{self, NeverPublished, Newest};
+use crate::restore;
 use crate::rfc6962::{Rfc6962Reads, keep_index};
 use crate::scrub::scrub;
 use crate::shared::Shared;
@@ -35,6 +36,7 @@ pub struct Log {
     shared: Arc<Shared>,
     prober: Prober,
     finished: watch::Receiver<bool>,
+    restorer: AbortHandle,
     scrubber: Option<AbortHandle>,
     indexer: Option<AbortHandle>,
 }
@@ -219,6 +221,12 @@ impl Log {
             supervised.supervise().await;
             let _ = done.send(true);
         });
+        let restored = shared.clone();
+        let restoring = async move {
+            restored.turn.comes().await;
+            restore::attend(restored).await
+        };
+        let restorer = tokio::spawn(restoring).abort_handle();
         let scrubber = shared.config.scrub.clone().map(|config| {
             let scrubbed = shared.clone();
             let scrubbing = async move {
@@ -237,6 +245,7 @@ impl Log {
         });
         Arc::new(Log {
             shared,
+            restorer,
             scrubber,
             indexer,
             prober: Prober::default(),
@@ -418,7 +427,8 @@ impl Log {
     /// Takes no more submissions, finishes the round, answers the waiters.
     pub async fn shutdown(&self) {
         self.shared.closing.store(true, Ordering::SeqCst);
-        for task in self.scrubber.iter().chain(&self.indexer) {
+        let optional = self.scrubber.iter().chain(&self.indexer);
+        for task in optional.chain([&self.restorer]) {
             task.abort();
         }
         if let Some(session) = self.shared.session.load().as_ref() {

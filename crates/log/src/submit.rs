@@ -455,4 +455,4 @@ fn not_read_yet(pace: &Pace, wanted: &Wanted<'_>) -> SubmitError {
 #[cfg(test)]
 mod backlog_tests;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -38,7 +38,7 @@ fn about<'l>(lines: &'l [Value], path: &str) -> &'l Value {
 /// Readers get the right bytes from then on, and the wrong ones are kept.
 #[test]
 fn a_running_log_is_put_right_from_a_copy() {
-    let log = log("period: 20");
+    let log = log("period: 20\nscrub: off");
     let mut server = grown(&log);
     let copied = log.path().join("copy");
     copy(&log.data(), &copied);
