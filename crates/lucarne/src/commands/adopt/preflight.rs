@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use lucarne_log::{Left, Log, Looked};
-use lucarne_storage::{Assets, LockError, SqlLock};
+use lucarne_storage::{Assets, LockError, SqlLock, read_file};
 use tokio::time::Instant;
 
 use super::checked::Checked;
@@ -251,13 +251,13 @@ async fn unlocked(log: &LogSettings, findings: &mut Findings) -> Option<LockStat
 /// Compares what TesseraCT has integrated with what it has published.
 fn tesseract_state(directory: &Path, left: &Left, findings: &mut Findings) {
     let path = directory.join(".state/treeState");
-    let json = match std::fs::read(&path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
+    let json = match read_file(directory, ".state/treeState") {
+        Ok(None) => return,
         Err(error) => {
             let why = format!("{}: {error}", path.display());
             return findings.add(".state", Verdict::Untold, &why);
         }
-        Ok(json) => json,
+        Ok(Some(json)) => json,
     };
     let said: Option<serde_json::Value> = serde_json::from_slice(&json).ok();
     let size = said.as_ref().and_then(|said| said.get("size")?.as_u64());
