@@ -333,6 +333,17 @@ impl Log {
         self.shared.validator.store(Arc::new(validator));
     }
 
+    /// Notes whether some accepted roots are still to be read. Until then, a chain to an unknown
+    /// root is not refused: its client must come back.
+    pub fn await_roots(&self, awaits: bool) {
+        self.shared.awaits_roots.store(awaits, Ordering::SeqCst);
+    }
+
+    /// Returns whether some accepted roots are still to be read.
+    pub fn awaits_roots(&self) -> bool {
+        self.shared.awaits_roots.load(Ordering::SeqCst)
+    }
+
     /// The size of the published tree, and word of each change of it: 0 before the log was ever opened.
     pub fn grown(&self) -> watch::Receiver<u64> {
         self.shared.reader.grown()

@@ -372,3 +372,31 @@ async fn an_index_that_has_failed_is_made_anew_whatever_ended_the_session() {
     fill(&log, 0..10).await;
     stop(&log).await;
 }
+
+/// A chain to an unknown root may lead to one that is still to be read.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_root_is_not_refused_before_all_roots_are_read() {
+    let cache = tempfile::tempdir().unwrap();
+    let world = World::new(&cache.path().join("dedup")).await;
+    let log = world.start();
+    settled(&log, started).await;
+    let roots = Roots::clone(log.validator.load().roots());
+    let use_roots = |roots| log.validator.store(Arc::new(log.config.validator(roots)));
+    use_roots(Roots::new());
+    log.awaits_roots.store(true, Ordering::SeqCst);
+    let pki = Pki::shared();
+    let chain = pki.certificate(&pki.p256, "early.example").unwrap();
+    let chain = Chain::from_ders(chain.certificates()).unwrap();
+    let submit = || log.submit(EntryKind::X509, chain.clone());
+    let error = submit().await.unwrap_err();
+    assert!(matches!(error, SubmitError::Unavailable { .. }), "{error}");
+    use_roots(roots);
+    submit().await.unwrap();
+    use_roots(Roots::new());
+    log.awaits_roots.store(false, Ordering::SeqCst);
+    let other = pki.certificate(&pki.p256, "late.example").unwrap();
+    let other = Chain::from_ders(other.certificates()).unwrap();
+    let error = log.submit(EntryKind::X509, other).await.unwrap_err();
+    assert!(matches!(error, SubmitError::Rejected(_)), "{error}");
+    stop(&log).await;
+}
